@@ -1,0 +1,131 @@
+"""How the documentation is built. Three reference pages are made from the program here.
+
+They are written beside the other pages, are not kept in git, and come from what the program itself
+reads, so that a page cannot say anything else than the doctor does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from rocsteady import __version__
+from rocsteady.doctor.facts import FACTS
+from rocsteady.knowledge.hardware import Variable
+from rocsteady.knowledge.reader import load_knowledge
+from rocsteady.knowledge.rules import Rule
+from rocsteady.vocabulary import Severity, Source
+
+project = "rocsteady"
+author = "The rocsteady authors"
+project_copyright = author
+version = release = __version__
+
+extensions = ["myst_parser"]
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+exclude_patterns = ["_build"]
+nitpicky = True
+
+html_theme = "furo"
+html_title = "rocsteady"
+html_copy_source = False
+html_show_sphinx = False
+
+HERE = Path(__file__).parent
+SEVERITIES = {
+    Severity.BLOCKS: "Training cannot be expected to work until this is mended.",
+    Severity.RISKS: "Training may work, and this is known to slow it, hang it or spoil it.",
+    Severity.NOTES: "Worth knowing. It costs nothing.",
+}
+
+
+def plain(text: str) -> str:
+    """Keep a text from the knowledge base from being read as Markdown."""
+    return re.sub(r"([\\`*_{}\[\]<>#|$])", r"\\\1", " ".join(text.split()))
+
+
+def source_line(source: Source) -> str:
+    """Name a source so that it can be found even if its address dies."""
+    number = f" #{source.number}" if source.number is not None else ""
+    words = plain(f"{source.owner}/{source.name}{number}: {source.title} ({source.date})")
+    return f"{words} <{source.url}>" if source.url else words
+
+
+def rules_page(rules: Iterable[Rule], sources: Mapping[str, Source]) -> Iterator[str]:
+    """Tell every rule, worst first, with its sources."""
+    ordered = sorted(rules, key=lambda rule: rule.id)
+    yield "# Rules"
+    yield "What `rocsteady doctor` looks for. This page is made from the knowledge base itself."
+    for severity, meaning in SEVERITIES.items():
+        chosen = [rule for rule in ordered if rule.severity is severity]
+        if chosen:
+            yield f"## {severity.value.capitalize()}"
+            yield meaning
+        for rule in chosen:
+            yield from rule_section(rule, sources)
+
+
+def rule_section(rule: Rule, sources: Mapping[str, Source]) -> Iterator[str]:
+    """Tell one rule: what, why, what to do, says who."""
+    yield f"### {rule.id}"
+    yield f"**{plain(rule.title)}**"
+    yield plain(rule.why)
+    yield f"What to do: {plain(rule.fix.text)}"
+    if rule.fix.commands:
+        yield "\n".join(["```text", *rule.fix.commands, "```"])
+    if rule.fix.needs:
+        yield f"Needs: {', '.join(need.value for need in rule.fix.needs)}."
+    if rule.fix.verify:
+        yield f"To see that it worked: {plain(rule.fix.verify)}"
+    yield f"Confidence: {rule.confidence.value}. {confirmed(rule)}"
+    yield "\n".join(f"- {source_line(sources[key])}" for key in rule.sources)
+
+
+def confirmed(rule: Rule) -> str:
+    """Say whether we saw it ourselves."""
+    if not rule.confirmed_on:
+        return "Not confirmed on hardware by us."
+    return f"Confirmed on {plain(', '.join(rule.confirmed_on))}."
+
+
+def variables_page(variables: Iterable[Variable]) -> Iterator[str]:
+    """List every variable that the doctor knows, and who reads it."""
+    rows = [
+        f"| `{each.name}` | {plain(each.read_by) or 'nothing'} | {plain(each.meaning)} |"
+        for each in sorted(variables, key=lambda each: each.name)
+    ]
+    yield "# Variables"
+    yield (
+        "The environment variables that the doctor knows. Of any other only the name is kept, and"
+        " only if it looks like one of ROCm's or PyTorch's: its value may be a secret. This page"
+        " is made from the knowledge base itself."
+    )
+    yield "\n".join(["| variable | read by | meaning |", "|---|---|---|", *rows])
+
+
+def facts_page(facts: Mapping[str, str]) -> Iterator[str]:
+    """List every fact that a rule may ask for."""
+    rows = [f"| `{name}` | {plain(meaning)} |" for name, meaning in facts.items()]
+    rows.append("| `variable:NAME` | the value of a [variable](variables.md) that is set |")
+    yield "# Facts"
+    yield (
+        "What the condition of a [rule](../howto/add-a-rule.md) may ask for. A fact has one value,"
+        " several, or none, or it cannot be told. This page is made from the program itself."
+    )
+    yield "\n".join(["| fact | meaning |", "|---|---|", *rows])
+
+
+def write_page(name: str, paragraphs: Iterable[str]) -> None:
+    """Write a page, but leave an equal one alone, so that nothing is built twice."""
+    page = HERE / "reference" / name
+    text = "\n\n".join(paragraphs) + "\n"
+    if not page.exists() or page.read_text(encoding="utf-8") != text:
+        page.write_text(text, encoding="utf-8")
+
+
+knowledge = load_knowledge()
+write_page("rules.md", rules_page(knowledge.rules.values(), knowledge.sources))
+write_page("variables.md", variables_page(knowledge.variables.values()))
+write_page("facts.md", facts_page(FACTS))

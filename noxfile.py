@@ -1,0 +1,174 @@
+"""The verbs of this repository. CI (`.ci/run`) uses the same ones.
+
+``nox -l`` lists them, ``nox -s lint types`` runs two, ``nox`` runs those to pass before a commit.
+Each has an environment of its own below ``.nox``. In an environment that has the ``dev`` group,
+``nox --no-venv --no-install`` uses that one instead, which is faster and is what CI does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2024.10.9"
+nox.options.default_venv_backend = "venv"
+nox.options.reuse_existing_virtualenvs = True
+nox.options.sessions = ["format_check", "lint", "types", "contracts", "tests"]
+
+HERE = Path(__file__).parent
+SUPPORTED = ("3.10", "3.11", "3.12", "3.13")
+TORCH = "torch==2.13.0"  # what slow tests and benchmarks compare with; never a dependency
+TORCH_VENV = HERE / ".ci" / "torch-venv"
+WHEEL_VENV = HERE / ".ci" / "wheel-venv"
+TORCH_PYTHON = "ROCSTEADY_TEST_TORCH_PYTHON"
+MOST_PACKAGES = 14  # that installing the wheel may bring, rocsteady included
+DOCTOR_ENDS_WITH = (0, 1, 3)  # nothing blocks, something blocks, could not examine
+
+
+def _install(session: nox.Session, *what: str) -> None:
+    """Install into the session's environment, unless it runs in one that has everything."""
+    session.install("-qq", "--upgrade", "pip>=25.1")  # the first that knows --group
+    session.install("-qq", *what)
+
+
+def _program(venv: Path, name: str) -> str:
+    """Give the path of a program in an environment."""
+    return str(venv / "Scripts" / f"{name}.exe" if os.name == "nt" else venv / "bin" / name)
+
+
+def _new_venv(session: nox.Session, venv: Path) -> str:
+    """Make an environment with nothing in it, and give its interpreter."""
+    shutil.rmtree(venv, ignore_errors=True)
+    session.run(sys.executable, "-m", "venv", str(venv), external=True)
+    return _program(venv, "python")
+
+
+def _torch_python(session: nox.Session) -> str:
+    """Give an interpreter that has torch: the one named in the environment, or one made here."""
+    named = os.environ.get(TORCH_PYTHON)
+    if named:
+        return named
+    ready = TORCH_VENV / TORCH
+    if not ready.exists():
+        python = _new_venv(session, TORCH_VENV)
+        session.run(python, "-m", "pip", "install", "-qq", TORCH, external=True)
+        ready.touch()
+    return _program(TORCH_VENV, "python")
+
+
+@nox.session(name="format")
+def format_(session: nox.Session) -> None:
+    """Rewrite the code as ruff formats it, and mend what ruff can mend safely."""
+    _install(session, "--group", "lint")
+    session.run("ruff", "check", "--fix-only", ".")
+    session.run("ruff", "format", ".")
+
+
+@nox.session
+def format_check(session: nox.Session) -> None:
+    """Fail if the code is not as ruff formats it."""
+    _install(session, "--group", "lint")
+    session.run("ruff", "format", "--check", "--diff", ".")
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Run every ruff rule, but for those that pyproject.toml gives a reason against."""
+    _install(session, "--group", "lint")
+    session.run("ruff", "check", *session.posargs, ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Run mypy, strict: everything for this system, the package for Windows too."""
+    _install(session, "--group", "dev", "-e", ".")
+    session.run("mypy")
+    session.run("mypy", "--platform", "win32", "src")
+
+
+@nox.session
+def contracts(session: nox.Session) -> None:
+    """Check that imports go down only, and that torch and subprocess stay in their rooms."""
+    _install(session, "--group", "lint", "-e", ".")
+    session.run("lint-imports")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the fast tests. Arguments after ``--`` go to pytest."""
+    _install(session, "--group", "test", "-e", ".")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def slow(session: nox.Session) -> None:
+    """Run the slow tests, some of them beside a real torch."""
+    _install(session, "--group", "test", "-e", ".")
+    env = {TORCH_PYTHON: _torch_python(session)}
+    session.run("pytest", "-m", "slow and not hardware", *session.posargs, env=env)
+
+
+@nox.session(python=SUPPORTED)
+def matrix(session: nox.Session) -> None:
+    """Run the fast tests on every supported Python that is installed."""
+    _install(session, "--group", "test", "-e", ".")
+    session.run("pytest", "--quiet", *session.posargs)
+
+
+@nox.session
+def expected(session: nox.Session) -> None:
+    """Write anew what the doctor says of each recorded machine. Read the diff before you commit."""
+    _install(session, "--group", "test", "-e", ".")
+    chosen = session.posargs or ["tests/doctor/test_machines.py"]
+    session.run("pytest", "--quiet", "--update-expected", *chosen)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation; a warning is an error."""
+    _install(session, "--group", "docs", "-e", ".")
+    session.run("sphinx-build", "-W", "--keep-going", "-E", "-q", "docs", "docs/_build/html")
+    session.log("open docs/_build/html/index.html")
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Build the wheel, and run the doctor from it where there is nothing else."""
+    _install(session, "build")
+    dist = Path(session.create_tmp()) / "dist"
+    shutil.rmtree(dist, ignore_errors=True)
+    session.run("python", "-m", "build", "--wheel", "--outdir", str(dist))
+    (wheel,) = dist.glob("*.whl")
+
+    python = _new_venv(session, WHEEL_VENV)
+    session.run(python, "-m", "pip", "install", "-qq", str(wheel), external=True)
+    _check_packages(session, python)
+    doctor = (_program(WHEEL_VENV, "rocsteady"), "doctor")
+    session.run(*doctor, external=True, success_codes=DOCTOR_ENDS_WITH)
+    session.run(*doctor, "--list", external=True)
+    session.run(*doctor, "--json", external=True, success_codes=DOCTOR_ENDS_WITH)
+
+
+def _check_packages(session: nox.Session, python: str) -> None:
+    """Fail if the wheel brought torch, or too much."""
+    listing = session.run(python, "-m", "pip", "list", "--format=json", external=True, silent=True)
+    installed = {package["name"] for package in json.loads(str(listing))}
+    brought = sorted(installed - {"pip", "setuptools"})  # these came with the environment
+    session.log(f"the wheel brought {len(brought)} packages: {', '.join(brought)}")
+    if "torch" in brought:
+        session.error("the wheel brought torch, which must stay the user's own")
+    if len(brought) > MOST_PACKAGES:
+        session.error(f"the wheel brought more than {MOST_PACKAGES} packages")
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Compare the speed of the doctor with that of torch's own report on its environment."""
+    _install(session, "-e", ".")
+    python = _torch_python(session)
+    session.run("python", "benchmarks/doctor_speed.py", "--python", python, *session.posargs)

@@ -1,0 +1,5 @@
+"""rocsteady gets PyTorch training runs finished on AMD GPUs."""
+
+__version__ = "0.1.0.dev0"
+
+__all__ = ["__version__"]

@@ -1,0 +1,5 @@
+"""``python -m rocsteady``."""
+
+from rocsteady.cli.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""What the user typed: one file a command. Parse, call, render, exit code."""

@@ -1,0 +1,83 @@
+"""``rocsteady doctor``: what is this machine, what is wrong with it, says who."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from rocsteady.cli.roots import open_root, python_option, root_option
+from rocsteady.cli.screen import layout, show
+from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
+from rocsteady.knowledge.reader import Knowledge
+from rocsteady.machine.machine import examine
+from rocsteady.report.diagnosis import render_diagnosis
+from rocsteady.report.rules import render_rule, render_rule_list
+from rocsteady.vocabulary import Severity
+
+NOTHING_BLOCKS, SOMETHING_BLOCKS = 0, 1
+
+
+@click.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@python_option
+@root_option
+@click.option("--list", "list_rules", is_flag=True, help="List every rule and stop.")
+@click.option("--explain", metavar="ID", help="Tell the whole story of one rule and stop.")
+@click.option("--strict", is_flag=True, help="Exit with 1 for risks too.")
+@click.pass_context
+def command(  # noqa: PLR0913 - one argument an option
+    ctx: click.Context,
+    *,
+    as_json: bool,
+    python: str | None,
+    root: Path | None,
+    list_rules: bool,
+    explain: str | None,
+    strict: bool,
+) -> None:
+    """Say what this machine is, what is wrong with it, and what to do about it.
+
+    It reads files only: it imports no torch, runs no vendor tool and changes nothing.
+
+    Exit code: 0 nothing blocks training, 1 something does, 2 wrong usage, 3 could not examine.
+    """
+    knowledge = doctors_knowledge()
+    if list_rules or explain:
+        show(_told(knowledge, explain, as_json=as_json))
+        return
+    machine, _ = examine(open_root(root, python), knowledge.variables)
+    diagnosis = diagnose(machine, knowledge)
+    if as_json:
+        show(msgspec.json.format(msgspec.json.encode(diagnosis), indent=2).decode() + "\n")
+    else:
+        width, colour = layout(sys.stdout)
+        show(render_diagnosis(diagnosis, width=width, colour=colour))
+    counted = (Severity.BLOCKS, Severity.RISKS) if strict else (Severity.BLOCKS,)
+    blocked = any(diagnosis.having(severity) for severity in counted)
+    ctx.exit(SOMETHING_BLOCKS if blocked else NOTHING_BLOCKS)
+
+
+def _told(knowledge: Knowledge, explain: str | None, *, as_json: bool) -> str:
+    """Return the list of rules, or the story of one."""
+    if explain is not None and explain not in knowledge.rules:
+        raise click.BadParameter(_unknown(explain, knowledge), param_hint="--explain")
+    chosen = [knowledge.rules[explain]] if explain else list(knowledge.rules.values())
+    if as_json:
+        sources = {key: knowledge.sources[key] for rule in chosen for key in rule.sources}
+        told = {"version": 1, "rules": chosen, "sources": sources}
+        return msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n"
+    width, colour = layout(sys.stdout)
+    if explain is None:
+        return render_rule_list(chosen, width=width, colour=colour)
+    return render_rule(chosen[0], knowledge.sources, width=width, colour=colour)
+
+
+def _unknown(explain: str, knowledge: Knowledge) -> str:
+    import difflib  # noqa: PLC0415 - only for a mistyped id
+
+    near = difflib.get_close_matches(explain, knowledge.rules, n=1)
+    hint = f" Did you mean {near[0]}?" if near else " rocsteady doctor --list names them all."
+    return f"there is no rule {explain!r}.{hint}"

@@ -1,0 +1,93 @@
+"""The ``rocsteady`` command: its subcommands, and the one place where errors end.
+
+A command's module is imported only when it is used, so that each starts as fast as it can.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import sys
+import traceback
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from rocsteady import __version__
+from rocsteady.errors import ExaminationError, RocsteadyError
+
+# Name to module and one line of help. Not in this table, not a command.
+COMMANDS = {
+    "doctor": (
+        "rocsteady.cli.doctor",
+        "Say what this machine is, what is wrong with it, says who.",
+    ),
+    "machine": ("rocsteady.cli.machine", "Show what was read of this machine, or record it."),
+}
+ERROR, COULD_NOT_EXAMINE, INTERRUPTED = 1, 3, 130
+
+
+class Commands(click.Group):
+    """The table above, as click wants it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the table."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the one that is asked for."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(COMMANDS[cmd_name][0])
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="rocsteady %(version)s")
+def rocsteady() -> None:
+    """Get PyTorch training runs finished on AMD GPUs."""
+
+
+def main() -> NoReturn:
+    """Run the command and turn whatever happens into an exit code."""
+    try:
+        sys.exit(rocsteady.main(prog_name="rocsteady", standalone_mode=False))
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        _silence_stdout()
+        sys.exit(ERROR)
+    except RocsteadyError as error:
+        click.echo(f"rocsteady: {error}", err=True)
+        sys.exit(COULD_NOT_EXAMINE if isinstance(error, ExaminationError) else ERROR)
+    except Exception:  # noqa: BLE001 - the edge: a bug becomes a report that can be pasted
+        _report_bug(traceback.format_exc())
+        sys.exit(COULD_NOT_EXAMINE)
+
+
+def _report_bug(trace: str) -> None:
+    lines = (
+        "rocsteady: this is a bug in rocsteady. Nothing was changed. The report, for an issue:",
+        f"rocsteady {__version__}, Python {platform.python_version()}, {platform.platform()}",
+        trace.replace(str(Path.home()), "~"),
+    )
+    click.echo("\n".join(lines), err=True)
+
+
+def _silence_stdout() -> None:
+    """Keep Python from complaining about the closed pipe a second time, at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,1 @@
+"""What is wrong with this machine, and what a person should do."""

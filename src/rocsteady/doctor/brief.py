@@ -1,0 +1,90 @@
+"""A machine in a few lines, and what training on it can be expected to run on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rocsteady.doctor.facts import Facts
+from rocsteady.knowledge.cards import card_name, describe
+from rocsteady.knowledge.reader import Knowledge
+from rocsteady.machine.machine import Machine
+from rocsteady.vocabulary import Brief, ComputeDevice, Finding, Severity
+
+
+def brief(machine: Machine, facts: Facts, knowledge: Knowledge) -> Brief:
+    """Say what was looked at."""
+    python, torch = machine.python, machine.torch
+    return Brief(
+        gpus=describe(machine.gpus.gpus, knowledge),
+        other_gpus=_other_gpus(machine, knowledge),
+        system=_system(machine),
+        python=f"{python.prefix} (from {python.chosen})" if python else "",
+        torch=f"{torch.version} for Python {python.version}" if torch and python else "",
+        torch_code=_torch_code(machine, facts),
+    )
+
+
+def trains_on(machine: Machine, facts: Facts, findings: Sequence[Finding]) -> ComputeDevice:
+    """Judge by what was found: a GPU only if nothing is known to keep torch from it."""
+    if not facts.values("torch.installed") or machine.torch is None:
+        return ComputeDevice.UNKNOWN
+    if any(finding.severity is Severity.BLOCKS for finding in findings):
+        return ComputeDevice.CPU
+    if machine.system.wsl:
+        return ComputeDevice.UNKNOWN
+    if machine.gpus.gpus and machine.torch.build == "rocm":
+        return ComputeDevice.GPU
+    return ComputeDevice.CPU
+
+
+def names(machine: Machine, knowledge: Knowledge) -> tuple[str, ...]:
+    """Name the GPUs one would train on: the cards if there are any, else the processor's own."""
+    gpus = machine.gpus.gpus
+    cards = tuple(gpu for gpu in gpus if not gpu.integrated)
+    return describe(cards or gpus, knowledge, details=False)
+
+
+def _other_gpus(machine: Machine, knowledge: Knowledge) -> tuple[str, ...]:
+    survey = machine.gpus
+    withheld = len(survey.withheld_nodes)
+    lines = [f"{withheld} withheld from us"] if withheld else []
+    lines += [
+        f"{card_name(gpu, knowledge)} (not offered for compute)" for gpu in survey.not_offered
+    ]
+    if machine.system.wsl:
+        lines.append("behind WSL2, which does not show it in its files")
+    return tuple(lines)
+
+
+def _system(machine: Machine) -> str:
+    system, driver = machine.system, machine.driver
+    parts = [system.distribution]
+    parts += [f"{system.container} container"] if system.container else []
+    parts += ["WSL2"] if system.wsl else []
+    parts += (
+        [f"{'build' if system.os == 'windows' else 'kernel'} {system.kernel}"]
+        if system.kernel
+        else []
+    )
+    if driver.kind == "Windows":
+        parts.append(f"display driver {driver.version}")
+    elif driver.kind:
+        parts.append(f"amdgpu {driver.version or ''} {driver.kind}".replace("  ", " "))
+    elif not system.wsl:
+        parts.append("amdgpu not loaded")
+    return ", ".join(part for part in parts if part)
+
+
+def _torch_code(machine: Machine, facts: Facts) -> str:
+    torch = machine.torch
+    if torch is None:
+        return ""
+    if torch.build != "rocm":
+        return f"a {torch.build.upper()} build, with no code for AMD GPUs"
+    arches = " ".join(str(arch) for arch in facts.values("torch.arches"))
+    basis = {"library": "its library says so", "file names": "by its file names"}
+    return (
+        f"code for {arches} ({basis.get(torch.arches_from, 'by the release table')})"
+        if arches
+        else ""
+    )

@@ -1,0 +1,148 @@
+"""Runs every rule over one machine.
+
+A check that crashes is a finding about us; the rest still run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
+
+import msgspec
+
+from rocsteady import __version__
+from rocsteady.doctor.brief import brief, names, trains_on
+from rocsteady.doctor.checks import (
+    miopen_cache,
+    mixed_rocm_libraries,
+    unknown_variable,
+    visible_devices_conflict,
+    wheel_lacks_arch,
+)
+from rocsteady.doctor.facts import FACTS, Facts, gather
+from rocsteady.doctor.matching import Match, Matcher, Seen
+from rocsteady.knowledge.conditions import PLACEHOLDER
+from rocsteady.knowledge.reader import Knowledge, load_knowledge
+from rocsteady.knowledge.rules import Rule
+from rocsteady.machine.gpus import NODES
+from rocsteady.machine.machine import Machine
+from rocsteady.vocabulary import Confidence, Diagnosis, Finding, Fix, Severity, Unchecked
+
+VERSION = 1
+
+Check = Callable[[Machine, Facts, Knowledge], Seen]
+
+CHECKS: Mapping[str, Check] = MappingProxyType(
+    {
+        "wheel-lacks-arch": wheel_lacks_arch.check,
+        "visible-devices-conflict": visible_devices_conflict.check,
+        "unknown-variable": unknown_variable.check,
+        "mixed-rocm-libraries": mixed_rocm_libraries.check,
+        "miopen-cache": miopen_cache.check,
+    }
+)
+
+
+def doctors_knowledge() -> Knowledge:
+    """Load the knowledge base and hold it against the facts and checks that exist."""
+    return load_knowledge(facts=FACTS, checks=CHECKS)
+
+
+def diagnose(
+    machine: Machine, knowledge: Knowledge, checks: Mapping[str, Check] = CHECKS
+) -> Diagnosis:
+    """Run every rule."""
+    facts = gather(machine, knowledge)
+    bound = {name: partial(check, machine, facts, knowledge) for name, check in checks.items()}
+    matcher = Matcher(facts, bound, knowledge.arches)
+    findings: list[Finding] = []
+    missing: list[tuple[str, str]] = []  # fact and rule
+    for rule in knowledge.rules.values():
+        try:
+            match = matcher.match(rule.when)
+        except Exception as error:  # noqa: BLE001 - one broken check must not cost the reader the rest
+            findings.append(_crash(rule, error))
+            continue
+        if match.holds:
+            findings.append(_finding(rule, match, facts, knowledge))
+        elif match.holds is None:
+            missing += [(fact, rule.id) for fact in match.missing]
+    order = list(Severity)
+    findings.sort(key=lambda finding: order.index(finding.severity))
+    return Diagnosis(
+        version=VERSION,
+        rocsteady=__version__,
+        machine=brief(machine, facts, knowledge),
+        findings=tuple(findings),
+        unchecked=(*_not_judged(missing, facts), *_not_readable(machine)),
+        trains_on=trains_on(machine, facts, findings),
+        trains_on_gpus=names(machine, knowledge),
+        facts_read=machine.facts_read,
+        rules_checked=len(knowledge.rules) - len({rule for _, rule in missing}),
+    )
+
+
+def _finding(rule: Rule, match: Match, facts: Facts, knowledge: Knowledge) -> Finding:
+    def values(name: str) -> list[str]:
+        found = match.checked if name == "seen" else facts.values(name)
+        return [str(value) for value in dict.fromkeys(found)]
+
+    def filled(template: str) -> list[str]:
+        """Repeat a command for each value of the fact it names."""
+        named = PLACEHOLDER.search(template)
+        if named is None:
+            return [template]
+        return [template.replace(named.group(), value) for value in values(named.group(1))]
+
+    summary = PLACEHOLDER.sub(lambda found: ", ".join(values(found.group(1))), rule.summary)
+    on_windows = facts.values("os") == ("windows",)
+    templates = (rule.fix.windows if on_windows else ()) or rule.fix.commands
+    commands = tuple(line for template in templates for line in filled(template))
+    return Finding(
+        rule=rule.id,
+        severity=rule.severity,
+        summary=summary,
+        seen=match.seen,
+        fix=msgspec.structs.replace(rule.fix, commands=commands, windows=()),
+        confidence=rule.confidence,
+        confirmed_on=rule.confirmed_on,
+        sources=tuple(knowledge.sources[key] for key in rule.sources),
+    )
+
+
+def _crash(rule: Rule, error: Exception) -> Finding:
+    """Turn our own bug into something the reader can act on."""
+    return Finding(
+        rule=rule.id,
+        severity=Severity.NOTES,
+        summary=f"This rule's check crashed, which is a bug in rocsteady: {error!r}",
+        seen=(),
+        fix=Fix(text="Report it with this line. The other rules were checked."),
+        confidence=Confidence.OFFICIAL,
+        confirmed_on=(),
+        sources=(),
+    )
+
+
+def _not_judged(missing: list[tuple[str, str]], facts: Facts) -> Iterator[Unchecked]:
+    """Say each thing that could not be told once, with all rules that needed it."""
+    rules: dict[tuple[str, str], dict[str, None]] = {}
+    for fact, rule in missing:
+        rules.setdefault((_topic(fact), facts.why_unknown(fact)), {})[rule] = None
+    for (what, why), names_of_rules in rules.items():
+        yield Unchecked(what=what, why=why, rules=tuple(names_of_rules))
+
+
+def _topic(fact: str) -> str:
+    """Name the thing that a person would say was not looked at."""
+    head = fact.replace(":", ".").partition(".")[0]
+    return {"gpu": "GPUs", "device": "device nodes", "variable": "variables"}.get(head, head)
+
+
+def _not_readable(machine: Machine) -> Iterator[Unchecked]:
+    """List files that are there and were refused; a withheld GPU is told by a rule."""
+    withheld = tuple(f"{NODES}/{node}/" for node in machine.gpus.withheld_nodes)
+    for unread in machine.unread:
+        if not unread.path.startswith(withheld or ("\0",)):
+            yield Unchecked(what=unread.path, why=unread.why)

@@ -1,0 +1,231 @@
+"""The facts that rules speak of, by name. A fact has values, has none, or cannot be told.
+
+``FACTS`` is the list a rule's author may choose from; ``variable:NAME`` is a fact too, for every
+variable of the knowledge base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from rocsteady.doctor.override import effects
+from rocsteady.knowledge.cards import gfx_of
+from rocsteady.knowledge.reader import Knowledge
+from rocsteady.machine.machine import Machine
+
+Scalar = bool | int | float | str
+GIB = 1 << 30
+
+FACTS: Mapping[str, str] = MappingProxyType(
+    {
+        "os": "linux or windows",
+        "wsl": "whether this is WSL2",
+        "wsl.dxg": "whether WSL2's GPU device is there",
+        "wsl.librocdxg": "whether ROCm's bridge to it is there",
+        "container": "its kind; absent outside one",
+        "kernel.version": "of the running kernel",
+        "kernel.iommu": "passthrough, translated or off",
+        "driver.loaded": "whether amdgpu is loaded",
+        "driver.version": "of the separately installed driver; absent for the kernel's own",
+        "gpu.count": "GPUs that the driver offers us; each partition counts",
+        "gpu.gfx": "one value a GPU",
+        "gpu.discrete.count": "cards, not counting partitions and integrated GPUs",
+        "gpu.discrete.gfx": "one value a GPU that is not integrated",
+        "gpu.integrated.gfx": "one value an integrated GPU",
+        "gpu.withheld": "GPUs in the machine that we may not read",
+        "gpu.undescribed": "GPUs whose driver does not say what they are",
+        "gpu.not_offered": "AMD GPUs on the PCI bus that the compute driver does not offer",
+        "gpu.link_width": "PCIe lanes, one value a discrete card",
+        "gpu.vram_gib": "one value a GPU",
+        "rocm.version": "one value an install of the system",
+        "torch.installed": "whether the environment that trains has torch",
+        "torch.version": "without the local tag",
+        "torch.build": "rocm, cuda or cpu",
+        "torch.hip": "the HIP it was built with; absent if it is not a ROCm build",
+        "torch.rocm": "the ROCm release it was built for; absent if it is not a ROCm build",
+        "torch.arches": "gfx names it has code for",
+        "device.kfd": "ok, denied or missing",
+        "device.render": "the same, one value a GPU",
+        "memory.gib": "of the machine",
+        "memory.limit_gib": "of the cgroup; absent if there is none",
+        "shm.gib": "the size of /dev/shm",
+        "disk.free_gib": "in the working folder",
+        "variables.hsa": "names of the HSA_ and ROCR_ variables that are set",
+        "override.effect": "same, within-family or across-families, one value a GPU",
+        "libraries.distro_hsa": "ROCm runtime libraries of the distribution",
+    }
+)
+
+
+class Facts:
+    """Values by name, and for what cannot be told the reason."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, tuple[Scalar, ...]] = {}
+        self._unknown: dict[str, str] = {}
+        self.variables_known = True
+
+    def know(self, name: str, values: Iterable[Scalar | None]) -> None:
+        """Set what is known; None is no value."""
+        self._values[name] = tuple(value for value in values if value is not None)
+
+    def cannot_tell(self, name: str, why: str) -> None:
+        """Set why a fact has no answer."""
+        self._unknown[name] = why
+
+    def values(self, name: str) -> tuple[Scalar, ...]:
+        """Return the values; none for an unknown fact."""
+        return self._values.get(name, ())
+
+    def why_unknown(self, name: str) -> str:
+        """Return the reason, or "" if the fact is known."""
+        if name.startswith("variable:") and not self.variables_known:
+            return "a copied folder does not say which variables were set"
+        return self._unknown.get(name, "")
+
+
+def gather(machine: Machine, knowledge: Knowledge) -> Facts:
+    """Turn a machine into the facts that rules speak of."""
+    facts = Facts()
+    _system(facts, machine)
+    _gpus(facts, machine, knowledge)
+    _torch(facts, machine, knowledge)
+    _access(facts, machine)
+    _limits(facts, machine)
+    facts.variables_known = machine.variables_known
+    for variable in machine.variables:
+        facts.know(f"variable:{variable.name}", [variable.value])
+    names = (variable.name for variable in machine.variables)
+    facts.know("variables.hsa", (name for name in names if name.startswith(("HSA_", "ROCR_"))))
+    return facts
+
+
+def release_arches(machine: Machine, knowledge: Knowledge) -> tuple[str, ...]:
+    """Return the gfx names of PyTorch's own wheels of this release; none for other builds."""
+    torch = machine.torch
+    if torch is None or torch.build != "rocm" or not torch.version.endswith(f"+rocm{torch.rocm}"):
+        return ()
+    try:
+        version = Version(Version(torch.version).base_version)
+    except InvalidVersion:
+        return ()
+    matching = (wheel for wheel in knowledge.wheels if version in SpecifierSet(wheel.torch))
+    return next((wheel.arches for wheel in matching), ())
+
+
+def _system(facts: Facts, machine: Machine) -> None:
+    system = machine.system
+    facts.know("os", [system.os])
+    facts.know("wsl", [system.wsl])
+    facts.know("wsl.dxg", [system.dxg])
+    facts.know("wsl.librocdxg", [bool(system.librocdxg)])
+    facts.know("container", [system.container or None])
+    facts.know("driver.loaded", [machine.driver.loaded])
+    facts.know("driver.version", [machine.driver.version])
+    facts.know("rocm.version", (install.version for install in machine.rocm))
+    facts.know("libraries.distro_hsa", machine.distribution_hsa)
+    facts.know("kernel.version", [system.kernel or None])
+    if not system.kernel:
+        facts.cannot_tell("kernel.version", "the kernel does not say")
+    iommu = _iommu(machine)
+    facts.know("kernel.iommu", [iommu])
+    if iommu is None:
+        facts.cannot_tell("kernel.iommu", "neither the PCI files nor the command line say")
+
+
+def _iommu(machine: Machine) -> str | None:
+    kinds = {gpu.iommu for gpu in machine.gpus.gpus if gpu.iommu}
+    if kinds:
+        return "passthrough" if kinds == {"identity"} else "translated"
+    words = machine.system.cmdline
+    if "iommu=pt" in words:
+        return "passthrough"
+    if {"iommu=off", "amd_iommu=off", "intel_iommu=off"} & set(words):
+        return "off"
+    return "off" if machine.system.iommu_active is False else None
+
+
+def _gpus(facts: Facts, machine: Machine, knowledge: Knowledge) -> None:
+    survey = machine.gpus
+    discrete = [gpu for gpu in survey.gpus if not gpu.integrated]
+    cards = {gpu.pci_address[:-1] or index: gpu for index, gpu in enumerate(discrete)}
+    facts.know("gpu.count", [len(survey.gpus)])
+    facts.know("gpu.gfx", (gfx_of(gpu, knowledge) for gpu in survey.gpus))
+    facts.know("gpu.discrete.count", [len(cards)])
+    facts.know("gpu.discrete.gfx", (gfx_of(gpu, knowledge) for gpu in discrete))
+    facts.know(
+        "gpu.integrated.gfx", (gfx_of(gpu, knowledge) for gpu in survey.gpus if gpu.integrated)
+    )
+    facts.know("gpu.withheld", [len(survey.withheld_nodes)])
+    facts.know("gpu.undescribed", [sum(gfx_of(gpu, knowledge) is None for gpu in survey.gpus)])
+    facts.know("gpu.not_offered", (gpu.pci_address for gpu in survey.not_offered))
+    facts.know("gpu.link_width", (gpu.link.width for gpu in cards.values() if gpu.link))
+    facts.know("gpu.vram_gib", (gpu.vram_bytes / GIB for gpu in survey.gpus if gpu.vram_bytes))
+    facts.know("override.effect", effects(machine, knowledge))
+    if machine.system.wsl:
+        for name in FACTS:
+            if name.startswith("gpu.") or name == "override.effect":
+                facts.cannot_tell(name, "WSL2 shows no GPU in its files")
+
+
+def _torch(facts: Facts, machine: Machine, knowledge: Knowledge) -> None:
+    python, torch = machine.python, machine.torch
+    if torch is None:
+        why = "no Python environment was found"
+        if python is not None:
+            why = (
+                f"{python.prefix}: {python.why_not}"
+                if python.why_not
+                else f"no torch in {python.prefix}"
+            )
+            facts.know("torch.installed", [False])
+        if python is None or python.why_not:
+            facts.cannot_tell("torch.installed", why)
+        for name in FACTS:
+            if name.startswith("torch.") and name != "torch.installed":
+                facts.cannot_tell(name, why)
+        return
+    facts.know("torch.installed", [True])
+    facts.know("torch.version", [torch.version.partition("+")[0] or None])
+    facts.know("torch.build", [torch.build])
+    facts.know("torch.hip", [torch.hip])
+    facts.know("torch.rocm", [torch.rocm])
+    arches = torch.arches or release_arches(machine, knowledge)
+    facts.know("torch.arches", arches)
+    if torch.build == "rocm" and not arches:
+        facts.cannot_tell("torch.arches", "neither its files nor the release table say")
+
+
+def _access(facts: Facts, machine: Machine) -> None:
+    access = machine.access
+    if not access.kfd_known or machine.system.os != "linux":
+        for name in ("device.kfd", "device.render"):
+            facts.cannot_tell(name, "device nodes can only be tried on the machine itself")
+        return
+    kfd = access.kfd
+    facts.know("device.kfd", ["missing" if kfd is None else "ok" if kfd.usable else "denied"])
+    nodes = {node.path: node for node in access.render}
+    minors = (gpu.render_minor for gpu in machine.gpus.gpus if gpu.render_minor)
+    wanted = (nodes.get(f"/dev/dri/renderD{minor}") for minor in minors)
+    facts.know(
+        "device.render",
+        ("missing" if node is None else "ok" if node.usable else "denied" for node in wanted),
+    )
+
+
+def _limits(facts: Facts, machine: Machine) -> None:
+    limits = machine.limits
+    amounts = {
+        "memory.gib": limits.memory_total,
+        "shm.gib": limits.shared_memory.total if limits.shared_memory else None,
+        "disk.free_gib": limits.folder.free if limits.folder else None,
+    }
+    for name, amount in amounts.items():
+        facts.know(name, [None if amount is None else amount / GIB])
+        if amount is None:
+            facts.cannot_tell(name, "could not be read")
+    facts.know("memory.limit_gib", [limits.memory_limit / GIB if limits.memory_limit else None])

@@ -1,0 +1,1 @@
+"""How we touch the operating system. ``subprocess`` is used in this room only."""

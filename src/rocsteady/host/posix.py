@@ -1,0 +1,27 @@
+"""Linux and WSL2: a session for each child, and its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import TypedDict
+
+assert sys.platform != "win32"
+
+
+class Session(TypedDict):
+    """How ``Popen`` is told to give a child a session of its own."""
+
+    start_new_session: bool
+
+
+OWN_SESSION: Session = {"start_new_session": True}
+
+
+def kill_session(leader: int) -> None:
+    """Kill the group of a child that was not yet waited for. One already gone is fine."""
+    try:
+        os.killpg(leader, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return

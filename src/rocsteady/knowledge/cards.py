@@ -1,0 +1,55 @@
+"""What people call the GPUs of a machine, and what code they run."""
+
+from __future__ import annotations
+
+from rocsteady.knowledge.reader import Knowledge
+from rocsteady.machine.gpus import Gpu, PciGpu
+
+GIB = 1 << 30
+
+
+def gfx_of(gpu: Gpu, knowledge: Knowledge) -> str | None:
+    """Return the instruction set: the driver's word, else what the card is known for."""
+    product = knowledge.product(gpu.device, gpu.revision)
+    return gpu.gfx or (product.gfx if product else None)
+
+
+def card_name(gpu: Gpu | PciGpu, knowledge: Knowledge) -> str:
+    """Return the name that the box had on it, as exactly as it is known."""
+    told = gpu.name if isinstance(gpu, Gpu) else ""
+    product = knowledge.product(gpu.device, gpu.revision)
+    if told or product:
+        return told or (product.name if product else "")
+    return f"AMD GPU {gpu.device:#06x}" if gpu.device is not None else "AMD GPU"
+
+
+def describe(
+    gpus: tuple[Gpu, ...], knowledge: Knowledge, *, details: bool = True
+) -> tuple[str, ...]:
+    """Say what there is, equal ones together: "2 x Radeon RX 7900 XT (gfx1100, 20 GiB)"."""
+    alike: dict[str, list[Gpu]] = {}
+    for gpu in gpus:
+        told = f" ({_details(gpu, knowledge)})" if details else ""
+        alike.setdefault(f"{card_name(gpu, knowledge)}{told}", []).append(gpu)
+    return tuple(_counted(label, group) for label, group in alike.items())
+
+
+def _counted(label: str, gpus: list[Gpu]) -> str:
+    if gpus[0].partition is not None:
+        cards = len({gpu.pci_address[:-1] for gpu in gpus})
+        return f"{len(gpus)} partitions of {cards} x {label}"
+    return f"{len(gpus)} x {label}" if len(gpus) > 1 else label
+
+
+def _details(gpu: Gpu, knowledge: Knowledge) -> str:
+    details = [gfx_of(gpu, knowledge) or "driver does not say which gfx"]
+    if gpu.vram_bytes:
+        details.append(f"{_size(gpu.vram_bytes)}{' of its own' if gpu.integrated else ''}")
+    if gpu.integrated and gpu.gtt_bytes:
+        details.append(f"{_size(gpu.gtt_bytes)} shared")
+    return ", ".join(details)
+
+
+def _size(amount: int) -> str:
+    """Round to what the box says: drivers keep a little back."""
+    return f"{amount / GIB:.0f} GiB" if amount >= GIB else f"{amount / (1 << 20):.0f} MiB"

@@ -1,0 +1,82 @@
+"""What makes a condition well formed. Whether one holds is the doctor's question."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from rocsteady.knowledge.rules import Condition
+
+PLACEHOLDER = re.compile(r"\{([\w.:-]+)\}")
+GROUPS = ("all", "any", "none")
+OPERATORS = (
+    "is_",
+    "one_of",
+    "family",
+    "version",
+    "at_least",
+    "below",
+    "contains",
+    "starts_with",
+    "present",
+    "distinct",
+)
+
+
+def operator_of(leaf: Condition) -> str:
+    """Return the one operator that a well-formed leaf has."""
+    return next(name for name in OPERATORS if getattr(leaf, name) is not None)
+
+
+def problems(
+    condition: Condition,
+    *,
+    facts: Collection[str] | None,
+    checks: Collection[str] | None,
+    families: Collection[str],
+    field: str = "when",
+) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong: the field, and a sentence."""
+    groups = [name for name in GROUPS if getattr(condition, name) is not None]
+    operators = [name for name in OPERATORS if getattr(condition, name) is not None]
+    heads = [*groups, *(head for head in ("check", "fact") if getattr(condition, head) is not None)]
+    if len(heads) != 1:
+        yield field, "exactly one of all, any, none, check or fact"
+    elif groups:
+        parts: tuple[Condition, ...] = getattr(condition, groups[0])
+        if not parts:
+            yield f"{field}.{groups[0]}", "empty"
+        for index, part in enumerate(parts):
+            deeper = f"{field}.{groups[0]}[{index}]"
+            yield from problems(part, facts=facts, checks=checks, families=families, field=deeper)
+    elif condition.check is not None:
+        if operators:
+            yield field, "a check takes no operator"
+        if checks is not None and condition.check not in checks:
+            yield f"{field}.check", f"{condition.check!r} is not a check"
+    else:
+        yield from _leaf_problems(condition, operators, facts, families, field)
+
+
+def _leaf_problems(
+    leaf: Condition,
+    operators: list[str],
+    facts: Collection[str] | None,
+    families: Collection[str],
+    field: str,
+) -> Iterator[tuple[str, str]]:
+    if len(operators) != 1:
+        names = ", ".join(name.rstrip("_") for name in OPERATORS)
+        yield field, f"a fact takes exactly one of {names}"
+    if facts is not None and leaf.fact not in facts:
+        yield f"{field}.fact", f"{leaf.fact!r} is not a fact"
+    if leaf.version is not None:
+        try:
+            SpecifierSet(leaf.version)
+        except InvalidSpecifier:
+            yield f"{field}.version", f"{leaf.version!r} is not a version range"
+    for family in leaf.family or ():
+        if family not in families:
+            yield f"{field}.family", f"{family!r} is not a family of gpus.toml"

@@ -1,0 +1,43 @@
+"""What is known of GPUs, of the wheels built for them, and of the variables people set."""
+
+from __future__ import annotations
+
+from rocsteady.vocabulary import Value
+
+
+class Arch(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One instruction set that the driver reports, such as gfx1100."""
+
+    gfx: str
+    family: str  # code of one family may run on another member; across families it must not
+    name: str
+    generic: str = ""  # LLVM's generic target that runs on it, if there is one
+
+
+class Product(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One card, by PCI device and revision; without a revision, any."""
+
+    device: int
+    name: str
+    gfx: str
+    revision: int | None = None
+    integrated: bool = False
+
+
+class WheelRelease(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the ROCm wheels of one range of PyTorch releases contain."""
+
+    torch: str  # a version range, as pip writes it
+    rocm: str  # the stable pairing
+    arches: tuple[str, ...]
+    sources: tuple[str, ...]
+    note: str = ""
+
+
+class Variable(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One environment variable that a component reads, or that people set in vain."""
+
+    name: str
+    read_by: str  # "" if nothing reads it
+    meaning: str
+    sources: tuple[str, ...]

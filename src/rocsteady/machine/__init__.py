@@ -1,0 +1,1 @@
+"""What this computer is: read under a root, as frozen values. Nothing is judged here."""

@@ -1,0 +1,80 @@
+"""A Machine: what a computer is, as far as its files tell. Facts only; nothing is judged here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection
+
+from rocsteady.machine.access import Access, read_access
+from rocsteady.machine.caches import Cache, read_caches
+from rocsteady.machine.gpus import GpuSurvey, survey_gpus
+from rocsteady.machine.limits import Limits, read_limits
+from rocsteady.machine.python_env import PythonEnv, find_python
+from rocsteady.machine.rocm import (
+    RocmInstall,
+    Shadow,
+    read_distribution_hsa,
+    read_installs,
+    read_shadows,
+)
+from rocsteady.machine.root import Root
+from rocsteady.machine.system import Driver, System, read_driver, read_system
+from rocsteady.machine.torch_build import TorchBuild, packages, read_torch
+from rocsteady.machine.variables import SetVariable, read_variables
+from rocsteady.machine.view import Unread, View, patiently
+from rocsteady.machine.windows import survey_adapters
+from rocsteady.vocabulary import Value
+
+VERSION = 1
+
+
+class Machine(Value, frozen=True, kw_only=True):
+    """What a computer is."""
+
+    version: int = VERSION
+    system: System
+    driver: Driver
+    gpus: GpuSurvey
+    access: Access
+    rocm: tuple[RocmInstall, ...]
+    library_shadows: tuple[Shadow, ...]
+    distribution_hsa: tuple[str, ...]
+    limits: Limits
+    caches: tuple[Cache, ...]
+    python: PythonEnv | None
+    torch: TorchBuild | None
+    packages: dict[str, str]
+    variables: tuple[SetVariable, ...]
+    variables_known: bool  # False: a copied folder cannot say which were in force
+    facts_read: int = 0
+    unread: tuple[Unread, ...] = ()
+
+
+def examine(root: Root, known_variables: Collection[str]) -> tuple[Machine, View]:
+    """Read everything below ``root``; what could not be read is part of the answer."""
+    own_prefix = sys.prefix.replace("\\", "/")
+
+    def look(view: View) -> Machine:
+        python = find_python(view, own_prefix=own_prefix)
+        windows = view.platform == "win32"
+        gpus, driver = survey_adapters(view) if windows else (survey_gpus(view), read_driver(view))
+        return Machine(
+            system=read_system(view),
+            driver=driver,
+            gpus=gpus,
+            access=read_access(view),
+            rocm=read_installs(view),
+            library_shadows=read_shadows(view),
+            distribution_hsa=read_distribution_hsa(view),
+            limits=read_limits(view),
+            caches=read_caches(view),
+            python=python,
+            torch=read_torch(view, python) if python else None,
+            packages=dict(packages(view, python)) if python else {},
+            variables=read_variables(view.environment or {}, known_variables),
+            variables_known=view.environment is not None,
+            facts_read=view.facts_read,
+            unread=view.unread,
+        )
+
+    return patiently(root, look)

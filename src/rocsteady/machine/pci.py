@@ -1,0 +1,59 @@
+"""The PCIe link that really feeds a card.
+
+Radeon cards since RDNA 1 carry a bridge of their own: the GPU itself always reports the wide link
+inside the card, and the slot's width stands at the bridge above it. So we climb as long as the
+bridge above is the card's, and take the narrowest link on the way.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rocsteady.machine.root import parent
+from rocsteady.machine.view import View
+from rocsteady.vocabulary import Value
+
+AMD_GRAPHICS = 0x1002  # bridges on graphics cards; AMD's processors use 0x1022
+BRIDGE = "0x0604"
+
+
+class Link(Value, frozen=True, kw_only=True):
+    """A PCIe connection as it runs now, and as the slowest part of it could run."""
+
+    width: int
+    speed: float  # GT/s
+    max_width: int | None
+    max_speed: float | None
+
+
+def read_link(view: View, card: str) -> Link | None:
+    """Return the narrowest link between the GPU and the slot."""
+    links = [found for found in (_link(view, card),) if found]
+    above = parent(view.resolve(card))
+    while _is_card_bridge(view, above):
+        links += [found for found in (_link(view, above),) if found]
+        above = parent(above)
+    return min(links, key=lambda link: link.width * link.speed, default=None)
+
+
+def _is_card_bridge(view: View, folder: str) -> bool:
+    is_bridge = (view.text(f"{folder}/class") or "").startswith(BRIDGE)
+    return is_bridge and view.number(f"{folder}/vendor") == AMD_GRAPHICS
+
+
+def _link(view: View, folder: str) -> Link | None:
+    width = view.number(f"{folder}/current_link_width")
+    speed = _gigatransfers(view.text(f"{folder}/current_link_speed"))
+    if not width or speed is None:
+        return None
+    return Link(
+        width=width,
+        speed=speed,
+        max_width=view.number(f"{folder}/max_link_width"),
+        max_speed=_gigatransfers(view.text(f"{folder}/max_link_speed")),
+    )
+
+
+def _gigatransfers(text: str | None) -> float | None:
+    match = re.match(r"(\d{1,4}(?:\.\d{1,3})?) GT/s", text or "")
+    return float(match.group(1)) if match else None

@@ -1,0 +1,211 @@
+r"""One file that holds what was read of a machine, so that it can be looked at elsewhere.
+
+The format is version 1 of a JSON object::
+
+    {"version": 1, "note": "...", "platform": "linux", "folder": "/home/user/work",
+     "python": null, "user": {"uid": 1000, "groups": {"109": "render"}},
+     "environment": {"HSA_XNACK": "1"},
+     "files": {"/sys/.../gpu_id": "4711\n",
+               "/opt/rocm": {"link": "/opt/rocm-6.2.0"},
+               "/sys/.../3/gpu_id": {"errno": "EPERM"},
+               "/opt": {"names": ["rocm", "rocm-6.2.0"]},
+               "/dev/kfd": {"device": {"mode": "0660", "uid": 0, "gid": 109, "access": "rw"}},
+               "/dev/shm": {"disk": {"total": 1, "free": 1, "filesystem": "tmpfs",
+                                     "writable": true}},
+               "/.../libtorch_hip.so": {"pieces": {"0": "base64"}},
+               "/.../shims/python": {"answer": "what it said of itself"}}}
+
+A recording may come from anyone. It is data: nothing in it is run, opened or followed outside it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import errno
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from rocsteady.errors import RecordingError
+from rocsteady.machine.root import (
+    TEXT_LIMIT,
+    Device,
+    Disk,
+    User,
+    is_absolute,
+    parent,
+    resolve_inside,
+)
+from rocsteady.vocabulary import Value
+
+VERSION = 1
+RECORDING_LIMIT = 32 * 1024 * 1024  # bytes of one recording
+
+
+class Entry(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What was found at one path, other than plain text."""
+
+    link: str | None = None
+    errno: str | None = None
+    names: tuple[str, ...] | None = None
+    device: Device | None = None
+    disk: Disk | None = None
+    pieces: dict[str, str] | None = None  # offset to base64
+    answer: str | None = None
+
+
+class Recording(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was read of one machine."""
+
+    version: int
+    note: str
+    platform: str
+    folder: str
+    files: dict[str, str | Entry]
+    environment: dict[str, str]
+    user: User | None = None
+    python: str | None = None
+
+
+def read_recording(path: Path) -> Recording:
+    """Read and check one file; whatever is wrong with it is one sentence."""
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(RECORDING_LIMIT + 1)
+    except OSError as error:
+        raise RecordingError(f"{path}: {error.strerror}") from None
+    if len(content) > RECORDING_LIMIT:
+        raise RecordingError(f"{path}: longer than {RECORDING_LIMIT} bytes")
+    return decode_recording(content, str(path))
+
+
+def decode_recording(content: bytes, name: str) -> Recording:
+    """Decode a recording; ``name`` is what an error calls it."""
+    try:
+        recording = msgspec.json.decode(content, type=Recording)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise RecordingError(f"{name}: not a recording: {error}") from None
+    if recording.version != VERSION:
+        raise RecordingError(
+            f"{name}: version {recording.version}; this rocsteady reads version {VERSION}"
+        )
+    for path, entry in recording.files.items():
+        if not is_absolute(path) or ".." in path.split("/"):
+            raise RecordingError(f"{name}: {path!r} is not a path inside a machine")
+        if isinstance(entry, str) and len(entry) > TEXT_LIMIT:
+            raise RecordingError(f"{name}: {path!r} is longer than {TEXT_LIMIT} characters")
+    return recording
+
+
+class RecordedRoot:
+    """A machine replayed from a recording."""
+
+    def __init__(self, recording: Recording, *, python: str | None = None) -> None:
+        self._files: Mapping[str, str | Entry] = recording.files
+        self._children = _children(recording.files)
+        self.platform = recording.platform
+        self.folder = recording.folder
+        self.python = python or recording.python
+        self.environment: Mapping[str, str] | None = recording.environment
+        self.user = recording.user
+
+    def text(self, path: str) -> str:
+        """Return a recorded text."""
+        found = self._find(path)
+        if isinstance(found, str):
+            return found
+        raise _missing(path)
+
+    def piece(self, path: str, offset: int, size: int) -> bytes:
+        """Return recorded bytes."""
+        found = self._find(path)
+        if isinstance(found, str):
+            return found.encode()[offset : offset + size]
+        if found.pieces is None or str(offset) not in found.pieces:
+            raise _missing(path)
+        try:
+            return base64.b64decode(found.pieces[str(offset)], validate=True)[:size]
+        except (binascii.Error, ValueError):
+            raise OSError(errno.EIO, "damaged in the recording", path) from None
+
+    def names(self, path: str) -> tuple[str, ...]:
+        """Return the recorded names of a folder, and those that deeper entries imply."""
+        found = self._find(path)
+        if isinstance(found, str):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        listed = found.names or ()
+        return tuple(sorted({*listed, *self._children.get(self.resolve(path), ())}))
+
+    def is_folder(self, path: str) -> bool:
+        """Tell a folder from any other thing that is there."""
+        found = self._find(path)
+        return not isinstance(found, str) and found.device is None and found.pieces is None
+
+    def resolve(self, path: str) -> str:
+        """Follow recorded links, never out of the recording."""
+        return resolve_inside(path, self._readlink)
+
+    def device(self, path: str) -> Device:
+        """Return a recorded device node."""
+        found = self._find(path)
+        if isinstance(found, str) or found.device is None:
+            raise OSError(errno.ENODEV, "not a device", path)
+        return found.device
+
+    def disk(self, path: str) -> Disk:
+        """Return a recorded file system."""
+        found = self._find(path)
+        if isinstance(found, str) or found.disk is None:
+            raise _missing(path)
+        return found.disk
+
+    def answer(self, path: str) -> str:
+        """Return what the interpreter said when the recording was made."""
+        found = self._find(path)
+        if isinstance(found, str) or found.answer is None:
+            raise OSError(errno.ENOTSUP, "not asked when it was recorded", path)
+        return found.answer
+
+    def _find(self, path: str) -> str | Entry:
+        real = self.resolve(path)
+        found = self._files.get(real)
+        if found is None:
+            if real in self._children or _lists(self._files.get(parent(real)), real):
+                return Entry()
+            raise _missing(path)
+        if isinstance(found, Entry) and found.errno is not None:
+            code = getattr(errno, found.errno, errno.EIO)
+            raise OSError(code, os.strerror(code), path)
+        return found
+
+    def _readlink(self, path: str) -> str | None:
+        found = self._files.get(path)
+        return found.link if isinstance(found, Entry) else None
+
+
+def _children(files: Mapping[str, object]) -> dict[str, set[str]]:
+    """Return the folders that the recorded paths imply, with what they hold."""
+    children: dict[str, set[str]] = {}
+    for path in files:
+        while True:
+            folder, _, name = path.rpartition("/")
+            siblings = children.setdefault(folder or "/", set())
+            if not name or name in siblings:
+                break
+            siblings.add(name)
+            if not folder:
+                break
+            path = folder  # noqa: PLW2901 - climbs to the root
+    return children
+
+
+def _lists(folder: object, path: str) -> bool:
+    names = folder.names if isinstance(folder, Entry) else None
+    return path.rpartition("/")[2] in (names or ())
+
+
+def _missing(path: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)

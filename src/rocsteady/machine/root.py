@@ -1,0 +1,136 @@
+"""Where facts are read from: the live machine, a folder that looks like one, or a recording.
+
+Paths are absolute and written with forward slashes on every system (``/sys/...``, ``C:/Users/...``,
+and ``/HKLM/...`` for the Windows registry), so that a machine can be replayed on another one.
+Every operation either answers or raises ``OSError``; absence is ``FileNotFoundError``.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from rocsteady.vocabulary import Value
+
+TEXT_LIMIT = 64 * 1024  # bytes; no fact we read is longer
+LINK_LIMIT = 40  # as Linux: more is a loop
+
+
+class Device(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A device node, and what the user who looks may do with it."""
+
+    mode: str  # octal, as chmod takes it
+    uid: int
+    gid: int
+    access: str  # "rw", "r", "w" or ""
+
+
+class Disk(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The file system below a folder."""
+
+    total: int  # bytes
+    free: int  # bytes that an ordinary user may still take
+    filesystem: str  # "ext4", "nfs4"; "" where it is not known
+    writable: bool
+
+
+class User(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who looks."""
+
+    uid: int
+    groups: dict[str, str]  # gid to name; the gid again where the name is not known
+
+
+class Root(Protocol):
+    """Everything that rocsteady asks of a machine."""
+
+    @property
+    def platform(self) -> str:
+        """The system, named as ``sys.platform`` does: "linux", "win32"."""
+
+    @property
+    def folder(self) -> str:
+        """The working folder."""
+
+    @property
+    def python(self) -> str | None:
+        """The interpreter that the user named."""
+
+    @property
+    def environment(self) -> Mapping[str, str] | None:
+        """The variables in force; None if that cannot be known."""
+
+    @property
+    def user(self) -> User | None:
+        """Who looks; None if that cannot be known."""
+
+    def text(self, path: str) -> str:
+        """Return the text of a regular file."""
+
+    def piece(self, path: str, offset: int, size: int) -> bytes:
+        """Return some bytes of a regular file."""
+
+    def names(self, path: str) -> tuple[str, ...]:
+        """Return what a folder holds."""
+
+    def is_folder(self, path: str) -> bool:
+        """Tell a folder from any other thing that is there."""
+
+    def resolve(self, path: str) -> str:
+        """Return the path without links."""
+
+    def device(self, path: str) -> Device:
+        """Describe a device node."""
+
+    def disk(self, path: str) -> Disk:
+        """Describe the file system below a folder."""
+
+    def answer(self, path: str) -> str:
+        """Return what the interpreter at ``path`` says of itself."""
+
+
+def resolve_inside(path: str, readlink: Callable[[str], str | None]) -> str:
+    """Follow links as a process locked into the root would: ``..`` never climbs above it."""
+    pending = _parts(path)
+    if ".." in pending:
+        raise OSError(errno.EINVAL, "'..' is refused", path)
+    done: list[str] = []
+    links = 0
+    while pending:
+        part = pending.pop(0)
+        if part == "..":  # from a link's target
+            del done[-1:]
+            continue
+        here = _joined([*done, part])
+        target = readlink(here)
+        if target is None:
+            done.append(part)
+            continue
+        links += 1
+        if links > LINK_LIMIT:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        if is_absolute(target):
+            done = []
+        pending = _parts(target) + pending
+    return _joined(done)
+
+
+def is_absolute(path: str) -> bool:
+    """Tell an absolute path of either system."""
+    return path.startswith("/") or path[1:3] == ":/"
+
+
+def parent(path: str) -> str:
+    """Return the folder that holds ``path``."""
+    return path.rpartition("/")[0] or "/"
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in ("", ".")]
+
+
+def _joined(parts: list[str]) -> str:
+    path = "/".join(parts)
+    return path if path[1:2] == ":" else f"/{path}"

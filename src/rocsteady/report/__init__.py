@@ -1,0 +1,1 @@
+"""How it looks to a person, or to a program. Values in, text out; nothing here decides."""

@@ -1,0 +1,67 @@
+"""Lines of text for a terminal of any width: wrapped, indented, and coloured only if wanted."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+
+NARROW, WIDE = 40, 100  # columns we lay out for, whatever the terminal says
+RED, YELLOW, DIM, BOLD = "31", "33", "2", "1"
+
+
+class Page:
+    """Collects lines."""
+
+    def __init__(self, width: int, *, colour: bool) -> None:
+        self.width = max(NARROW, min(width, WIDE))
+        self._colour = colour
+        self._lines: list[str] = []
+
+    def line(self, text: str = "", *, style: str = "") -> None:
+        """Add one line as it is: what is meant to be copied is never broken."""
+        self._lines.append(self._styled(text, style))
+
+    def paragraph(self, text: str, *, indent: int = 0, style: str = "") -> None:
+        """Add text, wrapped."""
+        for line in wrapped(text, self.width - indent):
+            self.line(" " * indent + line, style=style)
+
+    def row(self, label: str, text: str, *, indent: int = 0, column: int, style: str = "") -> int:
+        """Add a label and beside it wrapped text; below it, if the page is too narrow for both.
+
+        Returns the column at which the text begins.
+        """
+        start = indent + column
+        if self.width - start < NARROW - indent or len(label) >= column:
+            if label:
+                self.line(" " * indent + label, style=style)
+            self.paragraph(text, indent=indent + 2)
+            return indent + 2
+        first, *rest = wrapped(text, self.width - start) or [""]
+        self.line(" " * indent + self._styled(label, style) + " " * (column - len(label)) + first)
+        for line in rest:
+            self.line(" " * start + line)
+        return start
+
+    def lines(self, lines: Iterable[str], *, indent: int = 0) -> None:
+        """Add lines that must not be broken."""
+        for line in lines:
+            self.line(" " * indent + line)
+
+    def __str__(self) -> str:
+        return "\n".join(line.rstrip() for line in self._lines) + "\n"
+
+    def _styled(self, text: str, style: str) -> str:
+        return f"\x1b[{style}m{text}\x1b[0m" if self._colour and style and text else text
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Break text into lines; words, paths and addresses stay whole."""
+    return textwrap.wrap(
+        " ".join(text.split()), max(width, 20), break_long_words=False, break_on_hyphens=False
+    )
+
+
+def counted(number: int, thing: str, things: str | None = None) -> str:
+    """Say how many: "1 thing", "2 things"."""
+    return f"{number} {thing if number == 1 else things or thing + 's'}"

@@ -1,0 +1,118 @@
+"""The words that more than one room speaks. Each has one meaning; docs/vocabulary.md lists them.
+
+All values of rocsteady are frozen ``msgspec.Struct`` classes: the class that the code passes
+around is the class that is written as JSON and the class its schema is made from.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+
+class Value(msgspec.Struct, frozen=True):
+    """Base of every value. Each class adds ``frozen=True, kw_only=True`` itself."""
+
+
+class Severity(Enum):
+    """How much a finding matters, worst first."""
+
+    BLOCKS = "blocks"  # training cannot be expected to work until this is mended
+    RISKS = "risks"  # training may work, and this is known to slow, hang or spoil it
+    NOTES = "notes"  # worth knowing; costs nothing
+
+
+class Confidence(Enum):
+    """Who stands behind a rule."""
+
+    OFFICIAL = "official"  # the vendor's documentation, or the source code itself
+    MAINTAINER = "maintainer"  # someone who maintains the component said so in public
+    COMMUNITY = "community"  # users reported it
+
+
+class Need(Enum):
+    """What a fix asks of the person beyond typing it."""
+
+    SUDO = "sudo"
+    REBOOT = "reboot"
+    RELOGIN = "relogin"
+
+
+class Source(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a statement comes from, so that it survives a renamed repository."""
+
+    owner: str  # who publishes it: a GitHub organisation, or a company
+    name: str  # the repository or the document
+    title: str
+    date: str  # of the statement, ISO 8601, as exactly as it is known: 2025, 2025-11 or 2025-11-04
+    url: str = ""
+    number: int | None = None  # of the issue, discussion or pull request
+
+
+class Fix(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a person should do. What the program does by itself is a remedy."""
+
+    text: str
+    commands: tuple[str, ...] = ()
+    windows: tuple[str, ...] = ()  # what to type in PowerShell instead, where that differs
+    needs: tuple[Need, ...] = ()
+    verify: str = ""  # how to see that it worked
+
+
+class Finding(Value, frozen=True, kw_only=True):
+    """What the doctor says about a machine."""
+
+    rule: str
+    severity: Severity
+    summary: str
+    seen: tuple[str, ...]  # the facts it rests on
+    fix: Fix
+    confidence: Confidence
+    confirmed_on: tuple[str, ...]  # hardware on which it was seen by us; empty is "no"
+    sources: tuple[Source, ...]
+
+
+class Unchecked(Value, frozen=True, kw_only=True):
+    """What could not be found out, and what was therefore not judged."""
+
+    what: str
+    why: str
+    rules: tuple[str, ...] = ()
+
+
+class ComputeDevice(Enum):
+    """What a training run would compute on."""
+
+    GPU = "gpu"
+    CPU = "cpu"
+    UNKNOWN = "unknown"
+
+
+class Brief(Value, frozen=True, kw_only=True):
+    """A machine in four lines."""
+
+    gpus: tuple[str, ...]  # as a person would say it: "2 x Radeon RX 7900 XT (gfx1100, 20 GiB)"
+    other_gpus: tuple[str, ...]  # in the machine, but not for us
+    system: str
+    python: str  # the environment that trains and how it was found; "" if none was
+    torch: str  # "" if there is none
+    torch_code: str  # what GPUs it has code for and how that is known; "" if that is not known
+
+
+class Diagnosis(Value, frozen=True, kw_only=True):
+    """What the doctor says about a machine; the value behind both the screen and ``--json``."""
+
+    version: int
+    rocsteady: str  # the version that said it
+    machine: Brief
+    findings: tuple[Finding, ...]  # worst first, then as the rules are filed
+    unchecked: tuple[Unchecked, ...]
+    trains_on: ComputeDevice  # what training can be expected to run on, as things stand
+    trains_on_gpus: tuple[str, ...]  # which, by name
+    facts_read: int
+    rules_checked: int
+
+    def having(self, severity: Severity) -> tuple[Finding, ...]:
+        """Return the findings of one severity."""
+        return tuple(finding for finding in self.findings if finding.severity is severity)

@@ -1,0 +1,1 @@
+"""Machines typed by hand from recorded facts, one function a machine."""
