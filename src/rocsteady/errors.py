@@ -5,7 +5,10 @@
     RocsteadyError
     |-- ExaminationError    this machine, or the recording of one, could not be looked at
     |   `-- RecordingError  the recording is damaged, hostile or of another version
-    `-- KnowledgeError      an entry of the knowledge base is wrong; names file, entry and field
+    |-- KnowledgeError      an entry of the knowledge base is wrong; names file, entry and field
+    |-- JobError            a job file is wrong; names file, key and what is wrong with it
+    `-- JournalError        the journal could not be written or read
+        `-- NotRecordedError  an intent is not on disk, so the deed must not be done
 
 A broken GPU is never an error here: it is a Finding. An error means "I cannot find out", and is
 one line for the person who reads it.
@@ -26,3 +29,15 @@ class RecordingError(ExaminationError):
 
 class KnowledgeError(RocsteadyError):
     """An entry of the knowledge base is wrong."""
+
+
+class JobError(RocsteadyError):
+    """A job file is wrong."""
+
+
+class JournalError(RocsteadyError):
+    """The journal could not be written or read."""
+
+
+class NotRecordedError(JournalError):
+    """An intent is not on disk, so the deed must not be done."""

@@ -10,6 +10,8 @@ from enum import Enum
 
 import msgspec
 
+DIAGNOSIS_VERSION = 1  # of the JSON that a Diagnosis is written as
+
 
 class Value(msgspec.Struct, frozen=True):
     """Base of every value. Each class adds ``frozen=True, kw_only=True`` itself."""
@@ -56,6 +58,7 @@ class Fix(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     text: str
     commands: tuple[str, ...] = ()
     windows: tuple[str, ...] = ()  # what to type in PowerShell instead, where that differs
+    container: tuple[str, ...] = ()  # what to do instead for a container, where that differs
     needs: tuple[Need, ...] = ()
     verify: str = ""  # how to see that it worked
 

@@ -6,7 +6,6 @@ A command's module is imported only when it is used, so that each starts as fast
 from __future__ import annotations
 
 import importlib
-import os
 import platform
 import sys
 import traceback
@@ -16,6 +15,7 @@ from typing import NoReturn
 import click
 
 from rocsteady import __version__
+from rocsteady.cli.screen import silence_stdout
 from rocsteady.errors import ExaminationError, RocsteadyError
 
 # Name to module and one line of help. Not in this table, not a command.
@@ -68,9 +68,10 @@ def main() -> NoReturn:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:
-        _silence_stdout()
-        sys.exit(ERROR)
+    except OSError as error:  # a full disk below stdout, say
+        silence_stdout()
+        click.echo(f"rocsteady: {error.strerror or error}", err=True)
+        sys.exit(COULD_NOT_EXAMINE)
     except RocsteadyError as error:
         click.echo(f"rocsteady: {error}", err=True)
         sys.exit(COULD_NOT_EXAMINE if isinstance(error, ExaminationError) else ERROR)
@@ -86,8 +87,3 @@ def _report_bug(trace: str) -> None:
         trace.replace(str(Path.home()), "~"),
     )
     click.echo("\n".join(lines), err=True)
-
-
-def _silence_stdout() -> None:
-    """Keep Python from complaining about the closed pipe a second time, at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -19,12 +19,17 @@ def layout(stream: TextIO, environment: Mapping[str, str] = os.environ) -> tuple
     return shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns, not plain
 
 
+def silence_stdout() -> None:
+    """Keep Python from trying once more, at exit, to write what could not be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def show(text: str) -> None:
     """Write to stdout. A pipe that was closed by its reader costs nothing: the answer stands."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence_stdout()
     except UnicodeEncodeError:
         sys.stdout.write(text.encode("ascii", "backslashreplace").decode("ascii"))

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rocsteady.doctor.facts import Facts
-from rocsteady.knowledge.cards import card_name, describe
+from rocsteady.doctor.gpu_code import gpu_code
+from rocsteady.doctor.matching import CannotTell
+from rocsteady.doctor.trainable import trainable
+from rocsteady.knowledge.cards import card_name, describe, gfx_of
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.machine import Machine
 from rocsteady.vocabulary import Brief, ComputeDevice, Finding, Severity
@@ -28,20 +31,26 @@ def trains_on(machine: Machine, facts: Facts, findings: Sequence[Finding]) -> Co
     """Judge by what was found: a GPU only if nothing is known to keep torch from it."""
     if not facts.values("torch.installed") or machine.torch is None:
         return ComputeDevice.UNKNOWN
+    if machine.torch.build == "cuda":
+        return ComputeDevice.UNKNOWN  # another vendor's GPU, which we do not look at
     if any(finding.severity is Severity.BLOCKS for finding in findings):
         return ComputeDevice.CPU
     if machine.system.wsl:
         return ComputeDevice.UNKNOWN
-    if machine.gpus.gpus and machine.torch.build == "rocm":
+    if trainable(machine) and machine.torch.build == "rocm":
         return ComputeDevice.GPU
     return ComputeDevice.CPU
 
 
-def names(machine: Machine, knowledge: Knowledge) -> tuple[str, ...]:
-    """Name the GPUs one would train on: the cards if there are any, else the processor's own."""
-    gpus = machine.gpus.gpus
-    cards = tuple(gpu for gpu in gpus if not gpu.integrated)
-    return describe(cards or gpus, knowledge, details=False)
+def names(machine: Machine, facts: Facts, knowledge: Knowledge) -> tuple[str, ...]:
+    """Name the GPUs one would train on, without those that torch has no code for."""
+    try:
+        lacking = gpu_code(machine, facts, knowledge).lacking
+    except CannotTell:
+        lacking = ()
+    gpus = trainable(machine)
+    able = tuple(gpu for gpu in gpus if gfx_of(gpu, knowledge) not in lacking)
+    return describe(able or gpus, knowledge, details=False)
 
 
 def _other_gpus(machine: Machine, knowledge: Knowledge) -> tuple[str, ...]:

@@ -18,7 +18,9 @@ from rocsteady.doctor.checks import (
     mixed_rocm_libraries,
     unknown_variable,
     visible_devices_conflict,
+    visible_devices_fewer,
     wheel_lacks_arch,
+    wheel_lacks_one_arch,
 )
 from rocsteady.doctor.facts import FACTS, Facts, gather
 from rocsteady.doctor.matching import Match, Matcher, Seen
@@ -27,19 +29,42 @@ from rocsteady.knowledge.reader import Knowledge, load_knowledge
 from rocsteady.knowledge.rules import Rule
 from rocsteady.machine.gpus import NODES
 from rocsteady.machine.machine import Machine
-from rocsteady.vocabulary import Confidence, Diagnosis, Finding, Fix, Severity, Unchecked
-
-VERSION = 1
+from rocsteady.vocabulary import (
+    DIAGNOSIS_VERSION,
+    Confidence,
+    Diagnosis,
+    Finding,
+    Fix,
+    Severity,
+    Unchecked,
+)
 
 Check = Callable[[Machine, Facts, Knowledge], Seen]
 
 CHECKS: Mapping[str, Check] = MappingProxyType(
     {
         "wheel-lacks-arch": wheel_lacks_arch.check,
+        "wheel-lacks-one-arch": wheel_lacks_one_arch.check,
         "visible-devices-conflict": visible_devices_conflict.check,
+        "visible-devices-fewer": visible_devices_fewer.check,
         "unknown-variable": unknown_variable.check,
         "mixed-rocm-libraries": mixed_rocm_libraries.check,
         "miopen-cache": miopen_cache.check,
+    }
+)
+
+
+# What a person would call a fact that was not found out, or the group that it belongs to.
+TOPICS: Mapping[str, str] = MappingProxyType(
+    {
+        "kernel.iommu": "IOMMU",
+        "torch.arches": "code in torch",
+        "gpu": "GPUs",
+        "device": "device nodes",
+        "disk": "disk space",
+        "override": "variables",
+        "shm": "shared memory",
+        "variable": "variables",
     }
 )
 
@@ -58,35 +83,38 @@ def diagnose(
     matcher = Matcher(facts, bound, knowledge.arches)
     findings: list[Finding] = []
     missing: list[tuple[str, str]] = []  # fact and rule
+    open_rules: set[str] = set()
     for rule in knowledge.rules.values():
         try:
             match = matcher.match(rule.when)
         except Exception as error:  # noqa: BLE001 - one broken check must not cost the reader the rest
             findings.append(_crash(rule, error))
+            open_rules.add(rule.id)
             continue
         if match.holds:
             findings.append(_finding(rule, match, facts, knowledge))
         elif match.holds is None:
             missing += [(fact, rule.id) for fact in match.missing]
+            open_rules.add(rule.id)
     order = list(Severity)
     findings.sort(key=lambda finding: order.index(finding.severity))
     return Diagnosis(
-        version=VERSION,
+        version=DIAGNOSIS_VERSION,
         rocsteady=__version__,
         machine=brief(machine, facts, knowledge),
         findings=tuple(findings),
         unchecked=(*_not_judged(missing, facts), *_not_readable(machine)),
         trains_on=trains_on(machine, facts, findings),
-        trains_on_gpus=names(machine, knowledge),
+        trains_on_gpus=names(machine, facts, knowledge),
         facts_read=machine.facts_read,
-        rules_checked=len(knowledge.rules) - len({rule for _, rule in missing}),
+        rules_checked=len(knowledge.rules) - len(open_rules),
     )
 
 
 def _finding(rule: Rule, match: Match, facts: Facts, knowledge: Knowledge) -> Finding:
     def values(name: str) -> list[str]:
-        found = match.checked if name == "seen" else facts.values(name)
-        return [str(value) for value in dict.fromkeys(found)]
+        own = {"seen": match.checked, "set": match.settings}
+        return [str(value) for value in dict.fromkeys(own.get(name, facts.values(name)))]
 
     def filled(template: str) -> list[str]:
         """Repeat a command for each value of the fact it names."""
@@ -96,19 +124,26 @@ def _finding(rule: Rule, match: Match, facts: Facts, knowledge: Knowledge) -> Fi
         return [template.replace(named.group(), value) for value in values(named.group(1))]
 
     summary = PLACEHOLDER.sub(lambda found: ", ".join(values(found.group(1))), rule.summary)
-    on_windows = facts.values("os") == ("windows",)
-    templates = (rule.fix.windows if on_windows else ()) or rule.fix.commands
-    commands = tuple(line for template in templates for line in filled(template))
+    commands = tuple(line for template in _templates(rule.fix, facts) for line in filled(template))
     return Finding(
         rule=rule.id,
         severity=rule.severity,
         summary=summary,
         seen=match.seen,
-        fix=msgspec.structs.replace(rule.fix, commands=commands, windows=()),
+        fix=msgspec.structs.replace(rule.fix, commands=commands, windows=(), container=()),
         confidence=rule.confidence,
         confirmed_on=rule.confirmed_on,
         sources=tuple(knowledge.sources[key] for key in rule.sources),
     )
+
+
+def _templates(fix: Fix, facts: Facts) -> tuple[str, ...]:
+    """Return the commands for the place where the reader sits."""
+    if facts.values("os") == ("windows",):
+        return fix.windows or fix.commands
+    if facts.values("container"):
+        return fix.container or fix.commands
+    return fix.commands
 
 
 def _crash(rule: Rule, error: Exception) -> Finding:
@@ -137,7 +172,7 @@ def _not_judged(missing: list[tuple[str, str]], facts: Facts) -> Iterator[Unchec
 def _topic(fact: str) -> str:
     """Name the thing that a person would say was not looked at."""
     head = fact.replace(":", ".").partition(".")[0]
-    return {"gpu": "GPUs", "device": "device nodes", "variable": "variables"}.get(head, head)
+    return TOPICS.get(fact) or TOPICS.get(head, head)
 
 
 def _not_readable(machine: Machine) -> Iterator[Unchecked]:

@@ -12,7 +12,8 @@ from types import MappingProxyType
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from rocsteady.doctor.override import effects
+from rocsteady.doctor.override import effects, override_settings
+from rocsteady.doctor.trainable import trainable, visible
 from rocsteady.knowledge.cards import gfx_of
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.machine import Machine
@@ -35,9 +36,12 @@ FACTS: Mapping[str, str] = MappingProxyType(
         "gpu.gfx": "one value a GPU",
         "gpu.discrete.count": "cards, not counting partitions and integrated GPUs",
         "gpu.discrete.gfx": "one value a GPU that is not integrated",
+        "gpu.discrete.indices": "the numbers that ROCR_VISIBLE_DEVICES has for them, joined",
         "gpu.integrated.gfx": "one value an integrated GPU",
         "gpu.withheld": "GPUs in the machine that we may not read",
         "gpu.undescribed": "GPUs whose driver does not say what they are",
+        "gpu.visible.count": "GPUs that the variables leave; each partition counts",
+        "gpu.extras": "what AMD's wheels call the GPUs one would train on, joined: device-gfx1100",
         "gpu.not_offered": "AMD GPUs on the PCI bus that the compute driver does not offer",
         "gpu.link_width": "PCIe lanes, one value a discrete card",
         "gpu.vram_gib": "one value a GPU",
@@ -55,10 +59,15 @@ FACTS: Mapping[str, str] = MappingProxyType(
         "shm.gib": "the size of /dev/shm",
         "disk.free_gib": "in the working folder",
         "variables.hsa": "names of the HSA_ and ROCR_ variables that are set",
-        "override.effect": "same, within-family or across-families, one value a GPU",
+        "override.effect": "same, within-family, across-families or refused, one value a GPU",
+        "override.settings": "the forms of HSA_OVERRIDE_GFX_VERSION that are set, with values",
         "libraries.distro_hsa": "ROCm runtime libraries of the distribution",
     }
 )
+
+
+NO_WSL_GPU = "WSL2 shows no GPU in its files"
+NO_VARIABLES = "a copied folder does not say which variables were set"
 
 
 class Facts:
@@ -84,7 +93,7 @@ class Facts:
     def why_unknown(self, name: str) -> str:
         """Return the reason, or "" if the fact is known."""
         if name.startswith("variable:") and not self.variables_known:
-            return "a copied folder does not say which variables were set"
+            return NO_VARIABLES
         return self._unknown.get(name, "")
 
 
@@ -96,11 +105,7 @@ def gather(machine: Machine, knowledge: Knowledge) -> Facts:
     _torch(facts, machine, knowledge)
     _access(facts, machine)
     _limits(facts, machine)
-    facts.variables_known = machine.variables_known
-    for variable in machine.variables:
-        facts.know(f"variable:{variable.name}", [variable.value])
-    names = (variable.name for variable in machine.variables)
-    facts.know("variables.hsa", (name for name in names if name.startswith(("HSA_", "ROCR_"))))
+    _variables(facts, machine, knowledge)
     return facts
 
 
@@ -138,7 +143,9 @@ def _system(facts: Facts, machine: Machine) -> None:
 
 
 def _iommu(machine: Machine) -> str | None:
-    kinds = {gpu.iommu for gpu in machine.gpus.gpus if gpu.iommu}
+    gpus = machine.gpus.gpus
+    cards = [gpu for gpu in gpus if not gpu.integrated] or gpus
+    kinds = {gpu.iommu for gpu in cards if gpu.iommu}
     if kinds:
         return "passthrough" if kinds == {"identity"} else "translated"
     words = machine.system.cmdline
@@ -161,15 +168,35 @@ def _gpus(facts: Facts, machine: Machine, knowledge: Knowledge) -> None:
         "gpu.integrated.gfx", (gfx_of(gpu, knowledge) for gpu in survey.gpus if gpu.integrated)
     )
     facts.know("gpu.withheld", [len(survey.withheld_nodes)])
-    facts.know("gpu.undescribed", [sum(gfx_of(gpu, knowledge) is None for gpu in survey.gpus)])
+    facts.know("gpu.undescribed", [sum(gpu.gfx is None for gpu in survey.gpus)])
     facts.know("gpu.not_offered", (gpu.pci_address for gpu in survey.not_offered))
     facts.know("gpu.link_width", (gpu.link.width for gpu in cards.values() if gpu.link))
     facts.know("gpu.vram_gib", (gpu.vram_bytes / GIB for gpu in survey.gpus if gpu.vram_bytes))
-    facts.know("override.effect", effects(machine, knowledge))
+    places = (str(place) for place, gpu in enumerate(survey.gpus) if not gpu.integrated)
+    facts.know("gpu.discrete.indices", [",".join(places) or None])
+    facts.know("gpu.visible.count", [len(visible(machine))])
+    wanted = dict.fromkeys(gfx_of(gpu, knowledge) for gpu in trainable(machine))
+    facts.know("gpu.extras", [",".join(f"device-{gfx}" for gfx in wanted if gfx) or None])
     if machine.system.wsl:
         for name in FACTS:
-            if name.startswith("gpu.") or name == "override.effect":
-                facts.cannot_tell(name, "WSL2 shows no GPU in its files")
+            if name.startswith("gpu."):
+                facts.cannot_tell(name, NO_WSL_GPU)
+
+
+def _variables(facts: Facts, machine: Machine, knowledge: Knowledge) -> None:
+    for variable in machine.variables:
+        facts.know(f"variable:{variable.name}", [variable.value])
+    names = (variable.name for variable in machine.variables)
+    facts.know("variables.hsa", (name for name in names if name.startswith(("HSA_", "ROCR_"))))
+    overrides = override_settings(machine)
+    facts.know("override.settings", overrides)
+    facts.know("override.effect", effects(machine, knowledge))
+    facts.variables_known = machine.variables_known
+    if machine.system.wsl and overrides:
+        facts.cannot_tell("override.effect", NO_WSL_GPU)
+    if not machine.variables_known:
+        for name in ("variables.hsa", "override.settings", "override.effect"):
+            facts.cannot_tell(name, NO_VARIABLES)
 
 
 def _torch(facts: Facts, machine: Machine, knowledge: Knowledge) -> None:

@@ -6,17 +6,22 @@ yes as soon as one part is yes; otherwise one unknown part makes the whole unkno
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from packaging.specifiers import SpecifierSet
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from rocsteady.doctor.facts import Facts, Scalar
 from rocsteady.knowledge.conditions import operator_of
 from rocsteady.knowledge.hardware import Arch
 from rocsteady.knowledge.rules import Condition
+
+VARIABLE = "variable:"
+_NUMBERS = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,9})", re.ASCII)
 
 Seen = tuple[str, ...]
 
@@ -35,6 +40,7 @@ class Match(NamedTuple):
     holds: bool | None
     seen: Seen = ()
     checked: Seen = ()  # the part of the evidence that checks gave
+    settings: Seen = ()  # the part that variables gave, as one would type them
     missing: Seen = ()
 
 
@@ -51,7 +57,7 @@ class Matcher:
     def match(self, condition: Condition) -> Match:
         """Evaluate one condition."""
         if condition.all is not None:
-            return _all([self.match(part) for part in condition.all])
+            return self._all(condition.all)
         if condition.any is not None:
             return _any([self.match(part) for part in condition.any])
         if condition.none is not None:
@@ -66,6 +72,17 @@ class Matcher:
             return Match(holds=bool(seen), seen=seen, checked=seen)
         return self._leaf(condition)
 
+    def _all(self, conditions: Iterable[Condition]) -> Match:
+        """Stop at the first no: what comes after it may make sense only if it had been a yes."""
+        parts = []
+        for condition in conditions:
+            part = self.match(condition)
+            if part.holds is False:
+                return part
+            parts.append(part)
+        missing = _joined(part.missing for part in parts)
+        return Match(holds=None, missing=missing) if missing else _yes(parts)
+
     def _leaf(self, leaf: Condition) -> Match:
         name = leaf.fact or ""
         if self._facts.why_unknown(name):
@@ -73,50 +90,54 @@ class Matcher:
         values = self._facts.values(name)
         operator = operator_of(leaf)
         if operator == "present":
-            return Match(bool(values) is leaf.present, _told(name, values))
+            return _answer(name, values, holds=bool(values) is leaf.present)
         if operator == "distinct":
-            return Match(len(set(values)) >= (leaf.distinct or 0), _told(name, values))
+            return _answer(name, values, holds=len(set(values)) >= (leaf.distinct or 0))
         fitting = tuple(value for value in values if self._fits(leaf, operator, value))
-        return Match(bool(fitting), _told(name, fitting))
+        return _answer(name, fitting, holds=bool(fitting))
 
     def _fits(self, leaf: Condition, operator: str, value: Scalar) -> bool:  # noqa: PLR0911 - one line an operator
         wanted = getattr(leaf, operator)
         if operator == "is_":
-            return value == wanted and type(value) is type(wanted)
+            return _same(value, wanted)
         if operator == "one_of":
-            return value in wanted
+            return any(_same(value, each) for each in wanted)
         if operator == "family":
             arch = self._arches.get(str(value))
             return arch is not None and arch.family in wanted
         if operator == "version":
             return version_fits(str(value), wanted)
-        if operator in ("at_least", "below"):
-            number = _number(value)
-            return number is not None and (number >= wanted) == (operator == "at_least")
+        if operator == "at_least":
+            return _number(value) >= float(wanted)
+        if operator == "below":
+            return _number(value) < float(wanted)
         if operator == "contains":
             return wanted in str(value)
         return str(value).startswith(wanted)
 
 
 def version_fits(text: str, wanted: str) -> bool:
-    """Compare a version of any project: 6.8.0-45-generic and 2.9.0.dev20250706 are versions."""
-    try:
-        version = Version(text)
-    except InvalidVersion:
-        match = re.match(r"\d+(\.\d+)*", text)
-        if match is None:
-            return False
-        version = Version(match.group())
-    return SpecifierSet(wanted).contains(version, prereleases=True)
+    """Compare a version of any project: 6.8.0-45-generic and 2.9.0.dev20250706 are versions.
+
+    What follows the numbers does not count: a nightly build of 2.9 is taken for 2.9.
+    """
+    numbers = _NUMBERS.match(text)
+    return numbers is not None and Version(numbers.group(1)) in _range(wanted)
 
 
-def _all(parts: list[Match]) -> Match:
-    if any(part.holds is False for part in parts):
-        return Match(holds=False)
-    missing = _joined(part.missing for part in parts if part.holds is None)
-    if missing:
-        return Match(holds=None, missing=missing)
-    return _yes(parts)
+@lru_cache(maxsize=4096)
+def _range(wanted: str) -> SpecifierSet:
+    return SpecifierSet(wanted)
+
+
+def _answer(name: str, values: tuple[Scalar, ...], *, holds: bool) -> Match:
+    seen = _told(name, values) if holds else ()
+    return Match(holds=holds, seen=seen, settings=seen if name.startswith(VARIABLE) else ())
+
+
+def _same(value: Scalar, wanted: Scalar) -> bool:
+    """Compare without taking 1 for True."""
+    return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
 
 
 def _any(parts: list[Match]) -> Match:
@@ -132,6 +153,7 @@ def _yes(parts: list[Match]) -> Match:
         holds=True,
         seen=_joined(part.seen for part in parts),
         checked=_joined(part.checked for part in parts),
+        settings=_joined(part.settings for part in parts),
     )
 
 
@@ -141,13 +163,14 @@ def _joined(lists: Iterable[Seen]) -> Seen:
 
 def _told(name: str, values: tuple[Scalar, ...]) -> Seen:
     """Spell evidence the way a person would type it."""
-    label = name.removeprefix("variable:")
+    label = name.removeprefix(VARIABLE)
     joint = "=" if label != name else " is "
     return tuple(f"{label}{joint}{value}" for value in dict.fromkeys(values))
 
 
-def _number(value: Scalar) -> float | None:
+def _number(value: Scalar) -> float:
+    """Return a number; for what is none, one that compares to nothing."""
     try:
         return float(value)
     except ValueError:
-        return None
+        return math.nan

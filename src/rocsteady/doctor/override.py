@@ -1,38 +1,47 @@
 """What HSA_OVERRIDE_GFX_VERSION does to each GPU.
 
-The runtime applies it to every GPU; the form with a node's number at its end is for that one.
+The runtime applies it to every GPU; the form with a node's number at its end is for that one. What
+it cannot read as a version it refuses, and then finds no GPU at all.
 """
 
 from __future__ import annotations
 
 import re
 
+from rocsteady.doctor.trainable import settings, trainable
 from rocsteady.knowledge.cards import gfx_of
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.gpus import Gpu
 from rocsteady.machine.machine import Machine
 
 VARIABLE = "HSA_OVERRIDE_GFX_VERSION"
-_VERSION = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{1,2})")
+_VERSION = re.compile(r"\s*(\d{1,2})\.(\d{1,3})\.(\d{1,3})", re.ASCII)
 
 
 def overridden(machine: Machine, gpu: Gpu) -> str | None:
     """Return the gfx name that the runtime would take this GPU for, if it is told to."""
-    settings = {variable.name: variable.value for variable in machine.variables}
-    value = settings.get(f"{VARIABLE}_{gpu.node}") or settings.get(VARIABLE) or ""
-    match = _VERSION.fullmatch(value.strip())
+    match = _VERSION.fullmatch(_value(machine, gpu))
     if match is None:
         return None
     major, minor, stepping = map(int, match.groups())
     return f"gfx{major}{minor:x}{stepping:x}"
 
 
+def override_settings(machine: Machine) -> list[str]:
+    """Return the variable in its forms, as one would type them."""
+    return [
+        f"{name}={value}" for name, value in settings(machine).items() if name.startswith(VARIABLE)
+    ]
+
+
 def effects(machine: Machine, knowledge: Knowledge) -> list[str]:
-    """Return for each GPU that is overridden how far from the truth that is."""
+    """Return how far from the truth an override is, for each GPU one would train on."""
     found = []
-    for gpu in machine.gpus.gpus:
+    for gpu in trainable(machine):
         gfx, told = gfx_of(gpu, knowledge), overridden(machine, gpu)
-        if gfx and told:
+        if told is None and _value(machine, gpu):
+            found.append("refused")
+        elif gfx and told:
             found.append(effect(gfx, told, knowledge))
     return found
 
@@ -44,3 +53,8 @@ def effect(gfx: str, told: str, knowledge: Knowledge) -> str:
     arches = knowledge.arches
     related = gfx in arches and told in arches and arches[gfx].family == arches[told].family
     return "within-family" if related else "across-families"
+
+
+def _value(machine: Machine, gpu: Gpu) -> str:
+    values = settings(machine)
+    return values.get(f"{VARIABLE}_{gpu.node}") or values.get(VARIABLE) or ""

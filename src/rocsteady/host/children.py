@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
@@ -22,8 +23,8 @@ else:
     from rocsteady.host import posix as system
 
 ANSWER_LIMIT = 64 * 1024  # bytes; more than any answer we ask for
-LINGER = timedelta(milliseconds=50)  # between closing its output and its end
 AFTER_KILL = timedelta(milliseconds=200)
+LAST_WORDS = timedelta(milliseconds=50)  # for what was printed before the kill to arrive
 
 
 class Outcome(Enum):
@@ -46,44 +47,61 @@ class Answer(Value, frozen=True, kw_only=True):
 _abandoned: list[subprocess.Popen[bytes]] = []  # kept, so that nothing tries to reap them
 
 
-def ask(
-    command: Sequence[str], *, within: timedelta, environment: Mapping[str, str] | None = None
+def ask(  # noqa: PLR0913 - a question, and how it may be asked, each by name
+    command: Sequence[str],
+    *,
+    within: timedelta,
+    environment: Mapping[str, str] | None = None,
+    folder: str = os.sep,
+    limit: int = ANSWER_LIMIT,
+    complaints: bool = False,
 ) -> Answer:
-    """Run ``command``, keep what it prints, and end it with all its children at the deadline."""
+    """Run ``command``, keep what it prints, and end it with all its children at the deadline.
+
+    At most ``limit`` bytes are kept; with ``complaints`` what it says on standard error is part.
+    """
     try:
         child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT if complaints else subprocess.DEVNULL,
             env=environment,
-            cwd=os.sep,  # a child must not pick up modules of the user's folder
+            cwd=folder,
             **system.OWN_SESSION,
         )
     except (OSError, ValueError):
         return Answer(outcome=Outcome.NOT_STARTED)
     chunks: list[bytes] = []
-    reader = threading.Thread(target=_read_all, args=(child, chunks), daemon=True)
+    reader = threading.Thread(target=_read_all, args=(child, chunks, limit), daemon=True)
+    deadline = time.monotonic() + within.total_seconds()
     reader.start()
     reader.join(within.total_seconds())
-    lingering = 0 if reader.is_alive() else LINGER.total_seconds()
+    ended = _has_ended(child, deadline)
+    system.kill_session(child.pid)  # also what it left behind, while its number is still its own
     try:
-        exit_code = child.wait(lingering)
+        exit_code = child.wait(AFTER_KILL.total_seconds())
     except subprocess.TimeoutExpired:
-        system.kill_session(child.pid)
-        try:
-            child.wait(AFTER_KILL.total_seconds())
-        except subprocess.TimeoutExpired:
-            _abandoned.append(child)
-            return Answer(outcome=Outcome.UNKILLABLE)
+        _abandoned.append(child)
+        return Answer(outcome=Outcome.UNKILLABLE)
+    reader.join(LAST_WORDS.total_seconds())  # ends with the last process that holds the pipe
+    if not ended:
         return Answer(outcome=Outcome.TIMED_OUT, text=_decoded(chunks))
     return Answer(outcome=Outcome.ANSWERED, text=_decoded(chunks), exit_code=exit_code)
 
 
-def _read_all(child: subprocess.Popen[bytes], chunks: list[bytes]) -> None:
+def _has_ended(child: subprocess.Popen[bytes], deadline: float) -> bool:
+    while not system.has_ended(child):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.001)
+    return True
+
+
+def _read_all(child: subprocess.Popen[bytes], chunks: list[bytes], limit: int) -> None:
     assert child.stdout is not None
     with child.stdout as stream:
-        chunks.append(stream.read(ANSWER_LIMIT))
+        chunks.append(stream.read(limit))
 
 
 def _decoded(chunks: Sequence[bytes]) -> str:

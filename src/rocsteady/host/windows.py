@@ -21,5 +21,10 @@ def kill_session(leader: int) -> None:
     """End the child itself; on Windows this does not reach what it started."""
     try:
         os.kill(leader, signal.SIGTERM)  # TerminateProcess
-    except (ProcessLookupError, PermissionError):
+    except OSError:  # it is gone, which Windows says in several ways
         return
+
+
+def has_ended(child: subprocess.Popen[bytes]) -> bool:
+    """Tell whether the child is over; its number stays taken as long as ``child`` is held."""
+    return child.poll() is not None

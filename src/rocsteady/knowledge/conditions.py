@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
@@ -30,6 +31,16 @@ def operator_of(leaf: Condition) -> str:
     return next(name for name in OPERATORS if getattr(leaf, name) is not None)
 
 
+def leaves(condition: Condition) -> Iterator[Condition]:
+    """Yield every comparison and check of a condition."""
+    parts = next((parts for name in GROUPS if (parts := getattr(condition, name))), None)
+    if parts is None:
+        yield condition
+    else:
+        for part in parts:
+            yield from leaves(part)
+
+
 def problems(
     condition: Condition,
     *,
@@ -44,20 +55,20 @@ def problems(
     heads = [*groups, *(head for head in ("check", "fact") if getattr(condition, head) is not None)]
     if len(heads) != 1:
         yield field, "exactly one of all, any, none, check or fact"
-    elif groups:
+    elif condition.fact is not None:
+        yield from _leaf_problems(condition, operators, facts, families, field)
+    elif operators:
+        yield field, f"{heads[0]} takes no {operators[0].rstrip('_')}"
+    elif condition.check is not None:
+        if checks is not None and condition.check not in checks:
+            yield f"{field}.check", f"{condition.check!r} is not a check"
+    else:
         parts: tuple[Condition, ...] = getattr(condition, groups[0])
         if not parts:
             yield f"{field}.{groups[0]}", "empty"
         for index, part in enumerate(parts):
             deeper = f"{field}.{groups[0]}[{index}]"
             yield from problems(part, facts=facts, checks=checks, families=families, field=deeper)
-    elif condition.check is not None:
-        if operators:
-            yield field, "a check takes no operator"
-        if checks is not None and condition.check not in checks:
-            yield f"{field}.check", f"{condition.check!r} is not a check"
-    else:
-        yield from _leaf_problems(condition, operators, facts, families, field)
 
 
 def _leaf_problems(
@@ -72,11 +83,21 @@ def _leaf_problems(
         yield field, f"a fact takes exactly one of {names}"
     if facts is not None and leaf.fact not in facts:
         yield f"{field}.fact", f"{leaf.fact!r} is not a fact"
-    if leaf.version is not None:
-        try:
-            SpecifierSet(leaf.version)
-        except InvalidSpecifier:
-            yield f"{field}.version", f"{leaf.version!r} is not a version range"
+    for name in ("one_of", "family", "version", "contains", "starts_with"):
+        if getattr(leaf, name) in ("", ()):
+            yield f"{field}.{name}", "empty"
+    if leaf.version is not None and not is_range(leaf.version):
+        yield f"{field}.version", f"{leaf.version!r} is not a version range"
     for family in leaf.family or ():
         if family not in families:
             yield f"{field}.family", f"{family!r} is not a family of gpus.toml"
+
+
+@lru_cache(maxsize=4096)
+def is_range(text: str) -> bool:
+    """Tell a version range as pip writes it."""
+    try:
+        SpecifierSet(text)
+    except InvalidSpecifier:
+        return False
+    return True

@@ -1,20 +1,20 @@
 """Reads the knowledge base and refuses what is wrong with it, by file, entry and field.
 
-People write TOML; a large base comes as JSON of the same shape, which reads a hundred times faster.
+People write TOML; a large base comes as JSON of the same shape, which is read many times faster.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from rocsteady.errors import KnowledgeError
-from rocsteady.knowledge.conditions import PLACEHOLDER, problems
+from rocsteady.knowledge.conditions import PLACEHOLDER, is_range, leaves, problems
 from rocsteady.knowledge.hardware import Arch, Product, Variable, WheelRelease
 from rocsteady.knowledge.rules import Rule
 from rocsteady.vocabulary import Source, Value
@@ -28,6 +28,7 @@ DATA = Path(__file__).parent / "data"
 SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 T = TypeVar("T", bound=Value)
+Problems = Iterable[tuple[str, str]]  # the field, and a sentence
 
 
 class Knowledge(Value, frozen=True, kw_only=True):
@@ -58,93 +59,182 @@ def load_knowledge(
     ``facts`` and ``checks`` are the names that conditions may use; without them that one thing is
     not validated.
     """
-    sources = {
-        key: _typed(entry, Source, f"sources.toml: {key}")
-        for key, entry in _table(_decoded(folder / "sources.toml"), "sources").items()
-    }
-    gpus = _decoded(folder / "gpus.toml")
-    arches = {arch.gfx: arch for arch in _entries(gpus, "arch", Arch, "gpus.toml")}
-    wheels = _entries(_decoded(folder / "wheels.toml"), "release", WheelRelease, "wheels.toml")
-    variables = {
-        variable.name: variable
-        for variable in _entries(
-            _decoded(folder / "variables.toml"), "variable", Variable, "variables.toml"
-        )
-    }
+    sources = _sources(folder / "sources.toml")
+    gpus = _document(folder / "gpus.toml", "arch", "product")
+    arches = _by_name(_entries(gpus, "arch", Arch), lambda arch: arch.gfx, "gfx")
     known = _References(
         sources=sources,
         families={arch.family for arch in arches.values()},
-        facts=None if facts is None else {*facts, *(f"variable:{name}" for name in variables)},
+        arches=arches,
+        facts=facts,
         checks=checks,
     )
-    rules: dict[str, Rule] = {}
-    for path in sorted((folder / "rules").iterdir()):
-        if path.suffix not in (".toml", ".json"):
-            continue
-        for rule in _entries(_decoded(path), "rule", Rule, path.name):
-            for field, problem in _problems(rule, known):
-                raise KnowledgeError(f"{path.name}: {rule.id}: {field}: {problem}")
-            if rule.id in rules:
-                raise KnowledgeError(f"{path.name}: {rule.id}: id: taken by another rule")
-            rules[rule.id] = rule
+    variables = _by_name(
+        _entries(_document(folder / "variables.toml", "variable"), "variable", Variable),
+        lambda variable: variable.name,
+        "name",
+        lambda variable: _unsourced(variable.sources, known),
+    )
+    if facts is not None:
+        names = {*facts, *(f"variable:{name}" for name in variables)}
+        known = msgspec.structs.replace(known, facts=names)
     return Knowledge(
-        rules=rules,
+        rules=_by_name(_rules(folder / "rules"), lambda rule: rule.id, "id", known.wrong_with),
         sources=sources,
         variables=variables,
         arches=arches,
-        products=tuple(_entries(gpus, "product", Product, "gpus.toml")),
-        wheels=tuple(wheels),
+        products=_checked(_entries(gpus, "product", Product), known.wrong_with_product),
+        wheels=_checked(
+            _entries(_document(folder / "wheels.toml", "release"), "release", WheelRelease),
+            known.wrong_with_wheel,
+        ),
     )
 
 
 class _References(Value, frozen=True, kw_only=True):
-    """The names that a rule may refer to. None: not to be checked."""
+    """The names that an entry may refer to. None: not to be checked."""
 
     sources: Collection[str]
     families: Collection[str]
+    arches: Collection[str]
     facts: Collection[str] | None
     checks: Collection[str] | None
 
+    def wrong_with(self, rule: Rule) -> Problems:
+        """Yield what is wrong with a rule: the field, and a sentence."""
+        if not SLUG.fullmatch(rule.id):
+            yield "id", "lower case words joined by hyphens"
+        texts = {
+            "title": rule.title,
+            "summary": rule.summary,
+            "why": rule.why,
+            "fix.text": rule.fix.text,
+        }
+        yield from ((field, "empty") for field, text in texts.items() if not text.strip())
+        if not rule.sources:
+            yield "sources", "every rule has one"
+        yield from _unsourced(rule.sources, self)
+        yield from problems(rule.when, facts=self.facts, checks=self.checks, families=self.families)
+        yield from self._wrong_with_texts(rule)
 
-def _problems(rule: Rule, known: _References) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with a rule: the field, and a sentence."""
-    if not SLUG.fullmatch(rule.id):
-        yield "id", "lower case words joined by hyphens"
-    texts = {
-        "title": rule.title,
-        "summary": rule.summary,
-        "why": rule.why,
-        "fix.text": rule.fix.text,
-    }
-    yield from ((field, "empty") for field, text in texts.items() if not text.strip())
-    if not rule.sources:
-        yield "sources", "every rule has one"
-    for key in rule.sources:
+    def wrong_with_product(self, product: Product) -> Problems:
+        """Yield what is wrong with a card."""
+        if product.gfx not in self.arches:
+            yield "gfx", f"{product.gfx!r} is not an arch of gpus.toml"
+
+    def wrong_with_wheel(self, wheel: WheelRelease) -> Problems:
+        """Yield what is wrong with a release."""
+        yield from _unsourced(wheel.sources, self)
+        if not is_range(wheel.torch):
+            yield "torch", f"{wheel.torch!r} is not a version range"
+        for gfx in wheel.arches:
+            if gfx not in self.arches:
+                yield "arches", f"{gfx!r} is not an arch of gpus.toml"
+
+    def _wrong_with_texts(self, rule: Rule) -> Problems:
+        fix = rule.fix
+        lines = [("summary", rule.summary)]
+        for field in ("commands", "windows", "container"):
+            lines += [(f"fix.{field}", line) for line in getattr(fix, field)]
+        for field, text in lines:
+            for name in PLACEHOLDER.findall(text):
+                yield from ((field, problem) for problem in self._unfillable(name, rule))
+
+    def _unfillable(self, name: str, rule: Rule) -> Iterator[str]:
+        """Yield why a placeholder would stay empty."""
+        if name == "seen":
+            if all(leaf.check is None for leaf in leaves(rule.when)):
+                yield "{seen} needs a check in when"
+        elif name == "set":
+            if not any((leaf.fact or "").startswith("variable:") for leaf in leaves(rule.when)):
+                yield "{set} needs a variable in when"
+        elif self.facts is not None and name not in self.facts:
+            yield f"{{{name}}} is not a fact"
+
+
+def _unsourced(keys: Collection[str], known: _References) -> Problems:
+    for key in keys:
         if key not in known.sources:
             yield "sources", f"{key!r} is not in sources.toml"
-    yield from problems(rule.when, facts=known.facts, checks=known.checks, families=known.families)
-    for field, text in (
-        ("summary", rule.summary),
-        *(("fix.commands", line) for line in rule.fix.commands),
-    ):
-        for name in PLACEHOLDER.findall(text):
-            if known.facts is not None and name != "seen" and name not in known.facts:
-                yield field, f"{{{name}}} is not a fact"
 
 
-def _entries(document: Mapping[str, Any], key: str, kind: type[T], file: str) -> list[T]:
-    entries = document.get(key, [])
+def _sources(path: Path) -> dict[str, Source]:
+    table = _document(path, "sources").content.get("sources", {})
+    if not isinstance(table, dict):
+        raise KnowledgeError(f"{path.name}: sources: must be a table")
+    return {key: _typed(entry, Source, f"{path.name}: {key}") for key, entry in table.items()}
+
+
+def _rules(folder: Path) -> Iterator[tuple[str, Rule]]:
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError as error:
+        raise KnowledgeError(f"{folder.name}: {error.strerror}") from None
+    for path in paths:
+        if path.suffix in (".toml", ".json"):
+            yield from _entries(_document(path, "rule"), "rule", Rule)
+
+
+def _by_name(
+    entries: Iterable[tuple[str, T]],
+    name: Callable[[T], str],
+    field: str,
+    wrong_with: Callable[[T], Problems] = lambda _: (),
+) -> dict[str, T]:
+    """Return the entries by name; no two have the same."""
+    found: dict[str, T] = {}
+    for where, entry in entries:
+        _refuse(where, wrong_with(entry))
+        if name(entry) in found:
+            raise KnowledgeError(f"{where}: {field}: taken by another entry")
+        found[name(entry)] = entry
+    return found
+
+
+def _checked(
+    entries: Iterable[tuple[str, T]], wrong_with: Callable[[T], Problems]
+) -> tuple[T, ...]:
+    found = []
+    for where, entry in entries:
+        _refuse(where, wrong_with(entry))
+        found.append(entry)
+    return tuple(found)
+
+
+def _refuse(where: str, wrong: Problems) -> None:
+    for field, problem in wrong:
+        raise KnowledgeError(f"{where}: {field}: {problem}")
+
+
+def _entries(document: _Document, key: str, kind: type[T]) -> Iterator[tuple[str, T]]:
+    """Yield each entry of a list, and what to call it in an error."""
+    entries = document.content.get(key, [])
     if not isinstance(entries, list):
-        raise KnowledgeError(f"{file}: {key}: must be a list of tables")
-    return [
-        _typed(entry, kind, f"{file}: {_name(entry, index)}")
-        for index, entry in enumerate(entries, start=1)
-    ]
+        raise KnowledgeError(f"{document.file}: {key}: must be a list of tables")
+    for index, entry in enumerate(entries, start=1):
+        where = f"{document.file}: {_name(entry, index)}"
+        yield where, _typed(entry, kind, where)
+
+
+class _Document(NamedTuple):
+    """One decoded file."""
+
+    file: str
+    content: dict[str, Any]
+
+
+def _document(path: Path, *keys: str) -> _Document:
+    """Decode a file; a key that nobody reads is a mistake, such as [[rules]] for [[rule]]."""
+    content = _decoded(path)
+    for key in content:
+        if key not in keys:
+            raise KnowledgeError(f"{path.name}: {key}: not one of {', '.join(keys)}")
+    return _Document(path.name, content)
 
 
 def _name(entry: object, index: int) -> str:
     """Call an entry what its author calls it, or by its place."""
-    if isinstance(entry, Mapping):
+    if isinstance(entry, dict):
         for key in ("id", "name", "gfx", "torch"):
             if isinstance(entry.get(key), str):
                 return str(entry[key])
@@ -158,18 +248,13 @@ def _typed(entry: object, kind: type[T], where: str) -> T:
         raise KnowledgeError(f"{where}: {error}") from None
 
 
-def _table(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    table = document.get(key, {})
-    if not isinstance(table, Mapping):
-        raise KnowledgeError(f"{key}: must be a table")
-    return table
-
-
 def _decoded(path: Path) -> dict[str, Any]:
     try:
         content = path.read_bytes()
         if path.suffix == ".json":
             return msgspec.json.decode(content, type=dict[str, Any])
         return tomllib.loads(content.decode())
-    except (OSError, ValueError, msgspec.DecodeError) as error:
+    except OSError as error:
+        raise KnowledgeError(f"{path.name}: {error.strerror}") from None
+    except (ValueError, RecursionError, msgspec.DecodeError) as error:
         raise KnowledgeError(f"{path.name}: {error}") from None

@@ -39,7 +39,9 @@ class Rule(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     title: str  # one line, for lists
     severity: Severity
     when: Condition
-    summary: str  # one or two sentences; {fact} and {seen} are filled in
+    summary: (
+        str  # one or two sentences; {fact}, {seen} (by checks) and {set} (variables) are filled
+    )
     why: str  # the whole story, for --explain
     fix: Fix
     confidence: Confidence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocsteady.machine.root import Disk, parent
+from rocsteady.machine.root import PATH_LIMIT, Disk, parent
 from rocsteady.machine.view import View
 from rocsteady.vocabulary import Value
 
@@ -32,7 +32,7 @@ def read_caches(view: View) -> tuple[Cache, ...]:
     for name, variable, default in PLACES:
         moved = environment.get(variable, "")
         path = moved or (f"{home}/{default}" if home else "")
-        if path.startswith("/") and ".." not in path.split("/"):
+        if path.startswith("/") and ".." not in path.split("/") and len(path) <= PATH_LIMIT:
             caches.append(
                 Cache(
                     name=name,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import stat
 import sys
@@ -16,17 +17,27 @@ from datetime import timedelta
 from pathlib import Path
 
 from rocsteady.host.children import Outcome, ask
-from rocsteady.machine.root import TEXT_LIMIT, Device, Disk, User, resolve_inside
+from rocsteady.machine.root import (
+    HIPINFO,
+    TEXT_LIMIT,
+    Device,
+    Disk,
+    User,
+    resolve_inside,
+    well_formed,
+)
 
 if sys.platform == "win32":
     from rocsteady.machine import registry
 
 MOUNT_POINT = 4  # column of /proc/self/mountinfo
+MOUNTS_LIMIT = 1024 * 1024  # bytes; a host with many containers has many long lines
 GID = 2  # column of /etc/group
 ASK_WITHIN = timedelta(milliseconds=500)
+OFFSET_LIMIT = 1 << 62  # bytes; what no file reaches, a damaged header may ask for
 SELF_PORTRAIT = (
     "import json, sys; print(json.dumps("
-    "[sys.prefix, sys.base_prefix, '%d.%d.%d' % sys.version_info[:3], sys.platform]))"
+    "[sys.prefix, sys.executable, '%d.%d.%d' % sys.version_info[:3], sys.platform]))"
 )
 
 
@@ -35,14 +46,17 @@ class DiskRoot:
 
     def __init__(self, base: Path | None = None, *, python: str | None = None) -> None:
         self._base = None if base is None else str(base.resolve())
-        self.python = python
+        self.python = None if python is None else well_formed(python)
         self.platform = sys.platform if base is None else "linux"
-        self.folder = Path.cwd().as_posix() if base is None else "/"
+        self.folder = "/" if base else _working_folder()
+        self.own_prefix = "" if base else sys.prefix.replace("\\", "/")
 
     @property
     def environment(self) -> Mapping[str, str] | None:
         """The variables in force; a folder has none."""
-        return dict(os.environ) if self._base is None else None
+        if self._base is not None:
+            return None
+        return {well_formed(name): well_formed(value) for name, value in os.environ.items()}
 
     @property
     def user(self) -> User | None:
@@ -68,14 +82,14 @@ class DiskRoot:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise OSError(errno.EINVAL, "not a regular file", path)
             if offset:
-                stream.seek(offset)
+                stream.seek(min(offset, OFFSET_LIMIT))
             return _read_fully(stream.fileno(), size)
 
     def names(self, path: str) -> tuple[str, ...]:
         """Return what a folder holds, sorted."""
         if sys.platform == "win32" and registry.holds(path):
             return registry.names(path)
-        return tuple(sorted(os.listdir(self._real(path))))
+        return tuple(sorted(map(well_formed, os.listdir(self._real(path)))))
 
     def is_folder(self, path: str) -> bool:
         """Tell a folder from any other thing that is there."""
@@ -84,7 +98,7 @@ class DiskRoot:
     def resolve(self, path: str) -> str:
         """Return the path without links, still written as seen from inside the root."""
         if self._base is None:
-            return Path(os.path.realpath(path)).as_posix()
+            return well_formed(Path(os.path.realpath(path)).as_posix())
         return resolve_inside(path, self._readlink)
 
     def device(self, path: str) -> Device:
@@ -111,39 +125,63 @@ class DiskRoot:
         )
 
     def answer(self, path: str) -> str:
-        """Ask the interpreter at ``path`` where it lives; only on the live machine."""
+        """Ask a program, in a child that may hang or crash; only on the live machine."""
         if self._base is not None:
             raise OSError(errno.ENOTSUP, "a copied interpreter is not run", path)
-        reply = ask([path, "-I", "-S", "-c", SELF_PORTRAIT], within=ASK_WITHIN)
-        if reply.outcome is Outcome.ANSWERED and reply.exit_code == 0:
-            return reply.text
-        raise OSError(errno.ETIMEDOUT, f"asked, {reply.outcome.value}", path)
+        # In the working folder: which Python a shim starts may depend on a file there.
+        is_python = path.rpartition("/")[2] != HIPINFO
+        command = [path, "-I", "-S", "-c", SELF_PORTRAIT] if is_python else [path]
+        reply = ask(command, within=ASK_WITHIN, folder=self.folder)
+        if reply.outcome is not Outcome.ANSWERED:
+            raise OSError(errno.ETIMEDOUT, f"asked, {reply.outcome.value}", path)
+        if is_python and reply.exit_code != 0:  # hipinfo may crash after it told all
+            raise OSError(errno.EIO, f"asked, ended with {reply.exit_code}", path)
+        return reply.text
 
     def _real(self, path: str) -> str:
-        return path if self._base is None else self._base + resolve_inside(path, self._readlink)
+        return path if self._base is None else self._below(resolve_inside(path, self._readlink))
+
+    def _below(self, path: str) -> str:
+        return f"{self._base}/{path.lstrip('/')}"
 
     def _readlink(self, path: str) -> str | None:
-        real = f"{self._base}{path}"
+        real = self._below(path)
         return os.readlink(real).replace("\\", "/") if os.path.islink(real) else None
 
     def _filesystem(self, real: str) -> str:
         if self._base is not None or self.platform != "linux":
             return ""
-        return filesystem_of(os.path.realpath(real), self.text("/proc/self/mountinfo"))
+        try:
+            mounts = self.piece("/proc/self/mountinfo", 0, MOUNTS_LIMIT)
+        except OSError:  # no /proc in a bare chroot
+            return ""
+        return filesystem_of(os.path.realpath(real), mounts.decode("utf-8", "replace"))
 
 
 def filesystem_of(path: str, mountinfo: str) -> str:
     """Name the file system of the mount that holds ``path``, from /proc/self/mountinfo."""
     best, found = -1, ""
-    for line in mountinfo.splitlines():
+    for line in mountinfo.split("\n"):
         before, _, after = line.partition(" - ")
-        fields = before.split()
-        if len(fields) <= MOUNT_POINT or not after:
+        fields, kind = before.split(" "), after.partition(" ")[0]
+        if len(fields) <= MOUNT_POINT or not kind:
             continue
-        mount = fields[MOUNT_POINT].replace("\\040", " ").rstrip("/")
+        # The kernel writes a space, tab, newline or backslash as three octal digits.
+        mount = re.sub(r"\\([0-3][0-7]{2})", _character, fields[MOUNT_POINT]).rstrip("/")
         if (path == mount or path.startswith(f"{mount}/")) and len(mount) >= best:
-            best, found = len(mount), after.split()[0]
+            best, found = len(mount), kind
     return found
+
+
+def _character(octal: re.Match[str]) -> str:
+    return chr(int(octal.group(1), 8))
+
+
+def _working_folder() -> str:
+    try:
+        return well_formed(Path.cwd().as_posix())
+    except OSError:  # it was removed
+        return "/"
 
 
 if sys.platform != "win32":

@@ -57,7 +57,9 @@ def bundle_targets(bundle: bytes) -> tuple[str, ...]:
             break
         length = _ENTRY.unpack_from(bundle, at)[2]
         at += _ENTRY.size
-        name = bundle[at : at + min(length, 256)].decode("ascii", "replace")
+        if at + length > len(bundle):  # a name that is cut off names another GPU
+            break
+        name = bundle[at : at + length].decode("ascii", "replace")
         at += length
         match = _TARGET.search(name)
         if match:

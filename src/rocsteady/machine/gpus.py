@@ -21,6 +21,7 @@ PCI = "/sys/bus/pci/devices"
 MARKETING_NAMES = "/usr/share/libdrm/amdgpu.ids"
 AMD = 0x1002
 DISPLAY, ACCELERATOR = "0x03", "0x12"  # PCI classes a GPU may have
+MOST_NODES, MOST_DEVICES = 1024, 4096  # more is not a machine
 FRAME_BUFFER = (1, 2)  # heap_type of a memory bank: public and private frame buffer
 
 # Instruction sets that exist only inside processors, and the one APU that shares its own.
@@ -77,7 +78,8 @@ def survey_gpus(view: View) -> GpuSurvey:
     """Read every node, in number order. No driver is an answer, not an error."""
     withheld: list[int] = []
     found: dict[int, dict[str, int]] = {}
-    for node in sorted(int(name) for name in view.names(NODES) if name.isdecimal()):
+    nodes = (whole_number(name) for name in view.names(NODES) if name.isdecimal())
+    for node in sorted(node for node in nodes if node is not None)[:MOST_NODES]:
         folder = f"{NODES}/{node}"
         if view.refused(f"{folder}/gpu_id") or view.refused(f"{folder}/properties"):
             withheld.append(node)
@@ -115,7 +117,11 @@ def parse_properties(text: str) -> dict[str, int]:
 
 
 def pci_address(domain: int, location: int) -> str:
-    """Unpack KFD's location id: bus, device and function in one number."""
+    """Unpack KFD's location id: bus, device and function in one number.
+
+    On a partitioned card some drivers add the partition to the function, others put it into
+    bits 28 to 31.
+    """
     return (
         f"{domain & 0xFFFF:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 31:02x}.{location & 7}"
     )
@@ -147,7 +153,7 @@ def _read_gpu(
         device=device,
         revision=revision,
         serial=str(facts.get("unique_id") or ""),
-        partition=location & 7 if partitioned else None,
+        partition=(location >> 28 or location & 7) if partitioned else None,
         integrated=integrated,
         compute_units=facts.get("simd_count", 0) // per_unit if per_unit else None,
         vram_bytes=_vram(view, node, facts, card, integrated=integrated),
@@ -172,7 +178,8 @@ def _vram(
 def _card(facts: Mapping[str, int]) -> tuple[int, int]:
     """Tell which card a node is part of."""
     serial = facts.get("unique_id", 0)
-    return (0, serial) if serial else (facts.get("domain", 0), facts.get("location_id", 0) | 7)
+    place = facts.get("location_id", 0) & 0xFFF8
+    return (-1, serial) if serial else (facts.get("domain", 0), place)
 
 
 def _bank_bytes(view: View, node: int) -> int:
@@ -200,7 +207,7 @@ def _firmware(view: View, card: str, facts: Mapping[str, int]) -> dict[str, str]
 
 def _not_offered(view: View, offered: set[str]) -> tuple[PciGpu, ...]:
     found = []
-    for address in view.names(PCI):
+    for address in view.names(PCI)[:MOST_DEVICES]:
         folder = f"{PCI}/{address}"
         if address.rpartition(".")[0] in offered or view.number(f"{folder}/vendor") != AMD:
             continue

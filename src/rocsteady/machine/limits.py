@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rocsteady.machine.root import Disk
+from rocsteady.machine.root import PATH_LIMIT, Disk
 from rocsteady.machine.view import View, whole_number
 from rocsteady.vocabulary import Value
 
@@ -39,7 +39,7 @@ def cgroup_paths(text: str) -> tuple[str | None, str | None]:
     for line in text.splitlines():
         hierarchy, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        if not path.startswith("/") or ".." in path.split("/"):
+        if not path.startswith("/") or ".." in path.split("/") or len(path) > PATH_LIMIT:
             continue
         if hierarchy == "0" and not controllers:
             unified = path.rstrip("/")

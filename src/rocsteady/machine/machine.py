@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection
 
+from rocsteady.errors import ExaminationError
 from rocsteady.machine.access import Access, read_access
 from rocsteady.machine.caches import Cache, read_caches
 from rocsteady.machine.gpus import GpuSurvey, survey_gpus
@@ -52,10 +52,11 @@ class Machine(Value, frozen=True, kw_only=True):
 
 def examine(root: Root, known_variables: Collection[str]) -> tuple[Machine, View]:
     """Read everything below ``root``; what could not be read is part of the answer."""
-    own_prefix = sys.prefix.replace("\\", "/")
 
     def look(view: View) -> Machine:
-        python = find_python(view, own_prefix=own_prefix)
+        if view.platform != "win32" and not (view.exists("/sys") or view.exists("/proc")):
+            raise ExaminationError("nothing to examine: neither /sys nor /proc is there")
+        python = find_python(view)
         windows = view.platform == "win32"
         gpus, driver = survey_adapters(view) if windows else (survey_gpus(view), read_driver(view))
         return Machine(

@@ -30,7 +30,7 @@ def read_link(view: View, card: str) -> Link | None:
     """Return the narrowest link between the GPU and the slot."""
     links = [found for found in (_link(view, card),) if found]
     above = parent(view.resolve(card))
-    while _is_card_bridge(view, above):
+    while above != "/" and _is_card_bridge(view, above):
         links += [found for found in (_link(view, above),) if found]
         above = parent(above)
     return min(links, key=lambda link: link.width * link.speed, default=None)

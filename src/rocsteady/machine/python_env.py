@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 
+from rocsteady.machine.root import parent, well_formed
 from rocsteady.machine.view import View
 from rocsteady.vocabulary import Value
 
@@ -26,8 +27,8 @@ class PythonEnv(Value, frozen=True, kw_only=True):
     why_not: str = ""  # why it could not be examined
 
 
-def find_python(view: View, *, own_prefix: str = "") -> PythonEnv | None:
-    """Return the environment that trains; ``own_prefix`` is taken only if it holds torch."""
+def find_python(view: View) -> PythonEnv | None:
+    """Return the environment that trains; our own is taken only if it holds torch."""
     environment = view.environment or {}
     if view.root.python:
         return _from_interpreter(view, view.root.python, "--python")
@@ -39,7 +40,7 @@ def find_python(view: View, *, own_prefix: str = "") -> PythonEnv | None:
         return _from_prefix(view, local, "./.venv")
     for interpreter in _on_path(view, environment.get("PATH", "")):
         found = _from_interpreter(view, interpreter, "PATH")
-        if found.prefix != own_prefix or torch_folder(view, found):
+        if found.prefix != view.root.own_prefix or torch_folder(view, found):
             return found
     return None
 
@@ -76,8 +77,8 @@ def _from_interpreter(view: View, interpreter: str, chosen: str) -> PythonEnv:
 
 def _from_portrait(view: View, interpreter: str, chosen: str) -> PythonEnv:
     try:
-        prefix, _, version, _ = map(str, json.loads(view.portrait(interpreter) or ""))
-    except (ValueError, TypeError):
+        prefix, executable, version, _ = map(str, json.loads(view.portrait(interpreter) or ""))
+    except (ValueError, TypeError, RecursionError):
         return PythonEnv(
             prefix=interpreter,
             chosen=chosen,
@@ -85,23 +86,42 @@ def _from_portrait(view: View, interpreter: str, chosen: str) -> PythonEnv:
             site_packages=(),
             why_not="it is a script, and did not say in time where Python lives",
         )
-    return _from_prefix(view, prefix.replace("\\", "/"), chosen, version)
+    # Without site.py a virtual environment does not know that it is one; its place tells.
+    around = parent(parent(well_formed(executable.replace("\\", "/"))))
+    if not view.exists(f"{around}/pyvenv.cfg"):
+        around = well_formed(prefix.replace("\\", "/"))
+    return _from_prefix(view, around, chosen, well_formed(version))
 
 
 def _from_prefix(view: View, prefix: str, chosen: str, version: str = "") -> PythonEnv:
     settings = _settings(view.text(f"{prefix}/pyvenv.cfg") or "")
     version = settings.get("version") or settings.get("version_info") or version
     sites = _site_packages(view, prefix, version)
-    if settings.get("include-system-site-packages", "").lower() == "true":
+    version = version or _version_in(sites)
+    shared = settings.get("include-system-site-packages", "").lower() == "true"
+    if shared:
         home = settings.get("home", "").replace("\\", "/").removesuffix("/bin")
-        sites += _site_packages(view, home, version)
+        sites += _user_site(view, version) + _site_packages(view, home, version)
+    elif not settings:  # not a virtual environment, which would close the user's own off
+        sites = _user_site(view, version) + sites
     return PythonEnv(
         prefix=prefix,
         chosen=chosen,
-        version=version or _version_in(sites),
+        version=version,
         site_packages=sites,
         why_not="" if sites else "it holds no folder for packages",
     )
+
+
+def _user_site(view: View, version: str) -> tuple[str, ...]:
+    """Return where ``pip install --user`` puts packages."""
+    environment = view.environment or {}
+    home = environment.get("HOME", "").rstrip("/")
+    base = environment.get("PYTHONUSERBASE", "").rstrip("/") or (home and f"{home}/.local")
+    if view.platform == "win32" or not base or environment.get("PYTHONNOUSERSITE"):
+        return ()
+    folder = f"{base}/lib/python{'.'.join(version.split('.')[:2])}/site-packages"
+    return (folder,) if version and view.is_folder(folder) else ()
 
 
 def _site_packages(view: View, prefix: str, version: str) -> tuple[str, ...]:
@@ -109,7 +129,7 @@ def _site_packages(view: View, prefix: str, version: str) -> tuple[str, ...]:
         return ()
     short = ".".join(version.split(".")[:2])
     folders = [f"{prefix}/Lib/site-packages"] if view.platform == "win32" else []
-    for lib in (f"{prefix}/lib", f"{prefix}/lib64", f"{prefix}/local/lib"):
+    for lib in (f"{prefix}/{lib}" for lib in ("lib", "lib64", "local/lib", "local/lib64")):
         for name in reversed(view.names(lib) if view.platform != "win32" else ()):
             match = PYTHON_FOLDER.match(name)
             if match and short in ("", match.group(1)):

@@ -24,6 +24,7 @@ import base64
 import binascii
 import errno
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -31,6 +32,7 @@ import msgspec
 
 from rocsteady.errors import RecordingError
 from rocsteady.machine.root import (
+    PATH_LIMIT,
     TEXT_LIMIT,
     Device,
     Disk,
@@ -43,6 +45,10 @@ from rocsteady.vocabulary import Value
 
 VERSION = 1
 RECORDING_LIMIT = 32 * 1024 * 1024  # bytes of one recording
+MOST_PATHS, DEEPEST_PATH = 10_000, 48  # real ones hold a few thousand, twenty folders deep
+MOST_NAMES = 50_000  # in one folder; a library of kernels may hold thousands
+VARIABLE_LIMIT = 128 * 1024  # characters; what Linux allows
+_CODES = {name: code for code, name in errno.errorcode.items()}
 
 
 class Entry(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -68,15 +74,22 @@ class Recording(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     environment: dict[str, str]
     user: User | None = None
     python: str | None = None
+    own_prefix: str = ""  # of rocsteady, where that was on the same machine
+
+
+class _OfAnyVersion(Value, frozen=True, kw_only=True):
+    version: int
 
 
 def read_recording(path: Path) -> Recording:
     """Read and check one file; whatever is wrong with it is one sentence."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a FIFO would make us wait
+            raise RecordingError(f"{path}: not a file")
         with path.open("rb") as stream:
             content = stream.read(RECORDING_LIMIT + 1)
     except OSError as error:
-        raise RecordingError(f"{path}: {error.strerror}") from None
+        raise RecordingError(f"{path}: {error.strerror or error}") from None
     if len(content) > RECORDING_LIMIT:
         raise RecordingError(f"{path}: longer than {RECORDING_LIMIT} bytes")
     return decode_recording(content, str(path))
@@ -85,19 +98,32 @@ def read_recording(path: Path) -> Recording:
 def decode_recording(content: bytes, name: str) -> Recording:
     """Decode a recording; ``name`` is what an error calls it."""
     try:
+        version = msgspec.json.decode(content, type=_OfAnyVersion).version
+        if version != VERSION:
+            raise RecordingError(f"{name}: version {version}; this rocsteady reads {VERSION}")
         recording = msgspec.json.decode(content, type=Recording)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise RecordingError(f"{name}: not a recording: {error}") from None
-    if recording.version != VERSION:
-        raise RecordingError(
-            f"{name}: version {recording.version}; this rocsteady reads version {VERSION}"
-        )
+    if len(recording.files) > MOST_PATHS:
+        raise RecordingError(f"{name}: more than {MOST_PATHS} paths")
     for path, entry in recording.files.items():
-        if not is_absolute(path) or ".." in path.split("/"):
-            raise RecordingError(f"{name}: {path!r} is not a path inside a machine")
+        if not may_hold(path):
+            raise RecordingError(f"{name}: {path[:80]!r} is not a path inside a machine")
         if isinstance(entry, str) and len(entry) > TEXT_LIMIT:
             raise RecordingError(f"{name}: {path!r} is longer than {TEXT_LIMIT} characters")
+        if isinstance(entry, Entry) and len(entry.names or ()) > MOST_NAMES:
+            raise RecordingError(f"{name}: {path!r} holds more than {MOST_NAMES} names")
+    for variable, value in recording.environment.items():
+        if len(variable) + len(value) > VARIABLE_LIMIT:
+            raise RecordingError(f"{name}: {variable[:80]!r} is longer than Linux allows")
     return recording
+
+
+def may_hold(path: str) -> bool:
+    """Tell a path that a recording may hold: absolute, inside it, not absurd."""
+    parts = path.split("/")
+    inside = is_absolute(path) and ".." not in parts
+    return inside and len(parts) <= DEEPEST_PATH and len(path) <= PATH_LIMIT
 
 
 class RecordedRoot:
@@ -111,6 +137,7 @@ class RecordedRoot:
         self.python = python or recording.python
         self.environment: Mapping[str, str] | None = recording.environment
         self.user = recording.user
+        self.own_prefix = recording.own_prefix
 
     def text(self, path: str) -> str:
         """Return a recorded text."""
@@ -141,8 +168,10 @@ class RecordedRoot:
 
     def is_folder(self, path: str) -> bool:
         """Tell a folder from any other thing that is there."""
-        found = self._find(path)
-        return not isinstance(found, str) and found.device is None and found.pieces is None
+        found = self._there(path)
+        if isinstance(found, str) or (found.errno is not None and found.names is None):
+            return False
+        return found.device is None and found.pieces is None
 
     def resolve(self, path: str) -> str:
         """Follow recorded links, never out of the recording."""
@@ -170,15 +199,19 @@ class RecordedRoot:
         return found.answer
 
     def _find(self, path: str) -> str | Entry:
+        found = self._there(path)
+        if isinstance(found, Entry) and found.errno is not None:
+            code = _CODES.get(found.errno, errno.EIO)
+            raise OSError(code, os.strerror(code), path)
+        return found
+
+    def _there(self, path: str) -> str | Entry:
         real = self.resolve(path)
         found = self._files.get(real)
         if found is None:
             if real in self._children or _lists(self._files.get(parent(real)), real):
                 return Entry()
             raise _missing(path)
-        if isinstance(found, Entry) and found.errno is not None:
-            code = getattr(errno, found.errno, errno.EIO)
-            raise OSError(code, os.strerror(code), path)
         return found
 
     def _readlink(self, path: str) -> str | None:

@@ -15,7 +15,9 @@ from typing import Protocol
 from rocsteady.vocabulary import Value
 
 TEXT_LIMIT = 64 * 1024  # bytes; no fact we read is longer
+HIPINFO = "hipInfo.exe"  # the HIP SDK's tool for Windows
 LINK_LIMIT = 40  # as Linux: more is a loop
+PATH_LIMIT = 4096  # characters; as Linux, and no path is longer once its links are followed
 
 
 class Device(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,6 +61,10 @@ class Root(Protocol):
         """The interpreter that the user named."""
 
     @property
+    def own_prefix(self) -> str:
+        """The environment that rocsteady itself runs in; "" if that is elsewhere."""
+
+    @property
     def environment(self) -> Mapping[str, str] | None:
         """The variables in force; None if that cannot be known."""
 
@@ -88,7 +94,7 @@ class Root(Protocol):
         """Describe the file system below a folder."""
 
     def answer(self, path: str) -> str:
-        """Return what the interpreter at ``path`` says of itself."""
+        """Return what a program says: an interpreter of itself, hipinfo of the GPUs."""
 
 
 def resolve_inside(path: str, readlink: Callable[[str], str | None]) -> str:
@@ -97,8 +103,10 @@ def resolve_inside(path: str, readlink: Callable[[str], str | None]) -> str:
     if ".." in pending:
         raise OSError(errno.EINVAL, "'..' is refused", path)
     done: list[str] = []
-    links = 0
+    links, length = 0, len(path)
     while pending:
+        if length > PATH_LIMIT:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
         part = pending.pop(0)
         if part == "..":  # from a link's target
             del done[-1:]
@@ -111,10 +119,16 @@ def resolve_inside(path: str, readlink: Callable[[str], str | None]) -> str:
         links += 1
         if links > LINK_LIMIT:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        length += len(target)
         if is_absolute(target):
             done = []
         pending = _parts(target) + pending
     return _joined(done)
+
+
+def well_formed(text: str) -> str:
+    """Replace bytes that are not UTF-8, which Python keeps as lone surrogates in names."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def is_absolute(path: str) -> bool:
@@ -133,4 +147,4 @@ def _parts(path: str) -> list[str]:
 
 def _joined(parts: list[str]) -> str:
     path = "/".join(parts)
-    return path if path[1:2] == ":" else f"/{path}"
+    return path if path[1:2] == ":" and path[2:3] in ("", "/") else f"/{path}"

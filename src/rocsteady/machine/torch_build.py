@@ -25,9 +25,9 @@ PACKAGES = re.compile(
     re.IGNORECASE,
 )
 _ASSIGNED = re.compile(
-    r"^(\w+)(?:\s*:[^=\n]+)?\s*=\s*(?:'([^'\n]*)'|\"([^\"\n]*)\"|(None))", re.MULTILINE
+    r"^(\w+)[ \t]*(?::[^=\n]*)?=[ \t]*(?:'([^'\n]*)'|\"([^\"\n]*)\"|(None))", re.MULTILINE
 )
-_GFX = re.compile(r"gfx(?:[0-9a-f]+|[0-9]+(?:-[0-9]+)?-generic)")
+_GFX = re.compile(r"gfx(?:[0-9]+(?:-[0-9]+)?-generic|[0-9a-f]+(?![0-9A-Za-z]))")
 _FAMILY_IMAGE = re.compile(r"gfx\d+xx")  # AOTriton's name for a whole family
 
 

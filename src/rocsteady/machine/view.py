@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -18,10 +19,11 @@ from typing import Any, TypeVar
 from rocsteady.machine.root import Device, Disk, Root
 from rocsteady.vocabulary import Value
 
-LONGEST_NUMBER = 20  # characters: 2^64 and a bit
 ONE_READ = timedelta(milliseconds=750)  # an interpreter that is asked may take most of it
 ALL_READS = timedelta(milliseconds=1300)
 GRACE = timedelta(milliseconds=100)  # for the read that is under way when all time is used
+
+_NUMBER = re.compile(r"[0-9]{1,20}|0[xX][0-9a-fA-F]{1,18}")  # 2^64 and a bit
 
 T = TypeVar("T")
 Question = tuple[str, str, tuple[int, ...]]  # operation, path, further arguments
@@ -74,7 +76,7 @@ class View:
     def exists(self, path: str) -> bool:
         """Tell whether there is anything, readable or not."""
         self._ask("is_folder", path)
-        return not isinstance(self.answers["is_folder", path, ()], FileNotFoundError)
+        return not isinstance(self.answers["is_folder", path, ()], OSError)
 
     def refused(self, path: str) -> bool:
         """Tell whether the kernel said that we may not: EPERM or EACCES."""
@@ -108,11 +110,12 @@ class View:
     @property
     def unread(self) -> tuple[Unread, ...]:
         """List what is there and was not readable, by path."""
-        return tuple(
+        found = (
             Unread(path=path, why=_reason(answer))
             for (_, path, _), answer in sorted(self.answers.items(), key=lambda item: item[0][1])
             if isinstance(answer, OSError) and answer.errno not in _ABSENT
         )
+        return tuple(dict.fromkeys(found))  # asked in two ways, refused once
 
     def _ask(self, operation: str, path: str, *arguments: int) -> Any:  # noqa: ANN401 - the callers above name the type of each operation
         question = (operation, path, arguments)
@@ -164,12 +167,9 @@ def patiently(root: Root, look: Callable[[View], T]) -> tuple[T, View]:
 
 def whole_number(text: str | None) -> int | None:
     """Read "42" or "0x2a"; anything else is not a number."""
-    if text is None or len(text) > LONGEST_NUMBER:
+    if text is None or not _NUMBER.fullmatch(text):
         return None
-    try:
-        return int(text, 16 if text[:2].lower() == "0x" else 10)
-    except ValueError:
-        return None
+    return int(text, 16 if text[:2].lower() == "0x" else 10)
 
 
 def _attempt(look: Callable[[View], T], view: View, results: list[T | Exception]) -> None:

@@ -1,18 +1,24 @@
 """GPUs of native Windows, from the registry. Unconfirmed: replayed here, never run on Windows.
 
 Windows has no KFD: the display driver says which card it is, and nothing says which instruction
-set. That follows from the PCI device, which the knowledge base maps.
+set. ``hipinfo`` of the HIP SDK does, if it is there: it is asked in a child that may hang or crash,
+and what it printed before is believed. Else it follows from the PCI device, which the knowledge
+base maps.
 """
 
 from __future__ import annotations
 
 import re
 
+from msgspec import structs
+
 from rocsteady.machine.gpus import AMD, Gpu, GpuSurvey
+from rocsteady.machine.root import HIPINFO
 from rocsteady.machine.system import Driver
 from rocsteady.machine.view import View
 
 ADAPTERS = "/HKLM/SYSTEM/CurrentControlSet/Control/Class/{4d36e968-e325-11ce-bfc1-08002be10318}"
+_ARCH = re.compile(r"^gcnArchName:\s+(gfx[0-9a-f]{3,6})\b", re.MULTILINE)
 _HARDWARE = re.compile(
     r"VEN_([0-9A-F]{4})&DEV_([0-9A-F]{4})(?:.*?&REV_([0-9A-F]{2}))?", re.IGNORECASE
 )
@@ -31,7 +37,20 @@ def survey_adapters(view: View) -> tuple[GpuSurvey, Driver]:
         version=gpus[0][1] if gpus else None,
         kind="Windows" if gpus else "",
     )
-    return GpuSurvey(driver_answers=bool(gpus), gpus=tuple(gpu for gpu, _ in gpus)), driver
+    named = tuple(gpu for gpu, _ in gpus)
+    told = _hipinfo(view) if named else []
+    if len(told) == len(named):  # else which is whose cannot be told
+        named = tuple(structs.replace(gpu, gfx=gfx) for gpu, gfx in zip(named, told, strict=True))
+    return GpuSurvey(driver_answers=bool(gpus), gpus=named), driver
+
+
+def _hipinfo(view: View) -> list[str]:
+    """Return the instruction sets that the HIP SDK's own tool names, in its order."""
+    sdk = (view.environment or {}).get("HIP_PATH", "").replace("\\", "/").rstrip("/")
+    program = f"{sdk}/bin/{HIPINFO}"
+    if not sdk or not view.exists(program):
+        return []
+    return _ARCH.findall(view.portrait(program) or "")
 
 
 def _gpu(view: View, adapter: str) -> Gpu | None:

@@ -10,24 +10,30 @@ import re
 from collections.abc import Iterable
 
 USER, HOST, HOME = "user", "host", "/home/user"
+TEMPORARY = "/tmp"  # noqa: S108 - recognised, not written to
 REDACTED = "<redacted>"
 
 _TOKENS = re.compile(
     r"""
-    \b(?:hf|ghp|gho|github_pat|glpat|xox[bap]|sk|pk|AKIA|ASIA)[-_]?[A-Za-z0-9_-]{16,}
-    | \beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*      # a JSON web token
-    | (?<=://)[^/\s:@]+:[^/\s@]+(?=@)                               # user:password in an address
+    \b(?:(?:hf|gh[oprsu]|github_pat|glpat|xox[abprs]|sk|pk)[-_]|AKIA|ASIA)[A-Za-z0-9_-]{16,}
+    | \beyJ[A-Za-z0-9_-]{10,999}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*  # a JSON web token
+    | (?<=://)[^/\s@]+(?=@)                          # a token or user:password in an address
     | (?i:(?<=token=)|(?<=password=)|(?<=secret=)|(?<=api_key=)|(?<=apikey=))[^\s&"']+
     """,
     re.VERBOSE,
 )
-_UUID = re.compile(
-    r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE
-)
+_UUID = re.compile(r"[0-9a-f]{8}([-_])(?:[0-9a-f]{4}\1){3}[0-9a-f]{12}(?![0-9a-f])", re.IGNORECASE)
 _MAC = re.compile(r"\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b", re.IGNORECASE)
 _ADDRESS = re.compile(r"\b(?!127\.)(?:\d{1,3}\.){3}\d{1,3}(?=[:/\s,]|$)")
 _CONTAINER = re.compile(r"\b[0-9a-f]{64}\b")
 _LEAST_NAME = 3  # a user called "a" cannot be told from the letter
+# Names that say nothing about a person or a place, and without which paths lose their meaning.
+_EVERYDAY = frozenset({
+    "amd", "amdgpu", "bin", "conda", "cuda", "dev", "docker", "etc", "gpu", "home", "host", "kfd",
+    "kubernetes", "lib", "linux", "local", "localhost", "opt", "podman", "proc", "python",
+    "pytorch", "rocm", "root", "shm", "site-packages", "sys", "torch", "triton", "ubuntu", "user",
+    "users", "usr", "venv", "windows",
+})  # fmt: skip
 
 
 class Redactor:
@@ -42,18 +48,20 @@ class Redactor:
             reverse=True,
         )
         self._names = {
-            **dict.fromkeys(_worth_hiding(users, USER), USER),
-            **dict.fromkeys(_worth_hiding(hosts, HOST), HOST),
+            **dict.fromkeys(_worth_hiding(users), USER),
+            **dict.fromkeys(_worth_hiding(hosts), HOST),
         }
         alternatives = "|".join(
             re.escape(name) for name in sorted(self._names, key=len, reverse=True)
         )
-        self._name = re.compile(rf"(?<![A-Za-z0-9])(?:{alternatives})(?![A-Za-z0-9])")
+        self._name = re.compile(
+            rf"(?<![A-Za-z0-9])(?:{alternatives})(?![A-Za-z0-9])", re.IGNORECASE
+        )
 
     def text(self, text: str) -> str:
         """Return ``text`` with names, tokens and addresses replaced."""
         for home in self._homes:
-            stand_in = f"{home[:2]}/Users/{USER}" if home[1:2] == ":" else HOME
+            stand_in = _stand_in(home)
             for spelling in (home, home.replace("/", "\\")):
                 text = re.sub(rf"{re.escape(spelling)}(?![A-Za-z0-9_.-])", stand_in, text)
         text = _TOKENS.sub(REDACTED, text)
@@ -62,7 +70,9 @@ class Redactor:
         text = _UUID.sub(lambda match: self._uuid(match.group()), text)
         text = _CONTAINER.sub(lambda match: f"{int(self.serial(match.group())):064d}", text)
         return (
-            self._name.sub(lambda match: self._names[match.group()], text) if self._names else text
+            self._name.sub(lambda match: self._names.get(match.group().lower(), USER), text)
+            if self._names
+            else text
         )
 
     def serial(self, serial: str) -> str:
@@ -76,6 +86,13 @@ class Redactor:
         return f"00000000-0000-0000-0000-{int(self.serial(uuid)):012d}"
 
 
-def _worth_hiding(names: Iterable[str], stand_in: str) -> set[str]:
-    everyday = {"root", "localhost", "user", "ubuntu", stand_in}
-    return {name for name in names if len(name) >= _LEAST_NAME and name not in everyday}
+def _stand_in(home: str) -> str:
+    """Return a home that says as much: one that is lost at a reboot still is."""
+    if home[1:2] == ":":
+        return f"{home[:2]}/Users/{USER}"
+    return f"{TEMPORARY}/{USER}" if home.startswith(f"{TEMPORARY}/") else HOME
+
+
+def _worth_hiding(names: Iterable[str]) -> set[str]:
+    lowered = (name.lower() for name in names)
+    return {name for name in lowered if len(name) >= _LEAST_NAME} - _EVERYDAY

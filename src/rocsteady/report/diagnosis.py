@@ -40,22 +40,29 @@ def closing_sentence(diagnosis: Diagnosis) -> str:
     risks = len(diagnosis.having(Severity.RISKS))
     if blocks:
         keeps = "thing keeps" if blocks == 1 else "things keep"
-        begun = f"{blocks} {keeps} the GPU from training"
-        device = (
-            "expect the CPU only" if diagnosis.trains_on is ComputeDevice.CPU else "as it stands"
-        )
-        return f"{begun}: {device} until that is mended."
+        at_best = ": expect the CPU at best" if diagnosis.trains_on is ComputeDevice.CPU else ""
+        return f"{blocks} {keeps} the AMD GPU from training{at_best}, until that is mended."
     at_risk = f" {counted(risks, 'thing puts', 'things put')} it at risk." if risks else ""
+    return f"{_expectation(diagnosis)}{at_risk}"
+
+
+def _expectation(diagnosis: Diagnosis) -> str:
+    """Say what to expect where nothing blocks."""
+    if not diagnosis.machine.torch:
+        return "What this machine can train on is open: no torch was examined."
+    partly = any(entry.rules for entry in diagnosis.unchecked)
+    nothing = (
+        "As far as could be checked, nothing blocks training"
+        if partly
+        else "Nothing found here blocks training"
+    )
     if diagnosis.trains_on is ComputeDevice.GPU:
-        gpus = " and ".join(diagnosis.trains_on_gpus)
-        return f"Nothing found here blocks training: expect it to run on {gpus}.{at_risk}"
-    if diagnosis.trains_on is ComputeDevice.CPU:
-        return f"Nothing found here blocks training, on the CPU: no AMD GPU is in reach.{at_risk}"
-    if diagnosis.machine.torch:
-        return (
-            f"Nothing found here blocks training; which GPU it would use cannot be seen.{at_risk}"
-        )
-    return f"What this machine can train on is open: no torch was examined.{at_risk}"
+        return f"{nothing}: expect it to run on {' and '.join(diagnosis.trains_on_gpus)}."
+    if diagnosis.trains_on is ComputeDevice.UNKNOWN:
+        return f"{nothing}; which GPU it would use cannot be seen from here."
+    if diagnosis.machine.gpus:
+        return f"{nothing}: expect the CPU, for torch will not use the GPU as things stand."
+    return f"{nothing}, and no AMD GPU is in reach: expect the CPU."
 
 
 def _head(page: Page, diagnosis: Diagnosis) -> None:

@@ -132,7 +132,8 @@ def _rocm(machine: Machine) -> list[tuple[str, str]]:
     ]
     rows += [("distribution's", path) for path in machine.distribution_hsa]
     return rows + [
-        (f"MIOpen {cache.name}", f"{cache.path}, {_disk(cache.disk)}") for cache in machine.caches
+        (f"MIOpen {cache.name}", ", ".join(filter(None, (cache.path, _disk(cache.disk)))))
+        for cache in machine.caches
     ]
 
 

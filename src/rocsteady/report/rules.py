@@ -8,18 +8,17 @@ from rocsteady.knowledge.rules import Rule
 from rocsteady.report.page import BOLD, Page
 from rocsteady.vocabulary import Severity, Source
 
-ID = 28
-
 
 def render_rule_list(rules: Iterable[Rule], *, width: int, colour: bool) -> str:
     """List every rule under its severity."""
     page = Page(width, colour=colour)
     listed = list(rules)
+    column = max((len(rule.id) for rule in listed), default=0) + 2
     for severity in Severity:
         page.line(severity.value.upper(), style=BOLD)
         for rule in listed:
             if rule.severity is severity:
-                page.row(rule.id, rule.title, indent=2, column=ID)
+                page.row(rule.id, rule.title, indent=2, column=column)
     return str(page)
 
 
@@ -34,6 +33,13 @@ def render_rule(rule: Rule, sources: Mapping[str, Source], *, width: int, colour
     page.line("What to do", style=BOLD)
     page.paragraph(rule.fix.text, indent=2)
     page.lines(rule.fix.commands, indent=4)
+    for place, commands in (
+        ("In a container:", rule.fix.container),
+        ("In PowerShell:", rule.fix.windows),
+    ):
+        if commands:
+            page.paragraph(place, indent=2)
+            page.lines(commands, indent=4)
     if rule.fix.needs:
         page.paragraph(f"Needs: {', '.join(need.value for need in rule.fix.needs)}.", indent=2)
     if rule.fix.verify:

@@ -55,6 +55,17 @@ RDNA = (
     "num_xcc 1 "
 )
 
+RX_580 = Chip(
+    name="AMD Radeon RX 580",
+    device=0x67DF,
+    revision=0xE7,
+    vram=8192 * MIB,
+    kfd="",
+    width=256,
+    clock=2000,
+    bridges=None,
+    speed=GEN3,
+)
 RX_5700_XT = Chip(
     name="AMD Radeon RX 5700 XT",
     device=0x731F,

@@ -154,8 +154,8 @@ def mi300x_cpx() -> Recording:
     note = (
         f"KFD properties: {PLUGIN}, testdata/topo-mi300-cpx (63 GPU nodes; unique and hive ids "
         "replaced; gpu_id, mem_banks and simd_id_base are not in it: ours, or left out). That a "
-        "partition has an eighth of the memory was read in the kernel, not recorded. System and "
-        "driver are ours."
+        "partition has an eighth of the memory is from general knowledge of the kernel, not "
+        "recorded. System and driver are ours."
     )
     system = ubuntu("22.04", "5.15.0-157-generic", cmdline="quiet iommu=pt")
     machine = start("mi300x-cpx", note, system, boot=23, memory=TERABYTES_2, cores=192)
@@ -214,6 +214,34 @@ def withheld() -> Recording:
     return machine
 
 
+def all_withheld() -> Recording:
+    """Container that was given /dev/kfd and no card."""
+    note = (
+        "As the machine withheld, with neither card given: a container started with "
+        "--device=/dev/kfd alone. All but the two cards is ours."
+    )
+    system = ubuntu("22.04", "5.15.0-157-generic", cmdline="quiet iommu=pt")
+    machine = start(
+        "all-withheld",
+        note,
+        system,
+        boot=26,
+        memory=HALF_TERABYTE,
+        cores=128,
+        container=True,
+        shm=16 * 1024**3,
+    )
+    load_driver(machine, dkms="6.8.5")
+    for node in (0, 1):
+        add_cpu_node(machine, node, 64)
+    for card in mi210_cards()[:2]:
+        plug(machine, card, server_slot(card.location, GEN4), gtt=half_of_memory(HALF_TERABYTE))
+        add_withheld_node(machine, card.node)
+    machine.device("/dev/kfd", gid=system.render)
+    add_venv(machine, "2.6.0+rocm6.2.4", folder="/opt/venv")
+    return machine
+
+
 def old_kernel() -> Recording:
     """Two cards under a kernel whose KFD does not name the architecture."""
     note = (
@@ -250,4 +278,4 @@ def old_kernel() -> Recording:
     return machine
 
 
-MACHINES = (mi210_8, mi300x_8, mi300x_cpx, withheld, old_kernel)
+MACHINES = (mi210_8, mi300x_8, mi300x_cpx, withheld, all_withheld, old_kernel)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from retyped.chips import (
     GEN5,
     NAMED,
     NAMED_LATER,
     RAPHAEL,
+    RX_580,
     RX_5700_XT,
     RX_6700_XT,
     RX_6900_XT,
@@ -96,12 +99,25 @@ def rx6700xt() -> Recording:
     return machine
 
 
+def rx6700xt_override() -> Recording:
+    """One such card made to pass for its larger sibling, as many people train on it."""
+    note = (
+        "GPU: as rx6700xt. HSA_OVERRIDE_GFX_VERSION=10.3.0 is the value that guides give for this "
+        f"card; that it is set here is ours. {REST}"
+    )
+    system = ubuntu("24.04", "6.8.0-79-generic")
+    machine = desktop("rx6700xt-override", note, RX_6700_XT, system, boot=9)
+    machine.environment["HSA_OVERRIDE_GFX_VERSION"] = "10.3.0"
+    add_venv(machine, "2.7.1+rocm6.3", python="3.12.3", kernels=True)
+    return machine
+
+
 def rx6900xt_igpu() -> Recording:
     """One card beside the small GPU of the processor, which KFD offers too."""
     note = (
         "GPUs: facts of an RX 6900 XT beside gfx1036 from mudler/LocalAI#7761 and ROCm#6137 (now "
         "ROCm/legacy-rocm-build). KFD offers half of the main memory as that of the small one, as "
-        f"kernels since 6.10 do (by reading them, not recorded). {REST}"
+        f"kernels since 6.10 do (from general knowledge of the kernel, not recorded). {REST}"
     )
     system = ubuntu("24.04", "6.14.0-33-generic")
     machine = start("rx6900xt-igpu", note, system, boot=3, memory=GIB_64)
@@ -202,6 +218,41 @@ def rx7900xtx() -> Recording:
     return machine
 
 
+def rx7900xtx_old_card() -> Recording:
+    """One good card, and an old one beside it that the compute driver leaves out."""
+    note = (
+        "RX 7900 XTX: as rx7900xtx. RX 580: lspci in ROCm#722; that KFD leaves it out where PCIe "
+        "atomics are missing: ROCm#1214 (both now ROCm/legacy-rocm-build). That the two are in "
+        f"one machine is ours. {REST}"
+    )
+    system = ubuntu("24.04", "6.14.0-37-generic", cmdline="quiet splash iommu=pt")
+    machine = desktop("rx7900xtx-old-card", note, RX_7900_XTX, system, boot=10)
+    old = Card(RX_580, node=2, location=0x0900, minor=129, serial=2, gpu_id=20002)
+    plug(machine, old, CHIPSET, gtt=half_of_memory(GIB_32))
+    machine.device("/dev/dri/renderD129", gid=system.render)
+    install_names(machine, NAMED_LATER)
+    add_venv(machine, "2.12.0+rocm7.2", python="3.12.3", kernels=True)
+    return machine
+
+
+def rx7900xtx_rx6700xt() -> Recording:
+    """Two cards, of which the wheel knows one; and a list that names a third."""
+    note = (
+        "GPUs: as rx7900xtx and rx6700xt. That they are in one machine, and "
+        f"HIP_VISIBLE_DEVICES=0,1,2, is ours. {REST}"
+    )
+    system = ubuntu("24.04", "6.14.0-37-generic", cmdline="quiet splash iommu=pt")
+    machine = desktop("rx7900xtx-rx6700xt", note, RX_7900_XTX, system, boot=11)
+    other = Card(RX_6700_XT, node=2, location=0x0900, minor=129, serial=2, gpu_id=20002)
+    plug(machine, other, replace(CHIPSET, lanes=16), gtt=half_of_memory(GIB_32))
+    add_gpu_node(machine, other)
+    machine.device("/dev/dri/renderD129", gid=system.render)
+    install_names(machine, NAMED_LATER)
+    machine.environment["HIP_VISIBLE_DEVICES"] = "0,1,2"
+    add_venv(machine, "2.12.0+rocm7.2", python="3.12.3", kernels=True)
+    return machine
+
+
 def rx9070xt() -> Recording:
     """One card of the newest family."""
     note = (
@@ -225,8 +276,8 @@ def strix_halo() -> Recording:
     memory, gtt = 127_098_456, 120_259_084_288
     note = (
         f"GPU, memory, GTT and ttm.pages_limit: facts re-typed from {COPY}; rocminfo in "
-        "ROCm/TheRock#2417. That KFD offers the GTT as the GPU's memory was read in the kernel, "
-        f"not recorded. HSA_XNACK=1 is ours. {REST}"
+        "ROCm/TheRock#2417. That KFD offers the GTT as the GPU's memory is from general knowledge "
+        f"of the kernel, not recorded. HSA_XNACK=1 is ours. {REST}"
     )
     system = ubuntu("25.10", "6.17.0-8-generic", cmdline="quiet splash ttm.pages_limit=29360128")
     machine = start("strix-halo", note, system, boot=8, memory=memory)
@@ -246,10 +297,13 @@ def strix_halo() -> Recording:
 MACHINES = (
     rx5700xt_override,
     rx6700xt,
+    rx6700xt_override,
     rx6900xt_igpu,
     rx7900xt_pair,
     rx7900xt_allocator,
     rx7900xtx,
+    rx7900xtx_old_card,
+    rx7900xtx_rx6700xt,
     rx9070xt,
     strix_halo,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from retyped.chips import NAMED_LATER, RX_7600, RX_7800_XT, RX_7900_XTX
+from retyped.chips import NAMED_LATER, RAPHAEL, RX_7600, RX_7800_XT, RX_7900_XTX
 from retyped.hardware import (
     Card,
     add_cpu_node,
@@ -14,7 +14,7 @@ from retyped.hardware import (
     bind,
     plug,
 )
-from retyped.radeon import GIB_32, MAIN, desktop
+from retyped.radeon import GIB_32, INSIDE, MAIN, desktop
 from retyped.recording import Recording
 from retyped.systems import (
     half_of_memory,
@@ -67,6 +67,68 @@ def kfd_denied() -> Recording:
     add_gpu_node(machine, card)
     add_device_nodes(machine, [128], render=UBUNTU.render, access="")
     add_venv(machine, "2.8.0+rocm6.4", python="3.12.3")
+    return machine
+
+
+def render_denied() -> Recording:
+    """Container whose group number for the render node is not the host's."""
+    note = (
+        f"{TINYGRAD} Everything else is ours: an ordinary user in a container; everyone may open "
+        "/dev/kfd, as on some distributions, and the render node belongs to a group of the host."
+    )
+    machine = start("render-denied", note, UBUNTU, boot=47, memory=GIB_32, groups=("video",))
+    machine.text("/run/.containerenv")
+    card = Card(RX_7900_XTX, node=1, location=0x0300, minor=128, serial=1, gpu_id=20001)
+    load_driver(machine)
+    plug(machine, card, MAIN, gtt=half_of_memory(GIB_32))
+    add_cpu_node(machine, 0, 16)
+    add_gpu_node(machine, card)
+    machine.device("/dev/kfd", gid=105, mode="0666")
+    machine.device("/dev/dri/renderD128", gid=105, access="")
+    add_venv(machine, "2.8.0+rocm6.4", python="3.12.3")
+    return machine
+
+
+def render_missing() -> Recording:
+    """Container that was given /dev/kfd alone, by a user whose containers have no device rules."""
+    note = f"{TINYGRAD} Everything else is ours: podman run --device=/dev/kfd by an ordinary user."
+    machine = start("render-missing", note, UBUNTU, boot=48, memory=GIB_32)
+    machine.text("/run/.containerenv")
+    card = Card(RX_7900_XTX, node=1, location=0x0300, minor=128, serial=1, gpu_id=20001)
+    load_driver(machine)
+    plug(machine, card, MAIN, gtt=half_of_memory(GIB_32))
+    add_cpu_node(machine, 0, 16)
+    add_gpu_node(machine, card)
+    add_device_nodes(machine, [], render=UBUNTU.render)
+    add_venv(machine, "2.8.0+rocm6.4", python="3.12.3")
+    return machine
+
+
+def override_refused() -> Recording:
+    """One good card, and an override that the runtime cannot read."""
+    note = f"{TINYGRAD} Everything else is ours: the architecture's name where a version belongs."
+    machine = desktop("override-refused", note, RX_7900_XTX, UBUNTU, boot=49)
+    machine.environment["HSA_OVERRIDE_GFX_VERSION"] = "gfx1100"
+    add_venv(machine, "2.8.0+rocm6.4", python="3.12.3")
+    return machine
+
+
+def nvidia_card() -> Recording:
+    """Desktop that trains on another vendor's card; the processor's own GPU is AMD's."""
+    note = (
+        "Made up by us: an NVIDIA card (10de:2684) with the CUDA build of torch, in a machine "
+        "whose processor brings gfx1036 along."
+    )
+    machine = start("nvidia-card", note, UBUNTU, boot=50, memory=GIB_32)
+    small = Card(RAPHAEL, node=1, location=0x0E00, minor=128, serial=0, gpu_id=20001)
+    load_driver(machine)
+    plug(machine, small, INSIDE, gtt=half_of_memory(GIB_32))
+    add_cpu_node(machine, 0, 16)
+    add_gpu_node(machine, small)
+    path = "/sys/devices/pci0000:00/0000:00:01.1/0000:01:00.0"
+    add_function(machine, path, vendor=0x10DE, device=0x2684, pci_class=0x030000, link=None)
+    add_device_nodes(machine, [128], render=UBUNTU.render)
+    add_venv(machine, "2.9.0+cu128", python="3.12.3")
     return machine
 
 
@@ -128,6 +190,10 @@ def mixed_libraries() -> Recording:
 MACHINES = (
     container_no_kfd,
     kfd_denied,
+    render_denied,
+    render_missing,
+    override_refused,
+    nvidia_card,
     no_amd_gpu,
     cpu_wheel,
     driver_not_loaded,

@@ -32,6 +32,7 @@ class Wheel:
     hip: str | None
     beside: str  # distributions that came with it: name-version ...
     rocm: str | None = None
+    cuda: str | None = None
     fields: str = "cuda hip xpu"  # of version.py
     arches: str = ""  # that its rocBLAS has kernels for
 
@@ -73,6 +74,7 @@ WHEELS = {
             "7.2.26015-fc0010cf6a",
             "triton-3.5.1+rocm7.2.0.gita272dfa8",
         ),
+        Wheel("2.9.0+cu128", None, "triton-3.5.0 torchvision-0.24.0+cu128", cuda="12.8"),
         Wheel("2.9.0+cpu", None, "torchvision-0.24.0+cpu"),
         Wheel("2.10.0+cpu", None, "torchvision-0.25.0+cpu", fields="cuda hip rocm xpu"),
         Wheel(
@@ -153,7 +155,7 @@ def version_lines(wheel: Wheel) -> list[str]:
     """Return torch/version.py as the build wrote it."""
     typed = "xpu" in wheel.fields.split()
     optional = ": Optional[str]" if typed else ""
-    values = {"hip": wheel.hip, "rocm": wheel.rocm}
+    values = {"cuda": wheel.cuda, "hip": wheel.hip, "rocm": wheel.rocm}
     names = ["__version__", "debug", *wheel.fields.split()]
     names.insert(3, "git_version")
     lines = ["from typing import Optional", ""] if typed else []

@@ -21,6 +21,7 @@ NETWORK = (
     "afs",
     "ceph",
 )
+ON = ("1", "true", "on", "yes", "enable", "enabled")  # in any case, as MIOpen reads it
 FORGOTTEN = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - looked for, not written to
 
 
@@ -29,8 +30,8 @@ def check(machine: Machine, facts: Facts, knowledge: Knowledge) -> Seen:
     del knowledge
     if not facts.variables_known:
         raise CannotTell("variable:MIOPEN_DISABLE_CACHE")
-    disabled = facts.values("variable:MIOPEN_DISABLE_CACHE") == ("1",)
-    seen = ["MIOPEN_DISABLE_CACHE=1"] if disabled else []
+    values = map(str, facts.values("variable:MIOPEN_DISABLE_CACHE"))
+    seen = [f"MIOPEN_DISABLE_CACHE={value}" for value in values if value.lower() in ON]
     seen += [
         f"{cache.name} {cache.path} {trouble}"
         for cache in machine.caches

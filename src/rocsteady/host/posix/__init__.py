@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from typing import TypedDict
 
@@ -25,3 +26,8 @@ def kill_session(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         return
+
+
+def has_ended(child: subprocess.Popen[bytes]) -> bool:
+    """Tell whether the child is over, and leave its number taken so that nobody else gets it."""
+    return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None

@@ -1,0 +1,15 @@
+"""Some GPUs here have code in the installed torch, and others have not."""
+
+from __future__ import annotations
+
+from rocsteady.doctor.facts import Facts
+from rocsteady.doctor.gpu_code import gpu_code
+from rocsteady.doctor.matching import Seen
+from rocsteady.knowledge.reader import Knowledge
+from rocsteady.machine.machine import Machine
+
+
+def check(machine: Machine, facts: Facts, knowledge: Knowledge) -> Seen:
+    """Return the architectures that lack code, if another has it."""
+    code = gpu_code(machine, facts, knowledge)
+    return code.lacking if code.there else ()

@@ -1,0 +1,24 @@
+"""Start a command, carry its streams, end its whole tree: one door for every system."""
+
+from __future__ import annotations
+
+import sys
+
+from rocsteady.host.stopping import DETACHED, OURS, Ended, Exit, How, Stopping, TerminalUse
+
+if sys.platform == "win32":
+    from rocsteady.host.windows_child import Child, start_child
+else:
+    from rocsteady.host.posix.child import Child, start_child
+
+__all__ = [
+    "DETACHED",
+    "OURS",
+    "Child",
+    "Ended",
+    "Exit",
+    "How",
+    "Stopping",
+    "TerminalUse",
+    "start_child",
+]

@@ -1,0 +1,66 @@
+"""Stopping is one function: interrupt, wait, terminate, wait, kill the tree, wait, abandon."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from rocsteady.host.posix.keeper import Family, kill_all, send
+from rocsteady.host.stopping import Ended, Exit, How, Stopping
+
+LEFTOVER_WAIT = 1.0  # seconds that others have to follow the command's own end
+SHORTEST, LONGEST = 0.01, 0.1  # seconds between two looks at the tree
+EXIT_WAIT = 0.3  # seconds for the keeper to report a command that is gone
+
+
+def end_child(
+    family: Family,
+    wait: Callable[[float], Exit | None],
+    interrupt: Callable[[], None],
+    stopping: Stopping,
+    first: signal.Signals | None,
+) -> Ended:
+    """End a command and everything that it started, from the ``first`` signal on."""
+    began = time.monotonic()
+
+    def ended(how: How, unkillable: tuple[int, ...] = ()) -> Ended:
+        outcome = wait(0.0 if unkillable else EXIT_WAIT)
+        seconds = time.monotonic() - began
+        return Ended(exit=outcome, unkillable=unkillable, seconds=seconds, how=how)
+
+    def ask_to_end() -> None:
+        send(family.members(), signal.SIGTERM)
+
+    if wait(0.0) is not None and _is_empty(family):
+        return ended(How.BY_ITSELF)
+    if first == signal.SIGINT:
+        interrupt()
+        if _ends(family, wait, stopping.interrupt_wait):
+            return ended(How.INTERRUPTED)
+    if first is not None:
+        ask_to_end()
+        if _ends(family, wait, stopping.terminate_wait):
+            return ended(How.TERMINATED)
+    left = kill_all(family, stopping.kill_wait.total_seconds())
+    return ended(How.UNKILLABLE if left else How.KILLED, left)
+
+
+def _ends(family: Family, wait: Callable[[float], Exit | None], within: timedelta) -> bool:
+    """Wait for the command, then a little for the rest."""
+    deadline = time.monotonic() + within.total_seconds()
+    if wait(within.total_seconds()) is None:
+        return False
+    deadline = min(deadline, time.monotonic() + LEFTOVER_WAIT)
+    pause = SHORTEST
+    while not _is_empty(family):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(pause)
+        pause = min(2 * pause, LONGEST)
+    return True
+
+
+def _is_empty(family: Family) -> bool:
+    return not family.members() and not family.members()  # one look may miss a child born in it

@@ -1,0 +1,299 @@
+"""The keeper: a small process between supervisor and command, so that nothing outlives us.
+
+Started as ``python -I -S keeper.py CONTROL STATUS RUN CGROUP`` with the command's streams as its
+own. It reads its order from the pipe CONTROL, starts the command in a session of its own, becomes
+the parent of whatever the command orphans, and writes one JSON object a line to the pipe STATUS.
+When CONTROL ends, because the supervisor closed it or died, the whole tree is ended.
+
+The supervisor imports ``Family`` and ``kill_all`` from here, so there is one way to find a tree.
+Standard library only, and little of it: this process lives as long as the training.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import select
+import signal
+import sys
+import termios
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import NamedTuple, NoReturn
+
+RUN = "ROCSTEADY_RUN"  # the variable that names the run in every process of it
+TERMINATE_WAIT = 1.5  # seconds; with KILL_WAIT well below the 5 that are promised
+KILL_WAIT = 2.0
+PAUSE = 0.01  # between two looks at the tree
+PR_SET_CHILD_SUBREAPER = 36
+DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+class Seen(NamedTuple):
+    """One process, at one look."""
+
+    state: str  # the letter in /proc/PID/stat
+    parent: int
+    start: int  # clock ticks since boot; with the pid it names a process for good
+
+
+class Family:
+    """The processes of one run: descendants of the keeper, bearers of its id, its cgroup."""
+
+    def __init__(self, keeper: int, run_id: str, cgroup: str = "") -> None:
+        self.cgroup = cgroup
+        self._keeper = keeper
+        self._mark = f"\0{RUN}={run_id}\0".encode()
+        self._marked: dict[tuple[int, int], bool] = {}  # by pid and start
+
+    def members(self) -> dict[int, Seen]:
+        """Look once. Zombies, the keeper and ourselves are left out."""
+        everyone = _everyone()
+        chosen = _descendants(self._keeper, everyone)
+        others = {(pid, seen.start) for pid, seen in everyone.items() if pid not in chosen}
+        self._marked = {who: self._is_marked(who) for who in others}
+        chosen.update(pid for (pid, _), marked in self._marked.items() if marked)
+        chosen.update(self._in_cgroup())
+        chosen -= {self._keeper, os.getpid()}
+        return {
+            pid: everyone[pid]
+            for pid in sorted(chosen)
+            if pid in everyone and is_alive(pid, everyone[pid])
+        }
+
+    def _is_marked(self, who: tuple[int, int]) -> bool:
+        if who in self._marked:  # a stranger does not become one of us
+            return self._marked[who]
+        return self._mark in b"\0" + _read(f"/proc/{who[0]}/environ")
+
+    def _in_cgroup(self) -> list[int]:
+        if not self.cgroup:
+            return []
+        return [int(pid) for pid in _read(f"{self.cgroup}/cgroup.procs").split()]
+
+
+def send(members: Mapping[int, Seen], number: int) -> None:
+    """Send a signal to each that is still the process that was seen."""
+    for pid, seen in members.items():
+        now = look(pid)
+        if now is None or now.start != seen.start:
+            continue
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+            if number in (signal.SIGINT, signal.SIGTERM) and now.state == "T":
+                os.kill(pid, signal.SIGCONT)  # a stopped process cannot hear
+
+
+def kill_all(family: Family, within: float) -> tuple[int, ...]:
+    """Kill until two looks find nobody, or the time is over; give those that remain."""
+    deadline, empty = time.monotonic() + within, 0
+    while True:
+        members = family.members()
+        empty = 0 if members else empty + 1
+        if empty == 2:  # noqa: PLR2004 - one look may miss a child born during it
+            return ()
+        if time.monotonic() >= deadline:
+            return tuple(members)
+        if members and family.cgroup:
+            _write(f"{family.cgroup}/cgroup.kill", b"1")
+        send(members, signal.SIGKILL)
+        if members:
+            time.sleep(PAUSE)
+
+
+def look(pid: int) -> Seen | None:
+    """Read one process, or nothing if there is none."""
+    fields = _read(f"/proc/{pid}/stat").rpartition(b") ")[2].split(None, 20)
+    if len(fields) < 20:  # noqa: PLR2004 - the start time is the twentieth after the name
+        return None
+    return Seen(fields[0].decode(), int(fields[1]), int(fields[19]))
+
+
+def _everyone() -> dict[int, Seen]:
+    names = os.listdir("/proc")  # noqa: PTH208 - light modules only
+    looks = {int(name): look(int(name)) for name in names if name.isdigit()}
+    return {pid: seen for pid, seen in looks.items() if seen is not None}
+
+
+def _descendants(ancestor: int, everyone: Mapping[int, Seen]) -> set[int]:
+    children: dict[int, list[int]] = {}
+    for pid, seen in everyone.items():
+        children.setdefault(seen.parent, []).append(pid)
+    found: set[int] = set()
+    ahead = [ancestor]
+    while ahead:
+        young = children.get(ahead.pop(), [])
+        found.update(young)
+        ahead.extend(young)
+    return found
+
+
+def is_alive(pid: int, seen: Seen) -> bool:
+    """Tell a process from a zombie; one whose first thread ended may have others that run."""
+    if seen.state not in "ZX":
+        return True
+    with suppress(OSError):
+        return len(os.listdir(f"/proc/{pid}/task")) > 1  # noqa: PTH208 - light modules only
+    return False
+
+
+def _read(path: str) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    pieces = []
+    try:
+        while piece := os.read(descriptor, 65536):
+            pieces.append(piece)
+    except OSError:  # it ended while we read
+        return b""
+    finally:
+        os.close(descriptor)
+    return b"".join(pieces)
+
+
+def _write(path: str, text: bytes) -> None:
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, text)
+        finally:
+            os.close(descriptor)
+
+
+# From here on: what only the keeper itself does.
+
+
+class Order(NamedTuple):
+    """What to start."""
+
+    command: list[str]
+    folder: str
+    environment: dict[str, str]
+
+
+def read_order(control: int) -> Order:
+    """Read ``LENGTH newline``, then as many bytes: count, command, folder, variables, by NUL."""
+    head = body = b""
+    while not head.endswith(b"\n"):
+        head += os.read(control, 1) or b"\n"
+    while len(body) < int(head):
+        body += os.read(control, int(head) - len(body)) or sys.exit("the supervisor is gone")
+    count, *fields = (os.fsdecode(field) for field in body.split(b"\0"))
+    command, folder, *variables = fields[: int(count)], *fields[int(count) :]
+    return Order(command, folder, dict(item.split("=", 1) for item in variables))
+
+
+def become(order: Order, cgroup: str, ignored: Iterable[int], failed: int) -> NoReturn:
+    """Turn this forked process into the command; what goes wrong is written to ``failed``."""
+    what = "command"
+    try:
+        os.setsid()
+        for stream in (0, 1, 2):
+            if os.isatty(stream):
+                fcntl.ioctl(stream, termios.TIOCSCTTY, 0)
+                break
+        for number in (*DEAF_TO, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
+        if cgroup:
+            _write(f"{cgroup}/cgroup.procs", b"0")
+        what = "folder"
+        os.chdir(order.folder)
+        what = "command"
+        os.execvpe(order.command[0], order.command, order.environment)  # noqa: S606 - our purpose
+    except OSError as error:
+        os.write(failed, b'{"errno": %d, "what": "%s"}\n' % (error.errno or 0, what.encode()))
+    finally:
+        os._exit(127)
+
+
+def start(order: Order, cgroup: str, ignored: Iterable[int], status: int) -> int:
+    """Start the command and report its pid, or why not."""
+    told, failed = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        become(order, cgroup, ignored, failed)
+    os.close(failed)
+    problem = os.read(told, 4096)  # ends when exec succeeds
+    os.close(told)
+    os.write(status, problem or b'{"pid": %d}\n' % pid)
+    return 0 if problem else pid
+
+
+def keep(command: int, control: int, status: int) -> None:
+    """Reap whoever ends and report the command's end, until the supervisor lets go."""
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    while True:
+        reap(command, status)
+        ready, _, _ = select.select([control, woken], [], [])
+        if woken in ready:
+            os.read(woken, 4096)
+        if control in ready and not os.read(control, 4096):
+            return
+
+
+def reap(command: int, status: int) -> None:
+    """Collect all that ended; say so if the command is among them."""
+    while True:
+        try:
+            pid, code = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        if pid == command:
+            code = os.waitstatus_to_exitcode(code)
+            report = b'{"code": %d}\n' % code if code >= 0 else b'{"signal": %d}\n' % -code
+            with suppress(BrokenPipeError):  # the supervisor is gone, which CONTROL will say
+                os.write(status, report)
+
+
+def let_go(control: int, status: int) -> None:
+    """Hold no stream, file or folder that the command was given."""
+    for stream in (0, 1, 2):
+        os.dup2(os.open(os.devnull, os.O_RDWR), stream)
+    low, high = sorted((control, status))
+    for first, last in ((3, low), (low + 1, high), (high + 1, 1 << 20)):
+        os.closerange(first, last)
+    os.chdir("/")
+
+
+def end(family: Family) -> None:
+    """Ask everyone to end, wait a little, then kill. Zombies of ours are reaped by our own end."""
+    send(family.members(), signal.SIGTERM)
+    deadline = time.monotonic() + TERMINATE_WAIT
+    while family.members() and time.monotonic() < deadline:
+        time.sleep(PAUSE)
+    kill_all(family, KILL_WAIT)
+
+
+def main() -> None:
+    """Keep one command."""
+    control, status = int(sys.argv[1]), int(sys.argv[2])
+    family = Family(os.getpid(), run_id=sys.argv[3], cgroup=sys.argv[4])
+    signals = (*DEAF_TO, signal.SIGCHLD)
+    ignored = [number for number in signals if signal.getsignal(number) == signal.SIG_IGN]
+    for number in DEAF_TO:
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    for descriptor in (control, status):
+        os.set_inheritable(descriptor, False)  # noqa: FBT003 - takes no keyword
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    command = start(read_order(control), family.cgroup, ignored, status)
+    let_go(control, status)
+    if command:
+        keep(command, control, status)
+        end(family)
+    if family.cgroup:
+        with suppress(OSError):  # someone in it cannot be killed
+            os.rmdir(family.cgroup)  # noqa: PTH106 - light modules only
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Starts the keeper with its order, and hears from it whether the command runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rocsteady.errors import RocsteadyError
+from rocsteady.host.posix import keeper
+from rocsteady.host.posix.cgroup import make_cgroup, remove_cgroup
+
+START_LIMIT = 60.0  # seconds for an interpreter to start on a machine that is very busy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launched:
+    """A command that runs below its keeper."""
+
+    pid: int
+    keeper: subprocess.Popen[bytes]
+    control: int  # closing it ends the tree
+    status: int  # the keeper's reports
+    cgroup: Path | None
+
+
+def launch(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    folder: Path,
+    run_id: str,
+    streams: Sequence[int],
+) -> Launched:
+    """Start ``command`` with three ``streams``; fails with what exec said, as if done here."""
+    order = _order(command, folder, {**environment, keeper.RUN: run_id})
+    cgroup = make_cgroup(run_id)
+    ordered, control = os.pipe()
+    status, reported = os.pipe()
+    try:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-I", "-S", keeper.__file__),
+                *(str(ordered), str(reported), run_id, str(cgroup or "")),
+            ],
+            stdin=streams[0],
+            stdout=streams[1],
+            stderr=streams[2],
+            pass_fds=(ordered, reported, *_handed_to_us()),
+            start_new_session=True,
+        )
+    except OSError:
+        os.close(control)
+        os.close(status)
+        raise
+    finally:
+        os.close(ordered)
+        os.close(reported)
+    report = _first_report(order, control, status)
+    if "pid" in report:
+        pid = report["pid"]
+        return Launched(pid=pid, keeper=process, control=control, status=status, cgroup=cgroup)
+    os.close(control)
+    os.close(status)
+    process.wait()  # it has started nothing, and ends with its control
+    if cgroup is not None:
+        remove_cgroup(cgroup)
+    if "errno" not in report:
+        raise RocsteadyError(f"the keeper process could not be started with {sys.executable}")
+    what = command[0] if report["what"] == "command" else str(folder)
+    raise OSError(report["errno"], os.strerror(report["errno"]), what)
+
+
+def _order(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> bytes:
+    variables = [f"{name}={value}" for name, value in environment.items()]
+    fields = [str(len(command)), *command, str(folder), *variables]
+    if not command or any("\0" in field for field in fields):
+        raise ValueError("a command needs a first word, and no NUL character in any")
+    body = b"\0".join(os.fsencode(field) for field in fields)
+    return b"%d\n%b" % (len(body), body)
+
+
+def _handed_to_us() -> list[int]:
+    """Give descriptors that our starter meant for the command, as ``<(...)`` in a shell does."""
+    found = []
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # the one that listed them
+            if int(entry.name) > 2 and os.get_inheritable(int(entry.name)):  # noqa: PLR2004 - stderr
+                found.append(int(entry.name))
+    return found
+
+
+def _first_report(order: bytes, control: int, status: int) -> dict[str, Any]:
+    try:
+        while order:
+            order = order[os.write(control, order) :]
+    except BrokenPipeError:
+        return {}
+    ready, _, _ = select.select([status], [], [], START_LIMIT)
+    report = b""
+    while ready and not report.endswith(b"\n"):
+        byte = os.read(status, 1)  # no further than the line's end: the pump reads the rest
+        if not byte:
+            return {}
+        report += byte
+    return json.loads(report) if report else {}

@@ -1,0 +1,50 @@
+"""JSON Schemas of what rocsteady writes, made from the classes that it writes.
+
+They are kept in ``docs/schemas``; ``pytest tests/report/test_schemas.py --update-expected`` writes
+them anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from rocsteady.machine import machine, recording
+from rocsteady.vocabulary import DIAGNOSIS_VERSION, Diagnosis, Value
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def doctor_schema() -> dict[str, Any]:
+    """Describe what ``rocsteady doctor --json`` prints."""
+    return _schema(Diagnosis, "doctor", "rocsteady doctor --json", DIAGNOSIS_VERSION)
+
+
+def machine_schema() -> dict[str, Any]:
+    """Describe what ``rocsteady machine --json`` prints."""
+    return _schema(machine.Machine, "machine", "rocsteady machine --json", machine.VERSION)
+
+
+def recording_schema() -> dict[str, Any]:
+    """Describe what ``rocsteady machine --record FILE`` writes."""
+    return _schema(
+        recording.Recording, "recording", "rocsteady machine --record FILE", recording.VERSION
+    )
+
+
+# The name of the file in docs/schemas, and what makes its content.
+SCHEMAS: Mapping[str, Callable[[], dict[str, Any]]] = MappingProxyType(
+    {"doctor": doctor_schema, "machine": machine_schema, "recording": recording_schema}
+)
+
+
+def _schema(kind: type[Value], name: str, title: str, version: int) -> dict[str, Any]:
+    """Return the schema of a document whose ``version`` is this one."""
+    schema = msgspec.json.schema(kind)
+    top = schema["$defs"][kind.__name__]
+    top["title"] = title
+    top["properties"]["version"] = {"const": version}
+    return {"$schema": DIALECT, "$id": f"urn:rocsteady:{name}:{version}", "title": title, **schema}

@@ -1,0 +1,92 @@
+"""The edge: wrong usage is 2, our own errors are one line, a bug is a report that can be pasted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rocsteady import __version__
+from rocsteady.cli.main import COMMANDS, rocsteady
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Rocsteady
+
+SURFACE = {
+    "doctor": {"--json", "--python", "--root", "--list", "--explain", "--strict"},
+    "machine": {"--json", "--record", "--python", "--root"},
+}
+
+
+def test_the_public_surface_is_this_list() -> None:
+    context = click.Context(rocsteady)
+    found = {}
+    for name in rocsteady.list_commands(context):
+        subcommand = rocsteady.get_command(context, name)
+        assert subcommand is not None
+        options = {option for parameter in subcommand.params for option in parameter.opts}
+        found[name] = options
+    assert found == SURFACE
+
+
+def test_help_lists_every_command(cli: Rocsteady) -> None:
+    shown = cli("--help")
+
+    assert shown.code == 0
+    assert all(name in shown.out for name in COMMANDS)
+    assert max(map(len, shown.out.splitlines())) <= 80
+
+
+def test_the_reference_names_every_option() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "commands.md").read_text()
+
+    for name, options in SURFACE.items():
+        assert f"rocsteady {name}" in page
+        assert all(f"`{option}" in page for option in options), name
+
+
+def test_version(cli: Rocsteady) -> None:
+    assert cli("--version").out == f"rocsteady {__version__}\n"
+
+
+def test_an_unknown_command_is_wrong_usage(cli: Rocsteady) -> None:
+    ended = cli("docter")
+
+    assert ended.code == 2
+    assert "docter" in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_a_bug_ends_in_a_report_and_code_3(tmp_path: Path) -> None:
+    broken = "import rocsteady.cli.doctor as d; d.doctors_knowledge = lambda: 1 / 0; "
+    started = (
+        broken
+        + "import sys; sys.argv = ['x', 'doctor']; from rocsteady.cli.main import main; main()"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", started], capture_output=True, check=False, text=True, cwd=tmp_path
+    )
+
+    assert ended.returncode == 3
+    assert "bug in rocsteady" in ended.stderr
+    assert "ZeroDivisionError" in ended.stderr
+    assert __version__ in ended.stderr
+
+
+def test_interrupted_is_130(tmp_path: Path) -> None:
+    stopped = (
+        "import rocsteady.cli.doctor as d\n"
+        "def stop(): raise KeyboardInterrupt\n"
+        "d.doctors_knowledge = stop\n"
+        "import sys; sys.argv = ['x', 'doctor']\n"
+        "from rocsteady.cli.main import main; main()"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", stopped], capture_output=True, check=False, text=True, cwd=tmp_path
+    )
+
+    assert (ended.returncode, ended.stdout) == (130, "")
+    assert "Traceback" not in ended.stderr

@@ -1,0 +1,91 @@
+"""What every test may use: the recorded machines, the knowledge base, and files of expectations."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
+from rocsteady.doctor.facts import Facts, gather
+from rocsteady.knowledge.reader import Knowledge
+from rocsteady.machine.machine import Machine, examine
+from rocsteady.machine.recording import RecordedRoot, read_recording
+from rocsteady.vocabulary import Diagnosis
+
+RECORDINGS = Path(__file__).parent / "machines"
+
+
+class Recorded:
+    """The recorded machines, each read once."""
+
+    def __init__(self, knowledge: Knowledge) -> None:
+        self.names = recorded_names()
+        self.knowledge = knowledge
+        self.machine = cache(self._machine)
+        self.diagnosis = cache(self._diagnosis)
+
+    def path(self, name: str) -> Path:
+        """Return the file of one machine."""
+        return RECORDINGS / f"{name}.json"
+
+    def facts(self, name: str) -> Facts:
+        """Return what rules may ask of one machine."""
+        return gather(self.machine(name), self.knowledge)
+
+    def _machine(self, name: str) -> Machine:
+        root = RecordedRoot(read_recording(self.path(name)))
+        return examine(root, self.knowledge.variables)[0]
+
+    def _diagnosis(self, name: str) -> Diagnosis:
+        return diagnose(self.machine(name), self.knowledge)
+
+
+class Expected:
+    """Compares a text with the file that holds what is expected, or writes that file."""
+
+    def __init__(self, *, update: bool) -> None:
+        self._update = update
+
+    def __call__(self, path: Path, text: str) -> None:
+        """Compare; the whole text counts."""
+        if self._update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="\n")
+        assert path.exists(), f"{path.name} is missing; write it with --update-expected"
+        assert text == path.read_text(encoding="utf-8"), "if it should be so: --update-expected"
+
+
+def recorded_names() -> list[str]:
+    """Return the names of all recorded machines."""
+    return sorted(path.stem for path in RECORDINGS.glob("*.json"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-expected",
+        action="store_true",
+        help="write expected output and schemas anew instead of comparing; read the diff",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that asks for ``every_machine`` once for every recorded machine."""
+    if "every_machine" in metafunc.fixturenames:
+        metafunc.parametrize("every_machine", recorded_names())
+
+
+@pytest.fixture(scope="session")
+def knowledge() -> Knowledge:
+    return doctors_knowledge()
+
+
+@pytest.fixture(scope="session")
+def recorded(knowledge: Knowledge) -> Recorded:
+    return Recorded(knowledge)
+
+
+@pytest.fixture(scope="session")
+def expected(request: pytest.FixtureRequest) -> Expected:
+    return Expected(update=bool(request.config.getoption("--update-expected")))

@@ -1,0 +1,56 @@
+"""Every rule has a machine on which it fires and one on which it was checked and does not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rocsteady.doctor.diagnosis import doctors_knowledge
+
+if TYPE_CHECKING:
+    from tests.conftest import Recorded
+
+RULES = list(doctors_knowledge().rules)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_recorded_machine_has_it(recorded: Recorded, rule: str) -> None:
+    assert [name for name in recorded.names if rule in fired(recorded, name)], (
+        f"no recorded machine on which {rule} fires; CONTRIBUTING says how to add one"
+    )
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_recorded_machine_was_checked_and_does_not_have_it(recorded: Recorded, rule: str) -> None:
+    assert [
+        name
+        for name in recorded.names
+        if rule not in fired(recorded, name) and rule not in unchecked(recorded, name)
+    ], f"no recorded machine on which {rule} is checked and does not fire"
+
+
+def test_a_rule_is_fired_unchecked_or_neither_and_the_count_agrees(
+    recorded: Recorded, every_machine: str
+) -> None:
+    fires, open_rules = fired(recorded, every_machine), unchecked(recorded, every_machine)
+
+    assert not fires & open_rules
+    assert recorded.diagnosis(every_machine).rules_checked == len(RULES) - len(open_rules)
+
+
+def test_every_placeholder_is_filled(recorded: Recorded, every_machine: str) -> None:
+    for finding in recorded.diagnosis(every_machine).findings:
+        told = " ".join((finding.summary, *finding.fix.commands))
+        assert "{" not in told.replace("${", ""), finding.rule
+        assert ": ." not in told, finding.rule
+        assert "  " not in finding.summary, finding.rule
+        assert not finding.summary.startswith((":", ",", " ")), finding.rule
+
+
+def fired(recorded: Recorded, name: str) -> set[str]:
+    return {finding.rule for finding in recorded.diagnosis(name).findings}
+
+
+def unchecked(recorded: Recorded, name: str) -> set[str]:
+    return {rule for entry in recorded.diagnosis(name).unchecked for rule in entry.rules}

@@ -1,0 +1,385 @@
+"""Every kind of bad entry is refused, by file, entry and field."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+import pytest
+
+from rocsteady.errors import KnowledgeError
+from rocsteady.knowledge.hardware import Arch, Product, Variable, WheelRelease
+from rocsteady.knowledge.reader import DATA, Knowledge, load_knowledge
+from rocsteady.knowledge.rules import Condition, Rule
+from rocsteady.vocabulary import Confidence, Fix, Need, Severity, Source
+
+Entry: TypeAlias = dict[str, Any]
+
+FACTS = {"gpu.gfx": "", "os": ""}
+CHECKS = {"some-check": ""}
+SOURCES = """
+[sources.src]
+owner = "ROCm"
+name = "HIP"
+title = "A page"
+date = "2025"
+url = "https://example.org/page"
+"""
+GPUS = """
+[[arch]]
+gfx = "gfx1100"
+family = "gfx11_0"
+name = "Navi 31"
+
+[[product]]
+device = 0x744c
+name = "Radeon RX 7900 series"
+gfx = "gfx1100"
+"""
+WHEELS = """
+[[release]]
+torch = ">=2.5,<2.6"
+rocm = "6.2"
+arches = ["gfx1100"]
+sources = ["src"]
+"""
+VARIABLES = """
+[[variable]]
+name = "HSA_XNACK"
+read_by = "ROCr"
+meaning = "Retries."
+sources = ["src"]
+"""
+RULE: Entry = {
+    "id": "some-rule",
+    "title": "A title",
+    "severity": "risks",
+    "when": {"fact": "gpu.gfx", "family": ["gfx11_0"]},
+    "summary": "{gpu.gfx} is slow.",
+    "why": "Because.",
+    "fix": {"text": "Do it.", "commands": ["do {gpu.gfx}"], "needs": ["sudo"]},
+    "confidence": "official",
+    "sources": ["src"],
+    "confirmed_on": [],
+}
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """Return a small knowledge base that is in order, with no rule yet."""
+    (tmp_path / "rules").mkdir()
+    texts = {"sources": SOURCES, "gpus": GPUS, "wheels": WHEELS, "variables": VARIABLES}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.toml").write_text(text)
+    return tmp_path
+
+
+def load(folder: Path) -> Knowledge:
+    return load_knowledge(folder, facts=FACTS, checks=CHECKS)
+
+
+def refusal(folder: Path) -> str:
+    with pytest.raises(KnowledgeError) as raised:
+        load(folder)
+    return str(raised.value)
+
+
+def write_rules(folder: Path, *rules: Mapping[str, Any]) -> None:
+    (folder / "rules" / "bad.json").write_text(json.dumps({"rule": rules}))
+
+
+def changed(path: str, value: object) -> Entry:
+    """Return the good rule with one field set."""
+    rule = copy.deepcopy(RULE)
+    *heads, last = path.split(".")
+    place = rule
+    for head in heads:
+        place = place[head]
+    place[last] = value
+    return rule
+
+
+def test_a_good_base_is_read_whole(base: Path) -> None:
+    write_rules(base, RULE)
+
+    assert load(base) == Knowledge(
+        rules={
+            "some-rule": Rule(
+                id="some-rule",
+                title="A title",
+                severity=Severity.RISKS,
+                when=Condition(fact="gpu.gfx", family=("gfx11_0",)),
+                summary="{gpu.gfx} is slow.",
+                why="Because.",
+                fix=Fix(text="Do it.", commands=("do {gpu.gfx}",), needs=(Need.SUDO,)),
+                confidence=Confidence.OFFICIAL,
+                sources=("src",),
+                confirmed_on=(),
+            )
+        },
+        sources={
+            "src": Source(
+                owner="ROCm",
+                name="HIP",
+                title="A page",
+                date="2025",
+                url="https://example.org/page",
+            )
+        },
+        variables={
+            "HSA_XNACK": Variable(
+                name="HSA_XNACK", read_by="ROCr", meaning="Retries.", sources=("src",)
+            )
+        },
+        arches={"gfx1100": Arch(gfx="gfx1100", family="gfx11_0", name="Navi 31")},
+        products=(Product(device=0x744C, name="Radeon RX 7900 series", gfx="gfx1100"),),
+        wheels=(
+            WheelRelease(torch=">=2.5,<2.6", rocm="6.2", arches=("gfx1100",), sources=("src",)),
+        ),
+    )
+
+
+ONE_OPERATOR = (
+    "a fact takes exactly one of is, one_of, family, version, at_least, below, contains, "
+    "starts_with, present, distinct"
+)
+ONE_HEAD = "exactly one of all, any, none, check or fact"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("colour", "red", "Object contains unknown field `colour`"),
+        ("fix.colour", "red", "Object contains unknown field `colour` - at `$.fix`"),
+        ("when.colour", "red", "Object contains unknown field `colour` - at `$.when`"),
+        ("title", 7, "Expected `str`, got `int` - at `$.title`"),
+        ("severity", "fatal", "Invalid enum value 'fatal' - at `$.severity`"),
+        ("fix.needs", ["luck"], "Invalid enum value 'luck' - at `$.fix.needs[0]`"),
+        ("sources", "src", "Expected `array`, got `str` - at `$.sources`"),
+        ("when", [], "Expected `object`, got `array` - at `$.when`"),
+        ("title", " ", "title: empty"),
+        ("summary", "", "summary: empty"),
+        ("why", "\n", "why: empty"),
+        ("fix.text", "", "fix.text: empty"),
+        ("sources", [], "sources: every rule has one"),
+        ("sources", ["nowhere"], "sources: 'nowhere' is not in sources.toml"),
+        ("when", {}, f"when: {ONE_HEAD}"),
+        ("when", {"fact": "os", "check": "some-check"}, f"when: {ONE_HEAD}"),
+        ("when", {"all": [{}]}, f"when.all[0]: {ONE_HEAD}"),
+        ("when", {"all": []}, "when.all: empty"),
+        ("when", {"all": [{"any": []}]}, "when.all[0].any: empty"),
+        ("when", {"fact": "os"}, f"when: {ONE_OPERATOR}"),
+        ("when", {"fact": "os", "is": "a", "contains": "b"}, f"when: {ONE_OPERATOR}"),
+        ("when", {"any": [{"fact": "os", "is": "a"}], "is": "a"}, "when: any takes no is"),
+        ("when", {"check": "some-check", "is": True}, "when: check takes no is"),
+        ("when", {"fact": "gpu.colour", "is": "a"}, "when.fact: 'gpu.colour' is not a fact"),
+        (
+            "when",
+            {"fact": "variable:MADE_UP", "is": "1"},
+            "when.fact: 'variable:MADE_UP' is not a fact",
+        ),
+        ("when", {"check": "no-check"}, "when.check: 'no-check' is not a check"),
+        (
+            "when",
+            {"fact": "os", "version": "2.8 or so"},
+            "when.version: '2.8 or so' is not a version range",
+        ),
+        ("when", {"fact": "os", "version": ""}, "when.version: empty"),
+        ("when", {"fact": "os", "one_of": []}, "when.one_of: empty"),
+        ("when", {"fact": "os", "family": []}, "when.family: empty"),
+        ("when", {"fact": "os", "contains": ""}, "when.contains: empty"),
+        ("when", {"fact": "os", "starts_with": ""}, "when.starts_with: empty"),
+        (
+            "when",
+            {"none": [{"fact": "os", "family": ["gfx99"]}]},
+            "when.none[0].family: 'gfx99' is not a family of gpus.toml",
+        ),
+        ("summary", "{gpu.colour}", "summary: {gpu.colour} is not a fact"),
+        ("summary", "{seen}", "summary: {seen} needs a check in when"),
+        ("summary", "{set}", "summary: {set} needs a variable in when"),
+        ("fix.commands", ["{gpu}"], "fix.commands: {gpu} is not a fact"),
+        ("fix.windows", ["{gpu}"], "fix.windows: {gpu} is not a fact"),
+        ("fix.container", ["{gpu}"], "fix.container: {gpu} is not a fact"),
+    ],
+)
+def test_a_bad_rule_is_refused(base: Path, field: str, value: object, problem: str) -> None:
+    write_rules(base, changed(field, value))
+
+    assert refusal(base) == f"bad.json: some-rule: {problem}"
+
+
+@pytest.mark.parametrize("field", RULE)
+def test_a_missing_field_is_named(base: Path, field: str) -> None:
+    write_rules(base, {name: value for name, value in RULE.items() if name != field})
+
+    name = "entry 1" if field == "id" else "some-rule"
+    assert refusal(base) == f"bad.json: {name}: Object missing required field `{field}`"
+
+
+@pytest.mark.parametrize("name", ["Some-Rule", "some_rule", "-rule", "rule-", "a--b", "a b", ""])
+def test_an_id_that_is_no_slug_is_refused(base: Path, name: str) -> None:
+    write_rules(base, changed("id", name))
+
+    assert refusal(base) == f"bad.json: {name}: id: lower case words joined by hyphens"
+
+
+def test_an_id_that_is_taken_is_refused_also_in_another_file(base: Path) -> None:
+    write_rules(base, RULE)
+    (base / "rules" / "more.json").write_text(json.dumps({"rule": [RULE]}))
+
+    assert refusal(base) == "more.json: some-rule: id: taken by another entry"
+
+
+def test_an_entry_that_is_no_table_is_called_by_its_place(base: Path) -> None:
+    (base / "rules" / "bad.json").write_text(json.dumps({"rule": [RULE, 7]}))
+
+    assert refusal(base) == "bad.json: entry 2: Expected `object`, got `int`"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "problem"),
+    [
+        ("gpus", "gfx1100", "gfx1101", "'gfx1100' is not an arch of gpus.toml"),
+        ("gpus", '"Navi 31"', '"Navi 31"\ncolour = "red"', "unknown field `colour`"),
+        ("gpus", "\ndevice = 0x744c", '\ndevice = "744c"', "Expected `int`, got `str`"),
+        ("gpus", "[[arch]]", "[[arches]]", "arches: not one of arch, product"),
+        ("wheels", ">=2.5,<2.6", "2.5 and so on", "torch: '2.5 and so on' is not a version range"),
+        ("wheels", '"src"', '"nowhere"', "sources: 'nowhere' is not in sources.toml"),
+        ("wheels", '"gfx1100"', '"gfx99"', "arches: 'gfx99' is not an arch of gpus.toml"),
+        ("wheels", "[[release]]", "[release]", "release: must be a list of tables"),
+        ("variables", '"src"', '"nowhere"', "sources: 'nowhere' is not in sources.toml"),
+        ("variables", "read_by", "readby", "unknown field `readby`"),
+        ("sources", "owner", "author", "src: Object contains unknown field `author`"),
+        ("sources", "[sources.src]", "[source.src]", "source: not one of sources"),
+    ],
+)
+def test_a_bad_entry_of_another_file_is_refused(
+    base: Path, file: str, old: str, new: str, problem: str
+) -> None:
+    write_rules(base, RULE)
+    path = base / f"{file}.toml"
+    path.write_text(path.read_text().replace(old, new, 1))
+
+    told = refusal(base)
+
+    assert told.startswith(f"{file}.toml: ")
+    assert problem in told
+
+
+@pytest.mark.parametrize(
+    ("file", "entry", "told"),
+    [
+        ("variables", VARIABLES, "variables.toml: HSA_XNACK: name: taken by another entry"),
+        (
+            "gpus",
+            GPUS.split("[[product]]", maxsplit=1)[0],
+            "gpus.toml: Navi 31: gfx: taken by another entry",
+        ),
+    ],
+)
+def test_an_entry_that_is_there_twice_is_refused(
+    base: Path, file: str, entry: str, told: str
+) -> None:
+    path = base / f"{file}.toml"
+    path.write_text(path.read_text() + entry)
+
+    assert refusal(base) == told
+
+
+def break_toml(base: Path) -> str:
+    (base / "rules" / "bad.toml").write_text("[[rule]\n")
+    return "bad.toml: "
+
+
+def break_json(base: Path) -> str:
+    (base / "rules" / "bad.json").write_text('{"rule": [')
+    return "bad.json: "
+
+
+def nest_json_deeply(base: Path) -> str:
+    (base / "rules" / "bad.json").write_text('{"rule": ' + "[" * 100_000)
+    return "bad.json: "
+
+
+def write_another_encoding(base: Path) -> str:
+    (base / "rules" / "bad.toml").write_bytes(b'title = "\xff"')
+    return "bad.toml: "
+
+
+def write_a_list(base: Path) -> str:
+    (base / "rules" / "bad.json").write_text("[]")
+    return "bad.json: "
+
+
+def take_sources_away(base: Path) -> str:
+    (base / "sources.toml").unlink()
+    return "sources.toml: No such file or directory"
+
+
+def take_rules_away(base: Path) -> str:
+    (base / "rules").rmdir()
+    return "rules: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        break_toml,
+        break_json,
+        nest_json_deeply,
+        write_another_encoding,
+        write_a_list,
+        take_sources_away,
+        take_rules_away,
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(base: Path, damage: Callable[[Path], str]) -> None:
+    beginning = damage(base)
+
+    assert refusal(base).startswith(beginning)
+
+
+def test_files_of_other_kinds_are_passed_over(base: Path) -> None:
+    (base / "rules" / "notes.md").write_text("not a rule")
+
+    assert load(base).rules == {}
+
+
+def test_names_of_facts_and_checks_are_judged_only_if_they_are_known(base: Path) -> None:
+    write_rules(base, changed("when", {"fact": "anything", "is": 1}))
+
+    assert list(load_knowledge(base).rules) == ["some-rule"]
+
+
+def test_toml_and_json_give_equal_rules(tmp_path: Path) -> None:
+    shutil.copytree(DATA, tmp_path / "data")
+    for path in sorted((tmp_path / "data" / "rules").iterdir()):
+        document = msgspec.toml.decode(path.read_bytes())
+        path.with_suffix(".json").write_bytes(msgspec.json.encode(document))
+        path.unlink()
+
+    assert load_knowledge(tmp_path / "data") == load_knowledge()
+
+
+@pytest.mark.parametrize(
+    ("device", "revision", "name"),
+    [
+        (0x744C, 0xC8, "Radeon RX 7900 XTX"),
+        (0x744C, 0xCC, "Radeon RX 7900 XT"),
+        (0x744C, 0x00, "Radeon RX 7900 series"),
+        (0x744C, None, "Radeon RX 7900 series"),
+        (0x0001, None, None),
+        (None, None, None),
+    ],
+)
+def test_a_card_is_named_by_its_revision_if_that_is_known(
+    knowledge: Knowledge, device: int | None, revision: int | None, name: str | None
+) -> None:
+    product = knowledge.product(device, revision)
+
+    assert (product.name if product else None) == name
