@@ -11,6 +11,7 @@ LEFT_OUT = (
     "rocsteady.__main__",  # runs the program
     "rocsteady.host.posix",  # Windows has host/windows instead
     "rocsteady.host.windows_child",  # imports on Windows only
+    "rocsteady.host.windows_job",  # the same
     "rocsteady.inside.sitecustomize",  # Python itself imports it, at its start and under that name
 )
 # Imports every module in turn and says which could not be, and why. An empty stand-in takes the

@@ -25,6 +25,10 @@ COMMANDS = {
         "Say what this machine is, what is wrong with it, says who.",
     ),
     "machine": ("rocsteady.cli.machine", "Show what was read of this machine, or record it."),
+    "run": ("rocsteady.cli.run", "Run a training command, watch it, restart it when it hangs."),
+    "runs": ("rocsteady.cli.runs", "List the runs of this project."),
+    "stop": ("rocsteady.cli.stop", "End a run."),
+    "report": ("rocsteady.cli.report", "Tell what happened in a run, and why."),
 }
 ERROR, COULD_NOT_EXAMINE, INTERRUPTED = 1, 3, 130
 

@@ -10,10 +10,13 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+assert sys.platform == "win32"  # tells mypy which system this is for
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.logfile import Lines, LogFile

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from ctypes import wintypes
+
+assert sys.platform == "win32"  # tells mypy which system this is for
 
 KILL_ON_JOB_CLOSE = 0x2000
 EXTENDED_LIMITS = 9  # JobObjectExtendedLimitInformation

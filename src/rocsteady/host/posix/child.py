@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +15,11 @@ from pathlib import Path
 from types import FrameType
 from typing import TypeAlias
 
+assert sys.platform != "win32"  # tells mypy which system this is for
+
 from rocsteady.host.logfile import LogFile
 from rocsteady.host.posix import keeper
+from rocsteady.host.posix.cgroup import remove_cgroup
 from rocsteady.host.posix.ending import end_child
 from rocsteady.host.posix.launch import Launched, launch
 from rocsteady.host.posix.pump import Pump, Told
@@ -196,6 +200,8 @@ class Child:
             self._launched.keeper.wait(KEEPER_WAIT)
         except subprocess.TimeoutExpired:
             _abandoned.append(self._launched.keeper)
+        if self._launched.cgroup is not None:
+            remove_cgroup(self._launched.cgroup)  # a keeper that was killed could not
         finished = self._pump.finish(KEEPER_WAIT)
         self._signals.restore()
         if self._wiring.terminal is not None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
+
+assert sys.platform != "win32"  # tells mypy which system this is for
 
 from rocsteady.host.posix.keeper import Family, kill_all, send
 from rocsteady.host.stopping import Ended, Exit, How, Stopping

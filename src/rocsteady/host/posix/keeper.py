@@ -23,6 +23,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
+assert sys.platform != "win32"  # tells mypy which system this is for
+
 RUN = "ROCSTEADY_RUN"  # the variable that names the run in every process of it
 TERMINATE_WAIT = 1.5  # seconds; with KILL_WAIT well below the 5 that are promised
 KILL_WAIT = 2.0
@@ -192,10 +194,8 @@ def become(order: Order, cgroup: str, ignored: Iterable[int], failed: int) -> No
     what = "command"
     try:
         os.setsid()
-        for stream in (0, 1, 2):
-            if os.isatty(stream):
-                fcntl.ioctl(stream, termios.TIOCSCTTY, 0)
-                break
+        for stream in [stream for stream in (0, 1, 2) if os.isatty(stream)][:1]:
+            fcntl.ioctl(stream, termios.TIOCSCTTY, 0)
         for number in (*DEAF_TO, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
         if cgroup:

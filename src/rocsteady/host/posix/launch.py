@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+assert sys.platform != "win32"  # tells mypy which system this is for
+
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.posix import keeper
 from rocsteady.host.posix.cgroup import make_cgroup, remove_cgroup
 
+KEEPER = (sys.executable, "-I", "-S", keeper.__file__)
 START_LIMIT = 60.0  # seconds for an interpreter to start on a machine that is very busy
 
 
@@ -46,10 +49,7 @@ def launch(
     status, reported = os.pipe()
     try:
         process = subprocess.Popen(
-            [
-                *(sys.executable, "-I", "-S", keeper.__file__),
-                *(str(ordered), str(reported), run_id, str(cgroup or "")),
-            ],
+            [*KEEPER, str(ordered), str(reported), run_id, str(cgroup or "")],
             stdin=streams[0],
             stdout=streams[1],
             stderr=streams[2],
@@ -64,18 +64,22 @@ def launch(
         os.close(ordered)
         os.close(reported)
     report = _first_report(order, control, status)
-    if "pid" in report:
-        pid = report["pid"]
-        return Launched(pid=pid, keeper=process, control=control, status=status, cgroup=cgroup)
-    os.close(control)
-    os.close(status)
-    process.wait()  # it has started nothing, and ends with its control
-    if cgroup is not None:
-        remove_cgroup(cgroup)
+    if "pid" not in report:
+        os.close(control)
+        os.close(status)
+        process.wait()  # it has started nothing, and ends with its control
+        if cgroup is not None:
+            remove_cgroup(cgroup)
+        raise _problem(report, command[0], folder)
+    pid = report["pid"]
+    return Launched(pid=pid, keeper=process, control=control, status=status, cgroup=cgroup)
+
+
+def _problem(report: Mapping[str, Any], command: str, folder: Path) -> Exception:
     if "errno" not in report:
-        raise RocsteadyError(f"the keeper process could not be started with {sys.executable}")
-    what = command[0] if report["what"] == "command" else str(folder)
-    raise OSError(report["errno"], os.strerror(report["errno"]), what)
+        return RocsteadyError(f"the keeper process could not be started with {sys.executable}")
+    what = command if report["what"] == "command" else str(folder)
+    return OSError(report["errno"], os.strerror(report["errno"]), what)
 
 
 def _order(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> bytes:

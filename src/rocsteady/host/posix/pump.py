@@ -9,10 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+
+assert sys.platform != "win32"  # tells mypy which system this is for
 
 from rocsteady.host.logfile import LogFile
 from rocsteady.host.posix.terminal import copy_size, special_keys
@@ -55,6 +58,8 @@ class Pump:
         os.set_blocking(self._wake, False)
         for descriptor in (*self._open, status, self._woken):
             self._poll.register(descriptor, select.POLLIN)
+        if wiring.terminal is not None:
+            wiring.terminal.enter()  # before anyone can type
         self._thread = threading.Thread(target=self._run, name="rocsteady-pump", daemon=True)
         self._thread.start()
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import sys
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+assert sys.platform != "win32"  # tells mypy which system this is for
 
 from rocsteady.host.logfile import Lines
 from rocsteady.host.outlet import Outlet

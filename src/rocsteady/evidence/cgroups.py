@@ -1,0 +1,49 @@
+"""The control groups that a process is in, of either version, as folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+MOUNT = "sys/fs/cgroup"
+UNIFIED = ""  # the key of version 2
+ROOT = Path("/")
+
+
+def folders(pid: int, root: Path = ROOT) -> dict[str, Path]:
+    """Return the folder of each controller of version 1, and under "" that of version 2."""
+    try:
+        lines = (root / f"proc/{pid}/cgroup").read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    found = {}
+    for line in lines:
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        mount = root / MOUNT / (controllers if number != "0" else _unified_mount(root))
+        inside = mount / path.lstrip("/")
+        # In a container the path is often the host's, and what is mounted is our own group.
+        folder = inside if ".." not in path and inside.is_dir() else mount
+        for controller in controllers.split(","):
+            found[controller] = folder
+    return found
+
+
+def is_frozen(pid: int, root: Path = ROOT) -> bool:
+    """Tell whether a process is held still by its control group, as ``docker pause`` does."""
+    groups = folders(pid, root)
+    if UNIFIED in groups and "frozen 1" in read(groups[UNIFIED] / "cgroup.events"):
+        return True
+    return "freezer" in groups and read(groups["freezer"] / "freezer.state").startswith("FR")
+
+
+def read(path: Path) -> str:
+    """Return the text of a small file; "" if there is none for us."""
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _unified_mount(root: Path) -> str:
+    both = root / MOUNT / "unified"
+    return "unified" if both.is_dir() else ""

@@ -1,0 +1,104 @@
+"""System calls by what a thread that is blocked in one waits for, by processor.
+
+Only calls that can block for long are named. The numbers are the kernel's own and never change.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from enum import Enum
+
+
+class Call(Enum):
+    """What a blocked call waits for, and so where its arguments say more."""
+
+    FUTEX = "futex"  # op in the second argument, timeout in the fourth
+    SEMAPHORE = "semaphore"  # System V
+    SLEEP = "sleep"
+    READ = "read"  # a descriptor in the first argument
+    WRITE = "write"
+    POLL = "poll"  # an array of descriptors
+    SELECT = "select"  # three bit sets of descriptors
+    EPOLL = "epoll"  # a descriptor whose fdinfo lists others
+    WAIT_FOR = "wait4"  # a pid in the first argument
+    WAIT_ID = "waitid"  # kind and id
+    DEVICE = "ioctl"  # a descriptor in the first argument
+    OUTSIDE = "outside"  # a file, a file lock, a connection being made, a signal
+    RESTARTED = "restart"  # whatever it was before a signal; only the kernel function tells
+
+
+X86_64: Mapping[int, Call] = {
+    202: Call.FUTEX, 449: Call.FUTEX, 455: Call.FUTEX,
+    65: Call.SEMAPHORE, 220: Call.SEMAPHORE,
+    35: Call.SLEEP, 230: Call.SLEEP,
+    0: Call.READ, 17: Call.READ, 19: Call.READ, 43: Call.READ, 45: Call.READ, 47: Call.READ,
+    288: Call.READ, 295: Call.READ, 299: Call.READ, 327: Call.READ,
+    1: Call.WRITE, 18: Call.WRITE, 20: Call.WRITE, 44: Call.WRITE, 46: Call.WRITE,
+    296: Call.WRITE, 307: Call.WRITE, 328: Call.WRITE,
+    7: Call.POLL, 271: Call.POLL,
+    23: Call.SELECT, 270: Call.SELECT,
+    232: Call.EPOLL, 281: Call.EPOLL, 441: Call.EPOLL,
+    61: Call.WAIT_FOR,
+    247: Call.WAIT_ID,
+    16: Call.DEVICE,
+    2: Call.OUTSIDE, 34: Call.OUTSIDE, 40: Call.OUTSIDE, 42: Call.OUTSIDE, 69: Call.OUTSIDE,
+    70: Call.OUTSIDE, 72: Call.OUTSIDE, 73: Call.OUTSIDE, 74: Call.OUTSIDE, 75: Call.OUTSIDE,
+    128: Call.OUTSIDE, 130: Call.OUTSIDE, 208: Call.OUTSIDE, 242: Call.OUTSIDE,
+    243: Call.OUTSIDE, 257: Call.OUTSIDE, 275: Call.OUTSIDE, 426: Call.OUTSIDE,
+    437: Call.OUTSIDE,
+    219: Call.RESTARTED,
+}  # fmt: skip
+
+AARCH64: Mapping[int, Call] = {
+    98: Call.FUTEX, 449: Call.FUTEX, 455: Call.FUTEX,
+    192: Call.SEMAPHORE, 193: Call.SEMAPHORE,
+    101: Call.SLEEP, 115: Call.SLEEP,
+    63: Call.READ, 65: Call.READ, 67: Call.READ, 69: Call.READ, 202: Call.READ, 207: Call.READ,
+    212: Call.READ, 242: Call.READ, 243: Call.READ, 286: Call.READ,
+    64: Call.WRITE, 66: Call.WRITE, 68: Call.WRITE, 70: Call.WRITE, 206: Call.WRITE,
+    211: Call.WRITE, 269: Call.WRITE, 287: Call.WRITE,
+    73: Call.POLL,
+    72: Call.SELECT,
+    22: Call.EPOLL, 441: Call.EPOLL,
+    260: Call.WAIT_FOR,
+    95: Call.WAIT_ID,
+    29: Call.DEVICE,
+    4: Call.OUTSIDE, 25: Call.OUTSIDE, 32: Call.OUTSIDE, 56: Call.OUTSIDE, 71: Call.OUTSIDE,
+    76: Call.OUTSIDE, 82: Call.OUTSIDE, 83: Call.OUTSIDE, 133: Call.OUTSIDE,
+    137: Call.OUTSIDE, 182: Call.OUTSIDE, 183: Call.OUTSIDE, 188: Call.OUTSIDE,
+    189: Call.OUTSIDE, 203: Call.OUTSIDE, 426: Call.OUTSIDE, 437: Call.OUTSIDE,
+    128: Call.RESTARTED,
+}  # fmt: skip
+
+# The kernel's function that a thread sleeps in, by how its name begins: the second source, where
+# the system call itself may not be read, or was restarted.
+FUNCTIONS: tuple[tuple[str, Call], ...] = (
+    ("futex", Call.FUTEX),
+    ("do_semtimedop", Call.SEMAPHORE),
+    ("hrtimer_nanosleep", Call.SLEEP),
+    ("do_nanosleep", Call.SLEEP),
+    ("do_wait", Call.WAIT_FOR),
+    ("kfd_wait", Call.DEVICE),
+    ("amdgpu", Call.DEVICE),
+    ("drm_", Call.DEVICE),
+    ("dma_fence", Call.DEVICE),
+    ("poll_schedule", Call.POLL),
+    ("do_sys_poll", Call.POLL),
+    ("do_poll", Call.POLL),
+    ("wait_for_partner", Call.OUTSIDE),
+    ("n_tty_read", Call.OUTSIDE),
+    ("nfs", Call.OUTSIDE),
+    ("inet_csk_accept", Call.OUTSIDE),
+)
+
+
+def table(machine: str = "") -> Mapping[int, Call]:
+    """Return the numbers of a processor; none of one that is not known."""
+    name = machine or platform.machine()
+    return {"x86_64": X86_64, "aarch64": AARCH64, "arm64": AARCH64}.get(name, {})
+
+
+def by_function(name: str) -> Call | None:
+    """Tell the call from the kernel function that it sleeps in."""
+    return next((call for start, call in FUNCTIONS if name.startswith(start)), None)

@@ -1,0 +1,97 @@
+"""What was seen of an attempt: its heartbeats, its processes and threads, what they wait for."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from rocsteady.vocabulary import Value
+
+
+class Heartbeat(Value, frozen=True, kw_only=True):
+    """What one training process told of itself. Times are seconds of the monotonic clock."""
+
+    pid: int
+    rank: int | None
+    world: int | None
+    thread: int  # native id of the thread that trains
+    step: int
+    beats: int
+    phase: str
+    since: float  # when this phase began
+    last_step: float | None
+    ended: bool  # the script's own code is done
+    raised: bool  # it ended by an exception
+    total: int | None  # steps in all
+    seconds_in: dict[str, float]
+    longest_in: dict[str, float]
+    histogram: dict[str, tuple[int, ...]]  # stays by bit length of their nanoseconds
+
+
+class Wait(Enum):
+    """What a thread waits for, as far as its system call tells."""
+
+    NOTHING = "runs"  # on a processor, or ready to be
+    LOCK = "a lock"  # futex, semaphore; also one that is asked for again every few seconds
+    TREE = "a pipe or socket inside the tree"
+    CHILD = "a child's end"
+    WORLD = "a file, a terminal or the network"  # also a frozen cgroup, and whatever is unsure
+    SLEEP = "time"  # also a lock that is given up after a long time
+    DEVICE = "a GPU or another device"  # an ioctl, as ROCm waits for the end of a kernel
+    DISK = "the disk or a driver"  # uninterruptible
+    STOPPED = "to be continued"  # state T
+    TRACED = "a debugger"  # state t
+    UNKNOWN = "not told"
+
+
+class ThreadSeen(Value, frozen=True, kw_only=True):
+    """One thread at one moment."""
+
+    tid: int
+    name: str
+    state: str  # as in /proc: R, S, D, T, t, Z
+    cpu: float  # seconds used so far
+    wait: Wait
+    waits_for: tuple[int, ...] = ()  # processes at the other end of the pipe, or children
+    frames: tuple[str, ...] | None = None  # "function (file:line)", innermost first; None: not had
+    native: tuple[str, ...] | None = None  # innermost native functions; None: not had
+
+
+class ProcessSeen(Value, frozen=True, kw_only=True):
+    """One process at one moment."""
+
+    pid: int
+    parent: int
+    name: str  # of its command
+    python: bool
+    read_bytes: int  # all reads, also from cache and pipes
+    written_bytes: int
+    rss_bytes: int
+    threads: tuple[ThreadSeen, ...]
+
+
+class Look(Value, frozen=True, kw_only=True):
+    """The whole tree at one moment."""
+
+    at: float  # seconds of the monotonic clock
+    processes: tuple[ProcessSeen, ...]
+    stacks: bool  # whether stacks could be had at all
+    why_no_stacks: str = ""
+
+
+class Output(Value, frozen=True, kw_only=True):
+    """What the script printed so far, as counts."""
+
+    bytes: int = 0
+    lines: int = 0
+    counters: int = 0  # how often a number that counts work changed; a redrawn clock does not
+    at: float = 0.0  # when that last changed
+
+
+class Tick(Value, frozen=True, kw_only=True):
+    """Everything that is known cheaply, several times a second."""
+
+    at: float  # seconds of the monotonic clock
+    boot: float  # seconds of the clock that goes on while the machine sleeps
+    heartbeats: tuple[Heartbeat, ...]
+    output: Output
+    alive: bool  # the command has not ended

@@ -1,0 +1,66 @@
+"""The heartbeat page: what one training process tells about itself, in 4 KiB of shared memory.
+
+512 words of 8 bytes in the machine's own byte order. Each word is written by one process only and
+read by the supervisor at any moment; there is no lock, so a reader may see a beat half told and
+must only rely on each word by itself. Times are nanoseconds of ``time.monotonic_ns``. A word that a
+version does not know is 0.
+
+A beat costs a few words: W_BEATS, W_PHASE and W_SINCE. What has to be summed up is done at most
+every SAMPLED nanoseconds, for one whole step: so W_LONGEST has every stay that is longer than
+SAMPLED, W_COUNT and W_HISTOGRAM have those and a sample of the shorter ones, and W_TIME is scaled
+so that it adds up to the time that passed. A process that cannot beat any more takes its page away
+and leaves a note.
+"""
+
+MAGIC = 0x31594454534B4352  # the bytes "RCKSTDY1"
+VERSION = 1
+SIZE = 4096
+SUFFIX = ".page"  # the file is named PID.page
+NOTE_SUFFIX = ".note"  # PID.note: a line for each thing that does not work here, and why
+STACKS_SUFFIX = ".stacks"  # PID.stacks: what faulthandler wrote; made if its signal is ours
+
+# The words, by index.
+W_MAGIC = 0
+W_VERSION = 1
+W_PID = 2
+W_MADE = 3  # when the page was made
+W_RANK = 4  # rank + 1; 0 is "not told"
+W_LOCAL_RANK = 5  # the same
+W_WORLD = 6
+W_THREAD = 7  # native id of the thread that trains
+W_STEP = 8  # optimizer steps
+W_BEATS = 9  # signs of progress of any kind
+W_PHASE = 10  # index into PHASES
+W_SINCE = 11  # when this phase began
+W_LAST_STEP = 12
+W_END = 13  # one of the three below
+W_HOOKS = 14  # bit set of what is hooked, by index into HOOKS
+W_TOTAL = 15  # steps in all, if the script told; 0 is "not told"
+W_TIME = 16  # and the following, one a phase: time spent in it
+W_LONGEST = 32  # one a phase: the longest stay so far
+W_COUNT = 48  # one a phase: how many stays
+W_HISTOGRAM = 64  # BUCKETS words a phase: stays by bit length of their nanoseconds
+BUCKETS = 44  # the last one holds everything from 2 hours up
+SAMPLED = 250_000_000
+
+RUNNING, FINISHING, RAISED = 0, 1, 2
+
+PHASES = (
+    "starting",
+    "data",
+    "compute",
+    "backward",
+    "optimizer",
+    "checkpoint",
+    "compile",
+    "evaluate",
+    "finishing",
+)
+STARTING, DATA, COMPUTE, BACKWARD, OPTIMIZER, CHECKPOINT, COMPILE, EVALUATE, FINISH = range(9)
+
+HOOKS = ("optimizer", "loader", "backward", "save", "compile", "evaluate")
+
+# The environment that the supervisor sets for the training process.
+PAGES = "ROCSTEADY_PAGES"  # the folder for pages
+RUN = "ROCSTEADY_RUN"  # the id of the attempt, by which its processes are found again
+SUPERVISOR = "ROCSTEADY_SUPERVISOR"  # pid that may trace us

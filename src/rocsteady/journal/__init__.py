@@ -1,0 +1,1 @@
+"""What happened so far, here. SQLite, written before the deed."""

@@ -1,0 +1,104 @@
+"""The machine's own memory, in the user's state folder: it outlives any project.
+
+What a script usually does here, what took this machine down, and which job files were used. It is
+not kept in the project, since whoever hands us a project could then tell us what to trust. Without
+a place for it everything still works; nothing is remembered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TypeVar
+
+from rocsteady.journal import schema
+from rocsteady.journal.place import Place
+from rocsteady.journal.rows import put, select
+from rocsteady.journal.values import Learned, SeenFile, Stays, Takedown, Unfinished
+from rocsteady.journal.writer import Writer
+from rocsteady.vocabulary import Value
+
+BUSY = timedelta(seconds=1.5)
+CLOSE_WITHIN = timedelta(seconds=2)
+
+T = TypeVar("T", bound=Value)
+
+
+class Memory:
+    """What is remembered of this machine."""
+
+    def __init__(self, place: Place, clock: Callable[[], float] = time.time) -> None:
+        self._path = place.memory
+        self._clock = clock
+        self._writer: Writer | None = None
+        if self._path is not None and place.memory_writable:
+            self._writer = Writer(self._connect, self._path.parent)
+
+    @property
+    def keeps(self) -> bool:
+        """Tell whether anything is remembered."""
+        return self._writer is not None
+
+    def learn(self, script: str, machine: str, phases: dict[str, Stays]) -> None:
+        """Remember what a script usually does, in place of what was known of it."""
+        self._put(Learned(script=script, machine=machine, phases=phases, at=self._clock()))
+
+    def learned(self, script: str, machine: str) -> Learned | None:
+        """Return what a script usually does on a machine, if it was ever seen there."""
+        where = "WHERE script = ? AND machine = ?"
+        return next(iter(self._select(Learned, where, script, machine)), None)
+
+    def took_down(self, unfinished: Unfinished) -> None:
+        """Remember what was being done when the machine went down."""
+        deed = unfinished.deed
+        self._put(
+            Takedown(
+                machine=deed.machine,
+                boot_id=deed.boot_id,
+                kind=deed.kind,
+                what=deed.what,
+                at=deed.at,
+            )
+        )
+
+    def takedowns(self, machine: str) -> tuple[Takedown, ...]:
+        """Return what took a machine down, oldest first."""
+        return self._select(Takedown, "WHERE machine = ? ORDER BY at", machine)
+
+    def saw(self, path: str, sha256: str) -> None:
+        """Remember a job file as it was when a person let it run."""
+        self._put(SeenFile(path=path, sha256=sha256, at=self._clock()))
+
+    def seen(self, path: str) -> SeenFile | None:
+        """Return how a job file was when it was last used."""
+        return next(iter(self._select(SeenFile, "WHERE path = ?", path)), None)
+
+    def close(self, within: timedelta = CLOSE_WITHIN) -> bool:
+        """Write what is left, for no longer than promised."""
+        return self._writer is None or self._writer.close(within)
+
+    def _connect(self, *, doubtful: bool) -> sqlite3.Connection:
+        if self._path is None:
+            raise sqlite3.OperationalError("there is no place for a memory")
+        # No write-ahead log: a home that became read-only can then still be read.
+        return schema.connect(self._path, schema.MEMORY, wal=False, busy=BUSY, doubtful=doubtful)
+
+    def _put(self, value: Value) -> None:
+        if self._writer is not None:
+            self._writer.put(put(value))
+
+    def _select(self, kind: type[T], where: str, *columns: object) -> tuple[T, ...]:
+        """Read; what cannot be read is not remembered."""
+        if self._path is None or not self._path.exists():
+            return ()
+        with contextlib.suppress(sqlite3.Error):
+            uri = f"{self._path.absolute().as_uri()}?mode=ro"
+            with contextlib.closing(
+                sqlite3.connect(uri, uri=True, timeout=BUSY.total_seconds())
+            ) as connection:
+                connection.execute("PRAGMA trusted_schema = OFF")
+                return select(connection, kind, where, *columns)
+        return ()

@@ -1,0 +1,154 @@
+"""Progress as aggregates: a bucket a minute, and coarser ones as they age.
+
+The size of a journal follows time, not steps: a month of training is a few thousand rows.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, pairwise
+
+from msgspec.structs import replace
+
+from rocsteady.journal.rows import put, select
+from rocsteady.journal.values import Bucket, Sample
+
+MINUTE, HOUR, DAY = 60, 3600, 86_400  # seconds
+# How wide buckets are, and until what age: a day of minutes, a fortnight of ten minutes, ...
+LADDER = ((MINUTE, DAY), (10 * MINUTE, 14 * DAY), (HOUR, 120 * DAY), (DAY, None))
+WRITE_EVERY = 5.0  # seconds; what a killed supervisor may lose of its progress
+
+
+class Meter:
+    """Folds samples of one attempt into buckets."""
+
+    def __init__(self, run: int, attempt: int) -> None:
+        self.run, self.attempt = run, attempt
+        self._bucket: Bucket | None = None
+        self._last: Sample | None = None
+        self._written = 0.0
+
+    def add(self, sample: Sample) -> tuple[Bucket, ...]:
+        """Take a sample; return the buckets that should now be written, perhaps not for good."""
+        finished: tuple[Bucket, ...] = ()
+        start = sample.at // MINUTE * MINUTE
+        # A clock that was set back does not reopen a bucket.
+        if self._bucket is None or start > self._bucket.start:
+            finished = () if self._bucket is None else (self._bucket,)
+            self._bucket = self._new(start, sample)
+        self._bucket = self._grown(self._bucket, sample)
+        self._last = sample
+        if not finished and abs(sample.at - self._written) < WRITE_EVERY:
+            return ()
+        self._written = sample.at
+        return tuple(_rounded(bucket) for bucket in (*finished, self._bucket))
+
+    def current(self) -> tuple[Bucket, ...]:
+        """Return the bucket that is still being filled."""
+        return () if self._bucket is None else (_rounded(self._bucket),)
+
+    def _new(self, start: float, sample: Sample) -> Bucket:
+        before = sample if self._last is None else self._last
+        return Bucket(
+            run=self.run,
+            attempt=self.attempt,
+            start=start,
+            width=MINUTE,
+            first_step=before.step,
+            last_step=before.step,
+            total=None,
+            first_progress=None,
+            last_progress=None,
+            quiet=0.0,
+            seconds_in={},
+            seconds_as={},
+        )
+
+    def _grown(self, bucket: Bucket, sample: Sample) -> Bucket:
+        last = self._last
+        passed = 0.0 if last is None else max(0.0, sample.at - last.at)
+        moved = last is not None and sample.step != last.step
+        earlier = {} if last is None else last.seconds_in
+        spent = {
+            phase: seconds - earlier.get(phase, 0.0)
+            if seconds >= earlier.get(phase, 0.0)
+            else seconds  # another process, which counts from 0
+            for phase, seconds in sample.seconds_in.items()
+        }
+        return replace(
+            bucket,
+            last_step=sample.step,
+            total=sample.total if sample.total is not None else bucket.total,
+            first_progress=_either(bucket.first_progress, sample.at if moved else None),
+            last_progress=sample.at if moved else bucket.last_progress,
+            quiet=max(bucket.quiet, sample.quiet),
+            seconds_in=_sum((bucket.seconds_in, spent)),
+            seconds_as=_sum((bucket.seconds_as, {sample.verdict: passed})),
+        )
+
+
+def merged(buckets: Sequence[Bucket], *, start: float, width: int) -> Bucket:
+    """Make one bucket of several of one attempt, in the order of time."""
+    first, last = buckets[0], buckets[-1]
+    begun = [b.first_progress for b in buckets if b.first_progress is not None]
+    ended = [b.last_progress for b in buckets if b.last_progress is not None]
+    whole = replace(
+        first,
+        start=start,
+        width=width,
+        last_step=last.last_step,
+        total=last.total if last.total is not None else first.total,
+        first_progress=min(begun, default=None),
+        last_progress=max(ended, default=None),
+        quiet=max(bucket.quiet for bucket in buckets),
+        seconds_in=_sum(bucket.seconds_in for bucket in buckets),
+        seconds_as=_sum(bucket.seconds_as for bucket in buckets),
+    )
+    return _rounded(whole)
+
+
+def age(connection: sqlite3.Connection, run: int, now: float) -> None:
+    """Merge the buckets of a run that are old enough into wider ones."""
+    for (width, keep), (wider, _) in pairwise(LADDER):
+        if keep is None:
+            continue
+        before = (now - keep) // wider * wider  # only whole wider buckets
+        old = select(
+            connection,
+            Bucket,
+            "WHERE run = ? AND width = ? AND start < ? ORDER BY attempt, start",
+            run,
+            width,
+            before,
+        )
+        key = lambda bucket: (bucket.attempt, bucket.start // wider * wider)  # noqa: B023, E731 - used at once
+        for (_, start), group in groupby(old, key):
+            put(merged(list(group), start=start, width=wider))(connection)
+        connection.execute(
+            "DELETE FROM progress WHERE run = ? AND width = ? AND start < ?", (run, width, before)
+        )
+
+
+def _sum(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for part in parts:
+        for name, seconds in part.items():
+            total[name] = total.get(name, 0.0) + seconds
+    return total
+
+
+def _rounded(bucket: Bucket) -> Bucket:
+    """Keep milliseconds, and leave out what took no time."""
+
+    def rounded(parts: Mapping[str, float]) -> dict[str, float]:
+        near = {name: round(seconds, 3) for name, seconds in parts.items()}
+        return {name: seconds for name, seconds in near.items() if seconds}
+
+    return replace(
+        bucket, seconds_in=rounded(bucket.seconds_in), seconds_as=rounded(bucket.seconds_as)
+    )
+
+
+def _either(first: float | None, second: float | None) -> float | None:
+    return second if first is None else first

@@ -1,0 +1,157 @@
+"""Reading the journal back: the list of runs, and the whole story of one."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from msgspec.structs import replace
+
+from rocsteady.errors import JournalError
+from rocsteady.journal.identity import Identity, is_alive
+from rocsteady.journal.rows import select, unpacked
+from rocsteady.journal.values import (
+    Attempt,
+    Bucket,
+    Decision,
+    Deed,
+    Incident,
+    Loss,
+    Message,
+    Run,
+    RunLine,
+    RunStory,
+)
+from rocsteady.machine.root import well_formed
+
+RATE_OVER = 15 * 60.0  # seconds of late progress that a rate is taken from
+
+
+def run_named(connection: sqlite3.Connection, name: str) -> Run:
+    """Return a run by its name."""
+    for run in select(connection, Run, "WHERE name = ?", name):
+        return _shown(run)
+    raise JournalError(f"there is no run {name!r} in this journal; rocsteady runs lists them")
+
+
+def command_of(connection: sqlite3.Connection, name: str) -> tuple[str, ...]:
+    """Return a run's command to be started again, to the byte."""
+    row = connection.execute("SELECT command FROM runs WHERE name = ?", (name,)).fetchone()
+    command = unpacked(row[0]) if row else None
+    if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
+        raise JournalError(f"the journal has no command for {name!r}")
+    return tuple(command)
+
+
+def run_lines(connection: sqlite3.Connection, here: Identity) -> tuple[RunLine, ...]:
+    """Return every run, newest first."""
+    runs = select(connection, Run, "ORDER BY started DESC, id DESC")
+    return tuple(_line(connection, _shown(run), here) for run in runs)
+
+
+def story(connection: sqlite3.Connection, name: str) -> RunStory:
+    """Return all that is known of a run, as of one moment."""
+    connection.execute("BEGIN")
+    try:
+        run = run_named(connection, name)
+        attempts = select(connection, Attempt, "WHERE run = ? ORDER BY number", run.id)
+        progress = select(connection, Bucket, "WHERE run = ? ORDER BY start, attempt", run.id)
+        losses = tuple(_losses(attempts, progress))
+        return RunStory(
+            run=run,
+            attempts=attempts,
+            incidents=select(connection, Incident, "WHERE run = ? ORDER BY number", run.id),
+            decisions=select(connection, Decision, "WHERE run = ? ORDER BY id", run.id),
+            messages=_messages(connection, run),
+            deeds=select(connection, Deed, "WHERE run = ? ORDER BY id", run.id),
+            progress=progress,
+            losses=losses,
+            seconds_lost=sum(loss.idle + loss.redoing for loss in losses),
+        )
+    finally:
+        connection.execute("ROLLBACK")
+
+
+def rate(buckets: Sequence[Bucket], over: float = RATE_OVER) -> float | None:
+    """Return steps a second over the last of the buckets; None if too little is known."""
+    moving = [bucket for bucket in buckets if bucket.last_progress is not None]
+    if not moving:
+        return None
+    end = moving[-1].last_progress or 0.0
+    late = [b for b in moving if b.attempt == moving[-1].attempt and b.start >= end - over]
+    late = late or moving[-1:]
+    begin = late[0].first_progress or late[0].start
+    steps = late[-1].last_step - late[0].first_step
+    return steps / (end - begin) if end > begin and steps > 0 else None
+
+
+def _messages(connection: sqlite3.Connection, run: Run) -> tuple[Message, ...]:
+    """Return what was said of a run, and of the journal itself meanwhile: what it lost."""
+    where = "WHERE run = ? OR (run IS NULL AND at BETWEEN ? AND ?) ORDER BY id"
+    end = float("inf") if run.ended is None else run.ended
+    return select(connection, Message, where, run.id, run.started, end)
+
+
+def _line(connection: sqlite3.Connection, run: Run, here: Identity) -> RunLine:
+    last = select(connection, Bucket, "WHERE run = ? ORDER BY start DESC LIMIT 32", run.id)[::-1]
+    speed = rate(last)
+    step = last[-1].last_step if last else None
+    total = next((b.total for b in reversed(last) if b.total is not None), None)
+    left = max(0, total - step) if total is not None and step is not None else None
+    moved = [b.last_progress for b in last if b.last_progress is not None]
+    ours = run.boot_id == here.boot_id and bool(here.boot_id)
+    gone = run.machine == here.machine and not ours
+    return RunLine(
+        run=run,
+        alive=False if run.ended or gone else is_alive(run.process) if ours else None,
+        attempts=_count(connection, "attempts", run.id),
+        incidents=_count(connection, "incidents", run.id),
+        step=step,
+        total=total,
+        rate=speed,
+        last_progress=max(moved, default=None),
+        seconds_left=left / speed if left is not None and speed else None,
+    )
+
+
+def _count(connection: sqlite3.Connection, table: str, run: int) -> int:
+    rows = connection.execute(f"SELECT count(*) FROM {table} WHERE run = ?", (run,))  # noqa: S608 - our own name
+    return int(rows.fetchone()[0])
+
+
+def _losses(attempts: Sequence[Attempt], progress: Sequence[Bucket]) -> Iterable[Loss]:
+    """Yield what each attempt that was followed by another cost."""
+    for attempt, following in pairwise(attempts):
+        own = [bucket for bucket in progress if bucket.attempt == attempt.number]
+        then = [bucket for bucket in progress if bucket.attempt == following.number]
+        stopped = max((b.last_progress for b in own if b.last_progress), default=attempt.started)
+        resumed = min(
+            (b.first_progress for b in then if b.first_progress),
+            default=following.ended or following.started,
+        )
+        redone = _redone(attempt, following, own, then)
+        speed = rate(own)
+        yield Loss(
+            attempt=attempt.number,
+            idle=max(0.0, resumed - stopped),
+            steps_redone=redone,
+            redoing=redone / speed if speed else 0.0,
+        )
+
+
+def _redone(
+    attempt: Attempt, following: Attempt, own: Sequence[Bucket], then: Sequence[Bucket]
+) -> int:
+    reached = attempt.last_step
+    if reached is None:
+        reached = own[-1].last_step if own else None
+    resumed = following.first_step
+    if resumed is None:
+        resumed = then[0].first_step if then else None
+    return 0 if reached is None or resumed is None else max(0, reached - resumed)
+
+
+def _shown(run: Run) -> Run:
+    """Make a command well-formed, so that it can be shown and sent."""
+    return replace(run, command=tuple(well_formed(word) for word in run.command))

@@ -1,0 +1,123 @@
+"""Values as rows, and rows as values. What is not a number or a text is JSON with a version.
+
+JSON is written with escapes, so that a command with bytes that are no UTF-8 comes back as it was.
+Plain texts are for people: they are made well-formed and kept short.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from rocsteady.errors import JournalError
+from rocsteady.journal.values import (
+    Attempt,
+    Bucket,
+    Decision,
+    Deed,
+    Incident,
+    Learned,
+    Message,
+    Run,
+    SeenFile,
+    Takedown,
+)
+from rocsteady.machine.root import well_formed
+from rocsteady.vocabulary import Value
+
+TEXT_LIMIT = 4000  # characters; longer ones belong in the evidence
+JSON_VERSION = 1
+
+TABLES: Mapping[type[Value], str] = {
+    Run: "runs",
+    Attempt: "attempts",
+    Incident: "incidents",
+    Decision: "decisions",
+    Message: "messages",
+    Deed: "intents",
+    Bucket: "progress",
+    Learned: "learned",
+    Takedown: "takedowns",
+    SeenFile: "seen_files",
+}
+
+T = TypeVar("T", bound=Value)
+Row = dict[str, object]
+Work = Callable[[sqlite3.Connection], object]
+
+
+def put(value: Value) -> Work:
+    """Return the writing of a row, in place of the one with the same key if there is one."""
+    row = row_of(value)
+    names, marks = ", ".join(row), ", ".join("?" * len(row))
+    # Names come from our own classes, never from data.
+    statement = f"INSERT OR REPLACE INTO {TABLES[type(value)]} ({names}) VALUES ({marks})"  # noqa: S608
+    columns = tuple(row.values())
+    return lambda connection: connection.execute(statement, columns)
+
+
+def insert(connection: sqlite3.Connection, kind: type[Value], row: Mapping[str, object]) -> int:
+    """Write a new row whose key the database chooses, and return that key."""
+    columns = {name: column(value) for name, value in row.items()}
+    names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+    statement = f"INSERT INTO {TABLES[kind]} ({names}) VALUES ({marks})"  # noqa: S608 - our own names
+    key = connection.execute(statement, tuple(columns.values())).lastrowid
+    return int(key or 0)
+
+
+def select(
+    connection: sqlite3.Connection, kind: type[T], where: str = "", *columns: object
+) -> tuple[T, ...]:
+    """Read the values that a condition of our own picks."""
+    names = ", ".join(field.name for field in msgspec.structs.fields(kind))
+    rows = connection.execute(f"SELECT {names} FROM {TABLES[kind]} {where}", columns)  # noqa: S608
+    return tuple(_values(kind, rows))
+
+
+def row_of(value: Value) -> Row:
+    """Return the columns of a value."""
+    return {name: column(getattr(value, name)) for name in value.__struct_fields__}
+
+
+def column(value: object) -> object:
+    """Return what SQLite keeps of a field."""
+    if value is None or isinstance(value, int | float):
+        return value
+    if isinstance(value, str):
+        text = well_formed(value)
+        return text if len(text) <= TEXT_LIMIT else f"{text[: TEXT_LIMIT - 3]}..."
+    content = {"version": JSON_VERSION, "value": msgspec.to_builtins(value)}
+    return json.dumps(content, separators=(",", ":"))
+
+
+def unpacked(text: str) -> object:
+    """Return what a JSON column holds."""
+    try:
+        content = json.loads(text)
+        version = content["version"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise JournalError("the journal is damaged: a column is not JSON of ours") from None
+    if version != JSON_VERSION:
+        raise JournalError(f"the journal is of another rocsteady: JSON version {version!r}")
+    return content.get("value")
+
+
+def _values(kind: type[T], rows: Iterable[tuple[object, ...]]) -> Iterable[T]:
+    fields = msgspec.structs.fields(kind)
+    packed = {field.name for field in fields if _is_json(field.type)}
+    for row in rows:
+        columns = dict(zip((field.name for field in fields), row, strict=True))
+        for name in packed:
+            columns[name] = unpacked(str(columns[name]))
+        try:
+            yield msgspec.convert(columns, kind)
+        except msgspec.ValidationError as error:
+            raise JournalError(f"the journal is damaged: {TABLES[kind]}: {error}") from None
+
+
+def _is_json(kind: object) -> bool:
+    return getattr(kind, "__origin__", None) in (dict, tuple)

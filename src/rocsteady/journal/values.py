@@ -1,0 +1,220 @@
+"""What the journal holds, one class a table; and what is read back from it.
+
+Times are seconds since 1970 by the wall clock: they must mean something after a reboot. ``job`` and
+``strategy`` are what those values are as JSON; the rooms that own them read them back.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from msgspec import field
+
+from rocsteady.vocabulary import Value
+
+
+class Run(Value, frozen=True, kw_only=True):
+    """A job being carried out."""
+
+    id: int
+    name: str
+    command: tuple[str, ...]
+    job: dict[str, object]
+    strategy: dict[str, object]
+    folder: str  # where its log and its evidence lie
+    machine: str
+    boot_id: str
+    process: str  # the supervisor, as identity.py names it
+    started: float
+    ended: float | None = None
+    outcome: str = ""
+
+
+class Attempt(Value, frozen=True, kw_only=True):
+    """One launch. Recorded when it starts, and again, whole, when it ends."""
+
+    run: int
+    number: int  # from 1
+    strategy: dict[str, object]
+    boot_id: str
+    started: float
+    ended: float | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    outcome: str = ""
+    first_step: int | None = None  # where it went on from
+    last_step: int | None = None
+
+
+class Incident(Value, frozen=True, kw_only=True):
+    """A moment when something was wrong, and where the evidence of it lies."""
+
+    run: int
+    attempt: int
+    number: int  # from 1 in each run
+    verdict: str
+    why: str
+    place: str  # where it was stuck; "" if that is not known
+    quiet: float  # seconds without progress by then
+    evidence: str  # a folder; "" if there is none
+    at: float
+
+
+class Decision(Value, frozen=True, kw_only=True):
+    """What was decided, and why."""
+
+    run: int
+    attempt: int | None = None
+    what: str
+    why: str
+    at: float
+
+
+class Message(Value, frozen=True, kw_only=True):
+    """What a person was told."""
+
+    run: int | None = None
+    text: str
+    at: float
+
+
+class Deed(Value, frozen=True, kw_only=True):
+    """An intent: what is about to be done, written before it is."""
+
+    id: int
+    run: int | None
+    attempt: int | None
+    kind: str  # a slug: "start", "kill", "probe"
+    what: str
+    machine: str
+    boot_id: str
+    process: str
+    at: float
+    outcome: str | None = None
+    ended: float | None = None
+
+
+class Bucket(Value, frozen=True, kw_only=True):
+    """Progress over a stretch of time."""
+
+    run: int
+    attempt: int
+    start: float
+    width: int  # seconds
+    first_step: int
+    last_step: int
+    total: int | None  # steps in all, if that is known
+    first_progress: float | None  # when a step was first and last seen to be made here
+    last_progress: float | None
+    quiet: float  # longest time without progress, in seconds
+    seconds_in: dict[str, float]  # by phase
+    seconds_as: dict[str, float]  # by verdict
+
+
+class Sample(Value, frozen=True, kw_only=True):
+    """What the supervisor sees at one moment; any number of them become buckets."""
+
+    at: float
+    step: int
+    verdict: str
+    quiet: float
+    total: int | None = None
+    seconds_in: dict[str, float] = field(default_factory=dict)  # by phase, since the attempt began
+
+
+class Fate(Enum):
+    """Why an intent has no outcome."""
+
+    MACHINE_WENT_DOWN = "the machine went down during this"  # another boot
+    KILLED = "the process was killed during this"  # this boot, and the process is gone
+    UNDER_WAY = "under way"  # this boot, and the process lives
+    UNKNOWN = "not known"  # another machine or container, or no boot id here
+
+
+class Unfinished(Value, frozen=True, kw_only=True):
+    """An intent without an outcome."""
+
+    deed: Deed
+    fate: Fate
+
+
+class Loss(Value, frozen=True, kw_only=True):
+    """What the end of one attempt cost."""
+
+    attempt: int
+    idle: float  # seconds from its last progress to the first of the next
+    steps_redone: int
+    redoing: float  # seconds, at the rate of the attempt that had done them
+
+
+class RunStory(Value, frozen=True, kw_only=True):
+    """All that is known of a run: what the report is made from."""
+
+    version: int = 1
+    run: Run
+    attempts: tuple[Attempt, ...]
+    incidents: tuple[Incident, ...]
+    decisions: tuple[Decision, ...]
+    messages: tuple[Message, ...]
+    deeds: tuple[Deed, ...]
+    progress: tuple[Bucket, ...]
+    losses: tuple[Loss, ...]
+    seconds_lost: float
+
+
+class RunLine(Value, frozen=True, kw_only=True):
+    """A run in one line."""
+
+    run: Run
+    alive: bool | None  # its supervisor; None if that cannot be known from here
+    attempts: int
+    incidents: int
+    step: int | None
+    total: int | None
+    rate: float | None  # steps a second of late
+    last_progress: float | None
+    seconds_left: float | None
+
+
+class Stays(Value, frozen=True, kw_only=True):
+    """How long a phase took, over many stays in it."""
+
+    count: int
+    longest: float  # seconds
+    histogram: tuple[int, ...] = ()  # by bit length of nanoseconds
+
+
+class Learned(Value, frozen=True, kw_only=True):
+    """What one script usually does on one machine."""
+
+    script: str
+    machine: str
+    phases: dict[str, Stays]
+    at: float
+
+
+class Takedown(Value, frozen=True, kw_only=True):
+    """What was being done when a machine went down."""
+
+    machine: str
+    boot_id: str
+    kind: str
+    what: str
+    at: float
+
+
+class SeenFile(Value, frozen=True, kw_only=True):
+    """A job file as it was when it was last used."""
+
+    path: str
+    sha256: str
+    at: float
+
+
+class Losses(Value, frozen=True, kw_only=True):
+    """What could not be written. Nothing is lost in silence."""
+
+    dropped: int = 0  # for want of room: the oldest first
+    refused: int = 0  # that the database would not have
+    waiting: int = 0
+    why: str = ""  # what was wrong with the disk last

@@ -1,0 +1,71 @@
+"""How long this run may be quiet, from patience and from what it showed so far. Seconds."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from rocsteady.evidence.values import Heartbeat
+from rocsteady.pulse.learning import Learned, stays_in_phase
+from rocsteady.pulse.reach import training
+from rocsteady.pulse.verdict import Patience
+from rocsteady.vocabulary import Value
+
+SELDOM = frozenset({"starting", "checkpoint", "compile", "evaluate", "finishing"})
+BEATS_A_STEP = 20  # a script without a torch optimizer has beats but no steps
+
+
+class Budgets(Value, frozen=True, kw_only=True):
+    """What each rule allows at this moment."""
+
+    started: bool  # steps were made
+    usual: float  # the longest usual stay in the present phase
+    suspect: float
+    stuck: float
+    spin: float
+    long: float
+    works: float
+
+
+class Ended(Value, frozen=True, kw_only=True):
+    """The longest waits of this run that ended, in seconds, by what the looks said of them."""
+
+    unexamined: float = 0.0  # too short for a look
+    device: float = 0.0
+    locked: float = 0.0
+
+
+def budgets(
+    heartbeats: tuple[Heartbeat, ...], ended: Ended, earlier: Learned, patience: Patience
+) -> Budgets:
+    """Work out what is allowed; of several processes, the most patient rule holds."""
+    trainers = training(heartbeats)
+    stays = [stays_in_phase(beat) for beat in trainers]
+    stays += [earlier.of(beat.phase) for beat in trainers]
+    usual = max((stay.usual_longest() for stay in stays), default=0.0)
+    longest = max((stay.longest for stay in stays), default=0.0)
+    steps = min((_steps(beat) for beat in trainers), default=0)
+    seldom = steps < patience.steady_steps or any(beat.phase in SELDOM for beat in trainers)
+    least = patience.seldom_after if seldom else patience.stuck_after
+    start = 0.0 if steps > 0 else patience.start_after.total_seconds()
+    stuck = _between(least, patience.stuck_factor * usual, patience.stuck_at_most)
+    locked = patience.locked_factor * max(ended.locked, earlier.locked_wait)
+    device = max(ended.device, earlier.device_wait, min(usual, ended.unexamined))
+    return Budgets(
+        started=steps > 0,
+        usual=usual,
+        suspect=_between(
+            patience.suspect_after, patience.suspect_factor * usual, patience.suspect_at_most
+        ),
+        stuck=max(start, stuck, locked),
+        spin=max(start, patience.spin_after.total_seconds(), patience.spin_factor * device),
+        long=max(patience.long_after.total_seconds(), patience.long_factor * longest),
+        works=max(patience.works_after.total_seconds(), patience.long_factor * longest),
+    )
+
+
+def _between(least: timedelta, wanted: float, most: timedelta) -> float:
+    return max(least.total_seconds(), min(wanted, most.total_seconds()))
+
+
+def _steps(heartbeat: Heartbeat) -> int:
+    return max(heartbeat.step, heartbeat.beats // BEATS_A_STEP)

@@ -1,0 +1,208 @@
+"""The verdict: a pure function of what was seen so far and of a clock.
+
+Three clocks. *Quiet* runs since the last progress and is what a person is told. *Waited* runs since
+then too, but starts again when the machine slept, when we ourselves did not run, or when the run
+was stopped; rules use it. *Still* runs since the last look in which anything moved that the
+training depends on.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from rocsteady.evidence.values import Heartbeat, Look, Tick
+from rocsteady.pulse.budgets import Budgets, Ended, budgets
+from rocsteady.pulse.known import KnownWaits
+from rocsteady.pulse.learning import Learned, from_heartbeats
+from rocsteady.pulse.reach import Ending, finished
+from rocsteady.pulse.reading import Reading, read
+from rocsteady.pulse.verdict import Condition, Patience, Verdict
+from rocsteady.vocabulary import Value
+
+SUSPENDED = 1.0  # seconds that the boot clock may run ahead before the machine must have slept
+LOOK_EVERY = 1.0  # seconds, at first
+LOOK_SHARE = 1 / 15  # of the time waited: the longer it lasts, the less it matters when it ends
+LOOK_AT_LEAST_EVERY = 30.0
+HELD = (Ending.STOPPED, Ending.HELD)
+
+Mark = tuple[tuple[int, int, int, str, float], ...]
+
+
+class Pulse(Value, frozen=True, kw_only=True):
+    """All that the verdict remembers of one attempt. Each attempt begins with a new one."""
+
+    at: float  # of the last tick
+    ahead: float  # of the boot clock before the monotonic one
+    progress: float  # when it last was
+    waited_from: float
+    earlier: Learned
+    heartbeats: tuple[Heartbeat, ...] = ()
+    mark: Mark = ()  # of the heartbeats
+    counters: int = 0
+    before: Look | None = None  # the last look that was read
+    reading: Reading | None = None  # of that look
+    agreed_from: float = 0.0  # since then every look said the same, and nothing moved
+    agreed: int = 0  # how many looks that is
+    moved_at: float | None = None  # the last look in which something moved, since progress
+    ended: Ended = Ended()
+
+
+def begin(at: float, boot: float, learned: Learned | None = None) -> Pulse:
+    """Begin to watch an attempt."""
+    return Pulse(at=at, ahead=boot - at, progress=at, waited_from=at, earlier=learned or Learned())
+
+
+def learn(pulse: Pulse) -> Learned:
+    """Return what this attempt showed of its phases, for the journal to merge with the rest."""
+    return msgspec.structs.replace(
+        from_heartbeats(pulse.heartbeats),
+        device_wait=pulse.ended.device,
+        locked_wait=pulse.ended.locked,
+    )
+
+
+def judge(
+    pulse: Pulse, tick: Tick, looks: tuple[Look, ...], patience: Patience, waits: KnownWaits
+) -> tuple[Pulse, Verdict]:
+    """Say how the attempt is. ``looks`` are those since the last progress, oldest first."""
+    pulse = _ticked(pulse, tick, patience)
+    for look in looks:
+        seen_until = pulse.before.at if pulse.before else pulse.waited_from
+        if look.at > seen_until:
+            pulse = _looked(pulse, look, waits)
+    allowed = budgets(pulse.heartbeats, pulse.ended, pulse.earlier, patience)
+    return pulse, _verdict(pulse, tick, allowed, patience)
+
+
+def _ticked(pulse: Pulse, tick: Tick, patience: Patience) -> Pulse:
+    ahead = tick.boot - tick.at
+    gap = tick.at - pulse.at
+    away = ahead - pulse.ahead > SUSPENDED or gap > patience.tick_gap.total_seconds() or gap < 0
+    mark: Mark = tuple(
+        (beat.pid, beat.step, beat.beats, beat.phase, beat.since) for beat in tick.heartbeats
+    )
+    advanced = mark != pulse.mark or tick.output.counters != pulse.counters
+    fresh = msgspec.structs.replace(
+        pulse,
+        at=tick.at,
+        ahead=ahead,
+        heartbeats=tick.heartbeats,
+        mark=mark,
+        counters=tick.output.counters,
+    )
+    if advanced:
+        ended = pulse.ended if away else _ended(pulse, tick.at)
+        fresh = msgspec.structs.replace(fresh, progress=tick.at, ended=ended)
+    return _forgotten(fresh, tick.at) if advanced or away else fresh
+
+
+def _ended(pulse: Pulse, at: float) -> Ended:
+    """Remember the wait that just ended by what the looks said of it."""
+    reading, ended, waited = pulse.reading, pulse.ended, at - pulse.waited_from
+    if reading is None:
+        return msgspec.structs.replace(ended, unexamined=max(ended.unexamined, waited))
+    if reading.ending is Ending.DEVICE:
+        return msgspec.structs.replace(ended, device=max(ended.device, waited))
+    if reading.ending is Ending.LOCKED and not reading.moves:
+        seemed = at - pulse.agreed_from
+        return msgspec.structs.replace(ended, locked=max(ended.locked, seemed))
+    return ended
+
+
+def _forgotten(pulse: Pulse, at: float) -> Pulse:
+    """Drop all suspicion."""
+    return msgspec.structs.replace(
+        pulse, waited_from=at, before=None, reading=None, agreed=0, agreed_from=0.0, moved_at=None
+    )
+
+
+def _looked(pulse: Pulse, look: Look, waits: KnownWaits) -> Pulse:
+    reading = read(pulse.before, look, pulse.heartbeats, waits)
+    last = pulse.reading
+    if last and last.ending in HELD and reading.ending not in HELD:
+        pulse, last = _forgotten(pulse, look.at), None
+    agrees = last is not None and not reading.moves and reading.ending is last.ending
+    return msgspec.structs.replace(
+        pulse,
+        before=look,
+        reading=reading,
+        agreed=pulse.agreed + 1 if agrees and pulse.agreed else 1,
+        agreed_from=pulse.agreed_from if agrees and pulse.agreed else look.at,
+        moved_at=look.at if reading.moves else pulse.moved_at,
+    )
+
+
+def _verdict(pulse: Pulse, tick: Tick, allowed: Budgets, patience: Patience) -> Verdict:
+    quiet = max(0.0, tick.at - pulse.progress)
+    waited = tick.at - pulse.waited_from
+    if not tick.alive:
+        return Verdict(condition=Condition.FINISHING, why="the command has ended", quiet=quiet)
+    suspicious = waited >= allowed.suspect
+    every = min(max(LOOK_EVERY, waited * LOOK_SHARE), LOOK_AT_LEAST_EVERY)
+    last_look = pulse.before.at if pulse.before else None
+    examine = suspicious and (last_look is None or tick.at - last_look >= every)
+    if finished(tick.heartbeats):
+        why = "the script's own code is done"
+        return Verdict(condition=Condition.FINISHING, why=why, quiet=quiet, examine=examine)
+    condition = _condition(pulse, waited, allowed, patience)
+    return Verdict(
+        condition=condition,
+        why=_why(pulse, quiet, allowed, condition),
+        quiet=quiet,
+        examine=examine,
+        place=pulse.reading.place if pulse.reading and suspicious else "",
+        culprit=pulse.reading.culprit if pulse.reading and suspicious else None,
+    )
+
+
+def _condition(pulse: Pulse, waited: float, allowed: Budgets, patience: Patience) -> Condition:
+    if pulse.reading and pulse.reading.ending in HELD:
+        return Condition.STOPPED
+    if _hung(pulse, waited, allowed, patience):
+        return Condition.HUNG
+    starting = not allowed.started and (pulse.heartbeats or not pulse.counters)
+    say_slow = patience.start_after if starting else patience.say_slow_after
+    slow_after = (say_slow if pulse.heartbeats else patience.say_slow_after).total_seconds()
+    if waited >= max(slow_after, allowed.suspect):
+        return Condition.SLOW
+    return Condition.STARTING if starting else Condition.HEALTHY
+
+
+def _hung(pulse: Pulse, waited: float, allowed: Budgets, patience: Patience) -> bool:
+    reading = pulse.reading
+    if reading is None:
+        return bool(pulse.heartbeats) and waited >= allowed.long
+    if not reading.visible:
+        return False
+    if waited >= allowed.works:
+        return True
+    still = waited if pulse.moved_at is None else pulse.at - pulse.moved_at
+    if still >= allowed.long:
+        return True
+    by_proof = {Ending.LOCKED: allowed.stuck, Ending.DEVICE: allowed.spin}.get(reading.ending)
+    if by_proof is None or reading.moves or waited < by_proof:
+        return False
+    span = reading.at - pulse.agreed_from
+    after_motion = by_proof if reading.ending is Ending.DEVICE else 0.0
+    least = patience.sample_span.total_seconds()
+    if pulse.moved_at is not None:
+        least = max(after_motion, patience.stuck_after.total_seconds())
+    return pulse.agreed >= patience.samples and span >= least
+
+
+def _why(pulse: Pulse, quiet: float, allowed: Budgets, condition: Condition) -> str:
+    reading = pulse.reading
+    if condition is Condition.HEALTHY and reading is None:
+        return f"last progress {_spelled(quiet)} ago"
+    if condition is Condition.STOPPED and reading:
+        return reading.why
+    usual = f" (longest so far {_spelled(allowed.usual)})" if allowed.usual else ""
+    what = "step" if allowed.started else "first step"
+    seen = f"; {reading.why}" if reading else ""
+    return f"no {what} for {_spelled(quiet)}{usual}{seen}"
+
+
+def _spelled(seconds: float) -> str:
+    if seconds < 10:  # noqa: PLR2004 - below it a digit more says something
+        return f"{seconds:.1f} s"
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"  # noqa: PLR2004

@@ -1,0 +1,126 @@
+"""What one look says, beside the look before it: one ending for the whole tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rocsteady.evidence.values import Heartbeat, Look, Wait
+from rocsteady.pulse.known import KnownWaits
+from rocsteady.pulse.motion import moved
+from rocsteady.pulse.places import place_of
+from rocsteady.pulse.reach import Ending, Reached, reach
+from rocsteady.vocabulary import Value
+
+
+class Reading(Value, frozen=True, kw_only=True):
+    """What is known after a look."""
+
+    at: float
+    ending: Ending
+    moves: bool  # since the look before; also if it runs and cannot be told to stay in one place
+    why: str  # a clause
+    place: str = ""
+    culprit: int | None = None
+    visible: bool = True  # there is a Python program here, so that a hang could be told at all
+
+
+def read(
+    before: Look | None, now: Look, heartbeats: tuple[Heartbeat, ...], known: KnownWaits
+) -> Reading:
+    """Say what the whole tree is in, by the first of these that any reached thread is in."""
+    reached = reach(now, heartbeats, known)
+    if not reached:
+        return _nothing_to_see(now, heartbeats)
+    for ending in (Ending.STOPPED, Ending.HELD):
+        held = [one for one in reached if one.ending is ending]
+        if held:
+            return _said(now, reached, held[0], _HELD_BY[held[0].thread.wait](held[0]))
+    sign = moved(before, now, reached, known) if before else None
+    if sign is None and any(one.ending is Ending.RUNS and not one.thread.native for one in reached):
+        one = next(one for one in reached if one.ending is Ending.RUNS)
+        return _said(now, reached, one, _runs(one, now), moves=True)
+    if sign:
+        one = next((one for one in reached if one.thread is sign.thread), reached[0])
+        return _said(now, reached, one, f"process {sign.pid} {sign.what}", moves=True)
+    for ending, clause in _CLAUSES.items():
+        found = [one for one in reached if one.ending is ending]
+        if found:
+            one = _to_blame(found, known)
+            return _said(now, reached, one, clause(one, now))
+    raise AssertionError("every ending is in one of the tables")  # pragma: no cover
+
+
+def _said(
+    now: Look, reached: tuple[Reached, ...], one: Reached, why: str, *, moves: bool = False
+) -> Reading:
+    alone = one.trains and all(other.process is one.process for other in reached if other.trains)
+    return Reading(
+        at=now.at,
+        ending=one.ending,
+        moves=moves,
+        why=why,
+        place=place_of(one.thread.frames),
+        culprit=None if alone else one.process.pid,
+    )
+
+
+def _nothing_to_see(now: Look, heartbeats: tuple[Heartbeat, ...]) -> Reading:
+    here = bool(heartbeats)
+    why = (
+        "its training thread is not among the processes that can be seen"
+        if here
+        else "the work is done where it cannot be seen from here"
+    )
+    return Reading(at=now.at, ending=Ending.OUTSIDE, moves=False, why=why, visible=here)
+
+
+def _to_blame(found: list[Reached], known: KnownWaits) -> Reached:
+    """Choose whom to name: the end of a chain of waits before those who wait for it."""
+    return min(enumerate(found), key=lambda item: (*_innocence(item[1], known), item[0]))[1]
+
+
+def _innocence(one: Reached, known: KnownWaits) -> tuple[bool, bool, bool]:
+    thread = one.thread
+    waits_for_others = thread.wait in (Wait.TREE, Wait.CHILD) or known.collective(
+        thread.frames or (), thread.native or ()
+    )
+    return not (one.main or one.trains), waits_for_others, one.trains
+
+
+def _name(one: Reached) -> str:
+    return "the training thread" if one.trains else f"process {one.process.pid}"
+
+
+def _runs(one: Reached, _: Look) -> str:
+    where = ", at the same place of native code in every look," if one.thread.native else ","
+    return f"{_name(one)} runs{where} which may be work"
+
+
+def _outside(one: Reached, now: Look) -> str:
+    if not now.stacks:
+        return f"no stacks could be had ({now.why_no_stacks or 'no reason told'})"
+    if (one.trains or one.main) and one.process.python and one.thread.frames is None:
+        return f"the stack of process {one.process.pid} could not be had"
+    return f"{_name(one)} waits for {one.thread.wait.value}"
+
+
+def _device(one: Reached, _: Look) -> str:
+    return f"{_name(one)} waits for the GPU, at the same place in every look"
+
+
+def _locked(one: Reached, _: Look) -> str:
+    return f"{_name(one)} waits for {one.thread.wait.value}, and nothing that could free it moves"
+
+
+_HELD_BY: dict[Wait, Callable[[Reached], str]] = {
+    wait: lambda one: f"process {one.process.pid} waits for somebody at a debugger" for wait in Wait
+} | {
+    Wait.STOPPED: lambda one: f"process {one.process.pid} was stopped by a signal",
+    Wait.TRACED: lambda one: f"process {one.process.pid} is held by a debugger",
+}
+_CLAUSES: dict[Ending, Callable[[Reached, Look], str]] = {
+    Ending.RUNS: _runs,
+    Ending.OUTSIDE: _outside,
+    Ending.DEVICE: _device,
+    Ending.LOCKED: _locked,
+}

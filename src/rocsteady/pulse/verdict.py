@@ -1,0 +1,64 @@
+"""What the pulse says of an attempt, and how long it waits before it says so."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import Enum
+from itertools import pairwise
+
+from rocsteady.vocabulary import Value
+
+
+class Condition(Enum):
+    """The words of a verdict. Hung is not slow."""
+
+    STARTING = "starting"  # no step yet
+    HEALTHY = "healthy"
+    SLOW = "slow"  # longer than ever, and something moves, or it cannot be told that nothing does
+    STOPPED = "stopped"  # by a signal or a debugger; not ours to end
+    HUNG = "hung"
+    FINISHING = "finishing"  # the script's own code is done
+
+
+class Verdict(Value, frozen=True, kw_only=True):
+    """What the pulse says at one moment."""
+
+    condition: Condition
+    why: str  # one clause, for a person: "no step for 9 s (longest so far 0.9 s)"
+    quiet: float  # seconds since the last sign of progress
+    examine: bool = False  # look closer: take stacks now
+    place: str = ""  # where it is stuck: "dataset.py:88 __getitem__", if that is known
+    culprit: int | None = None  # the process that does not move, if it is not the only trainer
+
+
+class Patience(Value, frozen=True, kw_only=True):
+    """How long is too long. Every figure has its reason in docs/explanation-hangs.md."""
+
+    suspect_after: timedelta = timedelta(seconds=4)  # least quiet before stacks are taken
+    suspect_factor: float = 1.5  # times the longest usual stay in this phase
+    suspect_at_most: timedelta = timedelta(seconds=60)  # looking is cheap: never later
+    stuck_after: timedelta = timedelta(seconds=9)  # least quiet, when all waited for is stuck
+    stuck_factor: float = 2.0  # times the longest usual stay
+    locked_factor: float = 4.0  # times the longest that all seemed stuck, and yet went on
+    stuck_at_most: timedelta = timedelta(minutes=2)  # of stuck_factor; proof needs no more
+    seldom_after: timedelta = timedelta(seconds=60)  # the same as stuck_after in seldom phases
+    steady_steps: int = 10  # fewer have not shown a pace: seldom_after
+    samples: int = 3  # looks that must agree
+    sample_span: timedelta = timedelta(seconds=3)  # between the first and the last of them
+    spin_after: timedelta = timedelta(seconds=35)  # in a known device wait
+    spin_factor: float = 20.0  # times the longest such wait
+    start_after: timedelta = timedelta(seconds=100)  # before the first step, with nothing moving
+    long_after: timedelta = timedelta(minutes=30)  # when it cannot be told
+    works_after: timedelta = timedelta(hours=3)  # when something still moves
+    long_factor: float = 10.0  # times the longest stay ever, for the two above
+    say_slow_after: timedelta = timedelta(seconds=30)
+    tick_gap: timedelta = timedelta(seconds=5)  # we ourselves did not run: forget all suspicion
+
+    def __post_init__(self) -> None:
+        """Refuse an order of durations in which a later rule would fire before an earlier one."""
+        order = ("sample_span", "suspect_after", "stuck_after", "spin_after", "long_after")
+        for earlier, later in pairwise((*order, "works_after")):
+            if getattr(self, earlier) > getattr(self, later):
+                raise ValueError(f"{earlier} must not be longer than {later}")
+        if self.sample_span <= timedelta(0) or self.samples < 2:  # noqa: PLR2004 - two to compare
+            raise ValueError("sample_span must be above 0 and samples at least 2")

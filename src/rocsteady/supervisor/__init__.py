@@ -1,0 +1,1 @@
+"""Who starts, stops and restarts an attempt. The only room that acts on a run."""

@@ -1,0 +1,87 @@
+"""What to do after an attempt: nothing more, or the same again. A pure function.
+
+A restart never costs what the user already has: a script with no known way to resume is not
+started again once it has made real progress, unless that was asked for.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from rocsteady.supervisor.attempt import AttemptEnd, Outcome
+from rocsteady.supervisor.settings import Settings
+from rocsteady.vocabulary import Value
+
+RETRY_WITHOUT_A_PERSON, PERSON_NEEDED, INTERRUPTED = 75, 76, 130
+BY_SIGNAL = 128
+
+
+class Next(Enum):
+    """What comes next."""
+
+    END = "end"
+    AGAIN = "the same again"
+    AGAIN_FROM_SCRATCH = "the same again, from the beginning"
+
+
+class Decision(Value, frozen=True, kw_only=True):
+    """What comes next, and why."""
+
+    next: Next
+    why: str
+    code: int  # with which rocsteady ends, if it ends
+
+
+def decide(end: AttemptEnd, *, number: int, can_resume: bool, settings: Settings) -> Decision:
+    """Choose. Exit code 0 is looked at by whoever knows what done means."""
+    code = exit_code(end)
+    if end.outcome is Outcome.STOPPED:
+        return Decision(next=Next.END, why="stopped by the user", code=code)
+    if end.outcome is Outcome.AT_EXIT or code == 0:
+        return Decision(next=Next.END, why="ended by itself", code=0)
+    if end.outcome is Outcome.UNKILLABLE:
+        why = "processes of the last attempt cannot be killed, and may still hold the GPU"
+        return Decision(next=Next.END, why=why, code=PERSON_NEEDED)
+    hung = end.outcome is Outcome.HUNG
+    if hung:
+        code = RETRY_WITHOUT_A_PERSON if can_resume else PERSON_NEEDED
+    against = _against(end, number=number, hung=hung, settings=settings)
+    if against:
+        return Decision(next=Next.END, why=against, code=code)
+    return _again(end, can_resume=can_resume, settings=settings, code=code)
+
+
+def _against(end: AttemptEnd, *, number: int, hung: bool, settings: Settings) -> str:
+    """Say what speaks against any further attempt; "" if nothing does."""
+    if settings.observe:
+        return "only observing"
+    if number >= settings.max_attempts:
+        return f"{number} attempt{'s were' if number > 1 else ' was'} made"
+    if not hung and not end.last_step:
+        return "it failed before its first step"
+    return ""
+
+
+def _again(end: AttemptEnd, *, can_resume: bool, settings: Settings, code: int) -> Decision:
+    """Start it again where that costs nothing; else only if that was asked for."""
+    if can_resume:
+        return Decision(next=Next.AGAIN, why="it can go on from its checkpoint", code=code)
+    precious = end.progress_seconds >= settings.precious_after.total_seconds()
+    if not (precious or end.wrote_checkpoint):
+        return Decision(next=Next.AGAIN, why="little was done that could be lost", code=code)
+    if settings.from_scratch:
+        return Decision(next=Next.AGAIN_FROM_SCRATCH, why="--from-scratch was given", code=code)
+    why = (
+        "it has no known way to resume, and starting again would throw away what it has done;"
+        " name one in rocsteady.toml, or give --from-scratch"
+    )
+    return Decision(next=Next.END, why=why, code=code)
+
+
+def exit_code(end: AttemptEnd) -> int:
+    """Return the script's own code, as a shell would say it."""
+    if end.outcome is Outcome.STOPPED:
+        return INTERRUPTED
+    if end.exit is None or (end.exit.code is None and end.exit.signal is None):
+        return PERSON_NEEDED
+    return BY_SIGNAL + end.exit.signal if end.exit.signal else end.exit.code or 0

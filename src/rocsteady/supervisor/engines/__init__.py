@@ -1,0 +1,1 @@
+"""One file an engine: how an attempt's processes come into being."""

@@ -1,0 +1,31 @@
+"""The plain engine: one command, one child. It also carries the user's own torchrun."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from rocsteady.host.child import Child, TerminalUse, start_child
+from rocsteady.supervisor.resume import Launch
+
+
+def start(  # noqa: PLR0913 - each is said by name
+    launch: Launch,
+    *,
+    environment: Mapping[str, str],
+    folder: Path,
+    run_id: str,
+    log: Path,
+    on_output: Callable[[bytes], None],
+    terminal: TerminalUse,
+) -> Child:
+    """Start the command as it is."""
+    return start_child(
+        launch.command,
+        environment={**environment, **launch.environment},
+        folder=folder,
+        run_id=run_id,
+        log=log,
+        on_output=on_output,
+        terminal=terminal,
+    )

@@ -1,0 +1,115 @@
+"""What a run writes into the journal, and what the machine remembers of it."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from rocsteady.journal.identity import machine_fingerprint
+from rocsteady.journal.journal import Journal
+from rocsteady.journal.memory import Memory
+from rocsteady.journal.values import Attempt, Incident, Run, Stays
+from rocsteady.journal.values import Decision as DecisionRow
+from rocsteady.pulse import learning
+from rocsteady.supervisor.attempt import AttemptEnd
+from rocsteady.supervisor.decision import Decision
+
+DEVICE_WAIT, LOCKED_WAIT = "(device wait)", "(locked wait)"  # kept like phases
+STRATEGY: dict[str, object] = {"version": 1}  # as the script says; remedies come later
+
+
+class Records:
+    """The journal of one run."""
+
+    def __init__(self, run: Run, script: str, journal: Journal, memory: Memory | None) -> None:
+        self.incidents = 0
+        self._run = run
+        self._script = script
+        self._journal = journal
+        self._memory = memory
+
+    def begin(self, number: int) -> Attempt:
+        """Write down that an attempt starts."""
+        row = Attempt(
+            run=self._run.id,
+            number=number,
+            strategy=STRATEGY,
+            boot_id=self._journal.here.boot_id,
+            started=time.time(),
+        )
+        self._journal.record(row)
+        return row
+
+    def not_started(self, row: Attempt) -> None:
+        """Write down that it could not be started."""
+        self._journal.record(msgspec.structs.replace(row, ended=time.time(), outcome="not started"))
+
+    def end(self, row: Attempt, end: AttemptEnd) -> None:
+        """Write down how it ended, what was found, and what was learnt."""
+        self._journal.record(
+            msgspec.structs.replace(
+                row,
+                ended=time.time(),
+                exit_code=end.exit.code if end.exit else None,
+                signal=end.exit.signal if end.exit else None,
+                outcome=end.outcome.value,
+                first_step=end.first_step,
+                last_step=end.last_step,
+            )
+        )
+        if end.found is not None:
+            self.incidents += 1
+            verdict = end.found.verdict
+            self._journal.record(
+                Incident(
+                    run=self._run.id,
+                    attempt=row.number,
+                    number=self.incidents,
+                    verdict=verdict.condition.value,
+                    why=verdict.why,
+                    place=verdict.place,
+                    quiet=verdict.quiet,
+                    evidence=end.found.evidence.folder,
+                    at=time.time(),
+                )
+            )
+        self._learn(end.learned)
+
+    def decided(self, number: int, decision: Decision) -> None:
+        """Write down what comes next, and why."""
+        self._journal.record(
+            DecisionRow(
+                run=self._run.id,
+                attempt=number,
+                what=decision.next.value,
+                why=decision.why,
+                at=time.time(),
+            )
+        )
+
+    def learned(self) -> learning.Learned | None:
+        """Return what earlier runs of this script on this machine showed."""
+        kept = self._memory.learned(self._script, machine_fingerprint()) if self._memory else None
+        if kept is None:
+            return None
+        phases = {
+            name: learning.Stays(longest=stays.longest, histogram=stays.histogram)
+            for name, stays in kept.phases.items()
+        }
+        return learning.Learned(
+            device_wait=phases.pop(DEVICE_WAIT, learning.Stays()).longest,
+            locked_wait=phases.pop(LOCKED_WAIT, learning.Stays()).longest,
+            phases=phases,
+        )
+
+    def _learn(self, learned: learning.Learned) -> None:
+        if self._memory is None or not learned.phases:
+            return
+        phases = {
+            name: Stays(count=stays.count, longest=stays.longest, histogram=stays.histogram)
+            for name, stays in learned.phases.items()
+        }
+        waits = {DEVICE_WAIT: learned.device_wait, LOCKED_WAIT: learned.locked_wait}
+        phases |= {name: Stays(count=1, longest=wait) for name, wait in waits.items() if wait}
+        self._memory.learn(self._script, machine_fingerprint(), phases)

@@ -1,0 +1,68 @@
+"""How a job goes on where it was: the newest checkpoint that is whole, handed to the command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from rocsteady.errors import JobError
+from rocsteady.supervisor.done import CLOCK_GRAIN, matches, written
+from rocsteady.supervisor.job import CHECKPOINT, Job, Resume
+from rocsteady.supervisor.readable import kind_of, what_is_wrong
+from rocsteady.vocabulary import Value
+
+
+class Launch(Value, frozen=True, kw_only=True):
+    """What to start: arguments, and variables to be set on top of the environment."""
+
+    command: tuple[str, ...]
+    environment: dict[str, str]
+
+
+class Checkpoint(Value, frozen=True, kw_only=True):
+    """What to go on from, and newer ones that were passed over because they are broken."""
+
+    path: Path  # as the pattern is written: relative to the job's folder, or absolute
+    written: float
+    passed_over: tuple[str, ...] = ()  # each with what is wrong with it
+
+
+def newest_checkpoint(job: Job, folder: Path, since: float | None = None) -> Checkpoint | None:
+    """Return the newest checkpoint that is whole, if any was written since a moment."""
+    if job.resume is None:
+        return None
+    paths = {path for pattern in job.resume.checkpoints for path in matches(folder, pattern)}
+    # Of two from one moment, step-1000 is newer than step-900.
+    found = sorted(((written(folder / path), len(str(path)), path) for path in paths), reverse=True)
+    passed_over: list[str] = []
+    for when, _, path in found:
+        if since is not None and when < since - CLOCK_GRAIN:
+            break
+        wrong = what_is_wrong(folder / path, kind_of(path))
+        if not wrong:
+            return Checkpoint(path=path, written=when, passed_over=tuple(passed_over))
+        passed_over.append(f"{path} {wrong}")
+    return None
+
+
+def launch(job: Job, checkpoint: Path | None = None) -> Launch:
+    """Return what to start, from a checkpoint or from the beginning."""
+    if checkpoint is None:
+        return Launch(command=job.command, environment={})
+    if job.resume is None:
+        raise JobError("the job has no [resume]: it cannot be told to go on from a checkpoint")
+    name = str(checkpoint)
+    if name.startswith("-"):
+        raise JobError(f"resume: the checkpoint {name!r} would be taken for an option")
+    filled = _filled(job.resume, name)
+    return Launch(command=(*job.command, *filled.arguments), environment=dict(filled.environment))
+
+
+def _filled(resume: Resume, checkpoint: str) -> Resume:
+    fill = {CHECKPOINT: checkpoint}
+    return replace(
+        resume,
+        arguments=tuple(fill.get(argument, argument) for argument in resume.arguments),
+        environment={name: fill.get(value, value) for name, value in resume.environment.items()},
+    )

@@ -1,0 +1,30 @@
+"""How a run is watched and ended. Tests shorten these; users set two of them by options."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from rocsteady.host.child import Stopping
+from rocsteady.pulse.verdict import Patience
+from rocsteady.vocabulary import Value
+
+
+class Settings(Value, frozen=True, kw_only=True):
+    """Durations and limits of one run."""
+
+    tick: timedelta = timedelta(milliseconds=200)
+    look_within: timedelta = timedelta(seconds=3)
+    evidence_within: timedelta = timedelta(seconds=10)
+    patience: Patience = Patience()
+    stopping: Stopping = Stopping()
+    observe: bool = False  # never act
+    max_attempts: int = 4
+    from_scratch: bool = False  # restart even if that does all work again
+    exit_after: timedelta = timedelta(seconds=20)  # still, after the script's own code is done
+    exit_busy_after: timedelta = timedelta(minutes=10)  # the same, while it burns the processor
+    continue_after: timedelta = timedelta(seconds=60)  # a stopped run, once
+    precious_after: timedelta = timedelta(minutes=10)  # progress that is not thrown away unasked
+    quick_crash: timedelta = timedelta(seconds=10)  # a second one within it backs off
+    back_off: timedelta = timedelta(seconds=5)  # doubled each time
+    back_off_at_most: timedelta = timedelta(minutes=2)
+    kfd_within: timedelta = timedelta(seconds=15)  # for old processes to leave the GPU

@@ -1,0 +1,39 @@
+"""Turns verdicts into what a person is told: what changed, once each time."""
+
+from __future__ import annotations
+
+from rocsteady.pulse.verdict import Condition, Verdict
+from rocsteady.supervisor.announce import Announcer
+
+CALM = (Condition.HEALTHY, Condition.STARTING, Condition.FINISHING)
+
+
+class Teller:
+    """Remembers what was said of one attempt."""
+
+    def __init__(self, announcer: Announcer) -> None:
+        self._announcer = announcer
+        self._said: Condition | None = None
+        self._looking = False
+
+    def tell(self, verdict: Verdict, *, looked: bool) -> None:
+        """Say what is new. ``looked``: there were closer looks since the last progress."""
+        if verdict.condition in CALM:
+            if self._looking and not looked:
+                self._announcer.say("it goes on.")
+                self._looking, self._said = False, None
+            elif verdict.examine and not self._looking and verdict.condition is Condition.HEALTHY:
+                self._looking = True
+                self._announcer.say(f"{verdict.why}. Looking.")
+        elif verdict.condition not in (Condition.HUNG, self._said):
+            self._looking, self._said = True, verdict.condition
+            place = f", at {verdict.place}" if verdict.place else ""
+            self._announcer.say(f"{verdict.condition.value}: {verdict.why}{place}.")
+
+    def hung(self, verdict: Verdict, then: str) -> None:
+        """Say that it is hung, where, and what is done about it."""
+        if self._said is Condition.HUNG:
+            return
+        self._looking, self._said = True, Condition.HUNG
+        place = f" The place: {verdict.place}." if verdict.place else ""
+        self._announcer.say(f"hung: {verdict.why}.{place} {then}")

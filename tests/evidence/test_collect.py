@@ -1,0 +1,99 @@
+"""Whatever is stuck, the rest is on disk within ten seconds, and what is missing is said."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rocsteady.evidence import collect as module
+from rocsteady.evidence.bounded import LATE, run_all
+from rocsteady.evidence.collect import LOG_TAIL, collect
+
+if TYPE_CHECKING:
+    from tests.evidence.conftest import Start
+
+EVERYTHING = [
+    "kernel.txt", "log-tail.txt", "memory.json", "pages.json", "processes.json", "stacks.json",
+    "stacks.txt", "variables.json",
+]  # fmt: skip
+
+
+def test_everything_is_written_for_our_eyes_only(start: Start, tmp_path: Path) -> None:
+    victim = start("multiprocessing_queue")
+    log = tmp_path / "log"
+    log.write_bytes(b"first line\n" + b"x" * LOG_TAIL + b"\nstep 904\n")
+    incident = tmp_path / "incident"
+
+    done = collect(
+        incident,
+        pids=victim.tree.processes(),
+        pages=tmp_path,
+        log=log,
+        since=time.monotonic(),
+        attempt="3",
+        variables={"HSA_ENABLE_SDMA": "0"},
+    )
+
+    expected = EVERYTHING if os.access("/dev/kmsg", os.R_OK) else EVERYTHING[1:]
+    assert [file.name for file in done.files] == expected
+    assert done.missing.keys() <= {"gpu.json", "kernel.txt"}
+    assert done.seconds < 5
+    for file in done.files:
+        found = (incident / file.name).stat()
+        assert (stat.S_IMODE(found.st_mode), found.st_size) == (0o600, file.bytes)
+    assert (incident / "log-tail.txt").read_text() == "step 904\n"
+    assert json.loads((incident / "variables.json").read_text()) == {"HSA_ENABLE_SDMA": "0"}
+    text = (incident / "stacks.txt").read_text()
+    assert "multiprocessing_queue (victims/evidence_waits.py:" in text
+    assert f"waits for a pipe or socket inside the tree {list(victim.waits_for)}" in text
+    told = json.loads((incident / "processes.json").read_text())
+    assert {thread["tid"] for thread in told["in_kernel"]} >= set(victim.tree.processes())
+
+
+def test_an_attempt_that_is_gone_leaves_what_there_is(tmp_path: Path) -> None:
+    done = collect(
+        tmp_path / "incident", pids=[2**22 - 1], pages=None, log=tmp_path / "none", since=0.0
+    )
+
+    assert {"memory.json", "stacks.txt", "variables.json"} <= {file.name for file in done.files}
+    assert done.missing["stacks"] == "none of its processes runs Python"
+    assert done.missing["pages.json"] == "no folder for pages"
+    assert "No such file" in done.missing["log-tail.txt"]
+
+
+def test_a_part_that_hangs_costs_its_own_file_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "read_memory", lambda _: time.sleep(3))  # a stuck kernel
+    os.mkfifo(tmp_path / "log")  # nobody writes to it
+
+    began = time.monotonic()
+    done = collect(
+        tmp_path / "incident",
+        pids=[os.getpid()],
+        pages=tmp_path,
+        log=tmp_path / "log",
+        since=0.0,
+        within=timedelta(seconds=2),
+    )
+
+    assert time.monotonic() - began < 2
+    assert (done.missing["memory.json"], done.missing["log-tail.txt"]) == (LATE, LATE)
+    assert {"pages.json", "variables.json"} <= {file.name for file in done.files}
+    (tmp_path / "log").write_text("")  # let the thread go
+
+
+def test_one_that_fails_is_said_and_the_others_are_done() -> None:
+    def fail() -> int:
+        raise ValueError("no")
+
+    done = run_all({"a": lambda: 1, "b": fail}, within=timedelta(seconds=1))
+
+    assert (done.results, done.missing) == ({"a": 1}, {"b": "ValueError: no"})

@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rocsteady.errors import JournalError
+from rocsteady.journal.identity import this_process
+from rocsteady.journal.journal import Journal
+from rocsteady.journal.place import Place
+from rocsteady.journal.values import (
+    Attempt,
+    Decision,
+    Incident,
+    Loss,
+    Message,
+    Run,
+    RunStory,
+    Sample,
+)
+
+OpenJournal = Callable[..., Journal]
+COMMAND = ("python", "train.py")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="births of processes are from /proc")
+
+
+def begin(journal: Journal, name: str | None = None) -> Run:
+    return journal.begin_run(COMMAND, job={"command": COMMAND}, strategy={}, name=name)
+
+
+def attempt(run: int, number: int, started: float, **options: object) -> Attempt:
+    fields = {"run": run, "number": number, "strategy": {}, "boot_id": "b", "started": started}
+    return Attempt(**{**fields, **options})  # type: ignore[arg-type] # as the test says
+
+
+def train(journal: Journal, run: int, number: int, start: float, steps: range) -> None:
+    """Make a step a second."""
+    for second, step in enumerate(steps):
+        look = Sample(at=start + second, step=step, verdict="healthy", quiet=0.0, total=500)
+        journal.progressed(run, number, look)
+
+
+def test_a_run_has_a_name_and_a_private_folder(journal: Journal, place: Place) -> None:
+    first, second = begin(journal), begin(journal, "calm-otter")
+
+    assert first.name.count("-") == 1
+    assert first.folder == str(place.folder / "runs" / first.name)
+    assert second.name == "calm-otter"
+    assert Path(second.folder).is_dir()
+    if os.name == "posix":
+        assert Path(second.folder).stat().st_mode & 0o777 == 0o700
+
+
+def test_a_name_is_checked_and_taken_once(journal: Journal) -> None:
+    begin(journal, "calm-otter")
+
+    with pytest.raises(JournalError, match="there is a run 'calm-otter' already"):
+        begin(journal, "calm-otter")
+    with pytest.raises(JournalError, match="is not a name"):
+        begin(journal, "../../etc")
+
+
+def test_the_story_of_a_run_comes_back_as_it_was_written(open_journal: OpenJournal) -> None:
+    journal = open_journal(clock=lambda: 1000.0)
+    run = begin(journal, "calm-otter")
+    first = attempt(run.id, 1, 1000.0, ended=1200.0, signal=9, outcome="hung", first_step=0,
+                    last_step=100)  # fmt: skip
+    second = attempt(run.id, 2, 1201.0, ended=1400.0, exit_code=0, outcome="done", first_step=80,
+                     last_step=150)  # fmt: skip
+    incident = Incident(
+        run=run.id, attempt=1, number=1, verdict="hung", why="no step for 9 s",
+        place="dataset.py:88 __getitem__", quiet=9.5, evidence="incident-1", at=1190.0,
+    )  # fmt: skip
+    decision = Decision(run=run.id, attempt=1, what="the same again", why="a first", at=1200.0)
+    message = Message(run=run.id, text="attempt 2, from step 80", at=1201.0)
+
+    journal.record(attempt(run.id, 1, 1000.0))
+    train(journal, run.id, 1, 1000.0, range(101))
+    journal.record(incident)
+    journal.record(first)
+    journal.record(decision)
+    journal.record(message)
+    journal.record(second)
+    train(journal, run.id, 2, 1211.0, range(80, 151))
+    with journal.intend("stop", "the tree", run=run.id, attempt=2):
+        pass
+    journal.end_run(run.id, "done")
+    journal.flush()
+    story = journal.story("calm-otter")
+
+    assert story.run == msgspec.structs.replace(run, ended=1000.0, outcome="done")
+    assert story.attempts == (first, second)
+    assert story.incidents == (incident,)
+    assert story.decisions == (decision,)
+    assert story.messages == (message,)
+    assert [(deed.kind, deed.outcome) for deed in story.deeds] == [("stop", "done")]
+    assert story.progress[-1].last_step == 150
+    (loss,) = story.losses  # from 1100, the last step, to 1212, the first new one
+    assert loss == Loss(attempt=1, idle=112.0, steps_redone=20, redoing=loss.redoing)
+    assert loss.redoing == pytest.approx(20, rel=0.02)
+    assert story.seconds_lost == loss.idle + loss.redoing
+    assert msgspec.json.decode(msgspec.json.encode(story), type=RunStory) == story
+
+
+@linux
+def test_the_list_of_runs_has_step_rate_and_time_left(open_journal: OpenJournal) -> None:
+    journal = open_journal()
+    run = begin(journal, "calm-otter")
+    train(journal, run.id, 1, 6000.0, range(301))
+    journal.record(attempt(run.id, 1, 6000.0))
+    begin(journal, "bold-lynx")
+    journal.flush()
+    journal.close()
+
+    newest, line = open_journal().runs()
+
+    assert newest.run.name == "bold-lynx"
+    assert (newest.step, newest.rate, newest.alive) == (None, None, True)
+    assert (line.step, line.total, line.attempts, line.incidents) == (300, 500, 1, 0)
+    assert line.rate == pytest.approx(1.0, rel=0.01)
+    assert line.seconds_left == pytest.approx(200, rel=0.01)
+    assert line.last_progress == 6300.0
+
+
+@linux
+def test_a_run_whose_supervisor_is_gone_is_not_alive_and_can_be_taken_over(
+    open_journal: OpenJournal,
+) -> None:
+    here = this_process()
+    space = here.process.partition(":")[0]
+    dead = msgspec.structs.replace(here, process=f"{space}:4194000:1")
+    begin(open_journal(here=dead), "calm-otter")
+    rebooted = msgspec.structs.replace(here, boot_id="before")
+    begin(open_journal(here=rebooted), "bold-lynx")
+    journal = open_journal(here=here)
+
+    assert [line.alive for line in journal.runs()] == [False, False]
+    taken = journal.take_over("calm-otter")
+    assert taken.process == here.process
+    assert {line.run.name: line.alive for line in journal.runs()} == {
+        "calm-otter": True,
+        "bold-lynx": False,
+    }
+
+
+def test_a_command_comes_back_to_the_byte_and_is_shown_well_formed(journal: Journal) -> None:
+    odd = os.fsdecode(b"caf\xe9.py")
+    command = ("python", odd, "--text", "a\nb", "")
+    journal.begin_run(command, job={"command": command}, strategy={}, name="odd-bytes")
+
+    assert journal.command("odd-bytes") == command
+    shown = journal.story("odd-bytes").run
+    assert shown.command[1] != odd
+    if os.name == "posix":
+        assert msgspec.json.encode(shown.command)
+
+
+def test_nothing_was_run_here_yet_is_an_answer(journal: Journal) -> None:
+    assert journal.runs() == ()
+    assert journal.unfinished() == ()
+    with pytest.raises(JournalError, match="nothing was run here yet"):
+        journal.story("calm-otter")
+    begin(journal)
+    with pytest.raises(JournalError, match="no run 'calm-otter'"):
+        journal.story("calm-otter")
+
+
+def test_reading_a_broken_journal_is_one_sentence(journal: Journal, place: Place) -> None:
+    place.database.write_bytes(b"not a database" * 500)
+
+    with pytest.raises(JournalError, match="not a database"):
+        journal.runs()
+
+
+def test_a_row_that_was_tampered_with_is_an_error_and_not_a_crash(
+    journal: Journal, place: Place
+) -> None:
+    begin(journal, "calm-otter")
+    other = sqlite3.connect(place.database)
+    for column in (
+        "[]",
+        "{",
+        '{"version": 2, "value": []}',
+        '{"version": 1, "value": 5}',
+        "[" * 99999,
+    ):
+        other.execute("UPDATE runs SET command = ?", (column,))
+        other.commit()
+        with pytest.raises(JournalError, match=r"damaged|another rocsteady"):
+            journal.story("calm-otter")
+    other.close()
+
+
+def test_two_journals_in_one_process_lose_nothing(open_journal: OpenJournal) -> None:
+    journals = [open_journal() for _ in range(3)]
+    runs = [begin(journal) for journal in journals]
+    for number in range(1, 51):
+        for journal, run in zip(journals, runs, strict=True):
+            journal.record(attempt(run.id, number, 0.0))
+    for journal in journals:
+        journal.flush()
+
+    assert [line.attempts for line in journals[0].runs()] == [50, 50, 50]
+
+
+def test_without_a_write_ahead_log_it_works_as_well(place: Place) -> None:
+    journal = Journal(msgspec.structs.replace(place, wal=False))
+    begin(journal, "calm-otter")
+    journal.close()
+
+    connection = sqlite3.connect(place.database)
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+    connection.close()
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(text=st.text(st.characters(codec=None), max_size=5000))
+def test_any_text_can_be_said(journal: Journal, text: str) -> None:
+    run = begin(journal)
+
+    journal.record(Message(run=run.id, text=text, at=0.0))
+    journal.flush()
+
+    (message,) = journal.story(run.name).messages
+    assert len(message.text) <= 4000
+    assert message.text[:3000] == text.encode("utf-8", "replace").decode()[:3000]
+    assert journal.losses.refused == 0

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from rocsteady.journal.identity import machine_fingerprint, script_fingerprint, this_process
+from rocsteady.journal.memory import Memory
+from rocsteady.journal.place import Place
+from rocsteady.journal.values import Deed, Fate, Learned, Stays, Takedown, Unfinished
+from rocsteady.machine.disk_root import DiskRoot
+
+PHASES = {"data": Stays(count=5, longest=0.9, histogram=(0, 3, 2))}
+
+
+def test_what_a_script_usually_does_is_remembered_for_this_machine(place: Place) -> None:
+    memory = Memory(place, clock=lambda: 5.0)
+    memory.learn("script", "machine", PHASES)
+    memory.close()
+    again = Memory(place)
+
+    learned = Learned(script="script", machine="machine", phases=PHASES, at=5.0)
+    assert again.learned("script", "machine") == learned
+    assert again.learned("script", "another") is None
+    again.close()
+
+
+def test_what_took_the_machine_down_is_remembered_once(place: Place) -> None:
+    deed = Deed(
+        id=1, run=1, attempt=1, kind="start", what="attention with an override",
+        machine="m", boot_id="b", process="", at=7.0,
+    )  # fmt: skip
+    memory = Memory(place)
+    for _ in range(2):
+        memory.took_down(Unfinished(deed=deed, fate=Fate.MACHINE_WENT_DOWN))
+    memory.close()
+
+    expected = Takedown(machine="m", boot_id="b", kind="start", what=deed.what, at=7.0)
+    assert memory.takedowns("m") == (expected,)
+    assert memory.takedowns("n") == ()
+
+
+def test_without_a_place_everything_works_and_nothing_is_remembered(place: Place) -> None:
+    memory = Memory(replace(place, memory=None, memory_writable=False))
+
+    memory.learn("script", "machine", PHASES)
+    memory.saw("/p/rocsteady.toml", "00")
+
+    assert not memory.keeps
+    assert memory.learned("script", "machine") is None
+    assert memory.seen("/p/rocsteady.toml") is None
+    assert memory.close()
+
+
+def test_a_memory_that_cannot_be_written_is_still_read(place: Place) -> None:
+    memory = Memory(place)
+    memory.saw("/p/rocsteady.toml", "00")
+    memory.close()
+
+    frozen = Memory(replace(place, memory_writable=False))
+    frozen.saw("/p/rocsteady.toml", "11")
+
+    seen = frozen.seen("/p/rocsteady.toml")
+    assert seen is not None
+    assert seen.sha256 == "00"
+
+
+def test_a_broken_memory_is_no_memory(place: Place) -> None:
+    assert place.memory is not None
+    place.memory.write_bytes(b"broken" * 1000)
+    memory = Memory(place)
+
+    assert memory.seen("x") is None
+    memory.saw("x", "00")
+    assert memory.close()
+    assert memory.seen("x") is not None
+
+
+def test_other_arguments_or_another_folder_are_another_script() -> None:
+    prints = {
+        script_fingerprint(("python", "train.py"), "/p"),
+        script_fingerprint(("python", "train.py", "--batch", "64"), "/p"),
+        script_fingerprint(("python", "train.py"), "/q"),
+        script_fingerprint(("pythontrain.py",), "/p"),
+        script_fingerprint(("python", "\udce9.py"), "/p"),
+    }
+
+    assert len(prints) == 5
+
+
+def machine(root: Path, files: dict[str, str]) -> DiskRoot:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return DiskRoot(root)
+
+
+def test_machines_are_told_apart_by_their_gpus_first(tmp_path: Path) -> None:
+    kfd, number = "sys/class/kfd/kfd/topology/nodes/1/properties", "etc/machine-id"
+    a = machine(tmp_path / "a", {kfd: "simd_count 1\nunique_id 77\n", number: "x"})
+    b = machine(tmp_path / "b", {kfd: "simd_count 1\nunique_id 77\n", number: "y"})
+    c = machine(tmp_path / "c", {kfd: "unique_id 0\n", number: "x"})
+    d = machine(tmp_path / "d", {number: "x"})
+
+    assert machine_fingerprint(a) == machine_fingerprint(b)  # the same cards, another container
+    assert machine_fingerprint(c) == machine_fingerprint(d) != machine_fingerprint(a)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="boot ids are Linux's")
+def test_this_process_knows_its_boot_and_its_birth() -> None:
+    here = this_process()
+
+    assert len(here.boot_id) == 36
+    space, number, birth = here.process.split(":")
+    assert all(part.isdecimal() for part in (space, number, birth))

@@ -1,0 +1,103 @@
+"""What comes after an attempt. A restart never costs what the user already has."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from rocsteady.host.child import Exit
+from rocsteady.pulse.learning import Learned
+from rocsteady.supervisor.attempt import AttemptEnd, Outcome
+from rocsteady.supervisor.decision import Next, decide, exit_code
+from rocsteady.supervisor.settings import Settings
+
+CRASHED = AttemptEnd(
+    outcome=Outcome.BY_ITSELF,
+    exit=Exit(code=1),
+    seconds=60.0,
+    progress_seconds=50.0,
+    first_step=1,
+    last_step=500,
+    wrote_checkpoint=False,
+    found=None,
+    learned=Learned(),
+    processes=(1,),
+)
+
+
+def end(**changes: object) -> AttemptEnd:
+    return msgspec.structs.replace(CRASHED, **changes)
+
+
+def chosen(
+    attempt: AttemptEnd,
+    *,
+    number: int = 1,
+    can_resume: bool = False,
+    settings: Settings | None = None,
+) -> tuple[Next, int]:
+    decision = decide(
+        attempt, number=number, can_resume=can_resume, settings=settings or Settings()
+    )
+    return decision.next, decision.code
+
+
+def test_success_ends_the_run() -> None:
+    assert chosen(end(exit=Exit(code=0))) == (Next.END, 0)
+
+
+def test_a_hang_at_exit_after_the_work_is_a_success() -> None:
+    assert chosen(end(outcome=Outcome.AT_EXIT, exit=Exit(code=0))) == (Next.END, 0)
+
+
+def test_a_crash_before_the_first_step_is_not_tried_again_and_keeps_its_code() -> None:
+    assert chosen(end(exit=Exit(code=3), last_step=None, first_step=None)) == (Next.END, 3)
+
+
+def test_a_crash_that_lost_little_is_tried_again() -> None:
+    assert chosen(end())[0] is Next.AGAIN
+
+
+@pytest.mark.parametrize("changes", [{"progress_seconds": 601.0}, {"wrote_checkpoint": True}])
+def test_real_progress_is_not_thrown_away_unasked(changes: dict[str, object]) -> None:
+    assert chosen(end(**changes)) == (Next.END, 1)
+    assert chosen(end(outcome=Outcome.HUNG, exit=None, **changes)) == (Next.END, 76)
+    scratch = Settings(from_scratch=True)
+    assert chosen(end(**changes), settings=scratch)[0] is Next.AGAIN_FROM_SCRATCH
+
+
+def test_a_script_that_can_resume_goes_on() -> None:
+    assert chosen(end(wrote_checkpoint=True), can_resume=True)[0] is Next.AGAIN
+    assert chosen(end(outcome=Outcome.HUNG, exit=None), can_resume=True)[0] is Next.AGAIN
+
+
+def test_attempts_have_an_end_and_say_whether_a_person_is_needed() -> None:
+    hung = end(outcome=Outcome.HUNG, exit=Exit(signal=9))
+    limit = Settings(max_attempts=2)
+    assert chosen(hung, number=2, can_resume=True, settings=limit) == (Next.END, 75)
+    assert chosen(hung, number=2, settings=limit) == (Next.END, 76)
+    assert chosen(end(exit=Exit(code=7)), number=2, settings=limit) == (Next.END, 7)
+
+
+def test_nothing_is_started_beside_what_cannot_be_killed() -> None:
+    assert chosen(end(outcome=Outcome.UNKILLABLE, exit=None), can_resume=True) == (Next.END, 76)
+
+
+def test_observing_never_restarts() -> None:
+    assert chosen(end(), settings=Settings(observe=True)) == (Next.END, 1)
+
+
+@pytest.mark.parametrize("code", [0, 1, 130])
+def test_after_the_user_stopped_it_there_is_no_attempt_whatever_the_script_returns(
+    code: int,
+) -> None:
+    assert chosen(end(outcome=Outcome.STOPPED, exit=Exit(code=code)), can_resume=True) == (
+        Next.END,
+        130,
+    )
+
+
+def test_exit_codes_are_as_a_shell_says_them() -> None:
+    assert exit_code(end(exit=Exit(code=42))) == 42
+    assert exit_code(end(exit=Exit(signal=11))) == 139
+    assert exit_code(end(exit=None)) == 76

@@ -1,0 +1,29 @@
+"""Old processes are waited for until KFD forgets them, and not longer than promised."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+
+from rocsteady.supervisor.gpu_free import wait_until_free
+
+
+def test_without_a_gpu_there_is_nothing_to_wait_for(tmp_path: Path) -> None:
+    assert wait_until_free((1, 2), timedelta(seconds=5), tmp_path / "missing") == ()
+
+
+def test_waits_until_the_last_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "4711").mkdir()
+    threading.Timer(0.3, (tmp_path / "4711").rmdir).start()
+
+    start = time.monotonic()
+    assert wait_until_free((4711,), timedelta(seconds=5), tmp_path) == ()
+    assert 0.2 < time.monotonic() - start < 3
+
+
+def test_names_those_that_stay(tmp_path: Path) -> None:
+    (tmp_path / "4711").mkdir()
+
+    assert wait_until_free((4711, 4712), timedelta(milliseconds=200), tmp_path) == (4711,)

@@ -1,0 +1,255 @@
+"""The job file: read with errors that name file, key and mistake."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocsteady.errors import JobError
+from rocsteady.supervisor.job import (
+    Deadline,
+    DoneWhen,
+    FileKind,
+    Job,
+    Resume,
+    Total,
+    WantedFile,
+    duration,
+    parse_job,
+    read_job,
+)
+
+WHOLE = """
+command = ["python", "train.py", "--epochs", "10"]
+name = "calm-otter"
+total = { epochs = 10 }
+deadline = 2025-11-30T18:00:00+01:00
+hang_after = "2h 30m"
+
+[resume]
+arguments = ["--resume", "{checkpoint}"]
+environment = { RESUME_FROM = "{checkpoint}" }
+checkpoints = ["checkpoints/*.pt", "/scratch/last.pt"]
+
+[done_when]
+steps = 7500
+epochs = 10
+absent_text = ["HIPBLAS_STATUS_ALLOC_FAILED"]
+present_text = ["training complete"]
+gpus_busy = 2
+within = "1h"
+files = [
+    { path = "TRAINING/*.pt", kind = "model" },
+    { path = "TRAINING/*.json", kind = "json", readable = false },
+    { path = "TRAINING/log.txt" },
+]
+"""
+
+
+def test_a_whole_job_file() -> None:
+    assert parse_job(WHOLE) == Job(
+        command=("python", "train.py", "--epochs", "10"),
+        name="calm-otter",
+        total=Total(epochs=10),
+        deadline=Deadline(at=datetime(2025, 11, 30, 17, tzinfo=timezone.utc)),
+        hang_after=timedelta(hours=2, minutes=30),
+        resume=Resume(
+            arguments=("--resume", "{checkpoint}"),
+            environment={"RESUME_FROM": "{checkpoint}"},
+            checkpoints=("checkpoints/*.pt", "/scratch/last.pt"),
+        ),
+        done_when=DoneWhen(
+            files=(
+                WantedFile(path="TRAINING/*.pt", kind=FileKind.MODEL),
+                WantedFile(path="TRAINING/*.json", kind=FileKind.JSON, readable=False),
+                WantedFile(path="TRAINING/log.txt"),
+            ),
+            steps=7500,
+            epochs=10,
+            absent_text=("HIPBLAS_STATUS_ALLOC_FAILED",),
+            present_text=("training complete",),
+            gpus_busy=2,
+            within=timedelta(hours=1),
+        ),
+    )
+
+
+def test_a_job_goes_through_the_journal_as_json_and_comes_back() -> None:
+    job = parse_job(WHOLE)
+
+    assert msgspec.convert(msgspec.json.decode(msgspec.json.encode(job)), Job) == job
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "rocsteady.toml: command: is missing"),
+        ("command = 'python train.py'", "rocsteady.toml: command: expected list, got str"),
+        ("command = ['a', 5]", "rocsteady.toml: command[1]: expected str, got int"),
+        ("command = []", "rocsteady.toml: command: names no program"),
+        ("command = ['']", "rocsteady.toml: command: names no program"),
+        ('command = ["a\\u0000b"]', "rocsteady.toml: command: holds a zero byte"),
+        ("command = ['a']\ncomand = 1", "rocsteady.toml: comand: there is no such key"),
+        ("command = ['a'", "rocsteady.toml: "),
+        ("command = ['a']\nname = 'Calm Otter'", "rocsteady.toml: name: 'Calm Otter' is not a"),
+        ("command = ['a']\ntotal = {}", "rocsteady.toml: total: give steps or epochs"),
+        ("command = ['a']\ntotal = {steps=0}", "rocsteady.toml: total.steps: must be 1 or more"),
+        ("command = ['a']\ntotal = {stpes=1}", "rocsteady.toml: total.stpes: there is no such key"),
+        ("command = ['a']\nhang_after = 10", "rocsteady.toml: hang_after: 10 is not a duration"),
+        ("command = ['a']\nhang_after = '10'", "rocsteady.toml: hang_after: '10' is not a dura"),
+        ("command = ['a']\nhang_after = '0s'", "rocsteady.toml: hang_after: '0s': more than"),
+        ("command = ['a']\ndeadline = 2025-11-30", "rocsteady.toml: deadline: 2025-11-30 has no"),
+        ("command = ['a']\ndeadline = 12:00:00", "rocsteady.toml: deadline: "),
+        ("command = ['a']\ndeadline = '2025-13-30T00:00'", "rocsteady.toml: deadline: "),
+        ("command = ['a']\ndeadline = 'soon'", "rocsteady.toml: deadline: 'soon' is not a dura"),
+        (
+            "command = ['a']\n[done_when]\nfiles = [{path='x', kind='onnx'}]",
+            "rocsteady.toml: done_when.files[0].kind: invalid enum value 'onnx'",
+        ),
+        ("command = ['a']\n[done_when]\nfiles = [{}]", "rocsteady.toml: done_when.files[0].path:"),
+        (
+            "command = ['a']\n[done_when]\ngpus_busy = 0",
+            "rocsteady.toml: done_when.gpus_busy: must",
+        ),
+        ("command = ['a']\n[done_when]\nabsent_text = ['']", "rocsteady.toml: done_when.absent_te"),
+        ("command = ['a']\n[done_when]\nwithin = true", "rocsteady.toml: done_when.within: True"),
+        ("command = ['a']\ndone_when = 5", "rocsteady.toml: done_when: expected table, got int"),
+    ],
+)
+def test_an_error_names_the_file_the_key_and_the_mistake(text: str, message: str) -> None:
+    with pytest.raises(JobError) as raised:
+        parse_job(text)
+    assert str(raised.value).startswith(message)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("resume", "message"),
+    [
+        ("checkpoints = ['*.pt']", "resume: neither arguments nor environment has '{checkpoint}'"),
+        ("arguments = ['{checkpoint}']", "resume.checkpoints: is missing"),
+        ("arguments = ['{checkpoint}']\ncheckpoints = []", "resume.checkpoints: must have at"),
+        ("arguments = ['{checkpoint}']\ncheckpoints = ['-x*']", "resume.checkpoints: '-x*' could"),
+        (
+            "arguments = ['--resume={checkpoint}']\ncheckpoints = ['*']",
+            "resume: {checkpoint} must be a whole argument, not part of '--resume={checkpoint}'",
+        ),
+        (
+            "environment = {'A B' = '{checkpoint}'}\ncheckpoints = ['*']",
+            "resume.environment: 'A B' is not the name of a variable",
+        ),
+    ],
+)
+def test_how_to_resume_is_checked(resume: str, message: str) -> None:
+    with pytest.raises(JobError) as raised:
+        parse_job(f"command = ['a']\n[resume]\n{resume}")
+    assert str(raised.value).startswith(f"rocsteady.toml: {message}")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("90s", timedelta(seconds=90)),
+        ("2h 30m", timedelta(hours=2.5)),
+        ("1.5d", timedelta(hours=36)),
+        ("250ms", timedelta(milliseconds=250)),
+        (" 1w2d ", timedelta(days=9)),
+    ],
+)
+def test_durations(text: str, expected: timedelta) -> None:
+    assert duration(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", " ", "5", "m", "5 minutes", "-5m", "1e9d", "99999w", "5m x"])
+def test_what_is_not_a_duration(text: str) -> None:
+    with pytest.raises(ValueError, match=r"duration|more than nothing"):
+        duration(text)
+
+
+def test_a_deadline_is_a_moment_here_or_anywhere_or_a_time_from_the_start() -> None:
+    def deadline(value: str) -> Deadline | None:
+        return parse_job(f"command = ['a']\ndeadline = {value}").deadline
+
+    moment = Deadline(at=datetime(2025, 11, 30, 18, tzinfo=timezone.utc))
+    assert deadline("2025-11-30T18:00:00Z") == moment
+    assert deadline("'2025-11-30T18:00:00Z'") == moment
+    assert deadline("'2025-11-30 19:00:00+01:00'") == moment
+    here = datetime(2025, 11, 30, 18).astimezone()
+    assert deadline("2025-11-30T18:00:00") == deadline("'2025-11-30 18:00'") == Deadline(at=here)
+    assert deadline("'36h'") == Deadline(within=timedelta(hours=36))
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_a_job_or_an_error_of_ours(text: str) -> None:
+    with contextlib.suppress(JobError):
+        parse_job(text)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=20)
+    | st.sampled_from(["{checkpoint}", "5m", "-x", "calm-otter"]) | st.datetimes() | st.dates(),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.sampled_from([
+        "command", "name", "total", "deadline", "hang_after", "resume", "done_when", "files",
+        "path", "kind", "steps", "epochs", "arguments", "environment", "checkpoints", "within",
+    ]), inner, max_size=6),
+    max_leaves=20,
+)  # fmt: skip
+
+
+@given(st.dictionaries(st.sampled_from(list(Job.__struct_fields__)), values))
+def test_any_table_is_a_job_or_an_error_of_ours(table: dict[str, object]) -> None:
+    text = "\n".join(f"{key} = {toml(value)}" for key, value in table.items() if value is not None)
+    try:
+        told = f"{parse_job(text).command} in rocsteady.toml: "
+    except JobError as error:
+        told = str(error)
+    assert "rocsteady.toml: " in told
+
+
+def toml(value: object) -> str:
+    """Write a value as TOML."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        inside = (f"{k} = {toml(v)}" for k, v in value.items() if v is not None)
+        return "{" + ", ".join(inside) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(toml(v) for v in value if v is not None) + "]"
+    if isinstance(value, str):
+        return msgspec.json.encode(value).decode().replace("\x7f", "")
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+@given(st.text(alphabet="0123456789.smhdw -+e", max_size=12))
+def test_any_duration_is_positive_and_bounded(text: str) -> None:
+    try:
+        found = duration(text)
+    except ValueError:
+        return
+    assert timedelta(0) < found <= timedelta(days=3650)
+
+
+def test_what_is_not_a_job_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rocsteady.toml"
+    with pytest.raises(JobError, match="No such file"):
+        read_job(path)
+    path.write_bytes(b"command = ['\xff']")
+    with pytest.raises(JobError, match="not UTF-8"):
+        read_job(path)
+    path.write_text("#" * 300_000)
+    with pytest.raises(JobError, match="larger than 256 KiB"):
+        read_job(path)
+    if sys.platform != "win32":
+        path.unlink()
+        os.mkfifo(path)  # must not wait for a writer
+        with pytest.raises(JobError, match="not a file"):
+            read_job(path)

@@ -1,0 +1,244 @@
+"""The table of all victims: what each is, how it is started, and what a watcher must say of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Literal
+
+HERE = Path(__file__).parent
+
+
+class Kind(Enum):
+    """What a watcher must make of a victim."""
+
+    HANG = "hang"  # said to be hung within so many seconds, at this place
+    STOPPED = "stopped"  # state T; goes on when continued
+    SLOW = "slow"  # cannot be told from long work: said to be slow, with its place
+    LOOK_ALIKE = "look-alike"  # ends by itself with DONE and 0, and must be left alone
+    AT_EXIT = "at-exit"  # the work is done, only the process does not end: a success
+    HELPER = "helper"  # for tests of other things
+
+
+# What the test does beside starting it. "reader": the output goes into reader_stops.py. "typist":
+# types `c` and return after the pause. "daemon": starts foreign_processes.py --daemon SOCKET, out
+# of the watched tree, and gives SOCKET to the victim. "job control": ^Z for the pause, then fg.
+# "suspend": SIGSTOP for the watcher and the tree for the pause, then SIGCONT.
+Deed = Literal["", "reader", "typist", "daemon", "job control", "suspend"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Victim:
+    """One script with its arguments. Times are seconds, with VICTIM_SPEED 1."""
+
+    name: str
+    kind: Kind
+    shows: str  # which demand of issue 3 it serves: "1a", "2"
+    script: str = ""  # if it is not NAME.py
+    args: tuple[str, ...] = ()
+    ranks: int = 1  # more than one: by torchrun
+    within: float | None = None  # from the last step, or the start if there is none, to the verdict
+    place: str = ""  # what one frame of the stack must name
+    native: bool = False  # that frame is a native one
+    needs: tuple[str, ...] = ()  # programs, beside Python
+    torch: bool = True
+    pause: float = 0  # what VICTIM_SPEED divides
+    rest: float = 12  # what it does not: imports, steps
+    deed: Deed = ""
+
+    @property
+    def path(self) -> Path:
+        """The script."""
+        return HERE / (self.script or f"{self.name}.py")
+
+    @property
+    def seconds(self) -> float:
+        """About how long it lasts when left alone, if it ends at all."""
+        return self.lasts(1)
+
+    @property
+    def ends(self) -> bool:
+        """Whether it ends by itself."""
+        return self.kind is Kind.LOOK_ALIKE
+
+    def lasts(self, speed: float) -> float:
+        """Give about how long it lasts with this VICTIM_SPEED."""
+        return self.rest + self.pause / speed
+
+    def command(self, python: str) -> list[str]:
+        """Give what a person would type, with this interpreter."""
+        script = [str(self.path), *self.args]
+        if self.ranks == 1:
+            return [python, *script]
+        torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={self.ranks}"]
+        return [python, *torchrun, *script]
+
+
+def _hang(name: str, shows: str, within: float, place: str, *needs: str) -> Victim:
+    return Victim(name=name, kind=Kind.HANG, shows=shows, within=within, place=place, needs=needs)
+
+
+def _slow(name: str, place: str) -> Victim:
+    return Victim(name=name, kind=Kind.SLOW, shows="1 slow", within=60, place=place)
+
+
+def _look_alike(
+    name: str, pause: float, *needs: str, place: str = "", rest: float = 12, ranks: int = 1
+) -> Victim:
+    return Victim(
+        name=name,
+        kind=Kind.LOOK_ALIKE,
+        shows="2",
+        pause=pause,
+        needs=needs,
+        place=place,
+        rest=rest,
+        ranks=ranks,
+    )
+
+
+def _helper(name: str, shows: str) -> Victim:
+    return Victim(name=name, kind=Kind.HELPER, shows=shows)
+
+
+VICTIMS: tuple[Victim, ...] = (
+    _hang("hang_backward_gil", "1a", 12, "fused_backward"),
+    _hang("hang_worker_semaphore", "1b", 12, "take_reader"),
+    _hang("hang_worker_pipe", "1b", 12, "ask_decoder"),
+    Victim(
+        name="hang_allreduce",
+        kind=Kind.HANG,
+        shows="1c",
+        ranks=2,
+        within=12,
+        place="flush_metrics",
+    ),
+    _hang("hang_lock_across_fork", "1d", 12, "look_up"),
+    _hang("hang_worker_with_tracker", "1e", 12, "take_reader"),
+    Victim(
+        name="hang_device_spin",
+        kind=Kind.HANG,
+        shows="1f",
+        within=45,
+        place="hsa_signal_wait_scacquire",
+        native=True,
+        needs=("gcc",),
+    ),
+    _hang("hang_at_import", "1 no step", 120, "load_plugins"),
+    _hang("hang_first_step", "1 no step", 120, "build_kernel"),
+    Victim(name="stopped_self", kind=Kind.STOPPED, shows="1 stopped", within=12, place="stop_here"),
+    Victim(
+        name="stopped_again",
+        kind=Kind.STOPPED,
+        shows="1 stopped",
+        script="stopped_self.py",
+        args=("--again",),
+        within=12,
+        place="stop_here",
+    ),
+    _slow("endless_python_loop", "balance_classes"),
+    _slow("endless_native", "clean_caption"),
+    _slow("worker_sleeps", "wait_for_shard"),
+    Victim(name="hang_at_exit", kind=Kind.AT_EXIT, shows="1 at exit", place="upload_for_ever"),
+    Victim(
+        name="hang_at_exit_handler",
+        kind=Kind.AT_EXIT,
+        shows="1 at exit",
+        script="hang_at_exit.py",
+        args=("--atexit",),
+        place="upload_for_ever",
+    ),
+    _look_alike("first_step_compiler_child", 90, "gcc", place="compile_kernels"),
+    _look_alike("first_step_files_grow", 90, place="fill_cache"),
+    _look_alike("in_process_compile", 120, place="compile_in_process"),
+    _look_alike("torch_compile_real", 0, "g++", rest=100),
+    _look_alike("tuning_prints", 100, place="tune"),
+    _look_alike("validation_60s", 60, place="validate"),
+    _look_alike("python_metric_40s", 40, place="word_error_rate"),
+    _look_alike("native_op_30s", 30, place="decompose", rest=15),
+    _look_alike("native_op_150s", 150, place="decompose", rest=25),
+    _look_alike("burst_then_wait", 60, place="wait_for_games", rest=8),
+    _look_alike("checkpoint_throttled", 85, place="save_slowly"),
+    _look_alike("data_stall_slow_io", 45, place="read_shard"),
+    _look_alike("silent_socket", 60, place="ask_labels"),
+    _look_alike("worker_backoff_sleep", 60, place="back_off"),
+    _look_alike("micro_steps_500", 60, rest=8),
+    Victim(
+        name="micro_steps_500_no_loader",
+        kind=Kind.LOOK_ALIKE,
+        shows="2",
+        script="micro_steps_500.py",
+        args=("--no-loader",),
+        pause=60,
+        rest=8,
+    ),
+    _look_alike("scaler_skips", 60),
+    _look_alike("growing_steps", 228),
+    _look_alike("rank0_validates", 90, place="validate", rest=20, ranks=2),
+    _look_alike("sleeps_between_epochs", 60, place="cool_down"),
+    _look_alike("debugger_attached", 60),
+    Victim(
+        name="prints_to_stopped_reader",
+        kind=Kind.LOOK_ALIKE,
+        shows="2",
+        pause=60,
+        deed="reader",
+    ),
+    Victim(
+        name="breakpoint_waits",
+        kind=Kind.LOOK_ALIKE,
+        shows="2",
+        pause=60,
+        place="look_around",
+        deed="typist",
+    ),
+    Victim(
+        name="foreign_processes",
+        kind=Kind.LOOK_ALIKE,
+        shows="2",
+        pause=90,
+        rest=1,
+        place="wait_for_daemon",
+        torch=False,
+        deed="daemon",
+    ),
+    Victim(
+        name="stopped_by_terminal",
+        kind=Kind.LOOK_ALIKE,
+        shows="2",
+        script="steady.py",
+        pause=60,
+        deed="job control",
+    ),
+    Victim(
+        name="all_suspended",
+        kind=Kind.LOOK_ALIKE,
+        shows="2",
+        script="steady.py",
+        pause=60,
+        deed="suspend",
+    ),
+    Victim(name="no_torch_prints", kind=Kind.LOOK_ALIKE, shows="2", pause=90, rest=1, torch=False),
+    Victim(
+        name="no_torch_computes",
+        kind=Kind.LOOK_ALIKE,
+        shows="2",
+        pause=150,
+        rest=1,
+        place="cluster",
+        torch=False,
+    ),
+    _helper("steady", "3, 4, 7"),
+    _helper("crash_at", "8"),
+    _helper("cannot_resume", "3"),
+    _helper("spawns_grandchildren", "3"),
+    _helper("ignores_sigterm", "3"),
+)
+
+BY_NAME = {victim.name: victim for victim in VICTIMS}
+
+
+def of_kind(*kinds: Kind) -> tuple[Victim, ...]:
+    """Give the victims of these kinds, in the order of the table."""
+    return tuple(victim for victim in VICTIMS if victim.kind in kinds)

@@ -1,0 +1,299 @@
+"""Enters one state and stays in it: ``evidence_waits.py STATE``.
+
+Prints one JSON line first: which process is in that state, and for which it waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import multiprocessing
+import os
+import select
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from queue import Empty
+
+FOR_EVER = 10_000.0
+
+
+def say(*, waits_for: tuple[int, ...] = (), pid: int = 0) -> None:
+    print(json.dumps({"pid": pid or os.getpid(), "waits_for": waits_for}), flush=True)
+
+
+def forked(work: Callable[[], object]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        work()
+        os._exit(0)
+    return pid
+
+
+def sleeper() -> int:
+    return forked(lambda: time.sleep(FOR_EVER))
+
+
+def runs() -> None:
+    say()
+    while True:
+        pass
+
+
+def lock() -> None:
+    held = threading.Lock()
+    held.acquire()
+    say()
+    held.acquire()
+
+
+def semaphore() -> None:
+    empty = multiprocessing.get_context("fork").Semaphore(0)
+    say()
+    empty.acquire()
+
+
+def event_asked_every_5_seconds() -> None:
+    event = threading.Event()
+    say()
+    while not event.wait(5):
+        pass
+
+
+def event_with_a_long_end() -> None:
+    event = threading.Event()
+    say()
+    event.wait(FOR_EVER)
+
+
+def gil_held_in_c() -> None:
+    mutex = ctypes.create_string_buffer(64)
+    library = ctypes.PyDLL(None)  # does not let go of the GIL
+    library.pthread_mutex_lock(mutex)
+    say()
+    blocked_in_c(library, mutex)
+
+
+def blocked_in_c(library: ctypes.PyDLL, mutex: ctypes.Array[ctypes.c_char]) -> None:
+    library.pthread_mutex_lock(mutex)
+
+
+def pipe() -> None:
+    reader, writer = os.pipe()
+    say(waits_for=(sleeper(),))
+    os.close(writer)
+    os.read(reader, 1)
+
+
+def pipe_with_both_ends_kept() -> None:
+    reader, _writer = os.pipe()
+    say(waits_for=(sleeper(),))
+    os.read(reader, 1)
+
+
+def multiprocessing_queue() -> None:
+    context = multiprocessing.get_context("fork")
+    queue: multiprocessing.Queue[int] = context.Queue()
+    worker = context.Process(target=time.sleep, args=(FOR_EVER,), daemon=True)
+    worker.start()
+    assert worker.pid is not None
+    say(waits_for=(worker.pid,))
+    while True:
+        with contextlib.suppress(Empty):
+            queue.get(timeout=5)
+
+
+def select_on_pipe() -> None:
+    reader, writer = os.pipe()
+    say(waits_for=(sleeper(),))
+    os.close(writer)
+    select.select([reader], [], [], FOR_EVER)
+
+
+def epoll_on_pipe() -> None:
+    reader, writer = os.pipe()
+    say(waits_for=(sleeper(),))
+    os.close(writer)
+    poller = select.epoll()
+    poller.register(reader, select.EPOLLIN)
+    poller.poll()
+
+
+def socket_pair() -> None:
+    ours, theirs = socket.socketpair()
+    say(waits_for=(sleeper(),))
+    theirs.close()
+    ours.recv(1)
+
+
+def tcp_inside() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    address = listener.getsockname()
+
+    def connect() -> None:
+        with socket.create_connection(address):
+            time.sleep(FOR_EVER)
+
+    peer = forked(connect)
+    connection, _ = listener.accept()
+    say(waits_for=(peer,))
+    connection.recv(1)
+
+
+def tcp_to_ipv6_listener() -> None:
+    listener = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    port = listener.getsockname()[1]
+
+    def connect() -> None:
+        with socket.create_connection(("127.0.0.1", port)):
+            time.sleep(FOR_EVER)
+
+    peer = forked(connect)
+    connection, _ = listener.accept()
+    say(waits_for=(peer,))
+    connection.recv(1)
+
+
+def listening() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    say()
+    listener.accept()
+
+
+def standard_input() -> None:
+    say()
+    os.read(0, 1)
+
+
+def full_output() -> None:
+    say()
+    while True:
+        os.write(1, b"x" * 65536)
+
+
+def poll_on_pipe_and_input() -> None:
+    reader, _writer = os.pipe()
+    sleeper()
+    say()
+    poller = select.poll()
+    poller.register(reader, select.POLLIN)
+    poller.register(0, select.POLLIN)
+    poller.poll()
+
+
+def terminal() -> None:
+    _main, second = os.openpty()
+    say()
+    os.read(second, 1)
+
+
+def fifo_without_writer() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "fifo")
+        os.mkfifo(path)
+        say()
+        path.read_text()
+
+
+def child() -> None:
+    pid = sleeper()
+    say(waits_for=(pid,))
+    os.waitpid(pid, 0)
+
+
+def any_child() -> None:
+    pids = (sleeper(), sleeper())
+    say(waits_for=pids)
+    os.wait()
+
+
+def child_by_waitid() -> None:
+    pid = sleeper()
+    say(waits_for=(pid,))
+    os.waitid(os.P_PID, pid, os.WEXITED)
+
+
+def child_by_pidfd() -> None:
+    pid = sleeper()
+    poller = select.poll()
+    poller.register(os.pidfd_open(pid), select.POLLIN)
+    say(waits_for=(pid,))
+    poller.poll()
+
+
+def sleep() -> None:
+    say()
+    time.sleep(FOR_EVER)
+
+
+def select_on_nothing() -> None:
+    say()
+    select.select([], [], [], FOR_EVER)
+
+
+def poll_on_nothing() -> None:
+    say()
+    select.poll().poll(1_000_000)
+
+
+def uninterruptible() -> None:
+    """Wait in state D, as a parent does until its child has started its program: here never."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "fifo")
+        os.mkfifo(path)
+        say()
+        opening = (os.POSIX_SPAWN_OPEN, 0, str(path), os.O_RDONLY, 0)
+        os.posix_spawn("/bin/true", ["true"], {}, file_actions=[opening])
+
+
+def stopped() -> None:
+    say()
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def traced() -> None:
+    """Trace a child, and leave it where it stopped."""
+
+    def be_traced() -> None:
+        ctypes.CDLL(None).ptrace(0, 0, 0, 0)  # PTRACE_TRACEME
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    pid = forked(be_traced)
+    say(pid=pid)
+    time.sleep(FOR_EVER)
+
+
+def zombie() -> None:
+    pid = forked(lambda: None)
+    say(pid=pid)
+    time.sleep(FOR_EVER)
+
+
+def sixty() -> None:
+    for _ in range(59):
+        sleeper()
+    say()
+    time.sleep(FOR_EVER)
+
+
+def orphan() -> None:
+    """Start a process that is nobody's child any more, then go on."""
+
+    def start_and_leave() -> None:
+        os.setsid()
+        pid = sleeper()
+        say(pid=pid)
+
+    os.waitpid(forked(start_and_leave), 0)
+    time.sleep(FOR_EVER)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()
