@@ -86,6 +86,15 @@ def _see_all(pids: Sequence[int], within: timedelta) -> list[ProcessSeen]:
     return list(seen)
 
 
+def _own_memory(pid: int, resident: int) -> int:
+    """Leave out pages of files: to read a native stack brings more of those into memory."""
+    try:
+        shared = int(procfs.text(f"{PROC}/{pid}/statm").split()[2])
+    except _UNREADABLE:
+        return resident
+    return max(0, resident - shared * procfs.PAGE)
+
+
 def _parent(pid: int) -> int | None:
     try:
         return procfs.stat(pid).parent
@@ -112,7 +121,7 @@ def _see(pid: int, waits: Waits) -> ProcessSeen | None:
         python=_runs_python(pid, stat.name),
         read_bytes=read_bytes,
         written_bytes=written_bytes,
-        rss_bytes=stat.rss_bytes,
+        rss_bytes=_own_memory(pid, stat.rss_bytes),
         threads=tuple(thread for thread in threads if thread is not None),
     )
 

@@ -14,7 +14,7 @@ PROC = "/proc"
 SMALL, LARGE = 4096, 4 * 1024 * 1024  # bytes read at most of a small file, of a table
 KERNEL_THREAD = 0x00200000  # PF_KTHREAD, in the flags of a stat line
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
 class Stat(NamedTuple):
@@ -75,7 +75,7 @@ def parse_stat(line: bytes) -> Stat:
         cpu=(int(rest[11]) + int(rest[12])) / _TICKS,
         threads=int(rest[17]),
         start=int(rest[19]),
-        rss_bytes=int(rest[21]) * _PAGE,
+        rss_bytes=int(rest[21]) * PAGE,
     )
 
 

@@ -65,7 +65,7 @@ class ProcessSeen(Value, frozen=True, kw_only=True):
     python: bool
     read_bytes: int  # all reads, also from cache and pipes
     written_bytes: int
-    rss_bytes: int
+    rss_bytes: int  # in memory and its own: pages of files are left out
     threads: tuple[ThreadSeen, ...]
 
 
