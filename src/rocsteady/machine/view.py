@@ -20,7 +20,7 @@ from rocsteady.machine.root import Device, Disk, Root
 from rocsteady.vocabulary import Value
 
 ONE_READ = timedelta(milliseconds=750)  # an interpreter that is asked may take most of it
-ALL_READS = timedelta(milliseconds=1300)
+ALL_READS = timedelta(milliseconds=1000)
 GRACE = timedelta(milliseconds=100)  # for the read that is under way when all time is used
 
 _NUMBER = re.compile(r"[0-9]{1,20}|0[xX][0-9a-fA-F]{1,18}")  # 2^64 and a bit
