@@ -6,9 +6,7 @@ A command's module is imported only when it is used, so that each starts as fast
 from __future__ import annotations
 
 import importlib
-import platform
 import sys
-import traceback
 from pathlib import Path
 from typing import NoReturn
 
@@ -80,11 +78,15 @@ def main() -> NoReturn:
         click.echo(f"rocsteady: {error}", err=True)
         sys.exit(COULD_NOT_EXAMINE if isinstance(error, ExaminationError) else ERROR)
     except Exception:  # noqa: BLE001 - the edge: a bug becomes a report that can be pasted
-        _report_bug(traceback.format_exc())
+        _report_bug()
         sys.exit(COULD_NOT_EXAMINE)
 
 
-def _report_bug(trace: str) -> None:
+def _report_bug() -> None:
+    import platform  # noqa: PLC0415 - neither is needed, nor paid for, by a run that works
+    import traceback  # noqa: PLC0415
+
+    trace = traceback.format_exc()
     lines = (
         "rocsteady: this is a bug in rocsteady. Nothing was changed. The report, for an issue:",
         f"rocsteady {__version__}, Python {platform.python_version()}, {platform.platform()}",
