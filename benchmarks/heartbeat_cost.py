@@ -78,13 +78,10 @@ def compare(python: str, added: dict[str, str], pairs: int) -> None:
         print(f"  with against without: median {statistics.median(ratios):+.2f} %")
         print(f"  the pairs: {' '.join(f'{value:+.1f}' for value in sorted(ratios))}")
         print(f"  without, against their own median: {min(spread):+.1f} to {max(spread):+.1f} %")
-        print(f"  to be told apart at {SAME_AT} %: {_told_apart(ratios)}")
-
-
-def _told_apart(ratios: list[float]) -> str:
-    """Say whether the median difference is beyond what is wanted, and beyond its own noise."""
-    error = 1.25 * statistics.stdev(ratios) / len(ratios) ** 0.5  # of a median
-    return "yes" if statistics.median(ratios) - 2 * error > SAME_AT else "no"
+        resolved = 2 * 1.25 * statistics.stdev(ratios) / len(ratios) ** 0.5  # of a median
+        apart = statistics.median(ratios) - resolved > SAME_AT
+        print(f"  so many pairs resolve {resolved:.1f} %", end="; ")
+        print(f"to be told apart at {SAME_AT} %: {'yes' if apart else 'no'}")
 
 
 def main() -> None:

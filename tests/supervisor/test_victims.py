@@ -39,5 +39,7 @@ def test_a_victim_is_told_for_what_it_is(victim: Victim) -> None:
         pytest.skip(f"needs {missing}")
 
     seen = watch(victim, python, speed=SPEED)
+    if seen.wrong and victim.kind is not Kind.LOOK_ALIKE:
+        seen = watch(victim, python, speed=SPEED)  # the machine may have been busy; never for these
 
     assert not seen.wrong, f"{seen.wrong}\n{seen.said}\n{seen.printed[-2000:]}"

@@ -67,7 +67,8 @@ class Watched:
         if "hung" in self.verdicts:
             return "said to be hung"
         if self.victim.kind in (Kind.AT_EXIT, Kind.LOOK_ALIKE):
-            return "" if self.code == 0 and "DONE" in self.printed else f"ended with {self.code}"
+            ended = self.code == 0 and ("DONE" in self.printed or self.victim.deed == "reader")
+            return "" if ended else f"ended with {self.code}"
         wanted = "stopped" if self.victim.kind is Kind.STOPPED else "slow"
         return "" if wanted in self.verdicts else f"was not said to be {wanted}: {self.said}"
 
@@ -152,6 +153,7 @@ def _carried_out(  # noqa: PLR0913, PLR0917 - all that a run is made of
     )
     if reader and reader.stdin:
         reader.stdin.close()
+        reader.stdin = None  # the supervisor's now
     if victim.deed == "suspend":
         threading.Timer(
             15, _suspend, args=(child.pid, victim.pause / float(environment["VICTIM_SPEED"]))

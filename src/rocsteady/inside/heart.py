@@ -101,7 +101,7 @@ class Heart:
             return IGNORED
         after = back[self.phase]
         words = self.words
-        words[W_BEATS] = self.beats = self.beats + 1
+        words[W_BEATS] = self.beats = self.beats + 2
         words[W_PHASE] = self.phase = phase
         words[W_SINCE] = now
         return after
@@ -114,7 +114,6 @@ class Heart:
         if now > self.due and self.late(now, after):
             return
         words = self.words
-        words[W_BEATS] = self.beats = self.beats + 1
         words[W_PHASE] = self.phase = after
         words[W_SINCE] = now
 

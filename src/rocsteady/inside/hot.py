@@ -27,40 +27,35 @@ StepHook = Callable[[object, object, object], None]
 def step_hooks(heart: Heart) -> tuple[StepHook, StepHook]:
     """Make the hooks that torch.optim calls before and after each step."""
     clock, back = monotonic_ns, AFTER_TRAINING
-    latest = 0  # id of the optimizer whose step began last
-    after = -1
+    after = -1  # also once a step has ended: an optimizer that called another is not counted
 
-    def step_begins(optimizer: object, _args: object, _kwargs: object) -> None:
-        nonlocal latest, after
+    def step_begins(_optimizer: object, _args: object, _kwargs: object) -> None:
+        nonlocal after
         try:
-            latest = id(optimizer)
             now = clock()
             if now > heart.due and heart.late(now, 4):
                 after = -1
                 return
             after = back[heart.phase]
             words = heart.words
-            words[9] = heart.beats = heart.beats + 1
+            words[9] = heart.beats = heart.beats + 2
             words[10] = heart.phase = 4
             words[11] = now
         except Exception as error:
             heart.stop(error)
 
-    def step_ends(optimizer: object, _args: object, _kwargs: object) -> None:
-        nonlocal latest
+    def step_ends(_optimizer: object, _args: object, _kwargs: object) -> None:
+        nonlocal after
         try:
-            if id(optimizer) != latest:
-                return  # it called another one, which was counted
-            latest = 0
             now = clock()
             if after == -1 or (now > heart.due and heart.late(now, after)):
                 return
             words = heart.words
             words[8] = heart.steps = heart.steps + 1
             words[12] = now
-            words[9] = heart.beats = heart.beats + 1
             words[10] = heart.phase = 2 if after == 4 else after  # noqa: PLR2004 - see above
             words[11] = now
+            after = -1
         except Exception as error:
             heart.stop(error)
 
@@ -80,7 +75,7 @@ def around_next(heart: Heart, original: Any) -> Any:
             ):
                 after = back[heart.phase]
                 words = heart.words
-                words[9] = heart.beats = heart.beats + 1
+                words[9] = heart.beats = heart.beats + 2
                 words[10] = heart.phase = 1
                 words[11] = now
         except Exception as error:
@@ -92,7 +87,6 @@ def around_next(heart: Heart, original: Any) -> Any:
                 now = clock()
                 if after != -1 and not (now > heart.due and heart.late(now, after)):
                     words = heart.words
-                    words[9] = heart.beats = heart.beats + 1
                     words[10] = heart.phase = after
                     words[11] = now
             except Exception as error:
@@ -112,7 +106,7 @@ def around_backward(heart: Heart, original: Any) -> Any:
             if not (now > heart.due and heart.late(now, 3)):
                 after = back[heart.phase]
                 words = heart.words
-                words[9] = heart.beats = heart.beats + 1
+                words[9] = heart.beats = heart.beats + 2
                 words[10] = heart.phase = 3
                 words[11] = now
         except Exception as error:
@@ -124,7 +118,6 @@ def around_backward(heart: Heart, original: Any) -> Any:
                 now = clock()
                 if after != -1 and not (now > heart.due and heart.late(now, after)):
                     words = heart.words
-                    words[9] = heart.beats = heart.beats + 1
                     words[10] = heart.phase = after
                     words[11] = now
             except Exception as error:

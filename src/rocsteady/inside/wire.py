@@ -5,11 +5,11 @@ read by the supervisor at any moment; there is no lock, so a reader may see a be
 must only rely on each word by itself. Times are nanoseconds of ``time.monotonic_ns``. A word that a
 version does not know is 0.
 
-A beat costs a few words: W_BEATS, W_PHASE and W_SINCE. What has to be summed up is done at most
-every SAMPLED nanoseconds, for one whole step: so W_LONGEST has every stay that is longer than
-SAMPLED, W_COUNT and W_HISTOGRAM have those and a sample of the shorter ones, and W_TIME is scaled
-so that it adds up to the time that passed. A process that cannot beat any more takes its page away
-and leaves a note.
+A beat costs a few words: W_PHASE and W_SINCE, and often W_BEATS. What has to be summed up is done
+at most every SAMPLED nanoseconds, for one whole step: so W_LONGEST has every stay that is longer
+than SAMPLED, W_COUNT and W_HISTOGRAM have those and a sample of the shorter ones, and W_TIME is
+scaled so that it adds up to the time that passed. A process that cannot beat any more takes its
+page away and leaves a note.
 """
 
 MAGIC = 0x31594454534B4352  # the bytes "RCKSTDY1"
@@ -29,7 +29,7 @@ W_LOCAL_RANK = 5  # the same
 W_WORLD = 6
 W_THREAD = 7  # native id of the thread that trains
 W_STEP = 8  # optimizer steps
-W_BEATS = 9  # signs of progress of any kind
+W_BEATS = 9  # signs of progress of any kind; begin and end are counted together, at the begin
 W_PHASE = 10  # index into PHASES
 W_SINCE = 11  # when this phase began
 W_LAST_STEP = 12
