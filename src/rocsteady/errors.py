@@ -7,6 +7,7 @@
     |   `-- RecordingError  the recording is damaged, hostile or of another version
     |-- KnowledgeError      an entry of the knowledge base is wrong; names file, entry and field
     |-- JobError            a job file is wrong; names file, key and what is wrong with it
+    |-- CommandError        a command could not be started
     `-- JournalError        the journal could not be written or read
         `-- NotRecordedError  an intent is not on disk, so the deed must not be done
 
@@ -33,6 +34,14 @@ class KnowledgeError(RocsteadyError):
 
 class JobError(RocsteadyError):
     """A job file is wrong."""
+
+
+class CommandError(RocsteadyError):
+    """A command could not be started."""
+
+    def __init__(self, text: str, *, exists: bool) -> None:
+        super().__init__(text)
+        self.code = 126 if exists else 127  # as a shell says it
 
 
 class JournalError(RocsteadyError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,4 +27,7 @@ else:
         for child in made.started:
             assert not Path(f"/proc/{child.keeper}").exists()
         assert [t.name for t in threading.enumerate() if t.name == "rocsteady-pump"] == []
+        deadline = time.monotonic() + 5  # another thread may just be starting a child
+        while not our_descriptors() <= before and time.monotonic() < deadline:
+            time.sleep(0.05)
         assert our_descriptors() <= before

@@ -9,7 +9,7 @@ import pytest
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.supervisor import aside
-from rocsteady.supervisor.aside import copy_aside
+from rocsteady.supervisor.aside import copy_aside, wrote_model
 
 
 def test_only_what_the_run_wrote_is_copied(tmp_path: Path) -> None:
@@ -46,3 +46,38 @@ def test_a_disk_without_room_is_not_filled(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(RocsteadyError, match="no room"):
         copy_aside(tmp_path, 0, tmp_path / "aside")
     assert not (tmp_path / "aside").exists()
+
+
+def test_outputs_behind_a_link_are_copied_and_a_circle_is_walked_once(tmp_path: Path) -> None:
+    project, disk = tmp_path / "project", tmp_path / "disk"
+    project.mkdir()
+    disk.mkdir()
+    (project / "checkpoints").symlink_to(disk)
+    (disk / "round").symlink_to(project)
+    (disk / "step-1.pt").write_text("x")
+
+    copied = copy_aside(project, 0, tmp_path / "aside")
+
+    assert copied.files == 1
+    assert (tmp_path / "aside" / "checkpoints" / "step-1.pt").read_text() == "x"
+
+
+def test_what_cannot_be_copied_is_said(tmp_path: Path) -> None:
+    (tmp_path / "model.pt").write_text("x")
+    (tmp_path / "aside").write_text("in the way")
+
+    with pytest.raises(RocsteadyError, match="cannot be copied aside"):
+        copy_aside(tmp_path, 0, tmp_path / "aside")
+
+
+@pytest.mark.parametrize(
+    ("name", "when", "wrote"),
+    [("model.pt", 300, True), ("model.pt", 100, False), ("loss.csv", 300, False)],
+)
+def test_a_new_model_is_known_by_its_name(
+    tmp_path: Path, name: str, when: int, *, wrote: bool
+) -> None:
+    (tmp_path / name).write_text("x")
+    os.utime(tmp_path / name, (when, when))
+
+    assert wrote_model(tmp_path, 200) is wrote

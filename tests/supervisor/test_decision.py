@@ -7,8 +7,8 @@ import pytest
 
 from rocsteady.host.child import Exit
 from rocsteady.pulse.learning import Learned
-from rocsteady.supervisor.attempt import AttemptEnd, Outcome
 from rocsteady.supervisor.decision import Next, decide, exit_code
+from rocsteady.supervisor.outcome import AttemptEnd, Outcome
 from rocsteady.supervisor.settings import Settings
 
 CRASHED = AttemptEnd(

@@ -10,7 +10,7 @@ import pytest
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.inside import wire
-from rocsteady.supervisor.injection import Injection, lay_out, runtime_folder
+from rocsteady.supervisor.injection import Injection, claim, lay_out, runtime_folder, sweep
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="owners and modes are of POSIX")
 DISK = "/dev/vda1 / ext4 rw 0 0\n"
@@ -124,3 +124,18 @@ def test_refuses_a_link_and_a_folder_that_others_can_enter(tmp_path: Path) -> No
 def test_refuses_a_name_that_is_no_file_name(run_id: str) -> None:
     with pytest.raises(RocsteadyError, match="name of a run"):
         runtime_folder(run_id, os.environ)
+
+
+def test_what_a_dead_supervisor_left_is_swept_and_nothing_else(tmp_path: Path) -> None:
+    alive: dict[str, bool | None] = {"dead": False, "living": True, "elsewhere": None}
+    for owner in (*alive, "nobody"):
+        folder = tmp_path / f"rocsteady-{owner}"
+        folder.mkdir(mode=0o700)
+        if owner in alive:
+            claim(folder, owner)
+    (tmp_path / "rocsteady-link").symlink_to(tmp_path / "rocsteady-dead")
+
+    sweep({}, alive.__getitem__, shared_memory=tmp_path)
+
+    left = {path.name.removeprefix("rocsteady-") for path in tmp_path.iterdir()}
+    assert left == {"living", "elsewhere", "nobody", "link"}

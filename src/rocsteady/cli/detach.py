@@ -4,17 +4,47 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from rocsteady.host.detached import start_detached
+from rocsteady.errors import RocsteadyError
+from rocsteady.host.detached import Detached, start_detached
+from rocsteady.journal.journal import Journal
+
+OUTPUT = "detached.log"  # what such supervisors themselves had to say
+WAIT = 20.0  # seconds for it to write its run down
+LOOK_EVERY = 0.1
+WITHOUT_TERMINAL = "--without-terminal"  # what the second one is told
 
 
-def detach(arguments: list[str]) -> int:
-    """Start it and come back."""
-    words = [word for word in arguments if word != "--detach"]
-    environment = {**os.environ, "ROCSTEADY_DETACHED": "1"}
-    started = start_detached([sys.executable, "-m", "rocsteady", *words], environment, Path.cwd())
-    click.echo(f"rocsteady: process {started.pid}, {started.how}. See it: rocsteady runs", err=True)
-    return 0
+def detach(words: Sequence[str], folder: Path, journal: Journal) -> int:
+    """Start it, wait until its run is written down, and come back."""
+    output = journal.place.folder / OUTPUT
+    said = output.stat().st_size if output.exists() else 0
+    command = [sys.executable, "-m", "rocsteady", "run", WITHOUT_TERMINAL, *words]
+    started = start_detached(command, os.environ, folder, output)
+    deadline = time.monotonic() + WAIT
+    while time.monotonic() < deadline:
+        name = _run_of(started, journal)
+        if name:
+            click.echo(f"rocsteady: run {name}, process {started.pid}, {started.how}.", err=True)
+            click.echo(
+                f"rocsteady: see it: rocsteady runs; end it: rocsteady stop {name}", err=True
+            )
+            return 0
+        if started.has_ended():
+            with output.open("rb") as stream:
+                stream.seek(said)
+                click.echo(stream.read().decode(errors="replace"), nl=False, err=True)
+            raise RocsteadyError("it ended before it began; nothing runs")
+        time.sleep(LOOK_EVERY)
+    raise RocsteadyError(f"process {started.pid} has not begun within {WAIT:.0f} s; see {output}")
+
+
+def _run_of(started: Detached, journal: Journal) -> str:
+    """Name the run of a supervisor; "" if it has not begun."""
+    runs = (line.run for line in journal.runs() if line.run.ended is None)
+    return next((run.name for run in runs if run.process.split(":")[1:2] == [str(started.pid)]), "")

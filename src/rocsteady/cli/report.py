@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from pathlib import Path
 
@@ -25,15 +26,30 @@ def command(*, name: str, as_json: bool) -> None:
         story = journal.story(name)
     finally:
         journal.close()
-    home = str(Path.home())
-    redactor = Redactor(
-        homes=[home],
-        users=[Path(home).name],
-        hosts=[platform.node(), platform.node().partition(".")[0]],
-    )
+    redactor = _redactor()
     if as_json:
-        show(
-            redactor.text(msgspec.json.format(msgspec.json.encode(story), indent=2).decode()) + "\n"
-        )
+        told = _redacted(msgspec.to_builtins(story), redactor)
+        show(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n")
     else:
         show(redactor.text(render_story(story)))
+
+
+def _redactor() -> Redactor:
+    home = Path.home()
+    names = ("USER", "LOGNAME", "USERNAME", "SUDO_USER")
+    return Redactor(
+        homes=[str(home), str(home.resolve())],
+        users=[home.name, *(os.environ.get(name, "") for name in names)],
+        hosts=[platform.node(), platform.node().partition(".")[0]],
+    )
+
+
+def _redacted(value: object, redactor: Redactor) -> object:
+    """Redact every text by itself: what is found can then not reach over a quotation mark."""
+    if isinstance(value, str):
+        return redactor.text(value)
+    if isinstance(value, list | tuple):
+        return [_redacted(item, redactor) for item in value]
+    if isinstance(value, dict):
+        return {key: _redacted(item, redactor) for key, item in value.items()}
+    return value

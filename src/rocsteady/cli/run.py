@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -10,15 +9,18 @@ from pathlib import Path
 import click
 import msgspec
 
-from rocsteady.cli.detach import detach
-from rocsteady.errors import RocsteadyError
+from rocsteady.cli.detach import WITHOUT_TERMINAL, detach
+from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.host.child import DETACHED, OURS
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
+from rocsteady.journal.values import Run, RunStory
 from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.knowledge.waits import load_waits
 from rocsteady.pulse.verdict import Patience
+from rocsteady.supervisor.decision import PERSON_NEEDED
+from rocsteady.supervisor.finish import DONE
 from rocsteady.supervisor.job import FILE, Job, JobFile, duration, read_job
 from rocsteady.supervisor.records import STRATEGY
 from rocsteady.supervisor.run import Supervisor
@@ -41,7 +43,8 @@ class Duration(click.ParamType):  # type: ignore[type-arg, unused-ignore]
             self.fail(str(error), param, ctx)
 
 
-@click.command("run", context_settings={"ignore_unknown_options": False})
+# What follows the command's first word is the command's own, also an option that we have too.
+@click.command("run", context_settings={"allow_interspersed_args": False})
 @click.option("--name", help="What to call the run; two words are made up otherwise.")
 @click.option("--max-attempts", type=click.IntRange(1, 1000), default=4, show_default=True)
 @click.option("--observe", is_flag=True, help="Watch and tell; never act.")
@@ -61,6 +64,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 @click.option(
     "--yes", is_flag=True, help="Do not ask before a job file is used for the first time."
 )
+@click.option(WITHOUT_TERMINAL, "alone", is_flag=True, hidden=True)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def command(  # noqa: PLR0913 - one argument an option
@@ -74,6 +78,7 @@ def command(  # noqa: PLR0913 - one argument an option
     detached: bool,
     resume: str | None,
     yes: bool,
+    alone: bool,
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND unchanged, watch its steps, and start it again when it hangs or crashes.
@@ -83,56 +88,86 @@ def command(  # noqa: PLR0913 - one argument an option
     Exit code: the script's own; 75 may be retried without a person, 76 a person is needed or it
     ended without being done, 130 on ^C.
     """
-    if detached:
-        ctx.exit(detach(sys.argv[1:]))
+    if resume is not None and (command or name):
+        raise click.UsageError("--resume takes the run's own command and name")
     folder = Path.cwd()
     place = find_place(folder)
     memory = Memory(place)
     journal = Journal(place)
+    code = PERSON_NEEDED
     try:
         job = _job(folder, command, resume, journal, memory, yes=yes)
-        if hang_after is None:
-            hang_after = job.hang_after
         settings = Settings(
             max_attempts=max_attempts,
             observe=observe,
             from_scratch=from_scratch,
-            patience=_patience(hang_after),
+            patience=_patience(hang_after or job.hang_after),
         )
-        ctx.exit(_carry_out(job, settings, folder, journal, memory, name=name, resume=resume))
+        if detached:
+            code = detach(_again(ctx.params), folder, journal)
+        else:
+            run, earlier = _run(job, journal, name=name, resume=resume)
+            code = Supervisor(
+                job,
+                run,
+                folder=folder,
+                settings=settings,
+                journal=journal,
+                memory=memory,
+                waits=load_waits(),
+                known_variables=frozenset(load_knowledge().variables),
+                terminal=DETACHED if alone else OURS,
+                earlier=earlier,
+            ).carry_out()
+    except NotRecordedError as error:
+        click.echo(f"rocsteady: {error}. Nothing was started.", err=True)
     finally:
-        journal.close()
+        kept = journal.close()
         memory.close()
+    if not kept:
+        click.echo("rocsteady: the end of the journal could not be written.", err=True)
+    ctx.exit(code)
 
 
-def _carry_out(  # noqa: PLR0913 - what a run is made of
-    job: Job,
-    settings: Settings,
-    folder: Path,
-    journal: Journal,
-    memory: Memory,
-    *,
-    name: str | None,
-    resume: str | None,
-) -> int:
-    first = 1
-    if resume is not None:
-        run = journal.take_over(resume)
-        first = len(journal.story(resume).attempts) + 1
-    else:
-        run = journal.begin_run(job.command, job=job, strategy=STRATEGY, name=name or job.name)
-    supervisor = Supervisor(
-        job,
-        run,
-        folder=folder,
-        settings=settings,
-        journal=journal,
-        memory=memory,
-        waits=load_waits(),
-        known_variables=frozenset(load_knowledge().variables),
-        terminal=DETACHED if os.environ.get("ROCSTEADY_DETACHED") else OURS,
-    )
-    return supervisor.carry_out(first)
+def _again(options: dict[str, object]) -> list[str]:
+    """Spell our own options once more, for the one that goes on without a terminal."""
+    words = ["--yes", "--max-attempts", str(options["max_attempts"])]
+    words += [
+        f"--{flag.replace('_', '-')}" for flag in ("observe", "from_scratch") if options[flag]
+    ]
+    for option in ("name", "resume"):
+        if options[option] is not None:
+            words += [f"--{option}", str(options[option])]
+    if isinstance(options["hang_after"], timedelta):
+        words += ["--hang-after", f"{options['hang_after'].total_seconds():.3f}s"]
+    command = options["command"]
+    return [*words, "--", *command] if isinstance(command, tuple) else words
+
+
+def _run(
+    job: Job, journal: Journal, *, name: str | None, resume: str | None
+) -> tuple[Run, RunStory | None]:
+    """Begin a run, or take over one that was left."""
+    if resume is None:
+        name = name or (_free_name(job.name, journal) if job.name else None)
+        return journal.begin_run(job.command, job=job, strategy=STRATEGY, name=name), None
+    line = next(line for line in journal.runs() if line.run.name == resume)
+    if line.alive:
+        raise RocsteadyError(f"{resume} is running; rocsteady stop {resume} ends it")
+    if line.run.outcome == DONE:
+        raise RocsteadyError(f"{resume} is done: there is nothing to go on with")
+    earlier = journal.story(resume)
+    return journal.take_over(resume), earlier
+
+
+def _free_name(wanted: str, journal: Journal) -> str:
+    """Give each run of a job file that names them a number, from the second on."""
+    taken = {line.run.name for line in journal.runs()}
+    number = 2
+    name = wanted
+    while name in taken:
+        name, number = f"{wanted}-{number}", number + 1
+    return name
 
 
 def _job(  # noqa: PLR0913 - each says where a job may come from
@@ -146,8 +181,11 @@ def _job(  # noqa: PLR0913 - each says where a job may come from
 ) -> Job:
     path = folder / FILE
     if resume is not None:
-        kept = journal.story(resume).run.job
-        return msgspec.structs.replace(msgspec.convert(kept, Job), command=journal.command(resume))
+        try:
+            kept = msgspec.convert(journal.story(resume).run.job, Job)
+        except msgspec.ValidationError as error:
+            raise RocsteadyError(f"{resume}: its job cannot be read: {error}") from None
+        return msgspec.structs.replace(kept, command=journal.command(resume))
     if path.exists():
         file = read_job(path)
         _ask(file, memory, yes=yes)
@@ -164,11 +202,19 @@ def _ask(file: JobFile, memory: Memory, *, yes: bool) -> None:
         click.echo(
             f"rocsteady: {file.path.name}: {', '.join(doubt.value for doubt in found)}.", err=True
         )
-        click.echo(file.text, err=True)
-        if not sys.stdin.isatty():
-            raise RocsteadyError(f"{file.path.name} was not run. Read it, then give --yes.")
-        click.confirm("Run it?", abort=True, err=True)
+        click.echo(_visible(file.text), err=True)
+        not_run = RocsteadyError(f"{file.path.name} was not run. Read it, then give --yes.")
+        if not sys.stdin.isatty() or not click.confirm("Run it?", err=True):
+            raise not_run
     trust(file, memory)
+
+
+def _visible(text: str) -> str:
+    """Show what would move the cursor or hide a line of a file that is not to be believed yet."""
+    return "".join(
+        mark if mark.isprintable() or mark in "\n\t" else mark.encode("unicode_escape").decode()
+        for mark in text
+    )
 
 
 def _patience(hang_after: timedelta | None) -> Patience:

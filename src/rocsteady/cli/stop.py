@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from pathlib import Path
 
 import click
 
 from rocsteady.errors import RocsteadyError
+from rocsteady.host.detached import ask_to_end
+from rocsteady.journal.identity import is_alive
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.place import find_place
+from rocsteady.journal.values import Run, RunLine
 
 WAIT = 30.0  # seconds: longer than stopping may take
+LOOK_EVERY = 0.2
 
 
 @click.command("stop")
@@ -22,20 +24,36 @@ def command(*, name: str) -> None:
     """End a run mildly: its script is asked first, and no attempt follows."""
     journal = Journal(find_place(Path.cwd()))
     try:
-        line = next((line for line in journal.runs() if line.run.name == name), None)
-        if line is None:
-            raise RocsteadyError(f"there is no run {name!r}; rocsteady runs lists them")
-        if not line.alive:
-            raise RocsteadyError(f"{name} is not running, or not on this machine")
-        pid = int(line.run.process.split(":")[0].split("-")[0])
-        os.kill(pid, signal.SIGTERM)
+        line = _line(journal, name)
+        if line.run.ended is not None or line.alive is False:
+            raise RocsteadyError(f"{name} is not running")
+        if line.alive is None:
+            raise RocsteadyError(f"{name} may run on another machine or in another container")
+        _ask(line.run)
         deadline = time.monotonic() + WAIT
         while time.monotonic() < deadline:
-            time.sleep(0.2)
-            now = next(found for found in journal.runs() if found.run.name == name)
-            if now.run.ended is not None or not now.alive:
+            time.sleep(LOOK_EVERY)
+            if not is_alive(line.run.process):  # and so all that it had to do is done
                 click.echo(f"rocsteady: {name} has ended.", err=True)
                 return
         raise RocsteadyError(f"{name} was asked to end and has not yet")
     finally:
         journal.close()
+
+
+def _line(journal: Journal, name: str) -> RunLine:
+    for line in journal.runs():
+        if line.run.name == name:
+            return line
+    raise RocsteadyError(f"there is no run {name!r}; rocsteady runs lists them")
+
+
+def _ask(run: Run) -> None:
+    """Signal the very process that the journal names: its number, and its moment of birth."""
+    number = int(run.process.split(":")[1])
+    try:
+        asked = ask_to_end(number, lambda: is_alive(run.process) is True)
+    except PermissionError:
+        raise RocsteadyError(f"{run.name} is the run of another user") from None
+    if not asked:
+        raise RocsteadyError(f"{run.name} is not running any more")

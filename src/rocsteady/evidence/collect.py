@@ -18,6 +18,7 @@ from rocsteady.evidence import procfs
 from rocsteady.evidence.bounded import run_all
 from rocsteady.evidence.gpu_counters import read_gpu_counters
 from rocsteady.evidence.kernel_log import read_kernel_log
+from rocsteady.evidence.last_resort import ask_for_stacks
 from rocsteady.evidence.look import look
 from rocsteady.evidence.memory import read_memory
 from rocsteady.evidence.pages import read_notes, read_pages
@@ -28,6 +29,7 @@ from rocsteady.vocabulary import Value
 WITHIN = timedelta(seconds=10)
 MARGIN = 0.9  # of the time, for the parts; the rest is for coming back
 PART = 0.7  # of the time, for what a part waits for; the rest is for writing it down
+OWN_STACKS = timedelta(seconds=1)  # for processes that write them themselves
 LOG_TAIL = 256 * 1024  # bytes
 MOST_THREADS = 5000  # whose kernel stacks are read
 
@@ -93,7 +95,7 @@ def collect(  # noqa: PLR0913 - what there is to know of an attempt, each by nam
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     incident = _Incident(folder, tuple(pids), within * PART)
     parts: dict[str, Callable[[], None]] = {
-        "stacks": incident.stacks,
+        "stacks": lambda: incident.stacks(pages),
         "kernel.txt": lambda: incident.kernel(since),
         "memory.json": incident.memory,
         "gpu.json": incident.gpu,
@@ -128,7 +130,7 @@ class _Incident:
     def put_json(self, name: str, value: object) -> None:
         self.put(name, msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
 
-    def stacks(self) -> None:
+    def stacks(self, pages: Path | None) -> None:
         """Look once, with native frames where they can be had; the kernel's side beside it."""
         seen = look(self._pids, stacks=True, within=self._within, native=self._pids)
         self.put("stacks.txt", stacks_text(seen).encode())
@@ -139,6 +141,10 @@ class _Incident:
             if seen.stacks and process.python and not _has_frames(process):
                 self.missing[f"stacks of {process.pid}"] = "py-spy gave none"
         self.put_json("processes.json", Processes(look=seen, in_kernel=in_kernel(seen)))
+        without = [p.pid for p in seen.processes if p.python and not _has_frames(p)]
+        own = ask_for_stacks(without, pages, within=OWN_STACKS) if pages and without else ""
+        if own:
+            self.put("own-stacks.txt", own.encode())
 
     def kernel(self, since: float) -> None:
         log = read_kernel_log(since, within=self._within)

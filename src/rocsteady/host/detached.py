@@ -1,15 +1,14 @@
-"""Starts a program that outlives us and our terminal."""
+"""Starts a program that outlives us and our terminal, and asks such a program to end."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-
-from rocsteady.vocabulary import Value
 
 if sys.platform == "win32":
     from rocsteady.host import windows as system
@@ -17,15 +16,21 @@ else:
     from rocsteady.host import posix as system
 
 
-class Detached(Value, frozen=True, kw_only=True):
+class Detached:
     """What was started, and what may still end it."""
 
-    pid: int
-    how: str
+    def __init__(self, child: subprocess.Popen[bytes], how: str) -> None:
+        self.pid = child.pid
+        self.how = how
+        self._child = child
+
+    def has_ended(self) -> bool:
+        """Tell whether it is over already."""
+        return system.has_ended(self._child)
 
 
 def start_detached(
-    command: Sequence[str], environment: Mapping[str, str], folder: Path
+    command: Sequence[str], environment: Mapping[str, str], folder: Path, output: Path
 ) -> Detached:
     """Start it in a scope of the user's service manager, or say that there is none."""
     manager = Path(environment.get("XDG_RUNTIME_DIR", "")) / "systemd" / "private"
@@ -38,15 +43,50 @@ def start_detached(
     if runner and environment.get("XDG_RUNTIME_DIR") and manager.exists():
         words = [runner, "--user", "--scope", "--quiet", "--collect", "--", *words]
         how = "in a scope of your service manager, which logging out does not end"
-    with open(os.devnull, "r+b") as nothing:  # noqa: PTH123 - a device
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(output, flags, 0o600)
+    try:
         child = subprocess.Popen(
             words,
-            stdin=nothing,
-            stdout=nothing,
-            stderr=nothing,
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
             env=dict(environment),
             cwd=folder,
             **system.OWN_SESSION,
         )
+    finally:
+        os.close(descriptor)
     child.returncode = 0  # it is not ours to wait for
-    return Detached(pid=child.pid, how=how)
+    return Detached(child, how)
+
+
+if sys.platform == "linux":
+
+    def ask_to_end(pid: int, is_it: Callable[[], bool]) -> bool:
+        """Send SIGTERM to a process, if it is still the one that is meant.
+
+        It is held on to, so that nobody can get its number between the question and the signal.
+        """
+        try:
+            held = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return False
+        try:
+            if not is_it():
+                return False
+            signal.pidfd_send_signal(held, signal.SIGTERM)
+        except ProcessLookupError:
+            return False
+        finally:
+            os.close(held)
+        return True
+
+else:
+
+    def ask_to_end(pid: int, is_it: Callable[[], bool]) -> bool:
+        """Do the same where a process cannot be held on to. Unconfirmed."""
+        if not is_it():
+            return False
+        os.kill(pid, signal.SIGTERM)
+        return True

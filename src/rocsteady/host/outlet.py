@@ -55,6 +55,7 @@ class Outlet:
         self.missed = 0  # bytes that were left out
         self.untold = 0  # those of them that no notice in their place speaks of
         self.dead = False  # nothing is written any more
+        self.mid_line = False  # the last byte taken did not end a line
         self.descriptor = descriptor
         self._notice = notice  # what to write where bytes are missing
         self._lasting = lasting  # a failed write is not the end of it: a disk, not a reader
@@ -82,6 +83,7 @@ class Outlet:
                 self._miss(len(chunk))
                 return
             self._waiting += chunk
+            self.mid_line = not self._waiting.endswith(b"\n")
             if self._idle:
                 self._changed.notify()
 

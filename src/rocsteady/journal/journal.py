@@ -21,7 +21,7 @@ import msgspec
 
 from rocsteady.errors import JournalError, NotRecordedError
 from rocsteady.journal import intents, reading, schema
-from rocsteady.journal.identity import Identity, this_process
+from rocsteady.journal.identity import Identity, is_alive, this_process
 from rocsteady.journal.intents import Intent
 from rocsteady.journal.names import check_name, new_name
 from rocsteady.journal.place import Place
@@ -119,6 +119,10 @@ class Journal:
         columns = (self.here.machine, self.here.boot_id, self.here.process, name)
 
         def write(connection: sqlite3.Connection) -> Run:
+            before = reading.run_named(connection, name)
+            ours = before.boot_id == self.here.boot_id
+            if before.ended is None and ours and is_alive(before.process):
+                raise JournalError(f"{name} is running; rocsteady stop {name} ends it")
             connection.execute(
                 "UPDATE runs SET machine = ?, boot_id = ?, process = ?, ended = NULL, outcome = ''"
                 " WHERE name = ?",

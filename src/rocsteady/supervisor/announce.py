@@ -1,7 +1,7 @@
 """What a person is told while a run goes: single lines on stderr that start with ``rocsteady:``.
 
-They go through the child's own way to stderr while there is one, so that a reader who is slow
-never makes us wait. Each is kept in the journal.
+They go through the child's own way to stderr while there is one, and through one of our own
+otherwise, so that a reader who is slow or stuck never makes us wait. Each is kept in the journal.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import sys
 import time
 from collections.abc import Callable
 
+from rocsteady.host.outlet import Outlet
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.values import Message
 
 PREFIX = "rocsteady: "
+READER_WAIT = 0.5  # seconds without a byte taken, after which a reader is not waited for
 
 
 class Announcer:
@@ -22,17 +24,41 @@ class Announcer:
     def __init__(self, journal: Journal | None = None, run: int | None = None) -> None:
         self._journal = journal
         self._run = run
+        self._outlet: Outlet | None = None
         self.through: Callable[[str], None] | None = None  # the child's way to stderr
+        self.mid_line = False  # the script's last line on stderr has no end
 
     def say(self, text: str) -> None:
         """Tell one line."""
-        line = f"{PREFIX}{' '.join(text.split())}"
+        words = " ".join(text.split())
+        line = PREFIX + "".join(mark if mark.isprintable() else "?" for mark in words)
         if self.through is not None:
             self.through(line)
         else:
-            _to_stderr(line)
+            self._to_stderr(f"\n{line}" if self.mid_line else line)
+            self.mid_line = False
         if self._journal is not None:
             self._journal.record(Message(run=self._run, text=text, at=time.time()))
+
+    def flush(self) -> None:
+        """Let what was said come before what others will write, if its reader lets it."""
+        if self._outlet is not None:
+            self._outlet.flush(READER_WAIT)
+
+    def close(self) -> None:
+        """Say what is left."""
+        if self._outlet is not None:
+            self._outlet.close(READER_WAIT)
+            self._outlet = None
+
+    def _to_stderr(self, line: str) -> None:
+        try:
+            if self._outlet is None:
+                self._outlet = Outlet(sys.stderr.fileno())
+        except (AttributeError, OSError, ValueError):  # none, or none of the system's
+            _write(line)
+        else:
+            self._outlet.put(f"{line}\n".encode(errors="replace"))
 
 
 def spelled(seconds: float) -> str:
@@ -49,9 +75,9 @@ def spelled(seconds: float) -> str:
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
 
 
-def _to_stderr(line: str) -> None:
+def _write(line: str) -> None:
     try:
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
-    except (OSError, ValueError):  # the terminal is gone; the journal has it
+    except (AttributeError, OSError, ValueError):  # it is gone; the journal has it
         return

@@ -10,9 +10,12 @@ from pathlib import Path
 from rocsteady.errors import RocsteadyError
 from rocsteady.vocabulary import Value
 
-MOST_FILES = 20_000  # looked at; more is not a folder of outputs
+MOST_FILES = 200_000  # looked at; more is not a folder of outputs
 PASSED_OVER = {".git", ".rocsteady", "__pycache__", ".venv", "node_modules"}
 RESERVE = 1 << 30  # bytes that stay free
+CLOCK_GRAIN = 0.02  # seconds; a file's time comes from a coarser clock than ours
+_MODELS = ".ckpt .distcp .gguf .h5 .keras .onnx .pickle .pkl .pt .pth .safetensors"
+MODELS = frozenset(_MODELS.split())
 
 
 class Aside(Value, frozen=True, kw_only=True):
@@ -25,12 +28,28 @@ class Aside(Value, frozen=True, kw_only=True):
 
 def copy_aside(folder: Path, since: float, target: Path) -> Aside:
     """Copy every file below ``folder`` that was written since then; refuse to fill the disk."""
-    wanted = list(_written(folder, since))
-    size = sum(path.stat().st_size for path in wanted)
+    try:
+        return _copied(dict(_written(folder, since)), folder, target)
+    except OSError as error:
+        raise RocsteadyError(
+            f"what the run wrote cannot be copied aside: {error.filename}: {error.strerror}"
+        ) from None
+
+
+def wrote_model(folder: Path, since: float) -> bool:
+    """Tell whether a file with the name of a model was written since then; or may have been."""
+    try:
+        return any(path.suffix.lower() in MODELS for path, _ in _written(folder, since))
+    except (OSError, RocsteadyError):  # it cannot be told, so nothing is put at risk
+        return True
+
+
+def _copied(wanted: dict[Path, int], folder: Path, target: Path) -> Aside:
+    size = sum(wanted.values())
     if size + RESERVE > shutil.disk_usage(target.parent).free:
         raise RocsteadyError(
             f"{size >> 20} MiB that the run wrote would have to be copied aside first, and the disk"
-            " has no room for it."
+            " has no room for it"
         )
     for path in wanted:
         copy = target / path.relative_to(folder)
@@ -39,17 +58,32 @@ def copy_aside(folder: Path, since: float, target: Path) -> Aside:
     return Aside(folder=str(target), files=len(wanted), bytes=size)
 
 
-def _written(folder: Path, since: float) -> Iterator[Path]:
+def _written(folder: Path, since: float) -> Iterator[tuple[Path, int]]:
+    """Yield files and their sizes; also behind links to folders, where outputs often lie."""
     seen = 0
-    for place, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name not in PASSED_OVER]
+    known = {os.path.realpath(folder)}
+    for place, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if _is_next(os.path.join(place, name), known)]  # noqa: PTH118 - os.walk's own
         for name in names:
             seen += 1
             if seen > MOST_FILES:
                 raise RocsteadyError(
                     f"{folder} has more than {MOST_FILES} files; what the run wrote cannot be told"
-                    " from the rest in reasonable time."
+                    " from the rest in reasonable time"
                 )
             path = Path(place) / name
-            if not path.is_symlink() and path.is_file() and path.stat().st_mtime >= since:
-                yield path
+            try:
+                about = path.stat()
+            except OSError:  # removed in the meantime, or a link to nothing
+                continue
+            if about.st_mtime >= since - CLOCK_GRAIN and path.is_file() and not path.is_symlink():
+                yield path, about.st_size
+
+
+def _is_next(path: str, known: set[str]) -> bool:
+    """Tell whether a folder is to be looked into, and that it was not before."""
+    real = os.path.realpath(path)
+    if os.path.basename(path) in PASSED_OVER or real in known:  # noqa: PTH119 - as above
+        return False
+    known.add(real)
+    return True

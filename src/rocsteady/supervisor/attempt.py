@@ -7,97 +7,29 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import Enum
-from pathlib import Path
 
+from rocsteady.errors import NotRecordedError
 from rocsteady.evidence.collect import Collected, collect
 from rocsteady.evidence.look import look
 from rocsteady.evidence.output import OutputCounter
 from rocsteady.evidence.pages import read_notes, read_pages
-from rocsteady.evidence.values import Heartbeat, Look, Tick
-from rocsteady.host.child import Child, Exit, TerminalUse
-from rocsteady.journal.journal import Journal
-from rocsteady.journal.values import Sample
-from rocsteady.pulse.known import KnownWaits
-from rocsteady.pulse.learning import Learned
+from rocsteady.evidence.values import Look, Tick
+from rocsteady.host.child import Child, Ended, Exit, TerminalUse
 from rocsteady.pulse.pulse import Pulse, begin, judge, learn
 from rocsteady.pulse.verdict import Condition, Verdict
-from rocsteady.supervisor.announce import Announcer, spelled
+from rocsteady.supervisor.announce import spelled
+from rocsteady.supervisor.ending import end_tree, wants_it_at_once
 from rocsteady.supervisor.engines import plain
 from rocsteady.supervisor.exits import Leaving
-from rocsteady.supervisor.injection import Injection
+from rocsteady.supervisor.outcome import AttemptEnd, Found, Outcome
+from rocsteady.supervisor.reached import Reached
 from rocsteady.supervisor.resume import Launch
-from rocsteady.supervisor.settings import Settings
+from rocsteady.supervisor.setting import Means, Setting
 from rocsteady.supervisor.telling import Teller
-from rocsteady.supervisor.wishes import Wishes
-from rocsteady.vocabulary import Value
+from rocsteady.supervisor.unseen import Unseen
 
 MOST_LOOKS = 40  # kept; older ones say nothing more
-
-
-class Outcome(Enum):
-    """How an attempt ended."""
-
-    BY_ITSELF = "by itself"
-    HUNG = "hung"
-    AT_EXIT = "hung at exit, after its work"
-    STOPPED = "stopped by the user"
-    UNKILLABLE = "cannot be killed"
-
-
-class Found(Value, frozen=True, kw_only=True):
-    """What was found when it was hung."""
-
-    verdict: Verdict
-    evidence: Collected
-
-
-class AttemptEnd(Value, frozen=True, kw_only=True):
-    """What came of an attempt."""
-
-    outcome: Outcome
-    exit: Exit | None
-    seconds: float
-    progress_seconds: float  # from its first step to its last
-    first_step: int | None
-    last_step: int | None
-    wrote_checkpoint: bool
-    found: Found | None  # when it was hung
-    learned: Learned
-    processes: tuple[int, ...]  # that it had when it was last looked at
-
-
-class Setting(Value, frozen=True, kw_only=True):
-    """Where and as what an attempt takes place."""
-
-    run: int  # its key in the journal
-    number: int
-    run_id: str  # of this attempt, by which its processes are found
-    folder: Path  # the user's
-    records: Path  # ours: log and incidents
-    incident: int  # the number that the next incident gets
-    injection: Injection | None  # None: the page could not be made
-    environment: Mapping[str, str]  # the user's
-    told: Mapping[str, str]  # the variables of it that evidence may hold
-    learned: Learned | None
-
-    @property
-    def log(self) -> Path:
-        """The kept log."""
-        return self.records / f"attempt-{self.number}.log"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Means:
-    """What an attempt works with."""
-
-    settings: Settings
-    journal: Journal
-    announcer: Announcer
-    wishes: Wishes
-    waits: KnownWaits
+ASK_JOURNAL_EVERY = 30.0  # seconds, for a kill that it would not write down
 
 
 class Attempt:
@@ -109,18 +41,24 @@ class Attempt:
         self._settings = means.settings
         self._teller = Teller(means.announcer)
         self._began = time.monotonic()
+        self._unseen = Unseen(
+            means.announcer, pages=setting.injection is not None, began=self._began
+        )
         self._pulse: Pulse = begin(self._began, _boot_clock(), setting.learned)
         self._counter = OutputCounter()
         self._looks: tuple[Look, ...] = ()
-        self._heartbeats: tuple[Heartbeat, ...] = ()
+        self._reached = Reached(lambda: self._counter.progress, setting.total)
         self._leaving = Leaving()
-        self._first_step: tuple[int, float] | None = None
         self._continued = False
         self._stopped_since: float | None = None
+        self._unwatched = False  # because of a fault of ours
+        self._kill_after = 0.0  # when the journal is asked again
 
-    def carry_out(self, launch: Launch, terminal: TerminalUse) -> AttemptEnd:
-        """Start the command and stay with it. Raises OSError if it cannot be started."""
-        child = plain.start(
+    def start(self, launch: Launch, terminal: TerminalUse) -> Child:
+        """Start the command. Raises OSError if it cannot be started."""
+        self._unseen.starts(launch.command)
+        self._means.announcer.flush()
+        return plain.start(
             launch,
             environment=self._environment(),
             folder=self._setting.folder,
@@ -129,12 +67,16 @@ class Attempt:
             on_output=lambda chunk: self._counter.feed(chunk, time.monotonic()),
             terminal=terminal,
         )
+
+    def watch(self, child: Child) -> AttemptEnd:
+        """Stay with it to its end."""
         self._means.announcer.through = child.tell
         try:
             return self._watch(child)
         finally:
             self._means.announcer.through = None
             child.close()
+            self._means.announcer.mid_line = child.mid_line
 
     def notes(self) -> dict[int, str]:
         """Return why processes have no page, as they said it."""
@@ -154,31 +96,48 @@ class Attempt:
         while True:
             exited = child.wait(self._settings.tick.total_seconds())
             if exited is not None:
-                self._tick(child, alive=False)
-                by_user = wishes.stop is not None or child.interrupts > 0
-                return self._end(child, Outcome.STOPPED if by_user else Outcome.BY_ITSELF, exited)
+                self._carefully(child, alive=False)
+                return self._end(child, Outcome.BY_ITSELF, exited)
             if wishes.terminal_lost:
                 wishes.terminal_lost = False
                 child.detach_terminal()
-            if child.interrupts > 1 or wishes.at_once:
+            if wants_it_at_once(child, wishes):
                 return self._stopped(child, None)
             if wishes.pass_on is not None:
                 number, wishes.pass_on = wishes.pass_on, None
                 child.signal_foreground(number)
+            if wishes.suspend:
+                wishes.suspend = False
+                child.suspend()
             if wishes.stop is not None and not wishes.patient:
                 return self._stopped(child, signal.SIGTERM)
-            ended = self._act(child, self._tick(child, alive=True))
+            ended = self._carefully(child, alive=True)
             if ended is not None:
                 return ended
+
+    def _carefully(self, child: Child, *, alive: bool) -> AttemptEnd | None:
+        """Look and act. A fault of ours costs the watching, never the run."""
+        if self._unwatched:
+            return None
+        try:
+            verdict = self._tick(child, alive=alive)
+            return self._act(child, verdict) if alive else None
+        except Exception as error:  # noqa: BLE001 - whatever it is, training goes on
+            self._unwatched = True
+            self._means.announcer.say(
+                "this is a bug in rocsteady; the run goes on and is not watched any more:"
+                f" {type(error).__name__}: {error}"
+            )
+            return None
 
     def _tick(self, child: Child, *, alive: bool) -> Verdict:
         now = time.monotonic()
         if self._setting.injection is not None:
-            self._heartbeats = read_pages(self._setting.injection.pages)
+            self._reached.heartbeats = read_pages(self._setting.injection.pages)
         tick = Tick(
             at=now,
             boot=_boot_clock(),
-            heartbeats=self._heartbeats,
+            heartbeats=self._reached.heartbeats,
             output=self._counter.output,
             alive=alive,
         )
@@ -188,10 +147,12 @@ class Attempt:
         )
         if self._pulse.progress != before:
             self._looks = ()
-        self._note_progress(now, verdict)
+        sample = self._reached.seen(now, verdict)
+        self._means.journal.progressed(self._setting.run, self._setting.number, sample)
         if alive and verdict.examine:
             self._examine(child, verdict)
         if alive:
+            self._unseen.look(child.tree, now, beats=bool(self._reached.heartbeats))
             self._teller.tell(verdict, looked=bool(self._looks))
         return verdict
 
@@ -200,21 +161,6 @@ class Attempt:
         self._looks = (*self._looks, taken)[-MOST_LOOKS:]
         if verdict.condition is Condition.FINISHING:
             self._leaving = self._leaving.seen(taken)
-
-    def _note_progress(self, now: float, verdict: Verdict) -> None:
-        step, counted = self._step(), self._counter.progress
-        if step and self._first_step is None:
-            self._first_step = (step, now)
-        total = next((beat.total for beat in self._heartbeats if beat.total), None)
-        sample = Sample(
-            at=time.time(),
-            step=step if step is not None else (counted.n if counted else 0),
-            verdict=verdict.condition.value,
-            quiet=verdict.quiet,
-            total=total or (counted.total if counted else None),
-            seconds_in=self._heartbeats[0].seconds_in if self._heartbeats else {},
-        )
-        self._means.journal.progressed(self._setting.run, self._setting.number, sample)
 
     def _act(self, child: Child, verdict: Verdict) -> AttemptEnd | None:
         now, settings = time.monotonic(), self._settings
@@ -253,44 +199,64 @@ class Attempt:
         if self._settings.observe:
             self._teller.hung(verdict, "Only observing: nothing is done.")
             return None
-        setting = self._setting
+        setting, announcer = self._setting, self._means.announcer
         self._teller.hung(verdict, f"Incident {setting.incident}.")
-        pids = child.tree()
-        found = Found(verdict=verdict, evidence=self._collect(pids))
-        with self._means.journal.intend(
-            "kill", f"attempt {setting.number}", run=setting.run, attempt=setting.number
-        ):
-            ended = child.stop(self._settings.stopping, first=signal.SIGINT)
+        if time.monotonic() < self._kill_after:
+            return None
+        what = f"attempt {setting.number}"
+        try:
+            intent = self._means.journal.intend(
+                "kill", what, run=setting.run, attempt=setting.number
+            )
+        except NotRecordedError as error:
+            self._kill_after = time.monotonic() + ASK_JOURNAL_EVERY
+            announcer.say(f"not ended, since that cannot be written down: {error}. Tried again.")
+            return None
+        with intent:
+            pids = child.tree()
+            found = Found(verdict=verdict, evidence=self._collect(pids))
+            ended = self._end_tree(child, signal.SIGINT)
+        outcome = Outcome.UNKILLABLE if ended.unkillable else Outcome.HUNG
+        return self._end(child, outcome, ended.exit, found, pids)
+
+    def _end_tree(self, child: Child, first: signal.Signals | None) -> Ended:
+        ended = end_tree(child, self._settings.stopping, first, self._means.wishes)
         if ended.unkillable:
             self._means.announcer.say(
                 f"{len(ended.unkillable)} processes cannot be killed: they are stuck in the kernel."
                 " The machine may need a restart."
             )
-        outcome = Outcome.UNKILLABLE if ended.unkillable else Outcome.HUNG
-        return self._end(child, outcome, ended.exit, found, pids)
+        return ended
 
     def _collect(self, pids: tuple[int, ...]) -> Collected:
-        injection = self._setting.injection
-        return collect(
-            self._setting.records / f"incident-{self._setting.incident}",
-            pids=pids,
-            pages=injection.pages if injection else None,
-            log=self._setting.log,
-            since=self._began,
-            attempt=f"attempt {self._setting.number}",
-            variables=self._setting.told,
-            within=self._settings.evidence_within,
-        )
+        injection, attempt = self._setting.injection, f"attempt {self._setting.number}"
+        try:
+            return collect(
+                self._setting.records / f"incident-{self._setting.incident}",
+                pids=pids,
+                pages=injection.pages if injection else None,
+                log=self._setting.log,
+                since=self._began,
+                attempt=attempt,
+                variables=self._setting.told,
+                within=self._settings.evidence_within,
+            )
+        except OSError as error:  # no room for its folder: what is hung is still hung
+            why = error.strerror or str(error)
+            self._means.announcer.say(f"no evidence could be kept: {why}.")
+            return Collected(
+                folder="", attempt=attempt, seconds=0.0, files=(), missing={"all": why}
+            )
 
     def _at_exit(self, child: Child) -> AttemptEnd:
         self._means.announcer.say(
             "the script's work is done and it does not exit. Ended; the work counts."
         )
-        child.stop(self._settings.stopping, first=signal.SIGTERM)
+        self._end_tree(child, signal.SIGTERM)
         return self._end(child, Outcome.AT_EXIT, Exit(code=0))
 
     def _stopped(self, child: Child, first: signal.Signals | None) -> AttemptEnd:
-        ended = child.stop(self._settings.stopping, first=first)
+        ended = self._end_tree(child, first)
         return self._end(child, Outcome.STOPPED, ended.exit)
 
     def _end(
@@ -301,23 +267,22 @@ class Attempt:
         found: Found | None = None,
         pids: tuple[int, ...] = (),
     ) -> AttemptEnd:
-        last = [beat.last_step for beat in self._heartbeats if beat.last_step is not None]
-        progressed = max(last) - self._first_step[1] if last and self._first_step else 0.0
+        by_user = self._means.wishes.stop is not None or child.interrupts > 0
+        if by_user and outcome in (Outcome.BY_ITSELF, Outcome.HUNG, Outcome.AT_EXIT):
+            outcome = Outcome.STOPPED  # whatever code it gave: nothing follows
+        reached = self._reached
         return AttemptEnd(
             outcome=outcome,
             exit=exited,
             seconds=time.monotonic() - self._began,
-            progress_seconds=max(0.0, progressed),
-            first_step=self._first_step[0] if self._first_step else None,
-            last_step=self._step(),
-            wrote_checkpoint=any(beat.seconds_in.get("checkpoint") for beat in self._heartbeats),
+            progress_seconds=reached.seconds,
+            first_step=reached.first_step,
+            last_step=reached.step,
+            wrote_checkpoint=reached.wrote_checkpoint,
             found=found,
             learned=learn(self._pulse),
             processes=pids or (child.pid,),
         )
-
-    def _step(self) -> int | None:
-        return max((beat.step for beat in self._heartbeats), default=None)
 
 
 def _boot_clock() -> float:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from enum import Enum
 
-from rocsteady.supervisor.attempt import AttemptEnd, Outcome
+from rocsteady.supervisor.outcome import AttemptEnd, Outcome
 from rocsteady.supervisor.settings import Settings
+from rocsteady.supervisor.wishes import INTERRUPTED
 from rocsteady.vocabulary import Value
 
-RETRY_WITHOUT_A_PERSON, PERSON_NEEDED, INTERRUPTED = 75, 76, 130
+RETRY_WITHOUT_A_PERSON, PERSON_NEEDED = 75, 76
 BY_SIGNAL = 128
 
 

@@ -11,7 +11,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 
@@ -21,6 +21,8 @@ from rocsteady.vocabulary import Value
 
 PACKAGE = "_rocsteady_inside"
 SITECUSTOMIZE = "sitecustomize.py"
+PREFIX = "rocsteady-"
+OWNER = "owner"  # a file that names the supervisor, so that others can tell it from a dead one
 IN_MEMORY = ("tmpfs", "ramfs")
 HAS_MODES = sys.platform != "win32"
 SHARED_MEMORY = Path("/dev/shm" if HAS_MODES else tempfile.gettempdir())  # noqa: S108 - checked
@@ -76,7 +78,7 @@ def runtime_folder(
     """Make a folder in memory that only this user can enter, or find the one of this run."""
     if RUN_ID.fullmatch(run_id) is None:
         raise RocsteadyError(f"{run_id!r} cannot be the name of a run.")
-    name = f"rocsteady-{run_id}"
+    name = f"{PREFIX}{run_id}"
     told = Path(environment.get("XDG_RUNTIME_DIR", ""))
     if told.is_absolute() and told.is_dir() and _is_own(told) and _is_usable(told, mounts):
         return _private(told / name)
@@ -86,6 +88,40 @@ def runtime_folder(
         f"Neither XDG_RUNTIME_DIR nor {shared_memory} is a tmpfs that can be written to, and a"
         " heartbeat must not wait for a disk."
     )
+
+
+def claim(folder: Path, owner: str) -> None:
+    """Write down which process made a folder."""
+    (folder / OWNER).unlink(missing_ok=True)
+    _write(folder / OWNER, owner.encode())
+
+
+def sweep(
+    environment: Mapping[str, str],
+    is_alive: Callable[[str], bool | None],
+    *,
+    shared_memory: Path = SHARED_MEMORY,
+) -> None:
+    """Remove what supervisors of this user left that were killed; memory is not free."""
+    for folder in _left_in(environment.get("XDG_RUNTIME_DIR", ""), shared_memory):
+        owner = _owner(folder)
+        if owner and is_alive(owner) is False:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _owner(folder: Path) -> str:
+    """Return who made a folder of ours; "" if it is not ours, or not claimed yet."""
+    try:
+        is_ours = not folder.is_symlink() and _is_own(folder)
+        return (folder / OWNER).read_text(encoding="utf-8") if is_ours else ""
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _left_in(told: str, shared_memory: Path) -> Iterator[Path]:
+    for place in {Path(told), shared_memory}:
+        if place.is_absolute():
+            yield from place.glob(f"{PREFIX}*")
 
 
 def _private(folder: Path) -> Path:

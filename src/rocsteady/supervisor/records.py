@@ -12,8 +12,8 @@ from rocsteady.journal.memory import Memory
 from rocsteady.journal.values import Attempt, Incident, Run, Stays
 from rocsteady.journal.values import Decision as DecisionRow
 from rocsteady.pulse import learning
-from rocsteady.supervisor.attempt import AttemptEnd
 from rocsteady.supervisor.decision import Decision
+from rocsteady.supervisor.outcome import AttemptEnd
 
 DEVICE_WAIT, LOCKED_WAIT = "(device wait)", "(locked wait)"  # kept like phases
 STRATEGY: dict[str, object] = {"version": 1}  # as the script says; remedies come later
@@ -22,8 +22,16 @@ STRATEGY: dict[str, object] = {"version": 1}  # as the script says; remedies com
 class Records:
     """The journal of one run."""
 
-    def __init__(self, run: Run, script: str, journal: Journal, memory: Memory | None) -> None:
-        self.incidents = 0
+    def __init__(
+        self,
+        run: Run,
+        script: str,
+        journal: Journal,
+        memory: Memory | None,
+        *,
+        incidents: int = 0,
+    ) -> None:
+        self.incidents = incidents  # so far, also before a supervisor was killed
         self._run = run
         self._script = script
         self._journal = journal

@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
-import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from rocsteady.errors import JournalError, RocsteadyError
-from rocsteady.host.child import OURS, TerminalUse
-from rocsteady.journal.identity import script_fingerprint
+import msgspec
+
+from rocsteady.errors import CommandError, JournalError, RocsteadyError
+from rocsteady.host.child import OURS, Child, TerminalUse
+from rocsteady.journal.identity import is_alive, script_fingerprint
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
-from rocsteady.journal.values import Fate, Run
+from rocsteady.journal.values import Fate, Run, RunStory
 from rocsteady.pulse.known import KnownWaits
 from rocsteady.supervisor.announce import Announcer, spelled
-from rocsteady.supervisor.aside import copy_aside
-from rocsteady.supervisor.attempt import Attempt, AttemptEnd, Means, Outcome, Setting
-from rocsteady.supervisor.decision import INTERRUPTED, PERSON_NEEDED, Decision, Next, decide
-from rocsteady.supervisor.done import RunEvidence, done
+from rocsteady.supervisor.aside import copy_aside, wrote_model
+from rocsteady.supervisor.attempt import Attempt
+from rocsteady.supervisor.decision import PERSON_NEEDED, Decision, Next, decide
+from rocsteady.supervisor.finish import Finish
 from rocsteady.supervisor.gpu_free import wait_until_free
-from rocsteady.supervisor.injection import Injection, lay_out, runtime_folder
+from rocsteady.supervisor.injection import Injection, claim, lay_out, runtime_folder, sweep
 from rocsteady.supervisor.job import Job
+from rocsteady.supervisor.logout import logging_out_ends_us
+from rocsteady.supervisor.outcome import AttemptEnd, Outcome
 from rocsteady.supervisor.records import Records
 from rocsteady.supervisor.resume import Launch, launch, newest_checkpoint
+from rocsteady.supervisor.setting import Means, Setting
 from rocsteady.supervisor.settings import Settings
 from rocsteady.supervisor.wishes import Wishes
-
-TERMINATED = 128 + signal.SIGTERM
-STOPPED = "stopped by the user"
 
 
 class Supervisor:
@@ -49,6 +51,7 @@ class Supervisor:
         known_variables: frozenset[str],
         terminal: TerminalUse = OURS,
         environment: Mapping[str, str] = os.environ,
+        earlier: RunStory | None = None,  # of a run that was left
     ) -> None:
         self._job = job
         self._run = run
@@ -58,6 +61,7 @@ class Supervisor:
         self._memory = memory
         self._terminal = terminal
         self._environment = dict(environment)
+        self._earlier = earlier
         self._told = {name: value for name, value in environment.items() if name in known_variables}
         self._announcer = Announcer(journal, run.id)
         self._wishes = Wishes()
@@ -69,36 +73,45 @@ class Supervisor:
             waits=waits,
         )
         script = script_fingerprint(job.command, str(folder))
-        self._records = Records(run, script, journal, memory)
-        self._started = time.time()
+        incidents = len(earlier.incidents) if earlier else 0
+        self._records = Records(run, script, journal, memory, incidents=incidents)
         self._quick_crashes = 0
-        self._runtime: list[Path] = []  # folders in memory, to be removed
 
     @property
     def folder(self) -> Path:
         """Where the log and the evidence of this run lie."""
         return Path(self._run.folder)
 
-    def carry_out(self, first: int = 1) -> int:
+    def carry_out(self) -> int:
         """Make attempts until there is nothing more to do; return the exit code."""
         self._wishes.listen()
-        outcome = "the supervisor failed"
+        finish = Finish(self._job, self._run, self._announcer, self._wishes, self._folder)
+        outcome, code = "the supervisor failed", PERSON_NEEDED
         try:
+            sweep(self._environment, is_alive)
+            first = _first_attempt(self._earlier)
             self._introduce(first)
-            code, outcome = self._attempts(first)
+            self._keep_what_was_done(first)
+            code, outcome = self._attempts(first, finish)
+        except CommandError as error:
+            outcome, code = "not started", error.code
+            self._announcer.say(f"{error}.")
         except JournalError as error:
-            outcome, code = "the journal could not be written", PERSON_NEEDED
-            self._announcer.say(f"{error} Nothing is started that is not written down first.")
+            outcome = "the journal could not be written"
+            self._announcer.say(f"{error}. Nothing is started that is not written down first.")
+        except RocsteadyError as error:
+            outcome = "ended, not done"
+            self._announcer.say(f"{error}.")
         finally:
+            finish.close()
             self._journal.end_run(self._run.id, outcome)
+            self._announcer.close()
             self._wishes.stop_listening()
-            for runtime in self._runtime:
-                shutil.rmtree(runtime, ignore_errors=True)
         return code
 
-    def _attempts(self, first: int) -> tuple[int, str]:
+    def _attempts(self, first: int, finish: Finish) -> tuple[int, str]:
         number = first
-        while True:
+        while self._wishes.stop is None:
             end = self._attempt(number)
             decision = decide(
                 end,
@@ -108,62 +121,101 @@ class Supervisor:
             )
             self._records.decided(number, decision)
             if decision.next is Next.END:
-                return self._conclude(end, decision, number - first + 1)
+                return finish.conclude(end, decision, self._records.incidents, number - first + 1)
             self._prepare(end, decision, number)
-            if self._wishes.stop is not None:
-                return INTERRUPTED, STOPPED
             number += 1
+        return finish.stopped()
 
     def _introduce(self, first: int) -> None:
+        say = self._announcer.say
         for note in self._journal.place.notes:
-            self._announcer.say(note)
+            say(f"{note}.")
         for left in self._journal.unfinished():
             if left.fate not in (Fate.MACHINE_WENT_DOWN, Fate.KILLED):
                 continue
             deed = left.deed
-            self._announcer.say(
-                f"unfinished from before: {deed.kind} {deed.what}: {left.fate.value}."
-            )
+            say(f"unfinished from before: {deed.kind} {deed.what}: {left.fate.value}.")
             if left.fate is Fate.MACHINE_WENT_DOWN and self._memory is not None:
                 self._memory.took_down(left)
             self._journal.settle(deed, left.fate.value)
+        if self._earlier is not None:
+            say(f"taken over: {self._run.name}, which runs {shlex.join(self._job.command)}")
         resumes = "" if self._job.resume else " It has no known way to resume."
         observing = " Only observing." if self._settings.observe else ""
-        self._announcer.say(
+        say(
             f"run {self._run.name}, attempt {first}, as the script says. Log and evidence:"
             f" {_near(self.folder)}.{resumes}{observing}"
         )
+        if self._terminal == OURS and logging_out_ends_us():
+            say("logging out ends this run: logind kills what a session leaves. Use --detach.")
+
+    def _keep_what_was_done(self, first: int) -> None:
+        """See to it that taking over a run that cannot resume does not write over its work."""
+        if self._earlier is None or self._job.resume is not None:
+            return
+        saved = any(bucket.seconds_in.get("checkpoint") for bucket in self._earlier.progress)
+        if not saved and not wrote_model(self._folder, self._run.started):
+            return
+        if not self._settings.from_scratch:
+            raise RocsteadyError(
+                "it has written checkpoints and has no known way to resume; starting again would"
+                " write over them. Name one in rocsteady.toml, or give --from-scratch"
+            )
+        self._copy_aside(first - 1)
 
     def _attempt(self, number: int) -> AttemptEnd:
         launched = self._launch(number)
         run_id = f"{self._run.name}-{os.getpid()}-{number}"
-        setting = Setting(
-            run=self._run.id,
-            number=number,
-            run_id=run_id,
-            folder=self._folder,
-            records=self.folder,
-            incident=self._records.incidents + 1,
-            injection=self._inject(run_id),
-            environment=self._environment,
-            told=self._told,
-            learned=self._records.learned(),
-        )
-        attempt = Attempt(setting, self._means)
+        injection = self._inject(run_id)
+        try:
+            setting = Setting(
+                run=self._run.id,
+                number=number,
+                run_id=run_id,
+                folder=self._folder,
+                records=self.folder,
+                incident=self._records.incidents + 1,
+                injection=injection,
+                environment=self._environment,
+                told=self._told,
+                learned=self._records.learned(),
+                total=self._job.total.steps if self._job.total else None,
+            )
+            end = self._carried_out(Attempt(setting, self._means), launched, number)
+        finally:
+            if injection is not None:
+                shutil.rmtree(injection.pages.parent, ignore_errors=True)
+        failed = end.exit is None or end.exit.code != 0
+        if failed and self._job.resume is None and not end.wrote_checkpoint:
+            since = time.time() - end.seconds
+            return msgspec.structs.replace(end, wrote_checkpoint=wrote_model(self._folder, since))
+        return end
+
+    def _carried_out(self, attempt: Attempt, launched: Launch, number: int) -> AttemptEnd:
         what = " ".join(launched.command)[:200]
         intent = self._journal.intend("start", what, run=self._run.id, attempt=number)
         row = self._records.begin(number)
         try:
-            end = attempt.carry_out(launched, self._terminal)
-        except OSError as error:
-            intent.end(f"not started: {error.strerror}")
+            child = self._started(attempt, launched)
+        except RocsteadyError as error:
+            intent.end(f"not started: {error}")
             self._records.not_started(row)
-            raise RocsteadyError(f"{launched.command[0]}: {error.strerror}") from None
+            raise
+        end = attempt.watch(child)
         intent.end(end.outcome.value)
         self._records.end(row, end)
         for note in dict.fromkeys(attempt.notes().values()):
             self._announcer.say(note)
         return end
+
+    def _started(self, attempt: Attempt, launched: Launch) -> Child:
+        try:
+            return attempt.start(launched, self._terminal)
+        except OSError as error:
+            text = f"{error.filename or launched.command[0]}: {error.strerror}"
+            if error.filename != launched.command[0]:  # our log, say: nothing wrong with it
+                raise RocsteadyError(text) from None
+            raise CommandError(text, exists=not isinstance(error, FileNotFoundError)) from None
 
     def _launch(self, number: int) -> Launch:
         checkpoint = newest_checkpoint(self._job, self._folder)
@@ -175,21 +227,22 @@ class Supervisor:
         return launch(self._job, checkpoint.path)
 
     def _inject(self, run_id: str) -> Injection | None:
+        folder: Path | None = None
         try:
             folder = runtime_folder(run_id, self._environment)
-        except RocsteadyError as error:
+            claim(folder, self._journal.here.process)
+            return lay_out(folder)
+        except (OSError, RocsteadyError) as error:
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
             self._announcer.say(f"steps cannot be seen: {error}")
             return None
-        self._runtime.append(folder)
-        return lay_out(folder)
 
     def _prepare(self, end: AttemptEnd, decision: Decision, number: int) -> None:
         """Get ready for the next attempt."""
         self._announcer.say(f"attempt {number + 1}: the same again; {decision.why}.")
         if decision.next is Next.AGAIN_FROM_SCRATCH:
-            aside = copy_aside(self._folder, self._started, self.folder / f"aside-{number}")
-            place = _near(Path(aside.folder))
-            self._announcer.say(f"{aside.files} files that it wrote were copied to {place}.")
+            self._copy_aside(number)
         left = wait_until_free(end.processes, self._settings.kfd_within)
         if left:
             self._announcer.say(f"{len(left)} old processes still hold the GPU.")
@@ -202,53 +255,28 @@ class Supervisor:
             self._announcer.say(f"it crashed quickly again; waiting {spelled(wait)}.")
             self._sleep(wait)
 
+    def _copy_aside(self, number: int) -> None:
+        aside = copy_aside(self._folder, self._run.started, self.folder / f"aside-{number}")
+        place = _near(Path(aside.folder))
+        self._announcer.say(f"{aside.files} files that it wrote were copied to {place}.")
+
     def _sleep(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while self._wishes.stop is None and time.monotonic() < deadline:
             time.sleep(0.1)
 
-    def _conclude(self, end: AttemptEnd, decision: Decision, attempts: int) -> tuple[int, str]:
-        """Say how the run ended, and give its exit code."""
-        took = spelled(time.time() - self._started)
-        if end.outcome is Outcome.STOPPED:
-            self._announcer.say(f"stopped after {took}.")
-            by_signal = self._wishes.stop is signal.SIGTERM
-            return (TERMINATED if by_signal else INTERRUPTED), STOPPED
-        incidents = self._records.incidents
-        tried = f"{_count(attempts, 'attempt')}, {_count(incidents, 'incident')}"
-        report = f"rocsteady report {self._run.name}"
-        if decision.code != 0:
-            self._announcer.say(f"ended after {took}, {tried}: {decision.why}. The story: {report}")
-            return decision.code, "ended, not done"
-        missing = self._missing(end)
-        for item in missing:
-            self._announcer.say(f"not done: {item}")
-        if missing:
-            return PERSON_NEEDED, "ended, not done"
-        steps = f"{end.last_step:,} steps in {took}" if end.last_step else f"it took {took}"
-        more = f", {tried}. The story: {report}" if incidents or attempts > 1 else "."
-        self._announcer.say(f"done. {steps[:1].upper()}{steps[1:]}{more}")
-        return 0, "done"
 
-    def _missing(self, end: AttemptEnd) -> list[str]:
-        evidence = RunEvidence(
-            folder=self._folder,
-            started=self._started,
-            ended=time.time(),
-            exit_code=0,
-            steps=end.last_step,
-            logs=tuple(sorted(self.folder.glob("attempt-*.log"))[-1:]),
-        )
-        return [f"{item.key}: {item.what}" for item in done(self._job, evidence)]
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+def _first_attempt(earlier: RunStory | None) -> int:
+    """Return the next number; an attempt may be known only by the intent to make it."""
+    if earlier is None:
+        return 1
+    made = [attempt.number for attempt in earlier.attempts]
+    return 1 + max([*made, *(deed.attempt or 0 for deed in earlier.deeds)], default=0)
 
 
 def _near(path: Path) -> str:
     """Write a path as short as it can be typed from here."""
     try:
         return str(path.relative_to(Path.cwd()))
-    except ValueError:
+    except (OSError, ValueError):
         return str(path)

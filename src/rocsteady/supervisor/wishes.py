@@ -2,7 +2,7 @@
 
 The first interrupt goes to the script, as the terminal would send it, and there is no attempt
 after it. The second ends everything at once. A request to end ends mildly first. A lost terminal
-ends nothing.
+ends nothing. ^Z stops the script with us.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
+INTERRUPTED, TERMINATED = 130, 143  # exit codes, as a shell has them
 Handler = Callable[[int, FrameType | None], object] | int | None
 
 
@@ -23,15 +24,32 @@ class Wishes:
         self.at_once = False
         self.pass_on: signal.Signals | None = None  # to the script, next
         self.terminal_lost = False
+        self.suspend = False
         self._before: dict[signal.Signals, Handler] = {}
 
+    @property
+    def code(self) -> int:
+        """The exit code of a run that was stopped."""
+        return TERMINATED if self.stop is signal.SIGTERM else INTERRUPTED
+
     def listen(self) -> None:
-        """Take the signals; only in the main thread."""
-        handlers = {signal.SIGINT: self._interrupt, signal.SIGTERM: self._end}
-        if hasattr(signal, "SIGHUP"):
-            handlers[signal.SIGHUP] = self._hang_up
-        for number, handler in handlers.items():
-            self._before[number] = signal.signal(number, handler)
+        """Take the signals; only in the main thread.
+
+        Those that nohup, or a shell's ``&``, had ignored stay so, for the script too. All but the
+        request to end, by which ``rocsteady stop`` speaks to us.
+        """
+        handlers = {
+            "SIGINT": self._interrupt,
+            "SIGTERM": self._end,
+            "SIGHUP": self._hang_up,
+            "SIGTSTP": self._stop_key,
+        }
+        for name, handler in handlers.items():
+            number = getattr(signal, name, None)  # Windows has two of them
+            if number is None:
+                continue
+            if number is signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, handler)
 
     def stop_listening(self) -> None:
         """Give them back."""
@@ -54,3 +72,7 @@ class Wishes:
     def _hang_up(self, number: int, frame: FrameType | None) -> None:
         del number, frame
         self.terminal_lost = True
+
+    def _stop_key(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self.suspend = True

@@ -181,10 +181,16 @@ class Child:
             if source.pty and source.outlet is not None:
                 source.outlet.give_up()
 
+    @property
+    def mid_line(self) -> bool:
+        """Whether what was last shown on stderr did not end its line."""
+        return self._wiring.complaints is not None and self._wiring.complaints.mid_line
+
     def tell(self, line: str) -> None:
         """Show one line of our own on stderr, without ever waiting for it."""
         if self._wiring.complaints is not None:
-            self._wiring.complaints.put(f"{line}\n".encode(errors="replace"))
+            start = "\n" if self._wiring.complaints.mid_line else ""
+            self._wiring.complaints.put(f"{start}{line}\n".encode(errors="replace"))
 
     def flush(self, within: float) -> bool:
         """Wait until the log has all that was printed so far, as long as the disk moves."""

@@ -181,7 +181,7 @@ def read_order(control: int) -> Order:
     """Read ``LENGTH newline``, then as many bytes: count, command, folder, variables, by NUL."""
     head = body = b""
     while not head.endswith(b"\n"):
-        head += os.read(control, 1) or b"\n"
+        head += os.read(control, 1) or sys.exit("the supervisor is gone")
     while len(body) < int(head):
         body += os.read(control, int(head) - len(body)) or sys.exit("the supervisor is gone")
     count, *fields = (os.fsdecode(field) for field in body.split(b"\0"))
@@ -219,7 +219,8 @@ def start(order: Order, cgroup: str, ignored: Iterable[int], status: int) -> int
     os.close(failed)
     problem = os.read(told, 4096)  # ends when exec succeeds
     os.close(told)
-    os.write(status, problem or b'{"pid": %d}\n' % pid)
+    with suppress(BrokenPipeError):  # the supervisor is gone, which CONTROL will say
+        os.write(status, problem or b'{"pid": %d}\n' % pid)
     return 0 if problem else pid
 
 

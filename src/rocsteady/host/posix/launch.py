@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import select
@@ -70,6 +71,14 @@ def launch(
         process.wait()  # it has started nothing, and ends with its control
         if cgroup is not None:
             remove_cgroup(cgroup)
+        if report.get("errno") == errno.ENOEXEC and "/" in command[0]:
+            return launch(  # a script without "#!": a shell runs it so
+                ["/bin/sh", *command],
+                environment=environment,
+                folder=folder,
+                run_id=run_id,
+                streams=streams,
+            )
         raise _problem(report, command[0], folder)
     pid = report["pid"]
     return Launched(pid=pid, keeper=process, control=control, status=status, cgroup=cgroup)

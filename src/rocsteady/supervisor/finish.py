@@ -1,0 +1,89 @@
+"""How a run ended: what is said of it, and its exit code."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from rocsteady.journal.values import Run
+from rocsteady.supervisor.announce import Announcer, spelled
+from rocsteady.supervisor.busy_gpus import BusyGpus
+from rocsteady.supervisor.decision import PERSON_NEEDED, Decision
+from rocsteady.supervisor.done import RunEvidence, done
+from rocsteady.supervisor.epochs import epochs_printed
+from rocsteady.supervisor.job import Job
+from rocsteady.supervisor.outcome import AttemptEnd, Outcome
+from rocsteady.supervisor.wishes import Wishes
+
+DONE, NOT_DONE, STOPPED = "done", "ended, not done", "stopped by the user"
+
+
+class Finish:
+    """Knows since when the run goes, and what it must have done."""
+
+    def __init__(
+        self, job: Job, run: Run, announcer: Announcer, wishes: Wishes, folder: Path
+    ) -> None:
+        self._job, self._run, self._announcer = job, run, announcer
+        self._wishes, self._folder = wishes, folder
+        self._started = time.time()
+        self._gpus = BusyGpus() if job.done_when.gpus_busy is not None else None
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        if self._gpus is not None:
+            self._gpus.close()
+
+    def stopped(self) -> tuple[int, str]:
+        """Say that the user stopped it."""
+        self._announcer.say(f"stopped after {self._took()}.")
+        return self._wishes.code, STOPPED
+
+    def conclude(
+        self, end: AttemptEnd, decision: Decision, incidents: int, attempts: int
+    ) -> tuple[int, str]:
+        """Say how the run ended, and give its exit code and its outcome."""
+        if end.outcome is Outcome.STOPPED:
+            return self.stopped()
+        tried = f"{_count(attempts, 'attempt')}, {_count(incidents, 'incident')}"
+        report = f"rocsteady report {self._run.name}"
+        took = self._took()
+        if decision.code != 0:
+            self._announcer.say(f"ended after {took}, {tried}: {decision.why}. The story: {report}")
+            return decision.code, NOT_DONE
+        missing = self._missing(end)
+        for item in missing:
+            self._announcer.say(f"not done: {item}")
+        if missing:
+            return PERSON_NEEDED, NOT_DONE
+        steps = f"{end.last_step:,} steps in {took}" if end.last_step else f"it took {took}"
+        more = f", {tried}. The story: {report}" if incidents or attempts > 1 else "."
+        self._announcer.say(f"done. {steps[:1].upper()}{steps[1:]}{more}")
+        return 0, DONE
+
+    def _took(self) -> str:
+        return spelled(time.time() - self._started)
+
+    def _missing(self, end: AttemptEnd) -> list[str]:
+        logs = Path(self._run.folder).glob("attempt-*.log")
+        last = max(logs, key=_number, default=None)
+        evidence = RunEvidence(
+            folder=self._folder,
+            started=self._run.started,
+            ended=time.time(),
+            exit_code=0,
+            steps=end.last_step,
+            epochs=epochs_printed(last) if last and self._job.done_when.epochs else None,
+            gpus_busy=self._gpus.count if self._gpus else None,
+            logs=(last,) if last else (),
+        )
+        return [f"{item.key}: {item.what}" for item in done(self._job, evidence)]
+
+
+def _number(log: Path) -> int:
+    digits = log.stem.rpartition("-")[2]
+    return int(digits) if digits.isdecimal() else 0
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

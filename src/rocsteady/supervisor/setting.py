@@ -1,0 +1,48 @@
+"""Where and as what an attempt takes place, and what it works with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocsteady.journal.journal import Journal
+from rocsteady.pulse.known import KnownWaits
+from rocsteady.pulse.learning import Learned
+from rocsteady.supervisor.announce import Announcer
+from rocsteady.supervisor.injection import Injection
+from rocsteady.supervisor.settings import Settings
+from rocsteady.supervisor.wishes import Wishes
+from rocsteady.vocabulary import Value
+
+
+class Setting(Value, frozen=True, kw_only=True):
+    """Where and as what an attempt takes place."""
+
+    run: int  # its key in the journal
+    number: int
+    run_id: str  # of this attempt, by which its processes are found
+    folder: Path  # the user's
+    records: Path  # ours: log and incidents
+    incident: int  # the number that the next incident gets
+    injection: Injection | None  # None: the page could not be made
+    environment: Mapping[str, str]  # the user's
+    told: Mapping[str, str]  # the variables of it that evidence may hold
+    learned: Learned | None
+    total: int | None  # steps, if the job says so
+
+    @property
+    def log(self) -> Path:
+        """The kept log."""
+        return self.records / f"attempt-{self.number}.log"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Means:
+    """What an attempt works with."""
+
+    settings: Settings
+    journal: Journal
+    announcer: Announcer
+    wishes: Wishes
+    waits: KnownWaits

@@ -1,0 +1,162 @@
+"""Where the journal cannot be written: another place, or one line and nothing is started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from supervised import Project, until
+
+ROOT = os.geteuid() == 0
+STEPS = """
+    import sys, time
+    for step in range(1, int(sys.argv[1]) + 1):
+        print(f"step {step}/{sys.argv[1]}", flush=True)
+        time.sleep(0.05)
+    print("DONE")
+"""
+
+
+def tool(*command: str | Path) -> bool:
+    return subprocess.run(list(map(str, command)), capture_output=True, check=False).returncode == 0
+
+
+def fill(folder: Path) -> None:
+    with (folder / "full").open("wb", buffering=0) as stream, contextlib.suppress(OSError):
+        while stream.write(bytes(512)):
+            pass
+
+
+@pytest.fixture
+def small_disk(project: Project) -> Iterator[Path]:
+    """Give a .rocsteady of one megabyte."""
+    folder = project.folder / ".rocsteady"
+    folder.mkdir(mode=0o700)
+    if not ROOT or not tool("mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "tmpfs", folder):
+        pytest.skip("needs root to mount a file system")
+    try:
+        yield folder
+    finally:
+        assert tool("umount", folder)
+
+
+@pytest.fixture
+def frozen_disk(project: Project, tmp_path: Path) -> Iterator[Path]:
+    """Give a .rocsteady on a disk that can be made to hang."""
+    image, folder = tmp_path / "image", project.folder / ".rocsteady"
+    folder.mkdir(mode=0o700)
+    with image.open("wb") as stream:
+        stream.truncate(16 << 20)
+    tools = all(map(shutil.which, ("mkfs.ext4", "fsfreeze")))
+    if not (ROOT and tools and tool("mkfs.ext4", "-q", "-F", image)):
+        pytest.skip("needs root to make a file system")
+    if not tool("mount", "-o", "loop", image, folder):
+        pytest.skip("this machine lets nobody mount a loop device")
+    try:
+        yield folder
+    finally:
+        tool("fsfreeze", "-u", folder)
+        until(lambda: tool("umount", folder), 10)
+
+
+def test_a_project_that_cannot_be_written_keeps_its_journal_at_home(project: Project) -> None:
+    project.script(STEPS)
+    if ROOT:
+        if not tool("mount", "--bind", "-o", "ro", project.folder, project.folder) or not tool(
+            "mount", "-o", "remount,ro,bind", project.folder
+        ):
+            pytest.skip("this machine lets nobody mount a folder")
+    else:
+        project.folder.chmod(0o500)
+    try:
+        ended = project.run("--", sys.executable, "train.py", "5")
+        line = project.line()
+    finally:
+        if ROOT:
+            assert tool("umount", project.folder)
+        else:
+            project.folder.chmod(0o700)
+
+    assert ended.code == 0
+    assert ended.out.endswith("DONE\n")
+    assert any("the journal is kept in" in said for said in ended.said)
+    assert str(project.home) in line["run"]["folder"]
+    assert line["run"]["outcome"] == "done"
+
+
+def test_a_folder_without_room_is_not_used(project: Project, small_disk: Path) -> None:
+    fill(small_disk)
+
+    ended = project.run("--", sys.executable, project.script("print('hello')"))
+
+    assert ended.code == 0
+    assert ended.said[0] == "No space left on device."
+    assert ended.said[1].startswith(f"the journal is kept in {project.home}")
+
+
+def test_a_journal_without_room_starts_nothing(project: Project, small_disk: Path) -> None:
+    project.run("--", sys.executable, project.script("print('hello')"))
+    fill(small_disk)
+
+    script = project.script("open('ran', 'w')")
+    ended = project.run("--", sys.executable, script, name=f"{project.name}-2")
+
+    assert (ended.code, ended.out) == (76, "")
+    assert ended.said[0].endswith("Nothing was started.")
+    assert not (project.folder / "ran").exists()
+
+
+def test_a_disk_that_fills_up_meanwhile_does_not_end_the_run(
+    project: Project, small_disk: Path
+) -> None:
+    child = project.start("--", sys.executable, project.script(STEPS), "60")
+    until(lambda: "step 5/" in project.log())
+
+    fill(small_disk)
+    ended = project.ended(child)
+
+    assert ended.code == 0
+    assert ended.out.endswith("step 60/60\nDONE\n")
+
+
+def test_a_journal_whose_disk_hangs_does_not_end_the_run(
+    project: Project, frozen_disk: Path
+) -> None:
+    child = project.start("--", sys.executable, project.script(STEPS), "60")
+    until(lambda: "step 5/" in project.log())
+
+    assert tool("fsfreeze", "-f", frozen_disk)
+    threading.Timer(15, tool, args=("fsfreeze", "-u", frozen_disk)).start()
+    ended = project.ended(child)
+
+    assert ended.code == 0
+    assert ended.out.endswith("step 60/60\nDONE\n")
+
+
+def test_a_journal_whose_disk_hangs_starts_nothing(project: Project, frozen_disk: Path) -> None:
+    project.run("--", sys.executable, project.script("print('hello')"))
+    assert tool("fsfreeze", "-f", frozen_disk)
+    start = time.monotonic()
+    script = project.script("open('ran', 'w')")
+
+    child = project.start("--", sys.executable, script, name=f"{project.name}-2")
+    assert child.stderr is not None
+    said = child.stderr.readline().decode()
+    waited = time.monotonic() - start
+    assert tool("fsfreeze", "-u", frozen_disk)  # the kernel lets nobody go before
+    ended = project.ended(child)
+
+    assert waited < 20
+    assert (
+        said == "rocsteady: the journal's disk did not answer within 10 s. Nothing was started.\n"
+    )
+    assert ended.code == 76
+    assert not (project.folder / "ran").exists()

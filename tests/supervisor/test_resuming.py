@@ -1,0 +1,276 @@
+"""A restart never costs what the user has; a supervisor that was killed is taken over."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cases import HERE as VICTIMS
+from supervised import Project, until
+
+CRASHES = """
+    import sys, time
+    for step in range(1, 11):
+        print(f"step {step}/10", flush=True)
+        time.sleep(0.01)
+    sys.exit(3)
+"""
+RESUMES = """
+    [resume]
+    arguments = ["--resume", "{checkpoint}"]
+    checkpoints = ["checkpoints/*.pt"]
+"""
+GOES_ON = """
+    import pathlib, sys, time, zipfile
+    folder = pathlib.Path("checkpoints")
+    folder.mkdir(exist_ok=True)
+    first = int(zipfile.ZipFile(sys.argv[2]).read("step")) if sys.argv[1:] else 0
+    print("from", first, sys.argv[1:], flush=True)
+    for step in range(first + 1, first + 4):
+        print(f"step {step}/6", flush=True)
+        part = folder / "part"
+        with zipfile.ZipFile(part, "w") as archive:
+            archive.writestr("step", str(step))
+        part.rename(folder / f"step-{step}.pt")
+        time.sleep(0.05)
+    if first == 0:
+        whole = (folder / "step-3.pt").read_bytes()
+        (folder / "step-3.pt").write_bytes(whole[:-7])
+        sys.exit(3)
+    print("DONE")
+"""
+LASTS = """
+    import pathlib, subprocess, sys, time
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    step = 0
+    while not pathlib.Path("finish").exists():
+        step += 1
+        print(f"step {step}/9999", flush=True)
+        time.sleep(0.02)
+    other.kill()
+"""
+KILLS = 20
+
+
+def test_a_crash_is_resumed_from_the_newest_checkpoint_that_is_whole(project: Project) -> None:
+    project.job(RESUMES, project.script(GOES_ON))
+
+    ended = project.run()
+
+    assert ended.code == 0
+    assert "DONE" in ended.out
+    assert "from 0 []" in project.log(1)
+    assert "from 2 ['--resume', 'checkpoints/step-2.pt']" in project.log(2)
+    said = "\n".join(ended.said)
+    assert "passed over: checkpoints/step-3.pt is cut short or damaged" in said
+    assert "attempt 2, from checkpoints/step-2.pt." in said
+    assert [a["exit_code"] for a in project.story()["attempts"]] == [3, 0]
+
+
+def test_a_reader_that_reads_nothing_does_not_hold_up_a_restart(project: Project) -> None:
+    floods = "import sys; sys.stderr.write('x' * (16 << 20) + '\\n'); sys.stderr.flush()\n"
+    project.script(CRASHES, "crashes.py")
+    project.job(RESUMES, project.script(floods + "exec(open('crashes.py').read())"))
+
+    child = project.start("--max-attempts", "2")  # whose output nobody reads
+    until(lambda: "step 10/" in project.log(2), 30)
+
+    assert project.ended(child).code == 3
+
+
+def test_the_number_of_attempts_is_bounded_and_the_code_is_the_scripts(project: Project) -> None:
+    project.job(RESUMES, project.script(CRASHES))
+
+    ended = project.run("--max-attempts", "2")
+
+    assert ended.code == 3
+    assert len(project.story()["attempts"]) == 2
+    assert "2 attempts were made" in ended.said[-1]
+
+
+@pytest.mark.slow
+def test_a_second_quick_crash_backs_off(project: Project) -> None:
+    project.job(RESUMES, project.script(CRASHES))
+
+    ended = project.run("--max-attempts", "3")
+
+    assert ended.code == 3
+    assert "it crashed quickly again; waiting 5.0 s." in ended.said
+    first, second, third = project.story()["attempts"]
+    assert second["started"] - first["ended"] < 2
+    assert third["started"] - second["ended"] >= 5
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_wait_between_attempts_can_be_ended(project: Project, number: int, code: int) -> None:
+    project.job(RESUMES, project.script(CRASHES))
+    child = project.start()
+    until(lambda: project.line().get("attempts") == 2 and "step 10/" in project.log(2))
+    time.sleep(0.5)  # for it to end
+
+    child.send_signal(number)
+    ended = project.ended(child, within=3)
+
+    assert ended.code == code
+    assert len(project.story()["attempts"]) == 2
+
+
+@pytest.mark.parametrize("code", [3, 75, 76])
+def test_what_fails_before_its_first_step_is_not_tried_again(project: Project, code: int) -> None:
+    project.job(RESUMES, project.script(f"import sys; sys.exit({code})"))
+
+    ended = project.run()
+
+    assert ended.code == code
+    assert len(project.story()["attempts"]) == 1
+    assert "it failed before its first step" in ended.said[-1]
+
+
+def test_a_command_that_cannot_be_started_ends_as_in_a_shell(project: Project) -> None:
+    (project.folder / "plain").write_text("no program")
+
+    missing = project.run("--", "no-such-program")
+    plain = project.run("--", "./plain", name=f"{project.name}-2")
+
+    assert (missing.code, missing.said[-1]) == (127, "no-such-program: No such file or directory.")
+    assert (plain.code, plain.said[-1]) == (126, "./plain: Permission denied.")
+    assert project.line()["run"]["outcome"] == "not started"
+
+
+def test_a_script_without_a_page_that_made_steps_is_not_started_over(project: Project) -> None:
+    ended = project.run("--", sys.executable, project.script(CRASHES))
+
+    assert ended.code == 3
+    assert len(project.story()["attempts"]) == 1
+    assert "It has no known way to resume." in ended.said[0]
+    assert "would throw away what it has done" in ended.said[-1]
+
+
+@pytest.mark.slow
+def test_a_script_that_cannot_resume_is_not_started_over(
+    project: Project, torch_python: str
+) -> None:
+    command = (torch_python, str(VICTIMS / "cannot_resume.py"), "--steps", "20", "--every", "5")
+
+    ended = project.run("--", *command, "--crash-at", "12", within=120)
+
+    assert ended.code == 1
+    assert "It has no known way to resume." in ended.said[0]
+    assert len(project.story()["attempts"]) == 1
+    assert "would throw away what it has done" in ended.said[-1]
+    assert len(list((project.folder / "checkpoints").iterdir())) == 2
+
+
+@pytest.mark.slow
+def test_20_restarts_from_scratch_lose_no_checkpoint(project: Project, torch_python: str) -> None:
+    hashes = project.home / "hashes"
+    script = project.script(f"""
+        import hashlib, pathlib, runpy, sys
+        sys.path.insert(0, {str(VICTIMS)!r})
+        try:
+            runpy.run_path({str(VICTIMS / "cannot_resume.py")!r}, run_name="__main__")
+        finally:
+            with open({str(hashes)!r}, "a") as stream:
+                for path in pathlib.Path("checkpoints").iterdir():
+                    stream.write(hashlib.sha256(path.read_bytes()).hexdigest() + "\\n")
+    """)
+    run = [sys.executable, str(VICTIMS / "without_back_off.py"), "run", "--name", project.name]
+    crash = ("--steps", "4", "--every", "2", "--crash-at", "4")
+    terminal = project.on_terminal(
+        *run, "--from-scratch", "--max-attempts", "21", "--", torch_python, script, *crash
+    )
+
+    assert terminal.code(within=420) == 1
+    assert len(project.story()["attempts"]) == 21
+    written = hashes.read_text().split()
+    kept = {digest(path) for path in project.folder.rglob("*.pt")}
+    assert len(written) == len(set(written)) == 2 * 21
+    assert set(written) <= kept
+    assert terminal.text.count("2 files that it wrote were copied to") == 20
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_taking_over_shows_the_command_and_goes_on_with_the_next_attempt(project: Project) -> None:
+    project.job(RESUMES, project.script(LASTS))
+    child = project.start()
+    until(lambda: "step 3/" in project.log())
+    running = project.run("--resume", project.name)
+    child.kill()
+    gone = until(lambda: not project.processes(), 5.0, lambda: str(project.processes()))
+    assert project.line()["alive"] is False
+
+    (project.folder / "finish").touch()
+    ended = project.run("--resume", project.name)
+
+    stop = f"{project.name} is running; rocsteady stop {project.name} ends it"
+    assert (running.code, running.said) == (1, [stop])
+    assert gone < 5
+    assert ended.code == 0
+    said = "\n".join(ended.said)
+    assert f"taken over: {project.name}, which runs {sys.executable} train.py" in said
+    assert "unfinished from before: start" in said
+    assert f"run {project.name}, attempt 2" in said
+    assert [a["number"] for a in project.story()["attempts"]] == [1, 2]
+    again = project.run("--resume", project.name)
+    assert (again.code, "is done" in again.said[-1]) == (1, True)
+
+
+def test_taking_over_does_not_write_over_what_was_saved(project: Project) -> None:
+    script = project.script("""
+        open("model.pt", "ab").write(b"x")
+        exec(open("lasts.py").read())
+    """)
+    project.script(LASTS, "lasts.py")
+    child = project.start("--", sys.executable, script)
+    until(lambda: "step 3/" in project.log())
+    child.kill()
+    until(lambda: not project.processes(), 5.0)
+    (project.folder / "finish").touch()
+
+    refused = project.run("--resume", project.name)
+    ended = project.run("--resume", project.name, "--from-scratch")
+
+    assert (refused.code, "--from-scratch" in refused.said[-1]) == (76, True)
+    assert ended.code == 0
+    assert (project.folder / "model.pt").read_bytes() == b"xx"
+    aside = project.folder / ".rocsteady" / "runs" / project.name / "aside-1"
+    assert (aside / "model.pt").read_bytes() == b"x"
+
+
+@pytest.mark.slow
+def test_kills_at_random_moments_leave_nothing_but_an_intact_journal(project: Project) -> None:
+    project.job(RESUMES, project.script(LASTS))
+    chance = random.Random(os.environ.get("ROCSTEADY_TEST_SEED", "3"))  # noqa: S311 - no secret
+    slowest, begun = 0.0, 0
+    for _ in range(KILLS):
+        child = project.start("--resume", project.name) if project.line() else project.start()
+        time.sleep(chance.uniform(0.0, 1.5))
+        child.kill()
+        child.communicate()
+        slowest = max(
+            slowest, until(lambda: not project.processes(), 5.0, lambda: str(project.processes()))
+        )
+        if line := project.line():
+            begun += line["attempts"] > 0
+            assert line["run"]["ended"] is None
+            assert line["alive"] is False
+            deeds = project.story()["deeds"]
+            assert all(deed["outcome"] for deed in deeds[:-1])
+    (project.folder / "finish").touch()
+
+    assert project.run("--resume", project.name).code == 0
+    story = project.story()
+    intended = [deed["attempt"] for deed in story["deeds"] if deed["kind"] == "start"]
+    assert intended == sorted(set(intended))
+    assert story["attempts"][-1]["number"] == intended[-1]
+    assert all(deed["outcome"] for deed in story["deeds"])
+    print(f"{KILLS} kills, {begun} with an attempt; gone after {slowest:.2f} s at most")  # noqa: T201

@@ -1,0 +1,258 @@
+"""A run as a person sees it: done means done, whose job file, what is listed and reported."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+from cases import HERE as VICTIMS
+from supervised import ROCSTEADY, Project, until
+
+from rocsteady.supervisor.job import read_job
+
+HERE = Path(__file__).parent
+TRAINS = """
+    import json, os, pathlib, sys, zipfile
+    without = os.environ.get("WITHOUT", "")
+    out = pathlib.Path("TRAINING")
+    out.mkdir(exist_ok=True)
+    epochs = int(sys.argv[sys.argv.index("--epochs") + 1]) - (without == "epoch")
+    for epoch in range(1, epochs + 1):
+        print(f"Epoch {epoch}/{sys.argv[2]} loss: {'nan' if without == 'loss' else 0.5}")
+    if without == "memory":
+        print("RuntimeError: HIPBLAS_STATUS_ALLOC_FAILED when calling hipblasCreate(handle)")
+    if without != "model":
+        with zipfile.ZipFile(out / "m.pt", "w") as archive:
+            archive.writestr("m/data.pkl", bytes(range(256)) * 64)
+    if without == "whole model":
+        (out / "m.pt").write_bytes((out / "m.pt").read_bytes()[:-5])
+    if without != "metadata":
+        (out / "m_metadata.json").write_text("{" if without == "whole metadata" else "{}")
+    if without != "word":
+        print("Training completed successfully")
+"""
+MODEL, METADATA = "not done: done_when.files[0]: ", "not done: done_when.files[1]: "
+BOTH = [
+    ("", []),
+    ("model", [f"{MODEL}no file TRAINING/*.pt"]),
+    ("whole model", [f"{MODEL}TRAINING/m.pt is cut short or damaged"]),
+    ("metadata", [f"{METADATA}no file TRAINING/"]),
+    ("whole metadata", [f"{METADATA}TRAINING/m_metadata.json is not JSON"]),
+    ("new model", [f"{MODEL}TRAINING/m.pt is from before this run", METADATA]),
+    ("epoch", ["not done: done_when.epochs: "]),
+]
+ONLY_B = [
+    ("loss", ["not done: done_when.absent_text: the log has 'loss: nan'"]),
+    ("memory", ["not done: done_when.absent_text: the log has 'HIPBLAS_STATUS_ALLOC_FAILED'"]),
+    ("word", ["not done: done_when.present_text: the log does not have 'Training completed"]),
+]
+STEPS = """
+    import sys, time
+    for step in range(1, int(sys.argv[1]) + 1):
+        print(f"step {step}/{sys.argv[1]}", flush=True)
+        time.sleep(0.05)
+"""
+
+
+@pytest.mark.parametrize(
+    ("note", "without", "expected"),
+    [("b", *case) for case in (*BOTH, *ONLY_B)] + [("d", *case) for case in BOTH],
+)
+def test_done_means_done_and_what_is_missing_is_named(
+    project: Project, note: str, without: str, expected: list[str]
+) -> None:
+    kept = (HERE / f"job_{note}.toml").read_text()
+    script = project.script(TRAINS)
+    words = read_job(HERE / f"job_{note}.toml").job.command[2:]
+    rest = re.sub(r"^command = .*$|^gpus_busy = .*$", "", kept, flags=re.MULTILINE)
+    project.job(rest, script, *words)
+    project.environment["WITHOUT"] = without
+    if without == "new model":  # the files are those of an earlier run
+        project.script("print('Epoch 3/3: Training completed successfully')")
+        (project.folder / "TRAINING").mkdir()
+        for name, content in (("m.pt", b"PK"), ("m_metadata.json", b"{}")):
+            (project.folder / "TRAINING" / name).write_bytes(content)
+            os.utime(project.folder / "TRAINING" / name, (1e9, 1e9))
+
+    ended = project.run()
+
+    assert ended.code == (76 if expected else 0)
+    missing = [line for line in ended.said if line.startswith("not done")]
+    assert len(missing) == len(expected)
+    assert all(line.startswith(start) for line, start in zip(missing, expected, strict=True))
+    assert project.line()["run"]["outcome"] == ("ended, not done" if expected else "done")
+
+
+def test_gpus_that_nobody_can_ask_are_not_known_to_have_been_busy(project: Project) -> None:
+    project.job("done_when = { gpus_busy = 2 }", project.script("print('hello')"))
+
+    ended = project.run()
+
+    if not Path("/sys/class/kfd").exists():
+        assert ended.code == 76
+        assert ended.said[-1].startswith("not done: done_when.gpus_busy: 2 GPUs busy wanted; how")
+
+
+def test_a_job_file_is_shown_and_not_run_before_it_is_trusted(project: Project) -> None:
+    file = project.folder / "rocsteady.toml"
+    project.job("# \u202ehidden", project.script("open('ran', 'a').write('x')"))
+    ran = project.folder / "ran"
+
+    new = project.say("run")
+    allowed = project.say("run", "--yes")
+    known = project.say("run")
+    file.write_text(file.read_text() + "\n# changed")
+    changed = project.say("run")
+    file.chmod(0o666)
+    project.say("run", "--yes")
+    foreign = project.say("run")
+
+    assert [new.code, allowed.code, known.code, changed.code, foreign.code] == [1, 0, 0, 1, 1]
+    assert ran.read_text() == "xxx"
+    assert "it was not used before" in new.said[0]
+    assert "# \\u202ehidden" in new.err
+    assert new.said[-1] == "rocsteady.toml was not run. Read it, then give --yes."
+    assert "it changed since it was last used" in changed.said[0]
+    assert "other users may write to it" in foreign.said[0]
+
+
+def test_a_person_at_a_terminal_is_asked(project: Project) -> None:
+    project.job("", project.script("open('ran', 'a').write('x')"))
+    for answer, code in (("n\n", 1), ("y\n", 0)):
+        terminal = project.on_terminal(*ROCSTEADY, "run")
+        terminal.wait_for("Run it?")
+        terminal.type(answer)
+        assert terminal.code() == code
+    assert (project.folder / "ran").read_text() == "x"
+
+
+def test_options_of_the_command_are_the_commands_own(project: Project) -> None:
+    script = project.script("import sys; print(sys.argv[1:])")
+
+    ended = project.run(sys.executable, script, "--detach", "--name", "x", "--resume", "--yes")
+
+    assert ended.out == "['--detach', '--name', 'x', '--resume', '--yes']\n"
+
+
+def test_a_job_file_with_a_name_numbers_its_runs(project: Project) -> None:
+    project.job(f'name = "{project.name}"', project.script("print('hello')"))
+
+    for name in (project.name, f"{project.name}-2"):
+        assert project.say("run", "--yes").code == 0
+        assert project.line(name)["run"]["outcome"] == "done"
+    taken = project.run()
+    assert (taken.code, "already" in taken.said[-1]) == (76, True)
+
+
+@pytest.mark.slow
+def test_runs_lists_step_rate_progress_and_time_left(project: Project) -> None:
+    child = project.start("--", sys.executable, project.script(STEPS), "600")
+    until(lambda: (project.line().get("step") or 0) > 100)
+
+    line = project.line()
+    text = project.say("runs").out
+
+    assert (line["alive"], line["total"], line["attempts"]) == (True, 600, 1)
+    assert 10 < line["rate"] < 21
+    assert line["seconds_left"] == pytest.approx((600 - line["step"]) / line["rate"], rel=0.01)
+    assert re.search(rf"{project.name}\s+running\s+[0-9]+/600\s+[0-9.]+/s\s+[0-9]+ s ago, ", text)
+    assert text.rstrip().endswith("left")
+    child.send_signal(signal.SIGTERM)
+    assert project.ended(child).code == 143
+
+
+def test_a_total_in_the_job_file_is_used(project: Project) -> None:
+    project.job("total = { steps = 77 }", project.script(STEPS), "20")
+
+    assert project.run().code == 0
+    assert project.line()["total"] == 77
+
+
+def test_detached_it_goes_on_without_us_and_can_be_ended(project: Project) -> None:
+    script = project.script(STEPS)
+
+    ended = project.run("--detach", "--", sys.executable, script, "1000")
+
+    assert ended.code == 0
+    assert f"run {project.name}, process " in ended.said[0]
+    until(lambda: "step 5/" in project.log())
+    assert project.line()["alive"] is True
+    assert "ROCSTEADY_DETACHED" not in "".join(project.environment)
+    assert project.say("stop", project.name).code == 0
+    assert project.line()["run"]["outcome"] == "stopped by the user"
+
+
+def test_detached_what_cannot_begin_is_said(project: Project) -> None:
+    project.job("", project.script("print('hello')"))
+
+    unknown = project.say("run", "--detach")
+    taken = [project.run("--detach") for _ in range(2)][1]
+    until(lambda: project.line()["run"]["ended"])
+
+    assert (unknown.code, "was not run" in unknown.said[-1]) == (1, True)
+    assert taken.code == 1
+    assert "there is a run" in taken.said[0]
+    assert taken.said[-1] == "it ended before it began; nothing runs"
+
+
+def training(project: Project) -> set[int]:
+    """Give the processes of the script itself: neither ours nor those that look at it."""
+    running = project.processes().items()
+    return {pid for pid, words in running if "hang_lock" in words and "rocsteady" not in words}
+
+
+@pytest.mark.slow
+def test_observing_tells_a_hang_and_never_acts(project: Project, torch_python: str) -> None:
+    victim = str(VICTIMS / "hang_lock_across_fork.py")
+    child = project.start("--observe", "--", torch_python, victim)
+    told = project.folder / ".rocsteady" / "journal.db"
+    until(told.exists)
+    until(lambda: any("hung:" in m["text"] for m in project.story()["messages"]), 120)
+
+    (hung,) = [m["text"] for m in project.story()["messages"] if "hung:" in m["text"]]
+    before = training(project)
+    assert len(before) == 2  # the script and its loader's worker
+    assert "Only observing: nothing is done." in hung
+    with pytest.raises(Exception, match="timed out"):
+        project.ended(child, within=5)
+    assert training(project) == before
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(30) == 143
+    assert project.story()["incidents"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("job", "code"), [("", 76), (None, 75)])
+def test_an_incident_is_reported_without_names(
+    project: Project, torch_python: str, job: str | None, code: int
+) -> None:
+    shutil.copytree(VICTIMS, project.home / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+    victim = str(project.home / "scripts" / "hang_lock_across_fork.py")
+    if job is None:
+        resumes = '[resume]\narguments = ["{checkpoint}"]\ncheckpoints = ["*.none"]'
+        (project.folder / "rocsteady.toml").write_text(f"command = ['x']\n{resumes}")
+    project.environment |= {"USER": "marigold", "LOGNAME": "marigold"}
+
+    ended = project.run("--max-attempts", "1", "--", torch_python, victim, within=180)
+    page = project.say("report", project.name).out
+    story = project.story()
+
+    assert ended.code == code
+    (incident,) = story["incidents"]
+    assert (incident["verdict"], incident["number"]) == ("hung", 1)
+    assert incident["place"]
+    assert "### Incident 1: hung, in attempt 1" in page
+    folder = project.folder / ".rocsteady" / "runs" / project.name / "incident-1"
+    assert "look_up" in (folder / "stacks.txt").read_text()
+    assert {"stacks.txt", "pages.json", "log-tail.txt"} <= {path.name for path in folder.iterdir()}
+    for secret in (str(project.home), "marigold", socket.gethostname()):
+        assert secret not in page + json.dumps(story)
+    assert {"run", "attempts", "incidents", "decisions", "messages", "deeds"} <= set(story)
+    assert [deed["kind"] for deed in story["deeds"]] == ["start", "kill"]
