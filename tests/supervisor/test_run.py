@@ -198,7 +198,7 @@ def test_detached_what_cannot_begin_is_said(project: Project) -> None:
 
     assert (unknown.code, "was not run" in unknown.said[-1]) == (1, True)
     assert taken.code == 1
-    assert "there is a run" in taken.said[0]
+    assert any("there is a run" in line for line in taken.said)  # the first may still speak
     assert taken.said[-1] == "it ended before it began; nothing runs"
 
 
