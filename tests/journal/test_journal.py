@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rocsteady.errors import JournalError
 from rocsteady.journal.identity import this_process
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import Place
+from rocsteady.journal.place import Place, find_place
 from rocsteady.journal.values import (
     Attempt,
     Decision,
@@ -234,3 +234,15 @@ def test_any_text_can_be_said(journal: Journal, text: str) -> None:
     assert len(message.text) <= 4000
     assert message.text[:3000] == text.encode("utf-8", "replace").decode()[:3000]
     assert journal.losses.refused == 0
+
+
+def test_a_journal_that_another_process_is_just_making_has_no_runs_yet(tmp_path: Path) -> None:
+    place = find_place(tmp_path, state=tmp_path / "state")
+    sqlite3.connect(place.database).close()
+    place.database.touch()
+
+    journal = Journal(place)
+
+    assert journal.runs() == ()
+    assert journal.unfinished() == ()
+    journal.close()

@@ -228,7 +228,7 @@ class Journal:
             with contextlib.closing(
                 schema.connect_to_read(self.place.database, schema.JOURNAL, BUSY)
             ) as connection:
-                yield connection
+                yield connection if schema.is_made(connection) else None
         except sqlite3.Error as error:
             raise JournalError(f"{self.place.database}: {error}") from None
 

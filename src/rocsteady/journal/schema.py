@@ -89,6 +89,11 @@ def connect_to_read(path: Path, migrations: Migrations, busy: timedelta) -> sqli
     return connection
 
 
+def is_made(connection: sqlite3.Connection) -> bool:
+    """Tell a database with tables from one that another process is just making."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0]) > 0
+
+
 def is_damage(error: sqlite3.Error) -> bool:
     """Tell a file that is no database, or a broken one, from trouble that may pass."""
     return type(error) is sqlite3.DatabaseError
