@@ -23,6 +23,7 @@ nox.options.sessions = ["format_check", "lint", "types", "contracts", "tests"]
 HERE = Path(__file__).parent
 SUPPORTED = ("3.10", "3.11", "3.12", "3.13")
 TORCH = "torch==2.13.0"  # what slow tests and benchmarks compare with; never a dependency
+BESIDE_TORCH = "numpy>=2,<3"  # as users have it: torch alone warns on stderr that it is not there
 TORCH_VENV = HERE / ".ci" / "torch-venv"
 WHEEL_VENV = HERE / ".ci" / "wheel-venv"
 TORCH_PYTHON = "ROCSTEADY_TEST_TORCH_PYTHON"
@@ -56,7 +57,7 @@ def _torch_python(session: nox.Session) -> str:
     ready = TORCH_VENV / TORCH
     if not ready.exists():
         python = _new_venv(session, TORCH_VENV)
-        session.run(python, "-m", "pip", "install", "-qq", TORCH, external=True)
+        session.run(python, "-m", "pip", "install", "-qq", TORCH, BESIDE_TORCH, external=True)
         ready.touch()
     return _program(TORCH_VENV, "python")
 
