@@ -119,3 +119,60 @@ class Diagnosis(Value, frozen=True, kw_only=True):
     def having(self, severity: Severity) -> tuple[Finding, ...]:
         """Return the findings of one severity."""
         return tuple(finding for finding in self.findings if finding.severity is severity)
+
+
+class Role(Enum):
+    """What a failure is to the others that were seen with it."""
+
+    ROOT = "root"  # it came first, and the others follow from it
+    CASCADE = "cascade"  # it happened because something else did
+    CONFIRMATION = "confirmation"  # it says the same in another place
+
+
+class Certainty(Enum):
+    """How far a name can be trusted."""
+
+    CERTAIN = "certain"  # only this failure looks so
+    LIKELY = "likely"  # others could look so; this is the commonest
+    UNKNOWN = "unknown"
+
+
+class Fingerprint(Value, frozen=True, kw_only=True):
+    """What makes two failures the same one."""
+
+    kind: str
+    place: str = ""  # file and function, or the library's own
+    step: int | None = None
+
+
+class Failure(Value, frozen=True, kw_only=True):
+    """Why an attempt ended, by name."""
+
+    kind: str  # a key of knowledge/data/failures.toml; "unknown" is one
+    title: str  # one line
+    words: str  # what it means, and what it does not
+    certainty: Certainty
+    fingerprint: Fingerprint
+    seen: tuple[str, ...]  # the lines and frames that it rests on
+    signature: str = ""  # by which it was recognised
+    rank: int | None = None  # of which it came, where there are several
+    also: tuple[tuple[str, Role], ...] = ()  # what else was seen: cascades and confirmations
+    traceback: str = ""  # of the script's own error
+    sources: tuple[str, ...] = ()  # such as "ROCm/ROCm#6530"
+
+
+class Strategy(Value, frozen=True, kw_only=True, omit_defaults=True):
+    """One way to run a job. None is "as the script says"."""
+
+    workers: int | None = None  # of every DataLoader; 0: none
+    loader_thread: bool = False  # with no workers: one thread that loads ahead
+    worker_context: str | None = None  # fork, forkserver, spawn
+    persistent_workers: bool | None = None
+    prefetch_factor: int | None = None
+    attention: str | None = None  # math, efficient, flash
+    precision: str | None = None  # of autocast: bf16, fp16; fp32 is "autocast off"
+    compile: bool | None = None  # False: torch.compile gives back what it was given
+    device: str | None = None  # "cpu": no GPU is seen
+    gpus: tuple[int, ...] | None = None  # that are seen, by their numbers
+    variables: dict[str, str | None] = {}  # to set; None: to unset
+    checkpoints_back: int = 0  # how many of the newest checkpoints are passed over
