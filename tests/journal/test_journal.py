@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import sys
@@ -21,6 +22,7 @@ from rocsteady.journal.values import (
     Incident,
     Loss,
     Message,
+    NamedFailure,
     Run,
     RunStory,
     Sample,
@@ -56,6 +58,31 @@ def test_a_run_has_a_name_and_a_private_folder(journal: Journal, place: Place) -
     assert Path(second.folder).is_dir()
     if os.name == "posix":
         assert Path(second.folder).stat().st_mode & 0o777 == 0o700
+
+
+def test_failures_come_back_and_a_journal_from_before_them_is_read(
+    journal: Journal, place: Place
+) -> None:
+    run = begin(journal, "calm-otter")
+    named = NamedFailure(
+        run=run.id, attempt=1, failure={"kind": "oom-device"}, evidence="/e", at=1.0
+    )
+    journal.record(named)
+    journal.record(attempt(run.id, 1, 1.0))
+    journal.intend("start", "python", run=run.id, attempt=1)
+    journal.flush()
+    (left,) = journal.unfinished()
+
+    found = journal.attempt_of(left.deed)
+    assert found is not None
+    assert (found[0].name, found[1].number) == ("calm-otter", 1)
+    assert journal.story("calm-otter").failures == (named,)
+    journal.close()
+    with contextlib.closing(sqlite3.connect(place.database)) as connection:
+        connection.execute("DROP TABLE failures")
+        connection.execute("PRAGMA user_version = 1")
+        connection.commit()
+    assert journal.story("calm-otter").failures == ()
 
 
 def test_a_name_is_checked_and_taken_once(journal: Journal) -> None:

@@ -9,7 +9,16 @@ from msgspec.structs import replace
 from rocsteady.journal.identity import machine_fingerprint, script_fingerprint, this_process
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import Place
-from rocsteady.journal.values import Deed, Fate, Learned, Stays, Takedown, Unfinished
+from rocsteady.journal.values import (
+    Deadly,
+    Deed,
+    Fate,
+    Helped,
+    Learned,
+    Stays,
+    Takedown,
+    Unfinished,
+)
 from rocsteady.machine.disk_root import DiskRoot
 
 PHASES = {"data": Stays(count=5, longest=0.9, histogram=(0, 3, 2))}
@@ -40,6 +49,26 @@ def test_what_took_the_machine_down_is_remembered_once(place: Place) -> None:
     expected = Takedown(machine="m", boot_id="b", kind="start", what=deed.what, at=7.0)
     assert memory.takedowns("m") == (expected,)
     assert memory.takedowns("n") == ()
+
+
+def test_what_helped_and_what_was_deadly_is_remembered_for_script_and_machine(place: Place) -> None:
+    deadly = Deadly(machine="m", script="s", strategy={"workers": 0}, command="python", at=1.0)
+    as_it_is = Deadly(machine="m", script="s", strategy={}, command="python", at=2.0)
+    helped = Helped(
+        machine="m", script="s", failure="hang-in-loader", remedy="loader-inline", run="r", at=3.0
+    )
+    memory = Memory(place)
+    for _ in range(2):
+        memory.killed(deadly)
+    memory.killed(as_it_is)
+    memory.helped(replace(helped, remedy="loader-spawn", at=1.0))
+    memory.helped(helped)
+    memory.close()
+
+    assert memory.deadly("m", "s") == (deadly, as_it_is)
+    assert memory.deadly("m", "another") == ()
+    assert memory.what_helped("m", "s") == (helped,)
+    assert memory.what_helped("n", "s") == ()
 
 
 def test_without_a_place_everything_works_and_nothing_is_remembered(place: Place) -> None:

@@ -10,7 +10,7 @@ import threading
 from types import TracebackType
 from typing import Any
 
-from . import page
+from . import page, raised
 from .heart import Heart
 from .wire import FINISHING, RAISED
 
@@ -32,6 +32,7 @@ def install(heart: Heart) -> None:
         try:
             heart.finish(RAISED)
             hide(value)
+            raised.tell(kind, value, trace)
         except Exception as error:  # the script's own error is what counts
             page.note("excepthook", error)
         return previous(kind, value, trace)

@@ -18,6 +18,8 @@ SIZE = 4096
 SUFFIX = ".page"  # the file is named PID.page
 NOTE_SUFFIX = ".note"  # PID.note: a line for each thing that does not work here, and why
 STACKS_SUFFIX = ".stacks"  # PID.stacks: what faulthandler wrote; made if its signal is ours
+RAISED_SUFFIX = ".raised"  # PID.raised: JSON of the exception that ended the script
+RAISED_VERSION = 1
 
 # The words, by index.
 W_MAGIC = 0

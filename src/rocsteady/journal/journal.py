@@ -34,6 +34,7 @@ from rocsteady.journal.values import (
     Incident,
     Losses,
     Message,
+    NamedFailure,
     Run,
     RunLine,
     RunStory,
@@ -132,7 +133,7 @@ class Journal:
 
         return self._writer.now(write, OPEN_WITHIN)
 
-    def record(self, value: Attempt | Incident | Decision | Message) -> None:
+    def record(self, value: Attempt | Incident | NamedFailure | Decision | Message) -> None:
         """Hand over an entry. One with the same number takes the place of the earlier."""
         self._writer.put(put(value))
 
@@ -193,6 +194,11 @@ class Journal:
                 raise JournalError(f"there is no run {name!r}: nothing was run here yet")
             return reading.story(connection, name)
 
+    def attempt_of(self, deed: Deed) -> tuple[Run, Attempt] | None:
+        """Return the attempt that an intent belongs to, if both were written down."""
+        with self._reader() as connection:
+            return reading.attempt_of(connection, deed) if connection else None
+
     def command(self, name: str) -> tuple[str, ...]:
         """Return a run's command to be started again, to the byte."""
         with self._reader() as connection:
@@ -228,7 +234,7 @@ class Journal:
             with contextlib.closing(
                 schema.connect_to_read(self.place.database, schema.JOURNAL, BUSY)
             ) as connection:
-                yield connection if schema.is_made(connection) else None
+                yield connection if schema.version(connection) else None
         except sqlite3.Error as error:
             raise JournalError(f"{self.place.database}: {error}") from None
 

@@ -1,8 +1,8 @@
 """The machine's own memory, in the user's state folder: it outlives any project.
 
-What a script usually does here, what took this machine down, and which job files were used. It is
-not kept in the project, since whoever hands us a project could then tell us what to trust. Without
-a place for it everything still works; nothing is remembered.
+What a script usually does here, what helped it, what took this machine down, and which job files
+were used. It is not kept in the project, since whoever hands us a project could then tell us what
+to trust. Without a place for it everything still works; nothing is remembered.
 """
 
 from __future__ import annotations
@@ -17,7 +17,15 @@ from typing import TypeVar
 from rocsteady.journal import schema
 from rocsteady.journal.place import Place
 from rocsteady.journal.rows import put, select
-from rocsteady.journal.values import Learned, SeenFile, Stays, Takedown, Unfinished
+from rocsteady.journal.values import (
+    Deadly,
+    Helped,
+    Learned,
+    SeenFile,
+    Stays,
+    Takedown,
+    Unfinished,
+)
 from rocsteady.journal.writer import Writer
 from rocsteady.vocabulary import Value
 
@@ -67,6 +75,23 @@ class Memory:
     def takedowns(self, machine: str) -> tuple[Takedown, ...]:
         """Return what took a machine down, oldest first."""
         return self._select(Takedown, "WHERE machine = ? ORDER BY at", machine)
+
+    def killed(self, deadly: Deadly) -> None:
+        """Remember a way to run a script that took the machine down."""
+        self._put(deadly)
+
+    def deadly(self, machine: str, script: str) -> tuple[Deadly, ...]:
+        """Return the ways to run a script that took a machine down, oldest first."""
+        where = "WHERE machine = ? AND script = ? ORDER BY at"
+        return self._select(Deadly, where, machine, script)
+
+    def helped(self, helped: Helped) -> None:
+        """Remember a remedy with which a script went on."""
+        self._put(helped)
+
+    def what_helped(self, machine: str, script: str) -> tuple[Helped, ...]:
+        """Return what helped a script on a machine, the latest last."""
+        return self._select(Helped, "WHERE machine = ? AND script = ? ORDER BY at", machine, script)
 
     def saw(self, path: str, sha256: str) -> None:
         """Remember a job file as it was when a person let it run."""

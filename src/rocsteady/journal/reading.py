@@ -9,6 +9,7 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from rocsteady.errors import JournalError
+from rocsteady.journal import schema
 from rocsteady.journal.identity import Identity, is_alive
 from rocsteady.journal.rows import select, unpacked
 from rocsteady.journal.values import (
@@ -19,12 +20,14 @@ from rocsteady.journal.values import (
     Incident,
     Loss,
     Message,
+    NamedFailure,
     Run,
     RunLine,
     RunStory,
 )
 from rocsteady.machine.root import well_formed
 
+FAILURES_SINCE = 2  # format of the journal
 RATE_OVER = 15 * 60.0  # seconds of late progress that a rate is taken from
 
 
@@ -62,6 +65,7 @@ def story(connection: sqlite3.Connection, name: str) -> RunStory:
             run=run,
             attempts=attempts,
             incidents=select(connection, Incident, "WHERE run = ? ORDER BY number", run.id),
+            failures=_failures(connection, run.id),
             decisions=select(connection, Decision, "WHERE run = ? ORDER BY id", run.id),
             messages=_messages(connection, run),
             deeds=select(connection, Deed, "WHERE run = ? ORDER BY id", run.id),
@@ -84,6 +88,19 @@ def rate(buckets: Sequence[Bucket], over: float = RATE_OVER) -> float | None:
     begin = late[0].first_progress or late[0].start
     steps = late[-1].last_step - late[0].first_step
     return steps / (end - begin) if end > begin and steps > 0 else None
+
+
+def attempt_of(connection: sqlite3.Connection, deed: Deed) -> tuple[Run, Attempt] | None:
+    """Return the attempt that an intent belongs to, if both were written down."""
+    runs = select(connection, Run, "WHERE id = ?", deed.run)
+    attempts = select(connection, Attempt, "WHERE run = ? AND number = ?", deed.run, deed.attempt)
+    return (runs[0], attempts[0]) if runs and attempts else None
+
+
+def _failures(connection: sqlite3.Connection, run: int) -> tuple[NamedFailure, ...]:
+    if schema.version(connection) < FAILURES_SINCE:
+        return ()
+    return select(connection, NamedFailure, "WHERE run = ? ORDER BY attempt", run)
 
 
 def _messages(connection: sqlite3.Connection, run: Run) -> tuple[Message, ...]:

@@ -17,11 +17,14 @@ from rocsteady.errors import JournalError
 from rocsteady.journal.values import (
     Attempt,
     Bucket,
+    Deadly,
     Decision,
     Deed,
+    Helped,
     Incident,
     Learned,
     Message,
+    NamedFailure,
     Run,
     SeenFile,
     Takedown,
@@ -36,6 +39,7 @@ TABLES: Mapping[type[Value], str] = {
     Run: "runs",
     Attempt: "attempts",
     Incident: "incidents",
+    NamedFailure: "failures",
     Decision: "decisions",
     Message: "messages",
     Deed: "intents",
@@ -43,6 +47,8 @@ TABLES: Mapping[type[Value], str] = {
     Learned: "learned",
     Takedown: "takedowns",
     SeenFile: "seen_files",
+    Deadly: "deadly",
+    Helped: "helped",
 }
 
 T = TypeVar("T", bound=Value)

@@ -47,6 +47,11 @@ JOURNAL: Migrations = (
             quiet REAL NOT NULL, seconds_in TEXT NOT NULL, seconds_as TEXT NOT NULL,
             PRIMARY KEY (run, width, start, attempt)) {KEYED}""",
     ),
+    (
+        f"""CREATE TABLE failures (run INTEGER NOT NULL, attempt INTEGER NOT NULL,
+            failure TEXT NOT NULL, evidence TEXT NOT NULL, at REAL NOT NULL,
+            PRIMARY KEY (run, attempt)) {KEYED}""",
+    ),
 )
 MEMORY: Migrations = (
     (
@@ -57,6 +62,14 @@ MEMORY: Migrations = (
             PRIMARY KEY (machine, boot_id, kind, what)) {KEYED}""",
         f"""CREATE TABLE seen_files (path TEXT PRIMARY KEY, sha256 TEXT NOT NULL,
             at REAL NOT NULL) {KEYED}""",
+    ),
+    (
+        f"""CREATE TABLE deadly (machine TEXT NOT NULL, script TEXT NOT NULL,
+            strategy TEXT NOT NULL, command TEXT NOT NULL, at REAL NOT NULL,
+            PRIMARY KEY (machine, script, strategy)) {KEYED}""",
+        f"""CREATE TABLE helped (machine TEXT NOT NULL, script TEXT NOT NULL,
+            failure TEXT NOT NULL, remedy TEXT NOT NULL, run TEXT NOT NULL, at REAL NOT NULL,
+            PRIMARY KEY (machine, script, failure)) {KEYED}""",
     ),
 )
 
@@ -89,9 +102,9 @@ def connect_to_read(path: Path, migrations: Migrations, busy: timedelta) -> sqli
     return connection
 
 
-def is_made(connection: sqlite3.Connection) -> bool:
-    """Tell a database with tables from one that another process is just making."""
-    return int(connection.execute("PRAGMA user_version").fetchone()[0]) > 0
+def version(connection: sqlite3.Connection) -> int:
+    """Return the format of a database; 0 while another process is just making it."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def is_damage(error: sqlite3.Error) -> bool:
@@ -157,13 +170,13 @@ def _check_tables(connection: sqlite3.Connection, migrations: Migrations) -> Non
 
 
 def _check_version(connection: sqlite3.Connection, known: int) -> int:
-    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if version > known:
+    found = version(connection)
+    if found > known:
         raise JournalError(
-            f"the journal was written by a newer rocsteady (format {version}, this one knows"
+            f"the journal was written by a newer rocsteady (format {found}, this one knows"
             f" {known}): upgrade rocsteady, or move the journal away"
         )
-    return version
+    return found
 
 
 def _s(duration: timedelta) -> float:

@@ -60,6 +60,16 @@ class Incident(Value, frozen=True, kw_only=True):
     at: float
 
 
+class NamedFailure(Value, frozen=True, kw_only=True):
+    """Why an attempt ended."""
+
+    run: int
+    attempt: int
+    failure: dict[str, object]  # a Failure of the vocabulary
+    evidence: str  # a folder; "" if there is none
+    at: float
+
+
 class Decision(Value, frozen=True, kw_only=True):
     """What was decided, and why."""
 
@@ -154,6 +164,7 @@ class RunStory(Value, frozen=True, kw_only=True):
     run: Run
     attempts: tuple[Attempt, ...]
     incidents: tuple[Incident, ...]
+    failures: tuple[NamedFailure, ...]
     decisions: tuple[Decision, ...]
     messages: tuple[Message, ...]
     deeds: tuple[Deed, ...]
@@ -200,6 +211,27 @@ class Takedown(Value, frozen=True, kw_only=True):
     boot_id: str
     kind: str
     what: str
+    at: float
+
+
+class Deadly(Value, frozen=True, kw_only=True):
+    """A way to run a script that took the machine down."""
+
+    machine: str
+    script: str
+    strategy: dict[str, object]
+    command: str  # for people
+    at: float
+
+
+class Helped(Value, frozen=True, kw_only=True):
+    """A remedy with which a script went on, on one machine."""
+
+    machine: str
+    script: str
+    failure: str  # its kind
+    remedy: str
+    run: str  # its name, for people
     at: float
 
 
