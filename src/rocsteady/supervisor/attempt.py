@@ -47,7 +47,9 @@ class Attempt:
         self._pulse: Pulse = begin(self._began, _boot_clock(), setting.learned)
         self._counter = OutputCounter()
         self._looks: tuple[Look, ...] = ()
-        self._reached = Reached(lambda: self._counter.progress, setting.total)
+        self._reached = Reached(
+            lambda: self._counter.progress, setting.total, before=setting.before, marks=means.marks
+        )
         self._leaving = Leaving()
         self._continued = False
         self._stopped_since: float | None = None

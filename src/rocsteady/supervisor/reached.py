@@ -9,13 +9,27 @@ from rocsteady.evidence.counters import Progress
 from rocsteady.evidence.values import Heartbeat
 from rocsteady.journal.values import Sample
 from rocsteady.pulse.verdict import Verdict
+from rocsteady.supervisor.marks import Marks
 
 
 class Reached:
-    """The steps of one attempt, as they are seen."""
+    """The steps of one attempt, as they are seen.
 
-    def __init__(self, printed: Callable[[], Progress | None], total: int | None) -> None:
+    A page counts from the start of its process: what the checkpoint had ``before`` comes on top. A
+    script that prints a counter prints its own.
+    """
+
+    def __init__(
+        self,
+        printed: Callable[[], Progress | None],
+        total: int | None,
+        *,
+        before: int = 0,
+        marks: Marks | None = None,
+    ) -> None:
         self.heartbeats: tuple[Heartbeat, ...] = ()
+        self._before = before
+        self._marks = marks or Marks()
         self._printed = printed
         self._total = total
         self._first: tuple[int, float] | None = None  # the first step, and when it was seen
@@ -25,7 +39,7 @@ class Reached:
     def step(self) -> int | None:
         """How far it is; None if nothing tells."""
         if self.heartbeats:
-            return max(beat.step for beat in self.heartbeats)
+            return self._before + max(beat.step for beat in self.heartbeats)
         printed = self._printed()
         return printed.n if printed else None
 
@@ -49,10 +63,11 @@ class Reached:
     def seen(self, now: float, verdict: Verdict) -> Sample:
         """Take a look into account, and return it for the journal."""
         step = self.step or 0
-        if step and self._first is None:
+        if step > self._before and self._first is None:
             self._first = (step, now)
         if step != self._moved[0]:
             self._moved = (step, now)
+            self._marks.add(time.time(), step)
         printed = self._printed()
         told = next((beat.total for beat in self.heartbeats if beat.total), None)
         return Sample(

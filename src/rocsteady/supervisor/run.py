@@ -27,6 +27,7 @@ from rocsteady.supervisor.gpu_free import wait_until_free
 from rocsteady.supervisor.injection import Injection, claim, lay_out, runtime_folder, sweep
 from rocsteady.supervisor.job import Job
 from rocsteady.supervisor.logout import logging_out_ends_us
+from rocsteady.supervisor.marks import Marks
 from rocsteady.supervisor.outcome import AttemptEnd, Outcome
 from rocsteady.supervisor.records import Records
 from rocsteady.supervisor.resume import Launch, launch, newest_checkpoint
@@ -65,12 +66,14 @@ class Supervisor:
         self._told = {name: value for name, value in environment.items() if name in known_variables}
         self._announcer = Announcer(journal, run.id)
         self._wishes = Wishes()
+        self._marks = Marks(earlier.progress if earlier else ())
         self._means = Means(
             settings=settings,
             journal=journal,
             announcer=self._announcer,
             wishes=self._wishes,
             waits=waits,
+            marks=self._marks,
         )
         script = script_fingerprint(job.command, str(folder))
         incidents = len(earlier.incidents) if earlier else 0
@@ -164,7 +167,7 @@ class Supervisor:
         self._copy_aside(first - 1)
 
     def _attempt(self, number: int) -> AttemptEnd:
-        launched = self._launch(number)
+        launched, before = self._launch(number)
         run_id = f"{self._run.name}-{os.getpid()}-{number}"
         injection = self._inject(run_id)
         try:
@@ -180,6 +183,7 @@ class Supervisor:
                 told=self._told,
                 learned=self._records.learned(),
                 total=self._job.total.steps if self._job.total else None,
+                before=before,
             )
             end = self._carried_out(Attempt(setting, self._means), launched, number)
         finally:
@@ -217,14 +221,17 @@ class Supervisor:
                 raise RocsteadyError(text) from None
             raise CommandError(text, exists=not isinstance(error, FileNotFoundError)) from None
 
-    def _launch(self, number: int) -> Launch:
+    def _launch(self, number: int) -> tuple[Launch, int]:
+        """Return what to start, and how many steps are done before."""
         checkpoint = newest_checkpoint(self._job, self._folder)
         if checkpoint is None:
-            return launch(self._job)
+            return launch(self._job), 0
         for broken in checkpoint.passed_over:
             self._announcer.say(f"passed over: {broken}.")
-        self._announcer.say(f"attempt {number}, from {checkpoint.path}.")
-        return launch(self._job, checkpoint.path)
+        before = self._marks.step_at(checkpoint.written)
+        step = f", about step {before:,}" if before else ""
+        self._announcer.say(f"attempt {number}, from {checkpoint.path}{step}.")
+        return launch(self._job, checkpoint.path), before
 
     def _inject(self, run_id: str) -> Injection | None:
         folder: Path | None = None

@@ -11,6 +11,7 @@ from rocsteady.pulse.known import KnownWaits
 from rocsteady.pulse.learning import Learned
 from rocsteady.supervisor.announce import Announcer
 from rocsteady.supervisor.injection import Injection
+from rocsteady.supervisor.marks import Marks
 from rocsteady.supervisor.settings import Settings
 from rocsteady.supervisor.wishes import Wishes
 from rocsteady.vocabulary import Value
@@ -30,6 +31,7 @@ class Setting(Value, frozen=True, kw_only=True):
     told: Mapping[str, str]  # the variables of it that evidence may hold
     learned: Learned | None
     total: int | None  # steps, if the job says so
+    before: int = 0  # steps that the checkpoint has, from which it goes on
 
     @property
     def log(self) -> Path:
@@ -46,3 +48,4 @@ class Means:
     announcer: Announcer
     wishes: Wishes
     waits: KnownWaits
+    marks: Marks

@@ -1,0 +1,39 @@
+"""When which step was reached, over all attempts of a run, so that a checkpoint's step is known."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from rocsteady.journal.values import Bucket
+
+MOST = 20_000  # marks; every second one is forgotten when there are more
+
+
+class Marks:
+    """Moments by the wall clock, and the step of each."""
+
+    def __init__(self, earlier: Iterable[Bucket] = ()) -> None:
+        self._at: list[float] = []
+        self._steps: list[int] = []
+        self._latest = 0  # step
+        self._apart = 0.0  # seconds, at least, between two marks
+        for bucket in earlier:
+            self.add(bucket.first_progress or bucket.start, bucket.first_step)
+            self.add(bucket.last_progress or bucket.start, bucket.last_step)
+
+    def add(self, at: float, step: int) -> None:
+        """Take a look into account."""
+        self._latest = step
+        if self._steps and (step == self._steps[-1] or at < self._at[-1] + self._apart):
+            return
+        self._at.append(at)
+        self._steps.append(step)
+        if len(self._at) > MOST:
+            del self._at[1:-1:2], self._steps[1:-1:2]
+            self._apart = (self._at[-1] - self._at[0]) / len(self._at)
+
+    def step_at(self, when: float) -> int:
+        """Return the step that a file written at a moment can have in it at most."""
+        index = bisect_left(self._at, when)
+        return self._steps[index] if index < len(self._steps) else self._latest
