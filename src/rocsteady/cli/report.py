@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 import msgspec
 
+from rocsteady.cli.kept import kept_journal
 from rocsteady.cli.screen import show
-from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import find_place
+from rocsteady.errors import RocsteadyError
 from rocsteady.redaction.redactor import Redactor
 from rocsteady.report.story import render_story
 
@@ -21,11 +21,10 @@ from rocsteady.report.story import render_story
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(*, name: str, as_json: bool) -> None:
     """Write a page in Markdown, redacted, to read and to send."""
-    journal = Journal(find_place(Path.cwd()))
-    try:
+    with kept_journal() as journal:
+        if journal is None:
+            raise RocsteadyError(f"there is no run {name!r}: nothing was run here yet")
         story = journal.story(name)
-    finally:
-        journal.close()
     redactor = _redactor()
     if as_json:
         told = _redacted(msgspec.to_builtins(story), redactor)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import click
 
+from rocsteady.cli.kept import kept_journal
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.detached import ask_to_end
 from rocsteady.journal.identity import is_alive
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import find_place
 from rocsteady.journal.values import Run, RunLine
 
 WAIT = 30.0  # seconds: longer than stopping may take
@@ -22,8 +21,7 @@ LOOK_EVERY = 0.2
 @click.argument("name", metavar="RUN")
 def command(*, name: str) -> None:
     """End a run mildly: its script is asked first, and no attempt follows."""
-    journal = Journal(find_place(Path.cwd()))
-    try:
+    with kept_journal() as journal:
         line = _line(journal, name)
         if line.run.ended is not None or line.alive is False:
             raise RocsteadyError(f"{name} is not running")
@@ -37,12 +35,10 @@ def command(*, name: str) -> None:
                 click.echo(f"rocsteady: {name} has ended.", err=True)
                 return
         raise RocsteadyError(f"{name} was asked to end and has not yet")
-    finally:
-        journal.close()
 
 
-def _line(journal: Journal, name: str) -> RunLine:
-    for line in journal.runs():
+def _line(journal: Journal | None, name: str) -> RunLine:
+    for line in journal.runs() if journal else ():
         if line.run.name == name:
             return line
     raise RocsteadyError(f"there is no run {name!r}; rocsteady runs lists them")

@@ -87,6 +87,18 @@ def find_place(
     )
 
 
+def existing_place(project: Path, *, state: Path | None = None) -> Place | None:
+    """Find this project's journal to read it; None if nothing was ever run here. Makes nothing."""
+    state = state or platformdirs.user_state_path("rocsteady", appauthor=False)
+    project = project.absolute()
+    own = _own_name(project)
+    temporary = Path(tempfile.gettempdir()) / f"{_user_name()}-{own}"
+    folders = (project / FOLDER, state / "projects" / own, temporary)
+    if not any(os.path.lexists(folder) for folder in folders):
+        return None
+    return find_place(project, state=state)
+
+
 def is_network(filesystem: str, folder: Path) -> bool:
     """Tell a file system whose locks may be a promise only. FUSE can be anything."""
     return (
