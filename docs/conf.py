@@ -1,4 +1,4 @@
-"""How the documentation is built. Three reference pages are made from the program here.
+"""How the documentation is built. Some reference pages are made from the program here.
 
 They are written beside the other pages, are not kept in git, and come from what the program itself
 reads, so that a page cannot say anything else than the doctor does.
@@ -13,8 +13,11 @@ from pathlib import Path
 from rocsteady import __version__
 from rocsteady.doctor.facts import FACTS
 from rocsteady.knowledge.hardware import Variable
+from rocsteady.knowledge.harmful import Harmful, harmful_variables
 from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.knowledge.rules import Rule
+from rocsteady.remedies.catalog import RUNGS
+from rocsteady.remedies.remedy import ANY, Remedy
 from rocsteady.vocabulary import Severity, Source
 
 project = "rocsteady"
@@ -117,6 +120,40 @@ def facts_page(facts: Mapping[str, str]) -> Iterator[str]:
     yield "\n".join(["| fact | meaning |", "|---|---|", *rows])
 
 
+def remedies_page(remedies: Iterable[Remedy], harmful: Iterable[Harmful]) -> Iterator[str]:
+    """Tell every remedy, cheapest first, and the variables that one of them unsets."""
+    yield "# Remedies"
+    yield (
+        "What `rocsteady run` may change by itself after a failure: one setting at a time, the"
+        " cheapest first, and taken back if it does not move the failure."
+        " `rocsteady remedies --for KIND` says what would be tried on your machine. None of them"
+        " was confirmed on hardware by us. This page is made from the program itself."
+    )
+    for remedy in remedies:
+        yield from remedy_section(remedy)
+    yield "## Variables that are known to harm"
+    yield "What `unset-variable` takes away, one at a time, in this order."
+    rows = [
+        f"| `{each.name}` | {plain(each.why)} | {', '.join(each.failures)}"
+        f" | {plain(', '.join(each.sources))} |"
+        for each in harmful
+    ]
+    yield "\n".join(["| variable | why | in | sources |", "|---|---|---|---|", *rows])
+
+
+def remedy_section(remedy: Remedy) -> Iterator[str]:
+    """Tell one remedy: what, for what, at what cost, when not, says who."""
+    kinds = "any failure that may be chance" if ANY in remedy.answers else ", ".join(remedy.answers)
+    confirmed_on = plain(", ".join(remedy.confirmed_on)) or "unconfirmed on hardware"
+    yield f"## {remedy.id}"
+    yield f"**{plain(remedy.title)}**"
+    yield f"Answers: {kinds}."
+    yield f"Costs: {plain(remedy.cost)}."
+    yield f"When not to use it: {plain(remedy.when_not)}"
+    yield f"Rests on: {plain(remedy.evidence)}. Confirmed: {confirmed_on}."
+    yield "\n".join(f"- {plain(source)}" for source in remedy.sources)
+
+
 def write_page(name: str, paragraphs: Iterable[str]) -> None:
     """Write a page, but leave an equal one alone, so that nothing is built twice."""
     page = HERE / "reference" / name
@@ -129,3 +166,7 @@ knowledge = load_knowledge()
 write_page("rules.md", rules_page(knowledge.rules.values(), knowledge.sources))
 write_page("variables.md", variables_page(knowledge.variables.values()))
 write_page("facts.md", facts_page(FACTS))
+write_page(
+    "remedies.md",
+    remedies_page((rung.REMEDY for rung in RUNGS.values()), harmful_variables()),
+)

@@ -7,9 +7,11 @@ import pytest
 
 from rocsteady.host.child import Exit
 from rocsteady.pulse.learning import Learned
-from rocsteady.supervisor.decision import Next, decide, exit_code
+from rocsteady.remedies.ladder import Step
+from rocsteady.supervisor.decision import Decision, Next, after_climbing, decide, exit_code
 from rocsteady.supervisor.outcome import AttemptEnd, Outcome
 from rocsteady.supervisor.settings import Settings
+from rocsteady.vocabulary import Fix, Strategy
 
 CRASHED = AttemptEnd(
     outcome=Outcome.BY_ITSELF,
@@ -36,9 +38,8 @@ def chosen(
     can_resume: bool = False,
     settings: Settings | None = None,
 ) -> tuple[Next, int]:
-    decision = decide(
-        attempt, number=number, can_resume=can_resume, settings=settings or Settings()
-    )
+    settings = settings or Settings(remedies=False)
+    decision = decide(attempt, number=number, can_resume=can_resume, settings=settings)
     return decision.next, decision.code
 
 
@@ -101,3 +102,35 @@ def test_exit_codes_are_as_a_shell_says_them() -> None:
     assert exit_code(end(exit=Exit(code=42))) == 42
     assert exit_code(end(exit=Exit(signal=11))) == 139
     assert exit_code(end(exit=None)) == 76
+
+
+PERSON = Fix(text="Free some space.")
+
+
+@pytest.mark.parametrize(
+    ("step", "kind", "attempts", "code"),
+    [
+        (Step(strategy=None, why="own"), "script-error", 3, 7),
+        (Step(strategy=None, why="own", person=PERSON), "script-error", 1, 7),
+        (Step(strategy=None, why="not known"), "unknown", 2, 7),
+        (Step(strategy=None, why="nothing to try"), "segfault", 1, 7),
+        (Step(strategy=None, why="gave up"), "segfault", 2, 76),
+        (Step(strategy=None, why="full", person=PERSON), "disk-full", 1, 76),
+    ],
+)
+def test_giving_up_is_a_code_of_ours_and_the_rest_the_scripts(
+    step: Step, kind: str, attempts: int, code: int
+) -> None:
+    plain = Decision(next=Next.AGAIN, why="it can", code=7)
+    decision = after_climbing(plain, step, kind=kind, attempts=attempts)
+    assert (decision.next, decision.code, decision.why) == (Next.END, code, step.why)
+
+
+def test_the_ladder_does_not_overrule_what_may_not_be_thrown_away() -> None:
+    step = Step(strategy=Strategy(workers=0), remedy="loader-inline", why="No workers.")
+    precious = Decision(next=Next.END, why="it would throw work away", code=1)
+    again = Decision(next=Next.AGAIN, why="it can", code=1)
+
+    assert after_climbing(precious, step, kind="hang-in-loader", attempts=1) == precious
+    found = after_climbing(again, step, kind="hang-in-loader", attempts=1)
+    assert (found.next, found.remedy, found.why) == (Next.AGAIN, "loader-inline", "No workers.")

@@ -55,6 +55,7 @@ class Project:
         self.temporary = Path(tempfile.mkdtemp(prefix="test-"))  # sockets need a short path
         for made in (self.folder, self.home):
             made.mkdir()
+        self.program: tuple[str, ...] = ROCSTEADY
         self.name = f"test-{uuid.uuid4().hex[:8]}"
         self.environment = {
             **os.environ,
@@ -90,7 +91,7 @@ class Project:
     def popen(self, *words: str) -> subprocess.Popen[bytes]:
         """Start a command of rocsteady."""
         child = subprocess.Popen(
-            [*ROCSTEADY, *words],
+            [*self.program, *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

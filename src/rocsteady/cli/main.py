@@ -27,6 +27,8 @@ COMMANDS = {
     "runs": ("rocsteady.cli.runs", "List the runs of this project."),
     "stop": ("rocsteady.cli.stop", "End a run."),
     "report": ("rocsteady.cli.report", "Tell what happened in a run, and why."),
+    "remedies": ("rocsteady.cli.remedies", "List what may be changed after a failure."),
+    "explain": ("rocsteady.cli.explain", "Name an error and say what is known of it."),
 }
 ERROR, COULD_NOT_EXAMINE, INTERRUPTED = 1, 3, 130
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 
 import click
@@ -12,20 +14,26 @@ import msgspec
 from rocsteady.cli.detach import WITHOUT_TERMINAL, detach
 from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.host.child import DETACHED, OURS
+from rocsteady.journal.identity import script_fingerprint
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
 from rocsteady.journal.values import Run, RunStory
-from rocsteady.knowledge.reader import load_knowledge
+from rocsteady.knowledge.harmful import harmful_variables
+from rocsteady.knowledge.reader import Knowledge, load_knowledge
 from rocsteady.knowledge.waits import load_waits
+from rocsteady.machine.disk_root import DiskRoot
+from rocsteady.machine.machine import Machine, examine
 from rocsteady.pulse.verdict import Patience
+from rocsteady.remedies.catalog import RUNGS
+from rocsteady.supervisor.course import Course, Wanted, as_json
 from rocsteady.supervisor.decision import PERSON_NEEDED
 from rocsteady.supervisor.finish import DONE
 from rocsteady.supervisor.job import FILE, Job, JobFile, duration, read_job
-from rocsteady.supervisor.records import STRATEGY
 from rocsteady.supervisor.run import Supervisor
 from rocsteady.supervisor.settings import Settings
 from rocsteady.supervisor.trust import doubts, trust
+from rocsteady.vocabulary import Strategy
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -43,10 +51,32 @@ class Duration(click.ParamType):  # type: ignore[type-arg, unused-ignore]
             self.fail(str(error), param, ctx)
 
 
+class Remedies(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """Ids of remedies, with commas between them."""
+
+    name = "ID[,ID]"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Read them, or say which one there is not."""
+        if isinstance(value, tuple):
+            return value
+        ids = tuple(word.strip() for word in str(value).split(",") if word.strip())
+        for each in ids:
+            if each not in RUNGS:
+                self.fail(f"there is no remedy {each!r}; rocsteady remedies lists them", param, ctx)
+        return ids
+
+
 # What follows the command's first word is the command's own, also an option that we have too.
 @click.command("run", context_settings={"allow_interspersed_args": False})
 @click.option("--name", help="What to call the run; two words are made up otherwise.")
-@click.option("--max-attempts", type=click.IntRange(1, 1000), default=4, show_default=True)
+@click.option(
+    "--max-attempts",
+    type=click.IntRange(1, 1000),
+    help="In all. Without it: as long as remedies are left and it gets further; 4 without them.",
+)
 @click.option("--observe", is_flag=True, help="Watch and tell; never act.")
 @click.option(
     "--hang-after",
@@ -59,6 +89,11 @@ class Duration(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     is_flag=True,
     help="Restart even a script that cannot resume; what it wrote is copied aside first.",
 )
+@click.option("--no-remedies", is_flag=True, help="After a failure only the same again.")
+@click.option("--allow", type=Remedies(), default=(), help="Only these remedies.")
+@click.option("--deny", type=Remedies(), default=(), help="Never these remedies.")
+@click.option("--with", "start_with", type=Remedies(), default=(), help="Start with these.")
+@click.option("--again", is_flag=True, help="Also what took this machine down before.")
 @click.option("--detach", "detached", is_flag=True, help="Go on without this terminal.")
 @click.option("--resume", metavar="RUN", help="Go on with a run that was left.")
 @click.option(
@@ -71,10 +106,15 @@ def command(  # noqa: PLR0913 - one argument an option
     ctx: click.Context,
     *,
     name: str | None,
-    max_attempts: int,
+    max_attempts: int | None,
     observe: bool,
     hang_after: timedelta | None,
     from_scratch: bool,
+    no_remedies: bool,
+    allow: tuple[str, ...],
+    deny: tuple[str, ...],
+    start_with: tuple[str, ...],
+    again: bool,
     detached: bool,
     resume: str | None,
     yes: bool,
@@ -101,11 +141,14 @@ def command(  # noqa: PLR0913 - one argument an option
             max_attempts=max_attempts,
             observe=observe,
             from_scratch=from_scratch,
+            remedies=not no_remedies,
             patience=_patience(hang_after or job.hang_after),
         )
         if detached:
             code = detach(_again(ctx.params), folder, journal)
         else:
+            wanted = Wanted(allow=allow, deny=deny, start_with=start_with, again=again)
+            known = load_knowledge()
             run, earlier = _run(job, journal, name=name, resume=resume)
             code = Supervisor(
                 job,
@@ -115,7 +158,8 @@ def command(  # noqa: PLR0913 - one argument an option
                 journal=journal,
                 memory=memory,
                 waits=load_waits(),
-                known_variables=frozenset(load_knowledge().variables),
+                known_variables=frozenset(known.variables),
+                course=_course(wanted, job, folder, journal, memory, known),
                 terminal=DETACHED if alone else OURS,
                 earlier=earlier,
             ).carry_out()
@@ -129,15 +173,36 @@ def command(  # noqa: PLR0913 - one argument an option
     ctx.exit(code)
 
 
+def _course(  # noqa: PLR0913, PLR0917 - all that it rests on
+    wanted: Wanted, job: Job, folder: Path, journal: Journal, memory: Memory, known: Knowledge
+) -> Course:
+    @cache
+    def machine() -> Machine:
+        return examine(DiskRoot(), known.variables)[0]
+
+    telling = {*known.variables, *(each.name for each in harmful_variables())}
+    return Course(
+        wanted,
+        script=script_fingerprint(job.command, str(folder)),
+        here=journal.here.machine,
+        memory=memory,
+        knowledge=known,
+        machine=machine,
+        variables={name: os.environ[name] for name in telling if name in os.environ},
+    )
+
+
 def _again(options: dict[str, object]) -> list[str]:
     """Spell our own options once more, for the one that goes on without a terminal."""
-    words = ["--yes", "--max-attempts", str(options["max_attempts"])]
-    words += [
-        f"--{flag.replace('_', '-')}" for flag in ("observe", "from_scratch") if options[flag]
-    ]
-    for option in ("name", "resume"):
+    flags = ("observe", "from_scratch", "no_remedies", "again")
+    words = ["--yes", *(f"--{flag.replace('_', '-')}" for flag in flags if options[flag])]
+    for option in ("name", "resume", "max_attempts"):
         if options[option] is not None:
-            words += [f"--{option}", str(options[option])]
+            words += [f"--{option.replace('_', '-')}", str(options[option])]
+    for option, spelt in (("allow", "--allow"), ("deny", "--deny"), ("start_with", "--with")):
+        ids = options[option]
+        if isinstance(ids, tuple) and ids:
+            words += [spelt, ",".join(ids)]
     if isinstance(options["hang_after"], timedelta):
         words += ["--hang-after", f"{options['hang_after'].total_seconds():.3f}s"]
     command = options["command"]
@@ -150,7 +215,8 @@ def _run(
     """Begin a run, or take over one that was left."""
     if resume is None:
         name = name or (_free_name(job.name, journal) if job.name else None)
-        return journal.begin_run(job.command, job=job, strategy=STRATEGY, name=name), None
+        strategy = as_json(Strategy())
+        return journal.begin_run(job.command, job=job, strategy=strategy, name=name), None
     line = next(line for line in journal.runs() if line.run.name == resume)
     if line.alive:
         raise RocsteadyError(f"{resume} is running; rocsteady stop {resume} ends it")

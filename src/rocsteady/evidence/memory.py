@@ -68,6 +68,18 @@ def read_groups(pids: Iterable[int], root: Path = ROOT) -> tuple[GroupMemory, ..
     return tuple(found.values())
 
 
+def oom_kills_since(before: Iterable[GroupMemory]) -> int | None:
+    """Count the processes that the kernel killed in these groups since; None if it does not say."""
+    told = []
+    for group in before:
+        folder = Path(group.folder)
+        version_1 = (folder / "memory.oom_control").exists()
+        now = (_group_v1(folder) if version_1 else _group_v2(folder)).oom_kills
+        if now is not None and group.oom_kills is not None:
+            told.append(max(0, now - group.oom_kills))
+    return sum(told) if told else None
+
+
 def _group_v1(folder: Path) -> GroupMemory:
     limit = _number(read(folder / "memory.limit_in_bytes"))
     return GroupMemory(

@@ -8,15 +8,113 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
+
+import msgspec
 
 from rocsteady.evidence.values import Heartbeat
 from rocsteady.inside import wire
+from rocsteady.vocabulary import Value
 
 NOTE_LIMIT = 500  # characters of a note that are kept
+APPLIED_LIMIT = 64 * 1024  # bytes
 _WORDS = struct.Struct(f"={wire.SIZE // 8}Q")
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _NANO = 1e-9
+
+Outcome = Literal["applied", "no effect", "refused"]
+
+
+class Applied(Value, frozen=True, kw_only=True):
+    """What came of one setting of a strategy in one process."""
+
+    pid: int
+    setting: str  # the field of vocabulary.Strategy
+    outcome: Outcome
+    times: int  # of attention the first use only; after a crash perhaps too few, never too many
+    why: str
+
+
+class LoaderFacts(Value, frozen=True, kw_only=True):
+    """What processes told of the DataLoaders that their script has used."""
+
+    loaders: int  # in one process
+    workers: int  # the most that the script asked for
+    context: str  # by which those would be started: fork, spawn, forkserver; "" without workers
+    pickles: bool | None  # dataset, collate_fn and worker_init_fn; None: not tried
+    main_guarded: bool | None  # importing the main module again starts nothing
+    map_style: bool  # all datasets have indexes
+    draws: bool | None  # a dataset draws from the global generators; None: not seen yet
+
+
+class _Told(Value, frozen=True, kw_only=True):
+    setting: str
+    outcome: Literal["applied", "refused"]
+    times: int
+    why: str
+
+
+class _AppliedFile(Value, frozen=True, kw_only=True):
+    version: int
+    asked: tuple[str, ...]
+    told: tuple[_Told, ...]
+
+
+def read_applied(folder: Path) -> tuple[Applied, ...]:
+    """Return what came of each setting that was asked for, by process.
+
+    One that nothing was found for has no effect. That is said only if it is so in every process: a
+    launcher has no loaders, and its ranks have.
+    """
+    files: dict[int, _AppliedFile] = {}
+    for pid, path in _numbered(folder, wire.APPLIED_SUFFIX):
+        try:
+            file = msgspec.json.decode(_content(path, APPLIED_LIMIT) or b"", type=_AppliedFile)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            continue
+        if file.version == wire.APPLIED_VERSION:
+            files[pid] = file
+    found = {told.setting for file in files.values() for told in file.told}
+    return tuple(one for pid, file in files.items() for one in _applied(pid, file, found))
+
+
+def _applied(pid: int, file: _AppliedFile, found: set[str]) -> Iterable[Applied]:
+    for setting in file.asked:
+        if setting not in found:
+            yield Applied(pid=pid, setting=setting, outcome="no effect", times=0, why="")
+    for told in file.told:
+        yield Applied(
+            pid=pid, setting=told.setting, outcome=told.outcome, times=told.times, why=told.why
+        )
+
+
+def read_loader_facts(folder: Path) -> LoaderFacts | None:
+    """Return what is known of the script's loaders, over all processes; None: none was used."""
+    pages = [_words(path, pid) for pid, path in _numbered(folder, wire.SUFFIX)]
+    told = [words for words in pages if words is not None and words[wire.W_LOADERS]]
+    if not told:
+        return None
+    most = max(told, key=lambda words: words[wire.W_WORKERS])
+    context = most[wire.W_CONTEXT]
+    return LoaderFacts(
+        loaders=max(words[wire.W_LOADERS] for words in told),
+        workers=most[wire.W_WORKERS],
+        context=wire.CONTEXTS[context] if context < len(wire.CONTEXTS) else "",
+        pickles=_one_answer(told, wire.W_PICKLES, decides=wire.NO),
+        main_guarded=_one_answer(told, wire.W_GUARDED, decides=wire.NO),
+        map_style=_one_answer(told, wire.W_MAP_STYLE, decides=wire.NO) is True,
+        draws=_one_answer(told, wire.W_DRAWS, decides=wire.YES),
+    )
+
+
+def _one_answer(told: Iterable[tuple[int, ...]], word: int, *, decides: int) -> bool | None:
+    """Put together what several processes told; one of the two answers outweighs the other."""
+    answers = {words[word] for words in told} & {wire.NO, wire.YES}
+    if not answers:
+        return None
+    return (decides if decides in answers else answers.pop()) == wire.YES
 
 
 def read_pages(folder: Path) -> tuple[Heartbeat, ...]:
@@ -45,13 +143,13 @@ def _numbered(folder: Path, suffix: str) -> list[tuple[int, Path]]:
     return sorted((int(path.stem), path) for path in paths if path.stem.isdecimal())
 
 
-def _content(path: Path) -> bytes | None:
+def _content(path: Path, limit: int = wire.SIZE) -> bytes | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | _NO_FOLLOW)
     except OSError:
         return None
     try:
-        return os.read(descriptor, wire.SIZE)
+        return os.read(descriptor, limit)
     except OSError:
         return None
     finally:
@@ -59,6 +157,11 @@ def _content(path: Path) -> bytes | None:
 
 
 def _read_page(path: Path, pid: int) -> Heartbeat | None:
+    words = _words(path, pid)
+    return None if words is None else _heartbeat(words)
+
+
+def _words(path: Path, pid: int) -> tuple[int, ...] | None:
     content = _content(path)
     if content is None or len(content) != wire.SIZE:
         return None
@@ -66,7 +169,7 @@ def _read_page(path: Path, pid: int) -> Heartbeat | None:
     ours = words[wire.W_MAGIC] == wire.MAGIC and words[wire.W_VERSION] == wire.VERSION
     if not ours or words[wire.W_PID] != pid or words[wire.W_PHASE] >= len(wire.PHASES):
         return None
-    return _heartbeat(words)
+    return words
 
 
 def _heartbeat(words: tuple[int, ...]) -> Heartbeat:

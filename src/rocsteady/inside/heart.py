@@ -65,6 +65,7 @@ class Heart:
         "steps",
         "summed",
         "thread",
+        "told",
         "trained",
         "words",
     )
@@ -86,6 +87,7 @@ class Heart:
         self.cycle_beats = 0
         self.seen = [0] * len(PHASES)  # time in each phase since the tally was opened
         self.summed = 0  # up to when time is accounted for
+        self.told: dict[int, int] = {}  # words that are no beats
 
     def open(self) -> None:
         """Make the page."""
@@ -93,6 +95,8 @@ class Heart:
         self.opened = True
         self.words[W_HOOKS] = self.hooks
         self.summed = self.words[W_SINCE]
+        for word, value in self.told.items():
+            self.words[word] = value
 
     def begin(self, phase: int, back: tuple[int, ...]) -> int:
         """Enter a phase, and give the one to go back to."""
@@ -156,6 +160,12 @@ class Heart:
         self.hooks |= 1 << HOOKS.index(name)
         if self.opened:
             self.words[W_HOOKS] = self.hooks
+
+    def tell(self, word: int, value: int) -> None:
+        """Write a word that is no beat: now, or when there is a page."""
+        self.told[word] = value
+        if self.opened:
+            self.words[word] = value
 
     def stop(self, error: Exception) -> None:
         """Beat no more, after an error of ours: the script goes on, and there is no page."""

@@ -10,10 +10,12 @@ from typing import Any
 
 from . import ending, hot, page
 from .heart import AFTER_ASIDE, Heart
-from .wire import CHECKPOINT, COMPILE, COMPUTE, EVALUATE
+from .loader_facts import LoaderFacts
+from .wire import CHECKPOINT, COMPILE, COMPUTE, EVALUATE, STRATEGY
 
 heart = Heart()
 stacks = page.Stacks()
+facts = LoaderFacts(heart)
 
 
 def before(name: str, _module: ModuleType) -> None:
@@ -35,14 +37,26 @@ def before(name: str, _module: ModuleType) -> None:
 def after(name: str, module: ModuleType) -> None:
     """Be told that a module was run."""
     hook = _HOOKS.get(name)
-    if hook is not None:
-        hook(module)
+    try:
+        if hook is not None:
+            hook(module)
+    finally:
+        if STRATEGY in os.environ:
+            _overrides().apply(name, module)
+
+
+@functools.cache
+def _overrides() -> Any:
+    from .overrides import Overrides  # noqa: PLC0415 - only where there is a strategy
+
+    return Overrides(facts, _in_place_of)
 
 
 def _after_fork() -> None:
     """Leave the page to the parent; a child that trains makes its own."""
     try:
         heart.reset()
+        facts.reset()
         page.let_supervisor_trace()
         stacks.again()
     except Exception as error:  # ours, and not the script's business
@@ -64,6 +78,16 @@ def _loader(module: Any) -> None:
     original = iterator.__next__
     iterator.__next__ = _in_place_of(original, hot.around_next(heart, original))
     heart.hooked("loader")
+    made = iterator.__init__
+
+    def __init__(self: Any, loader: Any) -> None:  # noqa: N807 - it becomes that method
+        try:
+            facts.iterated(loader)
+        except Exception as error:  # ours, and not the script's business
+            page.note("facts of a loader", error)
+        made(self, loader)
+
+    iterator.__init__ = _in_place_of(made, __init__)
 
 
 def _backward(module: Any) -> None:

@@ -31,7 +31,7 @@ def note(what: str, error: object) -> None:
 
 
 def leave(suffix: str, content: bytes) -> None:
-    """Leave a file for the supervisor, whole or not at all; what is there already stays."""
+    """Leave a file for the supervisor, whole or not at all; it takes the place of an older one."""
     whole = _name(suffix)
     part = whole + ".part"
     descriptor = os.open(part, os.O_WRONLY | EXCLUSIVE, 0o600)
@@ -39,7 +39,7 @@ def leave(suffix: str, content: bytes) -> None:
         os.write(descriptor, content)
     finally:
         os.close(descriptor)
-    os.rename(part, whole)
+    os.replace(part, whole)
 
 
 def make() -> memoryview:

@@ -20,6 +20,8 @@ NOTE_SUFFIX = ".note"  # PID.note: a line for each thing that does not work here
 STACKS_SUFFIX = ".stacks"  # PID.stacks: what faulthandler wrote; made if its signal is ours
 RAISED_SUFFIX = ".raised"  # PID.raised: JSON of the exception that ended the script
 RAISED_VERSION = 1
+APPLIED_SUFFIX = ".applied"  # PID.applied: JSON of what came of a strategy here
+APPLIED_VERSION = 1
 
 # The words, by index.
 W_MAGIC = 0
@@ -43,6 +45,13 @@ W_LONGEST = 32  # one a phase: the longest stay so far
 W_COUNT = 48  # one a phase: how many stays
 W_HISTOGRAM = 64  # BUCKETS words a phase: stays by bit length of their nanoseconds
 BUCKETS = 44  # the last one holds everything from 2 hours up
+W_LOADERS = 460  # DataLoaders that were iterated over
+W_WORKERS = 461  # the most workers that the script asked for
+W_CONTEXT = 462  # how they would be started: index into CONTEXTS
+W_MAP_STYLE = 463  # this and the next three: one of NOT_TOLD, NO, YES; all datasets have indexes
+W_GUARDED = 464  # the main module can be imported again without starting to work
+W_PICKLES = 465  # what goes to the workers can be pickled
+W_DRAWS = 466  # a dataset draws from the global random generators
 SAMPLED = 250_000_000
 
 RUNNING, FINISHING, RAISED = 0, 1, 2
@@ -60,9 +69,24 @@ PHASES = (
 )
 STARTING, DATA, COMPUTE, BACKWARD, OPTIMIZER, CHECKPOINT, COMPILE, EVALUATE, FINISH = range(9)
 
+NOT_TOLD, NO, YES = 0, 1, 2
+CONTEXTS = ("", "fork", "spawn", "forkserver")
+
 HOOKS = ("optimizer", "loader", "backward", "save", "compile", "evaluate")
 
 # The environment that the supervisor sets for the training process.
 PAGES = "ROCSTEADY_PAGES"  # the folder for pages
 RUN = "ROCSTEADY_RUN"  # the id of the attempt, by which its processes are found again
 SUPERVISOR = "ROCSTEADY_SUPERVISOR"  # pid that may trace us
+STRATEGY = "ROCSTEADY_STRATEGY"  # JSON of the settings that inside/ must apply, if there are any
+STRATEGY_VERSION = 1
+SETTINGS = (  # those that can be in it, named as in vocabulary.Strategy
+    "workers",
+    "loader_thread",
+    "worker_context",
+    "persistent_workers",
+    "prefetch_factor",
+    "attention",
+    "precision",
+    "compile",
+)

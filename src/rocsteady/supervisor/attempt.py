@@ -11,8 +11,10 @@ import time
 from rocsteady.errors import NotRecordedError
 from rocsteady.evidence.collect import Collected, collect
 from rocsteady.evidence.look import look
+from rocsteady.evidence.memory import GroupMemory, oom_kills_since, read_groups
 from rocsteady.evidence.output import OutputCounter
-from rocsteady.evidence.pages import read_notes, read_pages
+from rocsteady.evidence.pages import read_applied, read_loader_facts, read_notes, read_pages
+from rocsteady.evidence.raised import read_raised
 from rocsteady.evidence.values import Look, Tick
 from rocsteady.host.child import Child, Ended, Exit, TerminalUse
 from rocsteady.pulse.pulse import Pulse, begin, judge, learn
@@ -25,6 +27,7 @@ from rocsteady.supervisor.outcome import AttemptEnd, Found, Outcome
 from rocsteady.supervisor.reached import Reached
 from rocsteady.supervisor.resume import Launch
 from rocsteady.supervisor.setting import Means, Setting
+from rocsteady.supervisor.strategy import environment
 from rocsteady.supervisor.telling import Teller
 from rocsteady.supervisor.unseen import Unseen
 
@@ -55,6 +58,7 @@ class Attempt:
         self._stopped_since: float | None = None
         self._unwatched = False  # because of a fault of ours
         self._kill_after = 0.0  # when the journal is asked again
+        self._groups: tuple[GroupMemory, ...] = ()  # that the command is in, as it starts
 
     def start(self, launch: Launch, terminal: TerminalUse) -> Child:
         """Start the command. Raises OSError if it cannot be started."""
@@ -73,6 +77,7 @@ class Attempt:
     def watch(self, child: Child) -> AttemptEnd:
         """Stay with it to its end."""
         self._means.announcer.through = child.tell
+        self._groups = read_groups((child.pid,))
         try:
             return self._watch(child)
         finally:
@@ -87,6 +92,8 @@ class Attempt:
 
     def _environment(self) -> dict[str, str]:
         injection, existing = self._setting.injection, dict(self._setting.environment)
+        added, unset = environment(self._setting.strategy, existing)
+        existing = {name: value for name, value in existing.items() if name not in unset} | added
         if injection is None:
             return existing
         added = injection.environment(existing, run_id=self._setting.run_id, supervisor=os.getpid())
@@ -273,6 +280,7 @@ class Attempt:
         if by_user and outcome in (Outcome.BY_ITSELF, Outcome.HUNG, Outcome.AT_EXIT):
             outcome = Outcome.STOPPED  # whatever code it gave: nothing follows
         reached = self._reached
+        pages = self._setting.injection.pages if self._setting.injection else None
         return AttemptEnd(
             outcome=outcome,
             exit=exited,
@@ -284,6 +292,13 @@ class Attempt:
             found=found,
             learned=learn(self._pulse),
             processes=pids or (child.pid,),
+            began=self._began,
+            looks=self._looks,
+            heartbeats=reached.heartbeats,
+            oom_kills=oom_kills_since(self._groups),
+            raised=read_raised(pages) if pages else (),
+            applied=read_applied(pages) if pages else (),
+            loader=read_loader_facts(pages) if pages else None,
         )
 
 

@@ -1,4 +1,4 @@
-"""What to do after an attempt: nothing more, or the same again. A pure function.
+"""What to do after an attempt: nothing more, or another one. A pure function.
 
 A restart never costs what the user already has: a script with no known way to resume is not
 started again once it has made real progress, unless that was asked for.
@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from enum import Enum
 
+import msgspec
+
+from rocsteady.knowledge.failures import SCRIPT_ERROR, UNKNOWN
+from rocsteady.remedies.ladder import Step
 from rocsteady.supervisor.outcome import AttemptEnd, Outcome
 from rocsteady.supervisor.settings import Settings
 from rocsteady.supervisor.wishes import INTERRUPTED
@@ -21,8 +25,8 @@ class Next(Enum):
     """What comes next."""
 
     END = "end"
-    AGAIN = "the same again"
-    AGAIN_FROM_SCRATCH = "the same again, from the beginning"
+    AGAIN = "again"
+    AGAIN_FROM_SCRATCH = "again, from the beginning"
 
 
 class Decision(Value, frozen=True, kw_only=True):
@@ -31,6 +35,7 @@ class Decision(Value, frozen=True, kw_only=True):
     next: Next
     why: str
     code: int  # with which rocsteady ends, if it ends
+    remedy: str = ""  # that the next attempt has; "": the same again
 
 
 def decide(end: AttemptEnd, *, number: int, can_resume: bool, settings: Settings) -> Decision:
@@ -52,13 +57,28 @@ def decide(end: AttemptEnd, *, number: int, can_resume: bool, settings: Settings
     return _again(end, can_resume=can_resume, settings=settings, code=code)
 
 
+def after_climbing(plain: Decision, step: Step, *, kind: str, attempts: int) -> Decision:
+    """Join what may be done at all with what the ladder says.
+
+    The script's own code is given for its own errors, for what is not known, and where nothing
+    was tried; giving up, or needing a person, is a code of ours.
+    """
+    if step.strategy is None:
+        gave_up = attempts > 1 and kind != UNKNOWN
+        own = kind == SCRIPT_ERROR or not (gave_up or step.person)
+        return Decision(next=Next.END, why=step.why, code=plain.code if own else PERSON_NEEDED)
+    if plain.next is Next.END:
+        return plain
+    return msgspec.structs.replace(plain, why=step.why, remedy=step.remedy)
+
+
 def _against(end: AttemptEnd, *, number: int, hung: bool, settings: Settings) -> str:
     """Say what speaks against any further attempt; "" if nothing does."""
     if settings.observe:
         return "only observing"
-    if number >= settings.max_attempts:
+    if number >= settings.most_attempts:
         return f"{number} attempt{'s were' if number > 1 else ' was'} made"
-    if not hung and not end.last_step:
+    if not settings.remedies and not hung and not end.last_step:
         return "it failed before its first step"
     return ""
 
@@ -66,12 +86,18 @@ def _against(end: AttemptEnd, *, number: int, hung: bool, settings: Settings) ->
 def _again(end: AttemptEnd, *, can_resume: bool, settings: Settings, code: int) -> Decision:
     """Start it again where that costs nothing; else only if that was asked for."""
     if can_resume:
-        return Decision(next=Next.AGAIN, why="it can go on from its checkpoint", code=code)
+        return Decision(
+            next=Next.AGAIN, why="the same again; it can go on from its checkpoint", code=code
+        )
     precious = end.progress_seconds >= settings.precious_after.total_seconds()
     if not (precious or end.wrote_checkpoint):
-        return Decision(next=Next.AGAIN, why="little was done that could be lost", code=code)
+        return Decision(
+            next=Next.AGAIN, why="the same again; little was done that could be lost", code=code
+        )
     if settings.from_scratch:
-        return Decision(next=Next.AGAIN_FROM_SCRATCH, why="--from-scratch was given", code=code)
+        return Decision(
+            next=Next.AGAIN_FROM_SCRATCH, why="the same again; --from-scratch was given", code=code
+        )
     why = (
         "it has no known way to resume, and starting again would throw away what it has done;"
         " name one in rocsteady.toml, or give --from-scratch"

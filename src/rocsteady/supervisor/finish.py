@@ -39,6 +39,11 @@ class Finish:
         self._announcer.say(f"stopped after {self._took()}.")
         return self._wishes.code, STOPPED
 
+    def refused(self, why: str) -> str:
+        """Say that nothing was started, and why."""
+        self._announcer.say(f"not started: {why}. --again starts it all the same.")
+        return NOT_DONE
+
     def conclude(
         self, end: AttemptEnd, decision: Decision, incidents: int, attempts: int
     ) -> tuple[int, str]:
@@ -49,14 +54,16 @@ class Finish:
         report = f"rocsteady report {self._run.name}"
         took = self._took()
         if decision.code != 0:
-            self._announcer.say(f"ended after {took}, {tried}: {decision.why}. The story: {report}")
+            why = decision.why.rstrip(".")
+            self._announcer.say(f"ended after {took}, {tried}: {why}. The story: {report}")
             return decision.code, NOT_DONE
         missing = self._missing(end)
         for item in missing:
             self._announcer.say(f"not done: {item}")
         if missing:
             return PERSON_NEEDED, NOT_DONE
-        steps = f"{end.last_step:,} steps in {took}" if end.last_step else f"it took {took}"
+        about = "about " if end.unsure else ""
+        steps = f"{about}{end.last_step:,} steps in {took}" if end.last_step else f"it took {took}"
         more = f", {tried}. The story: {report}" if incidents or attempts > 1 else "."
         self._announcer.say(f"done. {steps[:1].upper()}{steps[1:]}{more}")
         return 0, DONE
@@ -72,7 +79,7 @@ class Finish:
             started=self._run.started,
             ended=time.time(),
             exit_code=0,
-            steps=end.last_step,
+            steps=end.last_step + end.unsure if end.last_step else end.last_step,
             epochs=epochs_printed(last) if last and self._job.done_when.epochs else None,
             gpus_busy=self._gpus.count if self._gpus else None,
             logs=(last,) if last else (),

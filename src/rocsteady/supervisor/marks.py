@@ -33,7 +33,12 @@ class Marks:
             del self._at[1:-1:2], self._steps[1:-1:2]
             self._apart = (self._at[-1] - self._at[0]) / len(self._at)
 
-    def step_at(self, when: float) -> int:
-        """Return the step that a file written at a moment can have in it at most."""
+    def step_at(self, when: float) -> tuple[int, int]:
+        """Return the step that a file written at a moment has in it: about, and at most."""
         index = bisect_left(self._at, when)
-        return self._steps[index] if index < len(self._steps) else self._latest
+        most = self._steps[index] if index < len(self._steps) else self._latest
+        if not 0 < index < len(self._steps) or most < self._steps[index - 1]:
+            return most, most
+        start, span = self._at[index - 1], self._at[index] - self._at[index - 1]
+        part = (when - start) / span if span else 1.0
+        return self._steps[index - 1] + round(part * (most - self._steps[index - 1])), most

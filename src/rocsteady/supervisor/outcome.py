@@ -5,6 +5,9 @@ from __future__ import annotations
 from enum import Enum
 
 from rocsteady.evidence.collect import Collected
+from rocsteady.evidence.pages import Applied, LoaderFacts
+from rocsteady.evidence.raised import RaisedException
+from rocsteady.evidence.values import Heartbeat, Look
 from rocsteady.host.child import Exit
 from rocsteady.pulse.learning import Learned
 from rocsteady.pulse.verdict import Verdict
@@ -37,7 +40,22 @@ class AttemptEnd(Value, frozen=True, kw_only=True):
     progress_seconds: float  # from its first step to its last
     first_step: int | None
     last_step: int | None
+    unsure: int = 0  # by how many steps that may be too few, where they go on from a checkpoint
     wrote_checkpoint: bool  # or it cannot be told that it did not
     found: Found | None  # when it was hung
     learned: Learned
     processes: tuple[int, ...]  # that it had when it was last looked at
+    began: float = 0.0  # by the monotonic clock
+    looks: tuple[Look, ...] = ()  # since its last progress, oldest first
+    heartbeats: tuple[Heartbeat, ...] = ()
+    raised: tuple[RaisedException, ...] = ()  # the first in time first
+    oom_kills: int | None = None
+    applied: tuple[Applied, ...] = ()  # what came of the settings of its strategy
+    loader: LoaderFacts | None = None
+
+
+def is_failure(end: AttemptEnd) -> bool:
+    """Tell an attempt that failed from one that ended well or was stopped."""
+    if end.outcome in (Outcome.STOPPED, Outcome.AT_EXIT):
+        return False
+    return end.outcome is not Outcome.BY_ITSELF or end.exit is None or end.exit.code != 0

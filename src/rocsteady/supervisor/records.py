@@ -9,14 +9,15 @@ import msgspec
 from rocsteady.journal.identity import machine_fingerprint
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
-from rocsteady.journal.values import Attempt, Incident, Run, Stays
+from rocsteady.journal.values import Attempt, Incident, NamedFailure, Run, Stays
 from rocsteady.journal.values import Decision as DecisionRow
 from rocsteady.pulse import learning
+from rocsteady.supervisor.course import as_json
 from rocsteady.supervisor.decision import Decision
 from rocsteady.supervisor.outcome import AttemptEnd
+from rocsteady.vocabulary import Failure, Strategy
 
 DEVICE_WAIT, LOCKED_WAIT = "(device wait)", "(locked wait)"  # kept like phases
-STRATEGY: dict[str, object] = {"version": 1}  # as the script says; remedies come later
 
 
 class Records:
@@ -37,12 +38,12 @@ class Records:
         self._journal = journal
         self._memory = memory
 
-    def begin(self, number: int) -> Attempt:
+    def begin(self, number: int, strategy: Strategy) -> Attempt:
         """Write down that an attempt starts."""
         row = Attempt(
             run=self._run.id,
             number=number,
-            strategy=STRATEGY,
+            strategy=as_json(strategy),
             boot_id=self._journal.here.boot_id,
             started=time.time(),
         )
@@ -84,13 +85,25 @@ class Records:
             )
         self._learn(end.learned)
 
+    def failed(self, number: int, failure: Failure, evidence: str) -> None:
+        """Write down why it ended."""
+        self._journal.record(
+            NamedFailure(
+                run=self._run.id,
+                attempt=number,
+                failure=msgspec.to_builtins(failure),
+                evidence=evidence,
+                at=time.time(),
+            )
+        )
+
     def decided(self, number: int, decision: Decision) -> None:
         """Write down what comes next, and why."""
         self._journal.record(
             DecisionRow(
                 run=self._run.id,
                 attempt=number,
-                what=decision.next.value,
+                what=decision.remedy or decision.next.value,
                 why=decision.why,
                 at=time.time(),
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -28,22 +29,34 @@ class Checkpoint(Value, frozen=True, kw_only=True):
     passed_over: tuple[str, ...] = ()  # each with what is wrong with it
 
 
-def newest_checkpoint(job: Job, folder: Path, since: float | None = None) -> Checkpoint | None:
+def newest_checkpoint(
+    job: Job, folder: Path, since: float | None = None, avoid: Collection[Checkpoint] = ()
+) -> Checkpoint | None:
     """Return the newest checkpoint that is whole, if any was written since a moment."""
+    return next(whole_checkpoints(job, folder, since, avoid), None)
+
+
+def whole_checkpoints(
+    job: Job, folder: Path, since: float | None = None, avoid: Collection[Checkpoint] = ()
+) -> Iterator[Checkpoint]:
+    """Yield checkpoints that are whole, the newest first, without those that are to be avoided."""
     if job.resume is None:
-        return None
+        return
     paths = {path for pattern in job.resume.checkpoints for path in matches(folder, pattern)}
     # Of two from one moment, step-1000 is newer than step-900.
     found = sorted(((written(folder / path), len(str(path)), path) for path in paths), reverse=True)
+    avoided = {(each.path, each.written) for each in avoid}
     passed_over: list[str] = []
     for when, _, path in found:
         if since is not None and when < since - CLOCK_GRAIN:
-            break
+            return
         wrong = what_is_wrong(folder / path, kind_of(path))
-        if not wrong:
-            return Checkpoint(path=path, written=when, passed_over=tuple(passed_over))
-        passed_over.append(f"{path} {wrong}")
-    return None
+        if not wrong and (path, when) in avoided:
+            wrong = "did not lead on"
+        if wrong:
+            passed_over.append(f"{path} {wrong}")
+        else:
+            yield Checkpoint(path=path, written=when, passed_over=tuple(passed_over))
 
 
 def launch(job: Job, checkpoint: Path | None = None) -> Launch:

@@ -12,28 +12,40 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.errors import CommandError, JournalError, RocsteadyError
+from rocsteady.failures.symptoms import Symptoms
 from rocsteady.host.child import OURS, Child, TerminalUse
 from rocsteady.journal.identity import is_alive, script_fingerprint
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
-from rocsteady.journal.values import Fate, Run, RunStory
+from rocsteady.journal.values import Run, RunStory
 from rocsteady.pulse.known import KnownWaits
+from rocsteady.supervisor.aftermath import Aftermath
 from rocsteady.supervisor.announce import Announcer, spelled
 from rocsteady.supervisor.aside import copy_aside, wrote_model
 from rocsteady.supervisor.attempt import Attempt
-from rocsteady.supervisor.decision import PERSON_NEEDED, Decision, Next, decide
+from rocsteady.supervisor.autopsy import symptoms
+from rocsteady.supervisor.beginning import START, Beginning
+from rocsteady.supervisor.course import Course, in_words
+from rocsteady.supervisor.decision import PERSON_NEEDED, Decision, Next
 from rocsteady.supervisor.finish import Finish
 from rocsteady.supervisor.gpu_free import wait_until_free
 from rocsteady.supervisor.injection import Injection, claim, lay_out, runtime_folder, sweep
 from rocsteady.supervisor.job import Job
 from rocsteady.supervisor.logout import logging_out_ends_us
 from rocsteady.supervisor.marks import Marks
-from rocsteady.supervisor.outcome import AttemptEnd, Outcome
+from rocsteady.supervisor.outcome import AttemptEnd, Outcome, is_failure
 from rocsteady.supervisor.records import Records
-from rocsteady.supervisor.resume import Launch, launch, newest_checkpoint
+from rocsteady.supervisor.resume import (
+    Checkpoint,
+    Launch,
+    launch,
+    newest_checkpoint,
+)
 from rocsteady.supervisor.setting import Means, Setting
 from rocsteady.supervisor.settings import Settings
 from rocsteady.supervisor.wishes import Wishes
+
+UNCHANGED = ("", "retry")  # the same again
 
 
 class Supervisor:
@@ -53,6 +65,7 @@ class Supervisor:
         terminal: TerminalUse = OURS,
         environment: Mapping[str, str] = os.environ,
         earlier: RunStory | None = None,  # of a run that was left
+        course: Course,
     ) -> None:
         self._job = job
         self._run = run
@@ -79,6 +92,19 @@ class Supervisor:
         incidents = len(earlier.incidents) if earlier else 0
         self._records = Records(run, script, journal, memory, incidents=incidents)
         self._quick_crashes = 0
+        self._course = course
+        self._symptoms: Symptoms | None = None  # of the last attempt, if it failed
+        self._went_on_from: Checkpoint | None = None
+        self._aftermath = Aftermath(
+            job,
+            run,
+            folder=folder,
+            settings=settings,
+            announcer=self._announcer,
+            records=self._records,
+            course=course,
+            told=self._told,
+        )
 
     @property
     def folder(self) -> Path:
@@ -93,9 +119,17 @@ class Supervisor:
         try:
             sweep(self._environment, is_alive)
             first = _first_attempt(self._earlier)
+            beginning = Beginning(
+                self._journal, self._memory, self._announcer, self._course, self._folder
+            )
+            beginning.tell_what_is_unfinished()
+            refused = beginning.set_out(self._earlier)
             self._introduce(first)
             self._keep_what_was_done(first)
-            code, outcome = self._attempts(first, finish)
+            if refused:
+                code, outcome = PERSON_NEEDED, finish.refused(refused)
+            else:
+                code, outcome = self._attempts(first, finish)
         except CommandError as error:
             outcome, code = "not started", error.code
             self._announcer.say(f"{error}.")
@@ -116,11 +150,12 @@ class Supervisor:
         number = first
         while self._wishes.stop is None:
             end = self._attempt(number)
-            decision = decide(
+            decision = self._aftermath.decide(
                 end,
-                number=number - first + 1,
-                can_resume=self._job.resume is not None,
-                settings=self._settings,
+                self._symptoms,
+                number=number,
+                attempts=number - first + 1,
+                went_on_from=self._went_on_from,
             )
             self._records.decided(number, decision)
             if decision.next is Next.END:
@@ -131,23 +166,13 @@ class Supervisor:
 
     def _introduce(self, first: int) -> None:
         say = self._announcer.say
-        for note in self._journal.place.notes:
-            say(f"{note}.")
-        for left in self._journal.unfinished():
-            if left.fate not in (Fate.MACHINE_WENT_DOWN, Fate.KILLED):
-                continue
-            deed = left.deed
-            say(f"unfinished from before: {deed.kind} {deed.what}: {left.fate.value}.")
-            if left.fate is Fate.MACHINE_WENT_DOWN and self._memory is not None:
-                self._memory.took_down(left)
-            self._journal.settle(deed, left.fate.value)
         if self._earlier is not None:
             say(f"taken over: {self._run.name}, which runs {shlex.join(self._job.command)}")
         resumes = "" if self._job.resume else " It has no known way to resume."
         observing = " Only observing." if self._settings.observe else ""
         say(
-            f"run {self._run.name}, attempt {first}, as the script says. Log and evidence:"
-            f" {_near(self.folder)}.{resumes}{observing}"
+            f"run {self._run.name}, attempt {first}, {in_words(self._course.strategy)}. Log and"
+            f" evidence: {_near(self.folder)}.{resumes}{observing}"
         )
         if self._terminal == OURS and logging_out_ends_us():
             say("logging out ends this run: logind kills what a session leaves. Use --detach.")
@@ -167,7 +192,7 @@ class Supervisor:
         self._copy_aside(first - 1)
 
     def _attempt(self, number: int) -> AttemptEnd:
-        launched, before = self._launch(number)
+        launched, (before, most) = self._launch(number)
         run_id = f"{self._run.name}-{os.getpid()}-{number}"
         injection = self._inject(run_id)
         try:
@@ -184,21 +209,28 @@ class Supervisor:
                 learned=self._records.learned(),
                 total=self._job.total.steps if self._job.total else None,
                 before=before,
+                strategy=self._course.strategy,
             )
             end = self._carried_out(Attempt(setting, self._means), launched, number)
+            self._symptoms = symptoms(setting, end) if is_failure(end) else None
         finally:
             if injection is not None:
                 shutil.rmtree(injection.pages.parent, ignore_errors=True)
-        failed = end.exit is None or end.exit.code != 0
-        if failed and self._job.resume is None and not end.wrote_checkpoint:
+        if before and end.heartbeats:
+            end = msgspec.structs.replace(end, unsure=max(1, most - before))
+        if is_failure(end) and self._job.resume is None and not end.wrote_checkpoint:
             since = time.time() - end.seconds
             return msgspec.structs.replace(end, wrote_checkpoint=wrote_model(self._folder, since))
         return end
 
     def _carried_out(self, attempt: Attempt, launched: Launch, number: int) -> AttemptEnd:
         what = " ".join(launched.command)[:200]
-        intent = self._journal.intend("start", what, run=self._run.id, attempt=number)
-        row = self._records.begin(number)
+        row = self._records.begin(number, self._course.strategy)  # on disk before the intent is
+        try:
+            intent = self._journal.intend(START, what, run=self._run.id, attempt=number)
+        except JournalError:
+            self._records.not_started(row)
+            raise
         try:
             child = self._started(attempt, launched)
         except RocsteadyError as error:
@@ -221,15 +253,16 @@ class Supervisor:
                 raise RocsteadyError(text) from None
             raise CommandError(text, exists=not isinstance(error, FileNotFoundError)) from None
 
-    def _launch(self, number: int) -> tuple[Launch, int]:
-        """Return what to start, and how many steps are done before."""
-        checkpoint = newest_checkpoint(self._job, self._folder)
+    def _launch(self, number: int) -> tuple[Launch, tuple[int, int]]:
+        """Return what to start, and how many steps are done before: about, and at most."""
+        checkpoint = newest_checkpoint(self._job, self._folder, avoid=self._aftermath.avoid)
+        self._went_on_from = checkpoint
         if checkpoint is None:
-            return launch(self._job), 0
+            return launch(self._job), (0, 0)
         for broken in checkpoint.passed_over:
             self._announcer.say(f"passed over: {broken}.")
         before = self._marks.step_at(checkpoint.written)
-        step = f", about step {before:,}" if before else ""
+        step = f", about step {before[0]:,}" if before[0] else ""
         self._announcer.say(f"attempt {number}, from {checkpoint.path}{step}.")
         return launch(self._job, checkpoint.path), before
 
@@ -247,7 +280,9 @@ class Supervisor:
 
     def _prepare(self, end: AttemptEnd, decision: Decision, number: int) -> None:
         """Get ready for the next attempt."""
-        self._announcer.say(f"attempt {number + 1}: the same again; {decision.why}.")
+        remedy = decision.remedy if decision.remedy not in UNCHANGED else ""
+        named = f" Remedy {remedy}." if remedy else ""
+        self._announcer.say(f"attempt {number + 1}: {decision.why.rstrip('.')}.{named}")
         if decision.next is Next.AGAIN_FROM_SCRATCH:
             self._copy_aside(number)
         left = wait_until_free(end.processes, self._settings.kfd_within)

@@ -14,7 +14,7 @@ from rocsteady.supervisor.injection import Injection
 from rocsteady.supervisor.marks import Marks
 from rocsteady.supervisor.settings import Settings
 from rocsteady.supervisor.wishes import Wishes
-from rocsteady.vocabulary import Value
+from rocsteady.vocabulary import Strategy, Value
 
 
 class Setting(Value, frozen=True, kw_only=True):
@@ -31,7 +31,8 @@ class Setting(Value, frozen=True, kw_only=True):
     told: Mapping[str, str]  # the variables of it that evidence may hold
     learned: Learned | None
     total: int | None  # steps, if the job says so
-    before: int = 0  # steps that the checkpoint has, from which it goes on
+    strategy: Strategy = Strategy()
+    before: int = 0  # steps that the checkpoint has, from which it goes on, about
 
     @property
     def log(self) -> Path:

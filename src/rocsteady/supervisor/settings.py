@@ -8,6 +8,9 @@ from rocsteady.host.child import Stopping
 from rocsteady.pulse.verdict import Patience
 from rocsteady.vocabulary import Value
 
+ATTEMPTS = 4  # without remedies
+ATTEMPTS_WITH_REMEDIES = 1000  # the ladder has a budget of its own, which progress refills
+
 
 class Settings(Value, frozen=True, kw_only=True):
     """Durations and limits of one run."""
@@ -18,7 +21,8 @@ class Settings(Value, frozen=True, kw_only=True):
     patience: Patience = Patience()
     stopping: Stopping = Stopping()
     observe: bool = False  # never act
-    max_attempts: int = 4
+    max_attempts: int | None = None  # None: as many as the ladder's budget has, or ATTEMPTS
+    remedies: bool = True  # change something after a failure; else only the same again
     from_scratch: bool = False  # restart even if that does all work again
     exit_after: timedelta = timedelta(seconds=20)  # still, after the script's own code is done
     exit_busy_after: timedelta = timedelta(minutes=10)  # the same, while it burns the processor
@@ -28,3 +32,10 @@ class Settings(Value, frozen=True, kw_only=True):
     back_off: timedelta = timedelta(seconds=5)  # doubled each time
     back_off_at_most: timedelta = timedelta(minutes=2)
     kfd_within: timedelta = timedelta(seconds=15)  # for old processes to leave the GPU
+
+    @property
+    def most_attempts(self) -> int:
+        """How many attempts there may be."""
+        if self.max_attempts is not None:
+            return self.max_attempts
+        return ATTEMPTS_WITH_REMEDIES if self.remedies else ATTEMPTS

@@ -1,0 +1,155 @@
+"""``rocsteady explain``: name an error that somebody has in hand, and say what is known of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+import msgspec
+
+from rocsteady.cli.screen import layout, show
+from rocsteady.errors import ExaminationError
+from rocsteady.failures.classify import Classifier
+from rocsteady.failures.symptoms import Symptoms
+from rocsteady.knowledge.failures import (
+    UNKNOWN,
+    FailureKind,
+    FailureKnowledge,
+    Nature,
+    load_failures,
+)
+from rocsteady.report.page import BOLD, DIM, Page
+from rocsteady.vocabulary import Certainty, Failure, Fix
+
+NAMED, NOT_NAMED = 0, 1
+MOST = 64 * 1024 * 1024  # bytes of a file's end that are looked at
+PIECE = 1024 * 1024
+NATURES = {
+    Nature.TRANSIENT: "It may well go through when it is tried again unchanged.",
+    Nature.DETERMINISTIC: "The same run fails again in the same way, until something is changed.",
+    Nature.EITHER: "It may be chance or come again: twice at the same place means that it stays.",
+}
+
+
+@click.command("explain")
+@click.argument("text")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def command(ctx: click.Context, *, text: str, as_json: bool) -> None:
+    """Name the failure in TEXT and say what is known of it.
+
+    TEXT is an error message, the name of a file with output, a kernel log or stacks in it, or - for
+    what is piped in. Nothing is run, and nothing leaves this machine.
+
+    Exit code: 0 if it has a name, 1 if not, 2 for wrong usage.
+    """
+    knowledge = load_failures()
+    failure = Classifier(knowledge).name(Symptoms(log=_given(text)))
+    if as_json:
+        told = {"version": 1, "failure": failure, "known": knowledge.kinds[failure.kind]}
+        show(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n")
+    else:
+        width, colour = layout(sys.stdout)
+        show(render(failure, knowledge, width=width, colour=colour))
+    ctx.exit(NOT_NAMED if failure.kind == UNKNOWN else NAMED)
+
+
+def render(failure: Failure, knowledge: FailureKnowledge, *, width: int, colour: bool) -> str:
+    """Lay out what is known of a failure."""
+    page = Page(width, colour=colour)
+    if failure.kind == UNKNOWN:
+        page.paragraph("Nothing in this text has a name here.", style=BOLD)
+        page.paragraph(
+            "It may be no failure, or one that rocsteady does not know yet. More of the output"
+            " helps: the whole traceback, and the kernel's log of that time (dmesg)."
+        )
+        return str(page)
+    kind = knowledge.kinds[failure.kind]
+    page.line(_head(failure), style=BOLD)
+    page.paragraph(f"{failure.title}.")
+    _seen(page, failure)
+    page.line()
+    page.paragraph(failure.words)
+    page.paragraph(NATURES[kind.nature])
+    _to_do(page, kind)
+    _sources(page, failure)
+    return str(page)
+
+
+def _head(failure: Failure) -> str:
+    rank = "" if failure.rank is None else f"  on rank {failure.rank}"
+    sure = "" if failure.certainty is Certainty.CERTAIN else "  likely"
+    return f"{failure.kind}{sure}{rank}"
+
+
+def _seen(page: Page, failure: Failure) -> None:
+    page.line()
+    page.line("What this rests on", style=BOLD)
+    for line in failure.seen:
+        page.line(f"  {line}")
+    if failure.fingerprint.place:
+        page.paragraph(f"in {failure.fingerprint.place}", indent=2)
+    if failure.also:
+        others = ", ".join(f"{kind} ({role.value})" for kind, role in failure.also)
+        page.paragraph(f"Also seen: {others}.", indent=2, style=DIM)
+
+
+def _to_do(page: Page, kind: FailureKind) -> None:
+    """Say what a person can do. What the program would try by itself belongs below it."""
+    fix = kind.fix or kind.advice
+    if fix is None:
+        return
+    page.line()
+    page.line("What to do" if kind.fix else "What a person can do", style=BOLD)
+    _fix(page, fix)
+
+
+def _fix(page: Page, fix: Fix) -> None:
+    page.paragraph(fix.text, indent=2)
+    page.lines(fix.windows if os.name == "nt" and fix.windows else fix.commands, indent=4)
+    if fix.container:
+        page.paragraph("In a container:", indent=2)
+        page.lines(fix.container, indent=4)
+    if fix.needs:
+        page.paragraph(f"Needs: {', '.join(need.value for need in fix.needs)}.", indent=2)
+    if fix.verify:
+        page.paragraph(f"To see that it worked: {fix.verify}", indent=2)
+
+
+def _sources(page: Page, failure: Failure) -> None:
+    page.line()
+    page.paragraph(f"Sources: {', '.join(failure.sources)}.", style=DIM)
+    page.paragraph("None of it was confirmed on hardware by rocsteady's authors.", style=DIM)
+
+
+def _given(text: str) -> str:
+    """Return the text itself, what is piped in, or the end of the file of that name."""
+    if text == "-":
+        return _end_of(sys.stdin.buffer)
+    try:
+        with Path(text).open("rb") as file:
+            if file.seekable():
+                file.seek(max(0, file.seek(0, os.SEEK_END) - MOST))
+            return _end_of(file)
+    except IsADirectoryError:
+        raise click.BadParameter(f"{text} is a folder.", param_hint="TEXT") from None
+    except PermissionError as error:
+        raise ExaminationError(f"{text}: {error.strerror}") from None
+    except (OSError, ValueError):  # not the name of a file
+        return text
+
+
+def _end_of(stream: BinaryIO) -> str:
+    """Read to the end and keep the last of it; memory is bounded."""
+    pieces: deque[bytes] = deque()
+    kept = 0
+    while piece := stream.read(PIECE):
+        pieces.append(piece)
+        kept += len(piece)
+        while kept - len(pieces[0]) >= MOST:
+            kept -= len(pieces.popleft())
+    return b"".join(pieces)[-MOST:].decode("utf-8", "replace")

@@ -1,0 +1,220 @@
+"""``rocsteady remedies``: what may be changed after a failure, and what would be tried here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import msgspec
+
+from rocsteady.cli.roots import open_root, python_option, root_option
+from rocsteady.cli.screen import layout, show
+from rocsteady.doctor.trainable import settings
+from rocsteady.knowledge.failures import FailureKind, load_failures
+from rocsteady.knowledge.harmful import harmful_variables
+from rocsteady.knowledge.reader import Knowledge, load_knowledge
+from rocsteady.machine.machine import Machine, examine
+from rocsteady.machine.root import Root
+from rocsteady.remedies.catalog import RUNGS
+from rocsteady.remedies.difference import told
+from rocsteady.remedies.ladder import Step
+from rocsteady.remedies.preview import preview
+from rocsteady.remedies.remedy import ANY, Remedy
+from rocsteady.remedies.situation import Situation, Tried
+from rocsteady.report.page import BOLD, Page
+from rocsteady.supervisor.visible import visible_to_a_run
+from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy
+
+AS_IF = 100  # the step at which a preview lets every attempt fail
+UNCONFIRMED = "Unconfirmed on hardware by rocsteady's authors."
+
+
+class Previewed(NamedTuple):
+    """What would be tried against one kind of failure on one machine."""
+
+    kind: FailureKind
+    steps: Sequence[Step]
+    end: Step
+    ranks: int
+
+    @property
+    def passed_over(self) -> list[tuple[str, str]]:
+        """What would not be tried at all, and why."""
+        taken = {step.remedy for step in self.steps}
+        return [(name, why) for name, why in self.end.passed_over if name not in taken]
+
+
+@click.command("remedies")
+@click.option("--explain", metavar="ID", help="Tell all that is known of one remedy.")
+@click.option("--for", "kind", metavar="KIND", help="Preview what would be tried on this machine.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@python_option
+@root_option
+def command(
+    *,
+    explain: str | None,
+    kind: str | None,
+    as_json: bool,
+    python: str | None,
+    root: Path | None,
+) -> None:
+    """List what rocsteady may change by itself after a failure, cheapest first.
+
+    KIND is a failure as rocsteady calls it, such as hang-in-backward.
+
+    Exit code: 0, or 2 for wrong usage and for what does not exist.
+    """
+    if explain and kind:
+        raise click.UsageError("--explain and --for are two questions.")
+    if explain and explain not in RUNGS:
+        raise click.BadParameter(_unknown(explain, RUNGS), param_hint="--explain")
+    width, colour = layout(sys.stdout)
+    page = Page(width, colour=colour)
+    if kind:
+        previewed = _previewed(kind, open_root(root, python))
+        show(_json(_told_preview(previewed)) if as_json else _preview_page(previewed, page))
+        return
+    chosen = [RUNGS[explain].REMEDY] if explain else [rung.REMEDY for rung in RUNGS.values()]
+    if as_json:
+        show(_json({"version": 1, "remedies": chosen}))
+    else:
+        show(_remedy_page(chosen[0], page) if explain else _list_page(chosen, page))
+
+
+def _json(value: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
+
+
+def _list_page(remedies: Sequence[Remedy], page: Page) -> str:
+    column = max(len(remedy.id) for remedy in remedies) + 2
+    for remedy in remedies:
+        page.row(remedy.id, f"{remedy.title}.", column=column, style=BOLD)
+        page.row("", f"Costs {remedy.cost}.", column=column)
+    page.line()
+    page.paragraph("Cheapest first; one change at a time. None is confirmed on hardware by us.")
+    page.line("rocsteady remedies --explain cpu")
+    return str(page)
+
+
+def _remedy_page(remedy: Remedy, page: Page) -> str:
+    page.line(remedy.id, style=BOLD)
+    page.paragraph(f"{remedy.title}.")
+    answers = "any failure that may be chance" if ANY in remedy.answers else ""
+    for label, text in (
+        ("Answers", answers or ", ".join(remedy.answers)),
+        ("Costs", f"{remedy.cost}."),
+        ("Not for", remedy.when_not),
+        ("Rests on", f"{remedy.evidence}."),
+        ("Sources", ", ".join(remedy.sources)),
+        ("Hardware", ", ".join(remedy.confirmed_on) or UNCONFIRMED),
+    ):
+        page.line()
+        page.row(label, text, column=10, style=BOLD)
+    if remedy.id == "unset-variable":
+        _variables(page)
+    return str(page)
+
+
+def _variables(page: Page) -> None:
+    page.line()
+    page.line("Variables, in the order in which they are unset", style=BOLD)
+    for each in harmful_variables():
+        page.line(f"  {each.name}")
+        page.paragraph(each.why, indent=4)
+        page.paragraph(f"In: {', '.join(each.failures)}. ({', '.join(each.sources)})", indent=4)
+
+
+def _previewed(name: str, root: Root) -> Previewed:
+    kinds, knowledge = load_failures().kinds, load_knowledge()
+    if name not in kinds:
+        raise click.BadParameter(_unknown(name, kinds), param_hint="--for")
+    machine, _ = examine(root, knowledge.variables)
+    situation = _situation(kinds[name], machine, knowledge)
+    *steps, end = preview(situation)
+    return Previewed(kinds[name], steps, end, situation.ranks)
+
+
+def _situation(kind: FailureKind, machine: Machine, knowledge: Knowledge) -> Situation:
+    """Return a plain run that has just failed so: one rank a GPU, able to resume."""
+    print_ = Fingerprint(kind=kind.id, step=AS_IF)
+    seen = visible_to_a_run(machine, knowledge)
+    return Situation(
+        failure=Failure(
+            kind=kind.id,
+            title=kind.title,
+            words=kind.words,
+            certainty=Certainty.UNKNOWN,
+            fingerprint=print_,
+            seen=(),
+        ),
+        nature=kind.nature.value,
+        whose=kind.whose.value,
+        person=kind.fix,
+        strategy=Strategy(),
+        tried=(Tried(strategy=Strategy(), failure=print_, progressed=True, steps=AS_IF),),
+        machine=machine,
+        variables=dict(settings(machine)),
+        can_resume=True,
+        checkpoints=2,
+        ranks=max(seen.gpus, 1),
+        gpus=seen.gpus,
+        gfx=seen.gfx,
+        arches=seen.arches,
+    )
+
+
+def _told_preview(previewed: Previewed) -> dict[str, object]:
+    return {
+        "version": 1,
+        "failure": previewed.kind.id,
+        "steps": [
+            {"remedy": step.remedy, "taken_back": step.taken_back, "strategy": step.strategy}
+            for step in previewed.steps
+        ],
+        "end": previewed.end.why,
+        "passed_over": [{"remedy": name, "why": why} for name, why in previewed.passed_over],
+        "person": previewed.end.person,
+    }
+
+
+def _preview_page(previewed: Previewed, page: Page) -> str:
+    kind, fix = previewed.kind, previewed.end.person
+    page.line(kind.id, style=BOLD)
+    page.paragraph(f"{kind.title}.")
+    page.line()
+    if fix is not None:
+        page.paragraph(f"Nothing is tried: this needs a person. {fix.text}")
+        page.lines(fix.commands, indent=2)
+        return str(page)
+    if previewed.steps:
+        page.paragraph("If every attempt ended so, this would be tried here, one after the other:")
+    else:
+        page.paragraph("Nothing is tried: no setting is known to mend it here.")
+    column = max((len(name) for name in RUNGS), default=0) + 2
+    for number, step in enumerate(previewed.steps, start=1):
+        remedy = RUNGS[step.remedy].REMEDY
+        change = told(Strategy(), step.strategy or Strategy())
+        text = f"{remedy.title}{f' ({change})' if change else ''}. Costs {remedy.cost}."
+        page.row(f"{number} {remedy.id}", text, indent=2, column=column + 2, style=BOLD)
+    if previewed.passed_over:
+        page.line()
+        page.line("Passed over", style=BOLD)
+    for name, why in previewed.passed_over:
+        page.row(f"  {name}", f"{why}.", indent=2, column=column + 2)
+    page.line()
+    page.paragraph(
+        "What does not move the failure is taken back before the next is tried. Assumed: the script"
+        f" resumes from checkpoints, with {previewed.ranks} rank{'s' * (previewed.ranks > 1)};"
+        f" its DataLoaders were not looked at. {UNCONFIRMED}"
+    )
+    return str(page)
+
+
+def _unknown(name: str, known: Iterable[str]) -> str:
+    import difflib  # noqa: PLC0415 - only for a mistyped name
+
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"there is no {name!r}." + (f" Did you mean {near[0]}?" if near else "")

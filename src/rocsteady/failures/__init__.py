@@ -1,0 +1,1 @@
+"""Why did this attempt end? Evidence in, one named failure out."""

@@ -1,0 +1,37 @@
+"""Everything that is known of an attempt that failed."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rocsteady.evidence.values import Heartbeat, Look
+from rocsteady.vocabulary import Value
+
+
+class Raised(Value, frozen=True, kw_only=True):
+    """An exception that ended a training process, as the process itself told it."""
+
+    type: str  # qualified
+    bases: tuple[str, ...] = ()  # qualified
+    message: str = ""
+    place: str = ""  # "file:line function" of the innermost frame of the user's own code
+    traceback: str = ""
+
+
+class Symptoms(Value, frozen=True, kw_only=True):
+    """What was seen of the attempt."""
+
+    log: str = ""  # the end of the kept log, both streams, with no times in front
+    kernel: tuple[str, ...] = ()  # oldest first
+    exit_code: int | None = None
+    signal: int | None = None
+    hung: bool = False
+    looks: tuple[Look, ...] = ()  # while it hung, oldest first
+    heartbeats: tuple[Heartbeat, ...] = ()
+    phase: str = ""
+    step: int | None = None
+    oom_kills: int | None = None  # that its cgroup counted
+    raised: tuple[Raised, ...] = ()  # in time order
+    variables: dict[str, str] = msgspec.field(default_factory=dict)
+    machine_went_down: bool = False
+    disk_free: int | None = None  # bytes

@@ -1,0 +1,247 @@
+"""Python's tracebacks, found in what processes printed.
+
+Ranks print into each other, and each launcher puts its own label before a line; a traceback is
+followed through the lines that have its label. Frames drawn in boxes (rich) are read as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from rocsteady.vocabulary import Value
+
+HEADER = "Traceback (most recent call last)"
+MOST_LINES = 600  # that one traceback may have, those of other ranks in between included
+MOST_ENDS = 64  # tracebacks read from the beginning of a text, and as many from its end
+MESSAGE_LINES = 10
+LINE = 2000  # characters of a line that are looked at
+FOREIGN = 30  # lines of others that may stand before the exception
+LAST = 4000  # characters at the end in which an exception without its traceback is looked for
+
+LABEL = re.compile(
+    r"\s*(?:\[rank(?P<rank>\d+)\]:? ?|\[default(?P<default>\d+)\]:|\[\d+,(?P<mpi>\d+)\]<std\w+>:"
+    r"|(?P<srun>\d{1,5}): (?=\S|  )|\((?:\w[\w.]* )?pid=\d+[^)]{0,80}\) ?)"
+)
+_FRAME = re.compile(
+    r'\s*File "(?P<file>[^"\n]{1,500})", line (?P<line>\d+)(?:, in (?P<function>.+))?$'
+)
+_BOXED = re.compile(r"[│|] (?P<file>\S[^│]*?):(?P<line>\d+) in (?P<function>\S+)")
+_TYPE = r"[A-Za-z_][\w]*(?:\.[\w<>]+)*"
+_EXCEPTION = re.compile(rf"(?P<type>{_TYPE}(?:\([\w.]+\))?)(?:: ?(?P<message>.*))?$")
+EXCEPTION_LINE = re.compile(
+    r"(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failed|Failure|Exceeded"
+    r"|Unsupported|Empty|Timeout|Disconnected|IncompleteRead|BadZipFile|gaierror|NotFound"
+    r"|Iteration)|[A-Za-z_]\w*(?:\.\w+)+(?:error|timeout))(?:: ?(?P<message>.*))?$"
+)
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+_WORKER = re.compile(r"Caught (?P<type>\w+) in (?:DataLoader worker|replica|pin memory thread)")
+_END_OF_MESSAGE = re.compile(
+    r"\s*$|[WEIF]\d{4} |wandb: |srun: |slurmstepd: |ERROR\b|Process \S+:|\[\d{4}-|\d{4}-\d\d-\d\d"
+    r"|Exception |Original |-- Process |"
+    rf"{re.escape(_CHAINED[0])}|{re.escape(_CHAINED[1])}|\[W|\[E|terminate called|Aborted|Killed"
+)
+_NOT_THE_USERS = re.compile(
+    r"(?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python\d|[/\\]Lib[/\\]|^<|_rocsteady_inside[/\\]"
+    r"|[/\\]torch[/\\](?:_|nn|utils|autograd|cuda|optim|distributed|multiprocessing|functional)"
+    r"|torchinductor_|[/\\]bin[/\\]\w+$"
+)
+
+
+class Frame(NamedTuple):
+    """One line of a traceback."""
+
+    file: str
+    line: int
+    function: str
+    source: str = ""
+
+
+class Traceback(Value, frozen=True, kw_only=True):
+    """One exception and the way it took, outermost frame first."""
+
+    type: str
+    message: str  # with the lines that belong to it
+    frames: tuple[Frame, ...] = ()
+    start: int = 0  # its place in the text
+    end: int = 0
+    rank: int | None = None
+    chained: bool = False  # to the one before it
+    wraps: bool = False  # the next one, which is the real one
+    thread: str = ""  # not the main one
+    ignored: bool = False  # Python says so itself
+
+    @property
+    def text(self) -> str:
+        """The line that a person looks for."""
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
+def find_tracebacks(text: str) -> list[Traceback]:
+    """Return those of the beginning and those of the end, in the order of the text."""
+    found: list[Traceback] = []
+    for start in _headers(text):
+        if not found or start >= found[-1].end:
+            found += _read(text, start, found[-1].end if found else 0)
+    return found
+
+
+def find_bare(text: str, taken: Iterable[Traceback]) -> list[Traceback]:
+    """Return exceptions at the end of a text whose tracebacks are not shown."""
+    spans = [(trace.start, trace.end) for trace in taken]
+    found = []
+    for at, line in _lines(text, max(0, len(text) - LAST)):
+        rank, rest = unlabelled(line)
+        exception = EXCEPTION_LINE.match(rest.lstrip())
+        if exception and not any(start <= at < end for start, end in spans):
+            found.append(
+                Traceback(
+                    type=exception["type"],
+                    message=exception["message"] or "",
+                    start=at,
+                    end=at + len(line),
+                    rank=rank,
+                )
+            )
+    return found
+
+
+def place_of(frames: Iterable[Frame]) -> str:
+    """Name the innermost frame of the user's own code: "train.py train_step"."""
+    own = [frame for frame in frames if not _NOT_THE_USERS.search(frame.file)]
+    return f"{_name(own[-1].file)} {own[-1].function}".strip() if own else ""
+
+
+def unlabelled(line: str) -> tuple[int | None, str]:
+    """Take the label of a launcher off a line, and return the rank that it tells."""
+    label = LABEL.match(line)
+    if not label:
+        return None, line
+    rank = next((value for value in label.groups() if value), None)
+    return None if rank is None else int(rank), line[label.end() :]
+
+
+def _name(path: str) -> str:
+    return path.replace("\\", "/").rpartition("/")[2]
+
+
+def _headers(text: str) -> list[int]:
+    first: list[int] = []
+    at = text.find(HEADER)
+    while at >= 0 and len(first) < MOST_ENDS:
+        first.append(at)
+        at = text.find(HEADER, at + 1)
+    last: list[int] = []
+    at = text.rfind(HEADER)
+    while at > (first[-1] if first else -1) and len(last) < MOST_ENDS:
+        last.append(at)
+        at = text.rfind(HEADER, 0, at)
+    return [*first, *reversed(last)]
+
+
+def _lines(text: str, start: int) -> Iterator[tuple[int, str]]:
+    while start < len(text):
+        end = text.find("\n", start)
+        end = len(text) if end < 0 else end
+        yield start, text[start : min(end, start + LINE)]
+        start = end + 1
+
+
+def _read(text: str, header: int, after: int) -> list[Traceback]:
+    """Read the traceback below a header; none if its exception cannot be found."""
+    start = text.rfind("\n", max(0, header - LINE), header) + 1
+    before = text[start:header]
+    rank, before = unlabelled(before)
+    label = text[start:header].removesuffix(before)
+    boxed = "─" in before or "--" in before
+    reader = _Reader(label, before, boxed=boxed)
+    lines = _lines(text, text.find("\n", header) + 1 or len(text))
+    end = header + len(HEADER)
+    for count, (at, line) in enumerate(lines):
+        if count > MOST_LINES or reader.take(line):
+            break
+        end = at + len(line)
+    if not reader.type:
+        return []
+    lead = text[max(after, start - 300) : start]
+    thread = re.search(r"Exception in thread (\S+)[^\n]*:\s*$", lead)
+    return [
+        Traceback(
+            type=reader.type,
+            message="\n".join(reader.message),
+            frames=tuple(reader.frames),
+            start=start,
+            end=end,
+            rank=rank,
+            chained=any(words in lead for words in _CHAINED),
+            wraps=bool(_WORKER.match(reader.message[0])),
+            thread=thread[1] if thread else "",
+            ignored=bool(
+                re.search(r"(?:Exception ignored in[^\n]*|--- Logging error ---)\s*$", lead)
+            ),
+        )
+    ]
+
+
+class _Reader:
+    """Takes the lines below a header, one by one."""
+
+    def __init__(self, label: str, before: str, *, boxed: bool) -> None:
+        self._label, self._boxed = label.strip(), boxed
+        stamp = before.strip().removesuffix("Original").removesuffix("traceback :").strip()
+        self._stamp = (
+            re.compile(re.sub(r"\d+", r"\\d+", re.escape(stamp)) + " ?")
+            if stamp and not boxed
+            else None
+        )
+        self._indent = len(before) - len(before.lstrip())
+        self._foreign = 0
+        self.frames: list[Frame] = []
+        self.type = ""
+        self.message: list[str] = []
+
+    def take(self, line: str) -> bool:
+        """Take one line, and tell whether the traceback ended before it."""
+        _, rest = unlabelled(line)
+        if line.removesuffix(rest).strip() != self._label:
+            return bool(self.type)  # of another rank
+        if self._stamp and (stamp := self._stamp.match(rest)):
+            rest = rest[stamp.end() :]
+        rest = rest[min(self._indent, len(rest) - len(rest.lstrip())) :].rstrip()
+        if self.type:
+            return self._continue(rest)
+        if self._boxed:
+            self._take_boxed(rest)
+        else:
+            self._take_plain(rest)
+        return self._foreign > FOREIGN
+
+    def _take_boxed(self, rest: str) -> None:
+        frame = _BOXED.search(rest)
+        if frame:
+            self.frames.append(Frame(frame["file"], int(frame["line"]), frame["function"]))
+        elif rest.startswith(("╰", "+--")):
+            self._boxed = False
+
+    def _take_plain(self, rest: str) -> None:
+        frame = _FRAME.match(rest)
+        if frame:
+            self.frames.append(Frame(frame["file"], int(frame["line"]), frame["function"] or ""))
+        elif rest[:1].isspace() or not rest:
+            self._take_source(rest.strip())
+        elif exception := (_EXCEPTION if not self._foreign else EXCEPTION_LINE).match(rest):
+            self.type, self.message = exception["type"], [exception["message"] or ""]
+        else:
+            self._foreign += 1
+
+    def _take_source(self, source: str) -> None:
+        if self.frames and source and not self.frames[-1].source:
+            self.frames[-1] = self.frames[-1]._replace(source=source[:300])
+
+    def _continue(self, rest: str) -> bool:
+        """Add a line to the message, unless it is over."""
+        if len(self.message) > MESSAGE_LINES or HEADER in rest or _END_OF_MESSAGE.match(rest):
+            return True
+        self.message.append(rest)
+        return False

@@ -1,0 +1,64 @@
+"""Which variables are known to harm a training run, and in which failures that shows."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from rocsteady.errors import KnowledgeError
+from rocsteady.vocabulary import Value
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FILE = Path(__file__).parent / "data" / "harmful_variables.toml"
+
+
+class Harmful(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One variable, and what is likely to end if it is unset."""
+
+    name: str
+    failures: tuple[str, ...]  # kinds of failures.toml
+    why: str
+    sources: tuple[str, ...]  # "owner/repo#number", or the short name of a document
+    harmless: tuple[str, ...] = ()  # values with which it does no harm
+    containing: str = ""  # it harms only with this in its value
+    beside: str = ""  # it harms only while this one is set too
+
+    def harms(self, variables: Mapping[str, str]) -> bool:
+        """Tell whether it does so in this environment."""
+        value = variables.get(self.name)
+        return (
+            value is not None
+            and value not in self.harmless
+            and self.containing in value
+            and (not self.beside or self.beside in variables)
+        )
+
+
+class _Table(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    variable: tuple[Harmful, ...]
+
+
+@cache
+def harmful_variables(path: Path = FILE) -> tuple[Harmful, ...]:
+    """Read the file, and refuse what is wrong with it by entry and field."""
+    try:
+        table = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _Table)
+    except OSError as error:
+        raise KnowledgeError(f"{path.name}: {error.strerror}") from None
+    except (ValueError, msgspec.ValidationError) as error:
+        raise KnowledgeError(f"{path.name}: {error}") from None
+    for each in table.variable:
+        for field in ("name", "failures", "why", "sources"):
+            if not getattr(each, field):
+                raise KnowledgeError(f"{path.name}: {each.name}: {field}: must not be empty")
+    return table.variable

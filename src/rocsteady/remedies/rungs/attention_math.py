@@ -1,0 +1,44 @@
+"""Attention by plain matrix products instead of a fused kernel."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rocsteady.remedies.remedy import Refused, Remedy
+from rocsteady.remedies.situation import Situation
+from rocsteady.vocabulary import Strategy
+
+REMEDY = Remedy(
+    id="attention-math",
+    title="Attention without fused kernels",
+    answers=(
+        "hang-in-attention",
+        "hang-in-backward",
+        "hang-in-sync",
+        "hip-invalid-value",
+        "gpu-launch-failure",
+        "nan-loss",
+    ),
+    cost="slower attention, and memory that grows with the square of the sequence: up to 16 times",
+    rank=61,
+    sources=(
+        "pytorch/pytorch#186174",
+        "pytorch/pytorch#194498",
+        "Dao-AILab/flash-attention#1591",
+        "huggingface/transformers#30056",
+        "unslothai/unsloth#8821",
+        "field note A",
+    ),
+    evidence=(
+        "confirmed in the first two threads on gfx1100 and for NaN in the next two; the cost was"
+        " measured in the fifth; did not help against the hang of field note A"
+    ),
+    when_not="Memory is short: the whole matrix of scores is kept.",
+)
+
+
+def apply(situation: Situation) -> Strategy | Refused:
+    """Take the one kernel that is not fused."""
+    if situation.strategy.attention == "math":
+        return Refused(why="attention is not fused as it is")
+    return msgspec.structs.replace(situation.strategy, attention="math")

@@ -1,0 +1,33 @@
+"""Go on from the checkpoint before the last one: the last may hold what is wrong."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rocsteady.remedies.remedy import Refused, Remedy
+from rocsteady.remedies.situation import Situation
+from rocsteady.vocabulary import Strategy
+
+REMEDY = Remedy(
+    id="checkpoint-back",
+    title="One checkpoint back",
+    answers=("checkpoint-corrupt", "nan-loss"),
+    cost="the steps between the two checkpoints",
+    rank=66,
+    sources=("open-mmlab/mmdetection#4835", "NVIDIA/Megatron-LM#5281"),
+    evidence=(
+        "what cannot be read cannot be resumed from; in the second thread a bad checkpoint gave NaN"
+        " three steps after each of 44 loads"
+    ),
+    when_not="The only checkpoint there is: that would be a start at step 0.",
+)
+
+
+def apply(situation: Situation) -> Strategy | Refused:
+    """Pass over one checkpoint more."""
+    if not situation.can_resume:
+        return Refused(why="the script has no known way to go on from a checkpoint")
+    back = situation.strategy.checkpoints_back + 1
+    if situation.checkpoints <= back:
+        return Refused(why="there is no older whole checkpoint")
+    return msgspec.structs.replace(situation.strategy, checkpoints_back=back)

@@ -1,0 +1,27 @@
+"""No torch.compile."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rocsteady.remedies.remedy import Refused, Remedy
+from rocsteady.remedies.situation import Situation
+from rocsteady.vocabulary import Strategy
+
+REMEDY = Remedy(
+    id="compile-off",
+    title="No torch.compile",
+    answers=("compile-failure", "hang-in-compile"),
+    cost="what compiling would have gained; starts are faster",
+    rank=45,
+    sources=("ROCm/ROCm#3060", "pytorch/pytorch#121197", "field note B"),
+    evidence="confirmed in the first thread and in field note B",
+    when_not="The script compiles nothing: it then has no effect.",
+)
+
+
+def apply(situation: Situation) -> Strategy | Refused:
+    """Give back what torch.compile was given."""
+    if situation.strategy.compile is False:
+        return Refused(why="torch.compile is off as it is")
+    return msgspec.structs.replace(situation.strategy, compile=False)

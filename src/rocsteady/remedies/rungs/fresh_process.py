@@ -1,0 +1,44 @@
+"""Go on from the last checkpoint in a new process, as often as that brings the job further."""
+
+from __future__ import annotations
+
+from rocsteady.remedies.remedy import Refused, Remedy
+from rocsteady.remedies.situation import Situation
+from rocsteady.vocabulary import Strategy
+
+REMEDY = Remedy(
+    id="fresh-process",
+    title="A fresh process from the last checkpoint",
+    answers=(
+        "oom-fragmentation",
+        "oom-device",
+        "oom-while-free",
+        "oom-host",
+        "blas-handle-failed",
+        "hsa-out-of-resources",
+        "too-many-open-files",
+    ),
+    cost="a start, and the steps since the checkpoint, each time it is needed",
+    rank=57,
+    sources=("pytorch/pytorch#175431", "pytorch/pytorch#138002", "field note D"),
+    evidence=(
+        "fragmented and leaked memory is gone with its process; field note D trained that way;"
+        " that it lasts until the next checkpoint is not certain"
+    ),
+    when_not="A script that writes no checkpoint, or fails before it writes the next one.",
+)
+
+
+def apply(situation: Situation) -> Strategy | Refused:
+    """Return the strategy as it is: the process is what changes."""
+    if not situation.can_resume:
+        return Refused(why="the script has no known way to go on from a checkpoint")
+    if not situation.checkpoints:
+        return Refused(why="there is no checkpoint: every process would begin at step 0")
+    if any(
+        entry.remedy == REMEDY.id and not entry.progressed
+        for entry in situation.tried
+        if entry.strategy == situation.strategy
+    ):
+        return Refused(why="the last fresh process came no further")
+    return situation.strategy

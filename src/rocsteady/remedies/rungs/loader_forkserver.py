@@ -1,0 +1,30 @@
+"""Start DataLoader workers from a clean server process: they inherit no lock that is held."""
+
+from __future__ import annotations
+
+from rocsteady.remedies.here import without_rocm
+from rocsteady.remedies.remedy import Refused, Remedy
+from rocsteady.remedies.situation import Situation
+from rocsteady.remedies.workers import clean_workers
+from rocsteady.vocabulary import Strategy
+
+REMEDY = Remedy(
+    id="loader-forkserver",
+    title="DataLoader workers from a fork server",
+    answers=("hang-in-loader",),
+    cost="a slower start of workers, and memory that fork would have shared",
+    rank=50,
+    sources=("pytorch/pytorch#130610", "meta-pytorch/torchrec#2427"),
+    evidence="spawn, which starts workers as clean, is confirmed in the first thread",
+    when_not=(
+        "Dataset, collate_fn or worker_init_fn do not pickle; the main module has no guard; or"
+        " torch is for ROCm, where hipMalloc was seen to fail below a fork server: spawn instead."
+    ),
+)
+
+
+def apply(situation: Situation) -> Strategy | Refused:
+    """Change how workers are started."""
+    if not without_rocm(situation):
+        return Refused(why="below a fork server hipMalloc was seen to fail; spawn instead")
+    return clean_workers(situation, "forkserver")

@@ -1,0 +1,47 @@
+"""No DataLoader workers: batches are loaded in the training process, ahead if that is safe."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rocsteady.remedies.remedy import Refused, Remedy
+from rocsteady.remedies.situation import Situation
+from rocsteady.vocabulary import Strategy
+
+REMEDY = Remedy(
+    id="loader-inline",
+    title="No DataLoader workers, one thread that loads ahead",
+    answers=(
+        "hang-in-loader",
+        "loader-worker-died",
+        "loader-timeout",
+        "shm-too-small",
+        "too-many-open-files",
+        "oom-host",
+    ),
+    cost="speed, where loading in one process takes longer than the step",
+    rank=54,
+    sources=(
+        "pytorch/pytorch#1355",
+        "2U1/Phi3-Vision-Finetune#10",
+        "open-edge-platform/geti#5204",
+        "field note C",
+    ),
+    evidence=(
+        "confirmed in the second thread for workers that died; weak for hangs: none yet in the"
+        " first, none in 904 batches of note C, which proves little, and one froze in the third"
+    ),
+    when_not=(
+        "Loading must be parallel to be fast enough. The thread is left out where the dataset is"
+        " not indexed or draws random numbers: with workers these come from other generators."
+    ),
+)
+
+
+def apply(situation: Situation) -> Strategy | Refused:
+    """Take the workers away; keep the thread away from what it would change."""
+    loader, strategy = situation.loader, situation.strategy
+    if strategy.workers == 0 or (strategy.workers is None and loader and not loader.workers):
+        return Refused(why="there are no workers")
+    ahead = loader is None or (loader.map_style and not loader.draws)
+    return msgspec.structs.replace(strategy, workers=0, loader_thread=ahead)

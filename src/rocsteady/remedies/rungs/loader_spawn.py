@@ -1,0 +1,32 @@
+"""Start each DataLoader worker as a new interpreter: it inherits no lock that is held."""
+
+from __future__ import annotations
+
+from rocsteady.remedies.remedy import Refused, Remedy
+from rocsteady.remedies.situation import Situation
+from rocsteady.remedies.workers import clean_workers
+from rocsteady.vocabulary import Strategy
+
+REMEDY = Remedy(
+    id="loader-spawn",
+    title="DataLoader workers by spawn",
+    answers=("hang-in-loader",),
+    cost="seconds for each worker at each start, and memory that fork would have shared",
+    rank=51,
+    sources=("pytorch/pytorch#130610", "ROCm/Megatron-LM#17", "facebookresearch/ClassyVision#607"),
+    evidence=(
+        "confirmed in the first thread, recommended by AMD in the second; in the third only fork"
+        " or no workers did"
+    ),
+    when_not=(
+        "Dataset, collate_fn or worker_init_fn do not pickle, or the main module has no guard"
+        " and would start the training again in every worker."
+    ),
+)
+
+
+def apply(situation: Situation) -> Strategy | Refused:
+    """Change how workers are started."""
+    if any(entry.strategy.worker_context == "forkserver" for entry in situation.tried):
+        return Refused(why="a fork server, which starts workers as clean, was tried")
+    return clean_workers(situation, "spawn")

@@ -1,0 +1,30 @@
+"""Take the first fitting convolution kernel instead of searching for the best."""
+
+from __future__ import annotations
+
+from rocsteady.remedies.here import setting, without_rocm
+from rocsteady.remedies.remedy import Refused, Remedy
+from rocsteady.remedies.situation import Situation
+from rocsteady.vocabulary import Strategy
+
+REMEDY = Remedy(
+    id="miopen-fast-find",
+    title="MIOpen without a search for kernels",
+    answers=("hang-in-kernel-search", "miopen-failure"),
+    cost="what a search would have gained in speed",
+    rank=41,
+    sources=(
+        "multimodal-art-projection/YuE#169",
+        "ROCm/rocm-libraries#2218",
+        "ROCm/pytorch#433",
+        "MIOpen documentation: MIOPEN_FIND_MODE",
+    ),
+    evidence="measured in the first thread, 7 s instead of 84 s; named by AMD in the second",
+    when_not="A search that only takes long: it is done once for each shape, and then kept.",
+)
+
+
+def apply(situation: Situation) -> Strategy | Refused:
+    """Set the mode that AMD calls fast."""
+    why = without_rocm(situation)
+    return Refused(why=why) if why else setting(situation, "MIOPEN_FIND_MODE", "2")

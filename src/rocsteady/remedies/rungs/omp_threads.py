@@ -1,0 +1,28 @@
+"""One OpenMP thread: many threads in each of many processes can starve each other."""
+
+from __future__ import annotations
+
+from rocsteady.remedies.here import setting
+from rocsteady.remedies.remedy import Refused, Remedy
+from rocsteady.remedies.situation import Situation
+from rocsteady.vocabulary import Strategy
+
+REMEDY = Remedy(
+    id="omp-threads",
+    title="One OpenMP thread a process",
+    answers=("hang-in-loader", "loader-timeout"),
+    cost="speed of what the processor does outside of workers",
+    rank=56,
+    sources=("pytorch/pytorch#33296", "field note C"),
+    evidence="reported to help in the thread; two threads did not help in field note C",
+    when_not="A training that computes on the processor itself.",
+)
+
+
+def apply(situation: Situation) -> Strategy | Refused:
+    """Set it where the GPU does the work."""
+    if not situation.gpus or situation.strategy.device == "cpu":
+        return Refused(why="the training itself computes on the processor")
+    if situation.ranks > 1:
+        return Refused(why="torchrun gives each rank one thread anyway")
+    return setting(situation, "OMP_NUM_THREADS", "1")

@@ -1,0 +1,34 @@
+"""Send between GPUs through host memory."""
+
+from __future__ import annotations
+
+from rocsteady.remedies.here import setting, without_gpu
+from rocsteady.remedies.remedy import Refused, Remedy
+from rocsteady.remedies.situation import Situation
+from rocsteady.vocabulary import Strategy
+
+REMEDY = Remedy(
+    id="p2p-off",
+    title="No direct transfers between GPUs",
+    answers=("hang-in-collective", "collective-timeout", "collective-error", "p2p-failure"),
+    cost="slower collectives",
+    rank=70,
+    sources=(
+        "ROCm/vllm#390",
+        "ROCm/rccl-tests#120",
+        "NVIDIA/nccl-tests#117",
+        "pytorch/pytorch#52142",
+    ),
+    evidence="confirmed on AMD in the first thread and on NVIDIA in the third; no help in the last",
+    when_not="One GPU. The cause is usually the IOMMU or a PCIe slot: the doctor says more.",
+)
+
+
+def apply(situation: Situation) -> Strategy | Refused:
+    """Set it where ranks share a machine over RCCL or NCCL."""
+    if situation.ranks < 2:  # noqa: PLR2004 - one rank has nobody to send to
+        return Refused(why="there is one rank")
+    why = without_gpu(situation)
+    if situation.machine.system.os == "windows":
+        why = "Windows has no RCCL, which would read it"
+    return Refused(why=why) if why else setting(situation, "NCCL_P2P_DISABLE", "1")

@@ -1,0 +1,27 @@
+"""Mixed precision in bfloat16 instead of float16: its range is that of float32."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rocsteady.remedies.remedy import Refused, Remedy
+from rocsteady.remedies.situation import Situation
+from rocsteady.vocabulary import Strategy
+
+REMEDY = Remedy(
+    id="precision-bf16",
+    title="Autocast in bfloat16",
+    answers=("nan-loss",),
+    cost="digits, and speed on GPUs without bfloat16 units",
+    rank=60,
+    sources=("unslothai/unsloth#3385", "unslothai/unsloth#3588"),
+    evidence="suggested against overflow; on gfx1151 the second thread went the other way",
+    when_not="The script uses bfloat16 already, or casts its model itself: then it has no effect.",
+)
+
+
+def apply(situation: Situation) -> Strategy | Refused:
+    """Change the type that autocast uses."""
+    if situation.strategy.precision in ("bf16", "fp32"):
+        return Refused(why=f"autocast is at {situation.strategy.precision} as it is")
+    return msgspec.structs.replace(situation.strategy, precision="bf16")

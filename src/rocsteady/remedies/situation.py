@@ -1,0 +1,61 @@
+"""All that the ladder looks at: what failed, where, under what strategy, after what history."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rocsteady.evidence.pages import LoaderFacts
+from rocsteady.machine.machine import Machine
+from rocsteady.vocabulary import Failure, Fingerprint, Fix, Strategy, Value
+
+TRANSIENT, DETERMINISTIC, EITHER = "transient", "deterministic", "either"
+
+
+class Budget(Value, frozen=True, kw_only=True):
+    """How many attempts a run may cost. Progress refills the first two."""
+
+    tries: int = 8  # that end in the same kind of failure, since the last progress
+    barren: int = 16  # in a row without progress, whatever they end in
+    attempts: int = 1000  # of the whole run
+
+
+class Tried(Value, frozen=True, kw_only=True):
+    """One attempt that failed."""
+
+    strategy: Strategy
+    failure: Fingerprint
+    remedy: str = ""  # that led to it; "" for the first
+    progressed: bool = False  # it came further than every attempt before it
+    steps: int = 0  # how far the job was when it failed, counted from the job's beginning
+
+
+class Situation(Value, frozen=True, kw_only=True):
+    """Where a run stands after an attempt failed."""
+
+    failure: Failure
+    nature: str  # transient, deterministic, either
+    whose: str = "unknown"
+    person: Fix | None = None  # what somebody must do, where nobody else can
+    strategy: Strategy  # that failed
+    tried: tuple[Tried, ...]  # oldest first; the last is the attempt that failed with ``failure``
+    machine: Machine
+    variables: dict[str, str] = msgspec.field(default_factory=dict)  # as the user has them
+    loader: LoaderFacts | None = None  # None: no DataLoader was seen
+    can_resume: bool = False
+    checkpoints: int = 0  # whole ones that are known
+    ranks: int = 1
+    gpus: int = 0  # that the run sees
+    gfx: tuple[str, ...] = ()  # of these; what the driver says of all cards, if this is empty
+    arches: tuple[str, ...] = ()  # that torch has code for; what its files say, if this is empty
+    no_effect: tuple[str, ...] = ()  # settings that had nothing to act on, or were refused inside
+    deadly: tuple[Strategy, ...] = ()  # under which the machine went down
+    worked_here: tuple[str, ...] = ()  # remedies that mended this script on this machine
+    allow: tuple[str, ...] = ()  # only these; empty: all
+    deny: tuple[str, ...] = ()
+    budget: Budget = Budget()
+
+    @property
+    def in_force(self) -> dict[str, str]:
+        """The variables that an attempt with the strategy sees."""
+        merged = {**self.variables, **self.strategy.variables}
+        return {name: value for name, value in merged.items() if value is not None}

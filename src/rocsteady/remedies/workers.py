@@ -1,0 +1,33 @@
+"""DataLoader workers that inherit nothing: what fork server and spawn have in common."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rocsteady.remedies.remedy import Refused
+from rocsteady.remedies.situation import Situation
+from rocsteady.vocabulary import Strategy
+
+
+def clean_workers(situation: Situation, context: str) -> Strategy | Refused:
+    """Start workers otherwise than by fork, where dataset and main module bear it."""
+    why = _against(situation)
+    if why:
+        return Refused(why=why)
+    return msgspec.structs.replace(situation.strategy, worker_context=context)
+
+
+def _against(situation: Situation) -> str:
+    loader, strategy = situation.loader, situation.strategy
+    context = strategy.worker_context or (loader.context if loader else "")
+    if situation.machine.system.os == "windows":
+        return "Windows starts workers by spawn anyway"
+    if context in ("forkserver", "spawn"):
+        return f"workers are started by {context} as it is"
+    if strategy.workers == 0 or (strategy.workers is None and loader and not loader.workers):
+        return "there are no workers"
+    if loader and loader.pickles is False:
+        return "dataset, collate_fn or worker_init_fn does not pickle"
+    if loader and loader.main_guarded is False:
+        return "the main module has no guard: every worker would start the training again"
+    return ""

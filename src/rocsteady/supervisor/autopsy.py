@@ -1,0 +1,83 @@
+"""What is known of an attempt that failed, gathered for the one who names failures."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+
+from rocsteady.evidence.collect import Processes
+from rocsteady.evidence.kernel_log import read_kernel_log
+from rocsteady.evidence.values import Look
+from rocsteady.failures.symptoms import Raised, Symptoms
+from rocsteady.supervisor.outcome import AttemptEnd, Outcome
+from rocsteady.supervisor.setting import Setting
+
+LOG_TAIL = 1024 * 1024  # bytes
+KERNEL_WITHIN = timedelta(seconds=2)
+STAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ", re.MULTILINE)
+
+
+def symptoms(setting: Setting, end: AttemptEnd) -> Symptoms:
+    """Gather them. What cannot be had is left out."""
+    trainer = end.heartbeats[0] if end.heartbeats else None
+    return Symptoms(
+        log=log_tail(setting.log),
+        kernel=read_kernel_log(end.began, within=KERNEL_WITHIN).lines,
+        exit_code=end.exit.code if end.exit else None,
+        signal=end.exit.signal if end.exit else None,
+        hung=end.outcome in (Outcome.HUNG, Outcome.UNKILLABLE),
+        looks=(*end.looks, *_last_look(end)),
+        heartbeats=end.heartbeats,
+        phase=trainer.phase if trainer else "",
+        step=end.last_step,
+        oom_kills=end.oom_kills,
+        raised=tuple(
+            Raised(
+                type=told.type,
+                bases=told.bases,
+                message=told.message,
+                place=told.place,
+                traceback=told.traceback,
+            )
+            for told in end.raised
+        ),
+        variables=dict(setting.told),
+        disk_free=_free(setting.folder),
+    )
+
+
+def _last_look(end: AttemptEnd) -> tuple[Look, ...]:
+    """Return the look that was taken for the evidence: it alone has native frames."""
+    if end.found is None or not end.found.evidence.folder:
+        return ()
+    try:
+        kept = (Path(end.found.evidence.folder) / "processes.json").read_bytes()
+        return (msgspec.json.decode(kept, type=Processes).look,)
+    except (OSError, msgspec.MsgspecError):
+        return ()
+
+
+def log_tail(path: Path, limit: int = LOG_TAIL) -> str:
+    """Return the end of a kept log, without the times; "" if there is none."""
+    try:
+        with path.open("rb") as stream:
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, size - limit))
+            tail = stream.read(limit)
+    except OSError:
+        return ""
+    if size > limit:
+        tail = tail.partition(b"\n")[2]  # begin with a whole line
+    return STAMP.sub("", tail.decode("utf-8", "replace"))
+
+
+def _free(folder: Path) -> int | None:
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return None

@@ -1,0 +1,258 @@
+"""The course of a run: which strategy is in force, what was tried, and what comes next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+from rocsteady.errors import RocsteadyError
+from rocsteady.failures.classify import Classifier
+from rocsteady.failures.symptoms import Symptoms
+from rocsteady.journal.identity import script_fingerprint
+from rocsteady.journal.memory import Memory
+from rocsteady.journal.values import Attempt, Deadly, Helped, NamedFailure, Run, RunStory
+from rocsteady.knowledge.failures import FailureKnowledge, load_failures
+from rocsteady.knowledge.reader import Knowledge
+from rocsteady.machine.machine import Machine
+from rocsteady.remedies.asked import strategy_of as asked_for
+from rocsteady.remedies.catalog import RUNGS
+from rocsteady.remedies.difference import told
+from rocsteady.remedies.ladder import Step, climb
+from rocsteady.remedies.remedy import Refused
+from rocsteady.remedies.situation import Situation, Tried
+from rocsteady.supervisor.outcome import AttemptEnd
+from rocsteady.supervisor.visible import Visible, visible_to_a_run
+from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy, Value
+
+WENT_DOWN = "machine-went-down"
+STRATEGY_VERSION = 1
+
+
+class Wanted(Value, frozen=True, kw_only=True):
+    """What the user said of remedies."""
+
+    remedies: bool = True
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    start_with: tuple[str, ...] = ()
+    again: bool = False  # also what took the machine down
+
+
+class Course:
+    """Knows the strategy, and climbs the ladder when it fails."""
+
+    def __init__(  # noqa: PLR0913 - each is said by name
+        self,
+        wanted: Wanted,
+        *,
+        script: str,
+        here: str,  # the machine, as the journal names it
+        memory: Memory | None,
+        knowledge: Knowledge,
+        machine: Callable[[], Machine],  # examined when it is needed
+        variables: dict[str, str],
+    ) -> None:
+        self.strategy = Strategy()
+        self.remedy = ""  # that led to the strategy; "" for the first
+        self._wanted, self._script, self._here, self._memory = wanted, script, here, memory
+        self._knowledge = knowledge
+        self._machine = machine
+        self._variables = variables
+        self._tried: list[Tried] = []
+        self._answered = ""  # the kind of failure that the remedy is for
+        self._furthest = 0
+        kept = memory.deadly(here, script) if memory else ()
+        self._deadly = [strategy_of(entry.strategy) for entry in kept]
+
+    def go_on(self, story: RunStory) -> None:
+        """Take up the course of a run that was left."""
+        if story.attempts:
+            self.strategy = strategy_of(story.attempts[-1].strategy)
+        strategies = {attempt.number: attempt for attempt in story.attempts}
+        for row in story.failures:
+            attempt = strategies.get(row.attempt)
+            if attempt is not None:
+                self._remember(attempt, row)
+
+    def start(self) -> Step | None:
+        """Choose the first strategy. A step is returned if the one at hand was deadly."""
+        if self._wanted.start_with:
+            self._start_with()
+        if self._wanted.again or self.strategy not in self._deadly:
+            return None
+        failure = self._went_down()
+        self._tried.append(Tried(strategy=self.strategy, failure=failure.fingerprint))
+        step = self._climb(failure, None, can_resume=True, checkpoints=0)
+        self._take(step, failure)
+        return step
+
+    def offers(self) -> tuple[Helped, ...]:
+        """Return what helped this script here before, and is not in force."""
+        if self._memory is None:
+            return ()
+        return tuple(
+            helped
+            for helped in self._memory.what_helped(self._here, self._script)
+            if helped.remedy not in self._wanted.start_with and helped.remedy in RUNGS
+        )
+
+    def took_down(self, run: Run, attempt: Attempt, folder: Path) -> None:
+        """Remember that an attempt took the machine down, at this script or at another one."""
+        strategy = strategy_of(attempt.strategy)
+        script = script_fingerprint(run.command, str(folder))
+        if script == self._script and strategy not in self._deadly:
+            self._deadly.append(strategy)
+        if self._memory is not None:
+            self._memory.killed(
+                Deadly(
+                    machine=self._here,
+                    script=script,
+                    strategy=as_json(strategy),
+                    command=" ".join(run.command)[:200],
+                    at=attempt.started,
+                )
+            )
+
+    def name(self, symptoms: Symptoms) -> Failure:
+        """Say why an attempt ended."""
+        return Classifier(self._failures).name(symptoms)
+
+    @cached_property
+    def _failures(self) -> FailureKnowledge:
+        """What is known of failures: most runs never need it."""
+        return load_failures()
+
+    def failed(
+        self, failure: Failure, end: AttemptEnd, run: Run, *, can_resume: bool, checkpoints: int
+    ) -> Step:
+        """Take a failure into account, and choose what comes next."""
+        progressed = self.ended(end, run)
+        self._tried.append(
+            Tried(
+                strategy=self.strategy,
+                failure=failure.fingerprint,
+                remedy=self.remedy,
+                progressed=progressed,
+                steps=end.last_step or 0,
+            )
+        )
+        step = self._climb(failure, end, can_resume=can_resume, checkpoints=checkpoints)
+        self._take(step, failure)
+        return step
+
+    def ended(self, end: AttemptEnd, run: Run) -> bool:
+        """Tell whether an attempt came further than all before it; what helped it is remembered."""
+        progressed = (end.last_step or 0) > self._furthest
+        self._furthest = max(self._furthest, end.last_step or 0)
+        if progressed and self.remedy and self._memory is not None:
+            self._memory.helped(
+                Helped(
+                    machine=self._here,
+                    script=self._script,
+                    failure=self._answered,
+                    remedy=self.remedy,
+                    run=run.name,
+                    at=time.time(),
+                )
+            )
+        return progressed
+
+    def _climb(
+        self, failure: Failure, end: AttemptEnd | None, *, can_resume: bool, checkpoints: int
+    ) -> Step:
+        kind, seen = self._failures.kinds[failure.kind], self._seen()
+        return climb(
+            Situation(
+                failure=failure,
+                nature=kind.nature.value,
+                whose=kind.whose.value,
+                person=kind.fix,
+                strategy=self.strategy,
+                tried=tuple(self._tried),
+                machine=self._machine(),
+                variables=self._variables,
+                gpus=seen.gpus,
+                gfx=seen.gfx,
+                arches=seen.arches,
+                loader=end.loader if end else None,
+                can_resume=can_resume,
+                checkpoints=checkpoints,
+                ranks=max([1, *(beat.world or 1 for beat in (end.heartbeats if end else ()))]),
+                no_effect=no_effect(end) if end else (),
+                deadly=tuple(self._deadly),
+                worked_here=tuple(helped.remedy for helped in self.offers()),
+                allow=self._wanted.allow,
+                deny=self._wanted.deny,
+            )
+        )
+
+    def _take(self, step: Step, failure: Failure) -> None:
+        if step.strategy is not None:
+            self.strategy, self.remedy = step.strategy, step.remedy
+            self._answered = failure.kind
+
+    def _remember(self, attempt: Attempt, row: NamedFailure) -> None:
+        try:
+            fingerprint = msgspec.convert(row.failure, Failure).fingerprint
+        except msgspec.ValidationError:
+            return  # of another version
+        steps = attempt.last_step or 0
+        self._tried.append(
+            Tried(
+                strategy=strategy_of(attempt.strategy),
+                failure=fingerprint,
+                progressed=steps > self._furthest,
+                steps=steps,
+            )
+        )
+        self._furthest = max(self._furthest, steps)
+
+    def _start_with(self) -> None:
+        seen = self._seen()
+        found = asked_for(self._wanted.start_with, self._machine(), self._variables, gpus=seen.gpus)
+        if isinstance(found, Refused):
+            raise RocsteadyError(f"--with {found.why}")
+        self.strategy, self.remedy = found, self._wanted.start_with[-1]
+
+    def _seen(self) -> Visible:
+        return visible_to_a_run(self._machine(), self._knowledge)
+
+    def _went_down(self) -> Failure:
+        kind = self._failures.kinds[WENT_DOWN]
+        return Failure(
+            kind=WENT_DOWN,
+            title=kind.title,
+            words=kind.words,
+            certainty=Certainty.CERTAIN,
+            fingerprint=Fingerprint(kind=WENT_DOWN),
+            seen=(),
+            sources=kind.sources,
+        )
+
+
+def no_effect(end: AttemptEnd) -> tuple[str, ...]:
+    """Return the settings of the strategy that changed nothing in an attempt."""
+    return tuple(sorted({each.setting for each in end.applied if each.outcome != "applied"}))
+
+
+def in_words(strategy: Strategy) -> str:
+    """Say a strategy to a person."""
+    return told(Strategy(), strategy) or "as the script says"
+
+
+def as_json(strategy: Strategy) -> dict[str, object]:
+    """Return a strategy as the journal keeps it."""
+    return {"version": STRATEGY_VERSION, **msgspec.to_builtins(strategy)}
+
+
+def strategy_of(kept: dict[str, object]) -> Strategy:
+    """Read a strategy back; one of another version is taken as "as the script says"."""
+    try:
+        fields = {name: value for name, value in kept.items() if name != "version"}
+        return msgspec.convert(fields, Strategy, strict=False)
+    except msgspec.ValidationError:
+        return Strategy()

@@ -1,0 +1,137 @@
+"""Exit codes, sources of text and output of ``rocsteady explain``, seen from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rocsteady.cli import explain
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Rocsteady
+
+FAULT = "Memory access fault by GPU node-1 (Agent handle: 0x5) on address 0x7f. Reason: Unknown."
+
+
+def test_a_line_is_named_and_explained(cli: Rocsteady) -> None:
+    told = cli("explain", "Unable to open /dev/kfd read-write: Permission denied")
+
+    assert (told.code, told.err) == (0, "")
+    assert told.out.startswith("no-access-to-gpu\nThis user may not open the GPU.\n")
+    assert "  Unable to open /dev/kfd read-write: Permission denied\n" in told.out
+    assert "    sudo usermod -aG render,video $USER\n" in told.out
+    assert "Needs: sudo, relogin." in told.out
+    assert "Sources: AMD: Linux install prerequisites" in told.out
+    assert "None of it was confirmed on hardware" in told.out
+
+
+def test_what_has_no_name_is_1_and_says_so(cli: Rocsteady) -> None:
+    told = cli("explain", "all is well")
+
+    assert (told.code, told.err) == (1, "")
+    assert told.out.startswith("Nothing in this text has a name here.\n")
+
+
+def test_a_file_is_read_if_there_is_one_of_that_name(cli: Rocsteady, tmp_path: Path) -> None:
+    (tmp_path / "out.log").write_bytes(b"\xff\xfe progress\r\n" * 1000 + FAULT.encode() + b"\n")
+
+    told = cli("explain", "out.log")
+
+    assert told.code == 0
+    assert told.out.startswith("memory-access-fault\n")
+
+
+def test_the_end_of_a_large_file_is_what_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "out.log"
+    log.write_bytes(b"HIP error: invalid device function\n" + FAULT.encode())
+    monkeypatch.setattr(explain, "MOST", len(FAULT))  # 64 MiB would take its time
+    monkeypatch.setattr(explain, "PIECE", 7)
+
+    assert explain._given(str(log)) == FAULT
+    with log.open("rb") as stream:
+        assert explain._end_of(stream) == FAULT
+
+
+def test_a_text_can_be_piped_in(cli: Rocsteady) -> None:
+    done = subprocess.run(
+        cli.line("explain", "-"),
+        input=f"loading\n{FAULT}\nAborted (core dumped)\n".encode(),
+        capture_output=True,
+        check=False,
+        timeout=30,
+        env=cli.environment,
+        cwd=cli.folder,
+    )
+
+    assert done.returncode == 0
+    assert b"Also seen: abort (cascade)." in done.stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no named pipes of this kind")
+def test_a_file_that_is_a_pipe_is_read_too(cli: Rocsteady) -> None:
+    read, write = os.pipe()
+    os.write(write, FAULT.encode())
+    os.close(write)
+    try:
+        done = subprocess.run(
+            cli.line("explain", f"/dev/fd/{read}"),
+            capture_output=True,
+            check=False,
+            timeout=30,
+            env=cli.environment,
+            pass_fds=(read,),
+        )
+    finally:
+        os.close(read)
+
+    assert done.stdout.startswith(b"memory-access-fault\n")
+
+
+def test_json_is_all_that_goes_to_stdout(cli: Rocsteady) -> None:
+    told = cli("explain", "--json", "RuntimeError: DataLoader timed out after 120 seconds")
+
+    known = json.loads(told.out)
+    assert (told.code, told.err) == (0, "")
+    assert known["version"] == 1
+    assert known["failure"]["kind"] == known["known"]["id"] == "loader-timeout"
+    assert known["known"]["nature"] == "either"
+
+
+def test_json_of_what_has_no_name(cli: Rocsteady) -> None:
+    told = cli("explain", "--json", "all is well")
+
+    assert told.code == 1
+    assert json.loads(told.out)["failure"]["certainty"] == "unknown"
+
+
+@pytest.mark.parametrize("arguments", [(), ("one", "two"), (".",), ("--no-such-option", "x")])
+def test_wrong_usage_is_2(cli: Rocsteady, arguments: tuple[str, ...]) -> None:
+    ended = cli("explain", *arguments)
+
+    assert (ended.code, ended.out) == (2, "")
+
+
+def test_a_text_too_long_for_a_name_is_a_text(cli: Rocsteady) -> None:
+    assert cli("explain", f"{FAULT} {'x' * 5000}").out.startswith("memory-access-fault\n")
+
+
+def test_no_line_of_ours_is_wider_than_80(cli: Rocsteady) -> None:
+    out = cli("explain", FAULT).out
+
+    ours = [line for line in out.splitlines() if FAULT not in line]
+    assert max(map(len, ours)) <= 80
+    assert "\x1b" not in out
+
+
+def test_control_characters_of_the_text_do_not_reach_the_terminal(cli: Rocsteady) -> None:
+    out = cli("explain", f"\x1b]0;title\x07\x9b31m{FAULT}\x08\x08").out
+
+    assert out.startswith("memory-access-fault\n")
+    assert all(mark.isprintable() or mark == "\n" for mark in out)

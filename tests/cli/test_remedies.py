@@ -1,0 +1,143 @@
+"""``rocsteady remedies``, seen from outside."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rocsteady.cli.remedies import _remedy_page
+from rocsteady.remedies.catalog import RUNGS
+from rocsteady.report.page import Page
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Rocsteady
+
+
+def test_it_lists_every_remedy_with_what_it_costs_cheapest_first(cli: Rocsteady) -> None:
+    told = cli("remedies")
+
+    ids = [line.split()[0] for line in told.out.splitlines() if line[:1].islower()]
+    assert (told.code, told.err) == (0, "")
+    assert ids == [*RUNGS, "rocsteady"]
+    assert told.out.count("Costs ") == len(RUNGS)
+    assert max(map(len, told.out.splitlines())) <= 80
+
+
+def test_it_explains_one(cli: Rocsteady) -> None:
+    told = cli("remedies", "--explain", "hipblaslt-off")
+
+    page = " ".join(told.out.split())
+    assert told.code == 0
+    assert "ROCm/TheRock#7699" in page
+    assert "gfx1100 with torch 2.8 for ROCm 6.3" in page
+    assert "Unconfirmed on hardware" in page
+
+
+@pytest.mark.parametrize("remedy", sorted(RUNGS))
+def test_a_page_has_all_that_is_known_of_a_remedy_in_80_columns(remedy: str) -> None:
+    about = RUNGS[remedy].REMEDY
+
+    page = _remedy_page(about, Page(80, colour=False))
+
+    words = " ".join(page.split())
+    assert all(text in words for text in (about.cost, about.when_not, *about.sources))
+    assert max(map(len, page.splitlines())) <= 80
+
+
+def test_the_variables_that_would_be_unset_are_explained_too(cli: Rocsteady) -> None:
+    told = cli("remedies", "--explain", "unset-variable")
+
+    assert "  PYTORCH_NO_HIP_MEMORY_CACHING\n" in told.out
+
+
+def test_a_preview_on_a_recorded_machine(cli: Rocsteady) -> None:
+    told = cli("remedies", "--for", "hang-in-backward", "--root", cli.machine("rx9070xt"))
+
+    lines = told.out.splitlines()
+    tried = [line.split()[1] for line in lines if line[2:3].isdecimal()]
+    assert (told.code, told.err) == (0, "")
+    assert tried == ["retry", "hipblaslt-off", "interrupts-off", "attention-math", "cpu"]
+    assert "    gfx-override-off      HSA_OVERRIDE_GFX_VERSION is not set." in lines
+    assert max(map(len, lines)) <= 80
+
+
+def test_the_same_preview_on_a_machine_with_another_gpu_is_another(cli: Rocsteady) -> None:
+    told = cli(
+        "remedies", "--json", "--for", "hang-in-backward", "--root", cli.machine("rx7900xtx")
+    )
+
+    preview = json.loads(told.out)
+    passed_over = {entry["remedy"]: entry["why"] for entry in preview["passed_over"]}
+    assert [step["remedy"] for step in preview["steps"]] == [
+        "retry",
+        "interrupts-off",
+        "attention-math",
+        "cpu",
+    ]
+    assert preview["steps"][1]["strategy"] == {"variables": {"HSA_ENABLE_INTERRUPT": "0"}}
+    assert passed_over["hipblaslt-off"] == "it is not the default on gfx1100"
+
+
+@pytest.mark.parametrize(
+    ("machine", "kind", "remedies"),
+    [
+        ("rx9070xt-windows", "gpu-reset", ["retry", "cpu"]),
+        ("nvidia-card", "oom-fragmentation", ["retry", "allocator-expandable"]),
+        ("wsl2", "hang-lost-interrupt", ["retry", "interrupts-off", "cpu"]),
+        ("mi300x-8", "hang-in-collective", ["retry", "p2p-off", "single-gpu"]),
+        ("rx5700xt-override", "machine-went-down", ["cpu"]),
+        ("no-amd-gpu", "hang-in-loader", ["retry", "loader-forkserver", "loader-inline"]),
+    ],
+)
+def test_what_a_preview_knows_of_a_machine(
+    cli: Rocsteady, machine: str, kind: str, remedies: list[str]
+) -> None:
+    told = cli("remedies", "--json", "--for", kind, "--root", cli.machine(machine))
+
+    steps = json.loads(told.out)["steps"]
+    assert [step["remedy"] for step in steps][: len(remedies)] == remedies
+
+
+def test_where_a_person_is_needed_it_says_what_to_do(cli: Rocsteady) -> None:
+    told = cli("remedies", "--for", "disk-full")
+
+    assert told.code == 0
+    assert "this needs a person" in " ".join(told.out.split())
+    assert json.loads(cli("remedies", "--json", "--for", "disk-full").out)["person"]["text"]
+
+
+def test_what_nothing_is_known_against_is_said_to_be_so(cli: Rocsteady) -> None:
+    assert "Nothing is tried" in cli("remedies", "--for", "script-error").out
+
+
+def test_json_of_the_list_has_all_of_each(cli: Rocsteady) -> None:
+    remedies = json.loads(cli("remedies", "--json").out)["remedies"]
+
+    assert [each["id"] for each in remedies] == list(RUNGS)
+    assert all(each["sources"] and each["answers"] for each in remedies)
+    (one,) = json.loads(cli("remedies", "--json", "--explain", "cpu").out)["remedies"]
+    assert one == remedies[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--explain", "cpuu"), "Did you mean cpu?"),
+        (("--for", "hang-in-loder"), "Did you mean hang-in-loader?"),
+        (("--for", "retry", "--explain", "cpu"), "two questions"),
+        (("--for", "hang", "--root", "nowhere.json"), "nowhere.json"),
+        (("cpu",), "unexpected"),
+    ],
+)
+def test_wrong_usage_is_2(cli: Rocsteady, arguments: tuple[str, ...], said: str) -> None:
+    ended = cli("remedies", *arguments)
+
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_this_machine_can_be_asked(cli: Rocsteady) -> None:
+    assert cli("remedies", "--for", "oom-host").code == 0

@@ -1,0 +1,225 @@
+"""What goes wrong below a script that nobody changed, and how the run still gets to its end.
+
+Real torch, real processes; patience is shortened (``victims/hurried.py``). ``job.py`` is the
+script, ``drivers.py`` what fails below it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from supervised import Ended, Project
+
+pytestmark = pytest.mark.slow
+
+HERE = Path(__file__).parent
+HURRIED = (sys.executable, str(HERE.parent / "victims" / "hurried.py"))
+RESUMES = """
+[resume]
+arguments = ["--resume", "{checkpoint}"]
+checkpoints = ["checkpoints/*.pt"]
+
+[done_when]
+files = [{ path = "model.pt", kind = "model" }]
+"""
+
+
+class Failing:
+    """The job with something wrong below it."""
+
+    def __init__(self, project: Project, python: str) -> None:
+        self.project, self.python = project, python
+        for name in ("job.py", "drivers.py"):
+            shutil.copy(HERE / name, project.folder)
+        project.program = HURRIED
+
+    def run(self, driver: str, *more: str, options: tuple[str, ...] = (), **env: str) -> Ended:
+        """Carry the job out to its end."""
+        command = json.dumps([self.python, "job.py", "--driver", driver, *more])
+        resumes = "" if "--no_checkpoints" in more else RESUMES
+        (self.project.folder / "rocsteady.toml").write_text(f"command = {command}\n{resumes}")
+        self.project.environment |= env
+        return self.project.run(*options, within=280)
+
+    @property
+    def story(self) -> dict[str, Any]:
+        """The run, as the report has it."""
+        return self.project.story()
+
+    @property
+    def failures(self) -> list[str]:
+        """What the attempts ended by."""
+        return [row["failure"]["kind"] for row in self.story["failures"]]
+
+    @property
+    def remedies(self) -> list[str]:
+        """What was decided after each attempt."""
+        return [decision["what"] for decision in self.story["decisions"]]
+
+    def last_strategy(self) -> dict[str, Any]:
+        """Return the strategy of the last attempt."""
+        strategy = dict(self.story["attempts"][-1]["strategy"])
+        assert strategy.pop("version") == 1
+        return strategy
+
+
+@pytest.fixture
+def failing(project: Project) -> Failing:
+    python = os.environ.get("ROCSTEADY_TEST_TORCH_PYTHON")
+    if not python:
+        pytest.fail("ROCSTEADY_TEST_TORCH_PYTHON names no interpreter with torch: use nox -s slow")
+    return Failing(project, python)
+
+
+def done(ended: Ended) -> bool:
+    """Tell whether the job reached its last step."""
+    return ended.code == 0 and "DONE" in ended.out
+
+
+def test_workers_that_hang_are_done_without(failing: Failing) -> None:
+    """Field note C."""
+    ended = failing.run("worker-lock")
+
+    assert done(ended), ended.err
+    assert set(failing.failures) == {"hang-in-loader"}
+    assert failing.last_strategy() == {"workers": 0, "loader_thread": True}
+    assert any(line.startswith("done. 120 steps") for line in ended.said), ended.err
+
+
+def test_a_hang_in_attentions_backward_goes_away_with_math(failing: Failing) -> None:
+    """Field note A."""
+    ended = failing.run("attention-backward")
+
+    assert done(ended), ended.err
+    assert set(failing.failures) == {"hang-in-attention"}
+    assert failing.last_strategy() == {"attention": "math"}
+
+
+def test_a_blas_handle_that_a_variable_takes_away(failing: Failing) -> None:
+    """Field note B."""
+    ended = failing.run("blas-handle", HIPBLASLT_WORKSPACE_SIZE=str(64 << 30))
+
+    assert done(ended), ended.err
+    assert failing.failures == ["blas-handle-failed"]
+    assert failing.last_strategy() == {"variables": {"HIPBLASLT_WORKSPACE_SIZE": None}}
+
+
+def test_a_variable_that_cancels_the_allocators_settings(failing: Failing) -> None:
+    """Field note D."""
+    ended = failing.run(
+        "no-caching",
+        PYTORCH_NO_HIP_MEMORY_CACHING="1",
+        PYTORCH_HIP_ALLOC_CONF="garbage_collection_threshold:0.8",
+    )
+
+    assert done(ended), ended.err
+    assert failing.failures == ["oom-fragmentation"]
+    assert failing.last_strategy() == {"variables": {"PYTORCH_NO_HIP_MEMORY_CACHING": None}}
+
+
+def test_memory_in_pieces_is_gone_with_its_process(failing: Failing) -> None:
+    """Field note D."""
+    ended = failing.run("fragments")
+
+    assert done(ended), ended.err
+    assert set(failing.failures) == {"oom-fragmentation"}
+    assert "fresh-process" in failing.remedies
+
+
+def test_memory_in_pieces_without_a_checkpoint_is_said_plainly(failing: Failing) -> None:
+    ended = failing.run("fragments", "--no_checkpoints")
+
+    assert ended.code == 76, ended.err
+    assert "checkpoint" in "".join(ended.said)
+
+
+def test_a_compile_that_dies(failing: Failing) -> None:
+    ended = failing.run("compile-dies", "--compile")
+
+    assert done(ended), ended.err
+    assert failing.failures == ["compile-failure"]
+    assert failing.last_strategy() == {"compile": False}
+
+
+def test_nan_with_a_short_exponent(failing: Failing) -> None:
+    ended = failing.run("overflow", "--precision", "fp16")
+
+    assert done(ended), ended.err
+    assert set(failing.failures) == {"nan-loss"}
+    assert failing.last_strategy() == {"precision": "bf16"}
+
+
+def test_what_nothing_mends_ends_within_its_budget(failing: Failing) -> None:
+    ended = failing.run("always")
+
+    assert ended.code == 76, ended.err
+    assert set(failing.failures) == {"abort"}
+    assert len(failing.failures) <= 8
+    assert "Tried: " in ended.said[-1] or "Nothing is known against abort" in ended.said[-1]
+
+
+def test_the_scripts_own_error_ends_it_at_once(failing: Failing) -> None:
+    ended = failing.run("own-bug")
+
+    assert ended.code == 1
+    assert failing.failures == ["script-error"]
+    assert "KeyError: 'learning_rate'" in ended.err
+    assert any("the script's own error: KeyError: 'learning_rate'" in line for line in ended.said)
+    assert "in step" in failing.story["failures"][0]["failure"]["traceback"]
+
+
+def test_a_full_disk_needs_a_person(failing: Failing) -> None:
+    folder = failing.project.folder / "checkpoints"
+    folder.mkdir()
+    if os.system(f"mount -t tmpfs -o size=64k tmpfs {folder}"):  # noqa: S605 - a path of ours
+        pytest.skip("needs the right to mount")
+    try:
+        ended = failing.run("")
+    finally:
+        os.system(f"umount {folder}")  # noqa: S605 - the same
+
+    assert ended.code == 76, ended.err
+    assert failing.failures == ["disk-full"]
+    assert any("disk" in line for line in ended.said)
+
+
+def test_what_took_the_machine_down_is_not_tried_again(failing: Failing) -> None:
+    """Field note E."""
+    first = failing.run("own-bug", options=("--no-remedies",))
+    assert first.code == 1
+    database = failing.project.folder / ".rocsteady" / "journal.db"
+    with contextlib.closing(sqlite3.connect(database)) as connection:  # as after a sudden reboot
+        connection.execute("UPDATE intents SET outcome = NULL, boot_id = 'an-earlier-boot'")
+        connection.execute("UPDATE runs SET ended = NULL, boot_id = 'an-earlier-boot'")
+        connection.commit()
+
+    failing.project.name = "after-the-reboot"
+    again = failing.run("own-bug")
+
+    assert again.code == 76, again.err
+    assert any("the machine went down" in line for line in again.said)
+    assert failing.story["attempts"] == []
+    failing.project.name = "all-the-same"
+    assert failing.run("own-bug", options=("--again",)).code == 1
+
+
+def test_what_helped_is_offered_at_the_next_start(failing: Failing) -> None:
+    assert done(failing.run("blas-handle", HIPBLASLT_WORKSPACE_SIZE=str(64 << 30)))
+
+    failing.project.name = "next-time"
+    told = failing.run("blas-handle")
+    offered = [line for line in told.said if "--with unset-variable" in line]
+
+    assert offered
+    assert "blas-handle-failed" in offered[0]
+    failing.project.name = "with-it"
+    assert failing.run("blas-handle", options=("--with", "unset-variable")).code == 0
+    assert failing.failures == []

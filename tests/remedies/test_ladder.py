@@ -1,0 +1,298 @@
+"""The rules of the ladder, one by one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from rocsteady.remedies.ladder import Step, climb
+from rocsteady.remedies.preview import preview
+from rocsteady.remedies.situation import DETERMINISTIC, EITHER, TRANSIENT, Budget, Situation, Tried
+from rocsteady.vocabulary import Fix, Strategy
+
+if TYPE_CHECKING:
+    from tests.remedies.conftest import Situations
+
+
+def climbed(situation: Situation) -> list[str]:
+    """Return what would be tried, one after the other."""
+    return [step.remedy for step in preview(situation)[:-1]]
+
+
+def test_a_first_hang_may_be_chance_the_second_is_answered(situations: Situations) -> None:
+    first = situations("hang-in-loader", loader=situations.loader(main_guarded=False))
+
+    again = climb(first)
+    second = situations.after(first, again, steps=250)
+    remedy = climb(second)
+
+    assert (again.remedy, again.strategy) == ("retry", Strategy())
+    assert (remedy.remedy, remedy.taken_back) == ("loader-inline", "")
+    assert remedy.strategy == Strategy(workers=0, loader_thread=True)
+    assert dict(remedy.passed_over)["loader-spawn"].startswith("the main module has no guard")
+
+
+def test_cheapest_first_and_what_did_not_move_it_is_taken_back(situations: Situations) -> None:
+    situation = situations("nan-loss", nature=DETERMINISTIC)
+
+    steps = preview(situation)
+
+    assert [(step.taken_back, step.remedy) for step in steps] == [
+        ("", "precision-bf16"),
+        ("precision-bf16", "attention-math"),
+        ("attention-math", "checkpoint-back"),
+        ("checkpoint-back", "precision-fp32"),
+        ("precision-fp32", ""),
+    ]
+    assert [step.strategy for step in steps] == [
+        Strategy(precision="bf16"),
+        Strategy(attention="math"),
+        Strategy(checkpoints_back=1),
+        Strategy(precision="fp32"),
+        None,
+    ]
+    assert steps[1].why == (
+        "precision-bf16 did not move it and is taken back."
+        " Attention without fused kernels (attention=math)."
+    )
+
+
+def test_what_brought_the_run_further_is_kept_under_the_next(situations: Situations) -> None:
+    situation = situations("nan-loss", nature=DETERMINISTIC)
+
+    further = situations.after(situation, climb(situation), steps=300)
+
+    assert climb(further).strategy == Strategy(precision="bf16", attention="math")
+    assert climb(further).taken_back == ""
+
+
+def test_another_failure_as_far_on_means_that_the_first_is_mended(situations: Situations) -> None:
+    situation = situations("compile-failure", nature=DETERMINISTIC)
+
+    other = situations.after(situation, climb(situation), "hang-in-attention", nature=EITHER)
+
+    again, remedy = climb(other), climb(situations.after(other, climb(other)))
+    assert (again.remedy, again.strategy) == ("retry", Strategy(compile=False))
+    assert remedy.strategy == Strategy(compile=False, attention="math")
+
+
+def test_a_remedy_that_makes_it_fail_earlier_is_taken_back_and_its_failure_answered_otherwise(
+    situations: Situations,
+) -> None:
+    situation = situations("hang-in-backward", "strix-halo", nature=DETERMINISTIC)
+    first = climb(situation)
+    second = situations.after(situation, first)
+    math = climb(second)
+    worse = situations.after(second, math, "oom-device", steps=10)
+
+    step = climb(worse)
+
+    assert (first.remedy, math.remedy) == ("interrupts-off", "attention-math")
+    assert (step.remedy, step.strategy) == ("cpu", Strategy(device="cpu"))
+    assert step.why.startswith("attention-math led to oom-device and is taken back.")
+
+
+def test_what_may_be_chance_is_not_blamed_on_a_remedy(situations: Situations) -> None:
+    situation = situations("hang-in-backward", "strix-halo", nature=DETERMINISTIC)
+    step = climb(situation)
+    stumbled = situations.after(situation, step, "network-error", steps=0, nature=TRANSIENT)
+
+    again = climb(stumbled)
+
+    assert (again.remedy, again.strategy) == ("retry", step.strategy)
+
+
+def test_an_error_that_a_remedy_brought_about_ends_the_remedy_and_not_the_run(
+    situations: Situations,
+) -> None:
+    situation = situations("gpu-hang", "strix-halo", nature=DETERMINISTIC)
+    broken = situations.after(situation, climb(situation), "no-gpu-visible", steps=0)
+    person = msgspec.structs.replace(broken, person=Fix(text="Look at the driver."))
+
+    end = climb(person)
+
+    assert (end.strategy, end.taken_back, end.person) == (None, "cpu", None)
+    assert end.why == "Nothing else is known against gpu-hang here. Tried: cpu."
+
+
+def test_the_same_step_twice_is_no_chance(situations: Situations) -> None:
+    situation = situations("network-error", nature=TRANSIENT)
+
+    step = climb(situations.after(situation, climb(situation)))
+
+    assert step.strategy is None
+
+
+def test_a_transient_failure_is_tried_again_after_each_progress(situations: Situations) -> None:
+    situation = situations("network-error", nature=TRANSIENT)
+
+    for steps in (200, 300, 400):
+        step = climb(situation)
+        assert (step.remedy, step.strategy) == ("retry", Strategy())
+        situation = situations.after(situation, step, steps=steps)
+
+
+def test_what_fails_before_its_first_step_is_not_tried_again_unchanged(
+    situations: Situations,
+) -> None:
+    def at_the_start(kind: str) -> Situation:
+        situation = situations(kind)
+        tried = Tried(strategy=Strategy(), failure=situation.failure.fingerprint)
+        return msgspec.structs.replace(situation, tried=(tried,))
+
+    assert climb(at_the_start("segfault")).strategy is None
+    assert climb(at_the_start("hang-at-import")).remedy == "retry"
+
+
+def test_an_unknown_failure_is_tried_again_only_after_progress(situations: Situations) -> None:
+    situation = situations("unknown")
+
+    again = climb(situation)
+
+    assert again.remedy == "retry"
+    assert climb(situations.after(situation, again)).strategy is None
+    assert climb(situations.after(situation, again, steps=150)).remedy == "retry"
+
+
+def test_fragmented_memory_is_left_behind_as_long_as_that_brings_it_further(
+    situations: Situations,
+) -> None:
+    situation = situations("oom-fragmentation", nature=DETERMINISTIC)
+
+    for steps in (140, 180, 220):
+        step = climb(situation)
+        assert (step.remedy, step.strategy) == ("fresh-process", Strategy())
+        situation = situations.after(situation, step, steps=steps)
+    stuck = situations.after(situation, climb(situation), steps=220)
+
+    assert climb(stuck).strategy is None
+
+
+def test_a_hang_that_nothing_mends_is_survived_as_long_as_it_comes_further(
+    situations: Situations,
+) -> None:
+    situation = situations("hang-in-loader", loader=situations.loader(workers=0))
+    for steps in (200, 300, 400):
+        step = climb(situation)
+        assert (step.remedy, step.strategy) == ("retry", Strategy())
+        situation = situations.after(situation, step, steps=steps)
+
+    assert climb(situation).why == ("It comes further each time, and nothing else is known to try.")
+    assert climb(situations.after(situation, climb(situation), steps=400)).strategy is None
+
+
+def test_a_person_is_asked_at_once(situations: Situations) -> None:
+    fix = Fix(text="Free some space.", commands=("df -h .",))
+
+    end = climb(situations("disk-full", person=fix))
+
+    assert (end.strategy, end.person) == (None, fix)
+    assert end.why == "disk-full: this needs a person."
+
+
+def test_the_users_own_bug_ends_at_once(situations: Situations) -> None:
+    end = climb(situations("script-error"))
+
+    assert (end.strategy, end.remedy, end.passed_over) == (None, "", ())
+
+
+def test_settings_that_took_the_machine_down_are_not_tried_again(situations: Situations) -> None:
+    here = situations("machine-went-down", "rx9070xt")
+    before = msgspec.structs.replace(
+        here, deadly=(Strategy(variables={"TORCH_BLAS_PREFER_HIPBLASLT": "0"}),)
+    )
+
+    assert climbed(here) == ["hipblaslt-off", "cpu"]
+    assert climbed(before) == ["cpu"]
+    assert dict(climb(before).passed_over)["hipblaslt-off"] == (
+        "the machine went down with these settings"
+    )
+
+
+def test_what_was_tried_again_after_it_took_the_machine_down_is_judged_by_that(
+    situations: Situations,
+) -> None:
+    down = situations("machine-went-down")
+    again = Step(strategy=Strategy(), remedy="", why="asked for with --again")
+
+    stumbled = situations.after(down, again, "network-error", steps=50, nature=TRANSIENT)
+
+    assert climb(down).strategy is None
+    assert climb(stumbled).strategy == Strategy()
+
+
+def test_a_remedy_that_worked_here_comes_first(situations: Situations) -> None:
+    situation = situations("hang-in-loader", worked_here=("loader-inline",))
+
+    assert climb(situation).remedy == "loader-inline"
+
+
+def test_only_what_is_allowed_and_nothing_that_is_denied(situations: Situations) -> None:
+    allowed = situations("nan-loss", allow=("attention-math", "precision-fp32"))
+    denied = situations("nan-loss", deny=("retry", "precision-bf16", "precision-fp32"))
+
+    assert climbed(allowed) == ["attention-math", "precision-fp32"]
+    assert climbed(denied) == ["attention-math", "checkpoint-back"]
+    assert dict(climb(denied).passed_over)["precision-bf16"] == "it is denied"
+
+
+def test_a_setting_with_nothing_to_act_on_is_passed_over_and_undone(
+    situations: Situations,
+) -> None:
+    situation = situations("nan-loss", nature=DETERMINISTIC)
+    further = situations.after(situation, climb(situation), steps=300)
+    idle = msgspec.structs.replace(further, no_effect=("precision",))
+
+    step = climb(idle)
+
+    assert (step.remedy, step.taken_back) == ("attention-math", "precision-bf16")
+    assert step.strategy == Strategy(attention="math")
+    assert dict(climb(idle).passed_over)["precision-bf16"] == (
+        "precision had nothing to act on in this script"
+    )
+
+
+def test_harmful_variables_are_unset_one_at_a_time(situations: Situations) -> None:
+    variables = {"AMD_SERIALIZE_KERNEL": "3", "HIP_LAUNCH_BLOCKING": "1", "HSA_XNACK": "1"}
+    situation = situations("hang-in-sync", variables=variables, nature=DETERMINISTIC)
+
+    steps = preview(situation)
+
+    assert [step.strategy for step in steps if step.remedy == "unset-variable"] == [
+        Strategy(variables={"AMD_SERIALIZE_KERNEL": None}),
+        Strategy(variables={"HIP_LAUNCH_BLOCKING": None}),
+    ]
+
+
+def test_a_checkpoint_passed_over_is_not_passed_over_again_after_progress(
+    situations: Situations,
+) -> None:
+    situation = situations("checkpoint-corrupt", nature=DETERMINISTIC)
+    step = climb(situation)
+
+    further = situations.after(situation, step, "network-error", steps=300, nature=TRANSIENT)
+
+    assert step.strategy == Strategy(checkpoints_back=1)
+    assert climb(further).strategy == Strategy()
+
+
+def test_budgets_end_it(situations: Situations) -> None:
+    situation = situations("nan-loss", nature=DETERMINISTIC)
+
+    def end(budget: Budget) -> tuple[int, str]:
+        steps = preview(msgspec.structs.replace(situation, budget=budget))
+        return len(steps) - 1, steps[-1].why
+
+    assert end(Budget(tries=2)) == (2, "The last 2 attempts that ended so came no further.")
+    assert end(Budget(barren=3)) == (3, "The last 3 attempts came no further.")
+    assert end(Budget(attempts=2)) == (1, "2 attempts were made, which is all that were allowed.")
+
+
+def test_progress_refills_the_budget(situations: Situations) -> None:
+    situation = situations("nan-loss", nature=DETERMINISTIC, budget=Budget(tries=1))
+
+    further = situations.after(situation, climb(situation), steps=200)
+
+    assert climb(further).remedy == "attention-math"
+    assert climb(situations.after(situation, climb(situation))).strategy is None
