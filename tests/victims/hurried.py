@@ -1,22 +1,39 @@
-"""``rocsteady`` with less patience, so that a hang costs a test few seconds."""
+"""``rocsteady`` with less patience, so that hangs and look-alikes cost a test few seconds.
+
+Every duration that is waited for is divided by HURRY; what is compared with what stays the same.
+"""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from functools import partial
 
+import msgspec
+
 from rocsteady.cli import run
 from rocsteady.cli.main import main
 from rocsteady.pulse.verdict import Patience
 from rocsteady.supervisor.settings import Settings
 
-PATIENCE = Patience(
-    suspect_after=timedelta(seconds=2),
-    sample_span=timedelta(seconds=1.5),
-    stuck_after=timedelta(seconds=4),
+HURRY = 2.5
+OURS = ("tick_gap",)  # is about our own ticks
+USUAL = Patience()
+PATIENCE = msgspec.structs.replace(
+    USUAL,
+    **{
+        name: value / HURRY
+        for name in USUAL.__struct_fields__
+        if isinstance(value := getattr(USUAL, name), timedelta) and name not in OURS
+    },
+)
+SETTINGS = partial(
+    Settings,
+    quick_crash=timedelta(0),
+    exit_after=Settings().exit_after / HURRY,
+    continue_after=Settings().continue_after / HURRY,
 )
 
 if __name__ == "__main__":
-    hurried = partial(Settings, quick_crash=timedelta(0))
-    setattr(run, "Settings", lambda **wanted: hurried(**{**wanted, "patience": PATIENCE}))  # noqa: B010 - not typed
+    wanted = {"patience": PATIENCE}
+    setattr(run, "Settings", lambda **given: SETTINGS(**{**given, **wanted}))  # noqa: B010 - not typed
     main()

@@ -30,6 +30,7 @@ from typing import Any
 from cases import VICTIMS, Kind, Victim
 
 SUPERVISED = (sys.executable, "-m", "rocsteady")
+HURRIED = (sys.executable, str(Path(__file__).parent / "hurried.py"))
 GRACE = 90  # seconds, for a machine that has other things to do
 
 
@@ -80,8 +81,9 @@ class Watched:
         return "" if self.victim.place in self.stacks else "the stacks do not name the place"
 
 
-def watch(victim: Victim, python: str, *, speed: float = 1.0) -> Watched:
-    """Run one victim in a folder of its own and report."""
+def watch(victim: Victim, python: str, *, speed: float = 1.0, hurried: bool = False) -> Watched:
+    """Run one victim in a folder of its own and report; ``hurried``: with less patience."""
+    program = HURRIED if hurried else SUPERVISED
     folder = Path(tempfile.mkdtemp(prefix=f"rocsteady-{victim.name}-"))
     name = f"victim-{os.getpid()}-{threading.get_ident() % 100000}"
     environment = {**os.environ, "VICTIM_SPEED": str(speed), "HOME": str(folder)}
@@ -89,7 +91,7 @@ def watch(victim: Victim, python: str, *, speed: float = 1.0) -> Watched:
     limit = _limit(victim, speed)
     start = time.monotonic()
     try:
-        code, out, err = _carried_out(victim, python, name, folder, environment, limit)
+        code, out, err = _carried_out(victim, python, program, name, folder, environment, limit)
         story = _story(name, folder, environment)
         stacks = "".join(
             path.read_text() for path in folder.glob(".rocsteady/runs/*/incident-*/stacks.txt")
@@ -121,9 +123,15 @@ def _limit(victim: Victim, speed: float) -> float:
 
 
 def _carried_out(  # noqa: PLR0913, PLR0917 - all that a run is made of
-    victim: Victim, python: str, name: str, folder: Path, environment: dict[str, str], limit: float
+    victim: Victim,
+    python: str,
+    program: tuple[str, ...],
+    name: str,
+    folder: Path,
+    environment: dict[str, str],
+    limit: float,
 ) -> tuple[int | None, str, str]:
-    command = [*SUPERVISED, "run", "--name", name, "--max-attempts", "1", "--"]
+    command = [*program, "run", "--name", name, "--max-attempts", "1", "--"]
     daemon = None
     arguments = victim.command(python)
     if victim.deed == "daemon":
@@ -143,14 +151,16 @@ def _carried_out(  # noqa: PLR0913, PLR0917 - all that a run is made of
             stdout=subprocess.PIPE,
             env=environment,
         )
-    child = subprocess.Popen(
-        [*command, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=reader.stdin if reader else stdout,
-        stderr=subprocess.PIPE,
-        env=environment,
-        cwd=folder,
-    )
+    said = folder / "said"  # by the supervisor
+    with said.open("wb") as stream:
+        child = subprocess.Popen(
+            [*command, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=reader.stdin if reader else stdout,
+            stderr=stream,
+            env=environment,
+            cwd=folder,
+        )
     if reader and reader.stdin:
         reader.stdin.close()
         reader.stdin = None  # the supervisor's now
@@ -158,19 +168,28 @@ def _carried_out(  # noqa: PLR0913, PLR0917 - all that a run is made of
         threading.Timer(
             15, _suspend, args=(child.pid, victim.pause / float(environment["VICTIM_SPEED"]))
         ).start()
+    if victim.kind is Kind.SLOW:  # it has no end; what is to be seen is that it is said
+        _until_said(said, b"rocsteady: slow", limit)
+        limit = 0
     try:
-        out, err = child.communicate(timeout=limit)
+        out, _ = child.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
         child.send_signal(signal.SIGTERM)
-        out, err = child.communicate(timeout=60)
-        return None, (out or b"").decode(errors="replace"), err.decode(errors="replace")
+        out, _ = child.communicate(timeout=60)
+        return None, (out or b"").decode(errors="replace"), said.read_text(errors="replace")
     finally:
         if daemon:
             daemon.kill()
             daemon.wait()
     if reader:
         out, _ = reader.communicate(timeout=60)
-    return child.returncode, (out or b"").decode(errors="replace"), err.decode(errors="replace")
+    return child.returncode, (out or b"").decode(errors="replace"), said.read_text(errors="replace")
+
+
+def _until_said(path: Path, words: bytes, within: float) -> None:
+    deadline = time.monotonic() + within
+    while words not in path.read_bytes() and time.monotonic() < deadline:
+        time.sleep(0.5)
 
 
 def _suspend(pid: int, seconds: float) -> None:

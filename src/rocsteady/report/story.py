@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timezone
 
-from rocsteady.journal.values import Attempt, Incident, RunStory
+import msgspec
+
+from rocsteady.journal.values import Attempt, Incident, NamedFailure, RunStory
+from rocsteady.vocabulary import Failure
 
 
 def render_story(story: RunStory) -> str:
@@ -24,15 +27,28 @@ def _lines(story: RunStory) -> Iterator[str]:
     yield ""
     yield "## Attempts"
     yield ""
-    yield "| attempt | started | took | ended | steps | reason for what came next |"
-    yield "|---|---|---|---|---|---|"
+    yield "| attempt | started | with | took | ended | steps | failure | what came next |"
+    yield "|---|---|---|---|---|---|---|---|"
     reasons = {decision.attempt: decision for decision in story.decisions}
+    failures = {failure.attempt: failure for failure in story.failures}
     for attempt in story.attempts:
-        reason = reasons.get(attempt.number)
-        why = f"{reason.what}: {reason.why}" if reason else ""
-        cells = (_moment(attempt.started), _took(attempt), _end(attempt), _steps(attempt), why)
-        yield f"| {attempt.number} | {' | '.join(cells)} |"
+        reason, failed = reasons.get(attempt.number), failures.get(attempt.number)
+        cells = (
+            _moment(attempt.started),
+            _strategy(attempt),
+            _took(attempt),
+            _end(attempt),
+            _steps(attempt),
+            str(failed.failure.get("kind", "")) if failed else "",
+            f"{reason.what}: {reason.why}" if reason else "",
+        )
+        yield f"| {attempt.number} | {' | '.join(map(_cell, cells))} |"
     yield ""
+    if story.failures:
+        yield "## Failures"
+        yield ""
+    for failure in story.failures:
+        yield from _failure(failure)
     if story.incidents:
         yield "## Incidents"
         yield ""
@@ -44,6 +60,46 @@ def _lines(story: RunStory) -> Iterator[str]:
         yield f"- {_moment(message.at)} {message.text}"
     yield ""
     yield "Nothing here was confirmed on AMD hardware by rocsteady's authors."
+
+
+def _failure(row: NamedFailure) -> Iterator[str]:
+    try:
+        failure = msgspec.convert(row.failure, Failure)
+    except msgspec.ValidationError:
+        return  # of another version
+    yield f"### Attempt {row.attempt}: {failure.title} ({failure.kind})"
+    yield ""
+    yield f"{' '.join(failure.words.split())} This name is {failure.certainty.value}."
+    yield ""
+    for text in ("\n".join(failure.seen), failure.traceback):
+        if text:
+            yield from (*_quoted(text), "")
+    for kind, role in failure.also:
+        yield f"- also seen: {kind} ({role.value})"
+    if failure.sources:
+        yield f"- known from: {', '.join(failure.sources)}"
+    if row.evidence:
+        yield f"- evidence: `{row.evidence}`"
+    yield ""
+
+
+def _quoted(text: str) -> Iterator[str]:
+    """Show text as it is, whatever marks are in it."""
+    return (f"    {line}" for line in text.rstrip().splitlines())
+
+
+def _strategy(attempt: Attempt) -> str:
+    """Say what was changed against the script."""
+    changed = {name: value for name, value in attempt.strategy.items() if name != "version"}
+    variables = changed.pop("variables", {})
+    words = [f"{name}={value}" for name, value in changed.items()]
+    for name, value in variables.items() if isinstance(variables, dict) else ():
+        words.append(f"{name} unset" if value is None else f"{name}={value}")
+    return ", ".join(words) or "as the script says"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _incident(incident: Incident) -> Iterator[str]:

@@ -1,0 +1,81 @@
+"""The page of a run tells why attempts ended and what was changed."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rocsteady.journal.values import Attempt, Decision, NamedFailure, Run, RunStory
+from rocsteady.report.story import render_story
+from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Role
+
+FAILURE = Failure(
+    kind="oom-fragmentation",
+    title="Out of device memory, in pieces",
+    words="Much memory is reserved and not used.",
+    certainty=Certainty.CERTAIN,
+    fingerprint=Fingerprint(kind="oom-fragmentation"),
+    seen=("HIP out of memory. | ```",),
+    also=(("peer-died", Role.CASCADE),),
+    traceback="Traceback\n  in step",
+    sources=("pytorch/pytorch#175431",),
+)
+
+
+def story(**changes: object) -> RunStory:
+    run = Run(
+        id=1, name="calm-otter", command=("python", "train.py"), job={}, strategy={}, folder="/r",
+        machine="m", boot_id="b", process="", started=0.0, ended=9.0, outcome="done",
+    )  # fmt: skip
+    told = RunStory(
+        run=run,
+        attempts=(
+            Attempt(run=1, number=1, strategy={"version": 1}, boot_id="b", started=1.0),
+            Attempt(
+                run=1,
+                number=2,
+                strategy={"version": 1, "workers": 0, "variables": {"A": None, "B": "1"}},
+                boot_id="b",
+                started=2.0,
+            ),
+        ),
+        incidents=(),
+        failures=(
+            NamedFailure(
+                run=1, attempt=1, failure=msgspec.to_builtins(FAILURE), evidence="/e", at=1.5
+            ),
+        ),
+        decisions=(Decision(run=1, attempt=1, what="unset-variable", why="a | b", at=1.6),),
+        messages=(),
+        deeds=(),
+        progress=(),
+        losses=(),
+        seconds_lost=3.0,
+    )
+    return msgspec.structs.replace(told, **changes)
+
+
+def test_attempts_say_what_was_changed_why_they_failed_and_what_came_next() -> None:
+    lines = render_story(story()).splitlines()
+    first, second = (line for line in lines if line.startswith(("| 1 |", "| 2 |")))
+
+    assert "as the script says" in first
+    assert "oom-fragmentation | unset-variable: a \\| b |" in first
+    assert "workers=0, A unset, B=1" in second
+
+
+def test_a_failure_is_told_with_what_it_rests_on() -> None:
+    page = render_story(story())
+
+    assert "### Attempt 1: Out of device memory, in pieces (oom-fragmentation)" in page
+    assert "Much memory is reserved and not used. This name is certain." in page
+    assert "    HIP out of memory. | ```\n" in page
+    assert "    Traceback\n      in step\n" in page
+    assert "- also seen: peer-died (cascade)" in page
+    assert "- known from: pytorch/pytorch#175431" in page
+    assert "- evidence: `/e`" in page
+
+
+def test_a_failure_of_another_version_is_left_out() -> None:
+    other = NamedFailure(run=1, attempt=1, failure={"kind": 7}, evidence="", at=1.0)
+
+    assert "### Attempt 1" not in render_story(story(failures=(other,)))
