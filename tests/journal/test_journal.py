@@ -273,3 +273,14 @@ def test_a_journal_that_another_process_is_just_making_has_no_runs_yet(tmp_path:
     assert journal.runs() == ()
     assert journal.unfinished() == ()
     journal.close()
+
+
+def test_a_run_is_where_its_last_attempt_is(journal: Journal) -> None:
+    run = begin(journal, "calm-otter")
+    train(journal, run.id, 1, 1000.0, range(100, 110))
+    train(journal, run.id, 2, 1012.0, range(100, 105))
+    journal.end_run(run.id, "done")
+    journal.flush()
+
+    (line,) = journal.runs()
+    assert line.step == 104

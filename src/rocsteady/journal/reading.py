@@ -111,7 +111,9 @@ def _messages(connection: sqlite3.Connection, run: Run) -> tuple[Message, ...]:
 
 
 def _line(connection: sqlite3.Connection, run: Run, here: Identity) -> RunLine:
-    last = select(connection, Bucket, "WHERE run = ? ORDER BY start DESC LIMIT 32", run.id)[::-1]
+    last = select(
+        connection, Bucket, "WHERE run = ? ORDER BY start DESC, attempt DESC LIMIT 32", run.id
+    )[::-1]
     speed = rate(last)
     step = last[-1].last_step if last else None
     total = next((b.total for b in reversed(last) if b.total is not None), None)
