@@ -41,7 +41,9 @@ def test_a_harmful_variable_is_unset_without_a_failure_that_it_brought_about(
 def test_what_is_not_right_here_is_refused_by_name(recorded: Recorded) -> None:
     machine = recorded.machine("no-amd-gpu")
 
-    assert strategy_of(("loader-inline", "cpu"), machine, {}, gpus=0) == Refused(
-        why="cpu: no GPU is seen here"
+    assert strategy_of(("loader-inline", "sdma-off"), machine, {}, gpus=0) == Refused(
+        why="sdma-off: torch 2.9.0+cpu is not built for ROCm"
     )
+    asked = strategy_of(("cpu",), machine, {}, gpus=0)  # what is so already is no error
+    assert asked == Strategy(device="cpu")
     assert isinstance(strategy_of(("retry",), machine, {}, gpus=0), Refused)

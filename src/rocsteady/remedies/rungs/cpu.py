@@ -51,7 +51,8 @@ REMEDY = Remedy(
 
 def apply(situation: Situation) -> Strategy | Refused:
     """Hide every GPU."""
-    why = without_gpu(situation)
+    asked_for = not situation.failure.kind  # by a person, who may be right
+    why = "" if asked_for else without_gpu(situation)
     one = situation.strategy.gpus is not None and len(situation.strategy.gpus) == 1
     if not why and situation.ranks > 1 and not one:
         why = f"{situation.ranks} ranks talk over GPUs"
