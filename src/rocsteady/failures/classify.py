@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import signal as signals
 from collections.abc import Iterable, Sequence
 
-from rocsteady.failures.candidates import Candidate, Candidates, Reader, rank_first_seen
-from rocsteady.failures.dumps import read_dump
+from rocsteady.failures.candidate import Candidate
+from rocsteady.failures.candidates import Candidates, Reader, rank_first_seen
+from rocsteady.failures.dumps import is_dump, read_dump
+from rocsteady.failures.ends import Ends, has_failed
 from rocsteady.failures.hangs import (
     BY_PHASE,
     HANG,
@@ -23,19 +24,31 @@ from rocsteady.knowledge.failures import (
     SCRIPT_ERROR,
     UNKNOWN,
     FailureKnowledge,
-    Signature,
-    Where,
     Whose,
 )
 from rocsteady.knowledge.waits import Waits, load_waits
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Role
 
-WENT_DOWN, OUT_OF_MEMORY = "machine-went-down", "oom-host"
+WENT_DOWN, OUT_OF_MEMORY, INTERRUPTED = "machine-went-down", "oom-host", "interrupted"
 CRASHES = ("segfault", "abort")
-SHELL = 128  # what a shell adds to the signal that ended its child
-HIGHEST_SIGNAL = 64
+# Lines that end a process whatever Python says besides.
+FATAL = ("memory-access-fault", "gpu-hang", "no-code-for-gpu", "gpu-hardware-error")
+# How a process notices that its GPU is gone or wedged; the kernel tells more.
+TELL_LITTLE = (
+    "gpu-hang",
+    "gpu-launch-failure",
+    "hsa-out-of-resources",
+    "hip-invalid-value",
+    "blas-error",
+    "blas-handle-failed",
+    "miopen-failure",
+)
+# Whose failures leave the rest of a run waiting; others are told by the script, and it goes on.
+HANGING = (Whose.DEVICE, Whose.MACHINE, Whose.MEMORY, Whose.RANKS, Whose.LOADER)
 DUMP = 1 << 20  # characters at the end of a log in which stacks are looked for
 SEEN = 6  # lines that are kept
+LONG = 1 << 16  # characters of a text that is searched for names of frames
+LAST_WORDS = 600  # characters at the end of a log
 
 
 class Classifier:
@@ -46,7 +59,7 @@ class Classifier:
         self._order = {kind: index for index, kind in enumerate(knowledge.kinds)}
         self._reader = Reader(knowledge.signatures)
         self._hangs = Hangs(knowledge.signatures, waits or load_waits())
-        self._exits = [it for it in knowledge.signatures if it.where is Where.EXIT]
+        self._ends = Ends(knowledge.signatures)
         self._sources = {it.id: it.sources for it in knowledge.signatures}
 
     def name(self, symptoms: Symptoms) -> Failure:
@@ -55,20 +68,20 @@ class Classifier:
         found = self._reader.read(log, cleaned("\n".join(symptoms.kernel)), symptoms)
         chosen = self._choose(log, found, symptoms)
         if chosen is None:
-            chosen = _unknown(log, symptoms)
+            chosen = _unknown(log, found, symptoms)
         elif chosen.kind in CRASHES and not chosen.place:
             chosen = chosen._replace(place=_crash_place(log))
         return self._failure(chosen, found, symptoms)
 
     def _choose(self, log: str, found: Candidates, symptoms: Symptoms) -> Candidate | None:
-        failed = _failed(symptoms)
+        failed = has_failed(symptoms)
         kernel = self._first(found.kernel, failed=failed)
         if symptoms.machine_went_down:
             told = kernel and self._whose(kernel) is Whose.MACHINE
             return kernel if told else _plain(WENT_DOWN, "another boot of the machine")
         hang = self._hang(log, symptoms)
         if hang and hang.kind == HANG:
-            hang = next((it for it in reversed(found.log) if it.kind.startswith("hang-")), hang)
+            hang = next(iter(_hints(log, found)), hang)
         root = self._root(log, found, failed=failed)
         if root and hang and not self._ended_by(root, hang):
             root = None
@@ -76,39 +89,51 @@ class Classifier:
             return kernel
         if root:
             return root
-        if symptoms.oom_kills and (failed or found.log):
+        if symptoms.oom_kills and (failed or found.in_log):
             return _plain(OUT_OF_MEMORY, f"its cgroup counted {symptoms.oom_kills} oom_kill")
-        others = (*found.raised, *found.log, *found.kernel)
-        follows = [it for it in others if it.role is Role.CASCADE]
-        follows += self._of_exit(symptoms)
-        named = [it for it in follows if it.kind != UNKNOWN and (it.alone or failed)]
-        return hang or next(
-            iter(
-                [
-                    *sorted(named, key=self._rank_of),
-                    *found.numbers[-1:],
-                    *_mere_signs(found, failed=failed),
-                ]
-            ),
-            None,
-        )
+        if hang and symptoms.hung:
+            return hang
+        last = [
+            *self._following(found, symptoms, failed=failed),
+            *([hang] if hang else ()),
+            *found.numbers[-1:],
+            *(() if failed else _mere_signs(found)),
+        ]
+        return last[0] if last else None
+
+    def _following(self, found: Candidates, symptoms: Symptoms, *, failed: bool) -> list[Candidate]:
+        """Return what usually follows from another failure, the most telling first."""
+        told = (*found.raised, *found.in_log, *found.kernel)
+        follows = [it for it in told if it.role is Role.CASCADE and it.kind != UNKNOWN]
+        follows = [it for it in (*follows, *self._ends.name(symptoms)) if it.alone or failed]
+        return sorted(follows, key=lambda it: (self._order[it.kind], it.at))
 
     def _root(self, log: str, found: Candidates, *, failed: bool) -> Candidate | None:
-        """Return the first root: of those that ended a process, else of those in the log."""
-        for candidates in (found.raised, found.log):
-            roots = [
+        """Return the first root: of what ended a process, of exceptions, of other lines."""
+        raised, exceptions, lines = (
+            [
                 it
                 for it in candidates
                 if it.role is Role.ROOT and it.kind != UNKNOWN and (it.alone or failed)
             ]
-            special = [it for it in roots if it.kind != SCRIPT_ERROR]
-            if candidates is found.log and special:
-                roots = special
-            first = rank_first_seen(log)
+            for candidates in (_uninterrupted(found.raised), found.exceptions, found.lines)
+        )
+        first = rank_first_seen(log)
+        fatal = [it for it in lines if it.kind in FATAL]
+        interrupted = [it.at for it in found.exceptions if it.kind == INTERRUPTED]
+        own = [it for it in (*exceptions, *lines) if it.at < min([*interrupted, float("inf")])]
+        for roots in (raised, fatal, _special(exceptions), _special(lines), own):
             of_first = [it for it in roots if first is not None and it.rank == first]
             if roots:
-                return min(of_first or roots, key=lambda it: it.at)
+                return self._told_before(min(of_first or roots, key=lambda it: it.at), lines)
         return None
+
+    def _told_before(self, root: Candidate, lines: Sequence[Candidate]) -> Candidate:
+        """Return the line that told of the same thing before an exception did, if one did."""
+        if root.kind == SCRIPT_ERROR:
+            return root
+        same = [it for it in lines if it.at < root.at and self._whose(it) is self._whose(root)]
+        return min([root, *same], key=lambda it: it.at)
 
     def _first(self, kernel: Sequence[Candidate], *, failed: bool) -> Candidate | None:
         """Return the first root that the kernel told; hardware goes before what it does."""
@@ -118,23 +143,23 @@ class Classifier:
 
     def _explains(self, kernel: Candidate, root: Candidate) -> bool:
         """Tell whether what the kernel told is why the process failed."""
-        if kernel.kind == root.kind:
-            return False
-        domain = {Whose.MACHINE: Whose.DEVICE}.get(self._whose(kernel), self._whose(kernel))
-        return domain is self._whose(root)
+        if self._whose(kernel) is Whose.MACHINE:
+            return self._whose(root) is Whose.DEVICE
+        return self._whose(kernel) is Whose.DEVICE and root.kind in TELL_LITTLE
 
-    @staticmethod
-    def _ended_by(root: Candidate, hang: Candidate) -> bool:
+    def _ended_by(self, root: Candidate, hang: Candidate) -> bool:
         """Tell whether a run that hangs does so because of this error."""
-        return root.kind != SCRIPT_ERROR or hang.kind in (IN_COLLECTIVE, IN_LOADER)
+        return self._whose(root) in HANGING or hang.kind in (IN_COLLECTIVE, IN_LOADER)
 
     def _hang(self, log: str, symptoms: Symptoms) -> Candidate | None:
         """Return where it hangs: by stacks, else by the phase that it told last."""
         end = log[-DUMP:]
-        if not symptoms.hung and not _is_dump(end):
+        if not symptoms.hung and not is_dump(end):
             return None
         stacks = from_looks(symptoms.looks, symptoms.heartbeats) or read_dump(end)
         hang = self._hangs.name(stacks)
+        if symptoms.hung and not symptoms.phase and (hang is None or hang.kind == HANG):
+            hang = self._hangs.name_text(end[-LONG:]) or hang
         if hang is None:
             if not symptoms.hung:
                 return None
@@ -143,21 +168,12 @@ class Classifier:
             return _plain(kind, told)._replace(certainty=Certainty.LIKELY)
         return _from_hang(hang, several=len(symptoms.looks) > 1)
 
-    def _of_exit(self, symptoms: Symptoms) -> Iterable[Candidate]:
-        number, code = _signal(symptoms), symptoms.exit_code
-        for it in self._exits:
-            if number in it.signals or (code is not None and code % 2**32 in it.codes):
-                yield _from_exit(it, number, code)
-
-    def _rank_of(self, candidate: Candidate) -> tuple[int, float]:
-        return self._order[candidate.kind], candidate.at
-
     def _whose(self, candidate: Candidate) -> Whose:
         return self._kinds[candidate.kind].whose
 
     def _failure(self, chosen: Candidate, found: Candidates, symptoms: Symptoms) -> Failure:
         kind = self._kinds[chosen.kind]
-        others = [*found.kernel, *found.raised, *found.log]
+        others = [*found.kernel, *found.raised, *found.in_log]
         same = [it.seen[0] for it in others if it.kind == chosen.kind and it.seen]
         return Failure(
             kind=kind.id,
@@ -175,7 +191,7 @@ class Classifier:
                     if it.kind not in (chosen.kind, UNKNOWN)
                 )
             ),
-            traceback=chosen.traceback if kind.id == SCRIPT_ERROR else "",
+            traceback=chosen.traceback if kind.id in (SCRIPT_ERROR, UNKNOWN) else "",
             sources=tuple(dict.fromkeys((*kind.sources, *self._sources.get(chosen.signature, ())))),
         )
 
@@ -186,29 +202,29 @@ class Classifier:
         return Role.CONFIRMATION if alike else Role.CASCADE
 
 
-def _mere_signs(found: Candidates, *, failed: bool) -> list[Candidate]:
+def _hints(log: str, found: Candidates) -> list[Candidate]:
+    """Return what the last lines before a silence say of what was under way."""
+    end = len(log.rstrip()) - LAST_WORDS
+    return [it for it in reversed(found.lines) if it.kind.startswith("hang-") and it.at >= end]
+
+
+def _uninterrupted(raised: Sequence[Candidate]) -> Sequence[Candidate]:
+    """Leave out what broke because the processes had been asked to end."""
+    ends = [index for index, it in enumerate(raised) if it.kind == INTERRUPTED]
+    return raised[: ends[0]] if ends else raised
+
+
+def _special(candidates: Iterable[Candidate]) -> list[Candidate]:
+    return [it for it in candidates if it.kind != SCRIPT_ERROR]
+
+
+def _mere_signs(found: Candidates) -> list[Candidate]:
     """Return what is common on healthy machines too: it counts if nothing is known of the run."""
-    return (
-        [] if failed else [it for it in found.kernel if it.alone and it.role is Role.CONFIRMATION]
-    )
+    return [it for it in found.kernel if it.alone and it.role is Role.CONFIRMATION]
 
 
 def _printable(line: str) -> str:
     return "".join(mark if mark.isprintable() else " " for mark in line).strip()
-
-
-def _failed(symptoms: Symptoms) -> bool:
-    return bool(symptoms.hung or symptoms.signal or symptoms.exit_code or symptoms.raised)
-
-
-def _signal(symptoms: Symptoms) -> int | None:
-    """Return the signal that ended it: as told, as Python says it, or as a shell does."""
-    if symptoms.signal:
-        return symptoms.signal
-    code = symptoms.exit_code or 0
-    if -HIGHEST_SIGNAL <= code < 0:
-        return -code
-    return code - SHELL if SHELL < code <= SHELL + HIGHEST_SIGNAL else None
 
 
 def _crash_place(log: str) -> str:
@@ -217,15 +233,6 @@ def _crash_place(log: str) -> str:
         return ""
     crashed = (stack for stack in read_dump(log[-DUMP:]) if stack.trains)
     return next(map(place_of, crashed), "")
-
-
-def _is_dump(log: str) -> bool:
-    """Tell whether a text is somebody's look at a program that does not end."""
-    if "Fatal Python error" in log or "Segmentation fault" in log or "SIGSEGV" in log:
-        return False
-    return any(
-        mark in log for mark in ("(idle", "(active", "(most recent call first)", "\n#0 ", "#1  0x")
-    ) and ("Thread " in log or "thread " in log or "#0 " in log)
 
 
 def _from_hang(hang: Hang, *, several: bool) -> Candidate:
@@ -241,28 +248,17 @@ def _from_hang(hang: Hang, *, several: bool) -> Candidate:
     )
 
 
-def _from_exit(signature: Signature, number: int | None, code: int | None) -> Candidate:
-    told = f"exit code {code}"
-    if number is not None:
-        try:
-            told = f"ended by {signals.Signals(number).name}"
-        except ValueError:  # of another system
-            told = f"ended by signal {number}"
-    return Candidate(
-        kind=signature.failure,
-        role=signature.role,
-        certainty=signature.certainty,
-        at=float("inf"),
-        seen=(told,),
-        signature=signature.id,
-    )
-
-
 def _plain(kind: str, seen: str) -> Candidate:
     return Candidate(kind=kind, role=Role.ROOT, certainty=Certainty.CERTAIN, at=0, seen=(seen,))
 
 
-def _unknown(log: str, symptoms: Symptoms) -> Candidate:
+def _unknown(log: str, found: Candidates, symptoms: Symptoms) -> Candidate:
+    """Keep what was seen of a failure that has no name: its exception, else its last words."""
+    vague = [it for it in (*found.raised, *found.exceptions) if not it.signature]
+    if vague:
+        return vague[0]._replace(kind=UNKNOWN)
+    if not has_failed(symptoms):
+        return _plain(UNKNOWN, "")._replace(seen=())
     last = [line.strip()[:300] for line in log[-DUMP // 64 :].split("\n") if line.strip()][-3:]
     ended = [] if symptoms.exit_code is None else [f"exit code {symptoms.exit_code}"]
-    return _plain(UNKNOWN, "")._replace(seen=(*last, *ended) if _failed(symptoms) else ())
+    return _plain(UNKNOWN, "")._replace(seen=(*last, *ended))

@@ -24,13 +24,15 @@ _THREAD = re.compile(
     r"|(?P<bt>Traceback) \(most recent call first\)"
 )
 _TRACEBACK = re.compile(r"(?:\^C|Original )?Traceback \(most recent call last\)")
-_FILE = re.compile(r'File "(?P<file>[^"]+)", line \d+,? in (?P<function>[^\s(]+)')
+_FILE = re.compile(r'File:? "(?P<file>[^"]+)", line \d+,? in (?P<function>[^\s(]+)')
 _GDB = re.compile(r"#\d+\s+(?:0x[0-9a-f]+ (?:in )?)?(?P<function>\S.*)")
 _GDB_PYTHON = re.compile(
     r"#\d+ Frame 0x[0-9a-f]+, for file (?P<file>.+?), line \d+, in (?P<function>\S+)"
 )
+_RECORDED = re.compile(r"#\d+ (?P<function>\S+) from (?P<file>\S+\.py):\d+")  # by c10d
 _PY_SPY = re.compile(r"(?P<function>\S.*?) \((?P<file>[^()]*?)(?::(?P<line>\d+))?\)$")
-_SHORT = re.compile(r"(?P<function>[\w.<>]+) \((?P<file>[\w./\\<>-]+\.py):\d+\)")
+_SHORT = re.compile(r"(?P<function>[\w.<>]+) \((?P<file>[\w./\\<> -]+(?:\.py|>)):\d+\)")
+_LIBRARY = re.compile(r"(?P<function>[\w:~<>*&, ()]+?)\s+\((?P<file>lib[\w.+-]*\.so[\d.]*)\)")
 _NATIVE = re.compile(r"\[native\] (?P<function>.+)")
 
 
@@ -41,6 +43,15 @@ def read_dump(text: str) -> list[Stack]:
         rank, rest = unlabelled(line[:LINE])
         dump.take(rest.strip(), rank, indented=rest[:1].isspace())
     return dump.stacks()
+
+
+def is_dump(text: str) -> bool:
+    """Tell whether a text is somebody's look at a program that does not end."""
+    if "Fatal Python error" in text or "Segmentation fault" in text or "SIGSEGV" in text:
+        return False
+    return any(
+        mark in text for mark in ("(idle", "(active", "(most recent call first)", "\n#0 ", "#1  0x")
+    ) and ("Thread " in text or "thread " in text or "#0 " in text)
 
 
 class _Thread:
@@ -79,20 +90,18 @@ class _Dump:
             self._begin_traceback(rank)
         elif thread := _THREAD.match(line):
             self._begin(thread, rank)
-        elif frame := _GDB_PYTHON.match(line):
+        elif frame := _GDB_PYTHON.match(line) or _RECORDED.match(line):
             self._add(frame["function"], frame["file"])
         elif frame := _GDB.match(line):
             if line.startswith("#0 ") and self._threads and self._threads[-1].frames:
                 self._threads.append(_Thread(self._process, rank=rank))
             self._open(rank)
             self._add(frame["function"])
-        elif (frame := _FILE.match(line)) or (frame := _SHORT.fullmatch(line)):
+        elif frame := _FILE.match(line) or _SHORT.fullmatch(line) or _LIBRARY.fullmatch(line):
             self._open(rank)
             self._add(frame["function"], frame["file"])
-        elif self._threads and indented:
-            self._take_indented(line)
-        elif self._threads and self._threads[-1].outermost_first:
-            self._end_traceback(line)
+        elif self._threads and not self._take_frame(line, indented=indented):
+            self._take_other(line)
 
     def stacks(self) -> list[Stack]:
         threads = [thread for thread in self._threads if thread.frames]
@@ -102,15 +111,26 @@ class _Dump:
         trains = {_main(mine) for mine in by_process.values()}
         return [thread.stack(trains=thread in trains) for thread in threads]
 
-    def _take_indented(self, line: str) -> None:
-        last = self._threads[-1]
+    def _take_frame(self, line: str, *, indented: bool) -> bool:
+        """Take a frame that is one only inside of a stack."""
         if frame := _NATIVE.match(line):
             self._add(frame["function"])
-        elif last.outermost_first:
-            if last.frames and not last.frames[-1].source:
-                last.frames[-1] = last.frames[-1]._replace(source=line)
-        elif frame := _PY_SPY.fullmatch(line):
-            self._add(frame["function"], frame["file"])
+            return True
+        frame = _PY_SPY.fullmatch(line) if indented else None
+        if frame is None or self._threads[-1].outermost_first:
+            return False
+        self._add(frame["function"], frame["file"])
+        return True
+
+    def _take_other(self, line: str) -> None:
+        """Take the source of the last frame, or the exception that a traceback ended by."""
+        last = self._threads[-1]
+        ended = EXCEPTION_LINE.match(line) if last.outermost_first else None
+        if ended:
+            if ended["type"] != "KeyboardInterrupt":  # it does not tell where the program stands
+                self._threads.pop()
+        elif last.frames and last.frames[-1].python and not last.frames[-1].source:
+            last.frames[-1] = last.frames[-1]._replace(source=line)
 
     def _open(self, rank: int | None) -> None:
         """Begin a stack that has no head."""
@@ -123,12 +143,6 @@ class _Dump:
         thread = _Thread(self._process, rank=rank)
         thread.main = thread.outermost_first = True
         self._threads.append(thread)
-
-    def _end_traceback(self, line: str) -> None:
-        """Leave out what ended by an error: it does not tell where the program stands."""
-        ended = EXCEPTION_LINE.match(line)
-        if ended and ended["type"] != "KeyboardInterrupt":
-            self._threads.pop()
 
     def _begin(self, found: re.Match[str], rank: int | None) -> None:
         name = found["spy"] or found["fault"] or found["command"] or found["ours"] or ""

@@ -29,6 +29,12 @@ BY_PHASE = {
     "compile": "hang-in-compile",
 }
 SHOWN = 4  # frames of a stack
+MOST_LINES = 400  # of a text that is no dump
+FEW_LINES = 5  # of one in which a line of source is surely about the hang
+
+# What other threads may be in while all is well: theirs, and those of the runtime.
+_OF_OTHERS = (IN_LOADER, "hang-in-download", "hang-at-import")
+_OF_RUNTIME = ("hang-in-sync", "hang-lost-interrupt", "hang-in-copy")
 
 _INSTALLED = re.compile(
     r"(?:^|/)(?:site|dist)-packages/|(?:^|/)python\d[.\d]*/|(?:^|/)Lib/|^<|_rocsteady_inside/"
@@ -38,7 +44,11 @@ _INSTALLED = re.compile(
     r"|^(?:threading|selectors|queue|socket|ssl|subprocess|runpy|contextlib|functools)\.py$"
 )
 _OF_PYTHON = re.compile(
-    r"(?:^|/)(?:python\d[.\d]*|Lib)/(?!site-packages)|^<|^(?:[a-z_]+/)?[a-z_]+\.py$"
+    r"(?:^|/)(?:python\d[.\d]*|Lib)/(?!site-packages)|^<|^[a-z_]+\.py$"
+    r"|^(?:multiprocessing|concurrent|asyncio|importlib|logging|http|urllib|ctypes|json|email)/"
+)
+_BLOCKS = re.compile(
+    r"acquire|sleep|\bwait|join\(|\.get\(|recv|poll|select|input\(|while |with .*lock"
 )
 _WAITS = (Wait.LOCK, Wait.SLEEP, Wait.CHILD, Wait.WORLD, Wait.TREE, Wait.STOPPED)
 _BELOW_TORCH = re.compile(
@@ -104,6 +114,17 @@ class Hangs:
             return self._of_workers(workers)
         return _odd_one_out(hangs)
 
+    def name_text(self, text: str) -> Hang | None:
+        """Name the hang of a text that speaks of frames without being a dump."""
+        lines = [line.strip() for line in text.split("\n") if line.strip()][-MOST_LINES:]
+        for signature, patterns, source in self._signatures:
+            for line in lines:
+                if any(pattern.in_line(line) for pattern in patterns) or (
+                    len(lines) <= FEW_LINES and source.search(line)
+                ):
+                    return Hang(signature.failure, seen=(line[:300],), signature=signature)
+        return None
+
     def _of_process(self, stacks: Sequence[Stack], workers: Sequence[list[Stack]]) -> Hang | None:
         training = next((stack for stack in stacks if stack.trains), None)
         if training is None or not training.frames:
@@ -112,8 +133,8 @@ class Hangs:
         backward = any(_BACKWARD.fits(f) or _RUN_BACKWARD.fits(f) for f in training.frames)
         hang = (
             self._known([*others, training] if backward else [training], training)
+            or self._known(others, training)
             or _in_script(training)
-            or self._known([it for it in others if it.frames], training)
             or Hang(HANG, place_of(training), _shown(training, training.frames[0]))
         )
         return self._with_worker(hang._replace(rank=training.rank), workers)
@@ -122,6 +143,8 @@ class Hangs:
         """Return the first signature that one of these stacks has."""
         for signature, patterns, innermost in self._signatures:
             for stack in stacks:
+                if not _may_tell(stack, signature.failure):
+                    continue
                 frame = _found(stack, patterns, innermost)
                 if frame is not None:
                     return Hang(
@@ -164,6 +187,14 @@ def _any(stacks: Iterable[Stack], pattern: Pattern) -> bool:
     return any(pattern.fits(frame) for stack in stacks for frame in stack.frames)
 
 
+def _may_tell(stack: Stack, kind: str) -> bool:
+    """Tell whether this wait of this thread means anything."""
+    if stack.trains or kind not in (*_OF_OTHERS, *_OF_RUNTIME):
+        return True
+    computes = any(frame.python or "torch::autograd" in frame.function for frame in stack.frames)
+    return kind in _OF_RUNTIME and computes
+
+
 def _is_worker(stacks: Sequence[Stack]) -> bool:
     named = any(stack.thread == "pt_data_worker" for stack in stacks)
     return named or any(_any(stacks, worker) for worker in _WORKERS)
@@ -188,7 +219,7 @@ def _in_script(stack: Stack) -> Hang | None:
     above = [frame for frame in stack.frames[: stack.frames.index(own)] if frame.python]
     if any(not _OF_PYTHON.search(frame.file) for frame in above):
         return None
-    if not (native or above or stack.wait is None or stack.wait in _WAITS):
+    if not (native or above or stack.wait in _WAITS or _BLOCKS.search(own.source)):
         return None
     return Hang(IN_SCRIPT, _spelled(own), _shown(stack, stack.frames[0]))
 

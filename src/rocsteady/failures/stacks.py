@@ -69,6 +69,11 @@ class Pattern:
             return not self._function or frame.function.split(".")[-1] == self._function
         return self._name.search(frame.function) is not None
 
+    def in_line(self, line: str) -> bool:
+        """Tell whether a line of some text speaks of this frame."""
+        named = not self._function or self._name.search(line) is not None
+        return named and (not self._file or self._file in forward(line))
+
 
 def from_looks(looks: Sequence[Look], heartbeats: Sequence[Heartbeat]) -> list[Stack]:
     """Return the frames of each thread that were there in every look."""

@@ -10,16 +10,27 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from rocsteady.failures.tracebacks import unlabelled
 from rocsteady.knowledge.failures import Signature, Where, words_of
 
 PIECE = 1 << 20  # characters whose words are taken at once
 AROUND = 1000  # characters of a line before and after a literal
+SAMPLE = 4000  # characters at the end by which a prefix is found
+MOSTLY = 0.9  # of the lines have it
 MOST_HITS = (
     32  # places of a literal that are looked at, from the beginning, and as many from the end
 )
 
 _ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|\x1b[@-Z\\-_]"
+)
+
+
+# What stands before every line: a quotation, a container's name, a time and maybe a level.
+_TIME = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]{0,10}(?:Z|[+-]\d\d:?\d\d)?\]?"
+_PREFIXES = tuple(
+    re.compile(prefix, re.MULTILINE)
+    for prefix in (r"^> ?", r"^[\w.-]{1,40} {1,20}\| ?", rf"^{_TIME}(?: \[?[A-Z]{{4,7}}\]?)?:? ?")
 )
 
 
@@ -33,9 +44,18 @@ class Hit(NamedTuple):
 
 
 def cleaned(text: str) -> str:
-    """Return a text in plain lines: no colours, and a bar that is redrawn is a line each time."""
+    """Return a text in plain lines: no colours, no times, a bar that is redrawn is many lines."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = _uncoloured(text)
+    last = [line for line in text[-SAMPLE:].split("\n")[1:] if line.strip()] or [text[:AROUND]]
+    for prefix in _PREFIXES:
+        if sum(prefix.match(line) is not None for line in last) >= MOSTLY * len(last):
+            return prefix.sub("", text)
+    return text
+
+
+def _uncoloured(text: str) -> str:
     return _ESCAPES.sub("", text) if "\x1b" in text or "\x9b" in text else text
 
 
@@ -83,7 +103,7 @@ def _hits(
         seen.add(start)
         end = text.find("\n", at, at + AROUND)
         line = text[start : end if end >= 0 else at + AROUND]
-        found = pattern.search(line)
+        found = pattern.search(unlabelled(line)[1])
         if found:
             yield Hit(start, signature, line, found)
 

@@ -18,18 +18,23 @@ MOST_ENDS = 64  # tracebacks read from the beginning of a text, and as many from
 MESSAGE_LINES = 10
 LINE = 2000  # characters of a line that are looked at
 FOREIGN = 30  # lines of others that may stand before the exception
-LAST = 4000  # characters at the end in which an exception without its traceback is looked for
+LAST = 16_000  # characters at the end in which an exception without its traceback is looked for
 
 LABEL = re.compile(
     r"\s*(?:\[rank(?P<rank>\d+)\]:? ?|\[default(?P<default>\d+)\]:|\[\d+,(?P<mpi>\d+)\]<std\w+>:"
-    r"|(?P<srun>\d{1,5}): (?=\S|  )|\((?:\w[\w.]* )?pid=\d+[^)]{0,80}\) ?)"
+    r"|(?P<srun>\d{1,5}):(?: |$)|\((?:\w[\w.]* )?pid=\d+[^)]{0,80}\) ?)"
 )
 _FRAME = re.compile(
     r'\s*File "(?P<file>[^"\n]{1,500})", line (?P<line>\d+)(?:, in (?P<function>.+))?$'
 )
 _BOXED = re.compile(r"[│|] (?P<file>\S[^│]*?):(?P<line>\d+) in (?P<function>\S+)")
+_NOTEBOOK = re.compile(r"(?P<type>[A-Za-z_][\w.]*)\s{2,}$")
+_CELL = re.compile(
+    r"(?:File )?(?P<file>(?:~|/|[A-Z]:|<ipython|\S+\.py|Cell )\S*?(?: In\s?\[\d+\])?)"
+    r"(?::\d+)?(?:, line \d+|,? in (?P<function>[\w.<>]+).*)$"
+)
 _TYPE = r"[A-Za-z_][\w]*(?:\.[\w<>]+)*"
-_EXCEPTION = re.compile(rf"(?P<type>{_TYPE}(?:\([\w.]+\))?)(?:: ?(?P<message>.*))?$")
+_EXCEPTION = re.compile(rf"(?=\w*[A-Z.])(?P<type>{_TYPE}(?:\([\w.]+\))?)(?:: ?(?P<message>.*))?$")
 EXCEPTION_LINE = re.compile(
     r"(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failed|Failure|Exceeded"
     r"|Unsupported|Empty|Timeout|Disconnected|IncompleteRead|BadZipFile|gaierror|NotFound"
@@ -107,9 +112,14 @@ def find_bare(text: str, taken: Iterable[Traceback]) -> list[Traceback]:
     return found
 
 
+def is_own(frame: Frame) -> bool:
+    """Tell the user's own code from what is installed."""
+    return not _NOT_THE_USERS.search(frame.file)
+
+
 def place_of(frames: Iterable[Frame]) -> str:
     """Name the innermost frame of the user's own code: "train.py train_step"."""
-    own = [frame for frame in frames if not _NOT_THE_USERS.search(frame.file)]
+    own = [frame for frame in frames if is_own(frame)]
     return f"{_name(own[-1].file)} {own[-1].function}".strip() if own else ""
 
 
@@ -189,6 +199,10 @@ class _Reader:
 
     def __init__(self, label: str, before: str, *, boxed: bool) -> None:
         self._label, self._boxed = label.strip(), boxed
+        notebook = _NOTEBOOK.match(before)
+        self._awaited = notebook["type"] if notebook else ""
+        if notebook:
+            before = ""
         stamp = before.strip().removesuffix("Original").removesuffix("traceback :").strip()
         self._stamp = (
             re.compile(re.sub(r"\d+", r"\\d+", re.escape(stamp)) + " ?")
@@ -211,7 +225,9 @@ class _Reader:
         rest = rest[min(self._indent, len(rest) - len(rest.lstrip())) :].rstrip()
         if self.type:
             return self._continue(rest)
-        if self._boxed:
+        if self._awaited:
+            self._take_notebook(rest)
+        elif self._boxed:
             self._take_boxed(rest)
         else:
             self._take_plain(rest)
@@ -223,6 +239,17 @@ class _Reader:
             self.frames.append(Frame(frame["file"], int(frame["line"]), frame["function"]))
         elif rest.startswith(("╰", "+--")):
             self._boxed = False
+
+    def _take_notebook(self, rest: str) -> None:
+        """Read the frames of IPython, until the exception that its head has named."""
+        frame = _CELL.match(rest)
+        if frame:
+            self.frames.append(Frame(frame["file"], 0, frame["function"] or ""))
+        elif rest.startswith("-") and self.frames and "> " in rest:
+            source = rest.partition("> ")[2].lstrip("0123456789 ")
+            self.frames[-1] = self.frames[-1]._replace(source=source[:300])
+        elif rest == self._awaited or rest.startswith(f"{self._awaited}: "):
+            self.type, self.message = self._awaited, [rest[len(self._awaited) + 2 :]]
 
     def _take_plain(self, rest: str) -> None:
         frame = _FRAME.match(rest)

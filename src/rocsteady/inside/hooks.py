@@ -11,7 +11,8 @@ from typing import Any
 from . import ending, hot, page
 from .heart import AFTER_ASIDE, Heart
 from .loader_facts import LoaderFacts
-from .wire import CHECKPOINT, COMPILE, COMPUTE, EVALUATE, STRATEGY
+from .loss import Loss
+from .wire import CHECKPOINT, COMPILE, COMPUTE, EVALUATE, FAULTS, STRATEGY
 
 heart = Heart()
 stacks = page.Stacks()
@@ -43,6 +44,8 @@ def after(name: str, module: ModuleType) -> None:
     finally:
         if STRATEGY in os.environ:
             _overrides().apply(name, module)
+        if FAULTS in os.environ:
+            _faults().apply(name, module)
 
 
 @functools.cache
@@ -50,6 +53,13 @@ def _overrides() -> Any:
     from .overrides import Overrides  # noqa: PLC0415 - only where there is a strategy
 
     return Overrides(facts, _in_place_of)
+
+
+@functools.cache
+def _faults() -> Any:
+    from .faults import Faults  # noqa: PLC0415 - only in a drill
+
+    return Faults(heart, _in_place_of)
 
 
 def _after_fork() -> None:
@@ -92,7 +102,8 @@ def _loader(module: Any) -> None:
 
 def _backward(module: Any) -> None:
     original = module.backward
-    module.backward = _in_place_of(original, hot.around_backward(heart, original))
+    looking = _in_place_of(original, Loss(heart).around(original))
+    module.backward = _in_place_of(original, hot.around_backward(heart, looking))
     heart.hooked("backward")
 
 

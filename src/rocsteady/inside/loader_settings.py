@@ -129,6 +129,6 @@ def _what_changes(given: dict[str, Any], workers: int, wanted: int) -> str:
             text += "; worker_init_fn is not called"
         if given.get("persistent_workers"):
             text += "; persistent workers save a draw an epoch, so later epochs shuffle differently"
-    if not hasattr(given["dataset"], "__getitem__"):
+    if isinstance(given["dataset"], sys.modules["torch.utils.data.dataset"].IterableDataset):
         text += "; an iterable dataset may give other batches to another number of workers"
     return text

@@ -39,7 +39,7 @@ class Overrides:
             self._record = strategy.Record(self.wanted)
         except ValueError as error:
             page.note("the strategy is not applied", error)
-        self._saw_attention = False
+        self._attention_seen = ""
 
     def apply(self, name: str, module: Any) -> None:
         """Be told that a module was imported."""
@@ -86,7 +86,8 @@ class Overrides:
 
         def around(original: Any) -> Any:
             def attention(*args: Any, **kwargs: Any) -> Any:
-                setattr(functional, name, original)  # once is enough
+                if getattr(functional, name) is attention:
+                    setattr(functional, name, original)  # once is enough
                 self._see_attention(f"only {' and '.join(allowed)}")
                 return original(*args, **kwargs)
 
@@ -98,8 +99,8 @@ class Overrides:
             builtins._register_builtin(getattr(functional, name), f"aten::{name}")  # noqa: SLF001
 
     def _see_attention(self, why: str) -> None:
-        if not self._saw_attention or why != IN_A_GRAPH:
-            self._saw_attention = True
+        if not self._attention_seen or (self._attention_seen == IN_A_GRAPH != why):
+            self._attention_seen = why
             self._record.applied("attention", why)
 
     def _precision(self, torch: Any) -> None:
@@ -112,23 +113,29 @@ class Overrides:
         wanted = getattr(torch, name)
         works: dict[str, bool] = {}  # by device
 
+        def recast(cast: Any, original: Any) -> None:
+            if not cast._enabled or cast.fast_dtype == wanted or page.is_loader_worker():  # noqa: SLF001
+                return
+            has, device = str(cast.fast_dtype).replace("torch.", ""), cast.device
+            if wanted is torch.float32:
+                cast._enabled = False  # noqa: SLF001
+                self._record.applied("precision", f"{has} -> autocast off")
+                return
+            if device not in works:
+                works[device] = _can_cast(original, type(cast), device, wanted)
+            if works[device]:
+                cast.fast_dtype = wanted
+                self._record.applied("precision", f"{has} -> {name}")
+            else:
+                self._record.refused("precision", f"autocast on {device} does not take {name}")
+
         def around(original: Any) -> Any:
             def __init__(self_: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
                 original(self_, *args, **kwargs)
-                if not self_._enabled or self_.fast_dtype == wanted or page.is_loader_worker():  # noqa: SLF001
-                    return
-                device = self_.device
-                if wanted is torch.float32:
-                    self_._enabled = False  # noqa: SLF001
-                    self._record.applied("precision", f"{self_.fast_dtype} -> autocast off")
-                    return
-                if device not in works:
-                    works[device] = _can_cast(original, type(self_), device, wanted)
-                if works[device]:
-                    self._record.applied("precision", f"{self_.fast_dtype} -> {name}")
-                    self_.fast_dtype = wanted
-                else:
-                    self._record.refused("precision", f"autocast on {device} does not take {name}")
+                try:
+                    recast(self_, original)
+                except Exception as error:  # ours, and not the script's business
+                    page.note("precision", error)
 
             return __init__
 
@@ -160,7 +167,8 @@ class Overrides:
             return compile
 
         self._replace(torch, "compile", around_compile)
-        self._replace(torch.nn.Module, "compile", around_method)
+        if hasattr(torch.nn.Module, "compile"):
+            self._replace(torch.nn.Module, "compile", around_method)
 
 
 def _settled(_original: Any) -> Any:

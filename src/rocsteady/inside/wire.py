@@ -52,6 +52,10 @@ W_MAP_STYLE = 463  # this and the next three: one of NOT_TOLD, NO, YES; all data
 W_GUARDED = 464  # the main module can be imported again without starting to work
 W_PICKLES = 465  # what goes to the workers can be pickled
 W_DRAWS = 466  # a dataset draws from the global random generators
+W_NOT_FINITE = (
+    467  # the step in which the loss was not finite, of those in a row the first; 0: none
+)
+W_FINITE = 468  # the step in which it was so again
 SAMPLED = 250_000_000
 
 RUNNING, FINISHING, RAISED = 0, 1, 2
@@ -90,3 +94,6 @@ SETTINGS = (  # those that can be in it, named as in vocabulary.Strategy
     "precision",
     "compile",
 )
+FAULTS = "ROCSTEADY_FAULTS"  # JSON of what inside/ must bring about, in a drill
+FAULTS_VERSION = 1
+FIRED_SUFFIX = ".fired"  # NUMBER.fired: JSON of when and where a fault was brought about

@@ -176,5 +176,5 @@ def _wrong_with_pattern(signature: Signature) -> Problems:
     if signature.where is not Where.STACK and not signature.literals:
         yield "literals", "needed with a pattern: only texts that have one are searched"
     for literal in signature.literals:
-        if not words_of(literal):
+        if literal.isascii() and not words_of(literal):
             yield "literals", f"{literal!r} has no word"

@@ -1,0 +1,23 @@
+"""The classifier with what it really knows, made once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from rocsteady.failures.classify import Classifier
+from rocsteady.knowledge.failures import FailureKnowledge, load_failures
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # so that tests can share their builders
+
+
+@pytest.fixture(scope="session")
+def knowledge() -> FailureKnowledge:
+    return load_failures()
+
+
+@pytest.fixture(scope="session")
+def classifier(knowledge: FailureKnowledge) -> Classifier:
+    return Classifier(knowledge)
