@@ -51,6 +51,25 @@ JOBS: tuple[Job, ...] = (
         ),
         hang_at=700,
     ),
+    Job(
+        name="eeg",
+        data=("--output", "signals.npz"),
+        small=(
+            *("--batch_size", "16", "--layers", "1", "--windows", "1600", "--labelled", "0.5"),
+            *("--pretrain_epochs", "2", "--finetune_epochs", "4", "--checkpoint_every", "20"),
+            *("--log_every", "20"),
+        ),
+        hang_at=290,
+    ),
+    Job(
+        name="predator_prey",
+        data=(),
+        small=(
+            *("--embedding", "64", "--heads", "4", "--hidden", "128", "--episodes", "70"),
+            *("--learning_rate", "3e-3", "--held_out_episodes", "6"),
+        ),
+        hang_at=36,
+    ),
 )
 
 
