@@ -17,7 +17,7 @@ KeyError                                  Traceback (most recent call last)
 Cell In[3], line 1
 ----> 1 train(model)
 
-File ~/work/train.py:12, in train(model, steps)
+File ~/project/train.py:12, in train(model, steps)
      10 for batch in loader:
      11     x = batch["x"]
 ---> 12     y = batch["label"]

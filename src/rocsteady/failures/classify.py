@@ -29,7 +29,8 @@ from rocsteady.knowledge.failures import (
 from rocsteady.knowledge.waits import Waits, load_waits
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Role
 
-WENT_DOWN, OUT_OF_MEMORY, INTERRUPTED = "machine-went-down", "oom-host", "interrupted"
+WENT_DOWN, OUT_OF_MEMORY = "machine-went-down", "oom-host"
+INTERRUPTED, PEER_DIED = "interrupted", "peer-died"
 CRASHES = ("segfault", "abort")
 # Lines that end a process whatever Python says besides.
 FATAL = ("memory-access-fault", "gpu-hang", "no-code-for-gpu", "gpu-hardware-error")
@@ -120,8 +121,8 @@ class Classifier:
         )
         first = rank_first_seen(log)
         fatal = [it for it in lines if it.kind in FATAL]
-        interrupted = [it.at for it in found.exceptions if it.kind == INTERRUPTED]
-        own = [it for it in (*exceptions, *lines) if it.at < min([*interrupted, float("inf")])]
+        before = min((it.at for it in found.in_log if _came_first(it)), default=float("inf"))
+        own = [it for it in (*exceptions, *lines) if it.at < before]
         for roots in (raised, fatal, _special(exceptions), _special(lines), own):
             of_first = [it for it in roots if first is not None and it.rank == first]
             if roots:
@@ -212,6 +213,11 @@ def _uninterrupted(raised: Sequence[Candidate]) -> Sequence[Candidate]:
     """Leave out what broke because the processes had been asked to end."""
     ends = [index for index, it in enumerate(raised) if it.kind == INTERRUPTED]
     return raised[: ends[0]] if ends else raised
+
+
+def _came_first(candidate: Candidate) -> bool:
+    """Tell what a script's error after it follows from: a rank that is lost is told after all."""
+    return candidate.role is Role.CASCADE and candidate.kind not in (UNKNOWN, PEER_DIED)
 
 
 def _special(candidates: Iterable[Candidate]) -> list[Candidate]:

@@ -149,7 +149,7 @@ class Hangs:
                 if frame is not None:
                     return Hang(
                         signature.failure,
-                        place_of(training),
+                        place_of(training, frame),
                         _shown(stack, frame),
                         signature,
                         waiting=any(_any(stacks, pattern) for pattern in self._collectives),
@@ -177,10 +177,10 @@ class Hangs:
         return None
 
 
-def place_of(stack: Stack) -> str:
-    """Name the innermost frame of the script's own code, else the innermost: "data.py load"."""
+def place_of(stack: Stack, told: Stacked | None = None) -> str:
+    """Name the innermost frame of the script's own code, "data.py load", else what tells."""
     own = next((frame for frame in stack.frames if _is_own(frame)), None)
-    return _spelled(own or stack.frames[0])
+    return _spelled(own or told or stack.frames[0])
 
 
 def _any(stacks: Iterable[Stack], pattern: Pattern) -> bool:
