@@ -99,7 +99,8 @@ def test_a_hang_in_attentions_backward_goes_away_with_math(failing: Failing) -> 
     ended = failing.run("attention-backward")
 
     assert done(ended), ended.err
-    assert set(failing.failures) == {"hang-in-attention"}
+    # The kernel that hangs is Python here, and so the innermost frame is not attention's own.
+    assert set(failing.failures) == {"hang-in-backward"}
     assert failing.last_strategy() == {"attention": "math"}
 
 
