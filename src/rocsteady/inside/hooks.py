@@ -209,7 +209,7 @@ def _in_place_of(original: Any, ours: Any) -> Any:  # any function
 _skip: list[Callable[[CodeType], None]] = []  # Dynamo's own way to do so, once it is imported
 _ours = [
     function
-    for owner in (Heart, page)
+    for owner in (Heart, Loss, page)
     for function in vars(owner).values()
     if isinstance(function, FunctionType)
 ]

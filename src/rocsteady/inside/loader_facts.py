@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 import threading
+import weakref
 from typing import Any
 
 from . import wire
@@ -23,15 +24,17 @@ class LoaderFacts:
 
     def __init__(self, heart: Heart) -> None:
         self._heart = heart
-        self._seen: set[int] = set()
+        self.reset()
 
     def iterated(self, loader: Any) -> None:
         """Be told that a loader makes an iterator."""
         workers, context, _ = getattr(loader, MARK, None) or (loader.num_workers, "", 0)
-        if not self._seen:
+        if not self._count:
             self._heart.tell(wire.W_MAP_STYLE, wire.YES)
-        self._seen.add(id(loader))
-        self._heart.tell(wire.W_LOADERS, len(self._seen))
+        if loader not in self._seen:
+            self._seen.add(loader)
+            self._count += 1
+            self._heart.tell(wire.W_LOADERS, self._count)
         if loader._dataset_kind != 0:  # noqa: SLF001 - 0 is "map-style", as it has been for years
             self._heart.tell(wire.W_MAP_STYLE, wire.NO)
         if workers > self._heart.told.get(wire.W_WORKERS, 0):
@@ -58,7 +61,8 @@ class LoaderFacts:
 
     def reset(self) -> None:
         """Forget what was another process's."""
-        self._seen.clear()
+        self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._count = 0
 
 
 def spelled(context: Any) -> str:

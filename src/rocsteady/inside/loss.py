@@ -1,7 +1,8 @@
 """Whether the loss is still a number: a sample now and then of what backward is called on.
 
-A GPU is never waited for: its value is copied beside the work that is queued there, and read at a
-later backward, once the copy has come. Unconfirmed on hardware.
+On a GPU it looks only in a drill, where a fault was asked for: a copy that we queue there could be
+what hangs next, and that is unconfirmed on hardware. It never waits: the value is copied beside the
+work that is queued, and read at a later backward, once the copy has come.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Loss:
     """Looks at the loss of this process, and tells the page. Beside faults it looks each time."""
 
     def __init__(self, heart: Heart) -> None:
-        drilled = FAULTS in os.environ
+        self._drilled = drilled = FAULTS in os.environ
         self._every, self._in_a_row = (0, 1) if drilled else (EVERY, IN_A_ROW)
         self._heart = heart
         self._since = 0  # the step, plus 1, of the first of those in a row
@@ -56,7 +57,7 @@ class Loss:
             return
         if tensor.device.type == "cpu":
             self._judge(tensor.item(), self._heart.steps + 1)
-        elif tensor.device.type == "cuda":  # which HIP is called too
+        elif self._drilled and tensor.device.type == "cuda":  # which HIP is called too
             self._look_at_gpu(torch.cuda, tensor)
 
     def _look_at_gpu(self, cuda: Any, tensor: Any) -> None:
