@@ -122,7 +122,7 @@ def test_a_variable_that_cancels_the_allocators_settings(failing: Failing) -> No
     )
 
     assert done(ended), ended.err
-    assert failing.failures == ["oom-fragmentation"]
+    assert set(failing.failures) == {"oom-fragmentation"}
     assert failing.last_strategy() == {"variables": {"PYTORCH_NO_HIP_MEMORY_CACHING": None}}
 
 

@@ -6,10 +6,12 @@ import os
 import re
 import shutil
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 
+from rocsteady.evidence.bounded import run_all
 from rocsteady.evidence.collect import Processes
 from rocsteady.evidence.kernel_log import read_kernel_log
 from rocsteady.evidence.values import Look
@@ -18,6 +20,8 @@ from rocsteady.supervisor.outcome import AttemptEnd, Outcome
 from rocsteady.supervisor.setting import Setting
 
 LOG_TAIL = 1024 * 1024  # bytes
+MOST_FOLDERS = 1000  # that are looked at for disks of their own
+DISKS_WITHIN = timedelta(seconds=1)
 KERNEL_WITHIN = timedelta(seconds=2)
 STAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ", re.MULTILINE)
 
@@ -77,7 +81,15 @@ def log_tail(path: Path, limit: int = LOG_TAIL) -> str:
 
 
 def _free(folder: Path) -> int | None:
-    try:
-        return shutil.disk_usage(folder).free
-    except OSError:
-        return None
+    """Return the least that is free where a script writes: its folder, and disks mounted below."""
+    free: list[int] = []
+
+    def look() -> None:
+        device = folder.stat().st_dev
+        free.append(shutil.disk_usage(folder).free)
+        paths = [path for path in islice(folder.iterdir(), MOST_FOLDERS) if path.is_dir()]
+        others = [path for path in paths if path.stat().st_dev != device]
+        free.extend(shutil.disk_usage(path).free for path in others)
+
+    run_all({"disks": look}, within=DISKS_WITHIN, at_once=1)  # a dead server never answers
+    return min(free, default=None)
