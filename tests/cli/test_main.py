@@ -34,6 +34,7 @@ SURFACE = {
         "--yes",
         "command",
     },
+    "drill": {"--faults", "--json", "--scratch", "--yes", "command"},
     "remedies": {"--explain", "--for", "--json", "--python", "--root"},
     "explain": {"--json", "text"},
     "runs": {"--json"},

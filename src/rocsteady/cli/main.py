@@ -24,6 +24,7 @@ COMMANDS = {
     ),
     "machine": ("rocsteady.cli.machine", "Show what was read of this machine, or record it."),
     "run": ("rocsteady.cli.run", "Run a training command, watch it, restart it when it hangs."),
+    "drill": ("rocsteady.cli.drill", "Rehearse hangs and crashes before a run is left alone."),
     "runs": ("rocsteady.cli.runs", "List the runs of this project."),
     "stop": ("rocsteady.cli.stop", "End a run."),
     "report": ("rocsteady.cli.report", "Tell what happened in a run, and why."),

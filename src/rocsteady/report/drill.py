@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
-from rocsteady.report.page import BOLD, Page, counted, wrapped
+from rocsteady.report.page import BOLD, Page, counted
 from rocsteady.vocabulary import Value
 
 VERSION = 1  # of the JSON that a DrillResult is written as
 HEAD = ("fault", "seen after", "called", "done", "went on from")
 GAP = 2
+LONG = 18  # columns; the name of a fault that is longer has a line of its own
 SHOWN = 5  # paths that changed
 
 
@@ -23,9 +25,7 @@ class FaultResult(Value, frozen=True, kw_only=True):
     seen_after: float | None = None  # seconds; None: rocsteady had nothing to see
     called: str = ""  # the kind of the failure
     done: str = ""
-    went_on_from: int | None = (
-        None  # step, about; 0 is the beginning; None: it did not, or had not to
-    )
+    went_on_from: int | None = None  # step, about; 0: the beginning; None: no attempt came after
     survived: bool = False
 
 
@@ -64,7 +64,10 @@ def render_drill(result: DrillResult, *, width: int, colour: bool) -> str:
     widths = _widths([HEAD, *rows], page.width)
     page.line(_joined(HEAD, widths), style=BOLD)
     for row in rows:
-        cells = [wrapped(cell, size) or [""] for cell, size in zip(row, widths, strict=True)]
+        if len(row[0]) > widths[0]:
+            page.line(row[0])
+            row = ("", *row[1:])  # noqa: PLW2901 - the rest of it
+        cells = [textwrap.wrap(cell, size) for cell, size in zip(row, widths, strict=True)]
         for number in range(max(map(len, cells))):
             page.line(_joined([_at(cell, number) for cell in cells], widths))
     page.line()
@@ -77,7 +80,7 @@ def render_drill(result: DrillResult, *, width: int, colour: bool) -> str:
 
 def _cells(fault: FaultResult) -> tuple[str, ...]:
     if not fault.fired:
-        return (fault.fault, "-", "-", "the run did not get there", "-")
+        return (fault.fault, "-", "-", "not reached", "-")
     seen = "-" if fault.seen_after is None else f"{fault.seen_after:.1f} s"
     return (fault.fault, seen, fault.called or "-", fault.done, _went_on(fault))
 
@@ -85,7 +88,7 @@ def _cells(fault: FaultResult) -> tuple[str, ...]:
 def _went_on(fault: FaultResult) -> str:
     if fault.went_on_from is None:
         return "-"
-    return f"step {fault.went_on_from:,}" if fault.went_on_from else "the beginning"
+    return f"step ~{fault.went_on_from:,}" if fault.went_on_from else "the beginning"
 
 
 def _sentences(result: DrillResult) -> list[str]:
@@ -93,7 +96,7 @@ def _sentences(result: DrillResult) -> list[str]:
     twice = result.steps_twice
     done = f"; about {counted(twice, 'step was', 'steps were')} done twice" if twice else ""
     said = [f"{survived} of {len(result.faults)} survived{done}."]
-    if not result.can_resume:
+    if not result.can_resume and any(fault.fired for fault in result.faults):
         said.append(
             "This script has no known way to resume: after a fault it can only begin again, and"
             " once it has made real progress that is not done unasked. Name one in rocsteady.toml,"
@@ -102,7 +105,7 @@ def _sentences(result: DrillResult) -> list[str]:
     poisoned = [it for it in result.faults if it.called == "nan-loss" and not it.survived]
     if poisoned:
         said.append(
-            "The loss was not a number to the end: this script does not look. One that raises an"
+            "The loss was no number from then on: this script does not look. One that raises an"
             " error then goes on from its checkpoint."
         )
     tried = ", ".join(result.not_tried)
@@ -123,9 +126,10 @@ def _untouched(changed: tuple[str, ...] | None) -> str:
 def _widths(rows: Sequence[Sequence[str]], most: int) -> list[int]:
     """Give each column what it needs, and what is done the rest, where that is too little."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths[0] = min(widths[0], LONG)
     done = HEAD.index("done")
     others = sum(widths) - widths[done] + GAP * (len(widths) - 1)
-    widths[done] = max(len(HEAD[done]), min(widths[done], max(20, most - others)))
+    widths[done] = min(widths[done], max(len("unchanged"), most - others))
     return widths
 
 

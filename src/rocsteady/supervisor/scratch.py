@@ -1,0 +1,166 @@
+"""Where the script of a drill runs: in the user's folder, as it sees it, and never in it.
+
+Where the kernel lets us, what the script writes lies over the folder and goes elsewhere: nothing is
+copied, and not even an absolute path into the folder changes it (``host/posix/overlaid.py``). Else
+the folder is copied, sharing blocks where the file system can, up to a size that is reasonable.
+A link that leads out of the folder is followed, so that nothing is written behind it either.
+
+Not covered: paths outside the folder, unless a link in it leads there. Those that the command names
+are found by ``outside``; what a script makes up itself cannot be known before.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from rocsteady.host.children import ask
+from rocsteady.supervisor.copied import copy_project, moved
+from rocsteady.supervisor.job import Job
+from rocsteady.supervisor.tree import Tree
+from rocsteady.vocabulary import Value
+
+TRIED_WITHIN = timedelta(seconds=10)
+TRIAL = ".rocsteady-trial"
+CODE = {".py", ".sh", ".yaml", ".yml", ".toml", ".ini", ".cfg"}  # read, not written
+OF_THE_KERNEL = tuple(Path(f"/{name}") for name in ("dev", "proc", "sys"))
+
+
+class Scratch(Value, frozen=True, kw_only=True):
+    """What was made for a drill."""
+
+    project: Path
+    folder: Path  # where what the script writes is found
+    before: tuple[str, ...]  # words that come before the command
+
+    @property
+    def is_copy(self) -> bool:
+        """Tell a copy from the folder itself with a layer over it."""
+        return not self.before
+
+    def command(self, words: Sequence[str]) -> tuple[str, ...]:
+        """Return a command as it must be started here."""
+        if not self.is_copy:
+            return (*self.before, *words)
+        return tuple(moved(word, self.project, self.folder) for word in words)
+
+    def job(self, job: Job) -> Job:
+        """Return a job whose files are looked for where they are written."""
+        done, resume = job.done_when, job.resume
+        files = tuple(replace(each, path=self._inside(each.path)) for each in done.files)
+        if resume is not None:
+            resume = replace(resume, checkpoints=tuple(map(self._inside, resume.checkpoints)))
+        return replace(job, done_when=replace(done, files=files), resume=resume)
+
+    def _inside(self, pattern: str) -> str:
+        return moved(pattern, self.project, self.folder)
+
+
+def make_scratch(
+    project: Path, root: Path, tree: Tree, *, environment: Mapping[str, str], without: Iterable[str]
+) -> Scratch:
+    """Make one below ``root``. A copy comes ``without`` some paths of the project."""
+    order = _order(project, root, tree) if _may_overlay(tree) else None
+    if order is not None:
+        scratch = Scratch(project=project, folder=root / "written", before=order)
+        if _works(scratch, environment):
+            return scratch
+    copy = root / "copy" / (project.name or "root")
+    copy_project(project, copy, tree, frozenset(without))
+    return Scratch(project=project, folder=copy, before=())
+
+
+def outside(command: Sequence[str], project: Path) -> tuple[str, ...]:
+    """Return the paths that a command names and the script may write to, outside its folder."""
+    found = []
+    for word in command[1:]:
+        path = _path_in(word)
+        if path is None:
+            continue
+        place = Path(os.path.realpath(project / path))
+        if not place.is_relative_to(os.path.realpath(project)) and _may_write(place):
+            found.append(path)
+    return tuple(dict.fromkeys(found))
+
+
+def remove(root: Path) -> None:
+    """Remove all that was made; of what the kernel made for itself nobody may look into some."""
+    for folder in root.glob("*-work/work"):
+        folder.chmod(0o700)
+    shutil.rmtree(root)
+
+
+def _path_in(word: str) -> str | None:
+    """Return the path in a word that leads somewhere else than down from here, if there is one."""
+    text = word.partition("=")[2] if word.startswith("-") and "=" in word else word
+    path = os.path.expanduser(text) if text.startswith("~") else text  # noqa: PTH111 - keeps a "/" at the end
+    return path if Path(path).is_absolute() or ".." in Path(path).parts else None
+
+
+def _may_write(place: Path) -> bool:
+    if place.suffix in CODE or any(place.is_relative_to(each) for each in OF_THE_KERNEL):
+        return False
+    there = next(path for path in (place, *place.parents) if path.exists())
+    return os.access(there, os.W_OK)
+
+
+def _may_overlay(tree: Tree) -> bool:
+    """Tell whether every file could be changed in a namespace where there is one user only."""
+    if sys.platform != "win32":
+        own = (os.getuid(), os.getgid())
+        return own[0] == 0 or all((it.user, it.group) == own for it in tree.entries.values())
+    else:  # noqa: RET505 - mypy must see that this is for the other systems
+        return False
+
+
+def _order(project: Path, root: Path, tree: Tree) -> tuple[str, ...]:
+    """Return the words that start a command over the folder."""
+    from rocsteady.host.posix import overlaid  # noqa: PLC0415 - of one system only
+
+    layers = [_layer(root, "written", project, project)]
+    closed = []
+    for number, (link, target) in enumerate(_leading_out(project, tree)):
+        if not target.is_dir():
+            closed.append(str(target))
+            continue
+        behind = _layer(root, f"behind-{number}", target, None)
+        layers.append(behind)
+        shown = root / "written" / link  # seen from outside it leads to what was written
+        shown.parent.mkdir(parents=True, exist_ok=True)
+        shown.symlink_to(behind["upper"])
+    order = {"layers": layers, "closed": closed, "folder": str(project)}
+    return (sys.executable, overlaid.__file__, msgspec.json.encode(order).decode())
+
+
+def _layer(root: Path, name: str, lower: Path, at: Path | None) -> dict[str, str]:
+    upper, work = root / name, root / f"{name}-work"
+    upper.mkdir()
+    work.mkdir()
+    return {"lower": str(lower), "upper": str(upper), "work": str(work), "at": str(at or upper)}
+
+
+def _leading_out(project: Path, tree: Tree) -> Iterator[tuple[str, Path]]:
+    """Yield the links that lead out of the project, and to where."""
+    inside = os.path.realpath(project)
+    for link in tree.links():
+        target = Path(os.path.realpath(project / link))
+        if target.exists() and not target.is_relative_to(inside):
+            yield link, target
+
+
+def _works(scratch: Scratch, environment: Mapping[str, str]) -> bool:
+    """Write a file over the folder, and look that it is not in it."""
+    command = scratch.command(("sh", "-c", f": > {TRIAL}"))
+    ask(command, within=TRIED_WITHIN, environment=environment)
+    written = scratch.folder / TRIAL
+    if not written.exists() or (scratch.project / TRIAL).exists():
+        return False
+    written.unlink()
+    return True

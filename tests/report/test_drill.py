@@ -1,0 +1,103 @@
+"""The table of a drill, in 80 columns."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rocsteady.report.drill import DrillResult, FaultResult, render_drill
+
+HANG = FaultResult(
+    fault="hang:backward@200",
+    fired=True,
+    step=200,
+    attempt=1,
+    seen_after=9.81,
+    called="hang-in-backward",
+    done="retried unchanged",
+    went_on_from=180,
+    survived=True,
+)
+KILL = FaultResult(
+    fault="kill@500",
+    fired=True,
+    step=500,
+    attempt=2,
+    seen_after=0.04,
+    called="killed",
+    done="retried unchanged",
+    went_on_from=480,
+    survived=True,
+)
+RESULT = DrillResult(
+    command=("python", "train.py"),
+    faults=(HANG, KILL),
+    can_resume=True,
+    ended="ended after the last fault",
+    not_tried=("oom", "segv"),
+    changed=(),
+)
+
+
+def shown(result: DrillResult, width: int = 80) -> str:
+    return render_drill(result, width=width, colour=False)
+
+
+def test_a_drill_that_was_survived() -> None:
+    assert shown(RESULT) == (
+        "fault              seen after  called            done               went on from\n"
+        "hang:backward@200  9.8 s       hang-in-backward  retried unchanged  step ~180\n"
+        "kill@500           0.0 s       killed            retried unchanged  step ~480\n"
+        "\n"
+        "2 of 2 survived; about 38 steps were done twice. Not tried: oom, segv, and what\n"
+        "a GPU does by itself. Your outputs were not touched.\n"
+    )
+
+
+def test_what_is_not_good_is_said() -> None:
+    nan = FaultResult(
+        fault="nan@800",
+        fired=True,
+        step=800,
+        attempt=3,
+        seen_after=0.2,
+        called="nan-loss",
+        done="the script went on",
+    )
+    missed = FaultResult(fault="oom:aten::_scaled_dot_product_attention@9", fired=False)
+    result = msgspec.structs.replace(
+        RESULT,
+        faults=(KILL, nan, missed),
+        can_resume=False,
+        changed=("a", "b", "c", "d", "e", "f"),
+        kept="/state/drills/x",
+    )
+
+    page = shown(result)
+    words = " ".join(page.split())
+
+    assert "oom:aten::_scaled_dot_product_attention@9\n" in page
+    assert "- - not reached -" in words
+    assert "1 of 3 survived; about 19 steps were done twice." in words
+    assert "This script has no known way to resume" in words
+    assert "The loss was no number from then on" in words
+    assert "Not as before in your folder: a, b, c, d, e and 1 more." in words
+    assert page.endswith("/state/drills/x\n")
+
+
+def test_a_folder_that_could_not_be_looked_over_is_not_said_to_be_as_before() -> None:
+    page = shown(msgspec.structs.replace(RESULT, changed=None))
+
+    assert "not touched" not in page
+    assert "too many files" in " ".join(page.split())
+
+
+def test_it_fits_80_columns_whatever_was_done() -> None:
+    worst = msgspec.structs.replace(
+        HANG, fault="hang:backward@20000", called="memory-access-fault", done="loader-forkserver"
+    )
+    begun = msgspec.structs.replace(KILL, went_on_from=0)
+
+    page = shown(msgspec.structs.replace(RESULT, faults=(worst, begun)))
+
+    assert max(map(len, page.splitlines())) <= 80
+    assert "the beginning" in page
