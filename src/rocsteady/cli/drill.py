@@ -95,7 +95,7 @@ def command(  # noqa: PLR0913 - one argument an option
     """Run COMMAND with faults in it, over this folder and never in it, and say what came of each.
 
     rocsteady drill --faults hang:backward@200,kill@500 -- python train.py. Without COMMAND,
-    rocsteady.toml says what to run. It ends 50 steps after the last fault.
+    rocsteady.toml says what to run. It ends 50 steps after the last fault, or 5 slow ones.
 
     Exit code: 0 every fault was survived, 1 not every one, 2 wrong usage, 130 on ^C.
     """

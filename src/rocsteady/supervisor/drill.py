@@ -25,6 +25,7 @@ from rocsteady.supervisor.scratch import Scratch
 from rocsteady.vocabulary import Value
 
 PAST = 50  # steps after the last fault, after which there is nothing more to see
+SLOW_PAST, SLOW = 5, 120.0  # the same where that many steps took so many seconds
 LOOK_EVERY = 0.1  # seconds
 NAN = "nan-loss"
 KILL = "kill"  # the intent to end what is hung
@@ -110,7 +111,7 @@ class Rehearsal(Supervisor):
             step = self.went_on_from.get(self._number, 0) + made
             if not self.is_over and self._is_behind(step):
                 self.is_over = True
-                self._announcer.say(f"{PAST} steps after the last fault: the drill ends here.")
+                self._announcer.say("the last fault is behind it: the drill ends here.")
                 self._wishes.stop = signal.SIGTERM
 
     def _is_behind(self, step: int) -> bool:
@@ -120,7 +121,9 @@ class Rehearsal(Supervisor):
             fired[number].step if number in fired else _due(fault)
             for number, fault in enumerate(self._faults)
         ]
-        return step >= max(due) + PAST
+        past = step - max(due)
+        since = time.time() - max((each.at for each in fired.values()), default=0.0)
+        return past >= PAST or (past >= SLOW_PAST and since >= SLOW)
 
 
 def read_fired(folder: Path, count: int) -> dict[int, Fired]:
