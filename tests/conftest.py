@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +16,11 @@ from rocsteady.machine.machine import Machine, examine
 from rocsteady.machine.recording import RecordedRoot, read_recording
 from rocsteady.vocabulary import Diagnosis
 
+if os.name != "nt":
+    from supervised import Project, until
+
 RECORDINGS = Path(__file__).parent / "machines"
+TORCH_PYTHON = "ROCSTEADY_TEST_TORCH_PYTHON"
 
 
 class Recorded:
@@ -89,3 +95,26 @@ def recorded(knowledge: Knowledge) -> Recorded:
 @pytest.fixture(scope="session")
 def expected(request: pytest.FixtureRequest) -> Expected:
     return Expected(update=bool(request.config.getoption("--update-expected")))
+
+
+@pytest.fixture(scope="session")
+def torch_python() -> str:
+    """Return an interpreter with torch, which does not have rocsteady."""
+    python = os.environ.get(TORCH_PYTHON)
+    if not python:
+        pytest.fail(f"{TORCH_PYTHON} names no interpreter with torch: use nox -s slow")
+    return python
+
+
+if os.name != "nt":
+
+    @pytest.fixture
+    def project(tmp_path: Path) -> Iterator[Project]:
+        """Give a folder for real runs, and see to it that nothing of them is left."""
+        made = Project(tmp_path)
+        try:
+            yield made
+            until(lambda: not made.processes(), 5.0, lambda: str(made.processes()))
+            assert made.left() == []
+        finally:
+            made.close()

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="unconfirmed on Windows")
 
-TORCH_PYTHON = "ROCSTEADY_TEST_TORCH_PYTHON"
 HURRIED = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[1] / "victims")!r})
@@ -72,14 +71,6 @@ def project(tmp_path: Path) -> Iterator[Project]:
         assert [path for name in ours for path in Path("/dev/shm").glob(name)] == []
     finally:
         made.close()
-
-
-@pytest.fixture
-def torch_python() -> str:
-    python = os.environ.get(TORCH_PYTHON)
-    if not python:
-        pytest.fail(f"{TORCH_PYTHON} names no interpreter with torch: use nox -s slow")
-    return python
 
 
 def hashed(folder: Path) -> str:

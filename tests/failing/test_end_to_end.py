@@ -73,11 +73,8 @@ class Failing:
 
 
 @pytest.fixture
-def failing(project: Project) -> Failing:
-    python = os.environ.get("ROCSTEADY_TEST_TORCH_PYTHON")
-    if not python:
-        pytest.fail("ROCSTEADY_TEST_TORCH_PYTHON names no interpreter with torch: use nox -s slow")
-    return Failing(project, python)
+def failing(project: Project, torch_python: str) -> Failing:
+    return Failing(project, torch_python)
 
 
 def done(ended: Ended) -> bool:

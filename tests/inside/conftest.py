@@ -17,7 +17,6 @@ import pytest
 from rocsteady.inside import wire
 from rocsteady.supervisor.injection import Injection, lay_out, runtime_folder
 
-TORCH_PYTHON = "ROCSTEADY_TEST_TORCH_PYTHON"
 WITHIN = 120  # seconds; a run that takes longer is stuck
 
 
@@ -127,12 +126,3 @@ def inside(tmp_path: Path) -> Iterator[Inside]:
 def inside_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
     """Return one injection for all tests of a file that share a run."""
     yield from _laid_out(tmp_path_factory.mktemp("inside"))
-
-
-@pytest.fixture(scope="session")
-def torch_python() -> str:
-    """Return an interpreter with torch, which does not have rocsteady."""
-    named = os.environ.get(TORCH_PYTHON)
-    if not named:
-        pytest.fail(f"{TORCH_PYTHON} must name an interpreter that has torch")
-    return named

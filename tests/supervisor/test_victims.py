@@ -6,7 +6,6 @@ the whole set at full length.
 
 from __future__ import annotations
 
-import os
 import shutil
 
 import pytest
@@ -24,17 +23,14 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("victim", CASES, ids=lambda victim: victim.name)
-def test_a_victim_is_told_for_what_it_is(victim: Victim) -> None:
-    python = os.environ.get("ROCSTEADY_TEST_TORCH_PYTHON")
-    if not python:
-        pytest.fail("ROCSTEADY_TEST_TORCH_PYTHON names no interpreter with torch: use nox -s slow")
+def test_a_victim_is_told_for_what_it_is(victim: Victim, torch_python: str) -> None:
     missing = [program for program in victim.needs if shutil.which(program) is None]
     if missing:
         pytest.skip(f"needs {missing}")
 
-    seen = watch(victim, python, speed=SPEED, hurried=True)
+    seen = watch(victim, torch_python, speed=SPEED, hurried=True)
     if seen.wrong and victim.kind is not Kind.LOOK_ALIKE:
         # The machine may have been busy. Never for these.
-        seen = watch(victim, python, speed=SPEED, hurried=True)
+        seen = watch(victim, torch_python, speed=SPEED, hurried=True)
 
     assert not seen.wrong, f"{seen.wrong}\n{seen.said}\n{seen.printed[-2000:]}"

@@ -7,28 +7,24 @@ import shutil
 import sys
 from collections.abc import Iterable
 from datetime import timedelta
-from functools import cache
 from pathlib import Path
 
 import click
 import msgspec
 import platformdirs
 
-from rocsteady.cli.run import _ask, _patience
 from rocsteady.cli.screen import layout, show
+from rocsteady.cli.starting import ask_about, course_for, patience_for
 from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.host.child import TerminalUse
-from rocsteady.journal.identity import fingerprint, is_alive, script_fingerprint
+from rocsteady.journal.identity import fingerprint, is_alive
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
-from rocsteady.knowledge.harmful import harmful_variables
-from rocsteady.knowledge.reader import Knowledge, load_knowledge
+from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.knowledge.waits import load_waits
-from rocsteady.machine.disk_root import DiskRoot
-from rocsteady.machine.machine import Machine, examine
 from rocsteady.report.drill import DrillResult, render_drill
-from rocsteady.supervisor.course import Course, Wanted, as_json
+from rocsteady.supervisor.course import Wanted, as_json
 from rocsteady.supervisor.done import matches
 from rocsteady.supervisor.drill import Rehearsal, read_fired, results
 from rocsteady.supervisor.faults import Fault, not_tried, read_faults
@@ -144,12 +140,12 @@ def _drill(
         job,
         run,
         folder=scratch.folder,
-        settings=Settings(quick_crash=timedelta(0), patience=_patience(job.hang_after)),
+        settings=Settings(quick_crash=timedelta(0), patience=patience_for(job.hang_after)),
         journal=journal,
         memory=None,  # what is learnt from faults of ours is not true of this machine
         waits=load_waits(),
         known_variables=frozenset(known.variables),
-        course=_course(job, folder, journal, known),
+        course=course_for(Wanted(), job, folder, journal, None, known),
         terminal=ON_STDERR,
         environment=environment,
     )
@@ -197,7 +193,7 @@ def _job(folder: Path, command: tuple[str, ...], memory: Memory, *, yes: bool) -
     path = folder / FILE
     if path.exists():
         file = read_job(path)
-        _ask(file, memory, yes=yes)
+        ask_about(file, memory, yes=yes)
         job = msgspec.structs.replace(file.job, command=command) if command else file.job
     elif command:
         job = Job(command=command)
@@ -237,23 +233,6 @@ def _say_where(scratch: Scratch) -> None:
     else:
         where = f"the drill runs over this folder; what it writes goes to {scratch.folder}"
     click.echo(f"rocsteady: {where}.", err=True)
-
-
-def _course(job: Job, folder: Path, journal: Journal, known: Knowledge) -> Course:
-    @cache
-    def machine() -> Machine:
-        return examine(DiskRoot(), known.variables)[0]
-
-    telling = {*known.variables, *(each.name for each in harmful_variables())}
-    return Course(
-        Wanted(),
-        script=script_fingerprint(job.command, str(folder)),
-        here=journal.here.machine,
-        memory=None,
-        knowledge=known,
-        machine=machine,
-        variables={name: os.environ[name] for name in telling if name in os.environ},
-    )
 
 
 def _show(result: DrillResult, *, as_json: bool) -> None:

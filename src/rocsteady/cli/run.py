@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from datetime import timedelta
-from functools import cache
 from pathlib import Path
 
 import click
 import msgspec
 
 from rocsteady.cli.detach import WITHOUT_TERMINAL, detach
+from rocsteady.cli.starting import ask_about, course_for, patience_for
 from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.host.child import DETACHED, OURS
-from rocsteady.journal.identity import script_fingerprint
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
 from rocsteady.journal.values import Run, RunStory
-from rocsteady.knowledge.harmful import harmful_variables
-from rocsteady.knowledge.reader import Knowledge, load_knowledge
+from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.knowledge.waits import load_waits
-from rocsteady.machine.disk_root import DiskRoot
-from rocsteady.machine.machine import Machine, examine
-from rocsteady.pulse.verdict import Patience
 from rocsteady.remedies.catalog import RUNGS
-from rocsteady.supervisor.course import Course, Wanted, as_json
+from rocsteady.supervisor.course import Wanted, as_json
 from rocsteady.supervisor.decision import PERSON_NEEDED
 from rocsteady.supervisor.finish import DONE
-from rocsteady.supervisor.job import FILE, Job, JobFile, duration, read_job
+from rocsteady.supervisor.job import FILE, Job, duration, read_job
 from rocsteady.supervisor.run import Supervisor
 from rocsteady.supervisor.settings import Settings
-from rocsteady.supervisor.trust import doubts, trust
 from rocsteady.vocabulary import Strategy
 
 
@@ -142,7 +134,7 @@ def command(  # noqa: PLR0913 - one argument an option
             observe=observe,
             from_scratch=from_scratch,
             remedies=not no_remedies,
-            patience=_patience(hang_after or job.hang_after),
+            patience=patience_for(hang_after or job.hang_after),
         )
         if detached:
             code = detach(_again(ctx.params), folder, journal)
@@ -159,7 +151,7 @@ def command(  # noqa: PLR0913 - one argument an option
                 memory=memory,
                 waits=load_waits(),
                 known_variables=frozenset(known.variables),
-                course=_course(wanted, job, folder, journal, memory, known),
+                course=course_for(wanted, job, folder, journal, memory, known),
                 terminal=DETACHED if alone else OURS,
                 earlier=earlier,
             ).carry_out()
@@ -171,25 +163,6 @@ def command(  # noqa: PLR0913 - one argument an option
     if not kept:
         click.echo("rocsteady: the end of the journal could not be written.", err=True)
     ctx.exit(code)
-
-
-def _course(  # noqa: PLR0913, PLR0917 - all that it rests on
-    wanted: Wanted, job: Job, folder: Path, journal: Journal, memory: Memory, known: Knowledge
-) -> Course:
-    @cache
-    def machine() -> Machine:
-        return examine(DiskRoot(), known.variables)[0]
-
-    telling = {*known.variables, *(each.name for each in harmful_variables())}
-    return Course(
-        wanted,
-        script=script_fingerprint(job.command, str(folder)),
-        here=journal.here.machine,
-        memory=memory,
-        knowledge=known,
-        machine=machine,
-        variables={name: os.environ[name] for name in telling if name in os.environ},
-    )
 
 
 def _again(options: dict[str, object]) -> list[str]:
@@ -254,41 +227,8 @@ def _job(  # noqa: PLR0913 - each says where a job may come from
         return msgspec.structs.replace(kept, command=journal.command(resume))
     if path.exists():
         file = read_job(path)
-        _ask(file, memory, yes=yes)
+        ask_about(file, memory, yes=yes)
         return msgspec.structs.replace(file.job, command=command) if command else file.job
     if not command:
         raise click.UsageError("name a command: rocsteady run -- python train.py")
     return Job(command=command)
-
-
-def _ask(file: JobFile, memory: Memory, *, yes: bool) -> None:
-    """Show a job file that is not known to be the user's own, before anything of it is run."""
-    found = doubts(file, memory)
-    if found and not yes:
-        click.echo(
-            f"rocsteady: {file.path.name}: {', '.join(doubt.value for doubt in found)}.", err=True
-        )
-        click.echo(_visible(file.text), err=True)
-        not_run = RocsteadyError(f"{file.path.name} was not run. Read it, then give --yes.")
-        if not sys.stdin.isatty() or not click.confirm("Run it?", err=True):
-            raise not_run
-    trust(file, memory)
-
-
-def _visible(text: str) -> str:
-    """Show what would move the cursor or hide a line of a file that is not to be believed yet."""
-    return "".join(
-        mark if mark.isprintable() or mark in "\n\t" else mark.encode("unicode_escape").decode()
-        for mark in text
-    )
-
-
-def _patience(hang_after: timedelta | None) -> Patience:
-    if hang_after is None:
-        return Patience()
-    usual = Patience()
-    return Patience(
-        long_after=max(hang_after, usual.spin_after),
-        works_after=max(hang_after, usual.spin_after),
-        long_factor=1.0,
-    )

@@ -35,7 +35,6 @@ STRATEGY_VERSION = 1
 class Wanted(Value, frozen=True, kw_only=True):
     """What the user said of remedies."""
 
-    remedies: bool = True
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     start_with: tuple[str, ...] = ()
@@ -58,6 +57,7 @@ class Course:
     ) -> None:
         self.strategy = Strategy()
         self.remedy = ""  # that led to the strategy; "" for the first
+        self._changed = False  # by that remedy: the same again can be had without asking
         self._wanted, self._script, self._here, self._memory = wanted, script, here, memory
         self._knowledge = knowledge
         self._machine = machine
@@ -148,7 +148,7 @@ class Course:
         """Tell whether an attempt came further than all before it; what helped it is remembered."""
         progressed = (end.last_step or 0) > self._furthest
         self._furthest = max(self._furthest, end.last_step or 0)
-        if progressed and self.remedy and self._memory is not None:
+        if progressed and self._changed and self._memory is not None:
             self._memory.helped(
                 Helped(
                     machine=self._here,
@@ -192,6 +192,7 @@ class Course:
 
     def _take(self, step: Step, failure: Failure) -> None:
         if step.strategy is not None:
+            self._changed = step.strategy != self.strategy
             self.strategy, self.remedy = step.strategy, step.remedy
             self._answered = failure.kind
 

@@ -1,0 +1,84 @@
+"""What commands share that start a training command: leave to use its job file, and a course."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+
+import click
+
+from rocsteady.errors import RocsteadyError
+from rocsteady.journal.identity import script_fingerprint
+from rocsteady.journal.journal import Journal
+from rocsteady.journal.memory import Memory
+from rocsteady.knowledge.harmful import harmful_variables
+from rocsteady.knowledge.reader import Knowledge
+from rocsteady.machine.disk_root import DiskRoot
+from rocsteady.machine.machine import Machine, examine
+from rocsteady.pulse.verdict import Patience
+from rocsteady.supervisor.course import Course, Wanted
+from rocsteady.supervisor.job import Job, JobFile
+from rocsteady.supervisor.trust import doubts, trust
+
+
+def course_for(  # noqa: PLR0913, PLR0917 - all that it rests on
+    wanted: Wanted,
+    job: Job,
+    folder: Path,
+    journal: Journal,
+    memory: Memory | None,
+    known: Knowledge,
+) -> Course:
+    """Make the course of a run here; the machine is examined when that is first needed."""
+
+    @cache
+    def machine() -> Machine:
+        return examine(DiskRoot(), known.variables)[0]
+
+    telling = {*known.variables, *(each.name for each in harmful_variables())}
+    return Course(
+        wanted,
+        script=script_fingerprint(job.command, str(folder)),
+        here=journal.here.machine,
+        memory=memory,
+        knowledge=known,
+        machine=machine,
+        variables={name: os.environ[name] for name in telling if name in os.environ},
+    )
+
+
+def ask_about(file: JobFile, memory: Memory, *, yes: bool) -> None:
+    """Show a job file that is not known to be the user's own, before anything of it is run."""
+    found = doubts(file, memory)
+    if found and not yes:
+        click.echo(
+            f"rocsteady: {file.path.name}: {', '.join(doubt.value for doubt in found)}.", err=True
+        )
+        click.echo(_visible(file.text), err=True)
+        not_run = RocsteadyError(f"{file.path.name} was not run. Read it, then give --yes.")
+        if not sys.stdin.isatty() or not click.confirm("Run it?", err=True):
+            raise not_run
+    trust(file, memory)
+
+
+def _visible(text: str) -> str:
+    """Show what would move the cursor or hide a line of a file that is not to be believed yet."""
+    return "".join(
+        mark if mark.isprintable() or mark in "\n\t" else mark.encode("unicode_escape").decode()
+        for mark in text
+    )
+
+
+def patience_for(hang_after: timedelta | None) -> Patience:
+    """Return how long is too long; a limit of the user's own comes in place of the long ones."""
+    if hang_after is None:
+        return Patience()
+    usual = Patience()
+    return Patience(
+        long_after=max(hang_after, usual.spin_after),
+        works_after=max(hang_after, usual.spin_after),
+        long_factor=1.0,
+    )

@@ -1,0 +1,87 @@
+"""What is remembered of a run: a change that brought the script further, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from rocsteady.journal.memory import Memory
+from rocsteady.journal.place import find_place
+from rocsteady.journal.values import Run
+from rocsteady.pulse.learning import Learned
+from rocsteady.supervisor.course import Course, Wanted
+from rocsteady.supervisor.outcome import AttemptEnd, Outcome
+from rocsteady.vocabulary import Certainty, Failure, Fingerprint
+
+if TYPE_CHECKING:
+    from tests.conftest import Recorded
+
+RUN = Run(
+    id=1, name="calm-otter", command=("python",), job={}, strategy={}, folder="/r", machine="m",
+    boot_id="b", process="", started=0.0,
+)  # fmt: skip
+END = AttemptEnd(
+    outcome=Outcome.HUNG, exit=None, seconds=9.0, progress_seconds=5.0, first_step=1, last_step=25,
+    wrote_checkpoint=True, found=None, learned=Learned(), processes=(1,),
+)  # fmt: skip
+HUNG = Failure(
+    kind="hang-in-loader",
+    title="",
+    words="",
+    certainty=Certainty.CERTAIN,
+    fingerprint=Fingerprint(kind="hang-in-loader", step=25),
+    seen=(),
+)
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Memory:
+    return Memory(find_place(tmp_path, state=tmp_path / "state"))
+
+
+def course(recorded: Recorded, memory: Memory, wanted: Wanted | None = None) -> Course:
+    return Course(
+        wanted or Wanted(),
+        script="s",
+        here="m",
+        memory=memory,
+        knowledge=recorded.knowledge,
+        machine=lambda: recorded.machine("no-amd-gpu"),
+        variables={},
+    )
+
+
+def test_a_change_with_which_it_came_further_is_remembered(
+    recorded: Recorded, memory: Memory
+) -> None:
+    climbing = course(recorded, memory)
+    steps = [climbing.failed(HUNG, END, RUN, can_resume=True, checkpoints=1) for _ in range(3)]
+    climbing.ended(msgspec.structs.replace(END, last_step=120), RUN)
+    memory.close()
+
+    (helped,) = memory.what_helped("m", "s")
+    assert steps[0].remedy == "retry"
+    assert (helped.failure, helped.remedy) == ("hang-in-loader", steps[-1].remedy)
+    assert helped.remedy != "retry"
+
+
+def test_the_same_again_is_not_a_change(recorded: Recorded, memory: Memory) -> None:
+    climbing = course(recorded, memory)
+    step = climbing.failed(HUNG, END, RUN, can_resume=True, checkpoints=1)
+    climbing.ended(msgspec.structs.replace(END, last_step=120), RUN)
+    memory.close()
+
+    assert step.remedy == "retry"
+    assert memory.what_helped("m", "s") == ()
+
+
+def test_what_was_asked_for_answered_no_failure(recorded: Recorded, memory: Memory) -> None:
+    asked = course(recorded, memory, Wanted(start_with=("loader-inline",)))
+    asked.start()
+    asked.ended(END, RUN)
+    memory.close()
+
+    assert memory.what_helped("m", "s") == ()
