@@ -69,8 +69,7 @@ class Around:
         self.spent = 0
         self.inner = (0, 0)
         self.in_place = True  # else only what it takes to measure is called
-        cells = {cell.cell_contents: cell for cell in ours.__closure__ or () if _is_hashable(cell)}
-        self.cell = cells[original]
+        self.cell = _cell_of(ours, original)
 
     def timed(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - any function
         """Stand where ours stood."""
@@ -92,8 +91,14 @@ class Around:
             self.inner = (entered, clock())
 
 
-def _is_hashable(cell: Any) -> bool:  # noqa: ANN401 - whatever a function closes over
-    return callable(cell.cell_contents)
+def _cell_of(ours: Any, original: Any) -> Any:  # noqa: ANN401 - functions, and a cell
+    """Find where one of our functions, or one that it calls, keeps the original."""
+    for cell in getattr(ours, "__closure__", None) or ():
+        if cell.cell_contents is original:
+            return cell
+        if (found := _cell_of(cell.cell_contents, original)) is not None:
+            return found
+    return None
 
 
 def account(training: Training) -> dict[str, Any]:

@@ -8,6 +8,8 @@
     |-- KnowledgeError      an entry of the knowledge base is wrong; names file, entry and field
     |-- JobError            a job file is wrong; names file, key and what is wrong with it
     |-- CommandError        a command could not be started
+    |-- CheckpointError     a checkpoint could not be written, or is not one for this training
+    |-- PartError           a batch could not be trained in parts
     `-- JournalError        the journal could not be written or read
         `-- NotRecordedError  an intent is not on disk, so the deed must not be done
 
@@ -42,6 +44,14 @@ class CommandError(RocsteadyError):
     def __init__(self, text: str, *, exists: bool) -> None:
         super().__init__(text)
         self.code = 126 if exists else 127  # as a shell says it
+
+
+class CheckpointError(RocsteadyError):
+    """A checkpoint could not be written, or is not one for this training."""
+
+
+class PartError(RocsteadyError):
+    """A batch could not be trained in parts."""
 
 
 class JournalError(RocsteadyError):

@@ -1,9 +1,9 @@
 """The heartbeat page: what one training process tells about itself, in 4 KiB of shared memory.
 
-512 words of 8 bytes in the machine's own byte order. Each word is written by one process only and
-read by the supervisor at any moment; there is no lock, so a reader may see a beat half told and
-must only rely on each word by itself. Times are nanoseconds of ``time.monotonic_ns``. A word that a
-version does not know is 0.
+512 words of 8 bytes in the machine's own byte order. Each word is written by one process only (by
+the training, and W_SAVE by the supervisor) and read by the other at any moment; there is no lock,
+so a reader may see a beat half told and must only rely on each word by itself. Times are
+nanoseconds of ``time.monotonic_ns``. A word that a version does not know is 0.
 
 A beat costs a few words: W_PHASE and W_SINCE, and often W_BEATS. What has to be summed up is done
 at most every SAMPLED nanoseconds, for one whole step: so W_LONGEST has every stay that is longer
@@ -20,6 +20,8 @@ NOTE_SUFFIX = ".note"  # PID.note: a line for each thing that does not work here
 STACKS_SUFFIX = ".stacks"  # PID.stacks: what faulthandler wrote; made if its signal is ours
 RAISED_SUFFIX = ".raised"  # PID.raised: JSON of the exception that ended the script
 RAISED_VERSION = 1
+RESUMES_SUFFIX = ".resumes"  # PID.resumes: JSON of the folder whose checkpoints it goes on from
+RESUMES_VERSION = 1
 APPLIED_SUFFIX = ".applied"  # PID.applied: JSON of what came of a strategy here
 APPLIED_VERSION = 1
 
@@ -56,6 +58,10 @@ W_NOT_FINITE = (
     467  # the step in which the loss was not finite, of those in a row the first; 0: none
 )
 W_FINITE = 468  # the step in which it was so again
+W_BASE = 469  # the step that this process went on from; 0: from the beginning
+W_SAVE = 470  # written by the supervisor: it grows when a checkpoint would be good to have
+W_BATCH = 471  # samples in a batch, where rocsteady.Loop trains it
+W_PART = 472  # and in each part of it; less than a batch if that does not fit into memory
 SAMPLED = 250_000_000
 
 RUNNING, FINISHING, RAISED = 0, 1, 2
@@ -94,6 +100,9 @@ SETTINGS = (  # those that can be in it, named as in vocabulary.Strategy
     "precision",
     "compile",
 )
+RESUME_FROM = "ROCSTEADY_RESUME_FROM"  # the checkpoint that rocsteady.training must go on from
+PART = "ROCSTEADY_PART"  # samples that rocsteady.Loop may train at a time
+BETWEEN_FAILURES = "ROCSTEADY_BETWEEN_FAILURES"  # seconds, as seen on this machine
 FAULTS = "ROCSTEADY_FAULTS"  # JSON of what inside/ must bring about, in a drill
 FAULTS_VERSION = 1
 FIRED_SUFFIX = ".fired"  # NUMBER.fired: JSON of when and where a fault was brought about

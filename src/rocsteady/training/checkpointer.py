@@ -1,0 +1,483 @@
+"""Checkpoints that can be trusted.
+
+::
+
+    checkpointer = rocsteady.Checkpointer("checkpoints")
+    state = {"model": model, "optimizer": optimizer, "progress": progress}   # progress: a dict
+    step = checkpointer.restore(state) or 0
+    ...
+    checkpointer.save(step, state)      # training waits for a copy in memory, not for the disk
+
+Each entry of a state has ``state_dict`` and ``load_state_dict``, or is a dict, which is filled in
+place. What is written is the state at the moment of the call. A save that fails is told in the log
+and never ends the training; nothing that is whole is ever written to again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import threading
+import time
+from collections.abc import Collection, Mapping, MutableMapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.tensor import DTensor
+
+from rocsteady import checkpoint_folder as folders
+from rocsteady.checkpoint_folder import ASIDE, LATEST, MANIFEST, BrokenError
+from rocsteady.errors import CheckpointError
+from rocsteady.training import told
+from rocsteady.training.locking import locked
+from rocsteady.training.remote import Remote
+from rocsteady.training.staging import Buffers
+from rocsteady.training.storage import (
+    LoadPlanner,
+    Reader,
+    SavePlanner,
+    Writer,
+    load_alone,
+    local,
+    save_alone,
+    sync_folder,
+    write_file,
+)
+from rocsteady.training.tree import Parts, put_together, tensor_names
+
+UNFINISHED = "unfinished-"
+SPARE = 0.02  # share of the disk that is left free
+MOST_SPARE = 2 * 1024**3  # bytes
+
+log = logging.getLogger("rocsteady")
+
+
+class Checkpointer:
+    """Writes and restores the checkpoints of one training, in one folder."""
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] = "checkpoints",
+        *,
+        keep: int = 3,
+        keep_every: int = 0,
+        remote: str | None = None,
+    ) -> None:
+        """Open a folder for checkpoints.
+
+        ``keep`` of the newest are kept, and for good one in ``keep_every``. ``remote`` is an
+        address that fsspec knows, to which each is copied once it is on the disk here.
+        """
+        if keep < 1:
+            raise CheckpointError("keep: at least one checkpoint must be kept")
+        self.folder = Path(folder)
+        self.stall = 0.0  # seconds that training waited for the last save
+        self.writing = 0.0  # seconds that the last one took until it was on the disk
+        self.saved: int | None = None  # the step of the newest one that is on the disk
+        self.passed_over: list[str] = []  # by the last restore, each with the reason
+        self._keep, self._keep_every = keep, keep_every
+        self._number = 0  # of the newest one
+        self._buffers = Buffers()
+        self._thread: threading.Thread | None = None
+        self._told: set[str] = set()
+        self._newest = -1  # step that was asked for, or restored
+        self._group: Any = None
+        self._rank, self._world = 0, 1
+        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+            self._group = dist.new_group(backend="gloo")  # so as not to meet the training's own
+            self._rank, self._world = dist.get_rank(), dist.get_world_size()
+        self._remote = Remote(remote) if remote else None
+        self._lock = locked(self.folder) if self._rank == 0 else None
+        if self._rank == 0:
+            self._tidy()
+        self._meet()
+        told.resumes(self.folder)
+
+    def save(
+        self,
+        step: int,
+        state: Mapping[str, Any],
+        *,
+        wait: bool = False,
+        per_rank: Collection[str] = (),
+    ) -> None:
+        """Copy a state to memory and write it while training goes on; ``wait``: until it is there.
+
+        With several ranks all of them call it. Entries named in ``per_rank`` are each rank's own.
+        """
+        if step <= self._newest:
+            self._say(f"step {step} is not saved: there is one of step {self._newest}")
+            return
+        began = time.monotonic()
+        with told.saving():
+            try:
+                save = self._staged(step, state, per_rank)
+            except Exception as error:  # noqa: BLE001 - a save that fails never ends the training
+                self._say(f"step {step} was not saved: {_reason(error)}")
+                save = None
+            self._newest = step
+            self.stall = time.monotonic() - began
+            if save is not None or self._world > 1:  # the others must hear of a failure
+                previous = self._thread
+                self._thread = threading.Thread(
+                    target=self._write, args=(save, previous), name="rocsteady-checkpoint"
+                )
+                self._thread.start()
+            if wait:
+                self.wait()
+
+    def wait(self) -> None:
+        """Wait until everything that was saved is on the disk."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def close(self) -> None:
+        """Wait, and let another process use the folder."""
+        self.wait()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def restore(
+        self,
+        state: Mapping[str, Any],
+        *,
+        per_rank: Collection[str] = (),
+        start: Path | None = None,
+    ) -> int | None:
+        """Fill a state from the newest checkpoint that is whole, and return its step.
+
+        None: there is none. Broken ones are set aside and named. ``start`` is the checkpoint to
+        begin with; newer ones are then set aside.
+        """
+        self.wait()
+        self.passed_over = []
+        start = start or told.resume_from()
+        if self._remote is not None and self._rank == 0 and not folders.steps(self.folder):
+            self._remote.fetch(self.folder)
+        self._meet()
+        for step, path in folders.steps(self.folder):
+            wrong = self._wrong(path)
+            if not wrong and start is not None and step > (folders.step_of(start) or 0):
+                wrong = f"is newer than {start.name}, which was asked for"
+            if wrong:
+                self._set_aside(path, wrong)
+                continue
+            self._load(path, state, per_rank)
+            self._newest = self.saved = step
+            self._number = folders.read_manifest(path).number
+            return step
+        return None
+
+    def _staged(self, step: int, state: Mapping[str, Any], per_rank: Collection[str]) -> _Save:
+        parts = Parts()
+        skeleton = {
+            name: parts.take(_state_of(value), self._path(name, per_rank))
+            for name, value in state.items()
+        }
+        for missed in parts.missed:
+            self._say_once(f"not in the checkpoint, because it cannot be written: {missed}")
+        self._room_for(sum(_size(tensor) for tensor in parts.tensors.values()))
+        here = {name: local(tensor) for name, tensor in parts.tensors.items()}
+        buffer = self._buffers.take()
+        try:
+            planner = SavePlanner(parts.tensors, buffer.copy(here))
+            text = json.dumps({"world": self._world, "state": skeleton}).encode()
+        except BaseException:
+            self._buffers.give_back(buffer)
+            raise
+        return _Save(step=step, planner=planner, skeleton=text, buffer=buffer)
+
+    def _path(self, name: str, per_rank: Collection[str]) -> str:
+        return f"rank-{self._rank}/{name}" if name in per_rank else name
+
+    def _write(self, save: _Save | None, previous: threading.Thread | None) -> None:
+        """Write what was copied; in a thread of its own, after the one before."""
+        if previous is not None:
+            previous.join()
+        try:
+            if not self._all_have(save) or save is None:
+                return
+            began = time.monotonic()
+            self._to_disk(save)
+            self.saved, self.writing = save.step, time.monotonic() - began
+        except BaseException as error:  # noqa: BLE001 - DCP's own is one; a failed save never kills
+            if save is not None:
+                self._say(f"step {save.step} was not saved: {_reason(error)}")
+        finally:
+            if save is not None:
+                self._buffers.give_back(save.buffer)
+
+    def _to_disk(self, save: _Save) -> None:
+        partial = self.folder / f"{UNFINISHED}{folders.name_of(save.step)}"
+        writer = Writer(partial, self._rank, save.skeleton)
+        try:
+            partial.mkdir(parents=True, exist_ok=self._world > 1)
+            if self._group is None:
+                save_alone(writer, save.planner)
+            else:
+                dcp.save(
+                    {},
+                    storage_writer=writer,
+                    planner=save.planner,
+                    process_group=self._group,
+                )
+            if self._rank == 0:
+                self._finish(save.step, partial, writer)
+        except BaseException:
+            if self._rank == 0:
+                shutil.rmtree(partial, ignore_errors=True)
+            raise
+
+    def _all_have(self, save: _Save | None) -> bool:
+        """Tell whether every rank has its copy: they write together, or not at all."""
+        if self._group is None:
+            return save is not None
+        found: list[Any] = [None] * self._world
+        dist.all_gather_object(found, save is not None, group=self._group)
+        return all(found)
+
+    def _finish(self, step: int, partial: Path, writer: Writer) -> None:
+        """Make a checkpoint visible, once everything in it is on the disk."""
+        self._number += 1
+        text = folders.manifest_text(step, self._number, writer.facts)
+        write_file(partial / MANIFEST, [memoryview(text)])
+        sync_folder(partial)
+        whole = self.folder / folders.name_of(step)
+        partial.rename(whole)
+        sync_folder(self.folder)
+        self._point_to(whole)
+        self._prune()
+        if self._remote is not None:
+            self._remote.send(whole)
+
+    def _point_to(self, whole: Path) -> None:
+        pointer = self.folder / f".{LATEST}"
+        pointer.unlink(missing_ok=True)
+        write_file(pointer, [memoryview(f"{whole.name}\n".encode())])
+        pointer.replace(self.folder / LATEST)
+        sync_folder(self.folder)
+
+    def _prune(self) -> None:
+        for _, path in folders.steps(self.folder)[self._keep :]:
+            if not (self._keep_every and self._is_kept(path)):
+                _remove(path)
+
+    def _is_kept(self, path: Path) -> bool:
+        try:
+            return folders.read_manifest(path).number % self._keep_every == 0
+        except BrokenError:
+            return True  # restore looks at it, and sets it aside
+
+    def _room_for(self, size: int) -> None:
+        """Refuse to fill the disk: a full one takes down more than this training."""
+        folder = next(
+            path for path in (self.folder, *self.folder.absolute().parents) if path.exists()
+        )
+        usage = shutil.disk_usage(folder)
+        spare = min(MOST_SPARE, int(usage.total * SPARE))
+        if usage.free < size + spare:
+            raise CheckpointError(
+                f"it needs {_human(size)}, and {folder} has {_human(usage.free)} free, of which"
+                f" {_human(spare)} are left to others"
+            )
+
+    def _load(self, path: Path, state: Mapping[str, Any], per_rank: Collection[str]) -> None:
+        skeletons, shared = self._skeletons(path)
+        reader = Reader(path)
+        known = reader.read_metadata().state_dict_metadata
+        wanted: dict[str, Any] = {}
+        filled: dict[str, Any] = {}
+        fresh = {name: _state_of(value) for name, value in state.items()}
+        _compare(path, shared, state, fresh)
+
+        def tensor(name: str, at_hand: Any) -> Any:  # noqa: ANN401 - a tensor
+            if name not in wanted:
+                wanted[name] = _room(name, known[name], at_hand, state)
+            return wanted[name]
+
+        for name, at_hand in fresh.items():
+            skeleton = skeletons[name] if name in per_rank else shared[name]
+            filled[name] = put_together(skeleton, tensor, at_hand)
+        try:
+            if self._group is None:
+                load_alone(wanted, reader)
+            else:
+                dcp.load(
+                    wanted,
+                    storage_reader=reader,
+                    planner=LoadPlanner(),
+                    process_group=self._group,
+                )
+        except (OSError, dcp.api.CheckpointException) as error:
+            raise CheckpointError(f"{path} could not be loaded: {_reason(error)}") from error
+        for name, value in state.items():
+            if hasattr(value, "load_state_dict"):
+                value.load_state_dict(filled[name])
+            else:
+                value.clear()
+                value.update(filled[name])
+
+    def _skeletons(self, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Read this rank's own state that is no tensor, and that of rank 0, which all share."""
+        first = json.loads((path / "rank-0.json").read_bytes())
+        if self._rank == 0:
+            return first["state"], first["state"]
+        if first["world"] != self._world:
+            self._say_once(
+                f"{path.name} was written by {first['world']} ranks and is read by {self._world}:"
+                " what is each rank's own is that of another one"
+            )
+        own = path / f"rank-{self._rank % first['world']}.json"
+        return json.loads(own.read_bytes())["state"], first["state"]
+
+    def _wrong(self, path: Path) -> str:
+        """Say what is wrong with a checkpoint; each rank reads its share of the files."""
+        wrong = ""
+        try:
+            files = folders.read_manifest(path).files
+            folders.check(path, files[self._rank :: self._world])
+        except BrokenError as error:
+            wrong = str(error)
+        if self._group is None:
+            return wrong
+        found: list[Any] = [None] * self._world
+        dist.all_gather_object(found, wrong, group=self._group)
+        return next((text for text in found if text), "")
+
+    def _set_aside(self, path: Path, why: str) -> None:
+        self.passed_over.append(f"{path.name} {why}")
+        self._say(f"{path} {why}; it is passed over, and kept in {ASIDE}")
+        if self._rank == 0:
+            with contextlib.suppress(OSError):  # a disk that cannot be written: it stays
+                aside = self.folder / ASIDE
+                aside.mkdir(exist_ok=True)
+                path.rename(_unused(aside / path.name))
+        self._meet()
+
+    def _tidy(self) -> None:
+        """Remove what a process that was killed has left half written or half removed."""
+        for path in self.folder.glob(f"{UNFINISHED}*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def _meet(self) -> None:
+        if self._group is not None:
+            dist.barrier(group=self._group)
+
+    def _say(self, text: str) -> None:
+        if self._rank == 0:
+            log.warning("rocsteady: %s.", text)
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._say(text)
+
+
+class _Save:
+    """One save on its way to the disk."""
+
+    def __init__(self, *, step: int, planner: SavePlanner, skeleton: bytes, buffer: Any) -> None:  # noqa: ANN401
+        self.step, self.planner, self.skeleton, self.buffer = step, planner, skeleton, buffer
+
+
+def _state_of(value: Any) -> Any:  # noqa: ANN401 - of any class
+    if hasattr(value, "state_dict"):
+        return value.state_dict()
+    if isinstance(value, MutableMapping):
+        return value
+    raise CheckpointError(
+        f"{type(value).__name__} has no state_dict and is no dict: it cannot be in a checkpoint"
+    )
+
+
+def _size(tensor: Any) -> int:  # noqa: ANN401 - a tensor
+    here = local(tensor)
+    return int(here.numel() * here.element_size())
+
+
+def _compare(
+    path: Path, saved: Mapping[str, Any], state: Mapping[str, Any], fresh: Mapping[str, Any]
+) -> None:
+    """See to it that a checkpoint is one of this training, before anything is changed."""
+    for name, value in state.items():
+        if name not in saved:
+            raise CheckpointError(f"{path} has no {name!r}: it is of another training")
+        if isinstance(value, torch.nn.Module):
+            parts = Parts()
+            parts.take(fresh[name], name)
+            there, here = tensor_names(saved[name]), parts.tensors.keys()
+            for text, names in (("has", there - here), ("does not have", here - there)):
+                if names:
+                    some = ", ".join(sorted(names)[:3])
+                    raise CheckpointError(f"{path} is of another model: it {text} {some}")
+
+
+def _room(name: str, known: Any, at_hand: Any, state: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """Return a tensor to load into: the one at hand, or a new one that is split as it should be."""
+    if isinstance(at_hand, torch.Tensor):
+        if at_hand.shape != known.size:
+            raise CheckpointError(
+                f"{name} has the shape {tuple(known.size)} in the checkpoint and"
+                f" {tuple(at_hand.shape)} here: it is of another model"
+            )
+        if at_hand.dtype == known.properties.dtype and at_hand.device.type != "meta":
+            return at_hand.detach()
+    like = _parameter_of(name, state)
+    if isinstance(like, DTensor) and like.shape == known.size:
+        return torch.empty_like(like, dtype=known.properties.dtype)
+    return torch.empty(known.size, dtype=known.properties.dtype)
+
+
+def _parameter_of(name: str, state: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a parameter
+    """Return the parameter to which an optimizer's tensor belongs: optimizer/state/0/exp_avg."""
+    owner, _, rest = name.partition("/state/")
+    number = rest.partition("/")[0]
+    groups = getattr(state.get(owner), "param_groups", None)
+    if not groups or not number.isdecimal():
+        return None
+    parameters = [parameter for group in groups for parameter in group["params"]]
+    return parameters[int(number)] if int(number) < len(parameters) else None
+
+
+def _remove(path: Path) -> None:
+    """Delete a checkpoint; it stops being one at once, whenever we are killed."""
+    doomed = path.with_name(f"{UNFINISHED}{path.name}-removed")
+    with contextlib.suppress(OSError):
+        path.rename(doomed)
+        shutil.rmtree(doomed)
+
+
+def _unused(path: Path) -> Path:
+    number = 2
+    candidate = path
+    while candidate.exists():
+        candidate = path.with_name(f"{path.name}-{number}")
+        number += 1
+    return candidate
+
+
+def _reason(error: BaseException) -> str:
+    """Say in one line why something failed; DCP hides the reason in a table of ranks."""
+    failures = getattr(error, "failures", None)
+    if failures:
+        error = next(iter(failures.values()))[0]
+    text = " ".join(str(error).split())
+    return (
+        text if isinstance(error, CheckpointError) and text else f"{type(error).__name__}: {text}"
+    )
+
+
+def _human(size: int) -> str:
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000:  # noqa: PLR2004 - the next unit
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000  # type: ignore[assignment]
+    return f"{size:.1f} TB"

@@ -1,0 +1,57 @@
+"""When to save: as often as loses least, by what a save costs and how often this training fails."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rocsteady.goodput import best_interval, between_failures
+from rocsteady.inside.wire import BETWEEN_FAILURES
+from rocsteady.training import told
+
+PRIOR = 4 * 3600.0  # seconds between failures, as long as nothing is known
+FIRST = 30.0  # seconds until the first save, which shows what one costs
+LEAST = 10.0  # seconds between two saves
+REST = 2.0  # times the time that writing takes: the disk is also there for others
+
+
+class Interval:
+    """Knows when the next save is due."""
+
+    def __init__(self, lose_at_most: float) -> None:
+        self._lose_at_most = lose_at_most
+        self._prior = told.number(BETWEEN_FAILURES) or PRIOR
+        self._failures = 0
+        self._before = 0.0  # seconds of training in earlier processes
+        self._began = self._saved = time.monotonic()
+        self._stall = self._writing = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds between two saves."""
+        if not self._stall:
+            return min(FIRST, self._lose_at_most)
+        trained = self._before + time.monotonic() - self._began
+        between = between_failures(trained, self._failures, prior=self._prior)
+        best = best_interval(self._stall, between)
+        return min(max(best, LEAST, REST * self._writing), self._lose_at_most)
+
+    def due(self) -> bool:
+        """Tell whether it is time."""
+        return time.monotonic() - self._saved >= self.seconds
+
+    def saved(self, stall: float, writing: float) -> None:
+        """Take a save into account, and what the one before it took to write."""
+        self._saved = time.monotonic()
+        self._stall = max(stall, 1e-6)
+        self._writing = writing
+
+    def state(self) -> dict[str, Any]:
+        """Return what the next process should know."""
+        trained = self._before + time.monotonic() - self._began
+        return {"failures": self._failures, "trained": trained}
+
+    def interrupted(self, state: dict[str, Any]) -> None:
+        """Take up what an earlier process knew; that it ended before the work did is a failure."""
+        self._failures = state["failures"] + 1
+        self._before = state["trained"]

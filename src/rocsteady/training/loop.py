@@ -1,0 +1,252 @@
+"""A training loop that goes on where it stopped.
+
+::
+
+    loop = rocsteady.Loop(model=model, optimizer=optimizer, loader=loader, epochs=10)
+    for batch in loop:
+        loss = loop.step(batch, lambda part: criterion(model(part[0]), part[1]))
+
+What is restored: model, optimizer, scheduler, scaler, the generators of Python, NumPy, torch and
+the device, the place in the data to the batch, and ``loop.values``, a dict of your own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from rocsteady.errors import CheckpointError
+from rocsteady.inside.wire import PART
+from rocsteady.training import told
+from rocsteady.training.checkpointer import Checkpointer, log
+from rocsteady.training.interval import Interval
+from rocsteady.training.order import Order
+from rocsteady.training.parts import Compute, Count, Parts, Reduction, samples_in
+
+PER_RANK = ("progress",)  # the place in the data and the generators are each rank's own
+PATIENCE = 64  # batches for which a save waits until the optimizer has used the gradients
+
+
+class Loop:
+    """Iterates over the batches of all epochs that are left."""
+
+    def __init__(  # noqa: PLR0913 - what a training is made of, each by its name
+        self,
+        *,
+        model: Any,  # noqa: ANN401 - torch's own
+        optimizer: Any,  # noqa: ANN401
+        loader: Any,  # noqa: ANN401
+        epochs: int,
+        scheduler: Any = None,  # noqa: ANN401
+        scaler: Any = None,  # noqa: ANN401
+        state: Mapping[str, Any] | None = None,
+        checkpoints: str | os.PathLike[str] | Checkpointer = "checkpoints",
+        lose_at_most: float = 600.0,
+        part: int | None = None,
+    ) -> None:
+        """Restore the newest checkpoint, if there is one.
+
+        ``state`` names more objects to save. ``lose_at_most`` is in seconds of training.
+        ``part`` is how many samples are trained at a time; None: all, until memory runs out.
+        """
+        self.epoch = 0  # that is under way
+        self.steps = 0  # batches that were trained, in all epochs
+        self.values: dict[str, Any] = {}  # the user's own
+        self._epochs = epochs
+        self._optimizer, self._scheduler, self._scaler = optimizer, scheduler, scaler
+        self.checkpointer = (
+            checkpoints if isinstance(checkpoints, Checkpointer) else Checkpointer(checkpoints)
+        )
+        alone = not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1)
+        self._parts = Parts(model, part, alone=alone)
+        self._seed = torch.initial_seed()
+        self._order = Order(loader, self._seed)
+        self._interval = Interval(lose_at_most)
+        self._progress: dict[str, Any] = {}
+        self._state = {
+            "model": model,
+            "optimizer": optimizer,
+            **({} if scheduler is None else {"scheduler": scheduler}),
+            **({} if scaler is None else {"scaler": scaler}),
+            **(state or {}),
+            "values": self.values,
+            "progress": self._progress,
+        }
+        self._stepped = False  # by the optimizer, since the last batch
+        self._postponed = 0
+        self._asked = 0  # by the supervisor, for a save
+        self._ending = False  # SIGTERM came
+        self._batch = 0  # samples in a batch
+        self._restore()
+        optimizer.register_step_post_hook(self._has_stepped)
+        if (forced := told.number(PART)) is not None:
+            self._parts.size = int(forced)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the batches that are left, and save when it is time."""
+        if self._order.warning:
+            log.warning("rocsteady: %s.", self._order.warning)
+        self._tell_total()
+        before = self._listen()
+        try:
+            yield from self._batches()
+        finally:
+            self.checkpointer.wait()
+            if before is not None:
+                signal.signal(signal.SIGTERM, before)
+
+    def step(
+        self,
+        batch: Any,  # noqa: ANN401 - a batch
+        compute: Compute,
+        *,
+        reduction: Reduction = "mean",
+        count: Count | None = None,
+        clip_norm: float | None = None,
+    ) -> Any:  # noqa: ANN401 - a tensor
+        """Train on one batch, and return its loss.
+
+        ``compute`` gives the loss of a batch, or of a part of it. ``reduction`` says what it is of
+        its terms; ``count`` counts those of a part, and is the number of samples if not given.
+        """
+        self._optimizer.zero_grad()
+        loss = self._parts.backward(
+            batch,
+            compute,
+            reduction=reduction,
+            count=count,
+            scale=self._scaler.scale if self._scaler is not None else _as_it_is,
+            zero=self._optimizer.zero_grad,
+        )
+        if clip_norm is not None:
+            if self._scaler is not None:
+                self._scaler.unscale_(self._optimizer)
+            torch.nn.utils.clip_grad_norm_(self._state["model"].parameters(), clip_norm)
+        if self._scaler is not None:
+            self._scaler.step(self._optimizer)
+            self._scaler.update()
+            self._stepped = True  # it may have left a step out, which is also an end
+        else:
+            self._optimizer.step()
+        if self._scheduler is not None:
+            self._scheduler.step()
+        if self._parts.size is not None:
+            self._batch = samples_in(batch)
+            told.parts(self._batch, min(self._parts.size, self._batch))
+        return loss
+
+    def save(self, *, wait: bool = False) -> None:
+        """Save now. Call it between two batches, or after the last."""
+        self._note(self._order.state())
+        self._save(wait=wait)
+
+    def _batches(self) -> Iterator[Any]:
+        place = self._progress.get("order")
+        while self.epoch < self._epochs:
+            for batch in self._order.epoch(self.epoch, place):
+                place = None
+                self._stepped = False
+                yield batch
+                self.steps += 1
+                self._after_batch()
+            place = None
+            self.epoch += 1
+            if self.epoch == self._epochs:
+                self._note(self._order.between_epochs())
+                self._save(wait=True)
+
+    def _after_batch(self) -> None:
+        grow = self._parts.wants_to_grow(self._batch)
+        asked = told.save_is_wanted()
+        due = grow or self._ending or asked != self._asked or self._interval.due()
+        if due and (self._stepped or self._postponed >= PATIENCE):
+            if not self._stepped:
+                log.warning(
+                    "rocsteady: gradients that are still being added up are not in the checkpoint."
+                )
+            self._asked, self._postponed = asked, 0
+            self._note(self._order.state())
+            self._save(wait=self._ending or grow)
+        elif due:
+            self._postponed += 1
+        if self._ending and not self._postponed:
+            self._end()
+        if grow:  # only now: what we had is on the disk
+            self._parts.grow()
+
+    def _note(self, order: dict[str, Any]) -> None:
+        """Put together what the next process needs to go on from here."""
+        self._progress.update(
+            epoch=self.epoch,
+            steps=self.steps,
+            seed=self._seed,
+            order=order,
+            interval=self._interval.state(),
+            parts=self._parts.state_dict(),
+        )
+
+    def _save(self, *, wait: bool) -> None:
+        if self.checkpointer.saved == self.steps:
+            self.checkpointer.wait()
+            return
+        self.checkpointer.save(self.steps, self._state, wait=wait, per_rank=PER_RANK)
+        self._interval.saved(self.checkpointer.stall, self.checkpointer.writing)
+
+    def _restore(self) -> None:
+        began = time.monotonic()
+        step = self.checkpointer.restore(self._state, per_rank=PER_RANK)
+        if step is None:
+            return
+        progress = self._progress
+        if step != progress.get("steps"):
+            raise CheckpointError(
+                f"the checkpoint of step {step} was not written by rocsteady.Loop"
+            )
+        self.epoch, self.steps, self._seed = progress["epoch"], step, progress["seed"]
+        self._order.reseed(self._seed)
+        self._interval.interrupted(progress["interval"])
+        self._parts.load_state_dict(progress["parts"])
+        told.began_at(step)
+        log.warning(
+            "rocsteady: going on from step %d (epoch %d), restored in %.1f s.",
+            step,
+            self.epoch + 1,
+            time.monotonic() - began,
+        )
+
+    def _tell_total(self) -> None:
+        try:
+            told.total(self._epochs * len(self._order))
+        except TypeError:  # data without a length
+            return
+
+    def _has_stepped(self, *_: object) -> None:
+        self._stepped = True
+
+    def _listen(self) -> Any:  # noqa: ANN401 - a signal handler
+        """Save before ending when asked to end, unless the script has its own way to do so."""
+        if threading.current_thread() is not threading.main_thread():
+            return None
+        if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            return None
+        return signal.signal(signal.SIGTERM, self._asked_to_end)
+
+    def _asked_to_end(self, *_: object) -> None:
+        self._ending = True
+
+    def _end(self) -> None:
+        """End as the signal would have ended us, now that the checkpoint is written."""
+        log.warning("rocsteady: SIGTERM: step %d is saved; ending.", self.steps)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _as_it_is(loss: Any) -> Any:  # noqa: ANN401 - a tensor
+    return loss

@@ -1,0 +1,250 @@
+"""A DataLoader that can go on in mid-epoch: the same batches, in the same order, without replay.
+
+The order of an epoch follows from the generators' states when the epoch began, which are kept; the
+batches that were trained are passed over by asking the sampler only. What a sample draws follows
+from the seed of the run, the epoch and the sample's index, in whichever process it is loaded. So
+the number of batches that were consumed is all that has to be known.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+    get_worker_info,
+)
+from torch.utils.data.distributed import DistributedSampler
+
+from rocsteady.training import randomness
+
+# They draw when they are asked for their first index, and from a generator of their own after it.
+AT_ONCE = (
+    DistributedSampler,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+NO_PLACE = (
+    "the data is iterated over and has no state_dict: after an interruption an epoch begins anew,"
+    " and samples that were trained come again"
+)
+
+
+class Order:
+    """The batches of a training, epoch by epoch."""
+
+    def __init__(self, loader: Any, seed: int) -> None:  # noqa: ANN401 - any iterable
+        self._loader = loader
+        self._began: dict[str, Any] = {}  # states when the epoch began
+        self._consumed = 0
+        self.warning = ""  # what cannot be restored
+        self._stateful = _has_state(loader)
+        self._ours: _Batches | None = None
+        if self._stateful:
+            return
+        if isinstance(loader, DataLoader) and not isinstance(loader.dataset, IterableDataset):
+            self._loader, self._ours = _in_our_order(loader, seed)
+        elif isinstance(loader, DataLoader) and loader.num_workers == 0:
+            self._stateful = _has_state(loader.dataset)
+        if not self._stateful and self._ours is None:
+            self.warning = NO_PLACE
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def reseed(self, seed: int) -> None:
+        """Take the seed of the run that is gone on with."""
+        if self._ours is not None:
+            self._ours.seed = self._loader.dataset.seed = seed
+
+    def epoch(self, number: int, state: dict[str, Any] | None = None) -> Iterator[Any]:
+        """Yield the batches of an epoch, from where ``state`` says."""
+        consumed = 0
+        if state is None:
+            self._began = self._generators()
+        elif state["began"]:
+            self._began = state["began"]
+            self._set_generators(self._began)
+            consumed = state["consumed"]
+        _set_epoch(self._loader, number)
+        if self._ours is not None:
+            self._ours.epoch, self._ours.passed_over = number, consumed
+        elif state is not None and self._stateful and state["loader"]:
+            self._owner().load_state_dict(state["loader"])
+        batches = iter(self._loader)
+        self._consumed = consumed
+        if state is not None:
+            randomness.set_to(state["now"])
+        for batch in batches:
+            self._consumed += 1
+            yield batch
+
+    def state(self) -> dict[str, Any]:
+        """Return where the epoch is, between two batches."""
+        return {
+            "began": self._began,
+            "consumed": self._consumed,
+            "loader": self._owner().state_dict() if self._stateful else None,
+            "now": randomness.states(),
+        }
+
+    def between_epochs(self) -> dict[str, Any]:
+        """Return the state before an epoch begins."""
+        return {"began": {}, "consumed": 0, "loader": None, "now": randomness.states()}
+
+    def _owner(self) -> Any:  # noqa: ANN401 - a loader or a dataset
+        return self._loader if _has_state(self._loader) else self._loader.dataset
+
+    def _generators(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"global": randomness.states()}
+        for name, generator in self._own_generators():
+            found[name] = generator.get_state()
+        return found
+
+    def _set_generators(self, found: dict[str, Any]) -> None:
+        randomness.set_to(found["global"])
+        for name, generator in self._own_generators():
+            if name in found:
+                generator.set_state(found[name])
+
+    def _own_generators(self) -> Iterator[tuple[str, Any]]:
+        """Yield the generators that the user gave to the loader and its samplers."""
+        seen = []
+        batches = self._ours.original if self._ours is not None else None
+        for name, owner in (
+            ("loader", self._loader),
+            ("batch sampler", batches),
+            ("sampler", getattr(batches, "sampler", None)),
+        ):
+            generator = getattr(owner, "generator", None)
+            if isinstance(generator, torch.Generator) and generator not in seen:
+                seen.append(generator)
+                yield name, generator
+
+
+class _Batches:
+    """The user's sampler, with the epoch beside each index, from a place on."""
+
+    def __init__(self, original: Any, seed: int, *, single: bool) -> None:  # noqa: ANN401
+        self.original = original
+        self._single = single  # it yields an index at a time, and not a list of them
+        self.epoch = 0
+        self.passed_over = 0
+        self.seed = seed
+
+    def __len__(self) -> int:
+        return len(self.original)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Draw the order now, and not when the first batch is asked for."""
+        indexes = iter(self.original) if self._draws_at_once() else self._apart()
+        epoch, skip = self.epoch, self.passed_over
+        self.passed_over = 0
+        for _ in range(skip):
+            next(indexes, None)
+        first = next(indexes, None)
+        return self._marked(epoch, first, indexes)
+
+    def _marked(self, epoch: int, first: Any, rest: Iterator[Any]) -> Iterator[Any]:  # noqa: ANN401
+        if first is None:
+            return
+        for found in itertools.chain([first], rest):
+            yield (epoch, found) if self._single else [(epoch, index) for index in found]
+
+    def _draws_at_once(self) -> bool:
+        if type(self.original) in AT_ONCE:
+            return True
+        return type(self.original) is BatchSampler and type(self.original.sampler) in AT_ONCE
+
+    def _apart(self) -> Iterator[Any]:
+        """Ask a sampler that may draw at any time, with generators of its own."""
+        outside = randomness.states()
+        randomness.seed_by(self.seed, self.epoch, "order")
+        indexes = iter(self.original)
+        while True:
+            found = next(indexes, None)
+            inside = randomness.states()
+            randomness.set_to(outside)
+            if found is None:
+                return
+            yield found
+            outside = randomness.states()
+            randomness.set_to(inside)
+
+
+class _Seeded(Dataset):
+    """The user's dataset; what a sample draws follows from seed, epoch and index."""
+
+    def __init__(self, original: Any, seed: int) -> None:  # noqa: ANN401 - any dataset
+        self.original = original
+        self.seed = seed
+        self._plain = type(original) is TensorDataset  # draws nothing, and is asked very often
+
+    def __len__(self) -> int:
+        return len(self.original)
+
+    def __getitem__(self, place: tuple[int, Any]) -> Any:  # noqa: ANN401 - a sample
+        return self.__getitems__([place])[0]
+
+    def __getitems__(self, places: list[tuple[int, Any]]) -> Any:  # noqa: ANN401 - samples
+        if self._plain:
+            return [self.original[index] for _, index in places]
+        outside = randomness.states() if get_worker_info() is None else None
+        try:
+            return self._seeded(places)
+        finally:
+            if outside is not None:
+                randomness.set_to(outside)
+
+    def _seeded(self, places: list[tuple[int, Any]]) -> Any:  # noqa: ANN401 - samples
+        together = getattr(self.original, "__getitems__", None)
+        if together:
+            randomness.seed_by(self.seed, *places[0])
+            return together([index for _, index in places])
+        samples = []
+        for epoch, index in places:
+            randomness.seed_by(self.seed, epoch, index)
+            samples.append(self.original[index])
+        return samples
+
+
+def _in_our_order(loader: Any, seed: int) -> tuple[Any, _Batches]:  # noqa: ANN401 - a DataLoader
+    """Return a loader like this one, with our dataset and sampler in place of its own."""
+    ours = copy.copy(loader)
+    name = "sampler" if loader.batch_sampler is None else "batch_sampler"
+    batches = _Batches(getattr(loader, name), seed, single=name == "sampler")
+    # A DataLoader refuses to have them changed, since one that is in use would not notice.
+    object.__setattr__(ours, "dataset", _Seeded(loader.dataset, seed))
+    object.__setattr__(ours, name, batches)
+    ours._iterator = None  # noqa: SLF001 - of persistent workers, which the copy must not share
+    return ours, batches
+
+
+def _set_epoch(loader: Any, number: int) -> None:  # noqa: ANN401 - any iterable
+    owners: tuple[Any, ...] = (
+        loader,
+        getattr(loader, "sampler", None),
+        getattr(getattr(loader, "batch_sampler", None), "original", None),
+        getattr(getattr(loader, "dataset", None), "original", None),
+    )
+    for owner in owners:
+        if hasattr(owner, "set_epoch"):
+            owner.set_epoch(number)
+
+
+def _has_state(owner: Any) -> bool:  # noqa: ANN401 - any iterable
+    return hasattr(owner, "state_dict") and hasattr(owner, "load_state_dict")

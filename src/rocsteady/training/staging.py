@@ -1,0 +1,63 @@
+"""Tensors copied to host memory, so that training goes on while they are written.
+
+One buffer holds all tensors of a save, one after the other. There are two, made when they are first
+needed and used again and again: one may be written to disk while the next save is copied into the
+other. Nothing is ever copied on the device.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import torch
+
+ALIGNED = 64  # bytes: a cache line, and a multiple of every element's size
+
+
+class Buffer:
+    """Host memory for one save."""
+
+    def __init__(self) -> None:
+        self.memory: Any = torch.empty(0, dtype=torch.uint8)
+
+    def copy(self, tensors: dict[str, Any]) -> dict[str, Any]:
+        """Copy tensors, each to its place, and return the copies."""
+        places, size = {}, 0
+        for name, tensor in tensors.items():
+            places[name] = size
+            size += -(-tensor.numel() * tensor.element_size() // ALIGNED) * ALIGNED
+        on_device = any(tensor.device.type != "cpu" for tensor in tensors.values())
+        if self.memory.numel() < size or (on_device and not self.memory.is_pinned()):
+            self.memory = torch.empty(0, dtype=torch.uint8)  # the old one goes first
+            self.memory = torch.empty(size, dtype=torch.uint8, pin_memory=on_device)
+        copies = {}
+        for name, tensor in tensors.items():
+            length = tensor.numel() * tensor.element_size()
+            place = self.memory[places[name] : places[name] + length]
+            copy = place.view(tensor.dtype).view(tensor.shape)
+            copy.copy_(tensor, non_blocking=True)
+            copies[name] = copy
+        if on_device:
+            torch.accelerator.synchronize()
+        return copies
+
+
+class Buffers:
+    """Two buffers, each in use by at most one save."""
+
+    def __init__(self) -> None:
+        self._free = [Buffer(), Buffer()]
+        self._changed = threading.Condition()
+
+    def take(self) -> Buffer:
+        """Return a buffer that is free; waits for the older save if both are in use."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._free)
+            return self._free.pop()
+
+    def give_back(self, buffer: Buffer) -> None:
+        """Say that a buffer may be used again."""
+        with self._changed:
+            self._free.append(buffer)  # the next save takes this one, whose pages are there
+            self._changed.notify()

@@ -1,0 +1,339 @@
+"""torch.distributed.checkpoint on our own files: safetensors for data, JSON for the plan.
+
+DCP decides what each rank writes and which pieces each rank reads; this is where they go. Its own
+storage and planner unpickle what they read; neither is used here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import mmap
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import torch
+from torch.distributed.checkpoint import (
+    ChunkStorageMetadata,
+    DefaultLoadPlanner,
+    DefaultSavePlanner,
+    Metadata,
+    StorageReader,
+    StorageWriter,
+    TensorStorageMetadata,
+)
+from torch.distributed.checkpoint.default_planner import create_default_local_save_plan
+from torch.distributed.checkpoint.metadata import MetadataIndex, TensorProperties
+from torch.distributed.checkpoint.planner import LoadPlan, SavePlan
+from torch.distributed.checkpoint.storage import WriteResult
+from torch.distributed.tensor import DTensor
+from torch.futures import Future
+
+from rocsteady.checkpoint_folder import PLAN, FileFact
+from rocsteady.errors import CheckpointError
+from rocsteady.training.staging import ALIGNED
+
+PIECE = 8 * 1024 * 1024  # bytes that are written and hashed at a time
+DTYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.float8_e4m3fn: "F8_E4M3",
+    torch.float8_e5m2: "F8_E5M2",
+    torch.complex64: "C64",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint64: "U64",
+    torch.uint32: "U32",
+    torch.uint16: "U16",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+
+
+def local(tensor: Any) -> Any:  # noqa: ANN401 - a tensor
+    """Return the part of a tensor that lies on this rank."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+class SavePlanner(DefaultSavePlanner):
+    """Plans from the tensors as they are on the device, and gives out their copies."""
+
+    def __init__(self, tensors: dict[str, Any], copies: dict[str, Any]) -> None:
+        super().__init__(flatten_state_dict=False, flatten_sharded_tensors=False)
+        self._items = create_default_local_save_plan(tensors, is_coordinator=True).items
+        self._copies = copies
+
+    def create_local_plan(self) -> SavePlan:
+        """Return what this rank has; DCP takes out what another rank writes."""
+        self.plan = SavePlan(self._items)
+        return self.plan
+
+    def resolve_data(self, write_item: Any) -> Any:  # noqa: ANN401 - DCP's own types
+        """Return the copy."""
+        return self._copies[write_item.index.fqn]
+
+
+class LoadPlanner(DefaultLoadPlanner):
+    """Loads tensors by name. There is nothing else in our files, so nothing to unpickle."""
+
+    def __init__(self) -> None:
+        super().__init__(flatten_state_dict=False, flatten_sharded_tensors=False)
+
+    def load_bytes(self, read_item: Any, value: Any) -> None:  # noqa: ANN401 - DCP's own types
+        """Refuse."""
+        del value
+        raise CheckpointError(f"{read_item.dest_index.fqn} is not a tensor")
+
+
+class Writer(StorageWriter):
+    """Writes one file of tensors a rank."""
+
+    def __init__(self, folder: Path, rank: int, skeleton: bytes) -> None:
+        self._folder, self._rank, self._skeleton = folder, rank, skeleton
+        self.facts: list[FileFact] = []  # of all ranks, on the coordinator
+
+    def reset(self, checkpoint_id: Any = None) -> None:  # noqa: ANN401 - DCP's own types
+        """Do nothing: each save has a writer of its own."""
+
+    def set_up_storage_writer(self, is_coordinator: bool, *_: Any, **__: Any) -> None:  # noqa: ANN401, FBT001
+        """Do nothing: the folder is there."""
+
+    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
+        """Take the plan as it is."""
+        return plan
+
+    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
+        """Take the plans as they are."""
+        return plans
+
+    def write_data(self, plan: SavePlan, planner: Any) -> Future[list[WriteResult]]:  # noqa: ANN401
+        """Write this rank's tensors and the rest of its state, to the disk itself."""
+        name = f"rank-{self._rank}.safetensors"
+        header: dict[str, Any] = {}
+        pieces: list[Any] = []
+        results: list[WriteResult] = []
+        end = 0
+        found = [(item, planner.resolve_data(item)) for item in plan.items]
+        # There are no gaps in a safetensors file. The widest elements first: so each is aligned.
+        for item, tensor in sorted(found, key=lambda pair: -pair[1].element_size()):
+            size = tensor.numel() * tensor.element_size()
+            header[_label(item.index)] = {
+                "dtype": _name_of(tensor.dtype, item.index.fqn),
+                "shape": list(tensor.shape),
+                "data_offsets": [end, end + size],
+            }
+            pieces.append(tensor)
+            results.append(WriteResult(item.index, size, [name, end, size]))
+            end += size
+        text = json.dumps(header, separators=(",", ":")).encode()
+        text += b" " * (-(len(text) + 8) % ALIGNED)
+        start = len(text) + 8
+        for result in results:
+            result.storage_data[1] += start  # from the beginning of the file
+        content = [memoryview(len(text).to_bytes(8, "little") + text)]
+        content += [view for tensor in pieces for view in _bytes_of(tensor)]
+        facts = [
+            write_file(self._folder / name, content),
+            write_file(self._folder / f"rank-{self._rank}.json", [memoryview(self._skeleton)]),
+        ]
+        results += [WriteResult(MetadataIndex(""), 0, fact) for fact in facts]
+        done: Future[list[WriteResult]] = Future()
+        done.set_result(results)
+        return done
+
+    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
+        """Write the plan over all ranks; on the coordinator only."""
+        every = [result for rank in results for result in rank]
+        self.facts = [r.storage_data for r in every if isinstance(r.storage_data, FileFact)]
+        places = {r.index: r.storage_data for r in every if isinstance(r.storage_data, list)}
+        plan = {
+            name: {
+                "dtype": _name_of(entry.properties.dtype, name),
+                "size": list(entry.size),
+                "chunks": [
+                    [
+                        list(chunk.offsets),
+                        list(chunk.sizes),
+                        *places[MetadataIndex(name, chunk.offsets)],
+                    ]
+                    for chunk in entry.chunks
+                ],
+            }
+            for name, entry in metadata.state_dict_metadata.items()
+        }
+        text = json.dumps(plan, separators=(",", ":")).encode()
+        self.facts.append(write_file(self._folder / PLAN, [memoryview(text)]))
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:  # noqa: ANN401 - DCP's own types
+        """Say that there is none."""
+        return checkpoint_id is None
+
+
+class Reader(StorageReader):
+    """Reads what a Writer wrote, by the plan. Whether it is whole was looked at before."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._places: dict[MetadataIndex, tuple[str, int, int, Any, Any]] = {}
+
+    def reset(self, checkpoint_id: Any = None) -> None:  # noqa: ANN401 - DCP's own types
+        """Do nothing."""
+
+    def read_metadata(self, *_: Any, **__: Any) -> Metadata:  # noqa: ANN401 - DCP's own types
+        """Read the plan."""
+        names = {name: dtype for dtype, name in DTYPES.items()}
+        entries = {}
+        for name, entry in json.loads((self._folder / PLAN).read_bytes()).items():
+            dtype = names[entry["dtype"]]
+            chunks = []
+            for offsets, sizes, file, start, length in entry["chunks"]:
+                at = torch.Size(offsets)
+                chunks.append(ChunkStorageMetadata(offsets=at, sizes=torch.Size(sizes)))
+                self._places[MetadataIndex(name, at)] = (file, start, length, dtype, sizes)
+            entries[name] = TensorStorageMetadata(
+                TensorProperties(dtype=dtype), torch.Size(entry["size"]), chunks
+            )
+        return Metadata(entries)
+
+    def set_up_storage_reader(
+        self,
+        metadata: Metadata,
+        is_coordinator: bool,  # noqa: FBT001 - DCP's own signature
+        *_: Any,  # noqa: ANN401
+        **__: Any,  # noqa: ANN401
+    ) -> None:
+        """Do nothing: the plan was read by this reader."""
+
+    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
+        """Take the plan as it is."""
+        return plan
+
+    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
+        """Take the plans as they are."""
+        return plans
+
+    def read_data(self, plan: LoadPlan, planner: Any) -> Future[None]:  # noqa: ANN401
+        """Copy each piece from its file to where it belongs."""
+        files: dict[str, Any] = {}
+        for item in plan.items:
+            name, start, length, dtype, sizes = self._places[item.storage_index]
+            if name not in files:
+                files[name] = _mapped(self._folder / name)
+            stored = files[name][start : start + length].view(dtype).view(sizes)
+            for axis, (offset, size) in enumerate(
+                zip(item.storage_offsets, item.lengths, strict=True)
+            ):
+                stored = stored.narrow(axis, offset, size)
+            target = planner.resolve_tensor(item).detach()
+            target.copy_(stored)
+            planner.commit_tensor(item, target)
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:  # noqa: ANN401 - DCP's own types
+        """Say that there is none."""
+        return checkpoint_id is None
+
+
+def save_alone(writer: Writer, planner: SavePlanner) -> None:
+    """Do what ``dcp.save`` does, which warns where there are no other ranks."""
+    planner.set_up_planner({}, None, is_coordinator=True)
+    plans, metadata = planner.create_global_plan([planner.create_local_plan()])
+    written = writer.write_data(planner.finish_plan(plans[0]), planner)
+    writer.finish(metadata, [written.value()])
+
+
+def load_alone(tensors: dict[str, Any], reader: Reader) -> None:
+    """Do what ``dcp.load`` does, which warns where there are no other ranks."""
+    planner = LoadPlanner()
+    planner.set_up_planner(tensors, reader.read_metadata(), is_coordinator=True)
+    plans = planner.create_global_plan([planner.create_local_plan()])
+    reader.read_data(planner.finish_plan(plans[0]), planner)
+
+
+def write_file(path: Path, content: list[memoryview]) -> FileFact:
+    """Write a new file to the disk itself, and hash it meanwhile."""
+    queue: SimpleQueue[memoryview | None] = SimpleQueue()
+    digest = hashlib.sha256()
+
+    def hash_all() -> None:
+        while (piece := queue.get()) is not None:
+            digest.update(piece)
+
+    hashing = threading.Thread(target=hash_all, name="rocsteady-hash", daemon=True)
+    hashing.start()
+    size = 0
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        descriptor = os.open(path, flags, 0o666)
+        try:
+            for piece in _in_pieces(content):
+                queue.put(piece)
+                written = 0
+                while written < len(piece):  # a full disk, or a signal, may take less at a time
+                    written += os.write(descriptor, piece[written:])
+                size += len(piece)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    finally:
+        queue.put(None)
+        hashing.join()
+    return FileFact(path.name, size, digest.hexdigest())
+
+
+def sync_folder(folder: Path) -> None:
+    """See to it that the names in a folder are on the disk. Windows has no way to do so."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _in_pieces(content: list[memoryview]) -> Iterator[memoryview]:
+    for view in content:
+        for start in range(0, len(view), PIECE):
+            yield view[start : start + PIECE]
+
+
+def _label(index: MetadataIndex) -> str:
+    """Name a piece in its file; a piece of a tensor has its place in the name."""
+    if index.offset is None or not any(index.offset):
+        return str(index.fqn)
+    return f"{index.fqn}@{','.join(map(str, index.offset))}"
+
+
+def _name_of(dtype: Any, tensor: str) -> str:  # noqa: ANN401 - a torch.dtype
+    try:
+        return DTYPES[dtype]
+    except KeyError:
+        raise CheckpointError(f"{tensor} is of {dtype}, which safetensors cannot hold") from None
+
+
+def _bytes_of(tensor: Any) -> Iterator[memoryview]:  # noqa: ANN401 - a tensor in host memory
+    """Look at the memory of a tensor; without NumPy, which torch may lack."""
+    size = tensor.numel() * tensor.element_size()
+    if size:
+        memory = (ctypes.c_char * size).from_address(tensor.data_ptr())
+        yield memoryview(memory).cast("B")
+
+
+def _mapped(path: Path) -> Any:  # noqa: ANN401 - a tensor of bytes
+    with path.open("rb") as stream:
+        memory = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
+    return torch.frombuffer(memory, dtype=torch.uint8)
