@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rocsteady.checkpoint_folder import PATTERN
 from rocsteady.inside import wire
 
 AFTER_ASIDE = tuple(range(len(wire.PHASES)))  # go back to where it was
@@ -36,11 +37,15 @@ def parts(batch: int, part: int) -> None:
     _tell(wire.W_PART, part)
 
 
-def resumes(folder: Path) -> None:
+def resumes(folder: Path, pattern: str = PATTERN) -> None:
     """Tell that this script goes on by itself from the checkpoints in a folder."""
     inside = _inside("page")
     if inside is not None:
-        told = {"version": wire.RESUMES_VERSION, "folder": str(folder.absolute())}
+        told = {
+            "version": wire.RESUMES_VERSION,
+            "folder": str(folder.absolute()),
+            "pattern": pattern,
+        }
         with contextlib.suppress(OSError):
             inside.leave(wire.RESUMES_SUFFIX, json.dumps(told).encode())
 
