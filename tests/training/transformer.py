@@ -12,7 +12,7 @@ import json
 import os
 import random
 import sys
-import time
+import threading
 from pathlib import Path
 
 import torch
@@ -111,7 +111,9 @@ def main() -> None:
         for words, wanted in loop:
             if arguments.hang_at and loop.steps == arguments.hang_at and not Path("hung").exists():
                 Path("hung").touch()
-                time.sleep(3600)
+                stuck = threading.Lock()
+                stuck.acquire()
+                stuck.acquire()
             loss = loop.step(
                 (words, wanted),
                 lambda part: criterion(model(part[0]).flatten(0, 1), part[1].flatten()),

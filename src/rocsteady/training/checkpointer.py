@@ -22,7 +22,8 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Collection, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Mapping, MutableMapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,12 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.tensor import DTensor
 
 from rocsteady import checkpoint_folder as folders
-from rocsteady.checkpoint_folder import ASIDE, LATEST, MANIFEST, BrokenError
+from rocsteady.checkpoint_folder import ASIDE, LATEST, MANIFEST, UNFINISHED, BrokenError, FileFact
 from rocsteady.errors import CheckpointError
 from rocsteady.training import told
 from rocsteady.training.locking import locked
 from rocsteady.training.remote import Remote
-from rocsteady.training.staging import Buffers
+from rocsteady.training.staging import Buffer, Buffers
 from rocsteady.training.storage import (
     LoadPlanner,
     Reader,
@@ -51,7 +52,6 @@ from rocsteady.training.storage import (
 )
 from rocsteady.training.tree import Parts, put_together, tensor_names
 
-UNFINISHED = "unfinished-"
 SPARE = 0.02  # share of the disk that is left free
 MOST_SPARE = 2 * 1024**3  # bytes
 
@@ -86,7 +86,7 @@ class Checkpointer:
         self._buffers = Buffers()
         self._thread: threading.Thread | None = None
         self._told: set[str] = set()
-        self._newest = -1  # step that was asked for, or restored
+        self.newest: int | None = None  # step that was asked for, or restored
         self._group: Any = None
         self._rank, self._world = 0, 1
         if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
@@ -111,24 +111,22 @@ class Checkpointer:
 
         With several ranks all of them call it. Entries named in ``per_rank`` are each rank's own.
         """
-        if step <= self._newest:
-            self._say(f"step {step} is not saved: there is one of step {self._newest}")
+        if self.newest is not None and step <= self.newest:
+            self._say(f"step {step} is not saved: there is one of step {self.newest}")
             return
         began = time.monotonic()
         with told.saving():
+            save: _Save | str
             try:
-                save = self._staged(step, state, per_rank)
+                save = self._staged(state, per_rank)
             except Exception as error:  # noqa: BLE001 - a save that fails never ends the training
-                self._say(f"step {step} was not saved: {_reason(error)}")
-                save = None
-            self._newest = step
+                save = _reason(error)
+            self.newest = step
             self.stall = time.monotonic() - began
-            if save is not None or self._world > 1:  # the others must hear of a failure
-                previous = self._thread
-                self._thread = threading.Thread(
-                    target=self._write, args=(save, previous), name="rocsteady-checkpoint"
-                )
-                self._thread.start()
+            self._thread = threading.Thread(
+                target=self._write, args=(step, save, self._thread), name="rocsteady-checkpoint"
+            )
+            self._thread.start()
             if wait:
                 self.wait()
 
@@ -160,23 +158,58 @@ class Checkpointer:
         self.wait()
         self.passed_over = []
         start = start or told.resume_from()
-        if self._remote is not None and self._rank == 0 and not folders.steps(self.folder):
-            self._remote.fetch(self.folder)
-        self._meet()
-        for step, path in folders.steps(self.folder):
+        path = self._newest_whole(start) or self._fetched(start)
+        if path is None:
+            return None
+        self._load(path, state, per_rank)
+        manifest = folders.read_manifest(path)
+        self.newest, self.saved, self._number = manifest.step, manifest.step, manifest.number
+        return manifest.step
+
+    def _newest_whole(self, start: Path | None) -> Path | None:
+        """Return the newest checkpoint that is whole, and set aside those before it."""
+        for step, path in self._as_first(lambda: folders.steps(self.folder)):
             wrong = self._wrong(path)
             if not wrong and start is not None and step > (folders.step_of(start) or 0):
                 wrong = f"is newer than {start.name}, which was asked for"
-            if wrong:
-                self._set_aside(path, wrong)
-                continue
-            self._load(path, state, per_rank)
-            self._newest = self.saved = step
-            self._number = folders.read_manifest(path).number
-            return step
+            if not wrong:
+                return Path(path)
+            self._set_aside(path, wrong)
         return None
 
-    def _staged(self, step: int, state: Mapping[str, Any], per_rank: Collection[str]) -> _Save:
+    def _fetched(self, start: Path | None) -> Path | None:
+        """Return the newest one that is whole at the other place, once it is here.
+
+        A place that cannot be asked ends the training: it would begin anew, unasked for.
+        """
+        remote = self._remote
+        if remote is None:
+            return None
+        most = folders.step_of(start) if start is not None else None
+        for name in self._as_first(lambda: remote.names(most)):
+            wrong = self._as_first(partial(remote.fetch, name, self.folder))
+            if wrong:
+                self.passed_over.append(f"{name} {wrong}")
+                self._say(f"{name} of {remote.address} {wrong}; it is passed over")
+            elif path := self._newest_whole(start):
+                return path
+        return None
+
+    def _as_first(self, ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - what is asked for
+        """Return what rank 0 finds, or raise on all ranks what it meets."""
+        found: list[Any] = [None, ""]
+        if self._rank == 0:
+            try:
+                found[0] = ask()
+            except Exception as error:  # noqa: BLE001 - of any file system
+                found[1] = _reason(error)
+        if self._group is not None:
+            dist.broadcast_object_list(found, src=0, group=self._group)
+        if found[1]:
+            raise CheckpointError(found[1])
+        return found[0]
+
+    def _staged(self, state: Mapping[str, Any], per_rank: Collection[str]) -> _Save:
         parts = Parts()
         skeleton = {
             name: parts.take(_state_of(value), self._path(name, per_rank))
@@ -193,33 +226,35 @@ class Checkpointer:
         except BaseException:
             self._buffers.give_back(buffer)
             raise
-        return _Save(step=step, planner=planner, skeleton=text, buffer=buffer)
+        return _Save(planner=planner, skeleton=text, buffer=buffer)
 
     def _path(self, name: str, per_rank: Collection[str]) -> str:
         return f"rank-{self._rank}/{name}" if name in per_rank else name
 
-    def _write(self, save: _Save | None, previous: threading.Thread | None) -> None:
+    def _write(self, step: int, save: _Save | str, previous: threading.Thread | None) -> None:
         """Write what was copied; in a thread of its own, after the one before."""
         if previous is not None:
             previous.join()
         try:
-            if not self._all_have(save) or save is None:
-                return
-            began = time.monotonic()
-            self._to_disk(save)
-            self.saved, self.writing = save.step, time.monotonic() - began
+            self._to_disk(step, self._all_have(save))
         except BaseException as error:  # noqa: BLE001 - DCP's own is one; a failed save never kills
-            if save is not None:
-                self._say(f"step {save.step} was not saved: {_reason(error)}")
+            self._say(f"step {step} was not saved: {_reason(error)}")
+            return
         finally:
-            if save is not None:
+            if isinstance(save, _Save):
                 self._buffers.give_back(save.buffer)
+        if self._remote is not None and self._rank == 0:
+            self._remote.send(self.folder / folders.name_of(step))
 
-    def _to_disk(self, save: _Save) -> None:
-        partial = self.folder / f"{UNFINISHED}{folders.name_of(save.step)}"
-        writer = Writer(partial, self._rank, save.skeleton)
+    def _to_disk(self, step: int, save: _Save) -> None:
+        began = time.monotonic()
+        unfinished = self.folder / f"{UNFINISHED}{folders.name_of(step)}"
+
+        def commit(facts: list[FileFact]) -> None:
+            self._commit(step, unfinished, facts)
+
+        writer = Writer(unfinished, self._rank, save.skeleton, commit)
         try:
-            partial.mkdir(parents=True, exist_ok=self._world > 1)
             if self._group is None:
                 save_alone(writer, save.planner)
             else:
@@ -229,45 +264,53 @@ class Checkpointer:
                     planner=save.planner,
                     process_group=self._group,
                 )
-            if self._rank == 0:
-                self._finish(save.step, partial, writer)
         except BaseException:
             if self._rank == 0:
-                shutil.rmtree(partial, ignore_errors=True)
+                shutil.rmtree(unfinished, ignore_errors=True)
             raise
+        self.saved, self.writing = step, time.monotonic() - began
+        if self._rank == 0:
+            try:
+                self._point_to(folders.name_of(step))
+                self._prune(step)
+            except OSError as error:
+                self._say(f"step {step} is saved, but {LATEST} may be older: {_reason(error)}")
 
-    def _all_have(self, save: _Save | None) -> bool:
-        """Tell whether every rank has its copy: they write together, or not at all."""
-        if self._group is None:
-            return save is not None
-        found: list[Any] = [None] * self._world
-        dist.all_gather_object(found, save is not None, group=self._group)
-        return all(found)
+    def _all_have(self, save: _Save | str) -> _Save:
+        """See to it that every rank has its copy: they write together, or not at all."""
+        why = save if isinstance(save, str) else ""
+        if self._group is not None:
+            found: list[Any] = [None] * self._world
+            dist.all_gather_object(found, why, group=self._group)
+            why = next((f"rank {rank}: {text}" for rank, text in enumerate(found) if text), "")
+        if why or isinstance(save, str):
+            raise CheckpointError(why)
+        return save
 
-    def _finish(self, step: int, partial: Path, writer: Writer) -> None:
+    def _commit(self, step: int, unfinished: Path, facts: list[FileFact]) -> None:
         """Make a checkpoint visible, once everything in it is on the disk."""
         self._number += 1
-        text = folders.manifest_text(step, self._number, writer.facts)
-        write_file(partial / MANIFEST, [memoryview(text)])
-        sync_folder(partial)
-        whole = self.folder / folders.name_of(step)
-        partial.rename(whole)
+        text = folders.manifest_text(step, self._number, facts)
+        write_file(unfinished / MANIFEST, [memoryview(text)])
+        sync_folder(unfinished)
+        unfinished.rename(self.folder / folders.name_of(step))
         sync_folder(self.folder)
-        self._point_to(whole)
-        self._prune()
-        if self._remote is not None:
-            self._remote.send(whole)
 
-    def _point_to(self, whole: Path) -> None:
+    def _point_to(self, name: str) -> None:
         pointer = self.folder / f".{LATEST}"
         pointer.unlink(missing_ok=True)
-        write_file(pointer, [memoryview(f"{whole.name}\n".encode())])
+        write_file(pointer, [memoryview(f"{name}\n".encode())])
         pointer.replace(self.folder / LATEST)
         sync_folder(self.folder)
 
-    def _prune(self) -> None:
-        for _, path in folders.steps(self.folder)[self._keep :]:
-            if not (self._keep_every and self._is_kept(path)):
+    def _prune(self, step: int) -> None:
+        there = folders.steps(self.folder)
+        if there[0][0] > step:
+            self._say_once(
+                f"{self.folder} also has {there[0][1].name}, which this training did not go on from"
+            )
+        for other, path in there[self._keep :]:
+            if other != step and not (self._keep_every and self._is_kept(path)):
                 _remove(path)
 
     def _is_kept(self, path: Path) -> bool:
@@ -298,13 +341,13 @@ class Checkpointer:
         fresh = {name: _state_of(value) for name, value in state.items()}
         _compare(path, shared, state, fresh)
 
-        def tensor(name: str, at_hand: Any) -> Any:  # noqa: ANN401 - a tensor
-            if name not in wanted:
-                wanted[name] = _room(name, known[name], at_hand, state)
-            return wanted[name]
-
         for name, at_hand in fresh.items():
             skeleton = skeletons[name] if name in per_rank else shared[name]
+
+            def tensor(path: str, at_hand: Any, owner: Any = state[name]) -> Any:  # noqa: ANN401
+                wanted[path] = _room(path, known[path], at_hand, owner)
+                return wanted[path]
+
             filled[name] = put_together(skeleton, tensor, at_hand)
         try:
             if self._group is None:
@@ -328,13 +371,13 @@ class Checkpointer:
     def _skeletons(self, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         """Read this rank's own state that is no tensor, and that of rank 0, which all share."""
         first = json.loads((path / "rank-0.json").read_bytes())
-        if self._rank == 0:
-            return first["state"], first["state"]
         if first["world"] != self._world:
             self._say_once(
                 f"{path.name} was written by {first['world']} ranks and is read by {self._world}:"
-                " what is each rank's own is that of another one"
+                " what is each rank's own may be that of another one"
             )
+        if self._rank == 0:
+            return first["state"], first["state"]
         own = path / f"rank-{self._rank % first['world']}.json"
         return json.loads(own.read_bytes())["state"], first["state"]
 
@@ -384,8 +427,8 @@ class Checkpointer:
 class _Save:
     """One save on its way to the disk."""
 
-    def __init__(self, *, step: int, planner: SavePlanner, skeleton: bytes, buffer: Any) -> None:  # noqa: ANN401
-        self.step, self.planner, self.skeleton, self.buffer = step, planner, skeleton, buffer
+    def __init__(self, *, planner: SavePlanner, skeleton: bytes, buffer: Buffer) -> None:
+        self.planner, self.skeleton, self.buffer = planner, skeleton, buffer
 
 
 def _state_of(value: Any) -> Any:  # noqa: ANN401 - of any class
@@ -418,29 +461,40 @@ def _compare(
                 if names:
                     some = ", ".join(sorted(names)[:3])
                     raise CheckpointError(f"{path} is of another model: it {text} {some}")
+        if isinstance(value, torch.optim.Optimizer):
+            groups, ours = _group_sizes(saved[name]), _group_sizes(fresh[name])
+            if groups != ours:
+                raise CheckpointError(
+                    f"{path} is of another model: {name!r} has groups of {groups} parameters there"
+                    f" and of {ours} here"
+                )
 
 
-def _room(name: str, known: Any, at_hand: Any, state: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def _group_sizes(state: Mapping[str, Any]) -> list[int]:
+    return [len(group["params"]) for group in state["param_groups"]]
+
+
+def _room(name: str, known: Any, at_hand: Any, owner: Any) -> Any:  # noqa: ANN401
     """Return a tensor to load into: the one at hand, or a new one that is split as it should be."""
     if isinstance(at_hand, torch.Tensor):
-        if at_hand.shape != known.size:
+        same = at_hand.shape == known.size
+        if not same and isinstance(owner, (torch.nn.Module, torch.optim.Optimizer)):
             raise CheckpointError(
                 f"{name} has the shape {tuple(known.size)} in the checkpoint and"
                 f" {tuple(at_hand.shape)} here: it is of another model"
             )
-        if at_hand.dtype == known.properties.dtype and at_hand.device.type != "meta":
+        if same and at_hand.dtype == known.properties.dtype and at_hand.device.type != "meta":
             return at_hand.detach()
-    like = _parameter_of(name, state)
+    like = _parameter_of(name, owner)
     if isinstance(like, DTensor) and like.shape == known.size:
         return torch.empty_like(like, dtype=known.properties.dtype)
     return torch.empty(known.size, dtype=known.properties.dtype)
 
 
-def _parameter_of(name: str, state: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a parameter
+def _parameter_of(name: str, owner: Any) -> Any:  # noqa: ANN401 - a parameter
     """Return the parameter to which an optimizer's tensor belongs: optimizer/state/0/exp_avg."""
-    owner, _, rest = name.partition("/state/")
-    number = rest.partition("/")[0]
-    groups = getattr(state.get(owner), "param_groups", None)
+    number = name.partition("/state/")[2].partition("/")[0]
+    groups = getattr(owner, "param_groups", None)
     if not groups or not number.isdecimal():
         return None
     parameters = [parameter for group in groups for parameter in group["params"]]

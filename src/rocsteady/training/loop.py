@@ -193,7 +193,7 @@ class Loop:
         )
 
     def _save(self, *, wait: bool) -> None:
-        if self.checkpointer.saved == self.steps:
+        if self.checkpointer.newest == self.steps:
             self.checkpointer.wait()
             return
         self.checkpointer.save(self.steps, self._state, wait=wait, per_rank=PER_RANK)

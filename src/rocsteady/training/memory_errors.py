@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import traceback
 
 import torch
 
 TEXTS = (  # of RuntimeError, as allocators say it
-    "out of memory",  # HIP, CUDA
+    "HIP out of memory",
+    "CUDA out of memory",
+    "XPU out of memory",
+    "MPS backend out of memory",
+    "HIP error: out of memory",  # of a call, not of torch's allocator
+    "CUDA error: out of memory",
     "hipErrorOutOfMemory",
-    "can't allocate memory",  # the CPU's allocator
-    "not enough memory",  # the same, on Windows
+    "hipErrorMemoryAllocation",
+    "cudaErrorMemoryAllocation",
+    "DefaultCPUAllocator: can't allocate memory",
+    "DefaultCPUAllocator: not enough memory",  # the same, on Windows
     "Cannot allocate memory",  # mmap, and the system itself
     "std::bad_alloc",
 )
+COMMIT_LIMIT = 1455  # Windows: the paging file is too small
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
     """Tell whether memory ran out, on the device or on the host."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM or getattr(error, "winerror", None) == COMMIT_LIMIT
+    if any(kind.__name__ == "DistError" for kind in type(error).__mro__):  # of a collective
+        return False
     return isinstance(error, RuntimeError) and any(text in str(error) for text in TEXTS)
 
 

@@ -82,7 +82,7 @@ class Order:
             consumed = state["consumed"]
         _set_epoch(self._loader, number)
         if self._ours is not None:
-            self._ours.epoch, self._ours.passed_over = number, consumed
+            self._ours.begin(number, consumed)
         elif state is not None and self._stateful and state["loader"]:
             self._owner().load_state_dict(state["loader"])
         batches = iter(self._loader)
@@ -142,27 +142,25 @@ class _Batches:
     def __init__(self, original: Any, seed: int, *, single: bool) -> None:  # noqa: ANN401
         self.original = original
         self._single = single  # it yields an index at a time, and not a list of them
-        self.epoch = 0
-        self.passed_over = 0
+        self._rest: Iterator[Any] = iter(())
         self.seed = seed
 
     def __len__(self) -> int:
         return len(self.original)
 
-    def __iter__(self) -> Iterator[Any]:
-        """Draw the order now, and not when the first batch is asked for."""
-        indexes = iter(self.original) if self._draws_at_once() else self._apart()
-        epoch, skip = self.epoch, self.passed_over
-        self.passed_over = 0
-        for _ in range(skip):
+    def begin(self, epoch: int, passed_over: int) -> None:
+        """Draw the order of an epoch, once: a loader asks for an iterator once, or twice."""
+        indexes = iter(self.original) if self._draws_at_once() else self._apart(epoch)
+        for _ in range(passed_over):
             next(indexes, None)
-        first = next(indexes, None)
-        return self._marked(epoch, first, indexes)
+        first = list(itertools.islice(indexes, 1))  # some draw when they are first asked
+        self._rest = self._marked(epoch, itertools.chain(first, indexes))
 
-    def _marked(self, epoch: int, first: Any, rest: Iterator[Any]) -> Iterator[Any]:  # noqa: ANN401
-        if first is None:
-            return
-        for found in itertools.chain([first], rest):
+    def __iter__(self) -> Iterator[Any]:
+        return self._rest
+
+    def _marked(self, epoch: int, indexes: Iterator[Any]) -> Iterator[Any]:
+        for found in indexes:
             yield (epoch, found) if self._single else [(epoch, index) for index in found]
 
     def _draws_at_once(self) -> bool:
@@ -170,10 +168,10 @@ class _Batches:
             return True
         return type(self.original) is BatchSampler and type(self.original.sampler) in AT_ONCE
 
-    def _apart(self) -> Iterator[Any]:
+    def _apart(self, epoch: int) -> Iterator[Any]:
         """Ask a sampler that may draw at any time, with generators of its own."""
         outside = randomness.states()
-        randomness.seed_by(self.seed, self.epoch, "order")
+        randomness.seed_by(self.seed, epoch, "order")
         indexes = iter(self.original)
         while True:
             found = next(indexes, None)

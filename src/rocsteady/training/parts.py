@@ -10,67 +10,53 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from rocsteady.errors import PartError
-from rocsteady.training import memory_errors, randomness
+from rocsteady.training import memory_errors
+from rocsteady.training.batches import Count, Reduction, cut, samples_in, split
+from rocsteady.training.comparison import compare
+from rocsteady.training.undo import Undo
+
+__all__ = ["Compute", "Count", "Parts", "Reduction", "samples_in"]
 
 Compute = Callable[[Any], Any]
-Count = Callable[[Any], float]
-Reduction = Literal["mean", "sum"]
 
 GROW_AFTER = 200  # steps that went well, until a larger part is tried
 MOST_TRIES = 5  # at larger parts that did not fit
-ALMOST = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 3e-2}
 
 log = logging.getLogger("rocsteady")
-
-
-def samples_in(batch: Any) -> int:  # noqa: ANN401 - a batch
-    """Return how many samples a batch has: the first axis of its tensors."""
-    sizes = set(_sizes(batch))
-    if len(sizes) != 1:
-        raise PartError(
-            f"a batch cannot be split by its first axis: its tensors have the sizes {sorted(sizes)}"
-            if sizes
-            else f"a batch of {type(batch).__name__} has no tensors that could be split"
-        )
-    return sizes.pop()
-
-
-def cut(batch: Any, start: int, end: int) -> Any:  # noqa: ANN401 - a batch
-    """Return some samples of a batch. What has no samples, such as a number, is in each part."""
-    if isinstance(batch, torch.Tensor):
-        return batch[start:end] if batch.dim() else batch
-    if isinstance(batch, Mapping):
-        return {key: cut(value, start, end) for key, value in batch.items()}
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(cut(value, start, end) for value in batch))
-    if isinstance(batch, (list, tuple)):
-        if any(isinstance(value, torch.Tensor) for value in _leaves(batch)):
-            return type(batch)(cut(value, start, end) for value in batch)
-        return batch[start:end]  # a list of texts, say: one a sample
-    return batch
 
 
 class Parts:
     """How a batch is split, and what is done when memory runs out."""
 
     def __init__(self, model: Any, part: int | None = None, *, alone: bool = True) -> None:  # noqa: ANN401
-        if part is not None and part < 1:
-            raise PartError("part: a part has at least one sample")
-        self.size = part  # samples in a part; None: the whole batch
+        self.size: int | None = None  # samples in a part; None: the whole batch
+        self.trained: tuple[int, int] | None = None  # samples in the last batch, and at a time
+        self._most: int | None = None  # samples in a part, as the user says
         self._model = model
         self._alone = alone  # no other ranks
-        self._checked: set[Reduction] = set()
+        self._undo = Undo(model)
+        self._compared: dict[object, bool] = {}  # losses that may be split; False: not known
+        self._refused: dict[object, str] = {}  # those that may not
         self._well = 0  # steps since the size was changed
+        self._grown = False  # the size was reached by growing
         self._tries = 0  # at larger parts that did not fit
         self._too_large: int | None = None  # the smallest part that did not fit
-        self._moving: list[Any] | None = None  # buffers that a step changes; None: not known
-        self._warned = False
+        self._said: set[str] = set()
+        if part is not None:
+            self.limit(part)
+
+    def limit(self, part: int) -> None:
+        """Train at most so many samples at a time."""
+        if part < 1:
+            raise PartError("part: a part has at least one sample")
+        self._most = part
+        self.size = min(part, self.size or part)
 
     def backward(  # noqa: PLR0913 - each is said by name
         self,
@@ -83,30 +69,38 @@ class Parts:
         zero: Callable[[], None],
     ) -> Any:  # noqa: ANN401 - a tensor
         """Leave the gradients of a batch, and return its loss, detached."""
-        total = samples_in(batch) if self.size is not None else None
+        self._undo.keep()
+        lack: Exception | None = None
         while True:
-            before = self._snapshot()
+            places = self._places(batch, compute, reduction, count, lack)
             try:
-                loss = self._all_parts(batch, compute, reduction, count, scale, total)
+                if places is None:
+                    loss = compute(batch)
+                    scale(loss).backward()
+                    loss = loss.detach()
+                else:
+                    loss = self._add_up(batch, compute, scale, places)
             except Exception as error:
                 if not memory_errors.is_lack_of_memory(error):
                     raise
-                memory_errors.release(error)
-                total = self._smaller(batch, error)
+                lack = error
             else:
+                lack = None  # whose traceback holds this frame
                 self._well += 1
-                self._learn(before)
+                self._undo.learn()
                 return loss
             zero()
-            self._go_back(before)
-            memory_errors.release(MemoryError())
+            self._undo.back()
+            memory_errors.release(lack)
+            self._smaller(batch, lack)
 
     def wants_to_grow(self, batch: int) -> bool:
         """Tell whether a larger part should be tried: after a while, and never for ever."""
         return (
-            self.size is not None
+            self._alone
+            and self.size is not None
             and self._too_large is not None
-            and self.size < batch
+            and self.size < min(batch, self._most or batch)
             and self._tries < MOST_TRIES
             and self._well >= GROW_AFTER << self._tries
         )
@@ -114,80 +108,79 @@ class Parts:
     def grow(self) -> None:
         """Try parts of twice the size."""
         if self.size is not None:
-            self.size *= 2
+            batch = self.trained[0] if self.trained is not None else 2 * self.size
+            self.size = max(self.size, min(2 * self.size, batch, self._most or batch))
             self._well = 0
-            self._tries += 1
+            self._grown = True
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the next process on this machine should know."""
+        """Return what the next process on this machine should know.
+
+        If a larger part is about to be tried, this says that it did not fit: should the try take
+        the process or the machine down, the next one must not do the same again and again.
+        """
+        batch = self.trained[0] if self.trained is not None else 0
+        trying = self.wants_to_grow(batch)
         return {
             "device": _device_name(),
             "size": self.size,
             "too_large": self._too_large,
-            "well": self._well,
-            "tries": self._tries,
+            "well": 0 if trying else self._well,
+            "tries": self._tries + 1 if trying else self._tries,
+            "grown": self._grown,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take it up, if it is of this machine."""
-        if state["device"] == _device_name():
-            self.size, self._too_large = state["size"], state["too_large"]
+        """Take up what was learned on this machine. A size that the user has said is not that."""
+        if state["device"] == _device_name() and state["too_large"] is not None:
+            self.size = min(state["size"], self._most or state["size"])
+            self._too_large = state["too_large"]
             self._well, self._tries = state["well"], state["tries"]
+            self._grown = state.get("grown", False)
 
-    def _all_parts(  # noqa: PLR0913, PLR0917 - what a step is made of
+    def _places(
         self,
         batch: Any,  # noqa: ANN401
         compute: Compute,
         reduction: Reduction,
         count: Count | None,
-        scale: Callable[[Any], Any],
-        total: int | None,
-    ) -> Any:  # noqa: ANN401
-        if total is None or self.size is None or self.size >= total:
-            loss = compute(batch)
-            scale(loss).backward()
-            return loss.detach()
-        if reduction not in self._checked:
-            self._check(batch, compute, reduction, count, total)
-        places = [(start, min(start + self.size, total)) for start in range(0, total, self.size)]
-        weights = _weights(batch, places, reduction, count)
-        whole: Any = 0.0
-        for number, ((start, end), weight) in enumerate(zip(places, weights, strict=True)):
-            with self._no_sync(last=number == len(places) - 1):
-                loss = compute(cut(batch, start, end)) * weight
-                scale(loss).backward()
-            whole = whole + loss.detach()
-        return whole
+        lack: Exception | None,
+    ) -> list[tuple[int, int, float]] | None:
+        """Return the parts of a batch; None: it is trained whole.
 
-    def _no_sync(self, *, last: bool) -> contextlib.AbstractContextManager[Any]:
-        """Let ranks exchange gradients once a batch, not once a part."""
-        no_sync = getattr(self._model, "no_sync", None)
-        return contextlib.nullcontext() if last or no_sync is None else no_sync()
+        After a lack of memory there is no other way than to split it.
+        """
+        try:
+            return self._split(batch, compute, reduction, count)
+        except PartError as error:
+            if lack is not None:
+                raise PartError(str(error)) from lack
+            self._say(f"rocsteady: {error}. The batch is trained whole.")
+            if self.trained is not None:
+                self.trained = (self.trained[0], self.trained[0])
+            return None
 
-    def _smaller(self, batch: Any, error: Exception) -> int:  # noqa: ANN401
-        """Choose smaller parts, or say why that is not possible."""
+    def _split(
+        self,
+        batch: Any,  # noqa: ANN401
+        compute: Compute,
+        reduction: Reduction,
+        count: Count | None,
+    ) -> list[tuple[int, int, float]] | None:
+        self.trained = None
+        if self.size is None:
+            return None
         total = samples_in(batch)
-        size = min(self.size or total, total)
-        if not self._alone:
-            raise PartError(
-                f"out of memory with {size} samples at a time on one of several ranks; all of them"
-                " need smaller parts, which takes a restart"
-            ) from error
-        if size == 1:
-            raise PartError("out of memory with a single sample: the model does not fit") from error
-        self._too_large = min(size, self._too_large or size)
-        self.size = -(-size // 2)
-        self._well = 0
-        log.warning(
-            "rocsteady: out of memory with %d samples at a time; the batch of %d goes on in parts"
-            " of %d.",
-            size,
-            total,
-            self.size,
-        )
-        return total
+        self.trained = total, min(self.size, total)
+        if self.size >= total:
+            return None
+        places = split(batch, total, self.size, reduction, count)
+        if not places:
+            raise PartError("count: there is nothing to take the mean of in this batch")
+        self._see_whether(batch, compute, reduction, count, total)
+        return places
 
-    def _check(
+    def _see_whether(
         self,
         batch: Any,  # noqa: ANN401
         compute: Compute,
@@ -195,120 +188,97 @@ class Parts:
         count: Count | None,
         total: int,
     ) -> None:
-        """Compare the loss of some samples with that of their parts, without dropout."""
-        self._warn_of_batch_norm()
-        part = self.size or total
-        for size in (total, 2 * part, part):
-            if not 1 < size <= total:
-                continue
-            half = part if size > part else -(-size // 2)
-            places = [(start, min(start + half, size)) for start in range(0, size, half)]
-            weights = _weights(batch, places, reduction, count)
-            try:
-                with self._evaluating():
-                    whole = compute(cut(batch, 0, size))
-                    losses = [compute(cut(batch, *place)) for place in places]
-            except Exception as error:
-                if not memory_errors.is_lack_of_memory(error):
-                    raise
-                memory_errors.release(error)
-                continue
-            together = sum(float(one) * weight for one, weight in zip(losses, weights, strict=True))
-            almost = ALMOST.get(whole.dtype, 1e-4) * max(abs(float(whole)), abs(together), 1e-6)
-            if abs(float(whole) - together) > almost:
-                raise PartError(
-                    f"a batch cannot be split: the loss of {size} samples is {float(whole):.6g},"
-                    f" and {together:.6g} from its parts. A loss that compares samples with each"
-                    f' other cannot be; else see whether reduction="{reduction}" and count are'
-                    " right"
-                )
-            break
-        self._checked.add(reduction)
+        """Compare once, for each loss of a script, whether it may be split; PartError: it may not.
 
-    @contextlib.contextmanager
-    def _evaluating(self) -> Iterator[None]:
-        """Look without leaving a trace: no gradients, no dropout, no change of buffers."""
-        modules = [module for module in self._model.modules() if module.training]
-        before = randomness.states()
-        for module in modules:
-            module.training = False
+        A function that is made anew in each step has the same code, and is the same loss.
+        """
+        loss = (reduction, getattr(compute, "__code__", type(compute)))
+        if loss in self._compared:
+            return
+        if loss in self._refused:
+            raise PartError(self._refused[loss])
+        self._warn_of_batch_norm()
         try:
-            with torch.no_grad():
-                yield
-        finally:
-            for module in modules:
-                module.training = True
-            randomness.set_to(before)
+            self._compared[loss] = compare(
+                self._model,
+                batch,
+                compute,
+                total=total,
+                part=self.size or total,
+                reduction=reduction,
+                count=count,
+            )
+        except PartError as error:
+            self._refused[loss] = str(error)
+            raise
+        if not self._compared[loss]:
+            self._say(
+                "rocsteady: the loss of a batch and of its parts could not be compared. That of the"
+                " parts is right if it is a sum or a mean over samples, and said so."
+            )
+
+    def _add_up(
+        self,
+        batch: Any,  # noqa: ANN401
+        compute: Compute,
+        scale: Callable[[Any], Any],
+        places: list[tuple[int, int, float]],
+    ) -> Any:  # noqa: ANN401
+        whole: Any = 0.0
+        for number, (start, end, weight) in enumerate(places, 1):
+            with self._no_sync(last=number == len(places)):
+                loss = compute(cut(batch, start, end)) * weight
+                scale(loss).backward()
+            whole = whole + loss.detach()
+            del loss
+        return whole
+
+    def _no_sync(self, *, last: bool) -> contextlib.AbstractContextManager[Any]:
+        """Let ranks exchange gradients once a batch, not once a part."""
+        no_sync = getattr(self._model, "no_sync", None)
+        return contextlib.nullcontext() if last or no_sync is None else no_sync()
+
+    def _smaller(self, batch: Any, lack: Exception) -> None:  # noqa: ANN401
+        """Choose smaller parts, or say why that is not possible."""
+        try:
+            total = samples_in(batch)
+        except PartError as error:
+            raise PartError(f"out of memory, and {error}") from lack
+        size = self.trained[1] if self.trained is not None else total
+        if size == 1:
+            raise PartError("out of memory with a single sample: the model does not fit") from lack
+        half = min(-(-size // 2), self.size or size)
+        if not self._alone:
+            raise PartError(
+                f"out of memory with {size} samples at a time on one of several ranks; all of them"
+                f" need smaller parts, which takes a restart: part={half}"
+            ) from lack
+        self._too_large = min(size, self._too_large or size)
+        self.size = half
+        self._well = 0
+        if self._grown:
+            self._grown = False
+            self._tries += 1
+        self._compared = {loss: known for loss, known in self._compared.items() if known}
+        log.warning(
+            "rocsteady: out of memory with %d samples of %d at a time; trying parts of %d.",
+            size,
+            total,
+            half,
+        )
 
     def _warn_of_batch_norm(self) -> None:
         normal = torch.nn.modules.batchnorm._BatchNorm  # noqa: SLF001 - there is no public name
-        if not self._warned and any(
-            isinstance(module, normal) and module.training for module in self._model.modules()
-        ):
-            self._warned = True
-            log.warning(
+        if any(isinstance(module, normal) and module.training for module in self._model.modules()):
+            self._say(
                 "rocsteady: this model has batch norm, whose mean and variance are those of each"
                 " part: the gradient is not that of the whole batch."
             )
 
-    def _snapshot(self) -> tuple[dict[str, Any], list[tuple[Any, int, Any]]]:
-        """Keep what a computation that runs out of memory would leave changed.
-
-        NumPy's generator is left out: its state takes 50 microseconds to read.
-        """
-        buffers = self._moving if self._moving is not None else list(self._model.buffers())
-        kept = [(buffer, buffer._version, buffer.clone()) for buffer in buffers]  # noqa: SLF001
-        return randomness.states(numpy=False), kept
-
-    def _learn(self, before: tuple[dict[str, Any], list[tuple[Any, int, Any]]]) -> None:
-        """Find out in the first step which buffers move; those that do not are not copied again."""
-        if self._moving is None:
-            self._moving = [
-                buffer
-                for buffer, version, _ in before[1]
-                if buffer._version != version  # noqa: SLF001 - counts changes in place
-            ]
-
-    def _go_back(self, before: tuple[dict[str, Any], list[tuple[Any, int, Any]]]) -> None:
-        states, kept = before
-        randomness.set_to(states)
-        with torch.no_grad():
-            for buffer, _, copy in kept:
-                buffer.copy_(copy)
-
-
-def _weights(
-    batch: Any,  # noqa: ANN401
-    places: list[tuple[int, int]],
-    reduction: Reduction,
-    count: Count | None,
-) -> list[float]:
-    if reduction == "sum":
-        return [1.0] * len(places)
-    if count is None:
-        counts = [float(end - start) for start, end in places]
-    else:
-        counts = [float(count(cut(batch, *place))) for place in places]
-    total = sum(counts)
-    if total <= 0:
-        raise PartError("count: there is nothing to take the mean of in this batch")
-    return [one / total for one in counts]
-
-
-def _leaves(batch: Any) -> Iterator[Any]:  # noqa: ANN401 - a batch
-    if isinstance(batch, Mapping):
-        batch = batch.values()
-    elif not isinstance(batch, (list, tuple)):
-        yield batch
-        return
-    for value in batch:
-        yield from _leaves(value)
-
-
-def _sizes(batch: Any) -> Iterator[int]:  # noqa: ANN401 - a batch
-    for value in _leaves(batch):
-        if isinstance(value, torch.Tensor) and value.dim():
-            yield value.shape[0]
+    def _say(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            log.warning("%s", text)
 
 
 def _device_name() -> str:

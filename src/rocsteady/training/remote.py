@@ -8,10 +8,20 @@ name. What is taken is looked at as if it had always been here.
 from __future__ import annotations
 
 import logging
+import shutil
 from pathlib import Path
 from typing import Any
 
-from rocsteady.checkpoint_folder import LATEST, MANIFEST, BrokenError, read_manifest, step_of
+from rocsteady.checkpoint_folder import (
+    LATEST,
+    MANIFEST,
+    UNFINISHED,
+    BrokenError,
+    parsed_manifest,
+    read_manifest,
+    step_of,
+)
+from rocsteady.errors import CheckpointError
 
 log = logging.getLogger("rocsteady")
 
@@ -24,7 +34,7 @@ class Remote:
 
         self._files: Any
         self._files, self._root = fsspec.core.url_to_fs(address)
-        self._address = address
+        self.address = address
 
     def send(self, folder: Path) -> None:
         """Copy a checkpoint that is whole. A copy that fails is told, and the next one is tried."""
@@ -40,25 +50,54 @@ class Remote:
             self._files.pipe_file(f"{self._root}/{LATEST}", f"{folder.name}\n".encode())
         except Exception as error:  # noqa: BLE001 - of any file system; it is whole on this disk
             log.warning(
-                "rocsteady: %s was not copied to %s: %s: %s.",
-                folder.name,
-                self._address,
-                type(error).__name__,
-                error,
+                "rocsteady: %s was not copied to %s: %s.", folder.name, self.address, _text(error)
             )
 
-    def fetch(self, root: Path) -> None:
-        """Copy the checkpoint that the pointer names to this machine, if there is one."""
+    def names(self, most: int | None = None) -> list[str]:
+        """Name what may be taken from there, the best first: what the pointer names, then older.
+
+        Uploads newer than the pointer are not complete. ``most``: nothing of a later step.
+        """
         try:
-            name = self._files.cat_file(f"{self._root}/{LATEST}").decode().strip()
+            named = self._files.cat_file(f"{self._root}/{LATEST}").decode(errors="replace").strip()
         except FileNotFoundError:
-            return
-        if step_of(Path(name)) is None:
-            raise BrokenError(f"{self._address}/{LATEST} names {name!r}, which is no checkpoint")
-        partial = root / f"unfinished-{name}"
-        partial.mkdir(parents=True)
-        self._files.get_file(f"{self._root}/{name}/{MANIFEST}", str(partial / MANIFEST))
-        whole = root / name
-        for path in self._files.ls(f"{self._root}/{name}", detail=False):
-            self._files.get_file(path, str(partial / Path(path).name))
-        partial.rename(whole)
+            return []
+        except Exception as error:
+            raise CheckpointError(f"{self.address} cannot be asked: {_text(error)}") from error
+        newest = step_of(Path(named))
+        if newest is None:
+            raise CheckpointError(f"{self.address}/{LATEST} names {named!r}: no checkpoint")
+        found = {Path(path).name for path in self._files.ls(self._root, detail=False)}
+        steps = {name: step for name in found if (step := step_of(Path(name))) is not None}
+        most = newest if most is None else min(most, newest)
+        return sorted((n for n in steps if steps[n] <= most), key=lambda n: -steps[n])
+
+    def fetch(self, name: str, root: Path) -> str:
+        """Copy a checkpoint to this machine; say what is wrong with it, if something is.
+
+        Only what its manifest names is taken. Nothing is left of a copy that failed.
+        """
+        partial = root / f"{UNFINISHED}{name}"
+        try:
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+            text = self._files.cat_file(f"{self._root}/{name}/{MANIFEST}")
+            (partial / MANIFEST).write_bytes(text)
+            for file in parsed_manifest(text, step_of(Path(name))).files:
+                self._files.get_file(f"{self._root}/{name}/{file.name}", str(partial / file.name))
+            partial.rename(root / name)
+        except BrokenError as error:
+            return str(error)
+        except FileNotFoundError as error:
+            return f"is not complete: {_text(error)}"
+        except Exception as error:
+            raise CheckpointError(
+                f"{name} was not copied from {self.address}: {_text(error)}"
+            ) from error
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+        return ""
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -11,8 +11,9 @@ import hashlib
 import json
 import mmap
 import os
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -39,6 +40,7 @@ from rocsteady.errors import CheckpointError
 from rocsteady.training.staging import ALIGNED
 
 PIECE = 8 * 1024 * 1024  # bytes that are written and hashed at a time
+_DATA = re.compile(r"rank-[0-9]+\.safetensors")
 DTYPES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -46,6 +48,9 @@ DTYPES = {
     torch.bfloat16: "BF16",
     torch.float8_e4m3fn: "F8_E4M3",
     torch.float8_e5m2: "F8_E5M2",
+    torch.float8_e4m3fnuz: "F8_E4M3FNUZ",
+    torch.float8_e5m2fnuz: "F8_E5M2FNUZ",
+    torch.float8_e8m0fnu: "F8_E8M0",
     torch.complex64: "C64",
     torch.int64: "I64",
     torch.int32: "I32",
@@ -97,15 +102,20 @@ class LoadPlanner(DefaultLoadPlanner):
 class Writer(StorageWriter):
     """Writes one file of tensors a rank."""
 
-    def __init__(self, folder: Path, rank: int, skeleton: bytes) -> None:
+    def __init__(
+        self, folder: Path, rank: int, skeleton: bytes, commit: Callable[[list[FileFact]], None]
+    ) -> None:
+        """Write to a folder; ``commit`` is called on the coordinator once all ranks have."""
         self._folder, self._rank, self._skeleton = folder, rank, skeleton
-        self.facts: list[FileFact] = []  # of all ranks, on the coordinator
+        self._commit = commit
 
     def reset(self, checkpoint_id: Any = None) -> None:  # noqa: ANN401 - DCP's own types
         """Do nothing: each save has a writer of its own."""
 
     def set_up_storage_writer(self, is_coordinator: bool, *_: Any, **__: Any) -> None:  # noqa: ANN401, FBT001
-        """Do nothing: the folder is there."""
+        """Make the folder: here, where DCP tells a failure to all ranks."""
+        del is_coordinator
+        self._folder.mkdir(parents=True, exist_ok=True)
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         """Take the plan as it is."""
@@ -151,9 +161,9 @@ class Writer(StorageWriter):
         return done
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        """Write the plan over all ranks; on the coordinator only."""
+        """Write the plan over all ranks, and make it count; on the coordinator only."""
         every = [result for rank in results for result in rank]
-        self.facts = [r.storage_data for r in every if isinstance(r.storage_data, FileFact)]
+        facts = [r.storage_data for r in every if isinstance(r.storage_data, FileFact)]
         places = {r.index: r.storage_data for r in every if isinstance(r.storage_data, list)}
         plan = {
             name: {
@@ -171,7 +181,8 @@ class Writer(StorageWriter):
             for name, entry in metadata.state_dict_metadata.items()
         }
         text = json.dumps(plan, separators=(",", ":")).encode()
-        self.facts.append(write_file(self._folder / PLAN, [memoryview(text)]))
+        facts.append(write_file(self._folder / PLAN, [memoryview(text)]))
+        self._commit(facts)
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:  # noqa: ANN401 - DCP's own types
@@ -197,6 +208,8 @@ class Reader(StorageReader):
             dtype = names[entry["dtype"]]
             chunks = []
             for offsets, sizes, file, start, length in entry["chunks"]:
+                if not _DATA.fullmatch(file):
+                    raise CheckpointError(f"{self._folder} looks for {name} in {file!r}")
                 at = torch.Size(offsets)
                 chunks.append(ChunkStorageMetadata(offsets=at, sizes=torch.Size(sizes)))
                 self._places[MetadataIndex(name, at)] = (file, start, length, dtype, sizes)
@@ -250,6 +263,7 @@ class Reader(StorageReader):
 def save_alone(writer: Writer, planner: SavePlanner) -> None:
     """Do what ``dcp.save`` does, which warns where there are no other ranks."""
     planner.set_up_planner({}, None, is_coordinator=True)
+    writer.set_up_storage_writer(is_coordinator=True)
     plans, metadata = planner.create_global_plan([planner.create_local_plan()])
     written = writer.write_data(planner.finish_plan(plans[0]), planner)
     writer.finish(metadata, [written.value()])

@@ -9,6 +9,7 @@ path and type are told, and when the state is put together again the value at ha
 from __future__ import annotations
 
 import base64
+import importlib
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -38,15 +39,18 @@ class Parts:
             return [self.take(item, f"{path}/{index}") for index, item in enumerate(value)]
         if isinstance(value, (tuple, set, frozenset)) and type(value) in _GROUPS:
             items = [self.take(item, f"{path}/{index}") for index, item in enumerate(value)]
-            return {KIND: type(value).__name__, "items": items}
+            whole = isinstance(value, tuple) or not any(map(_is_missed, items))
+            return {KIND: type(value).__name__ if whole else "missed", "items": items}
         return self._other(value, path)
 
     def _mapping(self, value: Mapping[Any, Any], path: str) -> Any:  # noqa: ANN401 - JSON
         if all(type(key) is str for key in value) and KIND not in value:
             return {key: self.take(item, f"{path}/{key}") for key, item in value.items()}
+        keys = [self.take(key, f"{path}/key") for key in value]
         items = [
-            [self.take(key, f"{path}/key"), self.take(item, f"{path}/{key}")]
-            for key, item in value.items()
+            [key, self.take(item, f"{path}/{name}")]
+            for key, (name, item) in zip(keys, value.items(), strict=True)
+            if not _is_missed(key)
         ]
         return {KIND: "dict", "items": items}
 
@@ -56,11 +60,12 @@ class Parts:
         if isinstance(value, (torch.dtype, torch.device)):
             return {KIND: type(value).__name__, "name": str(value).removeprefix("torch.")}
         numpy = sys.modules.get("numpy")
-        if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+        if numpy is not None and isinstance(value, numpy.generic) and value.dtype.kind in "biufc":
+            text = base64.b64encode(value.tobytes()).decode()
+            return {KIND: "scalar", "dtype": value.dtype.str, "base64": text}
+        if numpy is not None and isinstance(value, numpy.ndarray) and _torch_has(value.dtype):
             array = numpy.array(value)  # a copy, in C order
-            if array.dtype.kind in "biuf" and array.dtype.isnative:
-                name = self._keep(torch.from_numpy(array), path)
-                return {KIND: "numpy", "name": name, "scalar": isinstance(value, numpy.generic)}
+            return {KIND: "numpy", "name": self._keep(torch.from_numpy(array), path)}
         if isinstance(value, (bool, int, float, str)):  # of a class derived from one of them
             return self.take(_plain(value), path)
         self.missed.append(f"{path} ({type(value).__module__}.{type(value).__qualname__})")
@@ -119,12 +124,15 @@ def _build(
     if kind == "tensor":
         return tensor(skeleton["name"], fresh)
     if kind == "numpy":
-        array = tensor(skeleton["name"], None).numpy()
-        return array[()] if skeleton["scalar"] else array
+        return tensor(skeleton["name"], None).numpy()  # it is filled later
     if kind == "dict":
         known = fresh if isinstance(fresh, Mapping) else {}
         pairs = [(put_together(key, tensor), item) for key, item in skeleton["items"]]
-        return {key: put_together(item, tensor, known.get(key)) for key, item in pairs}
+        return {
+            key: put_together(item, tensor, known.get(key))
+            for key, item in pairs
+            if not (_is_missed(item) and key not in known)
+        }
     if kind == "missed":
         return fresh
     if kind in _GROUPS_BY_NAME:
@@ -134,6 +142,15 @@ def _build(
 
 def _is_missed(item: Any) -> bool:  # noqa: ANN401 - JSON
     return isinstance(item, dict) and item.get(KIND) == "missed"
+
+
+def _torch_has(dtype: Any) -> bool:  # noqa: ANN401 - of NumPy
+    return dtype.kind in "biuf" and dtype.itemsize <= 8 and bool(dtype.isnative)  # noqa: PLR2004
+
+
+def _scalar(skeleton: dict[str, Any]) -> Any:  # noqa: ANN401 - of NumPy
+    numpy: Any = importlib.import_module("numpy")  # torch may be without it
+    return numpy.frombuffer(base64.b64decode(skeleton["base64"]), skeleton["dtype"])[0]
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - one of the four
@@ -146,6 +163,7 @@ _GROUPS = (tuple, set, frozenset, torch.Size)
 _GROUPS_BY_NAME: dict[str, Callable[[Any], Any]] = {kind.__name__: kind for kind in _GROUPS}
 _WORDS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "bytes": lambda skeleton: base64.b64decode(skeleton["base64"]),
+    "scalar": _scalar,
     "dtype": lambda skeleton: getattr(torch, skeleton["name"]),
     "device": lambda skeleton: torch.device(skeleton["name"]),
 }
