@@ -19,7 +19,10 @@ def best_interval(stall: float, between: float) -> float:
 
 def share_of_work(interval: float, stall: float, again: float, between: float) -> float:
     """Return which share of the time is work that counts."""
-    spent = between * math.exp(again / between) * math.expm1((interval + stall) / between)
+    try:
+        spent = between * math.exp(again / between) * math.expm1((interval + stall) / between)
+    except OverflowError:  # more than e^709 failures in a row to go through
+        return 0.0
     return interval / spent
 
 

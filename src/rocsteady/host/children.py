@@ -90,6 +90,11 @@ def ask(  # noqa: PLR0913 - a question, and how it may be asked, each by name
     return Answer(outcome=Outcome.ANSWERED, text=_decoded(chunks), exit_code=exit_code)
 
 
+def kill_session(leader: int) -> None:
+    """Kill a process and all of its session. One already gone is fine."""
+    system.kill_session(leader)
+
+
 def _has_ended(child: subprocess.Popen[bytes], deadline: float) -> bool:
     while not system.has_ended(child):
         if time.monotonic() >= deadline:

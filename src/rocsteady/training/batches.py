@@ -26,6 +26,8 @@ def samples_in(batch: Any) -> int:  # noqa: ANN401 - a batch
 
 def cut(batch: Any, start: int, end: int) -> Any:  # noqa: ANN401 - a batch
     """Return some samples of a batch. What is not one a sample, such as a number, is in each."""
+    if _has_axes(batch):
+        return batch[start:end]
     return _cut(batch, start, end, samples_in(batch))
 
 

@@ -363,7 +363,7 @@ class Checkpointer:
             raise CheckpointError(f"{path} could not be loaded: {_reason(error)}") from error
         for name, value in state.items():
             if hasattr(value, "load_state_dict"):
-                value.load_state_dict(filled[name])
+                _plain(value).load_state_dict(filled[name])
             else:
                 value.clear()
                 value.update(filled[name])
@@ -431,7 +431,13 @@ class _Save:
         self.planner, self.skeleton, self.buffer = planner, skeleton, buffer
 
 
+def _plain(value: Any) -> Any:  # noqa: ANN401 - of any class
+    """Return the module that torch.compile was given: compiled or not, it is the same model."""
+    return getattr(value, "_orig_mod", value)
+
+
 def _state_of(value: Any) -> Any:  # noqa: ANN401 - of any class
+    value = _plain(value)
     if hasattr(value, "state_dict"):
         return value.state_dict()
     if isinstance(value, MutableMapping):

@@ -20,11 +20,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from rocsteady.errors import CheckpointError
 from rocsteady.inside.wire import PART
 from rocsteady.training import told
+from rocsteady.training.agreement import Agreement
 from rocsteady.training.checkpointer import Checkpointer, log
 from rocsteady.training.interval import Interval
 from rocsteady.training.order import Order
@@ -64,8 +64,8 @@ class Loop:
         self.checkpointer = (
             checkpoints if isinstance(checkpoints, Checkpointer) else Checkpointer(checkpoints)
         )
-        alone = not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1)
-        self._parts = Parts(model, part, alone=alone)
+        self._agreement = Agreement()
+        self._parts = Parts(model, part, alone=self._agreement.alone)
         self._seed = torch.initial_seed()
         self._order = Order(loader, self._seed)
         self._interval = Interval(lose_at_most)
@@ -165,7 +165,9 @@ class Loop:
     def _after_batch(self) -> None:
         grow = self._parts.wants_to_grow(self._batch)
         asked = told.save_is_wanted()
-        due = grow or self._ending or asked != self._asked or self._interval.due()
+        due = self._agreement.on(
+            grow or self._ending or asked != self._asked or self._interval.due()
+        )
         if due and (self._stepped or self._postponed >= PATIENCE):
             if not self._stepped:
                 log.warning(
@@ -176,7 +178,7 @@ class Loop:
             self._save(wait=self._ending or grow)
         elif due:
             self._postponed += 1
-        if self._ending and not self._postponed:
+        if self._ending and due and not self._postponed:
             self._end()
         if grow:  # only now: what we had is on the disk
             self._parts.grow()

@@ -73,21 +73,22 @@ class Order:
 
     def epoch(self, number: int, state: dict[str, Any] | None = None) -> Iterator[Any]:
         """Yield the batches of an epoch, from where ``state`` says."""
-        consumed = 0
-        if state is None:
-            self._began = self._generators()
-        elif state["began"]:
-            self._began = state["began"]
+        self._consumed = 0
+        under_way = state is not None and state["began"]
+        if state is not None and not under_way:
+            randomness.set_to(state["now"])
+        if state is not None and under_way:
+            self._began, self._consumed = state["began"], state["consumed"]
             self._set_generators(self._began)
-            consumed = state["consumed"]
+        else:
+            self._began = self._generators()
         _set_epoch(self._loader, number)
         if self._ours is not None:
-            self._ours.begin(number, consumed)
+            self._ours.begin(number, self._consumed)
         elif state is not None and self._stateful and state["loader"]:
             self._owner().load_state_dict(state["loader"])
         batches = iter(self._loader)
-        self._consumed = consumed
-        if state is not None:
+        if state is not None and under_way:
             randomness.set_to(state["now"])
         for batch in batches:
             self._consumed += 1

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from rocsteady.errors import PartError
-from rocsteady.training import memory_errors
+from rocsteady.training import memory_errors, told
 from rocsteady.training.batches import Count, Reduction, cut, samples_in, split
 from rocsteady.training.comparison import compare
 from rocsteady.training.undo import Undo
@@ -150,6 +150,7 @@ class Parts:
 
         After a lack of memory there is no other way than to split it.
         """
+        told_before = self.trained
         try:
             return self._split(batch, compute, reduction, count)
         except PartError as error:
@@ -159,6 +160,9 @@ class Parts:
             if self.trained is not None:
                 self.trained = (self.trained[0], self.trained[0])
             return None
+        finally:  # before it is trained: it may be the last that is heard of this process
+            if self.trained is not None and self.trained != told_before:
+                told.parts(*self.trained)
 
     def _split(
         self,
@@ -167,9 +171,12 @@ class Parts:
         reduction: Reduction,
         count: Count | None,
     ) -> list[tuple[int, int, float]] | None:
-        self.trained = None
         if self.size is None:
+            if self.trained is None:  # once: it costs a little, and is for those who watch
+                with contextlib.suppress(PartError):
+                    self.trained = (samples_in(batch),) * 2
             return None
+        self.trained = None
         total = samples_in(batch)
         self.trained = total, min(self.size, total)
         if self.size >= total:
@@ -244,7 +251,7 @@ class Parts:
             total = samples_in(batch)
         except PartError as error:
             raise PartError(f"out of memory, and {error}") from lack
-        size = self.trained[1] if self.trained is not None else total
+        size = self.trained[1] if self.size and self.trained is not None else total
         if size == 1:
             raise PartError("out of memory with a single sample: the model does not fit") from lack
         half = min(-(-size // 2), self.size or size)

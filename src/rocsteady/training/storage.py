@@ -14,6 +14,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -35,11 +36,11 @@ from torch.distributed.checkpoint.storage import WriteResult
 from torch.distributed.tensor import DTensor
 from torch.futures import Future
 
-from rocsteady.checkpoint_folder import PLAN, FileFact
+from rocsteady.checkpoint_folder import BLOCK, PLAN, THREADS, FileFact, hash_of
 from rocsteady.errors import CheckpointError
 from rocsteady.training.staging import ALIGNED
 
-PIECE = 8 * 1024 * 1024  # bytes that are written and hashed at a time
+HASHERS = 2  # threads, beside the one that writes: SHA-256 on one core is slower than a good disk
 _DATA = re.compile(r"rank-[0-9]+\.safetensors")
 DTYPES = {
     torch.float64: "F64",
@@ -237,22 +238,35 @@ class Reader(StorageReader):
 
     def read_data(self, plan: LoadPlan, planner: Any) -> Future[None]:  # noqa: ANN401
         """Copy each piece from its file to where it belongs."""
-        files: dict[str, Any] = {}
-        for item in plan.items:
-            name, start, length, dtype, sizes = self._places[item.storage_index]
-            if name not in files:
-                files[name] = _mapped(self._folder / name)
-            stored = files[name][start : start + length].view(dtype).view(sizes)
-            for axis, (offset, size) in enumerate(
-                zip(item.storage_offsets, item.lengths, strict=True)
-            ):
-                stored = stored.narrow(axis, offset, size)
-            target = planner.resolve_tensor(item).detach()
-            target.copy_(stored)
+        targets = [planner.resolve_tensor(item).detach() for item in plan.items]
+        with ThreadPoolExecutor(THREADS) as pool:
+            for _ in pool.map(self._read, plan.items, targets):
+                pass  # an error is raised here
+        for item, target in zip(plan.items, targets, strict=True):
             planner.commit_tensor(item, target)
         done: Future[None] = Future()
         done.set_result(None)
         return done
+
+    def _read(self, item: Any, target: Any) -> None:  # noqa: ANN401 - DCP's own types
+        """Copy one piece: straight to its place where that is in one piece too."""
+        name, start, length, dtype, sizes = self._places[item.storage_index]
+        path = self._folder / name
+        if (
+            list(item.lengths) == sizes
+            and target.dtype == dtype
+            and target.device.type == "cpu"
+            and target.is_contiguous()
+        ):
+            with path.open("rb", buffering=0) as stream:
+                stream.seek(start)
+                for place in _bytes_of(target):
+                    _fill(stream, place)
+            return
+        stored = _mapped(path)[start : start + length].view(dtype).view(sizes)
+        for axis, (offset, size) in enumerate(zip(item.storage_offsets, item.lengths, strict=True)):
+            stored = stored.narrow(axis, offset, size)
+        target.copy_(stored)
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:  # noqa: ANN401 - DCP's own types
@@ -279,33 +293,42 @@ def load_alone(tensors: dict[str, Any], reader: Reader) -> None:
 
 def write_file(path: Path, content: list[memoryview]) -> FileFact:
     """Write a new file to the disk itself, and hash it meanwhile."""
-    queue: SimpleQueue[memoryview | None] = SimpleQueue()
-    digest = hashlib.sha256()
+    queue: SimpleQueue[tuple[int, list[memoryview]] | None] = SimpleQueue()
+    digests: dict[int, bytes] = {}
 
     def hash_all() -> None:
-        while (piece := queue.get()) is not None:
-            digest.update(piece)
+        while (found := queue.get()) is not None:
+            digest = hashlib.sha256()
+            for piece in found[1]:
+                digest.update(piece)
+            digests[found[0]] = digest.digest()
 
-    hashing = threading.Thread(target=hash_all, name="rocsteady-hash", daemon=True)
-    hashing.start()
-    size = 0
+    size = sum(map(len, content))
+    hashing = [
+        threading.Thread(target=hash_all, name="rocsteady-hash", daemon=True)
+        for _ in range(HASHERS if size > BLOCK else 1)
+    ]
+    for thread in hashing:
+        thread.start()
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
         descriptor = os.open(path, flags, 0o666)
         try:
-            for piece in _in_pieces(content):
-                queue.put(piece)
-                written = 0
-                while written < len(piece):  # a full disk, or a signal, may take less at a time
-                    written += os.write(descriptor, piece[written:])
-                size += len(piece)
+            for number, block in enumerate(_in_blocks(content)):
+                queue.put((number, block))
+                for piece in block:
+                    written = 0
+                    while written < len(piece):  # a full disk, or a signal, may take less at a time
+                        written += os.write(descriptor, piece[written:])
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
     finally:
-        queue.put(None)
-        hashing.join()
-    return FileFact(path.name, size, digest.hexdigest())
+        for _ in hashing:
+            queue.put(None)
+        for thread in hashing:
+            thread.join()
+    return FileFact(path.name, size, hash_of(digests[number] for number in sorted(digests)))
 
 
 def sync_folder(folder: Path) -> None:
@@ -319,10 +342,20 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _in_pieces(content: list[memoryview]) -> Iterator[memoryview]:
+def _in_blocks(content: list[memoryview]) -> Iterator[list[memoryview]]:
+    block: list[memoryview] = []
+    room = BLOCK
     for view in content:
-        for start in range(0, len(view), PIECE):
-            yield view[start : start + PIECE]
+        start = 0
+        while start < len(view):
+            piece = view[start : start + room]
+            block.append(piece)
+            start, room = start + len(piece), room - len(piece)
+            if not room:
+                yield block
+                block, room = [], BLOCK
+    if block:
+        yield block
 
 
 def _label(index: MetadataIndex) -> str:
@@ -345,6 +378,15 @@ def _bytes_of(tensor: Any) -> Iterator[memoryview]:  # noqa: ANN401 - a tensor i
     if size:
         memory = (ctypes.c_char * size).from_address(tensor.data_ptr())
         yield memoryview(memory).cast("B")
+
+
+def _fill(stream: Any, place: memoryview) -> None:  # noqa: ANN401 - a file without a buffer
+    done = 0
+    while done < len(place):
+        count = stream.readinto(place[done:])
+        if not count:
+            raise OSError(f"{stream.name} has become shorter")
+        done += count
 
 
 def _mapped(path: Path) -> Any:  # noqa: ANN401 - a tensor of bytes

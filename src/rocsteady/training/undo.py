@@ -40,20 +40,22 @@ class Undo:
         elif self._places:
             self._keep_buffers()
         self._states = [generator.get_state() for generator in self._generators]
+        self._slow = {}
         look = self._steps % LOOK_AGAIN == 0
-        self._slow = {
-            name: read()
-            for name, (read, _) in _slow_generators().items()
-            if look or name in self._moving
-        }
+        if look or self._moving:
+            self._slow = {
+                name: read()
+                for name, (read, _) in _slow_generators().items()
+                if look or name in self._moving
+            }
 
     def learn(self) -> None:
         """Find out what the computation has moved, which went well."""
+        if self._steps % LOOK_AGAIN == 0:
+            for name in self._slow.keys() - self._moving:
+                if _plain(_slow_generators()[name][0]()) != _plain(self._slow[name]):
+                    self._moving.add(name)
         self._steps += 1
-        generators = _slow_generators()
-        for name in self._slow.keys() - self._moving:
-            if _plain(generators[name][0]()) != _plain(self._slow[name]):
-                self._moving.add(name)
         if not self._known:
             self._learn_buffers()
         elif any(
@@ -66,9 +68,8 @@ class Undo:
         """Put back what was kept. This may be done more than once."""
         for generator, state in zip(self._generators, self._states, strict=True):
             generator.set_state(state)
-        generators = _slow_generators()
         for name, state in self._slow.items():
-            generators[name][1](state)
+            _slow_generators()[name][1](state)
         with torch.no_grad():
             for (place, name), buffer, kept in zip(
                 self._places, self._buffers, self._copies, strict=True
