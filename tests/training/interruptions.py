@@ -43,13 +43,16 @@ class Training:
     environment: dict[str, str] = field(default_factory=dict)
 
     def start(
-        self, *more: str, under: tuple[str, ...] = (), **variables: str
+        self,
+        *more: str,
+        under: tuple[str, ...] = (),
+        variables: dict[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
         """Start it, or go on with it."""
         return subprocess.Popen(
             [*under, self.python, str(SCRIPT), *self.arguments, *more],
             cwd=self.folder,
-            env={**self.environment, **variables},
+            env={**self.environment, **(variables or {})},
             stdout=subprocess.DEVNULL,
             stderr=(self.folder / "stderr").open("ab"),
             start_new_session=True,
@@ -75,7 +78,7 @@ class Training:
         for marker in ("died", "hung"):
             (self.folder / marker).unlink(missing_ok=True)
         variables = {"JOB_WORKER_DIES": str(chance.randrange(100))} if kind == "worker" else {}
-        child = self.start(**variables)
+        child = self.start(variables=variables)
         deadline = time.monotonic() + LONGEST
         before = self.step()
         while child.poll() is None and time.monotonic() < deadline:
