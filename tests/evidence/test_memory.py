@@ -38,6 +38,21 @@ def test_version_2(tmp_path: Path) -> None:
     )
 
 
+def test_a_group_that_does_not_count_memory_is_in_one_that_does(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        {
+            "proc/7/cgroup": "0::/user.slice/scope/rocsteady-run\n",
+            f"{GROUP}/user.slice/scope/memory.max": "max\n",
+            f"{GROUP}/user.slice/scope/memory.events": "oom_kill 3\n",
+            f"{GROUP}/user.slice/scope/rocsteady-run/cgroup.procs": "7\n",
+        },
+    )
+    (group,) = read_groups([7], tmp_path)
+    assert group.folder == str(tmp_path / GROUP / "user.slice/scope")
+    assert group.oom_kills == 3
+
+
 def test_version_1_beside_version_2(tmp_path: Path) -> None:
     put(
         tmp_path,

@@ -64,8 +64,15 @@ def read_groups(pids: Iterable[int], root: Path = ROOT) -> tuple[GroupMemory, ..
         if "memory" in groups:  # version 1
             found.setdefault(groups["memory"], _group_v1(groups["memory"]))
         elif cgroups.UNIFIED in groups:
-            found.setdefault(groups[cgroups.UNIFIED], _group_v2(groups[cgroups.UNIFIED]))
+            folder = _with_memory(groups[cgroups.UNIFIED])
+            found.setdefault(folder, _group_v2(folder))
     return tuple(found.values())
+
+
+def _with_memory(folder: Path) -> Path:
+    """Return the nearest group that counts memory: one that was made for a run may not."""
+    up = (folder, *folder.parents)
+    return next((group for group in up if (group / "memory.events").exists()), folder)
 
 
 def oom_kills_since(before: Iterable[GroupMemory]) -> int | None:
