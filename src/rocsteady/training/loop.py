@@ -28,7 +28,7 @@ from rocsteady.training.agreement import Agreement
 from rocsteady.training.checkpointer import Checkpointer, log
 from rocsteady.training.interval import Interval
 from rocsteady.training.order import Order
-from rocsteady.training.parts import Compute, Count, Parts, Reduction, samples_in
+from rocsteady.training.parts import Compute, Count, Parts, Reduction
 
 PER_RANK = ("progress",)  # the place in the data and the generators are each rank's own
 PATIENCE = 64  # batches for which a save waits until the optimizer has used the gradients
@@ -87,7 +87,7 @@ class Loop:
         self._restore()
         optimizer.register_step_post_hook(self._has_stepped)
         if (forced := told.number(PART)) is not None:
-            self._parts.size = int(forced)
+            self._parts.limit(int(forced))
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches that are left, and save when it is time."""
@@ -137,9 +137,8 @@ class Loop:
             self._optimizer.step()
         if self._scheduler is not None:
             self._scheduler.step()
-        if self._parts.size is not None:
-            self._batch = samples_in(batch)
-            told.parts(self._batch, min(self._parts.size, self._batch))
+        if self._parts.trained is not None:
+            self._batch = self._parts.trained[0]
         return loss
 
     def save(self, *, wait: bool = False) -> None:
@@ -168,7 +167,8 @@ class Loop:
         due = self._agreement.on(
             grow or self._ending or asked != self._asked or self._interval.due()
         )
-        if due and (self._stepped or self._postponed >= PATIENCE):
+        now = due and (self._stepped or self._postponed >= PATIENCE)
+        if now:
             if not self._stepped:
                 log.warning(
                     "rocsteady: gradients that are still being added up are not in the checkpoint."
@@ -180,7 +180,7 @@ class Loop:
             self._postponed += 1
         if self._ending and due and not self._postponed:
             self._end()
-        if grow:  # only now: what we had is on the disk
+        if grow and now:  # what we had is on the disk
             self._parts.grow()
 
     def _note(self, order: dict[str, Any]) -> None:

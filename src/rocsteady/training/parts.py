@@ -127,7 +127,7 @@ class Parts:
             "too_large": self._too_large,
             "well": 0 if trying else self._well,
             "tries": self._tries + 1 if trying else self._tries,
-            "grown": self._grown,
+            "grown": self._grown and not trying,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -136,7 +136,7 @@ class Parts:
             self.size = min(state["size"], self._most or state["size"])
             self._too_large = state["too_large"]
             self._well, self._tries = state["well"], state["tries"]
-            self._grown = state.get("grown", False)
+            self._grown = state["grown"]
 
     def _places(
         self,

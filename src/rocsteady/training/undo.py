@@ -58,7 +58,7 @@ class Undo:
         self._steps += 1
         if not self._known:
             self._learn_buffers()
-        elif any(
+        elif self._still and any(
             place[name] is not buffer or _version(buffer) != version
             for place, name, buffer, version in self._still
         ):
