@@ -172,7 +172,49 @@ class Strategy(Value, frozen=True, kw_only=True, omit_defaults=True):
     attention: str | None = None  # math, efficient, flash
     precision: str | None = None  # of autocast: bf16, fp16; fp32 is "autocast off"
     compile: bool | None = None  # False: torch.compile gives back what it was given
+    part: int | None = None  # samples that rocsteady.Loop trains at a time
     device: str | None = None  # "cpu": no GPU is seen
     gpus: tuple[int, ...] | None = None  # that are seen, by their numbers
     variables: dict[str, str | None] = {}  # to set; None: to unset
     checkpoints_back: int = 0  # how many of the newest checkpoints are passed over
+
+
+class ProbeOutcome(Enum):
+    """What came of trying something."""
+
+    OK = "ok"
+    WRONG = "wrong numbers"
+    EXCEPTION = "exception"
+    HANG = "hang"
+    CRASH = "crash"
+    NO_MEMORY = "out of memory"
+    UNKILLABLE = "cannot be killed"
+    WENT_DOWN = "machine went down"
+    NOT_RUN = "not run"
+
+
+class Observation(Value, frozen=True, kw_only=True):
+    """What came of one probe, here, once."""
+
+    probe: str
+    variant: str = ""
+    outcome: ProbeOutcome
+    tries: int  # that went well
+    seconds: float
+    why: str = ""  # what went wrong, or why it was not run
+    place: str = ""  # where it was stuck, or died
+    failure: str = ""  # by name, as a run would call it
+    worst: float = 0.0  # the largest error, in bounds
+    figures: dict[str, float] = msgspec.field(default_factory=dict)
+    said: dict[str, str] = msgspec.field(default_factory=dict)
+    settings: dict[str, str | None] = msgspec.field(
+        default_factory=dict
+    )  # variables that were set or unset for it
+    software: str = ""  # GPU, driver, ROCm and torch that it is true of
+    evidence: str = ""  # a folder
+    at: float = 0.0  # by the wall clock
+
+    @property
+    def bad(self) -> bool:
+        """Tell whether something is wrong here."""
+        return self.outcome not in (ProbeOutcome.OK, ProbeOutcome.NOT_RUN)

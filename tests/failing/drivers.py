@@ -1,6 +1,7 @@
 """What fails below a training job. Each is a real failure of a real process, made to order."""
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -15,12 +16,17 @@ FRAGMENTED = (
     " setting PYTORCH_HIP_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
 )
 HANDLE = "CUDA error: HIPBLAS_STATUS_ALLOC_FAILED when calling `hipblasCreate(handle)`"
+FAULT = (  # as ROCr prints it before it aborts
+    "Memory access fault by GPU node-2 (Agent handle: 0x55d0c8a0) on address 0x7f1c00e00000."
+    " Reason: Page not present or supervisor privilege.\n"
+)
 BACKWARD = "_scaled_dot_product_flash_attention_for_cpu_backward"
 
 _name = os.environ.get("DRIVER", "")  # workers that are not forked know it so
 _library = torch.library.Library("aten", "IMPL")
 _calls = 0
 _steps = 0
+_kept: list[bytearray] = []
 
 
 def install(name: str) -> None:
@@ -38,8 +44,8 @@ def load(index: int) -> None:
     """Be called for each sample."""
     if _name == "worker-lock" and get_worker_info() is not None and index >= 100:
         _wait_for_ever()
-    if _name == "hungry-workers" and get_worker_info() is not None:
-        _eat()
+    if _name == "hungry-workers" and get_worker_info() is not None and len(_kept) < 12:
+        _kept.append(bytearray(b"x" * (8 << 20)))  # as a cache of what was loaded
 
 
 def compiler(graph: Callable[..., object], inputs: object) -> Callable[..., object]:
@@ -63,18 +69,13 @@ def step(number: int) -> None:
         raise torch.OutOfMemoryError(FRAGMENTED)
     if _name == "no-caching" and "PYTORCH_NO_HIP_MEMORY_CACHING" in os.environ and _steps == 30:
         raise torch.OutOfMemoryError(FRAGMENTED)
+    if _name == "peer-access" and os.environ["RANK"] == "1" and number == 30:
+        os.write(sys.stderr.fileno(), FAULT.encode())
+        os.abort()
     if _name == "always" and number == 50:
         os.abort()
     if _name == "own-bug" and number == 15:
         raise KeyError("learning_rate")
-
-
-_kept: list[bytearray] = []
-
-
-def _eat() -> None:
-    while len(_kept) < 12:
-        _kept.append(bytearray(os.urandom(1) * (8 << 20)))
 
 
 def _hanging(kernel: Any) -> Callable[..., object]:  # noqa: ANN401 - of torch, and private

@@ -1,17 +1,20 @@
-"""A small training job as people write it: attention, a loader with workers, checkpoints.
+"""A small training job as people write it: attention, a loader with workers, checkpoints, ranks.
 
 ``--driver NAME`` makes something below it fail, as a driver or a library would: drivers.py.
 """
 
 import argparse
+import atexit
 import math
+import os
 import pathlib
 import time
 
 import drivers
 import torch
-from torch import nn
+from torch import distributed, nn
 from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
 STEPS, EVERY = 120, 20
@@ -43,6 +46,13 @@ class Model(nn.Module):
         return self.out(mixed.transpose(1, 2).flatten(2)).mean(1)
 
 
+def together(network: nn.Module) -> nn.Module:
+    """Have ranks train the same model."""
+    distributed.init_process_group("gloo")
+    atexit.register(distributed.destroy_process_group)
+    return DistributedDataParallel(network)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--driver", default="")
@@ -64,6 +74,9 @@ def main() -> None:
         optimizer.load_state_dict(kept["optimizer"])
         first = kept["step"]
     network = torch.compile(model, backend=drivers.compiler) if arguments.compile else model
+    first_rank = os.environ.get("RANK", "0") == "0"
+    if "RANK" in os.environ:
+        network = together(network)
     loader = DataLoader(Samples(), batch_size=4, num_workers=arguments.workers)
     folder = pathlib.Path("checkpoints")
     folder.mkdir(exist_ok=True)
@@ -82,13 +95,14 @@ def main() -> None:
         time.sleep(0.02)
         if step % 10 == 0:
             print(f"step {step}/{STEPS} loss {loss.item():.4f}", flush=True)
-        if step % EVERY == 0 and not arguments.no_checkpoints:
+        if step % EVERY == 0 and first_rank and not arguments.no_checkpoints:
             part = folder / "part"
             state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
             torch.save(state, part)
             part.replace(folder / f"step-{step:06}.pt")
-    torch.save(model.state_dict(), "model.pt")
-    print("DONE", flush=True)
+    if first_rank:
+        torch.save(model.state_dict(), "model.pt")
+        print("DONE", flush=True)
 
 
 if __name__ == "__main__":

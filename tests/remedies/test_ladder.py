@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from rocsteady.evidence.pages import Parts
 from rocsteady.remedies.ladder import Step, climb
 from rocsteady.remedies.preview import preview
 from rocsteady.remedies.situation import DETERMINISTIC, EITHER, TRANSIENT, Budget, Situation, Tried
@@ -296,3 +297,30 @@ def test_progress_refills_the_budget(situations: Situations) -> None:
 
     assert climb(further).remedy == "attention-math"
     assert climb(situations.after(situation, climb(situation))).strategy is None
+
+
+def test_parts_get_smaller_until_they_fit_or_are_single_samples(situations: Situations) -> None:
+    """What was in force is told by each attempt; a half that failed is taken back first."""
+    part, parts = 16, []
+    situation = situations("oom-device", nature=DETERMINISTIC, parts=Parts(batch=16, part=part))
+    while (step := climb(situation)).remedy == "smaller-part":
+        assert step.strategy is not None
+        part = step.strategy.part or 0
+        parts.append(part)
+        situation = msgspec.structs.replace(
+            situations.after(situation, step), parts=Parts(batch=16, part=part)
+        )
+
+    assert parts == [8, 4, 2, 1]
+
+
+def test_a_part_that_brought_the_run_further_is_kept(situations: Situations) -> None:
+    situation = situations("oom-device", nature=DETERMINISTIC, parts=Parts(batch=16, part=16))
+    step = climb(situation)
+
+    further = situations.after(situation, step, "hang-in-loader", steps=200, nature=EITHER)
+
+    following = climb(further)
+    assert step.strategy == Strategy(part=8)
+    assert following.strategy is not None
+    assert following.strategy.part == 8

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from rocsteady.evidence.pages import Parts
 from rocsteady.machine.machine import Machine
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.remedies.remedy import Refused
@@ -378,3 +379,24 @@ def test_what_an_earlier_remedy_set_is_given_up_and_not_unset(situations: Situat
     )
 
     assert applied("unset-variable", situation) == Strategy()
+
+
+@pytest.mark.parametrize(
+    ("batch", "part", "half"), [(32, 32, 16), (32, 8, 4), (7, 7, 3), (9, 2, 1)]
+)
+def test_a_part_is_halved_from_what_was_in_force(
+    situations: Situations, batch: int, part: int, half: int
+) -> None:
+    for kind in ("oom-device", "oom-host"):
+        situation = situations(kind, parts=Parts(batch=batch, part=part))
+
+        assert applied("smaller-part", situation) == Strategy(part=half)
+
+
+def test_parts_are_only_for_scripts_that_have_them(situations: Situations) -> None:
+    single = situations("oom-device", parts=Parts(batch=32, part=1))
+
+    assert refused("smaller-part", situations("oom-device")) == (
+        "the script does not train through rocsteady.Loop"
+    )
+    assert "a single sample" in refused("smaller-part", single)

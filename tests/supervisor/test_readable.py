@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import pickle
 import struct
+import sys
 import zipfile
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocsteady.checkpoint_folder import MANIFEST, FileFact, hash_of, manifest_text
 from rocsteady.supervisor import readable
 from rocsteady.supervisor.job import FileKind
 from rocsteady.supervisor.readable import OLD_TORCH, kind_of, what_is_wrong
@@ -142,3 +146,80 @@ def test_a_damaged_zip_has_an_answer(
     content[at : at + len(noise)] = noise
 
     assert isinstance(wrong_with(base / "damaged.pt", bytes(content)), str)
+
+
+class Ours:
+    """A checkpoint as rocsteady.training writes it."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = root / "step-000000042"
+        self.folder.mkdir()
+        self.tensors = self.folder / "rank-0.safetensors"
+        self.tensors.write_bytes(safetensors())
+        (self.folder / "plan.json").write_bytes(b"{}")
+        self.seal()
+
+    def seal(self) -> None:
+        contents = {path.name: path.read_bytes() for path in sorted(self.folder.iterdir())}
+        facts = [
+            FileFact(name, len(content), hash_of([hashlib.sha256(content).digest()]))
+            for name, content in contents.items()  # each is one block
+            if name != MANIFEST
+        ]
+        (self.folder / MANIFEST).write_bytes(manifest_text(42, 1, facts))
+
+    @property
+    def wrong(self) -> str:
+        return what_is_wrong(self.folder, kind_of(self.folder))
+
+
+def test_a_checkpoint_of_ours_is_whole_by_every_byte(tmp_path: Path) -> None:
+    ours = Ours(tmp_path)
+    assert ours.wrong == ""
+
+    content = bytearray(ours.tensors.read_bytes())
+    content[-1] ^= 1
+    ours.tensors.write_bytes(content)
+    assert ours.wrong == "has other bytes in rank-0.safetensors than were written"
+
+    ours.tensors.write_bytes(content[:-1])
+    assert ours.wrong == f"has {len(content) - 1} bytes of {len(content)} in rank-0.safetensors"
+
+    ours.tensors.unlink()
+    assert ours.wrong == "has no rank-0.safetensors"
+
+
+def test_of_a_large_one_the_sizes_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readable, "HASH_LIMIT", 10)
+    ours = Ours(tmp_path)
+    content = ours.tensors.read_bytes()
+
+    ours.tensors.write_bytes(bytes(len(content)))
+    assert ours.wrong == ""  # who restores it reads every byte
+
+    ours.tensors.write_bytes(content[:-1])
+    assert "bytes of" in ours.wrong
+
+
+@pytest.mark.parametrize("line", [b"", b"[]", b"3", b"{}", b'{"version": 1}', b"\xff", b'"x'])
+def test_a_manifest_that_is_something_else_is_no_manifest(tmp_path: Path, line: bytes) -> None:
+    ours = Ours(tmp_path)
+    digest = hashlib.sha256(line).hexdigest().encode()
+
+    (ours.folder / MANIFEST).write_bytes(line + b"\n" + digest + b"\n")
+
+    assert ours.wrong == "has a manifest that cannot be understood"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such files")
+def test_nothing_is_opened_that_is_no_file(tmp_path: Path) -> None:
+    ours = Ours(tmp_path)
+    os.mkfifo(ours.folder / "waits")
+    ours.tensors.unlink()
+    (ours.folder / "waits").rename(ours.tensors)
+
+    assert ours.wrong == "has no rank-0.safetensors"
+
+    (ours.folder / MANIFEST).unlink()
+    os.mkfifo(ours.folder / MANIFEST)
+    assert ours.wrong == "has a manifest that is no file"

@@ -53,6 +53,10 @@ def test_no_compiling_is_told_to_dynamo_as_well() -> None:
     assert json.loads(told[wire.STRATEGY]) == {"version": 1, "compile": False}
 
 
+def test_parts_are_told_to_the_loop() -> None:
+    assert environment(Strategy(part=4), {wire.PART: "8"}) == ({wire.PART: "4"}, ())
+
+
 @pytest.mark.parametrize("existing", [{}, {HIP: "1"}, {CUDA: "0,1"}, {ROCR: "1"}])
 def test_the_cpu_sees_no_gpu_whatever_the_user_set(existing: dict[str, str]) -> None:
     assert environment(Strategy(device="cpu"), existing) == ({HIP: "-1", CUDA: "-1", ROCR: ""}, ())
@@ -77,6 +81,7 @@ def test_gpus_are_chosen_from_those_the_user_lets_be_seen(
 ) -> None:
     told, unset = environment(Strategy(gpus=gpus), existing)
 
+    assert inside.asked(told.pop(wire.STRATEGY)) == {"gpus": list(gpus)}  # for a launcher
     assert (told, unset) == ({HIP: visible, CUDA: visible}, ())
 
 
@@ -89,7 +94,9 @@ def test_a_gpu_that_the_user_hides_is_not_to_be_had(mask: str) -> None:
 def test_a_mask_that_the_strategy_unsets_is_not_chosen_from() -> None:
     strategy = Strategy(gpus=(1,), variables={HIP: None})
 
-    assert environment(strategy, {HIP: "0"}) == ({HIP: "1", CUDA: "1"}, ())
+    told, unset = environment(strategy, {HIP: "0"})
+
+    assert (told[HIP], told[CUDA], unset) == ("1", "1", ())
 
 
 @given(

@@ -16,7 +16,13 @@ from typing import Any, NamedTuple
 
 WITHIN = 120  # seconds; a run that takes longer is stuck
 OURS = re.compile(rb"^rocsteady: [^\n]*\n", re.MULTILINE)
-ADDED = {"PYTHONPATH", "ROCSTEADY_PAGES", "ROCSTEADY_RUN", "ROCSTEADY_SUPERVISOR"}
+ADDED = {
+    "PYTHONPATH",
+    "ROCSTEADY_BETWEEN_FAILURES",
+    "ROCSTEADY_PAGES",
+    "ROCSTEADY_RUN",
+    "ROCSTEADY_SUPERVISOR",
+}
 
 _numbers = itertools.count()
 

@@ -163,7 +163,7 @@ def _drill(
     result = DrillResult(
         command=job.command,
         faults=told,
-        can_resume=job.resume is not None,
+        can_resume=rehearsal.can_resume,
         ended="ended after the last fault" if rehearsal.is_over else story.run.outcome,
         not_tried=not_tried(faults),
         changed=differences(before, after) if before.whole and after.whole else None,

@@ -7,6 +7,7 @@ over, because a supervisor must never be stopped by what a training process left
 from __future__ import annotations
 
 import os
+import re
 import struct
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,9 +21,11 @@ from rocsteady.vocabulary import Value
 
 NOTE_LIMIT = 500  # characters of a note that are kept
 APPLIED_LIMIT = 64 * 1024  # bytes
+RESUMES_LIMIT = 16 * 1024  # bytes
 _WORDS = struct.Struct(f"={wire.SIZE // 8}Q")
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _NANO = 1e-9
+_PATTERN = re.compile(r"[A-Za-z0-9_.*?\[\]][A-Za-z0-9_.*?\[\]-]{0,200}")  # of one name
 
 Outcome = Literal["applied", "no effect", "refused"]
 
@@ -47,6 +50,24 @@ class LoaderFacts(Value, frozen=True, kw_only=True):
     main_guarded: bool | None  # importing the main module again starts nothing
     map_style: bool  # all datasets have indexes
     draws: bool | None  # a dataset draws from the global generators; None: not seen yet
+
+
+class Parts(Value, frozen=True, kw_only=True):
+    """How rocsteady.Loop trains a batch, in the process that has the largest."""
+
+    batch: int  # samples
+    part: int  # samples that are trained at a time
+
+
+class Resumes(Value, frozen=True, kw_only=True):
+    """Where a script that goes on by itself has its checkpoints."""
+
+    folder: str  # absolute
+    pattern: str  # of their names
+
+
+class _ResumesFile(Resumes, frozen=True, kw_only=True):
+    version: int
 
 
 class _Told(Value, frozen=True, kw_only=True):
@@ -107,6 +128,38 @@ def read_loader_facts(folder: Path) -> LoaderFacts | None:
         map_style=_one_answer(told, wire.W_MAP_STYLE, decides=wire.NO) is True,
         draws=_one_answer(told, wire.W_DRAWS, decides=wire.YES),
     )
+
+
+def read_parts(folder: Path) -> Parts | None:
+    """Return how batches are trained; None: not through rocsteady.Loop, or no step was made."""
+    pages = [_words(path, pid) for pid, path in _numbered(folder, wire.SUFFIX)]
+    told = [words for words in pages if words is not None and words[wire.W_BATCH]]
+    if not told:
+        return None
+    most = max(told, key=lambda words: words[wire.W_BATCH])
+    part = most[wire.W_PART] or most[wire.W_BATCH]
+    return Parts(batch=most[wire.W_BATCH], part=min(part, most[wire.W_BATCH]))
+
+
+def read_resumes(folder: Path) -> tuple[Resumes, ...]:
+    """Return where scripts told that they go on from, each place once."""
+    found: dict[Resumes, None] = {}
+    for _, path in _numbered(folder, wire.RESUMES_SUFFIX):
+        try:
+            file = msgspec.json.decode(_content(path, RESUMES_LIMIT) or b"", type=_ResumesFile)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            continue
+        told = Resumes(folder=file.folder, pattern=file.pattern)
+        if file.version == wire.RESUMES_VERSION and _is_place(told):
+            found[told] = None
+    return tuple(found)
+
+
+def _is_place(told: Resumes) -> bool:
+    """Tell a folder and the names in it from what leads anywhere else."""
+    folder = told.folder
+    plain = Path(folder).is_absolute() and os.path.normpath(folder) == folder and "\0" not in folder
+    return plain and _PATTERN.fullmatch(told.pattern) is not None and ".." not in told.pattern
 
 
 def _one_answer(told: Iterable[tuple[int, ...]], word: int, *, decides: int) -> bool | None:
@@ -186,6 +239,9 @@ def _heartbeat(words: tuple[int, ...]) -> Heartbeat:
         ended=words[wire.W_END] != wire.RUNNING,
         raised=words[wire.W_END] == wire.RAISED,
         total=words[wire.W_TOTAL] or None,
+        base=words[wire.W_BASE],
+        not_finite=words[wire.W_NOT_FINITE],
+        finite=words[wire.W_FINITE],
         seconds_in=_by_phase(words, wire.W_TIME),
         longest_in=_by_phase(words, wire.W_LONGEST),
         histogram={

@@ -22,6 +22,9 @@ class Heartbeat(Value, frozen=True, kw_only=True):
     ended: bool  # the script's own code is done
     raised: bool  # it ended by an exception
     total: int | None  # steps in all
+    base: int = 0  # the step that it went on from, where it told so
+    not_finite: int = 0  # the step since which the loss was not finite, without base; 0: never
+    finite: int = 0  # the step in which it was so again, the same
     seconds_in: dict[str, float]
     longest_in: dict[str, float]
     histogram: dict[str, tuple[int, ...]]  # stays by bit length of their nanoseconds

@@ -47,6 +47,8 @@ class Overrides:
             self._loaders(module)
         if name == "torch._dynamo.callback" and "attention" in self.wanted:
             module.on_compile_start(lambda *_: self._see_attention(IN_A_GRAPH))
+        if name == "torch.distributed.launcher.api" and "gpus" in self.wanted:
+            self._replace(module.LaunchConfig, "__post_init__", self._around_launch)
         if name == "torch":
             for setting, put_in_force in (
                 ("attention", self._attention),
@@ -67,6 +69,27 @@ class Overrides:
             self._replace(iterator, "__init__", loading.around_init)
             self._replace(iterator, "_next_data", loading.around_next)
             loading_thread.install()
+
+    def _around_launch(self, original: Any) -> Any:
+        """Have torchrun start one rank for each GPU that is left. Other hosts have their own."""
+        most = len(self.wanted["gpus"])
+
+        def fewer(launch: Any) -> None:
+            ranks = launch.nproc_per_node
+            if ranks > most and launch.max_nodes > 1:
+                self._record.refused("gpus", "there are ranks on other hosts")
+            elif ranks > most:
+                launch.nproc_per_node = most
+                self._record.applied("gpus", f"{ranks} ranks -> {most}")
+
+        def __post_init__(self_: Any) -> None:  # noqa: N807 - it becomes that method
+            try:
+                fewer(self_)
+            except Exception as error:  # ours, and not the script's business
+                page.note("ranks", error)
+            original(self_)
+
+        return __post_init__
 
     def _replace(self, owner: Any, name: str, around: Callable[[Any], Any]) -> Any:
         original = getattr(owner, name)

@@ -27,6 +27,7 @@ WATCHED = {
     "torch.serialization",
     "torch.utils.data.dataloader",
     "torch.distributed.checkpoint.state_dict_saver",
+    "torch.distributed.launcher.api",
     "torch._dynamo",
     "torch._dynamo.callback",
     "concurrent.futures.thread",

@@ -20,6 +20,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "compile": (False,),
 }
 LEAST = {"workers": 0, "prefetch_factor": 1}
+BY_VARIABLES = ("gpus",)  # in force anyway: it is no news where there is nothing to act on here
 TEXT = 400  # characters of a reason
 FIRST = 16  # so many are written down one by one; then at each doubling, and at the end
 
@@ -36,6 +37,8 @@ def asked(text: str) -> dict[str, Any]:
 
 
 def _is_known(name: str, value: object) -> bool:
+    if name == "gpus":
+        return isinstance(value, list) and {type(each) for each in value} == {int}
     if name in LEAST:
         return type(value) is int and value >= LEAST[name]
     return any(type(value) is type(choice) and value == choice for choice in CHOICES[name])
@@ -45,7 +48,7 @@ class Record:
     """Counts what was applied and refused, and keeps it where a crash does not take it along."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        self._settings = tuple(settings)
+        self._settings = tuple(name for name in settings if name not in BY_VARIABLES)
         self._pid = 0
         self._told: dict[tuple[str, str], list[Any]] = {}  # times, why
         self._writing = threading.Lock()

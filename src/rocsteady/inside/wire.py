@@ -99,6 +99,7 @@ SETTINGS = (  # those that can be in it, named as in vocabulary.Strategy
     "attention",
     "precision",
     "compile",
+    "gpus",  # seen or not is a matter of variables; here it is how many ranks are started
 )
 RESUME_FROM = "ROCSTEADY_RESUME_FROM"  # the checkpoint that rocsteady.training must go on from
 PART = "ROCSTEADY_PART"  # samples that rocsteady.Loop may train at a time

@@ -30,6 +30,7 @@ from rocsteady.remedies.rungs import (
     retry,
     sdma_off,
     single_gpu,
+    smaller_part,
     unset_variable,
 )
 
@@ -49,6 +50,7 @@ _RUNGS: tuple[Rung, ...] = (
     loader_spawn,
     loader_fewer_workers,
     loader_inline,
+    smaller_part,
     omp_threads,
     fresh_process,
     precision_bf16,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rocsteady.evidence.pages import LoaderFacts
+from rocsteady.evidence.pages import LoaderFacts, Parts
 from rocsteady.machine.machine import Machine
 from rocsteady.vocabulary import Failure, Fingerprint, Fix, Strategy, Value
 
@@ -41,6 +41,7 @@ class Situation(Value, frozen=True, kw_only=True):
     machine: Machine
     variables: dict[str, str] = msgspec.field(default_factory=dict)  # as the user has them
     loader: LoaderFacts | None = None  # None: no DataLoader was seen
+    parts: Parts | None = None  # None: it was not seen to train through rocsteady.Loop
     can_resume: bool = False
     checkpoints: int = 0  # whole ones that are known
     ranks: int = 1

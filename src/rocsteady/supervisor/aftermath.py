@@ -39,7 +39,8 @@ class Aftermath:
         course: Course,
         told: Mapping[str, str],  # the variables that evidence may hold
     ) -> None:
-        self._job, self._run, self._folder = job, run, folder
+        self.job = job  # it becomes one that can resume when its script says so
+        self._run, self._folder = run, folder
         self._settings, self._announcer, self._records = settings, announcer, records
         self._course, self._told = course, told
         self.avoid: list[Checkpoint] = []  # that did not lead on
@@ -54,7 +55,7 @@ class Aftermath:
         went_on_from: Checkpoint | None,
     ) -> Decision:
         """Choose what comes next; after a failure the ladder is asked."""
-        can_resume = self._job.resume is not None
+        can_resume = self.job.resume is not None
         plain = decide(end, number=attempts, can_resume=can_resume, settings=self._settings)
         for each in end.applied:
             if each.outcome != "applied":
@@ -89,7 +90,7 @@ class Aftermath:
         return after_climbing(plain, step, kind=failure.kind, attempts=attempts)
 
     def _checkpoints(self) -> Iterator[Checkpoint]:
-        return whole_checkpoints(self._job, self._folder, avoid=self.avoid)
+        return whole_checkpoints(self.job, self._folder, avoid=self.avoid)
 
     def _keep(self, number: int, end: AttemptEnd) -> str:
         """Keep what there is to know of a crash; "" where it cannot be kept."""

@@ -13,13 +13,22 @@ from rocsteady.evidence.collect import Collected, collect
 from rocsteady.evidence.look import look
 from rocsteady.evidence.memory import GroupMemory, oom_kills_since, read_groups
 from rocsteady.evidence.output import OutputCounter
-from rocsteady.evidence.pages import read_applied, read_loader_facts, read_notes, read_pages
+from rocsteady.evidence.pages import (
+    read_applied,
+    read_loader_facts,
+    read_notes,
+    read_pages,
+    read_parts,
+    read_resumes,
+)
 from rocsteady.evidence.raised import read_raised
 from rocsteady.evidence.values import Look, Tick
 from rocsteady.host.child import Child, Ended, Exit, TerminalUse
+from rocsteady.inside import wire
 from rocsteady.pulse.pulse import Pulse, begin, judge, learn
 from rocsteady.pulse.verdict import Condition, Verdict
 from rocsteady.supervisor.announce import spelled
+from rocsteady.supervisor.asking import ask_to_save
 from rocsteady.supervisor.ending import end_tree, wants_it_at_once
 from rocsteady.supervisor.engines import plain
 from rocsteady.supervisor.exits import Leaving
@@ -57,6 +66,7 @@ class Attempt:
         self._continued = False
         self._stopped_since: float | None = None
         self._unwatched = False  # because of a fault of ours
+        self._resumes = False  # the script has told that it does
         self._kill_after = 0.0  # when the journal is asked again
         self._groups: tuple[GroupMemory, ...] = ()  # that the command is in, as it starts
 
@@ -94,6 +104,8 @@ class Attempt:
         injection, existing = self._setting.injection, dict(self._setting.environment)
         added, unset = environment(self._setting.strategy, existing)
         existing = {name: value for name, value in existing.items() if name not in unset} | added
+        if self._setting.between_failures is not None:
+            existing[wire.BETWEEN_FAILURES] = f"{self._setting.between_failures:.0f}"
         if injection is None:
             return existing
         added = injection.environment(existing, run_id=self._setting.run_id, supervisor=os.getpid())
@@ -143,6 +155,9 @@ class Attempt:
         now = time.monotonic()
         if self._setting.injection is not None:
             self._reached.heartbeats = read_pages(self._setting.injection.pages)
+            if not self._resumes and (told := read_resumes(self._setting.injection.pages)):
+                self._resumes = True
+                self._means.resumes(told)
         tick = Tick(
             at=now,
             boot=_boot_clock(),
@@ -163,9 +178,13 @@ class Attempt:
         if alive:
             self._unseen.look(child.tree, now, beats=bool(self._reached.heartbeats))
             self._teller.tell(verdict, looked=bool(self._looks))
+            self._teller.loss(self._reached.heartbeats, self._setting.before)
         return verdict
 
     def _examine(self, child: Child, verdict: Verdict) -> None:
+        first = not self._looks and verdict.condition is not Condition.FINISHING
+        if first and self._setting.injection is not None and not self._settings.observe:
+            ask_to_save(self._setting.injection.pages)
         taken = look(child.tree(), stacks=True, within=self._settings.look_within)
         self._looks = (*self._looks, taken)[-MOST_LOOKS:]
         if verdict.condition is Condition.FINISHING:
@@ -299,6 +318,7 @@ class Attempt:
             raised=read_raised(pages) if pages else (),
             applied=read_applied(pages) if pages else (),
             loader=read_loader_facts(pages) if pages else None,
+            parts=read_parts(pages) if pages else None,
         )
 
 

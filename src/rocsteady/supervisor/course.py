@@ -179,6 +179,7 @@ class Course:
                 gfx=seen.gfx,
                 arches=seen.arches,
                 loader=end.loader if end else None,
+                parts=end.parts if end else None,
                 can_resume=can_resume,
                 checkpoints=checkpoints,
                 ranks=max([1, *(beat.world or 1 for beat in (end.heartbeats if end else ()))]),

@@ -81,6 +81,11 @@ class Rehearsal(Supervisor):
         """Tell whether somebody wanted it to end before it was over."""
         return self._wishes.stop is not None and not self.is_over
 
+    @property
+    def _folders(self) -> Sequence[Path]:
+        """The script sees its own folder, also where another lies over it."""
+        return (*super()._folders, self._scratch.project)
+
     def _launch(self, number: int) -> tuple[Launch, tuple[int, int]]:
         launched, before = super()._launch(number)
         self._number = number

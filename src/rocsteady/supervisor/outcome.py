@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from rocsteady.evidence.collect import Collected
-from rocsteady.evidence.pages import Applied, LoaderFacts
+from rocsteady.evidence.pages import Applied, LoaderFacts, Parts
 from rocsteady.evidence.raised import RaisedException
 from rocsteady.evidence.values import Heartbeat, Look
 from rocsteady.host.child import Exit
@@ -52,6 +52,7 @@ class AttemptEnd(Value, frozen=True, kw_only=True):
     oom_kills: int | None = None
     applied: tuple[Applied, ...] = ()  # what came of the settings of its strategy
     loader: LoaderFacts | None = None
+    parts: Parts | None = None  # None: not trained through rocsteady.Loop
 
 
 def is_failure(end: AttemptEnd) -> bool:

@@ -15,8 +15,9 @@ from rocsteady.supervisor.marks import Marks
 class Reached:
     """The steps of one attempt, as they are seen.
 
-    A page counts from the start of its process: what the checkpoint had ``before`` comes on top. A
-    script that prints a counter prints its own.
+    A page counts from the start of its process: the step that it says it went on from comes on top,
+    or where it does not say, what the checkpoint had ``before``, about. A script that prints a
+    counter prints its own.
     """
 
     def __init__(
@@ -39,9 +40,14 @@ class Reached:
     def step(self) -> int | None:
         """How far it is; None if nothing tells."""
         if self.heartbeats:
-            return self._before + max(beat.step for beat in self.heartbeats)
+            told = [beat.base + beat.step for beat in self.heartbeats if beat.base]
+            return max(told or [self._before + beat.step for beat in self.heartbeats])
         printed = self._printed()
         return printed.n if printed else None
+
+    @property
+    def _began_at(self) -> int:
+        return max((beat.base for beat in self.heartbeats), default=0) or self._before
 
     @property
     def first_step(self) -> int | None:
@@ -63,7 +69,7 @@ class Reached:
     def seen(self, now: float, verdict: Verdict) -> Sample:
         """Take a look into account, and return it for the journal."""
         step = self.step or 0
-        if step > self._before and self._first is None:
+        if step > self._began_at and self._first is None:
             self._first = (step, now)
         if step != self._moved[0]:
             self._moved = (step, now)

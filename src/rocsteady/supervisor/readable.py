@@ -14,10 +14,13 @@ import zlib
 from pathlib import Path
 from typing import BinaryIO
 
+from rocsteady import checkpoint_folder
+from rocsteady.checkpoint_folder import BrokenError
 from rocsteady.supervisor.job import FileKind
 
 JSON_LIMIT = 256 * 1024 * 1024  # bytes
 CHECKSUM_LIMIT = 1024 * 1024 * 1024  # bytes of a zip that are read; of larger ones the directory is
+HASH_LIMIT = 16 * 1024 * 1024 * 1024  # bytes of a checkpoint of ours; of larger ones the sizes
 HEADER_LIMIT = 100 * 1024 * 1024  # bytes; as safetensors itself
 FIELD_LIMIT = 10_000_000  # of an ONNX file
 ZIP = b"PK\x03\x04"
@@ -59,11 +62,30 @@ def _wrong_with_folder(path: Path, kind: FileKind) -> str:
     """Judge a checkpoint that is a folder: torch writes its .metadata last."""
     if kind is FileKind.JSON:
         return "is a folder"
+    if checkpoint_folder.is_ours(path):
+        return _wrong_with_ours(path)
     if kind is FileKind.MODEL:
         metadata = path / ".metadata"
         whole = metadata.is_file() and metadata.stat().st_size > 0
         return "" if whole else "is a folder without the .metadata of a finished checkpoint"
     return "" if any(path.iterdir()) else "is an empty folder"
+
+
+def _wrong_with_ours(path: Path) -> str:
+    """Judge a checkpoint that rocsteady.training wrote. Restoring it looks at every byte anyway."""
+    try:
+        if not (path / checkpoint_folder.MANIFEST).is_file():
+            return "has a manifest that is no file"
+        manifest = checkpoint_folder.read_manifest(path)
+        for file in manifest.files:
+            there = path / file.name
+            if not there.is_file():
+                return f"has no {file.name}"
+            if there.stat().st_size != file.size:
+                return f"has {there.stat().st_size} bytes of {file.size} in {file.name}"
+        return checkpoint_folder.what_is_wrong(path) if manifest.size <= HASH_LIMIT else ""
+    except BrokenError as error:
+        return str(error)
 
 
 def _wrong_with_json(stream: BinaryIO, size: int) -> str:

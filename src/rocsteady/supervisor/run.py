@@ -6,12 +6,15 @@ import os
 import shlex
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
 
+from rocsteady.checkpoint_folder import is_ours, step_of
 from rocsteady.errors import CommandError, JournalError, RocsteadyError
+from rocsteady.evidence.pages import Resumes
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.host.child import OURS, Child, TerminalUse
 from rocsteady.journal.identity import is_alive, script_fingerprint
@@ -25,8 +28,10 @@ from rocsteady.supervisor.aside import copy_aside, wrote_model
 from rocsteady.supervisor.attempt import Attempt
 from rocsteady.supervisor.autopsy import symptoms
 from rocsteady.supervisor.beginning import START, Beginning
+from rocsteady.supervisor.by_itself import keep, kept, resume_of, where
 from rocsteady.supervisor.course import Course, in_words
 from rocsteady.supervisor.decision import PERSON_NEEDED, Decision, Next
+from rocsteady.supervisor.failing import between_failures
 from rocsteady.supervisor.finish import Finish
 from rocsteady.supervisor.gpu_free import wait_until_free
 from rocsteady.supervisor.injection import Injection, claim, lay_out, runtime_folder, sweep
@@ -67,6 +72,8 @@ class Supervisor:
         earlier: RunStory | None = None,  # of a run that was left
         course: Course,
     ) -> None:
+        if job.resume is None and earlier is not None:
+            job = msgspec.structs.replace(job, resume=kept(Path(run.folder)))
         self._job = job
         self._run = run
         self._folder = folder
@@ -87,6 +94,7 @@ class Supervisor:
             wishes=self._wishes,
             waits=waits,
             marks=self._marks,
+            resumes=self._resumes,
         )
         script = script_fingerprint(job.command, str(folder))
         incidents = len(earlier.incidents) if earlier else 0
@@ -95,6 +103,7 @@ class Supervisor:
         self._course = course
         self._symptoms: Symptoms | None = None  # of the last attempt, if it failed
         self._went_on_from: Checkpoint | None = None
+        self._counts = False  # the script has told its steps from the job's beginning
         self._aftermath = Aftermath(
             job,
             run,
@@ -110,6 +119,24 @@ class Supervisor:
     def folder(self) -> Path:
         """Where the log and the evidence of this run lie."""
         return Path(self._run.folder)
+
+    @property
+    def can_resume(self) -> bool:
+        """Tell whether there is a known way to go on from a checkpoint."""
+        return self._job.resume is not None
+
+    @cached_property
+    def _between_failures(self) -> float | None:
+        """Seconds, as earlier runs showed; None where they cannot be read."""
+        try:
+            return between_failures(self._journal.runs(), but=self._run.id)
+        except JournalError:
+            return None
+
+    @property
+    def _folders(self) -> Sequence[Path]:
+        """The folders in which the script sees itself."""
+        return (self._folder,)
 
     def carry_out(self) -> int:
         """Make attempts until there is nothing more to do; return the exit code."""
@@ -209,6 +236,7 @@ class Supervisor:
                 learned=self._records.learned(),
                 total=self._job.total.steps if self._job.total else None,
                 before=before,
+                between_failures=self._between_failures,
                 strategy=self._course.strategy,
             )
             end = self._carried_out(Attempt(setting, self._means), launched, number)
@@ -216,7 +244,8 @@ class Supervisor:
         finally:
             if injection is not None:
                 shutil.rmtree(injection.pages.parent, ignore_errors=True)
-        if before and end.heartbeats:
+        self._counts = self._counts or any(beat.total for beat in end.heartbeats)
+        if before and end.heartbeats and not any(beat.base for beat in end.heartbeats):
             end = msgspec.structs.replace(end, unsure=max(1, most - before))
         if is_failure(end) and self._job.resume is None and not end.wrote_checkpoint:
             since = time.time() - end.seconds
@@ -261,10 +290,22 @@ class Supervisor:
             return launch(self._job), (0, 0)
         for broken in checkpoint.passed_over:
             self._announcer.say(f"passed over: {broken}.")
-        before = self._marks.step_at(checkpoint.written)
-        step = f", about step {before[0]:,}" if before[0] else ""
+        before, about = self._marks.step_at(checkpoint.written), "about "
+        if self._counts and is_ours(self._folder / checkpoint.path):
+            exact = step_of(checkpoint.path) or 0
+            before, about = (exact, exact), ""
+        step = f", {about}step {before[0]:,}" if before[0] else ""
         self._announcer.say(f"attempt {number}, from {checkpoint.path}{step}.")
         return launch(self._job, checkpoint.path), before
+
+    def _resumes(self, told: tuple[Resumes, ...]) -> None:
+        """Take up that a script goes on by itself. A way that the job names comes first."""
+        if self._job.resume is not None:
+            return
+        resume = resume_of(told, self._folders)
+        self._job = self._aftermath.job = msgspec.structs.replace(self._job, resume=resume)
+        keep(resume, self.folder)
+        self._announcer.say(f"it saves and resumes by itself: checkpoints in {where(resume)}.")
 
     def _inject(self, run_id: str) -> Injection | None:
         folder: Path | None = None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocsteady.evidence.pages import Resumes
 from rocsteady.journal.journal import Journal
 from rocsteady.pulse.known import KnownWaits
 from rocsteady.pulse.learning import Learned
@@ -33,6 +34,7 @@ class Setting(Value, frozen=True, kw_only=True):
     total: int | None  # steps, if the job says so
     strategy: Strategy = Strategy()
     before: int = 0  # steps that the checkpoint has, from which it goes on, about
+    between_failures: float | None = None  # seconds, as earlier runs here showed
 
     @property
     def log(self) -> Path:
@@ -50,3 +52,4 @@ class Means:
     wishes: Wishes
     waits: KnownWaits
     marks: Marks
+    resumes: Callable[[tuple[Resumes, ...]], None]  # is called once a script tells that it does

@@ -28,6 +28,8 @@ def environment(
     told = {name: value for name, value in strategy.variables.items() if value is not None}
     unset = [name for name, value in strategy.variables.items() if value is None]
     left = {name: value for name, value in existing.items() if name not in unset} | told
+    if strategy.part is not None:
+        told[wire.PART] = str(strategy.part)
     if strategy.compile is False:
         told[NO_COMPILE] = "1"
     if strategy.device == "cpu":

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from rocsteady.evidence.values import Heartbeat
 from rocsteady.pulse.verdict import Condition, Verdict
 from rocsteady.supervisor.announce import Announcer
 
@@ -15,6 +18,7 @@ class Teller:
         self._announcer = announcer
         self._said: Condition | None = None
         self._looking = False
+        self._not_finite = False  # the loss, as it was last said
 
     def tell(self, verdict: Verdict, *, looked: bool) -> None:
         """Say what is new. ``looked``: there were closer looks since the last progress."""
@@ -29,6 +33,19 @@ class Teller:
             self._looking, self._said = True, verdict.condition
             place = f", at {verdict.place}" if verdict.place else ""
             self._announcer.say(f"{verdict.condition.value}: {verdict.why}{place}.")
+
+    def loss(self, heartbeats: Sequence[Heartbeat], before: int) -> None:
+        """Say that the loss is no number any more, or is one again. Nothing is done about it."""
+        spoilt = [beat for beat in heartbeats if beat.not_finite > beat.finite]
+        if bool(spoilt) == self._not_finite:
+            return
+        self._not_finite = bool(spoilt)
+        if spoilt:
+            step = min((beat.base or before) + beat.not_finite for beat in spoilt)
+            self._announcer.say(f"loss is not finite since step {step:,}. The run goes on.")
+        else:
+            step = max((beat.base or before) + beat.finite for beat in heartbeats)
+            self._announcer.say(f"loss is finite again since step {step:,}.")
 
     def hung(self, verdict: Verdict, then: str) -> None:
         """Say that it is hung, where, and what is done about it."""

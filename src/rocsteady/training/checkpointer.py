@@ -93,11 +93,8 @@ class Checkpointer:
             self._group = dist.new_group(backend="gloo")  # so as not to meet the training's own
             self._rank, self._world = dist.get_rank(), dist.get_world_size()
         self._remote = Remote(remote) if remote else None
-        self._lock = locked(self.folder) if self._rank == 0 else None
-        if self._rank == 0:
-            self._tidy()
-        self._meet()
-        told.resumes(self.folder)
+        self._lock: int | None = None
+        self._as_first(self._open)
 
     def save(
         self,
@@ -157,7 +154,10 @@ class Checkpointer:
         """
         self.wait()
         self.passed_over = []
-        start = start or told.resume_from()
+        told.resumes(self.folder)
+        asked = told.resume_from()
+        if asked is not None and asked.parent.absolute() == self.folder.absolute():
+            start = start or asked
         path = self._newest_whole(start) or self._fetched(start)
         if path is None:
             return None
@@ -222,11 +222,11 @@ class Checkpointer:
         buffer = self._buffers.take()
         try:
             planner = SavePlanner(parts.tensors, buffer.copy(here))
-            text = json.dumps({"world": self._world, "state": skeleton}).encode()
         except BaseException:
             self._buffers.give_back(buffer)
             raise
-        return _Save(planner=planner, skeleton=text, buffer=buffer)
+        rest = {"world": self._world, "state": skeleton}
+        return _Save(planner=planner, skeleton=rest, buffer=buffer)
 
     def _path(self, name: str, per_rank: Collection[str]) -> str:
         return f"rank-{self._rank}/{name}" if name in per_rank else name
@@ -405,8 +405,9 @@ class Checkpointer:
                 path.rename(_unused(aside / path.name))
         self._meet()
 
-    def _tidy(self) -> None:
-        """Remove what a process that was killed has left half written or half removed."""
+    def _open(self) -> None:
+        """Keep others out, and remove what a process that was killed has left half done."""
+        self._lock = locked(self.folder)
         for path in self.folder.glob(f"{UNFINISHED}*"):
             shutil.rmtree(path, ignore_errors=True)
 
@@ -427,7 +428,7 @@ class Checkpointer:
 class _Save:
     """One save on its way to the disk."""
 
-    def __init__(self, *, planner: SavePlanner, skeleton: bytes, buffer: Buffer) -> None:
+    def __init__(self, *, planner: SavePlanner, skeleton: dict[str, Any], buffer: Buffer) -> None:
         self.planner, self.skeleton, self.buffer = planner, skeleton, buffer
 
 

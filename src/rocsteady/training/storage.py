@@ -75,12 +75,12 @@ class SavePlanner(DefaultSavePlanner):
 
     def __init__(self, tensors: dict[str, Any], copies: dict[str, Any]) -> None:
         super().__init__(flatten_state_dict=False, flatten_sharded_tensors=False)
-        self._items = create_default_local_save_plan(tensors, is_coordinator=True).items
-        self._copies = copies
+        self._tensors, self._copies = tensors, copies
 
     def create_local_plan(self) -> SavePlan:
         """Return what this rank has; DCP takes out what another rank writes."""
-        self.plan = SavePlan(self._items)
+        self.plan = SavePlan(create_default_local_save_plan(self._tensors, True).items)  # noqa: FBT003
+        self._tensors = {}  # the training may free them
         return self.plan
 
     def resolve_data(self, write_item: Any) -> Any:  # noqa: ANN401 - DCP's own types
@@ -104,7 +104,11 @@ class Writer(StorageWriter):
     """Writes one file of tensors a rank."""
 
     def __init__(
-        self, folder: Path, rank: int, skeleton: bytes, commit: Callable[[list[FileFact]], None]
+        self,
+        folder: Path,
+        rank: int,
+        skeleton: dict[str, Any],
+        commit: Callable[[list[FileFact]], None],
     ) -> None:
         """Write to a folder; ``commit`` is called on the coordinator once all ranks have."""
         self._folder, self._rank, self._skeleton = folder, rank, skeleton
@@ -152,9 +156,10 @@ class Writer(StorageWriter):
             result.storage_data[1] += start  # from the beginning of the file
         content = [memoryview(len(text).to_bytes(8, "little") + text)]
         content += [view for tensor in pieces for view in _bytes_of(tensor)]
+        rest = json.dumps(self._skeleton).encode()
         facts = [
             write_file(self._folder / name, content),
-            write_file(self._folder / f"rank-{self._rank}.json", [memoryview(self._skeleton)]),
+            write_file(self._folder / f"rank-{self._rank}.json", [memoryview(rest)]),
         ]
         results += [WriteResult(MetadataIndex(""), 0, fact) for fact in facts]
         done: Future[list[WriteResult]] = Future()

@@ -1,0 +1,244 @@
+"""``rocsteady checkpoint``: what is in the folder, is it whole, and the way out and in."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import click
+import msgspec
+
+import rocsteady
+from rocsteady import checkpoint_folder as folders
+from rocsteady.checkpoint_folder import BrokenError
+from rocsteady.cli.plain_file import names_of, read_plan, write_plain
+from rocsteady.cli.roots import open_root, python_option
+from rocsteady.cli.screen import layout, show
+from rocsteady.errors import CheckpointError, ExaminationError, RocsteadyError
+from rocsteady.host.children import Outcome, ask
+from rocsteady.knowledge.reader import load_knowledge
+from rocsteady.machine.machine import examine
+from rocsteady.report.page import BOLD, RED, Page, counted
+from rocsteady.vocabulary import Value
+
+WHOLE, BROKEN = 0, 1
+AT_LEAST = timedelta(minutes=2)  # that torch may take, which is first imported
+BYTES_A_SECOND = 10_000_000  # on a slow disk, once to be read and once to be written
+PROGRAM = (
+    "import sys; sys.path.append(sys.argv.pop(1));"  # at the end: what is there comes first
+    " from rocsteady.training.export import main; main()"
+)
+folder_argument = click.argument("folder", default="checkpoints", type=click.Path(path_type=Path))
+
+
+class Listed(Value, frozen=True, kw_only=True):
+    """One checkpoint."""
+
+    name: str
+    step: int
+    written: float  # seconds since 1970
+    bytes: int | None  # None: it does not say
+    wrong: str  # as the end of a sentence; "" if it is whole
+
+
+@click.group("checkpoint")
+def command() -> None:
+    """Look at checkpoints that rocsteady.training wrote; export and import them."""
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@folder_argument
+def list_(*, as_json: bool, folder: Path) -> None:
+    """List the checkpoints of FOLDER, newest first.
+
+    Whether each is whole is told from every byte. Exit code: 0, 2 wrong usage, 3 could not look.
+    """
+    _show(folder, _listed(folder), as_json=as_json)
+
+
+@command.command("verify")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@folder_argument
+@click.pass_context
+def verify(ctx: click.Context, *, as_json: bool, folder: Path) -> None:
+    """Compare every byte with what was written.
+
+    Exit code: 0 all are whole, 1 something is broken, 2 wrong usage, 3 could not look, or there is
+    none.
+    """
+    found = _listed(folder)
+    if not found:
+        raise ExaminationError(f"{folder} has no checkpoint of rocsteady")
+    _show(folder, found, as_json=as_json)
+    ctx.exit(BROKEN if any(each.wrong for each in found) else WHOLE)
+
+
+@command.command("export")
+@click.argument("checkpoint", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--to", "target", required=True, type=click.Path(path_type=Path), help="A new path.")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["safetensors", "dcp"]),
+    default="safetensors",
+    help="One plain file, or a folder of torch.distributed.checkpoint.",
+)
+@click.option("--entry", default="model", help="Which entry of the state becomes the file.")
+@click.option("--all", "everything", is_flag=True, help="Every tensor, as ENTRY/NAME.")
+@python_option
+def export(  # noqa: PLR0913 - one argument an option
+    *,
+    checkpoint: Path,
+    target: Path,
+    format_: str,
+    entry: str,
+    everything: bool,
+    python: str | None,
+) -> None:
+    """Write CHECKPOINT in a form that others read.
+
+    Nothing is written over. The plain file holds the state_dict of the model, and needs no torch. A
+    folder of torch.distributed.checkpoint holds everything; it is written by the Python that
+    trains.
+
+    Exit code: 0, 1 it could not be done, 2 wrong usage.
+    """
+    if os.path.lexists(target):
+        raise click.BadParameter(f"{target} is there already.", param_hint="--to")
+    if not target.absolute().parent.is_dir():
+        raise click.BadParameter(f"{target.absolute().parent} is no folder.", param_hint="--to")
+    wrong = folders.what_is_wrong(checkpoint)
+    if wrong:
+        raise CheckpointError(f"{checkpoint} {wrong}")
+    if format_ == "dcp":
+        size = folders.read_manifest(checkpoint).size
+        told = _in_python(python, "export", checkpoint, target, size=size)
+        show(f"{target}: {told}.\n")
+        return
+    try:
+        plan = read_plan(checkpoint)
+        names = {name: name for name in plan} if everything else names_of(checkpoint, entry)
+        tensors = {name: plan[inside] for name, inside in names.items()}
+    except (BrokenError, KeyError) as error:
+        raise CheckpointError(f"{checkpoint} {error}") from None
+    size = write_plain(checkpoint, tensors, target)
+    show(f"{target}: {counted(len(tensors), 'tensor')}, {_human(size)}.\n")
+
+
+@command.command("import")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--to",
+    "target",
+    default="checkpoints",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder of checkpoints; a new one is made in it.",
+)
+@click.option("--step", default=0, type=click.IntRange(0, 10**17), help="Of which step it is.")
+@python_option
+def import_(*, folder: Path, target: Path, step: int, python: str | None) -> None:
+    """Make a checkpoint of a stock folder.
+
+    FOLDER is what torch.distributed.checkpoint wrote; nothing in it is run. Checkpointer.restore
+    fills a state of the same names: what dcp.save was given as {"model": ..., "optimizer": ...}
+    becomes the entries "model" and "optimizer", and a single state_dict the entry "model".
+    rocsteady.Loop does not go on from it: the place in the data is not known.
+
+    Exit code: 0, 1 it could not be done, 2 wrong usage.
+    """
+    made = target / folders.name_of(step)
+    if os.path.lexists(made):
+        raise click.BadParameter(f"{made} is there already.", param_hint="--step")
+    size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+    told = _in_python(python, "import", folder, target, str(step), size=size)
+    show(f"{made}: {told}.\n")
+
+
+def _listed(folder: Path) -> list[Listed]:
+    try:
+        found = folders.steps(folder) if folder.is_dir() else None
+    except OSError as error:
+        raise ExaminationError(f"{folder}: {error.strerror}") from None
+    if found is None:
+        raise ExaminationError(f"{folder} is no folder")
+    return [_looked_at(step, path) for step, path in found]
+
+
+def _looked_at(step: int, path: Path) -> Listed:
+    try:
+        size = folders.read_manifest(path).size
+    except BrokenError:
+        size = None
+    return Listed(
+        name=path.name,
+        step=step,
+        written=path.stat().st_mtime,
+        bytes=size,
+        wrong=folders.what_is_wrong(path),
+    )
+
+
+def _show(folder: Path, found: list[Listed], *, as_json: bool) -> None:
+    if as_json:
+        told = {"version": 1, "folder": str(folder), "checkpoints": found}
+        show(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n")
+        return
+    width, colour = layout(sys.stdout)
+    page = Page(width, colour=colour)
+    if not found:
+        page.line(f"{folder} has no checkpoint of rocsteady.")
+    else:
+        page.line(f"{'step':>12}  {'written':<17} {'size':>9}  state", style=BOLD)
+    for each in found:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.written))
+        size = "-" if each.bytes is None else _human(each.bytes)
+        state = f"broken: {each.wrong}" if each.wrong else "whole"
+        text = f"{each.step:>12,}  {when:<17} {size:>9}  {state}"
+        page.line(text, style=RED if each.wrong else "")
+    show(str(page))
+
+
+def _in_python(
+    python: str | None, what: str, source: Path, target: Path, *more: str, size: int
+) -> str:
+    """Let the Python that trains do it, within a time that follows from the size."""
+    interpreter = _interpreter(python)
+    ours = str(Path(rocsteady.__file__).absolute().parents[1])
+    paths = (str(source.absolute()), str(target.absolute()))
+    command = (interpreter, "-c", PROGRAM, ours, what, *paths, *more)
+    within = AT_LEAST + timedelta(seconds=size / BYTES_A_SECOND)
+    answer = ask(command, within=within, complaints=True)
+    if answer.outcome is Outcome.NOT_STARTED:
+        raise RocsteadyError(f"{interpreter} could not be started")
+    lines = answer.text.strip().splitlines() or ["it said nothing"]
+    if answer.outcome is not Outcome.ANSWERED:
+        raise RocsteadyError(f"{interpreter} was not done within {within}: {lines[-1]}")
+    if answer.exit_code != 0:
+        raise CheckpointError(lines[-1])
+    return lines[-1]
+
+
+def _interpreter(python: str | None) -> str:
+    """Return the Python that trains, as the doctor finds it."""
+    root = open_root(None, python)
+    if root.python:
+        return root.python
+    found = examine(root, load_knowledge().variables)[0].python
+    names = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
+    paths = (Path(found.prefix) / name for name in names) if found else ()
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
+        raise click.UsageError("no Python that trains was found; name it with --python.")
+    return str(path)
+
+
+def _human(size: float) -> str:
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000:  # noqa: PLR2004 - the next unit
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"

@@ -1,0 +1,35 @@
+"""Train each batch in smaller parts: the same gradient, in less memory."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rocsteady.remedies.remedy import Refused, Remedy
+from rocsteady.remedies.situation import Situation
+from rocsteady.vocabulary import Strategy
+
+REMEDY = Remedy(
+    id="smaller-part",
+    title="Half as many samples at a time",
+    answers=("oom-device", "oom-fragmentation", "oom-host"),
+    cost="speed, where a part does not keep the device busy; the batch stays as large as it was",
+    rank=55,
+    sources=("huggingface/accelerate: src/accelerate/utils/memory.py", "field note A"),
+    evidence=(
+        "less is computed at a time, so less is kept for the backward pass; Accelerate halves the"
+        " whole batch, which changes the training"
+    ),
+    when_not=(
+        "The script does not train through rocsteady.Loop; or main memory ran out on a machine that"
+        " trains on a GPU, where loader workers come first."
+    ),
+)
+
+
+def apply(situation: Situation) -> Strategy | Refused:
+    """Halve what was in force in the attempt that failed."""
+    if situation.parts is None:
+        return Refused(why="the script does not train through rocsteady.Loop")
+    if situation.parts.part <= 1:
+        return Refused(why="it trains a single sample at a time as it is")
+    return msgspec.structs.replace(situation.strategy, part=situation.parts.part // 2)

@@ -1,0 +1,22 @@
+"""``rocsteady`` with less patience, on a machine that was recorded: it has GPUs, this one has none.
+
+python elsewhere.py RECORDING run ...
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import hurried
+
+from rocsteady.cli import run, starting
+from rocsteady.cli.main import main
+from rocsteady.machine.recording import RecordedRoot, read_recording
+
+if __name__ == "__main__":
+    recording = read_recording(Path(sys.argv.pop(1)))
+    wanted = {"patience": hurried.PATIENCE}
+    setattr(run, "Settings", lambda **given: hurried.SETTINGS(**{**given, **wanted}))  # noqa: B010 - not typed
+    setattr(starting, "DiskRoot", lambda: RecordedRoot(recording))  # noqa: B010 - the same
+    main()

@@ -1,0 +1,44 @@
+"""Disks that fail, files that are damaged: the newest whole state or none, never a wrong one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.name == "nt", reason="faults are put into the calls of POSIX"),
+]
+
+
+def test_faults_damage_and_planted_pickles(cases: Callable[[str], dict[str, str]]) -> None:
+    assert cases("faults.py") == {}
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    mount, folder = shutil.which("mount"), tmp_path / "disk"
+    if mount is None or os.geteuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    folder.mkdir()
+    command = [mount, "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)]
+    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)  # noqa: S607 - the system's own
+
+
+def test_a_disk_that_is_really_full(saver: Callable[..., str], small_disk: Path) -> None:
+    saver("full_disk.py", str(small_disk))
+
+
+def test_kills_in_the_middle_of_saves(saver: Callable[..., str], tmp_path: Path) -> None:
+    printed = saver("kills.py", "--kills", "100", "--folder", str(tmp_path / "kills"))
+    assert "100 kills" in printed
+    assert "0 wrong" in printed
