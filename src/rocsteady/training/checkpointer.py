@@ -22,35 +22,31 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from torch.distributed.tensor import DTensor
 
 from rocsteady import checkpoint_folder as folders
 from rocsteady.checkpoint_folder import ASIDE, LATEST, MANIFEST, UNFINISHED, BrokenError, FileFact
 from rocsteady.errors import CheckpointError
 from rocsteady.training import told
+from rocsteady.training.loading import fill, reason, state_of
 from rocsteady.training.locking import locked
 from rocsteady.training.remote import Remote
 from rocsteady.training.staging import Buffer, Buffers
 from rocsteady.training.storage import (
-    LoadPlanner,
-    Reader,
     SavePlanner,
     Writer,
-    load_alone,
     local,
     save_alone,
     sync_folder,
     write_file,
 )
-from rocsteady.training.tree import Parts, put_together, tensor_names
+from rocsteady.training.tree import Parts
 
 SPARE = 0.02  # share of the disk that is left free
 MOST_SPARE = 2 * 1024**3  # bytes
@@ -117,7 +113,7 @@ class Checkpointer:
             try:
                 save = self._staged(state, per_rank)
             except Exception as error:  # noqa: BLE001 - a save that fails never ends the training
-                save = _reason(error)
+                save = reason(error)
             self.newest = step
             self.stall = time.monotonic() - began
             self._thread = threading.Thread(
@@ -161,7 +157,8 @@ class Checkpointer:
         path = self._newest_whole(start) or self._fetched(start)
         if path is None:
             return None
-        self._load(path, state, per_rank)
+        own, shared = self._skeletons(path)
+        fill(state, path, shared=shared, own=own, per_rank=per_rank, group=self._group)
         manifest = folders.read_manifest(path)
         self.newest, self.saved, self._number = manifest.step, manifest.step, manifest.number
         return manifest.step
@@ -202,7 +199,7 @@ class Checkpointer:
             try:
                 found[0] = ask()
             except Exception as error:  # noqa: BLE001 - of any file system
-                found[1] = _reason(error)
+                found[1] = reason(error)
         if self._group is not None:
             dist.broadcast_object_list(found, src=0, group=self._group)
         if found[1]:
@@ -212,7 +209,7 @@ class Checkpointer:
     def _staged(self, state: Mapping[str, Any], per_rank: Collection[str]) -> _Save:
         parts = Parts()
         skeleton = {
-            name: parts.take(_state_of(value), self._path(name, per_rank))
+            name: parts.take(state_of(value), self._path(name, per_rank))
             for name, value in state.items()
         }
         for missed in parts.missed:
@@ -222,11 +219,11 @@ class Checkpointer:
         buffer = self._buffers.take()
         try:
             planner = SavePlanner(parts.tensors, buffer.copy(here))
+            rest = {"world": self._world, "state": skeleton}
+            return _Save(planner=planner, skeleton=rest, buffer=buffer)
         except BaseException:
             self._buffers.give_back(buffer)
             raise
-        rest = {"world": self._world, "state": skeleton}
-        return _Save(planner=planner, skeleton=rest, buffer=buffer)
 
     def _path(self, name: str, per_rank: Collection[str]) -> str:
         return f"rank-{self._rank}/{name}" if name in per_rank else name
@@ -238,7 +235,7 @@ class Checkpointer:
         try:
             self._to_disk(step, self._all_have(save))
         except BaseException as error:  # noqa: BLE001 - DCP's own is one; a failed save never kills
-            self._say(f"step {step} was not saved: {_reason(error)}")
+            self._say(f"step {step} was not saved: {reason(error)}")
             return
         finally:
             if isinstance(save, _Save):
@@ -274,7 +271,7 @@ class Checkpointer:
                 self._point_to(folders.name_of(step))
                 self._prune(step)
             except OSError as error:
-                self._say(f"step {step} is saved, but {LATEST} may be older: {_reason(error)}")
+                self._say(f"step {step} is saved, but {LATEST} may be older: {reason(error)}")
 
     def _all_have(self, save: _Save | str) -> _Save:
         """See to it that every rank has its copy: they write together, or not at all."""
@@ -331,42 +328,6 @@ class Checkpointer:
                 f"it needs {_human(size)}, and {folder} has {_human(usage.free)} free, of which"
                 f" {_human(spare)} are left to others"
             )
-
-    def _load(self, path: Path, state: Mapping[str, Any], per_rank: Collection[str]) -> None:
-        skeletons, shared = self._skeletons(path)
-        reader = Reader(path)
-        known = reader.read_metadata().state_dict_metadata
-        wanted: dict[str, Any] = {}
-        filled: dict[str, Any] = {}
-        fresh = {name: _state_of(value) for name, value in state.items()}
-        _compare(path, shared, state, fresh)
-
-        for name, at_hand in fresh.items():
-            skeleton = skeletons[name] if name in per_rank else shared[name]
-
-            def tensor(path: str, at_hand: Any, owner: Any = state[name]) -> Any:  # noqa: ANN401
-                wanted[path] = _room(path, known[path], at_hand, owner)
-                return wanted[path]
-
-            filled[name] = put_together(skeleton, tensor, at_hand)
-        try:
-            if self._group is None:
-                load_alone(wanted, reader)
-            else:
-                dcp.load(
-                    wanted,
-                    storage_reader=reader,
-                    planner=LoadPlanner(),
-                    process_group=self._group,
-                )
-        except (OSError, dcp.api.CheckpointException) as error:
-            raise CheckpointError(f"{path} could not be loaded: {_reason(error)}") from error
-        for name, value in state.items():
-            if hasattr(value, "load_state_dict"):
-                _plain(value).load_state_dict(filled[name])
-            else:
-                value.clear()
-                value.update(filled[name])
 
     def _skeletons(self, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         """Read this rank's own state that is no tensor, and that of rank 0, which all share."""
@@ -432,80 +393,9 @@ class _Save:
         self.planner, self.skeleton, self.buffer = planner, skeleton, buffer
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - of any class
-    """Return the module that torch.compile was given: compiled or not, it is the same model."""
-    return getattr(value, "_orig_mod", value)
-
-
-def _state_of(value: Any) -> Any:  # noqa: ANN401 - of any class
-    value = _plain(value)
-    if hasattr(value, "state_dict"):
-        return value.state_dict()
-    if isinstance(value, MutableMapping):
-        return value
-    raise CheckpointError(
-        f"{type(value).__name__} has no state_dict and is no dict: it cannot be in a checkpoint"
-    )
-
-
 def _size(tensor: Any) -> int:  # noqa: ANN401 - a tensor
     here = local(tensor)
     return int(here.numel() * here.element_size())
-
-
-def _compare(
-    path: Path, saved: Mapping[str, Any], state: Mapping[str, Any], fresh: Mapping[str, Any]
-) -> None:
-    """See to it that a checkpoint is one of this training, before anything is changed."""
-    for name, value in state.items():
-        if name not in saved:
-            raise CheckpointError(f"{path} has no {name!r}: it is of another training")
-        if isinstance(value, torch.nn.Module):
-            parts = Parts()
-            parts.take(fresh[name], name)
-            there, here = tensor_names(saved[name]), parts.tensors.keys()
-            for text, names in (("has", there - here), ("does not have", here - there)):
-                if names:
-                    some = ", ".join(sorted(names)[:3])
-                    raise CheckpointError(f"{path} is of another model: it {text} {some}")
-        if isinstance(value, torch.optim.Optimizer):
-            groups, ours = _group_sizes(saved[name]), _group_sizes(fresh[name])
-            if groups != ours:
-                raise CheckpointError(
-                    f"{path} is of another model: {name!r} has groups of {groups} parameters there"
-                    f" and of {ours} here"
-                )
-
-
-def _group_sizes(state: Mapping[str, Any]) -> list[int]:
-    return [len(group["params"]) for group in state["param_groups"]]
-
-
-def _room(name: str, known: Any, at_hand: Any, owner: Any) -> Any:  # noqa: ANN401
-    """Return a tensor to load into: the one at hand, or a new one that is split as it should be."""
-    if isinstance(at_hand, torch.Tensor):
-        same = at_hand.shape == known.size
-        if not same and isinstance(owner, (torch.nn.Module, torch.optim.Optimizer)):
-            raise CheckpointError(
-                f"{name} has the shape {tuple(known.size)} in the checkpoint and"
-                f" {tuple(at_hand.shape)} here: it is of another model"
-            )
-        if same and at_hand.dtype == known.properties.dtype and at_hand.device.type != "meta":
-            return at_hand.detach()
-    like = _parameter_of(name, owner)
-    if isinstance(like, DTensor) and like.shape == known.size:
-        return torch.empty_like(like, dtype=known.properties.dtype)
-    return torch.empty(known.size, dtype=known.properties.dtype)
-
-
-def _parameter_of(name: str, owner: Any) -> Any:  # noqa: ANN401 - a parameter
-    """Return the parameter to which an optimizer's tensor belongs: optimizer/state/0/exp_avg."""
-    number = name.partition("/state/")[2].partition("/")[0]
-    groups = getattr(owner, "param_groups", None)
-    if not groups or not number.isdecimal():
-        return None
-    parameters = [parameter for group in groups for parameter in group["params"]]
-    return parameters[int(number)] if int(number) < len(parameters) else None
 
 
 def _remove(path: Path) -> None:
@@ -523,17 +413,6 @@ def _unused(path: Path) -> Path:
         candidate = path.with_name(f"{path.name}-{number}")
         number += 1
     return candidate
-
-
-def _reason(error: BaseException) -> str:
-    """Say in one line why something failed; DCP hides the reason in a table of ranks."""
-    failures = getattr(error, "failures", None)
-    if failures:
-        error = next(iter(failures.values()))[0]
-    text = " ".join(str(error).split())
-    return (
-        text if isinstance(error, CheckpointError) and text else f"{type(error).__name__}: {text}"
-    )
 
 
 def _human(size: int) -> str:

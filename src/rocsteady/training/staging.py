@@ -15,7 +15,9 @@ from typing import Any
 import torch
 
 from rocsteady.checkpoint_folder import BLOCK, THREADS
+from rocsteady.errors import CheckpointError
 
+PATIENCE = 120.0  # seconds for a save that is still being written
 ALIGNED = 64  # bytes: a cache line, and a multiple of every element's size
 
 
@@ -78,9 +80,10 @@ class Buffers:
         self._changed = threading.Condition()
 
     def take(self) -> Buffer:
-        """Return a buffer that is free; waits for the older save if both are in use."""
+        """Return a buffer that is free; waits for the older save, but not for a stuck disk."""
         with self._changed:
-            self._changed.wait_for(lambda: self._free)
+            if not self._changed.wait_for(lambda: self._free, PATIENCE):
+                raise CheckpointError("the two before it are still being written")
             return self._free.pop()
 
     def give_back(self, buffer: Buffer) -> None:
