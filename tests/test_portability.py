@@ -12,6 +12,8 @@ LEFT_OUT = (
     "rocsteady.host.posix",  # Windows has host/windows instead
     "rocsteady.host.windows_child",  # imports on Windows only
     "rocsteady.host.windows_job",  # the same
+    "rocsteady.integrations",  # needs torch and a framework
+    "rocsteady.training",  # needs torch
     "rocsteady.inside.sitecustomize",  # Python itself imports it, at its start and under that name
 )
 # Imports every module in turn and says which could not be, and why. An empty stand-in takes the

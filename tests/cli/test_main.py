@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,18 @@ if TYPE_CHECKING:
 SURFACE = {
     "doctor": {"--json", "--python", "--root", "--list", "--explain", "--strict"},
     "machine": {"--json", "--record", "--python", "--root"},
+    "probe": {
+        "--level",
+        "--python",
+        "--try",
+        "--rounds",
+        "--steps",
+        "--json",
+        "--yes",
+        "--again",
+        "--explain",
+        "names",
+    },
     "run": {
         "--name",
         "--max-attempts",
@@ -40,19 +53,39 @@ SURFACE = {
     "runs": {"--json"},
     "stop": {"name"},
     "report": {"--json", "name"},
+    "checkpoint list": {"--json", "folder"},
+    "checkpoint verify": {"--json", "folder"},
+    "checkpoint export": {
+        "--to",
+        "--format",
+        "--entry",
+        "--all",
+        "--python",
+        "checkpoint",
+    },
+    "checkpoint import": {"--to", "--step", "--python", "folder"},
 }
 
 
 def test_the_public_surface_is_this_list() -> None:
-    context = click.Context(rocsteady)
     found = {}
-    for name in rocsteady.list_commands(context):
-        subcommand = rocsteady.get_command(context, name)
-        assert subcommand is not None
+    for name, subcommand in commands_of(rocsteady):
         shown = [each for each in subcommand.params if not getattr(each, "hidden", False)]
         options = {option for parameter in shown for option in parameter.opts}
         found[name] = options
     assert found == SURFACE
+
+
+def commands_of(group: click.Group) -> Iterator[tuple[str, click.Command]]:
+    """Yield every command; of a group those that it has."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from ((f"{name} {inner}", found) for inner, found in commands_of(command))
+        else:
+            yield name, command
 
 
 def test_help_lists_every_command(cli: Rocsteady) -> None:

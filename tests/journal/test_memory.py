@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import sqlite3
 import sys
+from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from rocsteady.journal.identity import machine_fingerprint, script_fingerprint, this_process
-from rocsteady.journal.memory import Memory
+from rocsteady.journal.memory import MOST_OBSERVATIONS, Memory, memory_to_read
 from rocsteady.journal.place import Place
+from rocsteady.journal.schema import MEMORY
 from rocsteady.journal.values import (
     Deadly,
     Deed,
@@ -20,6 +24,7 @@ from rocsteady.journal.values import (
     Unfinished,
 )
 from rocsteady.machine.disk_root import DiskRoot
+from rocsteady.vocabulary import Observation, ProbeOutcome
 
 PHASES = {"data": Stays(count=5, longest=0.9, histogram=(0, 3, 2))}
 
@@ -145,3 +150,65 @@ def test_this_process_knows_its_boot_and_its_birth() -> None:
     assert len(here.boot_id) == 36
     space, number, birth = here.process.split(":")
     assert all(part.isdecimal() for part in (space, number, birth))
+
+
+def test_what_came_of_probes_is_remembered_with_all_that_was_seen(place: Place) -> None:
+    flash = Observation(
+        probe="attention-backward",
+        variant="flash",
+        outcome=ProbeOutcome.HANG,
+        tries=0,
+        seconds=10.5,
+        why="at try 1, ended after 10 s",
+        figures={"a": 1.5},
+        settings={"HSA_ENABLE_SDMA": None},
+        software="GPU gfx1100; torch 2.9.1",
+        at=2.0,
+    )
+    math = replace(flash, variant="math", outcome=ProbeOutcome.OK, tries=200, at=1.0)
+    memory = Memory(place)
+    for observation in (flash, math):
+        memory.observed("m", observation)
+    memory.close()
+
+    assert memory.observations("m") == (math, flash)
+    assert memory.observations("another") == ()
+
+
+def test_of_very_many_observations_the_newest_are_kept(place: Place) -> None:
+    memory = Memory(place)
+    for at in range(MOST_OBSERVATIONS + 7):
+        seen = Observation(probe="p", outcome=ProbeOutcome.OK, tries=1, seconds=0.0, at=float(at))
+        memory.observed("m", seen)
+    memory.flush(timedelta(seconds=20))
+    memory.close()
+
+    kept = [observation.at for observation in memory.observations("m")]
+    assert kept == [float(at) for at in range(7, MOST_OBSERVATIONS + 7)]
+
+
+def test_a_memory_of_before_there_were_probes_is_brought_up_to_date(place: Place) -> None:
+    assert place.memory is not None
+    with closing(sqlite3.connect(place.memory)) as connection, connection:
+        for statement in (each for step in MEMORY[:2] for each in step):
+            connection.execute(statement)
+        connection.execute("PRAGMA user_version = 2")
+    before = Memory(replace(place, memory_writable=False))
+    assert before.observations("m") == ()
+    memory = Memory(place)
+    seen = Observation(probe="p", outcome=ProbeOutcome.OK, tries=1, seconds=0.0, at=1.0)
+    memory.observed("m", seen)
+    memory.close()
+
+    assert memory.observations("m") == (seen,)
+
+
+def test_to_read_the_memory_makes_nothing(tmp_path: Path, place: Place) -> None:
+    memory = Memory(place)
+    seen = Observation(probe="p", outcome=ProbeOutcome.OK, tries=1, seconds=0.0, at=1.0)
+    memory.observed("m", seen)
+    memory.close()
+
+    assert memory_to_read(tmp_path / "state").observations("m") == (seen,)
+    assert memory_to_read(tmp_path / "nowhere").observations("m") == ()
+    assert not (tmp_path / "nowhere").exists()

@@ -11,10 +11,11 @@ import pytest
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
 from rocsteady.journal.values import Run
+from rocsteady.machine.software import software_of
 from rocsteady.pulse.learning import Learned
 from rocsteady.supervisor.course import Course, Wanted
 from rocsteady.supervisor.outcome import AttemptEnd, Outcome
-from rocsteady.vocabulary import Certainty, Failure, Fingerprint
+from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Observation, ProbeOutcome
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded
@@ -85,3 +86,21 @@ def test_what_was_asked_for_answered_no_failure(recorded: Recorded, memory: Memo
     memory.close()
 
     assert memory.what_helped("m", "s") == ()
+
+
+def test_what_probes_saw_here_decides_what_comes_first(recorded: Recorded, memory: Memory) -> None:
+    machine = recorded.machine("no-amd-gpu")
+    fork = Observation(
+        probe="loader", variant="2 workers, fork", outcome=ProbeOutcome.HANG, tries=7, seconds=1.0,
+        software=software_of(machine), at=1.0,
+    )  # fmt: skip
+    inline = msgspec.structs.replace(fork, variant="0 workers", outcome=ProbeOutcome.OK)
+    for seen in (fork, inline):
+        memory.observed("m", seen)
+    memory.flush()
+    climbing = course(recorded, memory)
+
+    step = climbing.failed(HUNG, END, RUN, can_resume=True, checkpoints=1)
+    memory.close()
+
+    assert step.remedy == "loader-inline"

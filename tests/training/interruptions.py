@@ -72,7 +72,7 @@ class Training:
 
     def interrupt(self, kind: str, chance: random.Random) -> bool:
         """Run until some steps further, and end it in this way; false if it came to its end."""
-        target = self.step() + chance.randrange(8, 40)
+        target = self.step() + chance.randrange(4, 22)
         if kind == "hang":
             return self._hang(target)
         for marker in ("died", "hung"):
@@ -104,7 +104,7 @@ class Training:
     def _hang(self, target: int) -> bool:
         (self.folder / "hung").unlink(missing_ok=True)
         watch = (sys.executable, str(HURRIED), "run", "--max-attempts", "1", "--")
-        child = self.start("--hang-at", str(target + 20), under=watch)
+        child = self.start("--hang-at", str(target + 14), under=watch)
         return child.wait(timeout=LONGEST) != 0
 
 

@@ -11,6 +11,8 @@ import msgspec
 from rocsteady.cli.roots import open_root, python_option, root_option
 from rocsteady.cli.screen import layout, show
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
+from rocsteady.journal.identity import machine_fingerprint
+from rocsteady.journal.memory import memory_to_read
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.machine import examine
 from rocsteady.report.diagnosis import render_diagnosis
@@ -49,7 +51,8 @@ def command(  # noqa: PLR0913 - one argument an option
         show(_told(knowledge, explain, as_json=as_json))
         return
     machine, _ = examine(open_root(root, python), knowledge.variables)
-    diagnosis = diagnose(machine, knowledge)
+    seen = memory_to_read().observations(machine_fingerprint()) if root is None else ()
+    diagnosis = diagnose(machine, knowledge, observations=seen)
     if as_json:
         show(msgspec.json.format(msgspec.json.encode(diagnosis), indent=2).decode() + "\n")
     else:

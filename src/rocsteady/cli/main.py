@@ -23,12 +23,14 @@ COMMANDS = {
         "Say what this machine is, what is wrong with it, says who.",
     ),
     "machine": ("rocsteady.cli.machine", "Show what was read of this machine, or record it."),
+    "probe": ("rocsteady.cli.probe", "Try what training needs, and say what works here."),
     "run": ("rocsteady.cli.run", "Run a training command, watch it, restart it when it hangs."),
     "drill": ("rocsteady.cli.drill", "Rehearse hangs and crashes before a run is left alone."),
     "runs": ("rocsteady.cli.runs", "List the runs of this project."),
     "stop": ("rocsteady.cli.stop", "End a run."),
     "report": ("rocsteady.cli.report", "Tell what happened in a run, and why."),
     "remedies": ("rocsteady.cli.remedies", "List what may be changed after a failure."),
+    "checkpoint": ("rocsteady.cli.checkpoint", "List, verify, export and import checkpoints."),
     "explain": ("rocsteady.cli.explain", "Name an error and say what is known of it."),
 }
 ERROR, COULD_NOT_EXAMINE, INTERRUPTED = 1, 3, 130

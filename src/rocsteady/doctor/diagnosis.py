@@ -5,13 +5,14 @@ A check that crashes is a finding about us; the rest still run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 
 import msgspec
 
 from rocsteady import __version__
+from rocsteady.doctor import observed
 from rocsteady.doctor.brief import brief, names, trains_on
 from rocsteady.doctor.checks import (
     miopen_cache,
@@ -29,12 +30,14 @@ from rocsteady.knowledge.reader import Knowledge, load_knowledge
 from rocsteady.knowledge.rules import Rule
 from rocsteady.machine.gpus import NODES
 from rocsteady.machine.machine import Machine
+from rocsteady.machine.software import software_of
 from rocsteady.vocabulary import (
     DIAGNOSIS_VERSION,
     Confidence,
     Diagnosis,
     Finding,
     Fix,
+    Observation,
     Severity,
     Unchecked,
 )
@@ -75,9 +78,12 @@ def doctors_knowledge() -> Knowledge:
 
 
 def diagnose(
-    machine: Machine, knowledge: Knowledge, checks: Mapping[str, Check] = CHECKS
+    machine: Machine,
+    knowledge: Knowledge,
+    checks: Mapping[str, Check] = CHECKS,
+    observations: Iterable[Observation] = (),
 ) -> Diagnosis:
-    """Run every rule."""
+    """Run every rule; ``observations`` are what probes saw on this machine."""
     facts = gather(machine, knowledge)
     bound = {name: partial(check, machine, facts, knowledge) for name, check in checks.items()}
     matcher = Matcher(facts, bound, knowledge.arches)
@@ -96,6 +102,7 @@ def diagnose(
         elif match.holds is None:
             missing += [(fact, rule.id) for fact in match.missing]
             open_rules.add(rule.id)
+    findings += observed.findings(observations, software_of(machine))
     order = list(Severity)
     findings.sort(key=lambda finding: order.index(finding.severity))
     return Diagnosis(

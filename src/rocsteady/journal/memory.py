@@ -1,8 +1,8 @@
 """The machine's own memory, in the user's state folder: it outlives any project.
 
-What a script usually does here, what helped it, what took this machine down, and which job files
-were used. It is not kept in the project, since whoever hands us a project could then tell us what
-to trust. Without a place for it everything still works; nothing is remembered.
+What a script usually does here, what helped it, what took this machine down, what came of probes,
+and which job files were used. It is not kept in the project, since whoever hands us a project could
+then tell us what to trust. Without a place for it everything still works; nothing is remembered.
 """
 
 from __future__ import annotations
@@ -12,25 +12,32 @@ import sqlite3
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+import platformdirs
+
+from rocsteady.errors import JournalError
 from rocsteady.journal import schema
-from rocsteady.journal.place import Place
+from rocsteady.journal.place import DATABASE, MEMORY, Place
 from rocsteady.journal.rows import put, select
 from rocsteady.journal.values import (
     Deadly,
     Helped,
     Learned,
+    Observed,
     SeenFile,
     Stays,
     Takedown,
     Unfinished,
 )
 from rocsteady.journal.writer import Writer
-from rocsteady.vocabulary import Value
+from rocsteady.vocabulary import Observation, Value
 
 BUSY = timedelta(seconds=1.5)
 CLOSE_WITHIN = timedelta(seconds=2)
+MOST_OBSERVATIONS = 2000  # of a machine: the newest ones
 
 T = TypeVar("T", bound=Value)
 
@@ -93,6 +100,27 @@ class Memory:
         """Return what helped a script on a machine, the latest last."""
         return self._select(Helped, "WHERE machine = ? AND script = ? ORDER BY at", machine, script)
 
+    def observed(self, machine: str, observation: Observation) -> None:
+        """Remember what came of a probe; of very many only the newest."""
+        self._put(
+            Observed(
+                machine=machine,
+                at=observation.at,
+                probe=observation.probe,
+                variant=observation.variant,
+                observation=msgspec.to_builtins(observation),
+            )
+        )
+        if self._writer is not None:
+            self._writer.put(lambda connection: _without_oldest(connection, machine))
+
+    def observations(self, machine: str) -> tuple[Observation, ...]:
+        """Return what came of probes on a machine, oldest first."""
+        with contextlib.suppress(OSError, JournalError, msgspec.ValidationError):
+            kept = self._select(Observed, "WHERE machine = ? ORDER BY at", machine)
+            return tuple(msgspec.convert(row.observation, Observation) for row in kept)
+        return ()  # of another version, or not for us to read
+
     def saw(self, path: str, sha256: str) -> None:
         """Remember a job file as it was when a person let it run."""
         self._put(SeenFile(path=path, sha256=sha256, at=self._clock()))
@@ -104,6 +132,11 @@ class Memory:
     def close(self, within: timedelta = CLOSE_WITHIN) -> bool:
         """Write what is left, for no longer than promised."""
         return self._writer is None or self._writer.close(within)
+
+    def flush(self, within: timedelta = CLOSE_WITHIN) -> None:
+        """Return when all that was handed over is on disk."""
+        if self._writer is not None:
+            self._writer.now(lambda _: None, within)
 
     def _connect(self, *, doubtful: bool) -> sqlite3.Connection:
         if self._path is None:
@@ -127,3 +160,25 @@ class Memory:
                 connection.execute("PRAGMA trusted_schema = OFF")
                 return select(connection, kind, where, *columns)
         return ()
+
+
+def memory_to_read(state: Path | None = None) -> Memory:
+    """Return what is remembered of this machine. Nothing is made or changed."""
+    state = state or platformdirs.user_state_path("rocsteady", appauthor=False)
+    return Memory(
+        Place(
+            folder=state,
+            database=state / DATABASE,
+            wal=False,
+            memory=state / MEMORY,
+            memory_writable=False,
+        )
+    )
+
+
+def _without_oldest(connection: sqlite3.Connection, machine: str) -> None:
+    connection.execute(
+        "DELETE FROM observations WHERE machine = ? AND at < (SELECT at FROM observations"
+        " WHERE machine = ? ORDER BY at DESC LIMIT 1 OFFSET ?)",
+        (machine, machine, MOST_OBSERVATIONS - 1),
+    )

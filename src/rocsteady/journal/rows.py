@@ -25,6 +25,7 @@ from rocsteady.journal.values import (
     Learned,
     Message,
     NamedFailure,
+    Observed,
     Run,
     SeenFile,
     Takedown,
@@ -49,6 +50,7 @@ TABLES: Mapping[type[Value], str] = {
     SeenFile: "seen_files",
     Deadly: "deadly",
     Helped: "helped",
+    Observed: "observations",
 }
 
 T = TypeVar("T", bound=Value)

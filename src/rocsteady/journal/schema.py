@@ -71,6 +71,11 @@ MEMORY: Migrations = (
             failure TEXT NOT NULL, remedy TEXT NOT NULL, run TEXT NOT NULL, at REAL NOT NULL,
             PRIMARY KEY (machine, script, failure)) {KEYED}""",
     ),
+    (
+        f"""CREATE TABLE observations (machine TEXT NOT NULL, at REAL NOT NULL,
+            probe TEXT NOT NULL, variant TEXT NOT NULL, observation TEXT NOT NULL,
+            PRIMARY KEY (machine, at, probe, variant)) {KEYED}""",
+    ),
 )
 
 

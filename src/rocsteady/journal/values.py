@@ -235,6 +235,16 @@ class Helped(Value, frozen=True, kw_only=True):
     at: float
 
 
+class Observed(Value, frozen=True, kw_only=True):
+    """What came of a probe on one machine."""
+
+    machine: str
+    at: float
+    probe: str
+    variant: str
+    observation: dict[str, object]  # an Observation of the vocabulary
+
+
 class SeenFile(Value, frozen=True, kw_only=True):
     """A job file as it was when it was last used."""
 

@@ -112,8 +112,13 @@ class Forks:
 
     def fork(self, request: dict[str, object]) -> Forked:
         """Run a payload in a fork."""
-        self._connection.sendall(json.dumps(request).encode() + b"\n")
-        told = self._heard(READY_WITHIN)
+        try:
+            self._connection.sendall(json.dumps(request).encode() + b"\n")
+            told = self._heard(READY_WITHIN)
+            while "ended" in told:  # one that could not be killed has ended after all
+                told = self._heard(READY_WITHIN)
+        except OSError as error:
+            raise UnfitError("the process that forks does not answer") from error
         if "unfit" in told:
             raise UnfitError(str(told["unfit"]))
         return Forked(self, int(str(told["pid"])))

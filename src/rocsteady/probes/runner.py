@@ -110,7 +110,7 @@ class Runner:
             "folder": str(folder),
             "variables": sorted(settings),
         }
-        intent = self._journal.intend(INTENT, _told(probe, settings))
+        intent = self._journal.intend(INTENT, _told(probe, settings, self._software))
         began = time.time()
         try:
             payload = self._start(probe, request, settings)
@@ -119,13 +119,14 @@ class Runner:
                 observation = watch.observe()
             finally:
                 payload.close()
-        except OSError as error:
+        except (OSError, UnfitError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
             observation = Observation(
                 probe=probe.name,
                 outcome=ProbeOutcome.NOT_RUN,
                 tries=0,
                 seconds=0.0,
-                why=f"it could not be started: {error.strerror}",
+                why=f"it could not be started: {why}",
             )
         intent.end(observation.outcome.value)
         if not observation.bad:
@@ -162,7 +163,9 @@ class Runner:
             environment.pop(name, None)
             if value is not None:
                 environment[name] = value
-        return Fresh(self._python, self._site, request, environment, self._run_id)
+        # A name of its own: who ends it ends all of that name, also the process that forks.
+        run_id = f"{self._run_id}-{Path(str(request['folder'])).name}"
+        return Fresh(self._python, self._site, request, environment, run_id)
 
 
 class _Watch:
@@ -296,8 +299,15 @@ class _Watch:
             return ""
 
 
-def _told(probe: Probe, settings: Mapping[str, str | None]) -> str:
-    return json.dumps({"probe": probe.name, "variant": probe.variant, "settings": dict(settings)})
+def _told(probe: Probe, settings: Mapping[str, str | None], software: str) -> str:
+    return json.dumps(
+        {
+            "probe": probe.name,
+            "variant": probe.variant,
+            "settings": dict(settings),
+            "software": software,
+        }
+    )
 
 
 def _in_force(variables: Mapping[str, str | None]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from rocsteady.vocabulary import ComputeDevice, Diagnosis, Finding, Severity, Un
 
 LABEL = 9
 MIN_ID = 16
+HERE = "this machine"  # confirmed here: what a probe saw, and no rule has a story of
 MOST_COMMANDS = 2  # on the screen; --explain has them all
 STYLES = {Severity.BLOCKS: RED, Severity.RISKS: YELLOW, Severity.NOTES: DIM}
 
@@ -92,9 +93,8 @@ def _unchecked(page: Page, entry: Unchecked, column: int) -> None:
 
 
 def _hint(page: Page, diagnosis: Diagnosis) -> None:
-    if diagnosis.findings:
-        page.paragraph(
-            f"The whole story of one: rocsteady doctor --explain {diagnosis.findings[0].rule}"
-        )
+    ruled = next((each for each in diagnosis.findings if HERE not in each.confirmed_on), None)
+    if ruled:
+        page.paragraph(f"The whole story of one: rocsteady doctor --explain {ruled.rule}")
     if not diagnosis.machine.torch:
         page.paragraph("Name the Python that trains: rocsteady doctor --python PATH")

@@ -18,10 +18,12 @@ from rocsteady.journal.values import Attempt, Deadly, Helped, NamedFailure, Run,
 from rocsteady.knowledge.failures import FailureKnowledge, load_failures
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.machine import Machine
+from rocsteady.machine.software import software_of
 from rocsteady.remedies.asked import strategy_of as asked_for
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.remedies.difference import told
 from rocsteady.remedies.ladder import Step, climb
+from rocsteady.remedies.observed import supported
 from rocsteady.remedies.remedy import Refused
 from rocsteady.remedies.situation import Situation, Tried
 from rocsteady.supervisor.outcome import AttemptEnd
@@ -185,11 +187,17 @@ class Course:
                 ranks=max([1, *(beat.world or 1 for beat in (end.heartbeats if end else ()))]),
                 no_effect=no_effect(end) if end else (),
                 deadly=tuple(self._deadly),
-                worked_here=tuple(helped.remedy for helped in self.offers()),
+                worked_here=(*(helped.remedy for helped in self.offers()), *self._probed()),
                 allow=self._wanted.allow,
                 deny=self._wanted.deny,
             )
         )
+
+    def _probed(self) -> tuple[str, ...]:
+        """Return the remedies that probes of this machine speak for."""
+        if self._memory is None:
+            return ()
+        return supported(self._memory.observations(self._here), software_of(self._machine()))
 
     def _take(self, step: Step, failure: Failure) -> None:
         if step.strategy is not None:

@@ -43,6 +43,8 @@ class Server:
         import torch  # noqa: F401, PLC0415 - this is what the forks shall not have to do
 
         self._threads = threads()
+        with contextlib.suppress(Exception):  # the first backward imports it, for half a second
+            __import__("torch.fx.experimental.symbolic_shapes")
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.connect(address)
         self._children: dict[int, int] = {}  # number of a process: descriptor to wait on

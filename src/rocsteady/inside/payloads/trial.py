@@ -14,6 +14,7 @@ from typing import Any
 VERSION = 1
 BEAT = 8  # bytes: the number of tries that are done
 BEAT_FILE, RESULT_FILE, OUTPUT_FILE = "beat", "result.json", "output"
+STOP_FILE = "stop"  # if it is there, no further try is begun
 OK, WRONG, RAISED, NO_MEMORY, NOT_RUN = (
     "ok",
     "wrong numbers",
@@ -46,6 +47,9 @@ class Trial:
         self.figures: dict[str, float] = {}
         self.said: dict[str, str] = {}
         self.began = time.monotonic()
+        self._torch: Any = None
+        self._lost = False  # the device, on purpose
+        self._stop = os.path.join(self.folder, STOP_FILE)
         descriptor = os.open(os.path.join(self.folder, BEAT_FILE), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             os.ftruncate(descriptor, BEAT)
@@ -56,9 +60,12 @@ class Trial:
     @property
     def torch(self) -> Any:
         """torch, which is imported here if it was not before."""
-        import torch  # noqa: PLC0415 - what is tried may be importing it
+        if self._torch is None:
+            import torch  # noqa: PLC0415 - what is tried may be importing it
 
-        return torch
+            torch.set_num_threads(1)  # the work is small: threads of the CPU would wait, not help
+            self._torch = torch
+        return self._torch
 
     @property
     def device(self) -> str:
@@ -75,7 +82,7 @@ class Trial:
             self._beat[0] = self.done
             if self.wanted and self.done >= self.wanted:
                 return
-            if time.monotonic() - self.began >= self.seconds:
+            if time.monotonic() - self.began >= self.seconds or os.path.exists(self._stop):
                 return
 
     def alive(self) -> None:
@@ -85,8 +92,14 @@ class Trial:
     def wait(self) -> None:
         """Wait until the device has done what it was given."""
         torch = sys.modules.get("torch")
-        if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+        if self._lost or torch is None:
+            return
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
             torch.cuda.synchronize()
+
+    def give_up_device(self) -> None:
+        """Take no notice of the device any more, which an assert has made useless."""
+        self._lost = True
 
     def compare(self, found: Any, reference: Any, bound: float, what: str = "result") -> None:
         """Compare with a float64 reference; ``bound`` is relative to its largest value."""
@@ -110,6 +123,13 @@ class Trial:
         self.said[name] = text
 
 
+def is_lack(error: BaseException) -> bool:
+    """Tell whether an error is a lack of memory, on the device or on the host."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in TEXTS)
+
+
 def carry_out(payload: Callable[[Trial], None], request: dict[str, Any]) -> None:
     """Run a payload, and leave what came of it as a file, whole or not at all."""
     trial = Trial(request)
@@ -123,9 +143,7 @@ def carry_out(payload: Callable[[Trial], None], request: dict[str, Any]) -> None
         outcome, why = WRONG, str(wrong)
     except BaseException as error:  # this is what was to be found out
         text = f"{type(error).__name__}: {error}"
-        lack = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-        lack = lack or (isinstance(error, RuntimeError) and any(t in text for t in TEXTS))
-        outcome, why = (NO_MEMORY if lack else RAISED), text[:2000]
+        outcome, why = (NO_MEMORY if is_lack(error) else RAISED), text[:2000]
         raised = traceback.format_exc()[-8000:]
     seconds = time.monotonic() - trial.began
     result = {

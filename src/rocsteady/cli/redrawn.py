@@ -1,0 +1,51 @@
+"""One line at the foot of a terminal that is drawn anew; nothing where there is no terminal."""
+
+from __future__ import annotations
+
+import time
+from typing import TextIO
+
+EVERY = 0.1  # seconds, at least, between two drawings
+BAR = 20  # columns
+
+
+class Redrawn:
+    """A line that tells how far it is."""
+
+    def __init__(self, stream: TextIO, width: int) -> None:
+        self._stream, self._width = stream, width
+        self._wanted = stream.isatty()
+        self._drawn = 0.0
+        self._there = False
+
+    def draw(self, text: str, *, now: bool = False) -> None:
+        """Draw it, unless it was drawn just before."""
+        if not self._wanted or (not now and time.monotonic() - self._drawn < EVERY):
+            return
+        self._drawn, self._there = time.monotonic(), True
+        room = max(self._width - 1, 1)
+        self._stream.write("\r" + text[:room].ljust(room))
+        self._stream.flush()
+
+    def clear(self) -> None:
+        """Take it away, so that other lines can be written."""
+        if self._there:
+            self._stream.write("\r" + " " * max(self._width - 1, 1) + "\r")
+            self._stream.flush()
+            self._there = False
+
+
+def bar(done: float) -> str:
+    """Draw how much of it is done, from 0 to 1."""
+    full = round(min(max(done, 0.0), 1.0) * BAR)
+    return f"[{'#' * full}{'.' * (BAR - full)}]"
+
+
+def duration(seconds: float) -> str:
+    """Say about how long: "8 s", "2 min", "1 h 20 min"."""
+    if seconds < 100:  # noqa: PLR2004 - as people say it
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    if minutes < 100:  # noqa: PLR2004 - the same
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min"

@@ -1,0 +1,290 @@
+"""Which probes are run, and which not and why; and what is kept of what came of them.
+
+A probe that took the machine down is not tried again unasked. One that is known to have reset a GPU
+somewhere asks first where that would take a screen away, or where this machine went down before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from rocsteady.doctor.trainable import trainable
+from rocsteady.journal.journal import Journal
+from rocsteady.journal.memory import Memory
+from rocsteady.journal.values import Fate
+from rocsteady.machine.machine import Machine
+from rocsteady.probes.catalog import FORK_START, FRESH_START
+from rocsteady.probes.probe import LEVELS, Probe
+from rocsteady.probes.runner import INTENT, Runner
+from rocsteady.probes.statistics import fewer_than_one_in
+from rocsteady.report.page import counted
+from rocsteady.report.probe import ProbeLine
+from rocsteady.vocabulary import Observation, ProbeOutcome, Value
+
+SOAK = "soak"
+LEVEL_NAMES = (*map(str, LEVELS), SOAK)
+MOST_EVIDENCE = 50  # folders
+
+
+class Planned(Value, frozen=True, kw_only=True):
+    """A probe, and how far it is gone into."""
+
+    probe: Probe
+    tries: int  # at most; 0: until the time is over
+    seconds: float  # at most
+    about: float  # seconds that it takes
+    why_not: str = ""  # why it is not run
+    risk: str = ""  # why somebody should be asked first
+
+
+class Standing(Value, frozen=True, kw_only=True):
+    """What is known before anything is tried."""
+
+    machine: Machine
+    screens: tuple[str, ...] | None  # connectors with a screen on a GPU; None: cannot be told
+    took_down: bool = False  # something of ours took this machine down before
+    observations: tuple[Observation, ...] = ()  # of this machine, oldest first
+
+
+def unknown_names(probes: Sequence[Probe], names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names that no probe has."""
+    return tuple(name for name in names if not any(_is_meant(probe, name) for probe in probes))
+
+
+def plan(
+    probes: Sequence[Probe],
+    level: str,
+    names: Sequence[str],
+    standing: Standing,
+    *,
+    again: bool = False,
+) -> tuple[Planned, ...]:
+    """Choose: all of a level, or those that are named whatever their level."""
+    depth = LEVELS.index(int(level)) if level != SOAK else len(LEVELS) - 1
+    chosen = [
+        probe
+        for probe in probes
+        if (any(_is_meant(probe, name) for name in names) if names else probe.level <= depth + 1)
+    ]
+    return tuple(_planned(probe, depth, standing, again=again) for probe in chosen)
+
+
+def without_risks(planned: Iterable[Planned]) -> tuple[Planned, ...]:
+    """Leave out what should be asked about."""
+    return tuple(
+        msgspec.structs.replace(each, why_not=f"{each.risk}; --yes runs it", risk="")
+        if each.risk and not each.why_not
+        else each
+        for each in planned
+    )
+
+
+def newest(observations: Iterable[Observation]) -> dict[str, Observation]:
+    """Return the newest of each probe and variant, without those that tried a setting."""
+    found: dict[str, Observation] = {}
+    for each in sorted(observations, key=lambda observation: observation.at):
+        if not each.settings and each.outcome is not ProbeOutcome.NOT_RUN:
+            found[f"{each.probe} {each.variant}".rstrip()] = each
+    return found
+
+
+def line_of(probe: Probe | None, observation: Observation) -> ProbeLine:
+    """Return an observation with what is needed to read it."""
+    well = observation.outcome is ProbeOutcome.OK
+    return ProbeLine(
+        observation=observation,
+        what=probe.what if probe else "tries",
+        question=probe.question if probe else "",
+        one_in=fewer_than_one_in(observation.tries) if well else 1,
+    )
+
+
+def recover(journal: Journal, memory: Memory, software: str) -> tuple[Observation, ...]:
+    """Remember which probes took the machine down: their intents have no outcome."""
+    found = []
+    for entry in journal.unfinished():
+        deed = entry.deed
+        if deed.kind != INTENT or entry.fate is Fate.UNDER_WAY:
+            continue
+        journal.settle(deed, entry.fate.value)
+        if entry.fate is Fate.MACHINE_WENT_DOWN:
+            observation = _took_down(deed.what, deed.at, software)
+            memory.took_down(entry)
+            memory.observed(journal.here.machine, observation)
+            found.append(observation)
+    return tuple(found)
+
+
+def let_go(journal: Journal) -> None:
+    """Give the probe that somebody interrupted its outcome: it did no harm."""
+    for entry in journal.unfinished():
+        if entry.deed.kind == INTENT and entry.deed.process == journal.here.process:
+            journal.settle(entry.deed, "interrupted")
+
+
+def total(observations: Sequence[Observation]) -> Observation:
+    """Put what came of the rounds of one probe together: what went wrong counts most."""
+    last = observations[-1]
+    bad = [each for each in observations if each.bad]
+    tries = sum(each.tries for each in observations)
+    if len(observations) == 1:
+        return last
+    if not bad:
+        return msgspec.structs.replace(
+            last,
+            tries=tries,
+            seconds=sum(each.seconds for each in observations),
+            worst=max(each.worst for each in observations),
+        )
+    why = f"in {len(bad)} of {len(observations)} rounds; the last time: {bad[-1].why}"
+    return msgspec.structs.replace(bad[-1], why=why)
+
+
+class Suite:
+    """Runs what is planned, and remembers what came of it."""
+
+    def __init__(self, runner: Runner, memory: Memory, here: str, evidence: Path) -> None:
+        self._runner, self._memory = runner, memory
+        self._here, self._evidence = here, evidence
+
+    def run(
+        self,
+        planned: Planned,
+        settings: Mapping[str, str | None] | None = None,
+        *,
+        fresh: bool = False,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> Observation:
+        """Run one, and remember it; what is not run is an observation too, and not remembered."""
+        probe = planned.probe
+        if planned.why_not:
+            return Observation(
+                probe=probe.name,
+                variant=probe.variant,
+                outcome=ProbeOutcome.NOT_RUN,
+                tries=0,
+                seconds=0.0,
+                why=planned.why_not,
+                at=time.time(),
+            )
+        observation = self._runner.run(
+            msgspec.structs.replace(probe, fresh=True) if fresh else probe,
+            tries=planned.tries,
+            seconds=planned.seconds,
+            settings=settings,
+            progress=progress,
+        )
+        if observation.bad:
+            observation = keep_evidence(observation, self._evidence)
+        if observation.outcome is not ProbeOutcome.NOT_RUN:
+            self._memory.observed(self._here, observation)
+        return observation
+
+
+def keep_evidence(observation: Observation, folder: Path) -> Observation:
+    """Move what was collected to where it stays; of very many only the newest stay."""
+    source = Path(observation.evidence) if observation.evidence else None
+    if source is None or not source.is_dir():
+        return observation
+    title = "-".join(f"{observation.probe} {observation.variant}".split())
+    name = f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(observation.at))}-{title}"
+    number = 1
+    while (target := folder / f"{name}-{number}").exists():
+        number += 1
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    whole = source.parent if source.name == "evidence" else source
+    try:
+        shutil.move(whole, target)
+    except OSError:
+        return observation  # it is still where it was
+    for old in sorted(folder.iterdir(), key=_age)[:-MOST_EVIDENCE]:
+        shutil.rmtree(old, ignore_errors=True)
+    return msgspec.structs.replace(observation, evidence=str(target))
+
+
+def _age(folder: Path) -> tuple[str, float]:
+    with contextlib.suppress(OSError):
+        return folder.name[:15], folder.stat().st_mtime
+    return "", 0.0
+
+
+def _is_meant(probe: Probe, name: str) -> bool:
+    return name in (probe.name, probe.title, f"{probe.name}:{probe.variant}")
+
+
+def _planned(probe: Probe, depth: int, standing: Standing, *, again: bool) -> Planned:
+    last = newest(standing.observations).get(probe.title)
+    tries, seconds = probe.tries[depth], probe.seconds[depth]
+    alike = last is not None and last.outcome is ProbeOutcome.OK and last.tries == tries
+    about = last.seconds if last and alike else seconds
+    why_not = _lacking(probe, standing.machine)
+    if _took_it_down(probe, standing.observations) and not again:
+        why_not = why_not or "the machine went down during it; --again tries it again"
+    return Planned(
+        probe=probe,
+        tries=tries,
+        seconds=seconds,
+        about=about + (FRESH_START if probe.fresh else FORK_START),
+        why_not=why_not,
+        risk="" if why_not else _risk(probe, standing),
+    )
+
+
+def _took_it_down(probe: Probe, observations: Iterable[Observation]) -> bool:
+    """Tell whether the machine went down when it was last tried, with whatever settings."""
+    own = [
+        each for each in observations if (each.probe, each.variant) == (probe.name, probe.variant)
+    ]
+    last = max(own, key=lambda observation: observation.at, default=None)
+    return last is not None and last.outcome is ProbeOutcome.WENT_DOWN
+
+
+def _lacking(probe: Probe, machine: Machine) -> str:
+    """Say which GPUs are missing; other vendors' and those behind WSL2 only the payload can see."""
+    unseen = machine.system.wsl or (machine.torch is not None and machine.torch.build == "cuda")
+    there = len(trainable(machine))
+    if machine.torch is not None and machine.torch.build == "cpu":
+        there = 0
+    if unseen or there >= probe.gpus:
+        return ""
+    return counted(there, "GPU") if there else "no GPU that torch can use"
+
+
+def _risk(probe: Probe, standing: Standing) -> str:
+    if not (probe.risky and (trainable(standing.machine) or standing.machine.system.wsl)):
+        return ""
+    if standing.took_down:
+        return "it may reset the GPU, and this machine went down before"
+    if standing.screens is None:
+        return "it may reset the GPU, and a screen may hang on it"
+    if standing.screens:
+        return f"it may reset the GPU that a screen hangs on ({standing.screens[0]})"
+    return ""
+
+
+def _took_down(what: str, at: float, software: str) -> Observation:
+    """Read an intent back; one that cannot be read is still a probe that did this."""
+    told: dict[str, object] = {}
+    with contextlib.suppress(msgspec.MsgspecError):
+        told = msgspec.json.decode(what, type=dict[str, object])
+    settings = told.get("settings")
+    return Observation(
+        probe=str(told.get("probe", "unknown")),
+        variant=str(told.get("variant", "")),
+        outcome=ProbeOutcome.WENT_DOWN,
+        tries=0,
+        seconds=0.0,
+        why="the machine went down during it",
+        settings={
+            str(name): None if value is None else str(value)
+            for name, value in (settings if isinstance(settings, dict) else {}).items()
+        },
+        software=str(told.get("software", software)),
+        at=at,
+    )

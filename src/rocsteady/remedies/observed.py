@@ -1,0 +1,39 @@
+"""Which remedies probes speak for: here the one way went wrong, and the other did not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from rocsteady.remedies.rungs.attention_math import REMEDY as ATTENTION_MATH
+from rocsteady.remedies.rungs.compile_off import REMEDY as COMPILE_OFF
+from rocsteady.remedies.rungs.loader_inline import REMEDY as LOADER_INLINE
+from rocsteady.vocabulary import Observation, ProbeOutcome
+
+ATTENTION, LOADER, COMPILE = "attention-backward", "loader", "compile"
+_FUSED = re.compile(r"\b(flash|efficient)\b")
+_FORKED = re.compile(r"\bfork\b")
+_INLINE = re.compile(r"\b(0|no) workers\b")
+
+
+def supported(observations: Iterable[Observation], software: str) -> tuple[str, ...]:
+    """Return the remedies that should come first, by what was seen with today's software."""
+    last = {
+        (each.probe, each.variant): each
+        for each in sorted(observations, key=lambda observation: observation.at)
+        if each.software == software and not each.settings
+    }
+    bad = [(probe, variant) for (probe, variant), each in last.items() if each.bad]
+    well = [key for key, each in last.items() if each.outcome is ProbeOutcome.OK]
+    found = []
+    if (ATTENTION, "math") in well and _any(bad, ATTENTION, _FUSED):
+        found.append(ATTENTION_MATH.id)
+    if _any(well, LOADER, _INLINE) and _any(bad, LOADER, _FORKED):
+        found.append(LOADER_INLINE.id)
+    if any(probe == COMPILE for probe, _ in bad):
+        found.append(COMPILE_OFF.id)
+    return tuple(found)
+
+
+def _any(keys: Iterable[tuple[str, str]], name: str, pattern: re.Pattern[str]) -> bool:
+    return any(probe == name and pattern.search(variant) for probe, variant in keys)

@@ -1,0 +1,267 @@
+"""What came of probes: a line each as they are done, and what it comes to in words."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from types import MappingProxyType
+
+from rocsteady.report.page import BOLD, DIM, RED, Page, counted
+from rocsteady.vocabulary import Observation, ProbeOutcome, Value
+
+VERSION = 1  # of the JSON lines
+WORD = 9  # columns of the outcome
+MOST_TITLE = 29  # columns; a longer one has a line of its own
+WORDS = MappingProxyType(
+    {
+        ProbeOutcome.OK: "ok",
+        ProbeOutcome.WRONG: "WRONG",
+        ProbeOutcome.EXCEPTION: "ERROR",
+        ProbeOutcome.HANG: "HANG",
+        ProbeOutcome.CRASH: "CRASH",
+        ProbeOutcome.NO_MEMORY: "MEMORY",
+        ProbeOutcome.UNKILLABLE: "STUCK",
+        ProbeOutcome.WENT_DOWN: "DOWN",
+        ProbeOutcome.NOT_RUN: "not run",
+    }
+)
+VERBS = MappingProxyType(
+    {
+        ProbeOutcome.WRONG: "gives wrong numbers",
+        ProbeOutcome.EXCEPTION: "raises an error",
+        ProbeOutcome.HANG: "hangs",
+        ProbeOutcome.CRASH: "crashes",
+        ProbeOutcome.NO_MEMORY: "runs out of memory",
+        ProbeOutcome.UNKILLABLE: "hangs and cannot be killed",
+        ProbeOutcome.WENT_DOWN: "took the machine down",
+    }
+)
+
+
+class ProbeLine(Value, frozen=True, kw_only=True):
+    """One observation, with what a person must know to read it."""
+
+    observation: Observation
+    what: str = "tries"  # what a try is
+    question: str = ""
+    one_in: int = 1  # M of "fewer than 1 in M fails, 95 %"; 1 says nothing
+
+    @property
+    def title(self) -> str:
+        """Name and variant."""
+        return f"{self.observation.probe} {self.observation.variant}".rstrip()
+
+
+class Arm(Value, frozen=True, kw_only=True):
+    """What came of one setting."""
+
+    setting: str = ""  # as it was typed; "" is without any
+    wrong: int  # processes that something went wrong in
+    runs: int
+    lowest: float = 0.0  # rates that agree with this count, 95 %
+    highest: float = 1.0
+    a_second: float | None = None  # tries, the median of the processes that went well
+    p: float | None = None  # of the difference to the first, by Fisher's exact test
+    differs: bool = False  # by more than chance
+    void: str = ""  # why nothing follows from it
+
+
+class Comparison(Value, frozen=True, kw_only=True):
+    """The same probe without and with some settings."""
+
+    probe: str
+    variant: str = ""
+    rounds: int
+    arms: tuple[Arm, ...]  # the first is without any
+
+    @property
+    def title(self) -> str:
+        """Name and variant."""
+        return f"{self.probe} {self.variant}".rstrip()
+
+
+class ProbeSummary(Value, frozen=True, kw_only=True):
+    """What it comes to."""
+
+    version: int = VERSION
+    level: str
+    software: str
+    ok: int
+    wrong: int
+    not_run: int
+    interrupted: bool = False
+    conclusion: tuple[str, ...]
+
+
+def title_column(titles: Iterable[str]) -> int:
+    """Return where what came of it begins."""
+    longest = max((len(title) for title in titles), default=0)
+    return WORD + min(longest, MOST_TITLE) + 2
+
+
+def render_probe(line: ProbeLine, *, column: int, width: int, colour: bool) -> str:
+    """Lay out one line of the table."""
+    page = Page(width, colour=colour)
+    word = WORDS[line.observation.outcome]
+    style = f"{BOLD};{RED}" if line.observation.bad else ""
+    style = DIM if line.observation.outcome is ProbeOutcome.NOT_RUN else style
+    label = f"{word:{WORD}}{line.title}"
+    page.row(label, told(line), indent=2, column=column, style=style)
+    return str(page)
+
+
+def told(line: ProbeLine) -> str:
+    """Say what came of one probe."""
+    seen = line.observation
+    if seen.outcome is ProbeOutcome.NOT_RUN:
+        return seen.why
+    if not seen.bad:
+        return _went_well(line)
+    place = f", {'stuck' if seen.outcome in _STUCK else ''} in {seen.place}" if seen.place else ""
+    after = (
+        f" after {seen.tries:,} {line.what}" if seen.tries and seen.outcome not in _STUCK else ""
+    )
+    why = seen.why.strip().splitlines()[0] if seen.why.strip() else seen.outcome.value
+    return " ".join(f"{why}{after}{place}".split())
+
+
+def _went_well(line: ProbeLine) -> str:
+    seen = line.observation
+    if seen.tries <= 1:
+        return f"{seen.seconds:.1f} s"
+    text = f"{seen.tries:,} {line.what}"
+    if line.one_in > 1:
+        text += f": fewer than 1 in {line.one_in:,} fails, 95%"
+    if seen.worst:
+        text += f"; error {seen.worst:.2g} of its bound"
+    return text
+
+
+def render_comparison(comparison: Comparison, *, width: int, colour: bool) -> str:
+    """Lay out what came of settings."""
+    page = Page(width, colour=colour)
+    page.line(comparison.title, style=BOLD)
+    for arm in comparison.arms[1:]:
+        page.paragraph(difference(comparison.arms[0], arm) + ".", indent=2)
+    return str(page)
+
+
+def difference(without: Arm, arm: Arm) -> str:
+    """Say whether a setting makes a difference."""
+    if arm.void:
+        return f"{arm.setting}: void, {arm.void}"
+    counts = (
+        f"{without.wrong} of {without.runs} without, {arm.wrong} of {arm.runs} with {arm.setting}"
+    )
+    if not (without.wrong or arm.wrong):
+        text = f"{counts}: nothing went wrong, so there is nothing to tell apart"
+    elif arm.differs:
+        text = f"{counts}: more than chance (p = {arm.p:.2g})"
+    else:
+        text = f"{counts}: may be chance (p = {arm.p:.2g})"
+    if without.a_second and arm.a_second:
+        text += f"; {without.a_second:.3g} tries a second without, {arm.a_second:.3g} with, medians"
+    return text
+
+
+def conclusion(lines: Sequence[ProbeLine], comparisons: Sequence[Comparison] = ()) -> list[str]:
+    """Say in words what was found."""
+    found = [_sentence(name, group) for name, group in _by_probe(lines)]
+    said = [sentence for sentence in found if sentence]
+    for comparison in comparisons:
+        helping = [arm for arm in comparison.arms[1:] if arm.differs and not arm.void]
+        for arm in helping:
+            way = "less" if _rate(arm) < _rate(comparison.arms[0]) else "more"
+            said.append(f"{_spoken(comparison.title)} goes wrong {way} often with {arm.setting}.")
+        if comparison.arms[1:] and not helping:
+            said.append(f"No setting made a difference to {comparison.title} that was shown.")
+    run = [line for line in lines if line.observation.outcome is not ProbeOutcome.NOT_RUN]
+    if lines and not any(line.observation.bad for line in lines):
+        skipped = len(lines) - len(run)
+        also = f"; {counted(skipped, 'was', 'were')} not run" if skipped else ""
+        said.append(f"Nothing went wrong in {counted(len(run), 'probe')}{also}.")
+    return said
+
+
+def render_stories(lines: Sequence[ProbeLine], now: str, *, width: int, colour: bool) -> str:
+    """Tell all that is remembered of the newest observation of each probe."""
+    page = Page(width, colour=colour)
+    if not lines:
+        page.paragraph("Nothing was tried on this machine yet. rocsteady probe does.")
+        return str(page)
+    page.paragraph(f"With what is here now: {now}.")
+    for line in lines:
+        page.line()
+        _story(page, line, now)
+    return str(page)
+
+
+def _story(page: Page, line: ProbeLine, now: str) -> None:
+    seen = line.observation
+    page.line(f"{line.title}  {seen.outcome.value}", style=BOLD)
+    day = time.strftime("%Y-%m-%d %H:%M", time.localtime(seen.at))
+    rows = [
+        ("asked", line.question),
+        ("seen", day),
+        ("what", told(line)),
+        ("called", seen.failure),
+        ("settings", ", ".join(_spelt(name, value) for name, value in seen.settings.items())),
+        ("figures", ", ".join(f"{name} {value:.4g}" for name, value in seen.figures.items())),
+        ("said", ", ".join(f"{name} {value}" for name, value in seen.said.items() if value)),
+        ("evidence", seen.evidence),
+        ("of other software", "" if seen.software == now else seen.software),
+    ]
+    for label, text in rows:
+        if text:
+            page.row(label, text, indent=2, column=19)
+
+
+def _spelt(name: str, value: str | None) -> str:
+    return f"-{name}" if value is None else f"{name}={value}"
+
+
+_STUCK = (ProbeOutcome.HANG, ProbeOutcome.UNKILLABLE)
+
+
+def _by_probe(lines: Sequence[ProbeLine]) -> Iterator[tuple[str, list[ProbeLine]]]:
+    groups: dict[str, list[ProbeLine]] = {}
+    for line in lines:
+        groups.setdefault(line.observation.probe, []).append(line)
+    yield from groups.items()
+
+
+def _sentence(name: str, group: Sequence[ProbeLine]) -> str:
+    """Say how a probe went wrong, with which variants, and with which not."""
+    wrong: dict[ProbeOutcome, list[str]] = {}
+    for line in group:
+        if line.observation.bad:
+            wrong.setdefault(line.observation.outcome, []).append(line.observation.variant)
+    if not wrong:
+        return ""
+    parts = []
+    for outcome, variants in wrong.items():
+        named = _listed([variant for variant in variants if variant])
+        here = " here" if outcome is not ProbeOutcome.WENT_DOWN else ""
+        parts.append(f"{VERBS[outcome]}{here}{f' with {named}' if named else ''}")
+    bad = {variant for variants in wrong.values() for variant in variants}
+    fine = [
+        line.observation.variant
+        for line in group
+        if line.observation.outcome is ProbeOutcome.OK and line.observation.variant not in bad
+    ]
+    but = f", and not with {_listed(fine)}" if any(fine) else ""
+    return f"{_spoken(name)} {', '.join(parts)}{but}."
+
+
+def _spoken(name: str) -> str:
+    spoken = name.replace("-", " ")
+    return spoken[:1].upper() + spoken[1:]
+
+
+def _listed(words: Sequence[str]) -> str:
+    unique = list(dict.fromkeys(words))
+    return " or ".join(filter(None, [", ".join(unique[:-1]), unique[-1]])) if unique else ""
+
+
+def _rate(arm: Arm) -> float:
+    return arm.wrong / arm.runs if arm.runs else 0.0
