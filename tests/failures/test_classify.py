@@ -388,6 +388,15 @@ def test_the_end_names_what_nothing_else_does(
     assert classifier.name(symptoms).kind == kind
 
 
+SEGFAULT = "python[4711]: segfault at 0 ip 00007f1 sp 00007ff error 4 in libtorch_cpu.so[7f1+1000]"
+
+
+def test_a_process_that_was_killed_did_not_crash(classifier: Classifier) -> None:
+    """The kernel's log is that of all processes, of other people's too."""
+    assert classifier.name(Symptoms(signal=11, kernel=(SEGFAULT,))).kind == "segfault"
+    assert classifier.name(Symptoms(signal=9, kernel=(SEGFAULT,))).kind == "killed"
+
+
 def test_the_unknown_keeps_its_evidence(classifier: Classifier) -> None:
     failure = in_log(classifier, "one\ntwo\nsomething new went wrong\n", exit_code=3)
 

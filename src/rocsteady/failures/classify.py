@@ -32,6 +32,7 @@ from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Role
 WENT_DOWN, OUT_OF_MEMORY = "machine-went-down", "oom-host"
 INTERRUPTED, PEER_DIED = "interrupted", "peer-died"
 CRASHES = ("segfault", "abort")
+KILLED_BY = 9
 # Lines that end a process whatever Python says besides.
 FATAL = ("memory-access-fault", "gpu-hang", "no-code-for-gpu", "gpu-hardware-error")
 # How a process notices that its GPU is gone or wedged; the kernel tells more.
@@ -67,6 +68,8 @@ class Classifier:
         """Name the failure; "unknown" is an honest answer."""
         log = cleaned(symptoms.log)
         found = self._reader.read(log, cleaned("\n".join(symptoms.kernel)), symptoms)
+        if symptoms.signal == KILLED_BY:  # so the crash that the kernel told of is another's
+            found.kernel[:] = [it for it in found.kernel if it.kind not in CRASHES]
         chosen = self._choose(log, found, symptoms)
         if chosen is None:
             chosen = _unknown(log, found, symptoms)
