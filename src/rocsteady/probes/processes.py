@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import socket
-import sys
 import time
 from collections.abc import Mapping
 from datetime import timedelta
@@ -92,10 +91,11 @@ class Forks:
     def __init__(
         self, python: str, site: Path, folder: Path, environment: Mapping[str, str], run_id: str
     ) -> None:
-        if sys.platform == "win32":
-            raise UnfitError("Windows does not fork")
+        family = getattr(socket, "AF_UNIX", None)
+        if family is None or not hasattr(os, "fork"):
+            raise UnfitError("this system does not fork")
         address = folder / "forks"
-        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listening = socket.socket(family, socket.SOCK_STREAM)
         self._listening.bind(str(address))
         self._listening.listen(1)
         self._child: Child = start_child(

@@ -23,7 +23,7 @@ def locked(folder: Path) -> int | None:
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # type: ignore[attr-defined, unused-ignore]
     except (BlockingIOError, PermissionError):
         os.close(descriptor)
         raise CheckpointError(f"{folder} is in use by another process that trains") from None
