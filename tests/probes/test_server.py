@@ -15,7 +15,7 @@ from rocsteady.probes.processes import Forks, lay_out
 
 pytestmark = pytest.mark.slow
 
-STARTS = int(os.environ.get("ROCSTEADY_TEST_STARTS", "5"))
+STARTS = int(os.environ.get("ROCSTEADY_TEST_STARTS", "3"))
 SUITE = 30
 PAYLOADS: tuple[tuple[str, dict[str, object]], ...] = (
     ("indexing:multinomial", {}),

@@ -49,14 +49,15 @@ class Training:
         variables: dict[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
         """Start it, or go on with it."""
-        return subprocess.Popen(
-            [*under, self.python, str(SCRIPT), *self.arguments, *more],
-            cwd=self.folder,
-            env={**self.environment, **(variables or {})},
-            stdout=subprocess.DEVNULL,
-            stderr=(self.folder / "stderr").open("ab"),
-            start_new_session=True,
-        )
+        with (self.folder / "stderr").open("ab") as complaints:
+            return subprocess.Popen(
+                [*under, self.python, str(SCRIPT), *self.arguments, *more],
+                cwd=self.folder,
+                env={**self.environment, **(variables or {})},
+                stdout=subprocess.DEVNULL,
+                stderr=complaints,
+                start_new_session=True,
+            )
 
     def losses(self) -> list[tuple[int, str]]:
         """Return what was written down, with steps that were trained twice."""
