@@ -49,10 +49,10 @@ sys.path.insert(0, sys.argv[1])
 began = time.monotonic()
 import torch
 print(json.dumps(["import", time.monotonic() - began]))
-from _rocsteady_inside.payloads import server
+from _rocsteady_inside.payloads import trial
 for request in json.loads(sys.argv[2]):
     began = time.monotonic()
-    server.run_one(request)
+    trial.run_one(request)
     print(json.dumps([request["title"], time.monotonic() - began]))
 """
 

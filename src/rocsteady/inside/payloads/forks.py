@@ -18,7 +18,7 @@ import traceback
 from typing import Any
 
 from . import trial
-from .server import run_one
+from .trial import run_one
 
 assert sys.platform != "win32"  # noqa: S101 - which does not fork, and starts each payload afresh
 

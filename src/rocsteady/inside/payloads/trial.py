@@ -162,3 +162,14 @@ def carry_out(payload: Callable[[Trial], None], request: dict[str, Any]) -> None
     with open(path + ".part", "w", encoding="utf-8") as stream:
         json.dump(result, stream)
     os.replace(path + ".part", path)
+
+
+def run_one(request: dict[str, Any]) -> None:
+    """Run the payload of a request, "module:function"; modules are those beside this one."""
+    name = request["payload"]
+    module, _, function = name.partition(":")
+    if not (module.isidentifier() and function.isidentifier()):
+        raise ValueError(name)
+    package = __name__.rpartition(".")[0]
+    __import__(f"{package}.{module}")
+    carry_out(getattr(sys.modules[f"{package}.{module}"], function), request)
