@@ -160,7 +160,7 @@ def main() -> None:
     parser.add_argument("--python", required=True)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--interruptions", type=int, default=25)
-    parser.add_argument("--epochs", type=int, default=6, help="of 100 steps")
+    parser.add_argument("--epochs", type=int, default=8, help="of 100 steps")
     arguments = parser.parse_args()
     failed = 0
     for seed in range(arguments.seeds):
