@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 from collections.abc import Iterable
 from datetime import timedelta
@@ -13,11 +11,17 @@ import click
 import msgspec
 import platformdirs
 
+from rocsteady.cli.over_folder import (
+    ON_STDERR,
+    ask_about_paths,
+    check_command,
+    lay_out_scratch,
+    make_root,
+    name_for,
+)
 from rocsteady.cli.screen import layout, show
 from rocsteady.cli.starting import ask_about, course_for, patience_for
 from rocsteady.errors import NotRecordedError, RocsteadyError
-from rocsteady.host.child import TerminalUse
-from rocsteady.journal.identity import fingerprint, is_alive
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
@@ -28,17 +32,15 @@ from rocsteady.supervisor.course import Wanted, as_json
 from rocsteady.supervisor.done import matches
 from rocsteady.supervisor.drill import Rehearsal, read_fired, results
 from rocsteady.supervisor.faults import Fault, not_tried, read_faults
-from rocsteady.supervisor.injection import OWNER, claim
+from rocsteady.supervisor.injection import claim
 from rocsteady.supervisor.job import FILE, Job, read_job
-from rocsteady.supervisor.offline import offline
-from rocsteady.supervisor.scratch import Scratch, make_scratch, outside, remove
+from rocsteady.supervisor.scratch import Scratch, remove
 from rocsteady.supervisor.settings import Settings
 from rocsteady.supervisor.tree import differences, look_over
 from rocsteady.vocabulary import Strategy
 
 SURVIVED, NOT_SURVIVED = 0, 1
 NAME = "drill"  # of the run
-ON_STDERR = TerminalUse(stdin=None, stdout=2, stderr=2)  # stdout is for the table
 
 
 class Faults(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -103,7 +105,8 @@ def command(  # noqa: PLR0913 - one argument an option
     keep = False
     try:
         job = _job(folder, command, memory, yes=yes)
-        _ask_about_paths(job, folder, yes=yes)
+        patterns = job.resume.checkpoints if job.resume else ()
+        ask_about_paths((*job.command, *patterns), folder, NAME, yes=yes)
         result, code = _drill(job, faults, folder, root, journal)
         keep = code != SURVIVED or bool(result.changed)
     except NotRecordedError as error:
@@ -123,15 +126,7 @@ def _drill(
     job: Job, faults: tuple[Fault, ...], folder: Path, root: Path, journal: Journal
 ) -> tuple[DrillResult, int]:
     before = look_over(folder)
-    trackers, marks = root / "trackers", root / "marks"
-    for made in (trackers, marks):
-        made.mkdir()
-    environment = offline(os.environ, trackers)
-    scratch = make_scratch(
-        folder, root, before, environment=environment, without=_checkpoints(job, folder)
-    )
-    if scratch.is_copy:
-        environment["PYTHONDONTWRITEBYTECODE"] = "1"  # beside modules that are not in the copy
+    scratch, environment, marks = lay_out_scratch(folder, root, before, _checkpoints(job, folder))
     _say_where(scratch)
     known = load_knowledge()
     job = scratch.job(job)
@@ -176,17 +171,10 @@ def _drill(
 def _root(folder: Path, scratch: Path | None) -> Path:
     """Make the folder for all that this drill writes; what an earlier one left is removed."""
     state = platformdirs.user_state_path("rocsteady", appauthor=False) / "drills"
-    own = f"{folder.name or 'root'}-{fingerprint(str(folder))[:12]}"
+    own = name_for(folder)
     root = (scratch.absolute() / f"rocsteady-{own}") if scratch else state / own
-    if Path(os.path.realpath(root)).is_relative_to(os.path.realpath(folder)):
-        raise RocsteadyError(f"{root} lies in the folder itself; choose another with --scratch")
-    owner = root / OWNER
-    if owner.exists() and is_alive(owner.read_text(encoding="utf-8")):
-        raise RocsteadyError("a drill of this folder is going on")
-    if root.exists():
-        remove(root)
-    root.mkdir(mode=0o700, parents=True)
-    return root
+    inside = "the folder itself; choose another with --scratch"
+    return make_root(root, folder, inside=inside, busy="a drill of this folder is going on")
 
 
 def _job(folder: Path, command: tuple[str, ...], memory: Memory, *, yes: bool) -> Job:
@@ -201,24 +189,8 @@ def _job(folder: Path, command: tuple[str, ...], memory: Memory, *, yes: bool) -
         raise click.UsageError(
             "name a command: rocsteady drill --faults kill@50 -- python train.py"
         )
-    if shutil.which(job.command[0]) is None and not (folder / job.command[0]).exists():
-        raise click.UsageError(f"{job.command[0]}: not found")
+    check_command(job.command, folder)
     return job
-
-
-def _ask_about_paths(job: Job, folder: Path, *, yes: bool) -> None:
-    """Name paths that the script would write to as in earnest."""
-    patterns = job.resume.checkpoints if job.resume else ()
-    found = outside((*job.command, *patterns), folder)
-    if not found or yes:
-        return
-    click.echo(
-        f"rocsteady: outside this folder, and not protected: {', '.join(found)}. If the script"
-        " writes there, so does the drill.",
-        err=True,
-    )
-    if not sys.stdin.isatty() or not click.confirm("Go on?", err=True):
-        raise click.UsageError("nothing was started. Other paths, or --yes.")
 
 
 def _checkpoints(job: Job, folder: Path) -> Iterable[str]:

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 import time
 from datetime import timedelta
 from pathlib import Path
 
-import click
 import platformdirs
 from msgspec.structs import replace
 
+from rocsteady.cli.over_folder import (
+    ON_STDERR,
+    ask_about_paths,
+    check_command,
+    lay_out_scratch,
+    make_root,
+    name_for,
+)
 from rocsteady.cli.starting import course_for
 from rocsteady.errors import NotRecordedError, RocsteadyError
-from rocsteady.host.child import TerminalUse
-from rocsteady.journal.identity import fingerprint, is_alive
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.place import find_place
 from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.knowledge.waits import load_waits
 from rocsteady.probes.script import FewSteps, observed
 from rocsteady.supervisor.course import Wanted, as_json
-from rocsteady.supervisor.injection import OWNER, claim
+from rocsteady.supervisor.injection import claim
 from rocsteady.supervisor.job import Job
-from rocsteady.supervisor.offline import offline
-from rocsteady.supervisor.scratch import make_scratch, outside, remove
+from rocsteady.supervisor.scratch import remove
 from rocsteady.supervisor.settings import Settings
 from rocsteady.supervisor.tree import differences, look_over
 from rocsteady.vocabulary import Observation, Strategy, Value
 
 NAME = "probe"  # of the run
-ON_STDERR = TerminalUse(stdin=None, stdout=2, stderr=2)  # stdout is for what came of it
 
 
 class ScriptResult(Value, frozen=True, kw_only=True):
@@ -46,9 +46,8 @@ class ScriptResult(Value, frozen=True, kw_only=True):
 def probe_script(command: tuple[str, ...], steps: int, *, yes: bool) -> ScriptResult:
     """Make some steps, and say what came of them. Nothing is written in this folder."""
     folder = Path.cwd()
-    if shutil.which(command[0]) is None and not (folder / command[0]).exists():
-        raise click.UsageError(f"{command[0]}: not found")
-    _ask_about_paths(command, folder, yes=yes)
+    check_command(command, folder)
+    ask_about_paths(command, folder, NAME, yes=yes)
     root = _root(folder)
     journal = Journal(find_place(root))
     claim(root, journal.here.process)
@@ -69,13 +68,7 @@ def _carried_out(
     command: tuple[str, ...], steps: int, folder: Path, root: Path, journal: Journal
 ) -> ScriptResult:
     before = look_over(folder)
-    trackers, marks = root / "trackers", root / "marks"
-    for made in (trackers, marks):
-        made.mkdir()
-    environment = offline(os.environ, trackers)
-    scratch = make_scratch(folder, root, before, environment=environment, without=())
-    if scratch.is_copy:
-        environment["PYTHONDONTWRITEBYTECODE"] = "1"  # beside modules that are not in the copy
+    scratch, environment, marks = lay_out_scratch(folder, root, before)
     known = load_knowledge()
     job = Job(command=command)
     run = journal.begin_run(command, job=job, strategy=as_json(Strategy()), name=NAME)
@@ -109,27 +102,6 @@ def _carried_out(
 def _root(folder: Path) -> Path:
     """Make the folder for all that this writes; what an earlier one left is removed."""
     state = platformdirs.user_state_path("rocsteady", appauthor=False) / "probes" / "scripts"
-    root = state / f"{folder.name or 'root'}-{fingerprint(str(folder))[:12]}"
-    if Path(os.path.realpath(root)).is_relative_to(os.path.realpath(folder)):
-        raise RocsteadyError(f"{root} lies in this folder itself: go to the script's own folder")
-    owner = root / OWNER
-    if owner.exists() and is_alive(owner.read_text(encoding="utf-8")):
-        raise RocsteadyError("a probe of this folder's script is going on")
-    if root.exists():
-        remove(root)
-    root.mkdir(mode=0o700, parents=True)
-    return root
-
-
-def _ask_about_paths(command: tuple[str, ...], folder: Path, *, yes: bool) -> None:
-    """Name paths that the script would write to as in earnest."""
-    found = outside(command, folder)
-    if not found or yes:
-        return
-    click.echo(
-        f"rocsteady: outside this folder, and not protected: {', '.join(found)}. If the script"
-        " writes there, so does the probe.",
-        err=True,
-    )
-    if not sys.stdin.isatty() or not click.confirm("Go on?", err=True):
-        raise click.UsageError("nothing was started. Other paths, or --yes.")
+    inside = "this folder itself: go to the script's own folder"
+    busy = "a probe of this folder's script is going on"
+    return make_root(state / name_for(folder), folder, inside=inside, busy=busy)

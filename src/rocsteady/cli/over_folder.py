@@ -1,0 +1,80 @@
+"""What commands share that run a script over its folder, and never in it.
+
+A place for what it writes, and a word about paths that are not protected.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import click
+
+from rocsteady.errors import RocsteadyError
+from rocsteady.host.child import TerminalUse
+from rocsteady.journal.identity import fingerprint, is_alive
+from rocsteady.supervisor.injection import OWNER
+from rocsteady.supervisor.offline import offline
+from rocsteady.supervisor.scratch import Scratch, make_scratch, outside, remove
+from rocsteady.supervisor.tree import Tree
+
+ON_STDERR = TerminalUse(stdin=None, stdout=2, stderr=2)  # stdout is for what came of it
+
+
+def check_command(command: tuple[str, ...], folder: Path) -> None:
+    """Refuse a program that is not there, before anything is made for it."""
+    if shutil.which(command[0]) is None and not (folder / command[0]).exists():
+        raise click.UsageError(f"{command[0]}: not found")
+
+
+def ask_about_paths(words: Sequence[str], folder: Path, what: str, *, yes: bool) -> None:
+    """Name paths that the script would write to as in earnest."""
+    found = outside(words, folder)
+    if not found or yes:
+        return
+    click.echo(
+        f"rocsteady: outside this folder, and not protected: {', '.join(found)}. If the script"
+        f" writes there, so does the {what}.",
+        err=True,
+    )
+    if not sys.stdin.isatty() or not click.confirm("Go on?", err=True):
+        raise click.UsageError("nothing was started. Other paths, or --yes.")
+
+
+def name_for(folder: Path) -> str:
+    """Name what belongs to a folder."""
+    return f"{folder.name or 'root'}-{fingerprint(str(folder))[:12]}"
+
+
+def make_root(root: Path, folder: Path, *, inside: str, busy: str) -> Path:
+    """Make the folder for all that is written; what an earlier one left is removed.
+
+    ``inside`` is what to do if it lies in the user's own folder, ``busy`` what is going on if it is
+    in use.
+    """
+    if Path(os.path.realpath(root)).is_relative_to(os.path.realpath(folder)):
+        raise RocsteadyError(f"{root} lies in {inside}")
+    owner = root / OWNER
+    if owner.exists() and is_alive(owner.read_text(encoding="utf-8")):
+        raise RocsteadyError(busy)
+    if root.exists():
+        remove(root)
+    root.mkdir(mode=0o700, parents=True)
+    return root
+
+
+def lay_out_scratch(
+    folder: Path, root: Path, before: Tree, without: Iterable[str] = ()
+) -> tuple[Scratch, dict[str, str], Path]:
+    """Return where the script runs, its environment, and a folder for marks."""
+    trackers, marks = root / "trackers", root / "marks"
+    for made in (trackers, marks):
+        made.mkdir()
+    environment = offline(os.environ, trackers)
+    scratch = make_scratch(folder, root, before, environment=environment, without=without)
+    if scratch.is_copy:
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"  # beside modules that are not in the copy
+    return scratch, environment, marks
