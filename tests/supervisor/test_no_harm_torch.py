@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,12 +14,10 @@ import pytest
 if sys.platform == "win32":
     pytest.skip("runs are of POSIX; Windows is unconfirmed", allow_module_level=True)
 
-import fcntl
-
+from beside_torch import python_with
 from side_by_side import Ended, SideBySide
 
 pytestmark = pytest.mark.slow
-TORCH = "torch==2.13.0"  # spelled exactly so: anything wider pulls gigabytes
 EXTRAS = Path(__file__).parents[2] / ".ci" / "extras-venv"
 EXTRAS_PYTHON = "ROCSTEADY_TEST_EXTRAS_PYTHON"  # one that has all of them, instead
 WANTED = ("accelerate", "nbconvert", "ipykernel", "uv")
@@ -50,38 +47,11 @@ VARIES = re.compile(rb"0x[0-9a-f]+|\d+")
 
 @pytest.fixture
 def extras_python(torch_python: str) -> str:
-    """Return an interpreter with torch and launchers: the one named, or one made here once.
-
-    It sees the packages of the torch environment, so that torch is neither copied nor replaced.
-    """
+    """Return an interpreter with torch and launchers: the one named, or one made here once."""
     named = os.environ.get(EXTRAS_PYTHON)
     if named:
         return named
-    EXTRAS.parent.mkdir(exist_ok=True)
-    lock = os.open(EXTRAS.parent, os.O_RDONLY)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the other workers wait
-        python, made_for = EXTRAS / "bin" / "python", EXTRAS / "made-for"
-        if not made_for.exists() or made_for.read_text() != torch_python:
-            _make_extras(torch_python, python)
-            made_for.write_text(torch_python)
-    finally:
-        os.close(lock)
-    return str(python)
-
-
-def _make_extras(torch_python: str, python: Path) -> None:
-    def run(*command: str) -> str:
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-    folder = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    run(torch_python, "-m", "venv", "--clear", str(EXTRAS))
-    theirs, ours = run(torch_python, "-c", folder), run(str(python), "-c", folder)
-    Path(ours, "torch-venv.pth").write_text(f"{theirs}\n")
-    constraints = EXTRAS / "constraints.txt"
-    constraints.write_text(f"{TORCH}\n")
-    run(str(python), "-m", "pip", "install", "-qq", "-c", str(constraints), TORCH, *WANTED)
-    assert not Path(ours, "torch").exists(), "torch was installed anew"
+    return python_with(WANTED, EXTRAS, torch_python)
 
 
 @pytest.fixture
