@@ -1,0 +1,119 @@
+"""A plan: the ways to get a job done, each with what it rests on, as values.
+
+The planner makes it, the report lays it out, and a run follows it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from rocsteady.vocabulary import Strategy, Value
+
+PLAN_VERSION = 1
+
+
+class Basis(Enum):
+    """What the figures of a way rest on."""
+
+    TRIAL = "trial"  # it ran here, just now
+    ESTIMATE = "estimate"  # it cannot run here
+    RULED_OUT = "ruled out"
+
+
+class Risk(Enum):
+    """How likely it is that a way does not lead to the end."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+class Pace(Value, frozen=True, kw_only=True):
+    """How fast a job goes, as a trial measured it."""
+
+    steps: int  # that were counted, those of the warm-up not among them
+    seconds: float  # that they took
+    rate: float  # steps a second
+    low: float  # the true one lies between, 90 %
+    high: float
+    starting: float  # seconds from the start of the process until the pace was even
+    slowed_by: dict[str, float] = msgspec.field(default_factory=dict)
+    # seconds of a step, by phase: data, compute, backward, optimizer, checkpoint, evaluate
+    memory: int | None = None  # bytes of host memory at most, all its processes together
+    total: int | None = None  # steps of the whole job, if the script told
+
+
+class Finish(Value, frozen=True, kw_only=True):
+    """When a way would be done, in seconds from now."""
+
+    seconds: float  # as likely before as after
+    early: float  # the end lies between, 90 %
+    late: float
+    in_time: float | None = None  # chance to meet the deadline; None: there is none
+    failures: float = 0.0  # that are expected on the way
+    lost: float = 0.0  # share of the time that failures and what they cost take
+
+
+class Price(Value, frozen=True, kw_only=True):
+    """What an hour costs, who says so and when."""
+
+    dollars: float  # an hour
+    as_of: str  # 2026-08-22
+    source: str  # an address
+    old: bool = False  # more than 14 days, by the day of the plan
+
+
+class Way(Value, frozen=True, kw_only=True):
+    """One way to get a job done."""
+
+    number: int = 0  # as it is typed, `run --plan 2`; 0: it is ruled out
+    id: str  # "gpu", "gpu+loader-inline", "cpu", "variant-small", "wsl2", "cloud-rtx-4090"
+    title: str  # "GPU, no loader processes"
+    basis: Basis
+    strategy: Strategy = Strategy()
+    variant: str = ""  # of the job file
+    command: tuple[str, ...] = ()  # of its own, where a variant has other arguments
+    pace: Pace | None = None
+    finish: Finish | None = None
+    setup: tuple[float, float] | None = None  # minutes of work by hand, at least and at most
+    cost: tuple[float, float] | None = None  # dollars, at least and at most
+    price: Price | None = None
+    risk: Risk = Risk.LOW
+    rests_on: tuple[str, ...] = ()  # sentences: trials, findings, observations, figures
+    sources: tuple[str, ...] = ()
+    changes: str = ""  # what is other in the end, or must be changed in the script first
+    do: str = ""  # the command that does it; "" if there is none
+
+
+class Limit(Value, frozen=True, kw_only=True):
+    """What holds the training up."""
+
+    part: str  # "data", "simulation", "compute", "checkpoint", "evaluate", "other ranks"
+    share: float  # of the time of a step
+    where: str = ""  # the script's own function that is seen most, with file and line
+    best: str = ""  # what would help most
+    gain: float = 1.0  # how many times as fast it would be then, by the phases measured
+
+
+class Plan(Value, frozen=True, kw_only=True):
+    """The ways to get a job done, the best first."""
+
+    version: int = PLAN_VERSION
+    rocsteady: str  # the version that made it
+    made: float  # by the wall clock
+    command: tuple[str, ...]
+    folder: str
+    software: str  # GPU, driver, ROCm and torch that it is true of
+    total: int | None  # steps of the whole job; None: not known
+    left: int | None  # steps to be made
+    deadline: float | None = None  # by the wall clock
+    budget: float | None = None  # dollars
+    trials: int = 0
+    trial_seconds: float = 0.0  # of all of them together
+    ways: tuple[Way, ...] = ()
+    ruled_out: tuple[Way, ...] = ()
+    take: str = ""  # the recommendation in one sentence, with its reason
+    limits: tuple[Limit, ...] = ()  # of the way that runs as the script says, the largest first
+    warnings: tuple[str, ...] = ()

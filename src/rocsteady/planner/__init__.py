@@ -1,0 +1,1 @@
+"""Which way gets the job done in time?"""
