@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ if sys.platform == "win32":
     pytest.skip("runs are of POSIX; Windows is unconfirmed", allow_module_level=True)
 
 from beside_torch import python_with
-from side_by_side import Ended, SideBySide
+from side_by_side import Ended, SideBySide, not_aborted
 
 pytestmark = pytest.mark.slow
 EXTRAS = Path(__file__).parents[2] / ".ci" / "extras-venv"
@@ -80,7 +81,8 @@ def test_torchrun_with_two_ranks(runs: SideBySide, torch_python: str) -> None:
     launcher = str(Path(torch_python).with_name("torchrun"))
     command = (launcher, "--standalone", "--nproc-per-node=2", script)
 
-    bare, watched = runs.bare(*command), runs.watched(*command)
+    bare = not_aborted(lambda: runs.bare(*command))
+    watched = not_aborted(lambda: runs.watched(*command))
 
     assert alike(watched) == alike(bare)
     assert (watched.code, seen(runs)) == (0, 5)
@@ -110,7 +112,11 @@ def test_ranks_of_mp_spawn(runs: SideBySide, torch_python: str) -> None:
     """
     )
 
-    bare, watched = runs.bare(torch_python, script, "a"), runs.watched(torch_python, script, "b")
+    def store() -> str:  # each try has one of its own
+        return tempfile.mktemp(dir=runs.folder)  # noqa: S306 - gloo makes it itself
+
+    bare = not_aborted(lambda: runs.bare(torch_python, script, store()))
+    watched = not_aborted(lambda: runs.watched(torch_python, script, store()))
 
     assert alike(watched) == alike(bare)
     assert (watched.code, seen(runs)) == (0, 5)

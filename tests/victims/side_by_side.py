@@ -10,9 +10,9 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 WITHIN = 120  # seconds; a run that takes longer is stuck
 OURS = re.compile(rb"^rocsteady: [^\n]*\n", re.MULTILINE)
@@ -24,7 +24,22 @@ ADDED = {
     "ROCSTEADY_SUPERVISOR",
 }
 
+# torch 2.13's gloo ranks do this at their exit now and then, bare ones too (1 of 34 tries here).
+ABORTED = b"terminate called without an active exception"
+TRIES = 10
+
 _numbers = itertools.count()
+
+
+class HasErr(Protocol):
+    """What has a standard error."""
+
+    @property
+    def err(self) -> bytes:
+        """What was written there."""
+
+
+Aborts = TypeVar("Aborts", bound=HasErr)
 
 
 class Ended(NamedTuple):
@@ -33,6 +48,15 @@ class Ended(NamedTuple):
     code: int  # as a shell says it
     out: bytes
     err: bytes  # without our lines
+
+
+def not_aborted(run: Callable[[], Aborts]) -> Aborts:
+    """Run ranks again if torch itself aborted them at their exit: nothing follows from that."""
+    for _ in range(TRIES):
+        ended = run()
+        if ABORTED not in ended.err:
+            break
+    return ended
 
 
 class SideBySide:
