@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -112,11 +112,10 @@ def test_ranks_of_mp_spawn(runs: SideBySide, torch_python: str) -> None:
     """
     )
 
-    def store() -> str:  # each try has one of its own
-        return tempfile.mktemp(dir=runs.folder)  # noqa: S306 - gloo makes it itself
+    store = itertools.count()  # each try has one of its own
 
-    bare = not_aborted(lambda: runs.bare(torch_python, script, store()))
-    watched = not_aborted(lambda: runs.watched(torch_python, script, store()))
+    bare = not_aborted(lambda: runs.bare(torch_python, script, f"store-{next(store)}"))
+    watched = not_aborted(lambda: runs.watched(torch_python, script, f"store-{next(store)}"))
 
     assert alike(watched) == alike(bare)
     assert (watched.code, seen(runs)) == (0, 5)

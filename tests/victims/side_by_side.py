@@ -52,10 +52,11 @@ class Ended(NamedTuple):
 
 def not_aborted(run: Callable[[], Aborts]) -> Aborts:
     """Run ranks again if torch itself aborted them at their exit: nothing follows from that."""
+    ended = run()
     for _ in range(TRIES):
-        ended = run()
         if ABORTED not in ended.err:
             break
+        ended = run()
     return ended
 
 
