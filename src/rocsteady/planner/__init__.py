@@ -1,1 +1,1 @@
-"""Which way gets the job done in time?"""
+"""Which way gets the job done in time? Ways, trials of them, and forecasts."""

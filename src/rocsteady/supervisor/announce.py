@@ -27,12 +27,15 @@ class Announcer:
         self._outlet: Outlet | None = None
         self.through: Callable[[str], None] | None = None  # the child's way to stderr
         self.mid_line = False  # the script's last line on stderr has no end
+        self.quiet = False  # only the journal is told
 
     def say(self, text: str) -> None:
         """Tell one line."""
         words = " ".join(text.split())
         line = PREFIX + "".join(mark if mark.isprintable() else "?" for mark in words)
-        if self.through is not None:
+        if self.quiet:
+            pass
+        elif self.through is not None:
             self.through(line)
         else:
             self._to_stderr(f"\n{line}" if self.mid_line else line)

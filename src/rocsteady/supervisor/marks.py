@@ -33,6 +33,11 @@ class Marks:
             del self._at[1:-1:2], self._steps[1:-1:2]
             self._apart = (self._at[-1] - self._at[0]) / len(self._at)
 
+    def since(self, when: float) -> tuple[tuple[float, int], ...]:
+        """Return the marks from a moment on."""
+        first = bisect_left(self._at, when)
+        return tuple(zip(self._at[first:], self._steps[first:], strict=False))
+
     def step_at(self, when: float) -> tuple[int, int]:
         """Return the step that a file written at a moment has in it: about, and at most."""
         index = bisect_left(self._at, when)

@@ -1,0 +1,144 @@
+"""Trials of the user's own script for ``plan`` and ``init``: over its folder, and no traces."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import platformdirs
+
+from rocsteady.cli.over_folder import lay_out_scratch, make_root, name_for
+from rocsteady.cli.starting import course_for, patience_for
+from rocsteady.errors import NotRecordedError, RocsteadyError
+from rocsteady.host.child import DETACHED
+from rocsteady.journal.journal import Journal
+from rocsteady.journal.memory import Memory
+from rocsteady.journal.place import find_place
+from rocsteady.knowledge.reader import load_knowledge
+from rocsteady.knowledge.waits import load_waits
+from rocsteady.planner.trial import Bounds, Trial
+from rocsteady.planner.tried import Tried, tried
+from rocsteady.supervisor.announce import Announcer
+from rocsteady.supervisor.beginning import Beginning
+from rocsteady.supervisor.course import Wanted, as_json
+from rocsteady.supervisor.injection import claim
+from rocsteady.supervisor.job import Job
+from rocsteady.supervisor.scratch import remove
+from rocsteady.supervisor.settings import Settings
+from rocsteady.supervisor.tree import Tree, differences, look_over
+from rocsteady.vocabulary import Strategy
+
+NAME = "trial"  # of the run; the next ones are trial-2, trial-3
+
+
+class Trials:
+    """Makes trials of one folder's script, and removes what they wrote."""
+
+    def __init__(self, folder: Path, memory: Memory) -> None:
+        self._folder, self._memory = folder, memory
+        self._root = _state(folder)
+        self.seconds = 0.0  # that the trials took
+        self.count = 0
+        self.stopped = False  # by the user
+        self._known = load_knowledge()
+        self._before: Tree | None = None
+
+    def __enter__(self) -> Trials:  # noqa: PYI034 - Self is of Python 3.11
+        """Make a place for them. What an earlier one was doing when the machine died is kept."""
+        self._look_back()
+        make_root(
+            self._root,
+            self._folder,
+            inside="this folder itself: go to the script's own folder",
+            busy="trials of this folder's script are going on",
+        )
+        self._journal = Journal(find_place(self._root))
+        claim(self._root, self._journal.here.process)
+        self._before = look_over(self._folder)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._journal.close()
+        remove(self._root)
+
+    def changed(self) -> tuple[str, ...] | None:
+        """Return the paths of the user's folder that have changed; None: cannot be told."""
+        after, before = look_over(self._folder), self._before
+        whole = before is not None and before.whole and after.whole
+        return differences(before, after) if whole and before is not None else None
+
+    def make(
+        self,
+        job: Job,
+        strategy: Strategy,
+        bounds: Bounds,
+        *,
+        remedies: bool = False,
+        sample_stacks: bool = False,
+    ) -> tuple[Tried, ...]:
+        """Run the job for a while; return what came of each attempt, the last one last."""
+        self.count += 1
+        name = NAME if self.count == 1 else f"{NAME}-{self.count}"
+        began = time.monotonic()
+        place = self._root / name
+        place.mkdir()
+        scratch, environment, marks = lay_out_scratch(
+            self._folder, place, self._before or look_over(self._folder)
+        )
+        inner = scratch.job(job)
+        run = self._journal.begin_run(
+            inner.command, job=inner, strategy=as_json(strategy), name=name
+        )
+        course = course_for(Wanted(), job, self._folder, self._journal, self._memory, self._known)
+        course.strategy = strategy
+        trial = Trial(
+            inner,
+            run,
+            folder=scratch.folder,
+            settings=Settings(
+                max_attempts=None if remedies else 1,
+                remedies=remedies,
+                from_scratch=True,
+                quick_crash=timedelta(0),
+                patience=patience_for(job.hang_after),
+            ),
+            journal=self._journal,
+            memory=None,
+            waits=load_waits(),
+            known_variables=frozenset(self._known.variables),
+            course=course,
+            terminal=DETACHED,
+            environment=environment,
+        )
+        trial.prepare(bounds, sample_stacks=sample_stacks)
+        try:
+            trial.rehearse((), scratch, marks)
+        except NotRecordedError as error:
+            raise RocsteadyError(f"{error}. Nothing was started") from None
+        self.seconds += time.monotonic() - began
+        self.stopped = self.stopped or trial.stopped_by_user
+        self._journal.flush()
+        results = tried(self._journal.story(name), trial)
+        remove(place)
+        return results
+
+    def _look_back(self) -> None:
+        """Remember what was being tried when the machine went down, before it is removed."""
+        if not self._root.exists():
+            return
+        journal = Journal(find_place(self._root))
+        announcer = Announcer()
+        try:
+            job = Job(command=("",))
+            course = course_for(Wanted(), job, self._folder, journal, self._memory, self._known)
+            looking = Beginning(journal, self._memory, announcer, course, self._folder)
+            looking.tell_what_is_unfinished()
+        finally:
+            announcer.close()
+            journal.close()
+
+
+def _state(folder: Path) -> Path:
+    state = platformdirs.user_state_path("rocsteady", appauthor=False)
+    return state / "plans" / name_for(folder) / "trials"

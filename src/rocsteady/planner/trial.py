@@ -1,0 +1,146 @@
+"""A trial: the real script for a bounded time, over the user's folder and never in it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from rocsteady.evidence.memory import read_memory
+from rocsteady.evidence.pages import read_pages
+from rocsteady.evidence.stacks import take_stacks
+from rocsteady.evidence.tree import Tree
+from rocsteady.evidence.values import Heartbeat
+from rocsteady.plan import Pace
+from rocsteady.planner.pace import Mark, measure
+from rocsteady.supervisor.attempt import Attempt
+from rocsteady.supervisor.drill import LOOK_EVERY, Rehearsal
+from rocsteady.supervisor.outcome import AttemptEnd
+from rocsteady.supervisor.resume import Launch
+from rocsteady.vocabulary import Value
+
+MEMORY_EVERY, STACKS_EVERY = 1.0, 0.25  # seconds
+STACKS_FOR = 5.0  # seconds, after the pace is measured
+STACKS_WITHIN = timedelta(seconds=2)
+
+
+class Bounds(Value, frozen=True, kw_only=True):
+    """How long a trial may take."""
+
+    wanted: float = 30.0  # seconds of steps, after the warm-up
+    within: float = 180.0  # seconds in all; then it ends with what is known
+
+
+class Trial(Rehearsal):
+    """Carries out a run without faults and ends it when its pace is known."""
+
+    bounds = Bounds()
+    sample_stacks = False  # to see where the time goes, when the pace is known
+
+    def prepare(self, bounds: Bounds, *, sample_stacks: bool) -> None:
+        """Say how long it may take."""
+        self.bounds, self.sample_stacks = bounds, sample_stacks
+        self.paces: dict[int, Pace] = {}  # by attempt
+        self.ends: dict[int, AttemptEnd] = {}
+        self.stacks: list[tuple[str, ...]] = []  # frames of the training thread, innermost first
+        self._begun: dict[int, float] = {}
+        self._phases: list[tuple[float, dict[str, float]]] = []
+        self._most_memory = 0
+        self._known_since: float | None = None
+        self._announcer.quiet = True
+
+    def _launch(self, number: int) -> tuple[Launch, tuple[int, int]]:
+        self._begun[number], self._phases, self._most_memory = time.time(), [], 0
+        self._known_since = None
+        return super()._launch(number)
+
+    def _carried_out(self, attempt: Attempt, launched: Launch, number: int) -> AttemptEnd:
+        self.ends[number] = super()._carried_out(attempt, launched, number)
+        return self.ends[number]
+
+    def _watch(self, ended: threading.Event) -> None:
+        """Look at the attempt that is under way until its pace is known."""
+        began, looked = time.monotonic(), 0.0
+        while not ended.wait(LOOK_EVERY):
+            number = self._number
+            if self.is_over or number not in self._begun:
+                continue
+            beats = read_pages(self._pages) if self._pages else ()
+            if time.monotonic() - looked >= MEMORY_EVERY:
+                looked = time.monotonic()
+                self._phases.append((time.time(), _by_phase(beats)))
+                self._most_memory = max(self._most_memory, self._held(number))
+            self._take_in(number)
+            if self._is_known(number, beats) or time.monotonic() - began > self.bounds.within:
+                self.is_over = True
+                self._wishes.stop = signal.SIGTERM
+
+    def _take_in(self, number: int) -> None:
+        if self._known_since is not None:  # stacks are looked at, which costs it some time
+            return
+        marks = [Mark(*mark) for mark in self._marks.since(self._begun[number])]
+        pace = measure(marks, started=self._begun[number])
+        if pace is None:
+            return
+        self.paces[number] = replace(
+            pace, slowed_by=self._slowed_by(pace, marks[-1].at), memory=self._most_memory or None
+        )
+
+    def _is_known(self, number: int, beats: tuple[Heartbeat, ...]) -> bool:
+        """Tell whether there is enough; then stacks are looked at for a while, if wanted."""
+        pace = self.paces.get(number)
+        if pace is None or pace.seconds < self.bounds.wanted:
+            return False
+        if not self.sample_stacks:
+            return True
+        self._known_since = self._known_since or time.monotonic()
+        self._look_at_stacks(beats)
+        return time.monotonic() - self._known_since >= STACKS_FOR
+
+    def _look_at_stacks(self, beats: tuple[Heartbeat, ...]) -> None:
+        if not beats:
+            return
+        lead = max(beats, key=lambda beat: beat.step)
+        taken = take_stacks((lead.pid,), within=STACKS_WITHIN)
+        for thread in taken.threads.get(lead.pid, ()):
+            if thread.tid == lead.thread:
+                self.stacks.append(thread.frames)
+        time.sleep(STACKS_EVERY)
+
+    def _slowed_by(self, pace: Pace, until: float) -> dict[str, float]:
+        """Return the seconds of a step by phase, without those of the warm-up."""
+        since = until - pace.seconds
+        inside = [phases for at, phases in self._phases if at >= since]
+        if len(inside) < 2 or not pace.steps:  # noqa: PLR2004 - a difference needs two
+            return {}
+        first, last = inside[0], inside[-1]
+        spent = {phase: last[phase] - first.get(phase, 0.0) for phase in last}
+        whole = sum(spent.values())
+        each = pace.seconds / pace.steps
+        return {
+            phase: each * seconds / whole
+            for phase, seconds in spent.items()
+            if whole > 0 and seconds > 0
+        }
+
+    def _held(self, number: int) -> int:
+        if os.name == "nt":
+            return 0
+        pids = Tree(0, f"{self._run.name}-{os.getpid()}-{number}").processes()
+        return sum(_own(sizes) for sizes in read_memory(pids).processes.values())
+
+
+def _own(sizes: Mapping[str, int]) -> int:
+    """Return what would be free without a process; shared memory is counted once at most."""
+    return sizes.get("RssAnon", sizes.get("VmRSS", 0)) + sizes.get("RssShmem", 0)
+
+
+def _by_phase(beats: tuple[Heartbeat, ...]) -> dict[str, float]:
+    if not beats:
+        return {}
+    return dict(max(beats, key=lambda beat: beat.step).seconds_in)
