@@ -14,8 +14,11 @@ from rocsteady import __version__
 from rocsteady.doctor.facts import FACTS
 from rocsteady.knowledge.hardware import Variable
 from rocsteady.knowledge.harmful import Harmful, harmful_variables
+from rocsteady.knowledge.offers import Offer, load_offers
 from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.knowledge.rules import Rule
+from rocsteady.knowledge.speeds import CardSpeed, load_speeds
+from rocsteady.knowledge.ways import SPOKEN, OtherWay, load_other_ways
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.remedies.remedy import ANY, Remedy
 from rocsteady.vocabulary import Severity, Source
@@ -154,6 +157,81 @@ def remedy_section(remedy: Remedy) -> Iterator[str]:
     yield "\n".join(f"- {plain(source)}" for source in remedy.sources)
 
 
+def ways_page(
+    ways: Iterable[OtherWay],
+    offers: Iterable[Offer],
+    cards: Mapping[str, CardSpeed],
+    sources: Mapping[str, Source],
+) -> Iterator[str]:
+    """Tell the ways that cannot be tried, what can be rented, and how fast cards are on paper."""
+    yield "# Ways that cannot be tried here"
+    yield (
+        "What `rocsteady plan` knows of ways that ask for another system, other software, another"
+        " script or another machine. Their rows are estimates and say so. None of it was tried on"
+        " AMD hardware by us. This page is made from the knowledge base itself."
+    )
+    for way in ways:
+        yield from way_section(way, sources)
+    yield "## Rented GPUs"
+    yield (
+        "One GPU for one hour. Prices change within weeks: the plan warns of one that was seen more"
+        " than 14 days ago. Disks and traffic cost extra."
+    )
+    rows = [
+        f"| {plain(each.provider)} | {plain(each.card)} | ${each.dollars:.2f} | {each.as_of} |"
+        f" {plain(f'{each.infra} {each.sky}'.strip()) or '-'} | {plain(each.note)} |"
+        f" <{sources[each.source].url}> |"
+        for each in offers
+    ]
+    header = ["| provider | card | an hour | seen | in SkyPilot | | source |", "|" + "---|" * 7]
+    yield "\n".join([*header, *rows])
+    yield "## Peak figures"
+    yield (
+        "What the makers state, without sparsity: a pace is scaled by them from one card to"
+        " another. No training reaches them. A figure that has no source is left out."
+    )
+    rows = [
+        f"| {plain(card.name)} | {card.memory:g} GB | {figure(card.fp32)} | {figure(card.half)} |"
+        f" {figure(card.bandwidth)} | {', '.join(f'`{key}`' for key in card.sources)} |"
+        for card in cards.values()
+    ]
+    header = ["| card | memory | fp32 TFLOPS | fp16 TFLOPS | GB/s | sources |", "|" + "---|" * 6]
+    yield "\n".join([*header, *rows])
+    yield "Sources:"
+    keys = dict.fromkeys(key for card in cards.values() for key in card.sources)
+    yield "\n".join(f"- `{key}`: {source_line(sources[key])}" for key in keys)
+
+
+def figure(value: float | None) -> str:
+    """Write a figure, or that there is none."""
+    return "-" if value is None else f"{value:g}"
+
+
+def way_section(way: OtherWay, sources: Mapping[str, Source]) -> Iterator[str]:
+    """Tell one way: the verdict, what it asks for, for what, where, says who."""
+    yield f"## {way.id}"
+    advice = " Advised against." if way.against else ""
+    yield f"**{plain(way.title)}.**{advice} {plain(way.verdict)} {plain(way.note)}".rstrip()
+    setup = "not known"
+    if way.setup is not None:
+        low, high = way.setup
+        minutes = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+        setup = f"{minutes} minutes, says {plain(sources[way.setup_by].name)}"
+    yield f"Set-up: {setup}. Risk: {way.risk.value}. Confidence: {way.confidence.value}."
+    if way.changes:
+        yield f"Must be changed first: {plain(way.changes)}."
+    if way.failures or way.findings:
+        yield f"May answer: {', '.join((*way.failures, *way.findings))}."
+    if way.gpus > 1:
+        yield f"Needs {way.gpus} GPUs."
+    for place in way.where:
+        systems = " and ".join(SPOKEN[system] for system in place.os)
+        yield f"On {systems}: {', '.join(place.gfx) or 'any GPU'}."
+    if way.never:
+        yield f"Not for {', '.join(way.never)}."
+    yield "\n".join(f"- {source_line(sources[key])}" for key in way.sources)
+
+
 def write_page(name: str, paragraphs: Iterable[str]) -> None:
     """Write a page, but leave an equal one alone, so that nothing is built twice."""
     page = HERE / "reference" / name
@@ -170,3 +248,4 @@ write_page(
     "remedies.md",
     remedies_page((rung.REMEDY for rung in RUNGS.values()), harmful_variables()),
 )
+write_page("ways.md", ways_page(load_other_ways(), load_offers(), load_speeds(), knowledge.sources))

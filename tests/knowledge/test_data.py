@@ -11,14 +11,31 @@ import pytest
 from rocsteady.doctor.diagnosis import CHECKS, doctors_knowledge
 from rocsteady.doctor.facts import FACTS
 from rocsteady.knowledge.conditions import PLACEHOLDER, leaves
+from rocsteady.knowledge.offers import load_offers
 from rocsteady.knowledge.reader import DATA, Knowledge
 from rocsteady.knowledge.rules import Rule
+from rocsteady.knowledge.speeds import load_speeds
+from rocsteady.knowledge.ways import load_other_ways
 from rocsteady.vocabulary import Severity
 
 RULES = list(doctors_knowledge().rules.values())
-HOSTS = {"github.com", "llvm.org", "rocm.docs.amd.com"}
+WAYS = load_other_ways()
+HOSTS = {
+    "docs.jax.dev",
+    "docs.pytorch.org",
+    "github.com",
+    "huggingface.co",
+    "llvm.org",
+    "rocm.docs.amd.com",
+    "www.thegamingpcguide.com",
+}
 REGISTRIES = {"pypi.org", "files.pythonhosted.org", "docker.io", "hub.docker.com", "ghcr.io"}
-KNOWN_BY_QUOTATION = {"amd-jax"}  # has no address: what it says is known to us as others quote it
+KNOWN_BY_QUOTATION = {  # have no address: what they say is known to us as others quote it
+    "amd-jax",
+    "field-note-a",
+    "field-note-b",
+    "field-note-e",
+}
 DATE = re.compile(r"20\d\d(-\d\d(-\d\d)?)?")
 FACTS_NO_RULE_NEEDS_YET = {  # there for the rules that come next, or for the doctor itself
     "container",
@@ -155,6 +172,9 @@ def cites(knowledge: Knowledge) -> list[tuple[str, ...]]:
         *(rule.sources for rule in knowledge.rules.values()),
         *(variable.sources for variable in knowledge.variables.values()),
         *(wheel.sources for wheel in knowledge.wheels),
+        *((*way.sources, way.setup_by) if way.setup_by else way.sources for way in WAYS),
+        *((offer.source,) for offer in load_offers()),
+        *(card.sources for card in load_speeds().values()),
     ]
 
 

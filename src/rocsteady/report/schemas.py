@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from rocsteady.machine import machine, recording
+from rocsteady.plan import PLAN_VERSION, Plan
 from rocsteady.vocabulary import DIAGNOSIS_VERSION, Diagnosis, Value
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -35,9 +36,19 @@ def recording_schema() -> dict[str, Any]:
     )
 
 
+def plan_schema() -> dict[str, Any]:
+    """Describe what ``rocsteady plan --json`` prints."""
+    return _schema(Plan, "plan", "rocsteady plan --json", PLAN_VERSION)
+
+
 # The name of the file in docs/schemas, and what makes its content.
 SCHEMAS: Mapping[str, Callable[[], dict[str, Any]]] = MappingProxyType(
-    {"doctor": doctor_schema, "machine": machine_schema, "recording": recording_schema}
+    {
+        "doctor": doctor_schema,
+        "machine": machine_schema,
+        "plan": plan_schema,
+        "recording": recording_schema,
+    }
 )
 
 
