@@ -170,8 +170,9 @@ class Strategy(Value, frozen=True, kw_only=True, omit_defaults=True):
     persistent_workers: bool | None = None
     prefetch_factor: int | None = None
     attention: str | None = None  # math, efficient, flash
-    precision: str | None = None  # of autocast: bf16, fp16; fp32 is "autocast off"
-    compile: bool | None = None  # False: torch.compile gives back what it was given
+    precision: str | None = None  # of the script's own autocast: bf16, fp16; fp32 is "off"
+    autocast: str | None = None  # bf16: around the forward of a script that has none of its own
+    compile: bool | None = None  # True: what is trained; False: not even what the script compiles
     part: int | None = None  # samples that rocsteady.Loop trains at a time
     device: str | None = None  # "cpu": no GPU is seen
     gpus: tuple[int, ...] | None = None  # that are seen, by their numbers

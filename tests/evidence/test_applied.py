@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.evidence.pages import Applied, LoaderFacts, read_applied, read_loader_facts
+from rocsteady.evidence.pages import (
+    Applied,
+    LoaderFacts,
+    Size,
+    read_applied,
+    read_loader_facts,
+    read_size,
+)
 from rocsteady.inside import wire
 
 WORDS = wire.SIZE // 8
@@ -122,6 +129,21 @@ def test_of_several_processes_the_worse_answer_counts(
 
     assert facts is not None
     assert (getattr(facts, field), facts.workers) == (together, 2)
+
+
+def test_the_size_is_the_largest_of_each_over_those_that_made_a_step(tmp_path: Path) -> None:
+    page(tmp_path, 7, W_PARAMETERS=100, W_LOADER_BATCH=8, W_LOADER_BATCHES=40)
+    page(tmp_path, 8, W_PARAMETERS=700, W_LOADER_BATCH=8)
+    page(tmp_path, 9, W_LOADER_BATCHES=9000, W_BATCH=64)
+
+    assert read_size(tmp_path) == Size(parameters=700, batch=8, batches=40)
+
+
+def test_without_a_step_there_is_no_size(tmp_path: Path) -> None:
+    page(tmp_path, 7, W_LOADERS=1, W_BATCH=64)
+
+    assert read_size(tmp_path) is None
+    assert read_size(tmp_path / "gone") is None
 
 
 @given(st.dictionaries(st.integers(wire.W_LOADERS, WORDS - 1), st.integers(0, 2**64 - 1)))

@@ -264,9 +264,10 @@ def test_without_a_strategy_nothing_of_it_is_imported_or_wrapped(
     script = """
     import torch.nn.functional as F
     parts = ("overrides", "strategy", "loader_settings", "loading_ahead", "loading_thread",
-        "generators", "pickling")
+        "generators", "pickling", "trained", "casting", "compiling")
     print([name for name in parts if f"_rocsteady_inside.{name}" in sys.modules])
     things = (DataLoader.__init__, torch.autocast.__init__, torch.compile, torch.nn.Module.compile,
+        torch.nn.Module.__call__, torch.autograd.grad,
         F.scaled_dot_product_attention, torch._C._set_sdp_use_flash)
     print([getattr(thing, "__wrapped__", None) for thing in things])
     loader = DataLoader(Numbers(), num_workers=1); values(loader)
@@ -274,7 +275,7 @@ def test_without_a_strategy_nothing_of_it_is_imported_or_wrapped(
     """
     done = inside.run(torch_python, inside.script(BEGIN + script))
 
-    assert done == (0, f"[]\n{[None] * 6}\n[]\n".encode(), b"")
+    assert done == (0, f"[]\n{[None] * 8}\n[]\n".encode(), b"")
     assert outcomes(inside) == []
 
 

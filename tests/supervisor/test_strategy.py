@@ -53,6 +53,13 @@ def test_no_compiling_is_told_to_dynamo_as_well() -> None:
     assert json.loads(told[wire.STRATEGY]) == {"version": 1, "compile": False}
 
 
+def test_compiling_is_told_to_inside_alone() -> None:
+    told, unset = environment(Strategy(compile=True, autocast="bf16"), {"TORCHDYNAMO_DISABLE": "1"})
+
+    assert (list(told), unset) == ([wire.STRATEGY], ())
+    assert inside.asked(told[wire.STRATEGY]) == {"compile": True, "autocast": "bf16"}
+
+
 def test_parts_are_told_to_the_loop() -> None:
     assert environment(Strategy(part=4), {wire.PART: "8"}) == ({wire.PART: "4"}, ())
 
@@ -109,7 +116,8 @@ def test_a_mask_that_the_strategy_unsets_is_not_chosen_from() -> None:
         prefetch_factor=st.none() | st.integers(1, 99),
         attention=st.sampled_from([None, "math", "efficient", "flash"]),
         precision=st.sampled_from([None, "bf16", "fp16", "fp32"]),
-        compile=st.sampled_from([None, False]),
+        autocast=st.sampled_from([None, "bf16"]),
+        compile=st.none() | st.booleans(),
     )
 )
 def test_inside_reads_every_strategy_as_it_was_meant(strategy: Strategy) -> None:
@@ -128,7 +136,8 @@ def test_inside_reads_every_strategy_as_it_was_meant(strategy: Strategy) -> None
         '{"version": 2, "workers": 0}',
         '{"version": 1, "workers": -1}',
         '{"version": 1, "workers": true}',
-        '{"version": 1, "compile": true}',
+        '{"version": 1, "compile": 1}',
+        '{"version": 1, "autocast": "fp16"}',
         '{"version": 1, "attention": "magic"}',
         '{"version": 1, "attention": ["math"]}',
         '{"version": 1, "workers": 0, "colour": "red"}',

@@ -2,7 +2,8 @@
 
 A bar that is drawn again counts only when its counter changed, a line only when it is new but for
 its clock. Output may be gigabytes: memory is bounded, and of a flood only as much is read as a
-small part of a processor allows, which shows as well as the whole that it moves.
+small part of a processor allows, which shows as well as the whole that it moves. Where the job
+names a pattern that counts its work, progress is what that says.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections import OrderedDict
 from typing import TypeVar
 
 from rocsteady.evidence.counters import Line, Progress, strip_ansi, take_apart
+from rocsteady.evidence.log_count import LogCount
+from rocsteady.evidence.safe_pattern import safe_pattern
 from rocsteady.evidence.values import Output
 
 LINE_LIMIT = 2048  # bytes of a line that are looked at
@@ -27,7 +30,9 @@ _NEWLINE, _RETURN = b"\n", b"\r"
 class OutputCounter:
     """Reads what is printed, piece by piece."""
 
-    def __init__(self) -> None:
+    def __init__(self, pattern: str = "") -> None:
+        self._count = LogCount(safe_pattern(pattern)) if pattern else None
+        self._ended = False
         self._bytes = self._lines = self._signs = 0
         self._at = 0.0
         self._fed_at = 0.0
@@ -39,15 +44,26 @@ class OutputCounter:
         self._returned = False  # it was ended by one, and what follows is not known yet
         self._lines_seen: OrderedDict[str, None] = OrderedDict()
         self._bars: OrderedDict[str, tuple[str, ...]] = OrderedDict()
-        self.progress: Progress | None = None  # n, total and rate, for an estimate of the end
+        self._progress: Progress | None = None
 
     @property
     def output(self) -> Output:
         """What was printed so far."""
         return Output(bytes=self._bytes, lines=self._lines, counters=self._signs, at=self._at)
 
+    @property
+    def progress(self) -> Progress | None:
+        """N, total and rate, for an estimate of the end."""
+        return self._count.progress(ended=self._ended) if self._count else self._progress
+
+    def end(self) -> None:
+        """Take the last line as whole: nothing more will be printed."""
+        self._ended = True
+
     def feed(self, chunk: bytes, at: float) -> None:
         """Take what was printed at ``at``, in seconds of the monotonic clock."""
+        if self._count is not None:
+            self._count.feed(chunk)
         self._bytes += len(chunk)
         self._lines += chunk.count(_NEWLINE)
         earned = max(0.0, at - self._fed_at) * READ_PER_SECOND
@@ -102,7 +118,7 @@ class OutputCounter:
         ):
             self._signs += 1
             self._at = self._line_at
-            self.progress = line.progress or self.progress
+            self._progress = line.progress or self._progress
 
     def _changed(self, line: Line, counters: tuple[str, ...]) -> bool:
         if not counters:

@@ -59,6 +59,14 @@ class Parts(Value, frozen=True, kw_only=True):
     part: int  # samples that are trained at a time
 
 
+class Size(Value, frozen=True, kw_only=True):
+    """How much a script trains, the largest of each over its processes; 0: not known."""
+
+    parameters: int  # that are trained, of all optimizers together
+    batch: int  # samples that its loader gives at a time
+    batches: int  # in an epoch
+
+
 class Resumes(Value, frozen=True, kw_only=True):
     """Where a script that goes on by itself has its checkpoints."""
 
@@ -139,6 +147,19 @@ def read_parts(folder: Path) -> Parts | None:
     most = max(told, key=lambda words: words[wire.W_BATCH])
     part = most[wire.W_PART] or most[wire.W_BATCH]
     return Parts(batch=most[wire.W_BATCH], part=min(part, most[wire.W_BATCH]))
+
+
+def read_size(folder: Path) -> Size | None:
+    """Return how much is trained; None: no step was made that could be seen."""
+    pages = [_words(path, pid) for pid, path in _numbered(folder, wire.SUFFIX)]
+    told = [words for words in pages if words is not None and words[wire.W_PARAMETERS]]
+    if not told:
+        return None
+    return Size(
+        parameters=max(words[wire.W_PARAMETERS] for words in told),
+        batch=max(words[wire.W_LOADER_BATCH] for words in told),
+        batches=max(words[wire.W_LOADER_BATCHES] for words in told),
+    )
 
 
 def read_resumes(folder: Path) -> tuple[Resumes, ...]:

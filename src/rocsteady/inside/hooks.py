@@ -12,11 +12,13 @@ from . import ending, hot, page
 from .heart import AFTER_ASIDE, Heart
 from .loader_facts import LoaderFacts
 from .loss import Loss
+from .size import Size
 from .wire import CHECKPOINT, COMPILE, COMPUTE, EVALUATE, FAULTS, STRATEGY
 
 heart = Heart()
 stacks = page.Stacks()
 facts = LoaderFacts(heart)
+size = Size(heart)
 
 
 def before(name: str, _module: ModuleType) -> None:
@@ -67,6 +69,7 @@ def _after_fork() -> None:
     try:
         heart.reset()
         facts.reset()
+        size.reset()
         page.let_supervisor_trace()
         stacks.again()
     except Exception as error:  # ours, and not the script's business
@@ -74,7 +77,7 @@ def _after_fork() -> None:
 
 
 def _optimizer(module: Any) -> None:
-    step_begins, step_ends = hot.step_hooks(heart)
+    step_begins, step_ends = hot.step_hooks(heart, size.stepped)
     for function in (step_begins, step_ends):
         function._torchdynamo_disable = True  # type: ignore[attr-defined]  # noqa: SLF001
     _pass_over(step_begins, step_ends)
@@ -92,6 +95,7 @@ def _loader(module: Any) -> None:
 
     def __init__(self: Any, loader: Any) -> None:  # noqa: N807 - it becomes that method
         try:
+            size.iterated(loader)
             facts.iterated(loader)
         except Exception as error:  # ours, and not the script's business
             page.note("facts of a loader", error)

@@ -15,17 +15,20 @@ from typing import Any
 
 from . import wire
 from .heart import AFTER_DATA, AFTER_TRAINING, IGNORED, Heart
+from .size import FIRST_STEPS
 
 if (wire.W_STEP, wire.W_BEATS, wire.W_PHASE, wire.W_SINCE, wire.W_LAST_STEP) != (8, 9, 10, 11, 12):
     raise ImportError("the words of the page were given other numbers")
 if (wire.DATA, wire.COMPUTE, wire.BACKWARD, wire.OPTIMIZER, IGNORED) != (1, 2, 3, 4, -1):
     raise ImportError("the phases were given other numbers")
+if FIRST_STEPS != 8:  # noqa: PLR2004 - see above
+    raise ImportError("the first steps were given another number")
 
 StepHook = Callable[[object, object, object], None]
 
 
-def step_hooks(heart: Heart) -> tuple[StepHook, StepHook]:
-    """Make the hooks that torch.optim calls before and after each step."""
+def step_hooks(heart: Heart, look: Callable[[Any], None]) -> tuple[StepHook, StepHook]:
+    """Make the hooks that torch.optim calls before and after each step; look at the first few."""
     clock, back = monotonic_ns, AFTER_TRAINING
     after = -1  # also once a step has ended: an optimizer that called another is not counted
 
@@ -44,18 +47,20 @@ def step_hooks(heart: Heart) -> tuple[StepHook, StepHook]:
         except Exception as error:
             heart.stop(error)
 
-    def step_ends(_optimizer: object, _args: object, _kwargs: object) -> None:
+    def step_ends(optimizer: object, _args: object, _kwargs: object) -> None:
         nonlocal after
         try:
             now = clock()
             if after == -1 or (now > heart.due and heart.late(now, after)):
                 return
             words = heart.words
-            words[8] = heart.steps = heart.steps + 1
+            words[8] = steps = heart.steps = heart.steps + 1
             words[12] = now
             words[10] = heart.phase = 2 if after == 4 else after  # noqa: PLR2004 - see above
             words[11] = now
             after = -1
+            if steps <= 8:  # noqa: PLR2004 - see above
+                look(optimizer)
         except Exception as error:
             heart.stop(error)
 

@@ -6,6 +6,7 @@ loader's worker. An error of ours leaves a note, and the script then runs as it 
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import warnings
@@ -40,6 +41,7 @@ class Overrides:
         except ValueError as error:
             page.note("the strategy is not applied", error)
         self._attention_seen = ""
+        self._trained: Any = None
 
     def apply(self, name: str, module: Any) -> None:
         """Be told that a module was imported."""
@@ -49,14 +51,20 @@ class Overrides:
             module.on_compile_start(lambda *_: self._see_attention(IN_A_GRAPH))
         if name == "torch.distributed.launcher.api" and "gpus" in self.wanted:
             self._replace(module.LaunchConfig, "__post_init__", self._around_launch)
+        if name == "torch._dynamo" and self._trained is not None:
+            self._trained.dynamo(module)
         if name == "torch":
-            for setting, put_in_force in (
-                ("attention", self._attention),
-                ("precision", self._precision),
-                ("compile", self._compile),
-            ):
-                if setting in self.wanted:
-                    put_in_force(module)
+            self._torch(module)
+
+    def _torch(self, torch: Any) -> None:
+        if "attention" in self.wanted:
+            self._attention(torch)
+        if "precision" in self.wanted:
+            self._precision(torch)
+        if self.wanted.get("compile") is False:
+            self._compile_nothing(torch)
+        if self.wanted.get("compile") or "autocast" in self.wanted:
+            self._models(torch)
 
     def _loaders(self, module: Any) -> None:
         settings = loader_settings.Settings(self.wanted, self._record, self._facts)
@@ -95,6 +103,23 @@ class Overrides:
         original = getattr(owner, name)
         setattr(owner, name, self._in_place_of(original, around(original)))
         return original
+
+    def _models(self, torch: Any) -> None:
+        """Compile what is trained, and have it run under autocast."""
+        from . import casting, compiling, trained  # noqa: PLC0415 - only where asked for
+
+        self._trained = trained.Trained(torch, self._in_place_of)
+        if self.wanted.get("compile"):
+            compiles = compiling.Compiling(torch, self._trained, self._record)
+            for name, place in compiling.CREATE_GRAPH.items():
+                self._replace(torch.autograd, name, compiles.around_gradients(place))
+            self._trained.arounds.append(compiles.around)
+        if "autocast" in self.wanted:
+            kind = torch.amp.autocast_mode.autocast
+            dtype = getattr(torch, DTYPES[self.wanted["autocast"]])
+            can_cast = functools.partial(_can_cast, kind, dtype)
+            casts = casting.Casting(torch, dtype, self._record, can_cast)
+            self._trained.arounds.append(casts.around)
 
     def _attention(self, torch: Any) -> None:
         """Set the switches for good, and see whether there is any attention to act on."""
@@ -145,7 +170,7 @@ class Overrides:
                 self._record.applied("precision", f"{has} -> autocast off")
                 return
             if device not in works:
-                works[device] = _can_cast(original, type(cast), device, wanted)
+                works[device] = _can_cast(type(cast), wanted, device, original)
             if works[device]:
                 cast.fast_dtype = wanted
                 self._record.applied("precision", f"{has} -> {name}")
@@ -164,7 +189,7 @@ class Overrides:
 
         self._replace(torch.amp.autocast_mode.autocast, "__init__", around)
 
-    def _compile(self, torch: Any) -> None:
+    def _compile_nothing(self, torch: Any) -> None:
         """Have torch.compile give back what it was given.
 
         A module comes in the wrapper that it would have, which then compiles nothing: the names in
@@ -203,13 +228,13 @@ def _settled(_original: Any) -> Any:
     return switch
 
 
-def _can_cast(initialize: Any, kind: Any, device: str, dtype: Any) -> bool:
+def _can_cast(kind: Any, dtype: Any, device: str, initialize: Any = None) -> bool:
     """Try whether autocast takes a type on this device; where not, it warns or raises."""
     trial = object.__new__(kind)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            initialize(trial, device, dtype)
+            (initialize or kind.__init__)(trial, device, dtype)
     except RuntimeError:
         return False
     return bool(trial._enabled)

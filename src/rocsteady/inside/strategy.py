@@ -17,7 +17,8 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "precision": ("bf16", "fp16", "fp32"),
     "loader_thread": (True,),
     "persistent_workers": (False, True),
-    "compile": (False,),
+    "autocast": ("bf16",),
+    "compile": (False, True),
 }
 LEAST = {"workers": 0, "prefetch_factor": 1}
 BY_VARIABLES = ("gpus",)  # in force anyway: it is no news where there is nothing to act on here

@@ -62,6 +62,9 @@ W_BASE = 469  # the step that this process went on from; 0: from the beginning
 W_SAVE = 470  # written by the supervisor: it grows when a checkpoint would be good to have
 W_BATCH = 471  # samples in a batch, where rocsteady.Loop trains it
 W_PART = 472  # and in each part of it; less than a batch if that does not fit into memory
+W_LOADER_BATCHES = 473  # in an epoch of the loader that the first step was fed by; 0: not known
+W_LOADER_BATCH = 474  # samples in each of them; 0: not known
+W_PARAMETERS = 475  # that the optimizers of the first steps train, those of all layers together
 SAMPLED = 250_000_000
 
 RUNNING, FINISHING, RAISED = 0, 1, 2
@@ -98,6 +101,7 @@ SETTINGS = (  # those that can be in it, named as in vocabulary.Strategy
     "prefetch_factor",
     "attention",
     "precision",
+    "autocast",
     "compile",
     "gpus",  # seen or not is a matter of variables; here it is how many ranks are started
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rocsteady.vocabulary import Strategy
 
 WORKERS, THREAD = "workers", "loader_thread"
+SAID = {("compile", True): "compiled", ("autocast", "bf16"): "bf16 by autocast"}
 
 
 def changed(before: Strategy, after: Strategy) -> tuple[str, ...]:
@@ -34,8 +35,11 @@ def told(before: Strategy, after: Strategy) -> str:
 
 def _words(name: str, strategy: Strategy) -> str:
     if name in Strategy.__struct_fields__:
+        value = getattr(strategy, name)
+        if (name, value) in SAID:
+            return SAID[name, value]
         ahead = " and one thread" if name == WORKERS and strategy.loader_thread else ""
-        return f"{name}={_plain(getattr(strategy, name))}{ahead}"
+        return f"{name}={_plain(value)}{ahead}"
     if name not in strategy.variables:
         return f"{name} as it was"
     value = strategy.variables[name]
