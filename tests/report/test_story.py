@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rocsteady.journal.values import Attempt, Decision, NamedFailure, Run, RunStory
+from rocsteady.journal.values import Attempt, Decision, Forecast, NamedFailure, Run, RunStory
 from rocsteady.report.story import render_story
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Role
 
@@ -79,3 +79,27 @@ def test_a_failure_of_another_version_is_left_out() -> None:
     other = NamedFailure(run=1, attempt=1, failure={"kind": 7}, evidence="", at=1.0)
 
     assert "### Attempt 1" not in render_story(story(failures=(other,)))
+
+
+def test_a_deadline_is_told_with_the_end() -> None:
+    assert "Due 1970-01-01 00:05:00 UTC: done 4 min 51 s before the deadline." in render_story(
+        story(deadline=300.0)
+    )
+    failed = msgspec.structs.replace(story().run, outcome="ended, not done")
+    assert "Due 1970-01-01 00:05:00 UTC: not done." in render_story(
+        story(deadline=300.0, run=failed)
+    )
+    assert "Due" not in render_story(story())
+
+
+def test_a_run_that_goes_on_is_told_with_when_it_will_be_done() -> None:
+    ahead = Forecast(at=7200.0, early=3600.0, late=10800.0, rate=1.0, left=9, failures=0.0)
+    running = msgspec.structs.replace(story().run, ended=None, outcome="")
+
+    page = render_story(story(run=running, deadline=9000.0, forecast=ahead), now=60.0)
+
+    assert (
+        "At its pace done about Thu 1 Jan 02:00, due Thu 1 Jan 02:30: 30 min to spare, or late;"
+        " between Thu 1 Jan 01:00 and Thu 1 Jan 03:00, 90 % (UTC)." in page
+    )
+    assert "Due 1970-01-01 00:05:00 UTC." in render_story(story(run=running, deadline=300.0))

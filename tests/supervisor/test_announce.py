@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rocsteady.supervisor.announce import Announcer, spelled
+from rocsteady.report.when import spelled
+from rocsteady.supervisor.announce import Announcer
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -20,18 +21,22 @@ from rocsteady.supervisor.job import (
     FileKind,
     Job,
     Resume,
+    Stage,
     Total,
+    Variant,
     WantedFile,
     duration,
     parse_job,
     read_job,
 )
 
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "job-file.md"
 WHOLE = """
 command = ["python", "train.py", "--epochs", "10"]
 name = "calm-otter"
 total = { epochs = 10 }
 deadline = 2025-11-30T18:00:00+01:00
+budget = "12.50 USD"
 hang_after = "2h 30m"
 
 [resume]
@@ -51,6 +56,23 @@ files = [
     { path = "TRAINING/*.json", kind = "json", readable = false },
     { path = "TRAINING/log.txt" },
 ]
+
+[variants.small]
+arguments = ["--embedding", "128"]
+without = ["--epochs"]
+total = { log = 'episode (?P<n>\\d+)', steps = 300 }
+words = "0.7 M parameters"
+
+[[stages]]
+name = "smoke"
+arguments = ["--epochs", "1"]
+variant = "small"
+total = { steps = 20 }
+done_when = { steps = 20, within = "10m" }
+deadline = "1h"
+
+[[stages]]
+name = "full"
 """
 
 
@@ -79,6 +101,26 @@ def test_a_whole_job_file() -> None:
             gpus_busy=2,
             within=timedelta(hours=1),
         ),
+        budget=12.5,
+        variants={
+            "small": Variant(
+                arguments=("--embedding", "128"),
+                without=("--epochs",),
+                total=Total(log=r"episode (?P<n>\d+)", steps=300),
+                words="0.7 M parameters",
+            )
+        },
+        stages=(
+            Stage(
+                name="smoke",
+                arguments=("--epochs", "1"),
+                variant="small",
+                total=Total(steps=20),
+                done_when=DoneWhen(steps=20, within=timedelta(minutes=10)),
+                deadline=Deadline(within=timedelta(hours=1)),
+            ),
+            Stage(name="full"),
+        ),
     )
 
 
@@ -86,6 +128,18 @@ def test_a_job_goes_through_the_journal_as_json_and_comes_back() -> None:
     job = parse_job(WHOLE)
 
     assert msgspec.convert(msgspec.json.decode(msgspec.json.encode(job)), Job) == job
+
+
+def test_the_reference_has_every_key_and_its_examples_are_jobs() -> None:
+    page = PAGE.read_text()
+    whole, *parts = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    kinds = (Job, Total, Resume, DoneWhen, WantedFile, Variant, Stage)
+    keys = [key for kind in kinds for key in kind.__struct_fields__]
+    said = msgspec.to_builtins(parse_job(whole))
+
+    assert [key for key in Job.__struct_fields__ if not said[key]] == []
+    assert all(parse_job(f"command = ['a']\n{part}").total for part in parts)
+    assert [key for key in keys if not re.search(rf"`\[*{key}\b", page)] == []
 
 
 @pytest.mark.parametrize(
@@ -100,7 +154,8 @@ def test_a_job_goes_through_the_journal_as_json_and_comes_back() -> None:
         ("command = ['a']\ncomand = 1", "rocsteady.toml: comand: there is no such key"),
         ("command = ['a'", "rocsteady.toml: "),
         ("command = ['a']\nname = 'Calm Otter'", "rocsteady.toml: name: 'Calm Otter' is not a"),
-        ("command = ['a']\ntotal = {}", "rocsteady.toml: total: give steps or epochs"),
+        ("command = ['a']\ntotal = {}", "rocsteady.toml: total: give steps or epochs, or"),
+        ("command = ['a']\ntotal = {steps=1,epochs=1}", "rocsteady.toml: total: give steps or epo"),
         ("command = ['a']\ntotal = {steps=0}", "rocsteady.toml: total.steps: must be 1 or more"),
         ("command = ['a']\ntotal = {stpes=1}", "rocsteady.toml: total.stpes: there is no such key"),
         ("command = ['a']\nhang_after = 10", "rocsteady.toml: hang_after: 10 is not a duration"),
@@ -155,6 +210,92 @@ def test_how_to_resume_is_checked(resume: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("total = { log = '(?P<n>' }", "total.log: not a pattern: missing ), unterminated subpat"),
+        (
+            "total = { log = 'x (\\d+)', steps = 3 }",
+            "total.log: has no group that is named n; writ",
+        ),
+        (
+            "total = { log = 'x (?P<n>\\d+)' }",
+            "total.log: has no group that is named total; give s",
+        ),
+        ("total = { log = '(?P<n>(a+)+)', steps = 3 }", "total.log: a repeat or a choice inside a"),
+        ("total = { log = '(?P<n>.)', steps = 0 }", "total.steps: must be 1 or more"),
+        (
+            "budget = '25 EUR'",
+            "budget: '25 EUR' is not in dollars, as prices are; write it as 25 or",
+        ),
+        ("budget = true", "budget: True is not in dollars"),
+        ("budget = -1", "budget: -1: from nothing to a billion dollars"),
+        ("budget = nan", "budget: nan: from nothing to a billion dollars"),
+        ("[variants.small]", "variants.small: changes nothing; give arguments or without"),
+        ("[variants.'A B']\narguments = ['x']", "variants.A B: 'A B' is not a name"),
+        ("[variants.small]\nargument = ['x']", "variants.small.argument: there is no such key"),
+        ("[variants.small]\narguments = [5]", "variants.small.arguments[0]: expected str, got int"),
+        ("[variants.small]\nwithout = ['-v']", "variants.small: the command has no -v"),
+        (
+            "[variants.small]\narguments=['-d=1']",
+            "variants.small: -d is followed by 2 words in the",
+        ),
+        ("[variants]\nsmall = 5", "variants.small: expected table, got int"),
+        ("[variants.s]\nwithout=['1']\ntotal={}", "variants.s.total: give steps or epochs"),
+        ("variants = 5", "variants: expected table, got int"),
+        ("[[stages]]\nname = 'smoke'", "name: is missing: the run of a stage is called NAME-STAGE"),
+        ("name = 'x'\n[[stages]]", "stages[0].name: is missing"),
+        ("name = 'x'\n[[stages]]\nname = 'A'", "stages[0].name: 'A' is not a name"),
+        (f"name = 'x'\n[[stages]]\nname = '{47 * 'a'}'", "stages[0].name: the name is longer than"),
+        (
+            "name = 'x'\nstages = [{name='a'},{name='a'}]",
+            "stages[1].name: there is a stage 'a' bef",
+        ),
+        (
+            "name = 'x'\nstages = [{name='a',variant='b'}]",
+            "stages[0].variant: there is no [variants",
+        ),
+        ("name = 'x'\nstages = [{name='a',total={}}]", "stages[0].total: give steps or epochs"),
+        (
+            "name = 'x'\nstages = [{name='a',deadline='soon'}]",
+            "stages[0].deadline: 'soon' is not a",
+        ),
+        (
+            "name = 'x'\nstages = [{name='a',arguments=['-d','1']}]",
+            "stages[0].arguments: -d is foll",
+        ),
+        (
+            "name = 'x'\nstages = [{name='a',done_when={within=5}}]",
+            "stages[0].done_when.within: 5 is not a duration",
+        ),
+        (
+            "name = 'x'\nstages = [{name='a',done_when={epochs=0}}]",
+            "stages[0].done_when.epochs: must be 1 or more",
+        ),
+    ],
+)
+def test_what_is_measured_or_varied_is_checked(more: str, message: str) -> None:
+    with pytest.raises(JobError) as raised:
+        parse_job(f"command = ['python', 't.py', '-d', '1', '2']\n{more}")
+    assert str(raised.value).startswith(f"rocsteady.toml: {message}")
+
+
+@pytest.mark.parametrize("budget", ["25", "25.0", "'25 USD'", "'25usd'"])
+def test_a_budget_is_in_dollars(budget: str) -> None:
+    assert parse_job(f"command = ['a']\nbudget = {budget}").budget == 25.0
+
+
+def test_what_is_counted_by_the_log_has_the_units_of_the_log() -> None:
+    def count(total: str) -> int | None:
+        found = parse_job(f"command = ['a']\ntotal = {total}").total
+        return found.count if found else None
+
+    assert count("{ steps = 300 }") == 300
+    assert count("{ epochs = 10 }") is None
+    assert count("{ log = 'epoch (?P<n>\\d+)', epochs = 10 }") == 10
+    assert count("{ log = '(?P<n>\\d+)/(?P<total>\\d+)' }") is None
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("90s", timedelta(seconds=90)),
@@ -200,6 +341,7 @@ values = st.recursive(
     | st.dictionaries(st.sampled_from([
         "command", "name", "total", "deadline", "hang_after", "resume", "done_when", "files",
         "path", "kind", "steps", "epochs", "arguments", "environment", "checkpoints", "within",
+        "log", "variant", "without", "words",
     ]), inner, max_size=6),
     max_leaves=20,
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rocsteady.evidence.counters import Progress
 from rocsteady.evidence.values import Heartbeat
 from rocsteady.pulse.verdict import Condition, Verdict
 from rocsteady.supervisor.reached import Reached
@@ -58,3 +59,37 @@ def test_the_first_step_is_the_first_after_the_one_it_went_on_from() -> None:
 
     assert (before, made.first_step) == (None, 1201)
     assert (sample.step, sample.total) == (1201, 2000)
+
+
+def test_where_the_job_names_a_pattern_it_is_the_count_of_work() -> None:
+    printed = [Progress(n=3, total=300, rate=None)]
+    made = Reached(lambda: printed[-1], None, before=2, by_log=True)
+    made.heartbeats = (beat(4000, base=900, total=9000),)
+
+    first = made.seen(1.0, HEALTHY)
+    printed.append(Progress(n=7, total=300, rate=None))
+    sample = made.seen(5.0, HEALTHY)
+
+    assert (first.step, sample.step, sample.total) == (3, 7, 300)
+    assert (made.first_step, made.step, made.seconds) == (3, 7, 4.0)
+
+
+def test_before_the_first_line_it_is_where_it_went_on_from() -> None:
+    made = Reached(lambda: None, None, before=150, by_log=True)
+
+    assert (made.seen(1.0, HEALTHY).step, made.first_step) == (150, None)
+
+
+def test_what_the_job_says_of_its_total_comes_first() -> None:
+    made = Reached(lambda: Progress(n=3, total=300, rate=None), 200, by_log=True)
+
+    assert made.seen(1.0, HEALTHY).total == 200
+
+
+def test_work_that_a_pattern_does_not_see_can_be_lost_all_the_same() -> None:
+    made = Reached(lambda: None, None, by_log=True)
+    for second in (1, 2, 9):
+        made.heartbeats = (beat(second),)
+        made.seen(float(second), HEALTHY)
+
+    assert (made.step, made.first_step, made.seconds) == (None, None, 8.0)

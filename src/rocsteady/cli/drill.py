@@ -20,7 +20,7 @@ from rocsteady.cli.over_folder import (
     name_for,
 )
 from rocsteady.cli.screen import layout, show
-from rocsteady.cli.starting import ask_about, course_for, patience_for
+from rocsteady.cli.starting import course_for, job_here, patience_for
 from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
@@ -33,7 +33,7 @@ from rocsteady.supervisor.done import matches
 from rocsteady.supervisor.drill import Rehearsal, read_fired, results
 from rocsteady.supervisor.faults import Fault, not_tried, read_faults
 from rocsteady.supervisor.injection import claim
-from rocsteady.supervisor.job import FILE, Job, read_job
+from rocsteady.supervisor.job import Job
 from rocsteady.supervisor.scratch import Scratch, remove
 from rocsteady.supervisor.settings import Settings
 from rocsteady.supervisor.tree import differences, look_over
@@ -129,7 +129,7 @@ def _drill(
     scratch, environment, marks = lay_out_scratch(folder, root, before, _checkpoints(job, folder))
     _say_where(scratch)
     known = load_knowledge()
-    job = scratch.job(job)
+    job = msgspec.structs.replace(scratch.job(job), deadline=None)  # of the run, not of a drill
     run = journal.begin_run(job.command, job=job, strategy=as_json(Strategy()), name=NAME)
     rehearsal = Rehearsal(
         job,
@@ -178,17 +178,8 @@ def _root(folder: Path, scratch: Path | None) -> Path:
 
 
 def _job(folder: Path, command: tuple[str, ...], memory: Memory, *, yes: bool) -> Job:
-    path = folder / FILE
-    if path.exists():
-        file = read_job(path)
-        ask_about(file, memory, yes=yes)
-        job = msgspec.structs.replace(file.job, command=command) if command else file.job
-    elif command:
-        job = Job(command=command)
-    else:
-        raise click.UsageError(
-            "name a command: rocsteady drill --faults kill@50 -- python train.py"
-        )
+    example = "rocsteady drill --faults kill@50 -- python train.py"
+    job = job_here(folder, command, memory, yes=yes, example=example)
     check_command(job.command, folder)
     return job
 

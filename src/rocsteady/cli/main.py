@@ -24,6 +24,8 @@ COMMANDS = {
     ),
     "machine": ("rocsteady.cli.machine", "Show what was read of this machine, or record it."),
     "probe": ("rocsteady.cli.probe", "Try what training needs, and say what works here."),
+    "init": ("rocsteady.cli.init", "Write rocsteady.toml by watching a short run."),
+    "plan": ("rocsteady.cli.plan", "Try every way to get the job done; say which to take."),
     "run": ("rocsteady.cli.run", "Run a training command, watch it, restart it when it hangs."),
     "drill": ("rocsteady.cli.drill", "Rehearse hangs and crashes before a run is left alone."),
     "runs": ("rocsteady.cli.runs", "List the runs of this project."),

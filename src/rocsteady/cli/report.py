@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from pathlib import Path
 
 import click
@@ -14,6 +15,7 @@ from rocsteady.cli.screen import show
 from rocsteady.errors import RocsteadyError
 from rocsteady.redaction.redactor import Redactor
 from rocsteady.report.story import render_story
+from rocsteady.supervisor.ahead import story_ahead
 
 
 @click.command("report")
@@ -24,7 +26,7 @@ def command(*, name: str, as_json: bool) -> None:
     with kept_journal() as journal:
         if journal is None:
             raise RocsteadyError(f"there is no run {name!r}: nothing was run here yet")
-        story = journal.story(name)
+        story = story_ahead(journal.story(name), journal.runs(), now=time.time())
     redactor = _redactor()
     if as_json:
         told = _redacted(msgspec.to_builtins(story), redactor)

@@ -9,23 +9,20 @@ import click
 import msgspec
 
 from rocsteady.cli.detach import WITHOUT_TERMINAL, detach
-from rocsteady.cli.starting import ask_about, course_for, patience_for
+from rocsteady.cli.planned import planned
+from rocsteady.cli.runner import Runner
+from rocsteady.cli.staged import are_done, carry_out_stages, turns_of
+from rocsteady.cli.starting import job_here, patience_for
 from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.host.child import DETACHED, OURS
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
-from rocsteady.journal.values import Run, RunStory
-from rocsteady.knowledge.reader import load_knowledge
-from rocsteady.knowledge.waits import load_waits
 from rocsteady.remedies.catalog import RUNGS
-from rocsteady.supervisor.course import Wanted, as_json
+from rocsteady.supervisor.course import Wanted
 from rocsteady.supervisor.decision import PERSON_NEEDED
-from rocsteady.supervisor.finish import DONE
-from rocsteady.supervisor.job import FILE, Job, duration, read_job
-from rocsteady.supervisor.run import Supervisor
+from rocsteady.supervisor.job import FILE, Job, duration
 from rocsteady.supervisor.settings import Settings
-from rocsteady.vocabulary import Strategy
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -89,7 +86,17 @@ class Remedies(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 @click.option("--detach", "detached", is_flag=True, help="Go on without this terminal.")
 @click.option("--resume", metavar="RUN", help="Go on with a run that was left.")
 @click.option(
-    "--yes", is_flag=True, help="Do not ask before a job file is used for the first time."
+    "--plan",
+    "plan",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Take way N of the last plan, and fall to those after it.",
+)
+@click.option("--stage", metavar="NAME", help="Start at this stage of the job file.")
+@click.option(
+    "--yes",
+    is_flag=True,
+    help="Do not ask before a job file is used for the first time; start --stage in any case.",
 )
 @click.option(WITHOUT_TERMINAL, "alone", is_flag=True, hidden=True)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -109,6 +116,8 @@ def command(  # noqa: PLR0913 - one argument an option
     again: bool,
     detached: bool,
     resume: str | None,
+    plan: int | None,
+    stage: str | None,
     yes: bool,
     alone: bool,
     command: tuple[str, ...],
@@ -120,8 +129,10 @@ def command(  # noqa: PLR0913 - one argument an option
     Exit code: the script's own; 75 may be retried without a person, 76 a person is needed or it
     ended without being done, 130 on ^C.
     """
-    if resume is not None and (command or name):
+    if resume is not None and (command or name or stage or plan):
         raise click.UsageError("--resume takes the run's own command and name")
+    if plan is not None and start_with:
+        raise click.UsageError("--plan has its own settings: leave --with away")
     folder = Path.cwd()
     place = find_place(folder)
     memory = Memory(place)
@@ -129,6 +140,13 @@ def command(  # noqa: PLR0913 - one argument an option
     code = PERSON_NEEDED
     try:
         job = _job(folder, command, resume, journal, memory, yes=yes)
+        wanted = Wanted(allow=allow, deny=deny, start_with=start_with, again=again)
+        if plan is not None:
+            job, way, after = planned(folder, job, plan)
+            wanted = msgspec.structs.replace(wanted, strategy=way.strategy, ways=after)
+        if stage is not None and not job.stages:
+            raise click.UsageError(f"--stage needs stages in {FILE}, and no command")
+        turns = turns_of(job, journal, name=name, first=stage, yes=yes)
         settings = Settings(
             max_attempts=max_attempts,
             observe=observe,
@@ -136,25 +154,22 @@ def command(  # noqa: PLR0913 - one argument an option
             remedies=not no_remedies,
             patience=patience_for(hang_after or job.hang_after),
         )
-        if detached:
+        runner = Runner(
+            folder=folder,
+            settings=settings,
+            wanted=wanted,
+            journal=journal,
+            memory=memory,
+            terminal=DETACHED if alone else OURS,
+        )
+        if turns and are_done(turns):
+            code = 0
+        elif detached:
             code = detach(_again(ctx.params), folder, journal)
+        elif turns:
+            code = carry_out_stages(turns, runner.carry_out)
         else:
-            wanted = Wanted(allow=allow, deny=deny, start_with=start_with, again=again)
-            known = load_knowledge()
-            run, earlier = _run(job, journal, name=name, resume=resume)
-            code = Supervisor(
-                job,
-                run,
-                folder=folder,
-                settings=settings,
-                journal=journal,
-                memory=memory,
-                waits=load_waits(),
-                known_variables=frozenset(known.variables),
-                course=course_for(wanted, job, folder, journal, memory, known),
-                terminal=DETACHED if alone else OURS,
-                earlier=earlier,
-            ).carry_out()
+            code = runner.carry_out(job, name=name, resume=resume)
     except NotRecordedError as error:
         click.echo(f"rocsteady: {error}. Nothing was started.", err=True)
     finally:
@@ -169,7 +184,7 @@ def _again(options: dict[str, object]) -> list[str]:
     """Spell our own options once more, for the one that goes on without a terminal."""
     flags = ("observe", "from_scratch", "no_remedies", "again")
     words = ["--yes", *(f"--{flag.replace('_', '-')}" for flag in flags if options[flag])]
-    for option in ("name", "resume", "max_attempts"):
+    for option in ("name", "resume", "plan", "stage", "max_attempts"):
         if options[option] is not None:
             words += [f"--{option.replace('_', '-')}", str(options[option])]
     for option, spelt in (("allow", "--allow"), ("deny", "--deny"), ("start_with", "--with")):
@@ -182,33 +197,6 @@ def _again(options: dict[str, object]) -> list[str]:
     return [*words, "--", *command] if isinstance(command, tuple) else words
 
 
-def _run(
-    job: Job, journal: Journal, *, name: str | None, resume: str | None
-) -> tuple[Run, RunStory | None]:
-    """Begin a run, or take over one that was left."""
-    if resume is None:
-        name = name or (_free_name(job.name, journal) if job.name else None)
-        strategy = as_json(Strategy())
-        return journal.begin_run(job.command, job=job, strategy=strategy, name=name), None
-    line = next(line for line in journal.runs() if line.run.name == resume)
-    if line.alive:
-        raise RocsteadyError(f"{resume} is running; rocsteady stop {resume} ends it")
-    if line.run.outcome == DONE:
-        raise RocsteadyError(f"{resume} is done: there is nothing to go on with")
-    earlier = journal.story(resume)
-    return journal.take_over(resume), earlier
-
-
-def _free_name(wanted: str, journal: Journal) -> str:
-    """Give each run of a job file that names them a number, from the second on."""
-    taken = {line.run.name for line in journal.runs()}
-    number = 2
-    name = wanted
-    while name in taken:
-        name, number = f"{wanted}-{number}", number + 1
-    return name
-
-
 def _job(  # noqa: PLR0913 - each says where a job may come from
     folder: Path,
     command: tuple[str, ...],
@@ -218,17 +206,11 @@ def _job(  # noqa: PLR0913 - each says where a job may come from
     *,
     yes: bool,
 ) -> Job:
-    path = folder / FILE
     if resume is not None:
         try:
             kept = msgspec.convert(journal.story(resume).run.job, Job)
         except msgspec.ValidationError as error:
             raise RocsteadyError(f"{resume}: its job cannot be read: {error}") from None
         return msgspec.structs.replace(kept, command=journal.command(resume))
-    if path.exists():
-        file = read_job(path)
-        ask_about(file, memory, yes=yes)
-        return msgspec.structs.replace(file.job, command=command) if command else file.job
-    if not command:
-        raise click.UsageError("name a command: rocsteady run -- python train.py")
-    return Job(command=command)
+    job = job_here(folder, command, memory, yes=yes, example="rocsteady run -- python train.py")
+    return msgspec.structs.replace(job, stages=()) if command else job

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import click
+import msgspec
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.journal.identity import script_fingerprint
@@ -20,7 +21,7 @@ from rocsteady.machine.disk_root import DiskRoot
 from rocsteady.machine.machine import Machine, examine
 from rocsteady.pulse.verdict import Patience
 from rocsteady.supervisor.course import Course, Wanted
-from rocsteady.supervisor.job import Job, JobFile
+from rocsteady.supervisor.job import FILE, Job, JobFile, read_job
 from rocsteady.supervisor.trust import doubts, trust
 
 
@@ -36,7 +37,7 @@ def course_for(  # noqa: PLR0913, PLR0917 - all that it rests on
 
     @cache
     def machine() -> Machine:
-        return examine(DiskRoot(), known.variables)[0]
+        return examined(known)
 
     telling = {*known.variables, *(each.name for each in harmful_variables())}
     return Course(
@@ -48,6 +49,25 @@ def course_for(  # noqa: PLR0913, PLR0917 - all that it rests on
         machine=machine,
         variables={name: os.environ[name] for name in telling if name in os.environ},
     )
+
+
+def examined(known: Knowledge) -> Machine:
+    """Return what this machine is."""
+    return examine(DiskRoot(), known.variables)[0]
+
+
+def job_here(
+    folder: Path, command: tuple[str, ...], memory: Memory, *, yes: bool, example: str
+) -> Job:
+    """Return the job of a folder's file; a command that is given comes in place of its own."""
+    path = folder / FILE
+    if path.exists():
+        file = read_job(path)
+        ask_about(file, memory, yes=yes)
+        return msgspec.structs.replace(file.job, command=command) if command else file.job
+    if not command:
+        raise click.UsageError(f"name a command: {example}")
+    return Job(command=command)
 
 
 def ask_about(file: JobFile, memory: Memory, *, yes: bool) -> None:

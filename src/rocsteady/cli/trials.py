@@ -6,9 +6,10 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-import platformdirs
+from msgspec.structs import replace
 
-from rocsteady.cli.over_folder import lay_out_scratch, make_root, name_for
+from rocsteady.cli.kept_plan import home
+from rocsteady.cli.over_folder import lay_out_scratch, make_root
 from rocsteady.cli.starting import course_for, patience_for
 from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.host.child import DETACHED
@@ -37,7 +38,7 @@ class Trials:
 
     def __init__(self, folder: Path, memory: Memory) -> None:
         self._folder, self._memory = folder, memory
-        self._root = _state(folder)
+        self._root = home(folder) / "trials"
         self.seconds = 0.0  # that the trials took
         self.count = 0
         self.stopped = False  # by the user
@@ -86,7 +87,7 @@ class Trials:
         scratch, environment, marks = lay_out_scratch(
             self._folder, place, self._before or look_over(self._folder)
         )
-        inner = scratch.job(job)
+        inner = replace(scratch.job(job), deadline=None)  # of the run, not of a trial
         run = self._journal.begin_run(
             inner.command, job=inner, strategy=as_json(strategy), name=name
         )
@@ -137,8 +138,3 @@ class Trials:
         finally:
             announcer.close()
             journal.close()
-
-
-def _state(folder: Path) -> Path:
-    state = platformdirs.user_state_path("rocsteady", appauthor=False)
-    return state / "plans" / name_for(folder) / "trials"

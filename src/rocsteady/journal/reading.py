@@ -85,8 +85,10 @@ def rate(buckets: Sequence[Bucket], over: float = RATE_OVER) -> float | None:
     end = moving[-1].last_progress or 0.0
     late = [b for b in moving if b.attempt == moving[-1].attempt and b.start >= end - over]
     late = late or moving[-1:]
-    begin = late[0].first_progress or late[0].start
-    steps = late[-1].last_step - late[0].first_step
+    begin, first = late[0].first_progress or late[0].start, late[0].first_step
+    if len(late) > 1:  # an attempt's first bucket begins at step 0, whatever it goes on from
+        begin, first = late[0].last_progress or begin, late[0].last_step
+    steps = late[-1].last_step - first
     return steps / (end - begin) if end > begin and steps > 0 else None
 
 

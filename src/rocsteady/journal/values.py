@@ -157,6 +157,17 @@ class Loss(Value, frozen=True, kw_only=True):
     redoing: float  # seconds, at the rate of the attempt that had done them
 
 
+class Forecast(Value, frozen=True, kw_only=True):
+    """When a run will be done, by the wall clock."""
+
+    at: float  # as likely before as after
+    early: float  # the end lies between, 90 %
+    late: float
+    rate: float  # steps a second
+    left: int  # steps
+    failures: float  # that are expected on the way
+
+
 class RunStory(Value, frozen=True, kw_only=True):
     """All that is known of a run: what the report is made from."""
 
@@ -171,6 +182,8 @@ class RunStory(Value, frozen=True, kw_only=True):
     progress: tuple[Bucket, ...]
     losses: tuple[Loss, ...]
     seconds_lost: float
+    deadline: float | None = None
+    forecast: Forecast | None = None
 
 
 class RunLine(Value, frozen=True, kw_only=True):
@@ -185,6 +198,8 @@ class RunLine(Value, frozen=True, kw_only=True):
     rate: float | None  # steps a second of late
     last_progress: float | None
     seconds_left: float | None
+    deadline: float | None = None
+    forecast: Forecast | None = None  # None: too little is known, or it has ended
 
 
 class Stays(Value, frozen=True, kw_only=True):

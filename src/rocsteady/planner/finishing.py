@@ -1,7 +1,7 @@
 """When a way would be done: the pace, what failures cost, and how sure that is.
 
-Failures come at random. How often is learnt from what was seen of this way here, starting from one
-in PRIOR seconds, as a Gamma distribution: so a way that was never tried long is not called safe.
+Failures come at random. How often is learnt from what was seen of this way here, as a Gamma
+distribution that starts from one in PRIOR seconds and weighs no more than a few hours of evidence.
 What they cost is the exact formula of ``goodput``.
 """
 
@@ -15,8 +15,10 @@ from rocsteady.plan import Finish, Pace
 from rocsteady.planner.pace import NORMAL
 from rocsteady.vocabulary import Value
 
-PRIOR = 4 * 3600.0  # seconds between failures, as long as nothing is known; as supervisor/failing
+PRIOR = 7 * 86_400.0  # seconds between failures, as long as nothing was seen; our own guess
+WEIGHT = 0.02  # of a failure, that this counts for: what is seen in a few hours outweighs it
 DRAWS = 2000
+FEW = 100  # failures on the way, that are drawn one by one
 SHORTEST = 1e-3  # seconds
 NEVER = 100 * 365 * 86_400.0  # seconds: what takes longer does not end
 
@@ -43,18 +45,15 @@ def finish(  # noqa: PLR0913 - all that it rests on
     """Forecast the end in seconds from now; ``due`` and ``setup`` are seconds from now too."""
     dice = random.Random(0)  # noqa: S311 - the same plan twice gives the same figures
     spread = math.log(pace.high / pace.low) / (2 * NORMAL)
-    usual = goodput.between_failures(history.seconds, history.failures, prior=PRIOR)
-    ends, counts, lost = [], [], []
+    shape, scale = history.failures + WEIGHT, 1 / (history.seconds + WEIGHT * PRIOR)
+    usual = 1 / (shape * scale)
+    ends, lost = [], []
     for _ in range(DRAWS):
         rate = pace.rate * math.exp(dice.gauss(0.0, spread))
         work = pace.starting + left / rate
-        often = dice.gammavariate(1 + history.failures, 1 / (PRIOR + history.seconds))
-        expected = _with_failures(work, 1 / max(often, 1 / NEVER), loss)
-        count = _poisson(dice, min(expected * often, 1e6))
-        share = count / (expected * often) if expected * often > 0 else 0.0
-        took = work + (expected - work) * share
+        often = dice.gammavariate(shape, scale)
+        took = _took(dice, work, max(often, 1 / NEVER), loss)
         ends.append(min(setup + took, NEVER))
-        counts.append(count)
         lost.append(1 - work / took if took > 0 else 0.0)
     ends.sort()
     met = None if due is None else sum(end <= due for end in ends) / DRAWS
@@ -67,6 +66,18 @@ def finish(  # noqa: PLR0913 - all that it rests on
         failures=_with_failures(mean_work, usual, loss) / usual,
         lost=sum(lost) / DRAWS,
     )
+
+
+def _took(dice: random.Random, work: float, often: float, loss: Loss) -> float:
+    """Draw how long it takes once; what begins again each time has no average that says much."""
+    expected = _with_failures(work, 1 / often, loss)
+    if loss.interval is None and expected < work + FEW / often:
+        took, fails = 0.0, dice.expovariate(often)
+        while fails < work:
+            took, fails = took + fails + loss.again, dice.expovariate(often)
+        return took + work
+    mean = min(expected * often, 1e6)
+    return work + (expected - work) * (_poisson(dice, mean) / mean if mean > 0 else 0.0)
 
 
 def _with_failures(work: float, between: float, loss: Loss) -> float:

@@ -1,8 +1,9 @@
 """How fast a job goes, from the steps that were seen in a trial.
 
 The warm-up is told apart by MSER: the cut that leaves the smallest standard error of the mean
-(White, Simulation 69, 1997). The interval is by batch means and Student's t, and is never narrower
-than the drift of a machine's own speed, which a short trial cannot see.
+(White, Simulation 69, 1997). The interval is by batch means of the ratio, with what neighbouring
+batches have in common (Newey and West, Econometrica 55, 1987), and Student's t; it is never
+narrower than the drift of a machine's own speed, which a short trial cannot see.
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ from rocsteady.plan import Pace
 GROUPS = 20  # batches of steps, at most
 LEAST_GROUPS = 4  # fewer tell nothing of the spread
 LEAST_STEPS = 4
-DRIFT = (
-    0.06  # standard deviation of the log of the pace from one hour to another; see the benchmark
-)
+LAGS = 4  # groups so far apart may still be alike, or unlike, as validation makes them
+DRIFT = 0.06  # standard deviation of the log of the pace, from one hour to another
 NORMAL = 1.645  # 90 % of a normal distribution lie within so many standard deviations
 
 
@@ -36,6 +36,7 @@ class _Group(NamedTuple):
     begins: float
     seconds: float
     steps: int
+    made: int  # before, since the start of the process
 
     @property
     def each(self) -> float:
@@ -53,14 +54,13 @@ def measure(marks: Sequence[Mark], *, started: float) -> Pace | None:
         return None
     rate = steps / seconds
     off = _half_width(kept, seconds / steps)
-    made_before = marks[-1].step - steps - _began_at(marks)
     return Pace(
         steps=steps,
         seconds=seconds,
         rate=rate,
         low=rate * math.exp(-off),
         high=rate * math.exp(off),
-        starting=max(0.0, kept[0].begins - started - made_before / rate),
+        starting=max(0.0, kept[0].begins - started - kept[0].made / rate),
     )
 
 
@@ -77,11 +77,10 @@ def _groups(marks: Sequence[Mark]) -> list[_Group]:
     groups, first = [], marks[0]
     for before, mark in pairwise(marks):
         if mark.at - first.at >= span * 0.999 and mark.step > first.step:
-            groups.append(_Group(first.at, mark.at - first.at, mark.step - first.step))
+            seconds, steps = mark.at - first.at, mark.step - first.step
+            groups.append(_Group(first.at, seconds, steps, first.step - _began_at(marks)))
             first = mark
-        elif (
-            mark.step < before.step
-        ):  # it went back to a checkpoint: what was before does not count
+        elif mark.step < before.step:  # it went back to a checkpoint
             groups, first = [], mark
     return groups
 
@@ -100,18 +99,21 @@ def _warm_up(groups: Sequence[_Group]) -> int:
 
 def _half_width(groups: Sequence[_Group], mean: float) -> float:
     """Return half of the width of the 90 % interval of the log of the pace."""
-    free = len(groups) - 1
+    free, lags = len(groups) - 1, min(LAGS, len(groups) // 4)
     if free < 1:
         return math.log(2)
-    weights = [group.steps for group in groups]
-    spread = sum(
-        weight * (group.each - mean) ** 2 for weight, group in zip(weights, groups, strict=True)
+    off = [group.seconds - mean * group.steps for group in groups]
+    spread = sum(value**2 for value in off)
+    for lag in range(1, lags + 1):
+        alike = sum(one * two for one, two in zip(off, off[lag:], strict=False))
+        spread += 2 * (1 - lag / (lags + 1)) * alike
+    error = math.sqrt(max(0.0, spread) * len(groups) / free) / sum(g.seconds for g in groups)
+    return math.hypot(
+        _student(max(3.0, 1.5 * len(groups) / (lags + 1) - 1)) * error, NORMAL * DRIFT
     )
-    error = math.sqrt(spread / sum(weights) / free) / mean
-    return math.hypot(_student(free) * error, NORMAL * DRIFT)
 
 
-def _student(free: int) -> float:
+def _student(free: float) -> float:
     """Return the 95 % point of Student's t, by the expansion of Fisher and Cornish."""
     z = NORMAL
     first = (z**3 + z) / 4

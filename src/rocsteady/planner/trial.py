@@ -12,12 +12,13 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from rocsteady.evidence.memory import read_memory
-from rocsteady.evidence.pages import read_pages
+from rocsteady.evidence.pages import Size, read_pages, read_size
 from rocsteady.evidence.stacks import take_stacks
 from rocsteady.evidence.tree import Tree
 from rocsteady.evidence.values import Heartbeat
 from rocsteady.plan import Pace
 from rocsteady.planner.pace import Mark, measure
+from rocsteady.planner.watched import Watched, look_at
 from rocsteady.supervisor.attempt import Attempt
 from rocsteady.supervisor.drill import LOOK_EVERY, Rehearsal
 from rocsteady.supervisor.outcome import AttemptEnd
@@ -47,6 +48,8 @@ class Trial(Rehearsal):
         self.bounds, self.sample_stacks = bounds, sample_stacks
         self.paces: dict[int, Pace] = {}  # by attempt
         self.ends: dict[int, AttemptEnd] = {}
+        self.watched: dict[int, Watched] = {}
+        self.sizes: dict[int, Size] = {}
         self.stacks: list[tuple[str, ...]] = []  # frames of the training thread, innermost first
         self._begun: dict[int, float] = {}
         self._phases: list[tuple[float, dict[str, float]]] = []
@@ -60,8 +63,16 @@ class Trial(Rehearsal):
         return super()._launch(number)
 
     def _carried_out(self, attempt: Attempt, launched: Launch, number: int) -> AttemptEnd:
-        self.ends[number] = super()._carried_out(attempt, launched, number)
-        return self.ends[number]
+        end = self.ends[number] = super()._carried_out(attempt, launched, number)
+        self.watched[number] = look_at(
+            end,
+            pages=self._pages,
+            log=self.folder / f"attempt-{number}.log",
+            scratch=self._scratch,
+            marks=self._marks,
+            since=self._begun[number],
+        )
+        return end
 
     def _watch(self, ended: threading.Event) -> None:
         """Look at the attempt that is under way until its pace is known."""
@@ -71,9 +82,9 @@ class Trial(Rehearsal):
             if self.is_over or number not in self._begun:
                 continue
             beats = read_pages(self._pages) if self._pages else ()
+            self._phases.append((time.time(), _by_phase(beats)))
             if time.monotonic() - looked >= MEMORY_EVERY:
                 looked = time.monotonic()
-                self._phases.append((time.time(), _by_phase(beats)))
                 self._most_memory = max(self._most_memory, self._held(number))
             self._take_in(number)
             if self._is_known(number, beats) or time.monotonic() - began > self.bounds.within:
@@ -83,6 +94,9 @@ class Trial(Rehearsal):
     def _take_in(self, number: int) -> None:
         if self._known_since is not None:  # stacks are looked at, which costs it some time
             return
+        size = read_size(self._pages) if self._pages else None
+        if size is not None:
+            self.sizes[number] = size
         marks = [Mark(*mark) for mark in self._marks.since(self._begun[number])]
         pace = measure(marks, started=self._begun[number])
         if pace is None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from rocsteady.evidence.pages import LoaderFacts, Size
 from rocsteady.journal.values import RunStory
 from rocsteady.plan import Pace
 from rocsteady.planner.trial import Trial
+from rocsteady.planner.watched import Watched
 from rocsteady.supervisor.course import no_effect, strategy_of
-from rocsteady.supervisor.outcome import Outcome
+from rocsteady.supervisor.outcome import AttemptEnd, Outcome
 from rocsteady.vocabulary import Observation, ProbeOutcome, Strategy, Value
 
 PROBE = "trial"  # as which it is remembered
@@ -27,6 +29,13 @@ class Tried(Value, frozen=True, kw_only=True):
     finished: bool = False  # by itself and well, before the trial was over
     idle: tuple[str, ...] = ()  # settings of the strategy that found nothing to act on
     stacks: tuple[tuple[str, ...], ...] = ()  # of the training thread, innermost first
+    remedy: str = ""  # that led to the strategy
+    total: int | None = None  # steps of the whole job, if the script or the job told
+    size: Size | None = None
+    loader: LoaderFacts | None = None
+    resumes: bool = False  # there is a known way to go on from a checkpoint
+    saves: int = 0  # checkpoints that were seen to be written
+    watched: Watched = Watched()  # what it prints and writes
 
     @property
     def works(self) -> bool:
@@ -37,6 +46,8 @@ class Tried(Value, frozen=True, kw_only=True):
 def tried(story: RunStory, trial: Trial) -> tuple[Tried, ...]:
     """Put together what is known of each attempt."""
     failures = {row.attempt: row.failure for row in story.failures}
+    remedies = {row.attempt: row.what for row in story.decisions}
+    totals = {bucket.attempt: bucket.total for bucket in story.progress}
     found = []
     for attempt in story.attempts:
         end = trial.ends.get(attempt.number)
@@ -57,9 +68,21 @@ def tried(story: RunStory, trial: Trial) -> tuple[Tried, ...]:
                 finished=end.exit is not None and end.exit.code == 0 and not trial.is_over,
                 idle=no_effect(end),
                 stacks=tuple(trial.stacks),
+                watched=trial.watched.get(attempt.number, Watched()),
+                remedy=remedies.get(attempt.number - 1, ""),
+                total=totals.get(attempt.number),
+                size=trial.sizes.get(attempt.number),
+                loader=end.loader,
+                resumes=trial.can_resume,
+                saves=_saves(end),
             )
         )
     return tuple(found)
+
+
+def _saves(end: AttemptEnd) -> int:
+    counts = [sum(beat.histogram.get("checkpoint", ())) for beat in end.heartbeats]
+    return max(counts, default=0)
 
 
 def observation(one: Tried, way: str, *, software: str, at: float) -> Observation:

@@ -1,14 +1,26 @@
-"""Runs, one line each."""
+"""Runs, one line each, and one more for when they will be done and are due."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import tzinfo
 
 from rocsteady.journal.values import RunLine
+from rocsteady.report.due import ahead, met, until
 from rocsteady.report.page import BOLD, Page
+from rocsteady.report.when import roughly
+
+DONE = "done"  # the outcome
 
 
-def render_runs(lines: Sequence[RunLine], *, now: float, width: int, colour: bool) -> str:
+def render_runs(
+    lines: Sequence[RunLine],
+    *,
+    now: float,
+    width: int,
+    colour: bool,
+    zone: tzinfo | None = None,
+) -> str:
     """Lay out a table that fits the terminal."""
     page = Page(width, colour=colour)
     if not lines:
@@ -16,10 +28,13 @@ def render_runs(lines: Sequence[RunLine], *, now: float, width: int, colour: boo
         return str(page)
     page.line(f"{'run':<22}{'state':<22}{'step':>14}  {'rate':>9}  last progress", style=BOLD)
     for line in lines:
+        state = _state(line)[:21]
+        step = f"{_step(line):>{36 - len(state)}}"
         page.line(
-            f"{line.run.name:<22.21}{_state(line):<22.21}{_step(line):>14}  {_rate(line):>9}"
-            f"  {_ago(line, now)}{_left(line)}"
+            f"{line.run.name:<22.21}{state}{step}  {_rate(line):>9}  {_ago(line, now)}{_left(line)}"
         )
+        if told := _ahead(line, now, zone):
+            page.paragraph(told, indent=2)
     return str(page)
 
 
@@ -41,18 +56,23 @@ def _rate(line: RunLine) -> str:
 
 def _ago(line: RunLine, now: float) -> str:
     return (
-        "-" if line.last_progress is None else f"{_spelled(max(0.0, now - line.last_progress))} ago"
+        "-" if line.last_progress is None else f"{roughly(max(0.0, now - line.last_progress))} ago"
     )
 
 
 def _left(line: RunLine) -> str:
-    if line.seconds_left is None or line.run.ended is not None:
+    if line.seconds_left is None or line.run.ended is not None or line.forecast is not None:
         return ""
-    return f", {_spelled(line.seconds_left)} left"
+    return f", {roughly(line.seconds_left)} left"
 
 
-def _spelled(seconds: float) -> str:
-    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * unit:
-            return f"{seconds / unit:.0f} {name}"
-    return f"{seconds:.0f} s"
+def _ahead(line: RunLine, now: float, zone: tzinfo | None) -> str:
+    """Say when it will be done, or was, against the deadline; "" where nothing is known."""
+    if line.forecast is not None:
+        if_resumed = "if it goes on now, " if line.alive is False else ""
+        return if_resumed + ahead(line.forecast, line.deadline, now=now, zone=zone)
+    if line.deadline is None:
+        return ""
+    if line.run.ended is not None and line.run.outcome == DONE:
+        return met(line.run.ended, line.deadline)
+    return until(line.deadline, now=now, zone=zone)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import datetime, timezone
 
 import msgspec
 
 from rocsteady.journal.values import Attempt, Incident, NamedFailure, RunStory
+from rocsteady.report.due import ahead, met
+from rocsteady.report.when import moment
 from rocsteady.vocabulary import Failure
 
 
-def render_story(story: RunStory) -> str:
+def render_story(story: RunStory, *, now: float | None = None) -> str:
     """Write what was asked, the attempts, the incidents with their evidence, and the time lost."""
-    return "\n".join(_lines(story)) + "\n"
+    return "\n".join(_lines(story, now)) + "\n"
 
 
-def _lines(story: RunStory) -> Iterator[str]:
+def _lines(story: RunStory, now: float | None) -> Iterator[str]:
     run = story.run
     yield f"# Run {run.name}"
     yield ""
@@ -25,6 +28,9 @@ def _lines(story: RunStory) -> Iterator[str]:
     ended = f"ended {_moment(run.ended)}: {run.outcome}" if run.ended else "not ended"
     yield f"Started {_moment(run.started)}, {ended}. Time lost: {story.seconds_lost:.0f} s."
     yield ""
+    if told := _deadline(story, time.time() if now is None else now):
+        yield told
+        yield ""
     yield "## Attempts"
     yield ""
     yield "| attempt | started | with | took | ended | steps | failure | what came next |"
@@ -60,6 +66,24 @@ def _lines(story: RunStory) -> Iterator[str]:
         yield f"- {_moment(message.at)} {message.text}"
     yield ""
     yield "Nothing here was confirmed on AMD hardware by rocsteady's authors."
+
+
+def _deadline(story: RunStory, now: float) -> str:
+    """Say when it will be done, or was, against the deadline. Times are UTC, as on all the page."""
+    run, deadline = story.run, story.deadline
+    if story.forecast is not None:
+        told = ahead(story.forecast, deadline, now=now, zone=timezone.utc)
+        early, late = (
+            moment(at, now=now, zone=timezone.utc)
+            for at in (story.forecast.early, story.forecast.late)
+        )
+        return f"At its pace {told}; between {early} and {late}, 90 % (UTC)."
+    if deadline is None:
+        return ""
+    due = f"Due {_moment(deadline)}"
+    if run.ended is None:
+        return f"{due}."
+    return f"{due}: {f'done {met(run.ended, deadline)}' if run.outcome == 'done' else 'not done'}."
 
 
 def _failure(row: NamedFailure) -> Iterator[str]:

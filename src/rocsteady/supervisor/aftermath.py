@@ -13,12 +13,14 @@ from rocsteady.knowledge.failures import SCRIPT_ERROR, UNKNOWN
 from rocsteady.remedies.ladder import Step
 from rocsteady.supervisor.announce import Announcer
 from rocsteady.supervisor.course import Course
-from rocsteady.supervisor.decision import Decision, after_climbing, decide
+from rocsteady.supervisor.decision import Decision, Next, after_climbing, decide
 from rocsteady.supervisor.job import Job
 from rocsteady.supervisor.outcome import AttemptEnd, Outcome
+from rocsteady.supervisor.outlook import Outlook
 from rocsteady.supervisor.records import Records
 from rocsteady.supervisor.resume import Checkpoint, whole_checkpoints
 from rocsteady.supervisor.settings import Settings
+from rocsteady.supervisor.ways import WAY
 from rocsteady.vocabulary import Failure
 
 CHECKPOINT_BACK = "checkpoint-back"
@@ -37,12 +39,13 @@ class Aftermath:
         announcer: Announcer,
         records: Records,
         course: Course,
+        outlook: Outlook,
         told: Mapping[str, str],  # the variables that evidence may hold
     ) -> None:
         self.job = job  # it becomes one that can resume when its script says so
         self._run, self._folder = run, folder
         self._settings, self._announcer, self._records = settings, announcer, records
-        self._course, self._told = course, told
+        self._course, self._outlook, self._told = course, outlook, told
         self.avoid: list[Checkpoint] = []  # that did not lead on
 
     def decide(
@@ -78,6 +81,7 @@ class Aftermath:
                 self._run,
                 can_resume=can_resume,
                 checkpoints=len(tuple(islice(self._checkpoints(), 2))),
+                needs=None if plain.next is Next.END else self._outlook.needs(),
             )
         except Exception as error:  # noqa: BLE001 - a fault of ours costs the remedy, never the run
             self._announcer.say(
@@ -87,7 +91,10 @@ class Aftermath:
         self._tell_end(step)
         if step.remedy == CHECKPOINT_BACK and went_on_from is not None:
             self.avoid.append(went_on_from)
-        return after_climbing(plain, step, kind=failure.kind, attempts=attempts)
+        decision = after_climbing(plain, step, kind=failure.kind, attempts=attempts)
+        if decision.remedy.startswith(WAY):
+            self._outlook.other_way()
+        return decision
 
     def _checkpoints(self) -> Iterator[Checkpoint]:
         return whole_checkpoints(self.job, self._folder, avoid=self.avoid)

@@ -64,20 +64,6 @@ class Announcer:
             self._outlet.put(f"{line}\n".encode(errors="replace"))
 
 
-def spelled(seconds: float) -> str:
-    """Spell a duration as a person would: 0.9 s, 45 s, 3 min 10 s, 2 h 5 min."""
-    if seconds < 10:  # noqa: PLR2004 - below it a digit more says something
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 120:  # noqa: PLR2004 - two minutes
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 60:  # noqa: PLR2004 - an hour
-        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
-
-
 def _write(line: str) -> None:
     try:
         sys.stderr.write(f"{line}\n")

@@ -25,14 +25,16 @@ from rocsteady.evidence.raised import read_raised
 from rocsteady.evidence.values import Look, Tick
 from rocsteady.host.child import Child, Ended, Exit, TerminalUse
 from rocsteady.inside import wire
+from rocsteady.journal.values import Sample
 from rocsteady.pulse.pulse import Pulse, begin, judge, learn
 from rocsteady.pulse.verdict import Condition, Verdict
-from rocsteady.supervisor.announce import spelled
+from rocsteady.report.when import spelled
 from rocsteady.supervisor.asking import ask_to_save
 from rocsteady.supervisor.ending import end_tree, wants_it_at_once
 from rocsteady.supervisor.engines import plain
 from rocsteady.supervisor.exits import Leaving
 from rocsteady.supervisor.outcome import AttemptEnd, Found, Outcome
+from rocsteady.supervisor.outlook import Outlook
 from rocsteady.supervisor.reached import Reached
 from rocsteady.supervisor.resume import Launch
 from rocsteady.supervisor.setting import Means, Setting
@@ -47,9 +49,10 @@ ASK_JOURNAL_EVERY = 30.0  # seconds, for a kill that it would not write down
 class Attempt:
     """Watches one launch from its start to its end."""
 
-    def __init__(self, setting: Setting, means: Means) -> None:
+    def __init__(self, setting: Setting, means: Means, outlook: Outlook | None = None) -> None:
         self._setting = setting
         self._means = means
+        self._outlook = outlook
         self._settings = means.settings
         self._teller = Teller(means.announcer)
         self._began = time.monotonic()
@@ -57,10 +60,14 @@ class Attempt:
             means.announcer, pages=setting.injection is not None, began=self._began
         )
         self._pulse: Pulse = begin(self._began, _boot_clock(), setting.learned)
-        self._counter = OutputCounter()
+        self._counter = OutputCounter(setting.pattern)
         self._looks: tuple[Look, ...] = ()
         self._reached = Reached(
-            lambda: self._counter.progress, setting.total, before=setting.before, marks=means.marks
+            lambda: self._counter.progress,
+            setting.total,
+            before=setting.before,
+            marks=means.marks,
+            by_log=bool(setting.pattern),
         )
         self._leaving = Leaving()
         self._continued = False
@@ -117,6 +124,7 @@ class Attempt:
         while True:
             exited = child.wait(self._settings.tick.total_seconds())
             if exited is not None:
+                self._counter.end()
                 self._carefully(child, alive=False)
                 return self._end(child, Outcome.BY_ITSELF, exited)
             if wishes.terminal_lost:
@@ -173,6 +181,7 @@ class Attempt:
             self._looks = ()
         sample = self._reached.seen(now, verdict)
         self._means.journal.progressed(self._setting.run, self._setting.number, sample)
+        self._look_ahead(sample)
         if alive and verdict.examine:
             self._examine(child, verdict)
         if alive:
@@ -180,6 +189,17 @@ class Attempt:
             self._teller.tell(verdict, looked=bool(self._looks))
             self._teller.loss(self._reached.heartbeats, self._setting.before)
         return verdict
+
+    def _look_ahead(self, sample: Sample) -> None:
+        if self._outlook is None:
+            return
+        try:
+            self._outlook.seen(sample)
+        except Exception as error:  # noqa: BLE001 - it costs the forecast, never the watching
+            self._outlook = None
+            self._means.announcer.say(
+                f"this is a bug in rocsteady; no forecast any more: {type(error).__name__}: {error}"
+            )
 
     def _examine(self, child: Child, verdict: Verdict) -> None:
         first = not self._looks and verdict.condition is not Condition.FINISHING

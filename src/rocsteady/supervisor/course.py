@@ -22,12 +22,14 @@ from rocsteady.machine.software import software_of
 from rocsteady.remedies.asked import strategy_of as asked_for
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.remedies.difference import told
+from rocsteady.remedies.history import BROUGHT_ABOUT
 from rocsteady.remedies.ladder import Step, climb
 from rocsteady.remedies.observed import supported
 from rocsteady.remedies.remedy import Refused
 from rocsteady.remedies.situation import Situation, Tried
 from rocsteady.supervisor.outcome import AttemptEnd
 from rocsteady.supervisor.visible import Visible, visible_to_a_run
+from rocsteady.supervisor.ways import FallTo, Ways, fell_after
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy, Value
 
 WENT_DOWN = "machine-went-down"
@@ -35,12 +37,14 @@ STRATEGY_VERSION = 1
 
 
 class Wanted(Value, frozen=True, kw_only=True):
-    """What the user said of remedies."""
+    """What the user said of remedies, and the way of a plan that is taken."""
 
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     start_with: tuple[str, ...] = ()
     again: bool = False  # also what took the machine down
+    strategy: Strategy = Strategy()  # to start with
+    ways: tuple[FallTo, ...] = ()  # of the plan, after the one that is taken; best first
 
 
 class Course:
@@ -57,7 +61,8 @@ class Course:
         machine: Callable[[], Machine],  # examined when it is needed
         variables: dict[str, str],
     ) -> None:
-        self.strategy = Strategy()
+        self.strategy = wanted.strategy
+        self.ways = Ways(wanted.ways, self._may_fall_to)
         self.remedy = ""  # that led to the strategy; "" for the first
         self._changed = False  # by that remedy: the same again can be had without asking
         self._wanted, self._script, self._here, self._memory = wanted, script, here, memory
@@ -65,6 +70,7 @@ class Course:
         self._machine = machine
         self._variables = variables
         self._tried: list[Tried] = []
+        self._before = 0  # how many of these were on ways that were given up
         self._answered = ""  # the kind of failure that the remedy is for
         self._furthest = 0
         kept = memory.deadly(here, script) if memory else ()
@@ -74,11 +80,14 @@ class Course:
         """Take up the course of a run that was left."""
         if story.attempts:
             self.strategy = strategy_of(story.attempts[-1].strategy)
+        fell = fell_after(story.decisions)
         strategies = {attempt.number: attempt for attempt in story.attempts}
         for row in story.failures:
             attempt = strategies.get(row.attempt)
             if attempt is not None:
                 self._remember(attempt, row)
+                self._before = len(self._tried) if row.attempt <= fell else self._before
+        self.strategy = self.ways.go_on(story) or self.strategy
 
     def start(self) -> Step | None:
         """Choose the first strategy. A step is returned if the one at hand was deadly."""
@@ -89,6 +98,7 @@ class Course:
         failure = self._went_down()
         self._tried.append(Tried(strategy=self.strategy, failure=failure.fingerprint))
         step = self._climb(failure, None, can_resume=True, checkpoints=0)
+        step = self._otherwise(step, failure)
         self._take(step, failure)
         return step
 
@@ -128,10 +138,20 @@ class Course:
         """What is known of failures: most runs never need it."""
         return load_failures()
 
-    def failed(
-        self, failure: Failure, end: AttemptEnd, run: Run, *, can_resume: bool, checkpoints: int
+    def failed(  # noqa: PLR0913 - each is said by name
+        self,
+        failure: Failure,
+        end: AttemptEnd,
+        run: Run,
+        *,
+        can_resume: bool,
+        checkpoints: int,
+        needs: float | None = None,
     ) -> Step:
-        """Take a failure into account, and choose what comes next."""
+        """Take a failure into account, and choose what comes next.
+
+        ``needs`` are the steps a second to be done in time, if this way does not make them.
+        """
         progressed = self.ended(end, run)
         self._tried.append(
             Tried(
@@ -143,6 +163,7 @@ class Course:
             )
         )
         step = self._climb(failure, end, can_resume=can_resume, checkpoints=checkpoints)
+        step = self._otherwise(step, failure, needs)
         self._take(step, failure)
         return step
 
@@ -174,7 +195,7 @@ class Course:
                 whose=kind.whose.value,
                 person=kind.fix,
                 strategy=self.strategy,
-                tried=tuple(self._tried),
+                tried=tuple(self._tried[self._before :]),
                 machine=self._machine(),
                 variables=self._variables,
                 gpus=seen.gpus,
@@ -186,7 +207,7 @@ class Course:
                 checkpoints=checkpoints,
                 ranks=max([1, *(beat.world or 1 for beat in (end.heartbeats if end else ()))]),
                 no_effect=no_effect(end) if end else (),
-                deadly=tuple(self._deadly),
+                deadly=self._never(),
                 worked_here=(*(helped.remedy for helped in self.offers()), *self._probed()),
                 allow=self._wanted.allow,
                 deny=self._wanted.deny,
@@ -199,11 +220,37 @@ class Course:
             return ()
         return supported(self._memory.observations(self._here), software_of(self._machine()))
 
+    def _never(self) -> tuple[Strategy, ...]:
+        """Return what took the machine down, here or on a way that was given up."""
+        given_up = self._tried[: self._before]
+        return (*self._deadly, *(e.strategy for e in given_up if e.failure.kind == WENT_DOWN))
+
+    def _otherwise(self, step: Step, failure: Failure, needs: float | None = None) -> Step:
+        """Take another way of the plan, where remedies are used up or only it is in time.
+
+        What a way that was fallen to brought about at its start speaks against that way.
+        """
+        first = 0 < self._before == len(self._tried) - 1
+        blamed = first and failure.kind in BROUGHT_ABOUT and not self._tried[-1].progressed
+        whose = self._failures.kinds[failure.kind].whose.value
+        fallen = self.ways.fallen(step, whose=whose, blamed=blamed)
+        return fallen or self.ways.hurried(step, needs) or step
+
+    def _may_fall_to(self, strategy: Strategy) -> bool:
+        """Tell a strategy that was not tried and did not take the machine down."""
+        if any(entry.strategy == strategy for entry in self._tried):
+            return False
+        never = [msgspec.structs.replace(one, checkpoints_back=0) for one in self._never()]
+        return self._wanted.again or strategy not in never
+
     def _take(self, step: Step, failure: Failure) -> None:
-        if step.strategy is not None:
-            self._changed = step.strategy != self.strategy
-            self.strategy, self.remedy = step.strategy, step.remedy
-            self._answered = failure.kind
+        if step.strategy is None:
+            return
+        fell = self.ways.take(step)
+        self._before = len(self._tried) if fell else self._before
+        self._changed = step.strategy != self.strategy and not fell
+        self.strategy, self.remedy = step.strategy, "" if fell else step.remedy
+        self._answered = failure.kind
 
     def _remember(self, attempt: Attempt, row: NamedFailure) -> None:
         try:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 
 from rocsteady.journal.values import Run
-from rocsteady.supervisor.announce import Announcer, spelled
+from rocsteady.report.due import met
+from rocsteady.report.when import spelled
+from rocsteady.supervisor.announce import Announcer
 from rocsteady.supervisor.busy_gpus import BusyGpus
 from rocsteady.supervisor.decision import PERSON_NEEDED, Decision
 from rocsteady.supervisor.done import RunEvidence, done
 from rocsteady.supervisor.epochs import epochs_printed
 from rocsteady.supervisor.job import Job
 from rocsteady.supervisor.outcome import AttemptEnd, Outcome
+from rocsteady.supervisor.outlook import Outlook
 from rocsteady.supervisor.wishes import Wishes
 
 DONE, NOT_DONE, STOPPED = "done", "ended, not done", "stopped by the user"
@@ -21,11 +25,17 @@ DONE, NOT_DONE, STOPPED = "done", "ended, not done", "stopped by the user"
 class Finish:
     """Knows since when the run goes, and what it must have done."""
 
-    def __init__(
-        self, job: Job, run: Run, announcer: Announcer, wishes: Wishes, folder: Path
+    def __init__(  # noqa: PLR0913, PLR0917 - all that an end rests on
+        self,
+        job: Job,
+        run: Run,
+        announcer: Announcer,
+        wishes: Wishes,
+        folder: Path,
+        outlook: Outlook,
     ) -> None:
         self._job, self._run, self._announcer = job, run, announcer
-        self._wishes, self._folder = wishes, folder
+        self._wishes, self._folder, self._outlook = wishes, folder, outlook
         self._started = time.time()
         self._gpus = BusyGpus() if job.done_when.gpus_busy is not None else None
 
@@ -36,6 +46,7 @@ class Finish:
 
     def stopped(self) -> tuple[int, str]:
         """Say that the user stopped it."""
+        self._tell_what_is_left()
         self._announcer.say(f"stopped after {self._took()}.")
         return self._wishes.code, STOPPED
 
@@ -55,18 +66,28 @@ class Finish:
         took = self._took()
         if decision.code != 0:
             why = decision.why.rstrip(".")
+            self._tell_what_is_left()
             self._announcer.say(f"ended after {took}, {tried}: {why}. The story: {report}")
             return decision.code, NOT_DONE
         missing = self._missing(end)
         for item in missing:
             self._announcer.say(f"not done: {item}")
         if missing:
+            self._tell_what_is_left()
             return PERSON_NEEDED, NOT_DONE
         about = "about " if end.unsure else ""
         steps = f"{about}{end.last_step:,} steps in {took}" if end.last_step else f"it took {took}"
+        due = self._outlook.due
+        in_time = "" if due is None else f", {met(time.time(), due)}"
         more = f", {tried}. The story: {report}" if incidents or attempts > 1 else "."
-        self._announcer.say(f"done. {steps[:1].upper()}{steps[1:]}{more}")
+        self._announcer.say(f"done. {steps[:1].upper()}{steps[1:]}{in_time}{more}")
         return 0, DONE
+
+    def _tell_what_is_left(self) -> None:
+        """Say what a deadline still asks for."""
+        with contextlib.suppress(Exception):  # a fault of the forecast costs only the forecast
+            if left := self._outlook.remains():
+                self._announcer.say(f"{left}.")
 
     def _took(self) -> str:
         return spelled(time.time() - self._started)

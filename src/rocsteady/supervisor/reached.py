@@ -1,4 +1,4 @@
-"""How far an attempt is: by the pages of its processes, or without one by what it prints."""
+"""How far an attempt is: by a pattern of the job, by its processes' pages, or by what it prints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class Reached:
 
     A page counts from the start of its process: the step that it says it went on from comes on top,
     or where it does not say, what the checkpoint had ``before``, about. A script that prints a
-    counter prints its own.
+    counter prints its own. Where the job names a pattern, ``by_log``, that alone counts: its units
+    are not those of a page.
     """
 
     def __init__(
@@ -27,37 +28,48 @@ class Reached:
         *,
         before: int = 0,
         marks: Marks | None = None,
+        by_log: bool = False,
     ) -> None:
         self.heartbeats: tuple[Heartbeat, ...] = ()
         self._before = before
+        self._by_log = by_log
         self._marks = marks or Marks()
         self._printed = printed
         self._total = total
-        self._first: tuple[int, float] | None = None  # the first step, and when it was seen
-        self._moved = (0, 0.0)  # the last step that was new, and when
+        self._first: int | None = None
+        self._step = 0  # that was seen last
+        self._signs = 0  # of work
+        self._worked: tuple[float, float] | None = None  # since when, and when last
 
     @property
     def step(self) -> int | None:
         """How far it is; None if nothing tells."""
-        if self.heartbeats:
-            told = [beat.base + beat.step for beat in self.heartbeats if beat.base]
-            return max(told or [self._before + beat.step for beat in self.heartbeats])
+        if self._counting:
+            told = [beat.base + beat.step for beat in self._counting if beat.base]
+            return max(told or [self._before + beat.step for beat in self._counting])
         printed = self._printed()
+        if printed is None and self._by_log:  # it has not come to its first line
+            return self._before or None
         return printed.n if printed else None
 
     @property
+    def _counting(self) -> tuple[Heartbeat, ...]:
+        """The pages by which steps are counted."""
+        return () if self._by_log else self.heartbeats
+
+    @property
     def _began_at(self) -> int:
-        return max((beat.base for beat in self.heartbeats), default=0) or self._before
+        return max((beat.base for beat in self._counting), default=0) or self._before
 
     @property
     def first_step(self) -> int | None:
         """The first step that was seen."""
-        return self._first[0] if self._first else None
+        return self._first
 
     @property
     def seconds(self) -> float:
         """From the first step to the last."""
-        return self._moved[1] - self._first[1] if self._first else 0.0
+        return self._worked[1] - self._worked[0] if self._worked else 0.0
 
     @property
     def wrote_checkpoint(self) -> bool:
@@ -70,12 +82,13 @@ class Reached:
         """Take a look into account, and return it for the journal."""
         step = self.step or 0
         if step > self._began_at and self._first is None:
-            self._first = (step, now)
-        if step != self._moved[0]:
-            self._moved = (step, now)
+            self._first = step
+        if step != self._step:
+            self._step = step
             self._marks.add(time.time(), step)
+        self._see_work(now, step)
         printed = self._printed()
-        told = next((beat.total for beat in self.heartbeats if beat.total), None)
+        told = next((beat.total for beat in self._counting if beat.total), None)
         return Sample(
             at=time.time(),
             step=step,
@@ -84,3 +97,12 @@ class Reached:
             total=self._total or told or (printed.total if printed else None),
             seconds_in=self.heartbeats[0].seconds_in if self.heartbeats else {},
         )
+
+    def _see_work(self, now: float, step: int) -> None:
+        """Note when work goes on that may be lost; also by pages that do not count it."""
+        signs = step + sum(beat.step for beat in self.heartbeats if self._by_log)
+        if signs > self._began_at and self._worked is None:
+            self._worked = (now, now)
+        if signs != self._signs and self._worked is not None:
+            self._worked = (self._worked[0], now)
+        self._signs = signs

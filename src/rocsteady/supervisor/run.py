@@ -22,8 +22,9 @@ from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.values import Run, RunStory
 from rocsteady.pulse.known import KnownWaits
+from rocsteady.report.when import spelled
 from rocsteady.supervisor.aftermath import Aftermath
-from rocsteady.supervisor.announce import Announcer, spelled
+from rocsteady.supervisor.announce import Announcer
 from rocsteady.supervisor.aside import copy_aside, wrote_model
 from rocsteady.supervisor.attempt import Attempt
 from rocsteady.supervisor.autopsy import symptoms
@@ -35,10 +36,11 @@ from rocsteady.supervisor.failing import between_failures
 from rocsteady.supervisor.finish import Finish
 from rocsteady.supervisor.gpu_free import wait_until_free
 from rocsteady.supervisor.injection import Injection, claim, lay_out, runtime_folder, sweep
-from rocsteady.supervisor.job import Job
+from rocsteady.supervisor.job import Job, Total
 from rocsteady.supervisor.logout import logging_out_ends_us
 from rocsteady.supervisor.marks import Marks
 from rocsteady.supervisor.outcome import AttemptEnd, Outcome, is_failure
+from rocsteady.supervisor.outlook import Outlook
 from rocsteady.supervisor.records import Records
 from rocsteady.supervisor.resume import (
     Checkpoint,
@@ -48,6 +50,7 @@ from rocsteady.supervisor.resume import (
 )
 from rocsteady.supervisor.setting import Means, Setting
 from rocsteady.supervisor.settings import Settings
+from rocsteady.supervisor.ways import WAY
 from rocsteady.supervisor.wishes import Wishes
 
 UNCHANGED = ("", "retry")  # the same again
@@ -75,6 +78,7 @@ class Supervisor:
         if job.resume is None and earlier is not None:
             job = msgspec.structs.replace(job, resume=kept(Path(run.folder)))
         self._job = job
+        self._total = job.total or Total()
         self._run = run
         self._folder = folder
         self._settings = settings
@@ -104,6 +108,15 @@ class Supervisor:
         self._symptoms: Symptoms | None = None  # of the last attempt, if it failed
         self._went_on_from: Checkpoint | None = None
         self._counts = False  # the script has told its steps from the job's beginning
+        self._outlook = Outlook(
+            run,
+            job.deadline,
+            self._announcer,
+            ways=lambda: course.ways.left,
+            resumes=lambda: self.can_resume,
+            between=lambda: self._between_failures,
+            earlier=earlier,
+        )
         self._aftermath = Aftermath(
             job,
             run,
@@ -112,6 +125,7 @@ class Supervisor:
             announcer=self._announcer,
             records=self._records,
             course=course,
+            outlook=self._outlook,
             told=self._told,
         )
 
@@ -141,7 +155,9 @@ class Supervisor:
     def carry_out(self) -> int:
         """Make attempts until there is nothing more to do; return the exit code."""
         self._wishes.listen()
-        finish = Finish(self._job, self._run, self._announcer, self._wishes, self._folder)
+        finish = Finish(
+            self._job, self._run, self._announcer, self._wishes, self._folder, self._outlook
+        )
         outcome, code = "the supervisor failed", PERSON_NEEDED
         try:
             sweep(self._environment, is_alive)
@@ -234,18 +250,22 @@ class Supervisor:
                 environment=self._environment,
                 told=self._told,
                 learned=self._records.learned(),
-                total=self._job.total.steps if self._job.total else None,
+                total=self._total.count,
+                pattern=self._total.log,
                 before=before,
                 between_failures=self._between_failures,
                 strategy=self._course.strategy,
             )
-            end = self._carried_out(Attempt(setting, self._means), launched, number)
+            self._outlook.begin(number)
+            attempt = Attempt(setting, self._means, self._outlook)
+            end = self._carried_out(attempt, launched, number)
             self._symptoms = symptoms(setting, end) if is_failure(end) else None
         finally:
             if injection is not None:
                 shutil.rmtree(injection.pages.parent, ignore_errors=True)
-        self._counts = self._counts or any(beat.total for beat in end.heartbeats)
-        if before and end.heartbeats and not any(beat.base for beat in end.heartbeats):
+        by_pages = not self._total.log
+        self._counts = self._counts or (by_pages and any(beat.total for beat in end.heartbeats))
+        if by_pages and before and end.heartbeats and not any(beat.base for beat in end.heartbeats):
             end = msgspec.structs.replace(end, unsure=max(1, most - before))
         if is_failure(end) and self._job.resume is None and not end.wrote_checkpoint:
             since = time.time() - end.seconds
@@ -321,8 +341,8 @@ class Supervisor:
 
     def _prepare(self, end: AttemptEnd, decision: Decision, number: int) -> None:
         """Get ready for the next attempt."""
-        remedy = decision.remedy if decision.remedy not in UNCHANGED else ""
-        named = f" Remedy {remedy}." if remedy else ""
+        same = decision.remedy in UNCHANGED or decision.remedy.startswith(WAY)
+        named = "" if same else f" Remedy {decision.remedy}."
         self._announcer.say(f"attempt {number + 1}: {decision.why.rstrip('.')}.{named}")
         if decision.next is Next.AGAIN_FROM_SCRATCH:
             self._copy_aside(number)

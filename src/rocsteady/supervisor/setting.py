@@ -32,6 +32,7 @@ class Setting(Value, frozen=True, kw_only=True):
     told: Mapping[str, str]  # the variables of it that evidence may hold
     learned: Learned | None
     total: int | None  # steps, if the job says so
+    pattern: str = ""  # for lines that count the work, if the job names one
     strategy: Strategy = Strategy()
     before: int = 0  # steps that the checkpoint has, from which it goes on, about
     between_failures: float | None = None  # seconds, as earlier runs here showed

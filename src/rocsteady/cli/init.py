@@ -1,0 +1,189 @@
+"""``rocsteady init``: write the job file by watching a short run of the script."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import click
+import msgspec
+
+from rocsteady.cli import kept_plan
+from rocsteady.cli.init_questions import ask_command, ask_limits, ask_total
+from rocsteady.cli.over_folder import ask_about_paths, check_command
+from rocsteady.cli.screen import show
+from rocsteady.cli.trials import Trials
+from rocsteady.errors import RocsteadyError
+from rocsteady.host.files import write_whole
+from rocsteady.journal.memory import Memory
+from rocsteady.journal.place import find_place
+from rocsteady.planner.going_on import going_on
+from rocsteady.planner.jobfile import Draft, job_text, seen
+from rocsteady.planner.script_facts import read_facts, script_in
+from rocsteady.planner.trial import Bounds
+from rocsteady.planner.tried import Tried
+from rocsteady.planner.work import how_much
+from rocsteady.supervisor.job import FILE, Job, parse_job, read_job
+from rocsteady.supervisor.trust import trust
+from rocsteady.vocabulary import Strategy
+
+WRITTEN, FAILED, INTERRUPTED = 0, 1, 130
+SECONDS = 10
+AT_MOST, TIMES = 60.0, 3.0  # seconds in all, or so many times those that are wanted
+MODE = 0o644  # a job file that others may write to is doubted
+JSON_VERSION = 1
+NO_INPUT = "EOFError"
+
+
+@click.command("init", context_settings={"allow_interspersed_args": False})
+@click.option("--yes", is_flag=True, help="Ask nothing; what cannot be seen stays a comment.")
+@click.option("--force", is_flag=True, help="Write rocsteady.toml anew if there is one.")
+@click.option(
+    "--seconds",
+    type=click.IntRange(1, 3600),
+    default=SECONDS,
+    show_default=True,
+    help="How long to watch it train.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print what was seen as one JSON object.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def command(  # noqa: PLR0913 - one argument an option
+    ctx: click.Context,
+    *,
+    yes: bool,
+    force: bool,
+    seconds: int,
+    as_json: bool,
+    command: tuple[str, ...],
+) -> None:
+    """Watch COMMAND for a short while, over this folder and never in it, and write rocsteady.toml.
+
+    rocsteady init -- python train.py. Without COMMAND, the one train*.py or main.py here is taken.
+    What cannot be seen is asked on a terminal. Nothing else in this folder is written.
+
+    Exit code: 0 written, 1 the script failed or nothing could be written, 2 wrong usage, 130 on ^C.
+    """
+    folder = Path.cwd()
+    ask = sys.stdin.isatty() and not yes
+    _check_place(folder / FILE, ask=ask, force=force)
+    words = command or ask_command(folder, ask=ask)
+    check_command(words, folder)
+    ask_about_paths(words, folder, "short run", yes=yes)
+    _say(f"watching {shlex.join(words)} for {seconds} s of training, over this folder.")
+    memory = Memory(find_place(kept_plan.home(folder)))  # nothing is made in the user's folder
+    try:
+        with Trials(folder, memory) as trials:
+            bounds = Bounds(wanted=seconds, within=max(AT_MOST, TIMES * seconds))
+            found = trials.make(Job(command=words), Strategy(), bounds)
+            changed = trials.changed()
+        if trials.stopped:
+            ctx.exit(INTERRUPTED)
+        one = _watched(found, words)
+        if changed:
+            _say(f"not as before in your folder: {', '.join(changed[:5])}.")
+        failed = _why_not(one)
+        text = "" if failed else _text(words, one, folder, ask=ask)
+        if text:
+            _write(folder / FILE, text, memory)
+    finally:
+        memory.close()
+    if as_json:
+        _print_json(words, one, text)
+    if failed:
+        _tell_failure(one, failed)
+        ctx.exit(FAILED)
+    _tell(one, "" if as_json else text)
+
+
+def _check_place(path: Path, *, ask: bool, force: bool) -> None:
+    """Refuse before anything is run, if nothing could be written afterwards."""
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise RocsteadyError(f"{path.parent} cannot be written, so there is no place for {FILE}")
+    if not os.path.lexists(path) or force:
+        return
+    if not ask or not click.confirm(f"{FILE} is there. Write it anew?", err=True):
+        raise click.UsageError(f"{FILE} is there, and was not changed. --force writes it anew.")
+
+
+def _watched(found: tuple[Tried, ...], words: tuple[str, ...]) -> Tried:
+    if not found:
+        raise RocsteadyError(f"{words[0]} could not be started. Nothing was written")
+    return found[-1]
+
+
+def _why_not(one: Tried) -> str:
+    """Say how the script failed; "" if it did not."""
+    if not one.failure:
+        return ""
+    place = f" at {one.place}" if one.place else ""
+    return f"the script failed after {one.seconds:.0f} s: {one.failure}{place}. {one.title}"
+
+
+def _tell_failure(one: Tried, failed: str) -> None:
+    _say(f"{failed.rstrip('.')}. Nothing was written.")
+    tail = one.watched.printed.tail
+    if any(NO_INPUT in line for line in tail):
+        _say("it reads from stdin, which a run that is left alone does not have.")
+    click.echo("\n".join(f"  {line}" for line in tail), err=True)
+    _say("rocsteady explain tells of an error, rocsteady doctor of this machine.")
+
+
+def _text(words: tuple[str, ...], one: Tried, folder: Path, *, ask: bool) -> str:
+    """Put the job file together, and see to it that it can be read."""
+    facts = read_facts(script_in(words, folder))
+    draft = Draft(
+        command=words,
+        day=f"{datetime.now().astimezone():%Y-%m-%d}",
+        seen=seen(one),
+        work=how_much(words, one, facts, folder),
+        going_on=going_on(one, facts),
+        models=one.watched.models if one.finished else (),
+    )
+    text = job_text(ask_limits(ask_total(draft)) if ask else draft)
+    parse_job(text)
+    return text
+
+
+def _write(path: Path, text: str, memory: Memory) -> None:
+    try:
+        write_whole(path, text.encode())
+        path.chmod(MODE)
+    except (OSError, UnicodeEncodeError) as error:
+        why = error.reason if isinstance(error, UnicodeEncodeError) else error.strerror
+        raise RocsteadyError(f"{FILE} could not be written: {why}") from None
+    trust(read_job(path), memory)
+
+
+def _tell(one: Tried, text: str) -> None:
+    if text:
+        show(text)
+    _say(f"{FILE} is written.")
+    if one.finished:
+        without = "" if one.step else ", and no step was seen"
+        _say(f"the script ended by itself in {one.seconds:.1f} s{without}: is that the training?")
+    elif not one.step:
+        _say(
+            f"no step was seen in {one.seconds:.0f} s. If it was still reading or compiling,"
+            " --force --seconds 300 watches longer."
+        )
+    _say("next: rocsteady plan, which tries the ways to get it done, or rocsteady run.")
+
+
+def _print_json(words: tuple[str, ...], one: Tried, text: str) -> None:
+    told = {
+        "version": JSON_VERSION,
+        "command": words,
+        "written": bool(text),
+        "text": text,
+        "job": parse_job(text) if text else None,
+        "tried": one,
+    }
+    show(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n")
+
+
+def _say(sentence: str) -> None:
+    click.echo(f"rocsteady: {sentence}", err=True)

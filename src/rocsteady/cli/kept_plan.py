@@ -1,0 +1,56 @@
+"""The last plan of a folder, in the user's state folder: what ``run --plan`` follows."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import msgspec
+import platformdirs
+
+from rocsteady.cli.over_folder import name_for
+from rocsteady.errors import RocsteadyError
+from rocsteady.plan import PLAN_VERSION, Plan
+
+FILE = "plan.json"
+
+
+def keep(plan: Plan, folder: Path) -> str:
+    """Write it down; returns why it could not be, "" if it was."""
+    path = _path(folder)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as stream:
+            stream.write(msgspec.json.encode(plan))
+        os.replace(stream.name, path)  # noqa: PTH105 - the same
+    except OSError as error:
+        return f"the plan could not be kept: {error.strerror}; run --plan will not know it"
+    return ""
+
+
+def kept(folder: Path) -> Plan:
+    """Read it, or say what to do."""
+    none = "there is no plan of this folder: rocsteady plan makes one"
+    try:
+        content = _path(folder).read_bytes()
+    except FileNotFoundError:
+        raise RocsteadyError(none) from None
+    except OSError as error:
+        raise RocsteadyError(f"the plan cannot be read: {error.strerror}") from None
+    try:
+        plan = msgspec.json.decode(content, type=Plan)
+    except msgspec.MsgspecError:
+        raise RocsteadyError(f"the plan cannot be read; {none}") from None
+    if plan.version != PLAN_VERSION:
+        raise RocsteadyError(f"the plan is of another version; {none}")
+    return plan
+
+
+def home(folder: Path) -> Path:
+    """Return where what belongs to a folder's plan is kept."""
+    return platformdirs.user_state_path("rocsteady", appauthor=False) / "plans" / name_for(folder)
+
+
+def _path(folder: Path) -> Path:
+    return home(folder) / FILE

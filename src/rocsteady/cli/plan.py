@@ -1,0 +1,212 @@
+"""``rocsteady plan``: every way to get the job done, measured, against the deadline and budget."""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import date, timedelta
+from pathlib import Path
+
+import click
+import msgspec
+from msgspec.structs import replace
+
+from rocsteady import __version__
+from rocsteady.cli import kept_plan
+from rocsteady.cli.over_folder import ask_about_paths, check_command
+from rocsteady.cli.plan_export import write_files
+from rocsteady.cli.plan_here import circumstances, wish
+from rocsteady.cli.plan_trials import PlanTrials
+from rocsteady.cli.run import Duration
+from rocsteady.cli.screen import layout, show
+from rocsteady.cli.starting import job_here
+from rocsteady.cli.trials import Trials
+from rocsteady.journal.journal import Journal
+from rocsteady.journal.memory import Memory
+from rocsteady.journal.place import existing_place, find_place
+from rocsteady.plan import Basis, Plan, Way
+from rocsteady.planner.advice import take
+from rocsteady.planner.circumstances import Circumstances
+from rocsteady.planner.elsewhere import CLOUD
+from rocsteady.planner.exports.catalog import PLACES
+from rocsteady.planner.planning import Planner, Wish
+from rocsteady.planner.ranking import ranked
+from rocsteady.planner.tried import Tried, observation
+from rocsteady.report.plan import render_plan
+from rocsteady.supervisor.job import Job
+from rocsteady.vocabulary import Strategy
+
+FOUND, NONE_FOUND, INTERRUPTED = 0, 1, 130
+EXAMPLE = "rocsteady plan -- python train.py"
+EXPORTS = {"wsl2": "wsl2", "container": "container"}  # ways that a file helps with
+
+
+@click.command("plan", context_settings={"allow_interspersed_args": False})
+@click.option(
+    "--trial",
+    type=Duration(),
+    default="20s",
+    show_default=True,
+    metavar="DURATION",
+    help="How long each way is tried, once it has warmed up.",
+)
+@click.option(
+    "--within",
+    type=Duration(),
+    default="5m",
+    show_default=True,
+    metavar="DURATION",
+    help="How long all trials may take together.",
+)
+@click.option("--no-trials", is_flag=True, help="Only what is known without trying.")
+@click.option("--again", is_flag=True, help="Also what took this machine down before.")
+@click.option(
+    "--yes",
+    is_flag=True,
+    help="Do not ask: neither about a job file that is new, nor about paths outside this folder.",
+)
+@click.option(
+    "--export",
+    "export",
+    type=click.Choice(list(PLACES)),
+    help="Write files that do a way of the last plan elsewhere.",
+)
+@click.option("--way", type=click.IntRange(1), help="With --export: which way of the last plan.")
+@click.option(
+    "--bucket",
+    default="",
+    metavar="URL",
+    help="With --export skypilot: where checkpoints and models go, such as s3://my-models.",
+)
+@click.option("--force", is_flag=True, help="With --export: write over files that are there.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def command(  # noqa: PLR0913 - one argument an option
+    ctx: click.Context,
+    *,
+    trial: timedelta,
+    within: timedelta,
+    no_trials: bool,
+    again: bool,
+    yes: bool,
+    export: str | None,
+    way: int | None,
+    bucket: str,
+    force: bool,
+    as_json: bool,
+    command: tuple[str, ...],
+) -> None:
+    """Try the ways to run COMMAND, and say which gets it done, by when and for how much.
+
+    rocsteady plan -- python train.py. Without COMMAND, rocsteady.toml says what to run, by when
+    and within what budget. Trials run over this folder and never in it.
+
+    Exit code: 0 a way was found, 1 none was, 2 wrong usage, 130 on ^C.
+    """
+    if (way is not None or force or bucket) and export is None:
+        raise click.UsageError("--way, --bucket and --force go with --export")
+    folder = Path.cwd()
+    own = find_place(kept_plan.home(folder))  # nothing is made in the user's folder
+    memory, journal = Memory(own), Journal(existing_place(folder) or own)
+    try:
+        job = job_here(folder, command, memory, yes=yes, example=EXAMPLE)
+        if export is not None:
+            write_files(export, way, folder, job, bucket=bucket, force=force)
+            return
+        check_command(job.command, folder)
+        here = circumstances(job, folder, memory, journal, again=again)
+        wanted = wish(job, journal, time.time())
+        if no_trials:
+            plan = _plan(job, folder, here, wanted, _untried(job, here, wanted))
+        else:
+            ask_about_paths(job.command, folder, "trial", yes=yes)
+            with Trials(folder, memory) as trials:
+                made = PlanTrials(trials, each=trial.total_seconds(), within=within.total_seconds())
+                planner = Planner(job, here, wanted, made, today=_today(), say=made.say)
+                planner.work()
+                plan = _tried(_plan(job, folder, here, wanted, planner), trials)
+                if trials.stopped:
+                    ctx.exit(INTERRUPTED)
+            _remember(planner, here, memory, journal)
+    finally:
+        journal.close()
+        memory.close()
+    why = kept_plan.keep(plan, folder)
+    _show(replace(plan, warnings=(*plan.warnings, why)) if why else plan, as_json=as_json)
+    ctx.exit(FOUND if plan.ways else NONE_FOUND)
+
+
+def _untried(job: Job, here: Circumstances, wanted: Wish) -> Planner:
+    """Make a planner that tries nothing."""
+
+    def nothing(
+        job: Job, strategy: Strategy, *, short: bool, remedies: bool, sample_stacks: bool
+    ) -> tuple[Tried, ...]:
+        del job, strategy, short, remedies, sample_stacks
+        return ()
+
+    planner = Planner(job, here, wanted, nothing, today=_today(), say=lambda _: None)
+    planner.work()
+    return planner
+
+
+def _plan(job: Job, folder: Path, here: Circumstances, wanted: Wish, planner: Planner) -> Plan:
+    """Put the ways in order, number them, and say which to take."""
+    now = time.time()
+    ways = ranked(planner.ways, budget=wanted.budget)
+    numbered = tuple(_numbered(way, number) for number, way in enumerate(ways, start=1))
+    plan = Plan(
+        rocsteady=__version__,
+        made=now,
+        command=job.command,
+        folder=str(folder),
+        software=here.software,
+        total=job.total.count if job.total and job.total.count else planner.total,
+        left=planner.left,
+        deadline=now + wanted.due if wanted.due is not None else None,
+        budget=wanted.budget,
+        ways=numbered,
+        ruled_out=tuple(planner.ruled_out),
+        limits=planner.limits,
+    )
+    return replace(plan, take=take(plan))
+
+
+def _tried(plan: Plan, trials: Trials) -> Plan:
+    changed = trials.changed()
+    warnings = plan.warnings
+    if changed:
+        warnings = (*warnings, f"the trials changed files of yours: {', '.join(changed[:5])}")
+    return replace(plan, trials=trials.count, trial_seconds=trials.seconds, warnings=warnings)
+
+
+def _numbered(way: Way, number: int) -> Way:
+    if way.basis is Basis.TRIAL:
+        do = f"rocsteady run --plan {number}"
+    elif way.id.startswith(CLOUD):
+        do = f"rocsteady plan --export skypilot --way {number}"
+    elif way.id in EXPORTS:
+        do = f"rocsteady plan --export {EXPORTS[way.id]} --way {number}"
+    else:
+        do = ""
+    return replace(way, number=number, do=do)
+
+
+def _remember(planner: Planner, here: Circumstances, memory: Memory, journal: Journal) -> None:
+    """Keep what the trials showed, as observations of this machine."""
+    for way, one in planner.observed:
+        seen = observation(one, way, software=here.software, at=time.time())
+        memory.observed(journal.here.machine, seen)
+
+
+def _show(plan: Plan, *, as_json: bool) -> None:
+    if as_json:
+        show(msgspec.json.format(msgspec.json.encode(plan), indent=2).decode() + "\n")
+        return
+    width, colour = layout(sys.stdout)
+    show(render_plan(plan, now=time.time(), width=width, colour=colour))
+
+
+def _today() -> date:
+    return date.today()  # noqa: DTZ011 - the user's own day

@@ -1,0 +1,125 @@
+"""``rocsteady plan --export``: files that do a way of the plan elsewhere."""
+
+from __future__ import annotations
+
+import time
+from datetime import date, timedelta
+from pathlib import Path
+
+import click
+from msgspec.structs import replace
+
+from rocsteady.cli.kept_plan import kept
+from rocsteady.cli.starting import examined
+from rocsteady.doctor.diagnosis import doctors_knowledge
+from rocsteady.errors import RocsteadyError
+from rocsteady.knowledge.offers import Offer, load_offers
+from rocsteady.plan import Plan, Way
+from rocsteady.planner.elsewhere import CLOUD
+from rocsteady.planner.exports.catalog import PLACES
+from rocsteady.planner.exports.export import Export
+from rocsteady.supervisor.job import Job
+from rocsteady.supervisor.visible import visible_to_a_run
+
+CHEAPER = 1.25  # times the price that the plan knows, as the most that may be paid an hour
+REQUIREMENTS = "requirements.txt"
+
+
+def write_files(  # noqa: PLR0913 - one argument an option
+    kind: str, number: int | None, folder: Path, job: Job, *, bucket: str, force: bool
+) -> None:
+    """Write them into the folder and name them; nothing is overwritten unasked."""
+    files = PLACES[kind](replace(_export(kind, number, folder, job), bucket=bucket))
+    there = [name for name in files if (folder / name).exists()]
+    if there and not force:
+        raise click.UsageError(f"{', '.join(there)}: there already; --force writes over it")
+    for name, text in files.items():
+        try:
+            (folder / name).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise RocsteadyError(f"{name} cannot be written: {error.strerror}") from None
+        click.echo(f"written: {name}")
+
+
+def _export(kind: str, number: int | None, folder: Path, job: Job) -> Export:
+    way = _way(kind, number, folder)
+    known = doctors_knowledge()
+    machine = examined(known)
+    seen = visible_to_a_run(machine, known)
+    torch = machine.torch
+    strategy = way.strategy if way else None
+    variables = strategy.variables if strategy else {}
+    offer = _offer(way)
+    due = _due(job)
+    return Export(
+        name=job.name or folder.name or "training",
+        command=way.command if way and way.command else job.command,
+        written=date.today().isoformat(),  # noqa: DTZ011 - the user's own day
+        folder=str(folder),
+        checkpoints=job.resume.checkpoints if job.resume else (),
+        resume=job.resume.arguments if job.resume else (),
+        outputs=tuple(file.path for file in job.done_when.files),
+        requirements=REQUIREMENTS if (folder / REQUIREMENTS).is_file() else "",
+        gfx=next(iter(seen.gfx), ""),
+        gpu=next((gpu.name for gpu in machine.gpus.gpus if gpu.name), ""),
+        gpus=_gpus(way, seen.gpus),
+        torch=torch.version if torch else "",
+        rocm=(torch.rocm or "") if torch else "",
+        deadline=f"{time.strftime('%a %d %b %Y %H:%M', time.localtime(due))}" if due else "",
+        due=due - time.time() if due else None,
+        infra=offer.infra if offer else "",
+        accelerator=offer.sky if offer else "",
+        max_hourly_cost=round(offer.dollars * CHEAPER, 2) if offer else None,
+        variables={name: value for name, value in variables.items() if value is not None},
+        unset=tuple(name for name, value in variables.items() if value is None),
+        setup=way.setup if way else None,
+    )
+
+
+def _way(kind: str, number: int | None, folder: Path) -> Way | None:
+    """Return the way that is meant: the one that is named, or the first that such a file is for."""
+    if number is None:
+        try:
+            plan = kept(folder)
+        except RocsteadyError:
+            return None
+        return next((way for way in plan.ways if _is_for(kind, way)), None)
+    return _numbered(kept(folder), number)
+
+
+def _numbered(plan: Plan, number: int) -> Way:
+    for way in plan.ways:
+        if way.number == number:
+            return way
+    raise RocsteadyError(f"the plan has no way {number}")
+
+
+def _is_for(kind: str, way: Way) -> bool:
+    if kind == "skypilot":
+        return way.id.startswith(CLOUD)
+    return way.id == kind or (kind not in ("wsl2", "container") and not way.setup)
+
+
+def _offer(way: Way | None) -> Offer | None:
+    """Return what is rented; without a plan the cheapest offer that SkyPilot knows."""
+    named = way.id.removeprefix(f"{CLOUD}-") if way and way.id.startswith(CLOUD) else ""
+    known = [offer for offer in load_offers() if offer.sky]
+    for offer in known:
+        if offer.id == named:
+            return offer
+    return min(known, key=lambda offer: offer.dollars, default=None)
+
+
+def _gpus(way: Way | None, here: int) -> int:
+    if way is not None and way.strategy.gpus is not None:
+        return len(way.strategy.gpus)
+    elsewhere = way is not None and way.id.startswith(CLOUD)
+    return 1 if elsewhere else max(1, here)
+
+
+def _due(job: Job) -> float | None:
+    if job.deadline is None:
+        return None
+    if job.deadline.at is not None:
+        return job.deadline.at.timestamp()
+    return time.time() + (job.deadline.within or timedelta()).total_seconds()

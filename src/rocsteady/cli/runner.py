@@ -1,0 +1,78 @@
+"""Carries out runs that have their options in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocsteady.cli.starting import course_for
+from rocsteady.errors import RocsteadyError
+from rocsteady.host.child import TerminalUse
+from rocsteady.journal.journal import Journal
+from rocsteady.journal.memory import Memory
+from rocsteady.journal.values import Run, RunStory
+from rocsteady.knowledge.reader import load_knowledge
+from rocsteady.knowledge.waits import load_waits
+from rocsteady.supervisor.course import Wanted, as_json
+from rocsteady.supervisor.finish import DONE
+from rocsteady.supervisor.job import Job
+from rocsteady.supervisor.run import Supervisor
+from rocsteady.supervisor.settings import Settings
+from rocsteady.vocabulary import Strategy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runner:
+    """What the runs of one command have in common."""
+
+    folder: Path
+    settings: Settings
+    wanted: Wanted
+    journal: Journal
+    memory: Memory
+    terminal: TerminalUse
+
+    def carry_out(self, job: Job, *, name: str | None = None, resume: str | None = None) -> int:
+        """Carry out a run to its end, or go on with one that was left; return its exit code."""
+        known = load_knowledge()
+        run, earlier = _run(job, self.journal, self.wanted.strategy, name=name, resume=resume)
+        return Supervisor(
+            job,
+            run,
+            folder=self.folder,
+            settings=self.settings,
+            journal=self.journal,
+            memory=self.memory,
+            waits=load_waits(),
+            known_variables=frozenset(known.variables),
+            course=course_for(self.wanted, job, self.folder, self.journal, self.memory, known),
+            terminal=self.terminal,
+            earlier=earlier,
+        ).carry_out()
+
+
+def _run(
+    job: Job, journal: Journal, first: Strategy, *, name: str | None, resume: str | None
+) -> tuple[Run, RunStory | None]:
+    """Begin a run, or take over one that was left."""
+    if resume is None:
+        name = name or (_free_name(job.name, journal) if job.name else None)
+        strategy = as_json(first)
+        return journal.begin_run(job.command, job=job, strategy=strategy, name=name), None
+    line = next(line for line in journal.runs() if line.run.name == resume)
+    if line.alive:
+        raise RocsteadyError(f"{resume} is running; rocsteady stop {resume} ends it")
+    if line.run.outcome == DONE:
+        raise RocsteadyError(f"{resume} is done: there is nothing to go on with")
+    earlier = journal.story(resume)
+    return journal.take_over(resume), earlier
+
+
+def _free_name(wanted: str, journal: Journal) -> str:
+    """Give each run of a job file that names them a number, from the second on."""
+    taken = {line.run.name for line in journal.runs()}
+    number = 2
+    name = wanted
+    while name in taken:
+        name, number = f"{wanted}-{number}", number + 1
+    return name

@@ -1,0 +1,122 @@
+"""Which ways there are to run a job here, before any is tried; also those that are ruled out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from rocsteady.plan import Basis, Risk, Way
+from rocsteady.planner.circumstances import Circumstances
+from rocsteady.remedies.difference import told
+from rocsteady.vocabulary import ComputeDevice, Severity, Strategy
+
+GPU, CPU = "gpu", "cpu"
+AS_IS = "as the script says"
+SHORT = 40  # letters of a sentence that says little
+FEW = 2  # variables that are named in a title
+ON_CPU = Strategy(device="cpu")
+WENT_DOWN = "machine-went-down"
+
+
+def local_ways(here: Circumstances) -> tuple[Way, ...]:
+    """Return what could run on this machine, the plainest first."""
+    if not here.gpus:
+        return (_cpu(here),)
+    return (*_gpu_ways(here), _cpu(here))
+
+
+def clean(here: Circumstances) -> Strategy:
+    """Return a strategy without the variables that are known to harm."""
+    return Strategy(variables=dict.fromkeys(each.name for each in here.harmful))
+
+
+def is_part_of_clean(strategy: Strategy, here: Circumstances) -> bool:
+    """Tell a strategy that does no more than unset some of the variables that are known to harm."""
+    names = {each.name for each in here.harmful}
+    rest = msgspec.structs.replace(strategy, variables={})
+    unset = strategy.variables.items()
+    return bool(unset) and rest == Strategy() and all(v is None and n in names for n, v in unset)
+
+
+def titled(strategy: Strategy, here: Circumstances) -> str:
+    """Name a way for people."""
+    where, rest = "GPU", msgspec.structs.replace(strategy, device=None)
+    if strategy.device == CPU or not here.gpus:
+        where = "CPU"
+    elif here.gpus > 1 and strategy.gpus == (0,):
+        where, rest = "One GPU", msgspec.structs.replace(rest, gpus=None)
+    unset = [name for name, value in rest.variables.items() if value is None]
+    if len(unset) > FEW:  # what is wrong with each is said beside it
+        others = {name: value for name, value in rest.variables.items() if value is not None}
+        rest = msgspec.structs.replace(rest, variables=others)
+        also = told(Strategy(), rest)
+        return f"{where}, {len(unset)} variables unset{', ' * bool(also)}{also}"
+    return f"{where}, {told(Strategy(), rest) or AS_IS}"
+
+
+def _gpu_ways(here: Circumstances) -> Iterator[Way]:
+    strategies = [("", Strategy())]
+    if here.harmful:
+        strategies.append(("clean", clean(here)))
+    if here.gpus > 1:
+        one = msgspec.structs.replace(clean(here), gpus=(0,))
+        strategies.append(("one", one))
+    strategies += [each for each in here.remedied if not is_part_of_clean(each[1], here)]
+    for name, strategy in strategies:
+        way = Way(
+            id=f"{GPU}+{name}" if name else GPU,
+            title=titled(strategy, here),
+            basis=Basis.TRIAL,
+            strategy=strategy,
+            rests_on=_about_variables(here) if name in ("clean", "one") else (),
+        )
+        why = _against_gpu(strategy, here)
+        yield msgspec.structs.replace(way, basis=Basis.RULED_OUT, rests_on=(why,)) if why else way
+
+
+def _about_variables(here: Circumstances) -> tuple[str, ...]:
+    """Say what is wrong with each: as the doctor found it here, or as is known in general."""
+    said = []
+    for each in here.harmful:
+        found = (it for it in here.findings if any(each.name in fact for fact in it.seen))
+        finding = next(found, None)
+        name, why = (finding.rule, finding.summary) if finding else (each.name, each.why)
+        said.append(f"{name}: {_in_short(why)}")
+    return tuple(dict.fromkeys(said))
+
+
+def _in_short(text: str) -> str:
+    """Return the first sentence, or two if that one is short."""
+    first, *rest = text.rstrip(".").split(". ")
+    return ". ".join((first, *rest[: len(first) < SHORT]))
+
+
+def _against_gpu(strategy: Strategy, here: Circumstances) -> str:
+    """Say what rules the GPU out, by finding or observation; "" if nothing does."""
+    if any(_alike(strategy, deadly) for deadly in here.deadly):
+        return f"{WENT_DOWN}: this took the machine down before; --again tries it all the same"
+    blocking = [each for each in here.findings if each.severity is Severity.BLOCKS]
+    if here.trains_on is ComputeDevice.CPU and blocking:
+        return f"{blocking[0].rule}: {blocking[0].summary}"
+    return ""
+
+
+def _alike(strategy: Strategy, deadly: Strategy) -> bool:
+    """Tell whether something that took the machine down is still the same thing.
+
+    A GPU that takes the machine down is not trusted with another loader or variable either: only
+    what keeps the run off it is another thing.
+    """
+    return CPU not in (deadly.device, strategy.device)
+
+
+def _cpu(here: Circumstances) -> Way:
+    strategy = ON_CPU if here.gpus else Strategy()
+    return Way(
+        id=CPU,
+        title=titled(strategy, here),
+        basis=Basis.TRIAL,
+        strategy=strategy,
+        risk=Risk.LOW,
+    )

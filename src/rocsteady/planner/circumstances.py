@@ -1,0 +1,62 @@
+"""What a plan is made from: the machine, what is wrong with it, and what was seen here before."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rocsteady.journal.values import RunStory
+from rocsteady.knowledge.harmful import Harmful
+from rocsteady.knowledge.speeds import CardSpeed
+from rocsteady.planner.finishing import History
+from rocsteady.supervisor.course import strategy_of
+from rocsteady.vocabulary import ComputeDevice, Finding, Observation, Strategy, Value
+
+
+class Circumstances(Value, frozen=True, kw_only=True):
+    """What is known before anything is tried."""
+
+    os: str  # linux, windows
+    wsl: bool = False
+    gpus: int = 0  # that a run would see
+    gfx: tuple[str, ...] = ()
+    gpu_name: str = ""
+    card: CardSpeed | None = None
+    trains_on: ComputeDevice = ComputeDevice.UNKNOWN
+    cores: int = 1
+    software: str = ""
+    findings: tuple[Finding, ...] = ()
+    observations: tuple[Observation, ...] = ()
+    deadly: tuple[Strategy, ...] = ()  # with which this script took the machine down
+    remedied: tuple[tuple[str, Strategy], ...] = ()  # by what helped here, or probes speak for
+    harmful: tuple[Harmful, ...] = ()  # variables that are set and known to harm
+    histories: dict[str, History] = msgspec.field(default_factory=dict)  # by ``key``
+
+    def history(self, strategy: Strategy) -> History:
+        """Return what was seen of a strategy here."""
+        return self.histories.get(key(strategy), History())
+
+
+def key(strategy: Strategy) -> str:
+    """Return what two strategies that are alike have in common."""
+    return msgspec.json.encode(strategy, order="sorted").decode()
+
+
+def histories(stories: tuple[RunStory, ...]) -> dict[str, History]:
+    """Count what runs of a script have shown, by strategy."""
+    found: dict[str, History] = {}
+    for story in stories:
+        failed = {row.attempt: str(row.failure.get("kind", "")) for row in story.failures}
+        for attempt in story.attempts:
+            if attempt.ended is None:
+                continue
+            name = key(strategy_of(attempt.strategy))
+            before = found.get(name, History())
+            kind = failed.get(attempt.number, "")
+            steps = max(0, (attempt.last_step or 0) - (attempt.first_step or 0))
+            found[name] = History(
+                failures=before.failures + bool(kind),
+                seconds=before.seconds + max(0.0, attempt.ended - attempt.started),
+                steps=before.steps + steps,
+                kinds=(*before.kinds, kind) if kind else before.kinds,
+            )
+    return found

@@ -1,0 +1,108 @@
+"""The CPU as well as it can be made: what is tried, and what is taken.
+
+Each setting is tried by itself on top of what has won so far, and kept only if it is faster by more
+than chance. None of them changes the script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from msgspec.structs import replace
+
+from rocsteady.planner.tried import Tried
+from rocsteady.vocabulary import Strategy, Value
+
+THREADS = "OMP_NUM_THREADS"
+# glibc gives freed memory back to the system, which clears it before the next batch has it again.
+KEEP_FREED = {
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+    "MALLOC_TOP_PAD_": str(64 << 20),
+}
+BOUND = {"OMP_PROC_BIND": "true"}
+WORTH = 1.04  # times as fast; less is not told from chance by trials of some seconds
+OTHER_NUMBERS = "bf16 in the forward pass: other numbers"
+
+
+class Tuned(Value, frozen=True, kw_only=True):
+    """What won, and what came of each."""
+
+    strategy: Strategy
+    tried: Tried
+    names: tuple[str, ...] = ()  # of the settings that won
+    changes: str = ""  # what is other in the result; "": nothing but the order of sums
+    lines: tuple[str, ...] = ()  # "compiled: 1.31 times"
+
+
+def settings(base: Strategy, cores: int) -> Iterator[tuple[str, Strategy]]:
+    """Yield changes that leave the numbers as they are, those that gain most first."""
+
+    def having(**variables: str) -> Strategy:
+        return replace(base, variables={**base.variables, **variables})
+
+    yield "freed memory kept", having(**KEEP_FREED)
+    yield "compiled", replace(base, compile=True)
+    if cores > 1:
+        yield "threads bound", having(**BOUND)
+        yield "1 thread", having(**{THREADS: "1"})
+
+
+def tune(
+    base: Strategy, first: Tried, cores: int, attempt: Callable[[Strategy], Tried | None]
+) -> tuple[Tuned, ...]:
+    """Try each setting on what has won so far; ``attempt`` returns None when time is up.
+
+    Returns what won with the same numbers, and what won with others if that is faster.
+    """
+    best = Tuned(strategy=base, tried=first)
+    for number in range(len(list(settings(base, cores)))):
+        name, strategy = list(settings(best.strategy, cores))[number]
+        result = attempt(strategy)
+        if result is None:
+            return (best,)
+        best = _better(best, name, result)
+    best = _confirmed(best, Tuned(strategy=base, tried=first), attempt)
+    cast = attempt(replace(best.strategy, autocast="bf16"))
+    if cast is None:
+        return (best,)
+    other = _better(best, "bf16 by autocast", cast)
+    if other.strategy == best.strategy:
+        return (other,)
+    return best, replace(other, changes=OTHER_NUMBERS)
+
+
+def _better(best: Tuned, name: str, result: Tried) -> Tuned:
+    """Take a result if it is faster; tell of it in any case."""
+    lines = (*best.lines, f"{name}: {_came_of(result, best.tried)}")
+    if not _is_faster(result, best.tried):
+        return replace(best, lines=lines)
+    names = (*best.names, name)
+    return Tuned(strategy=result.strategy, tried=result, names=names, lines=lines)
+
+
+def _confirmed(best: Tuned, base: Tuned, attempt: Callable[[Strategy], Tried | None]) -> Tuned:
+    """Try the first again after the last: what only grew quieter around it gained nothing."""
+    if best.strategy == base.strategy:
+        return best
+    again = attempt(base.strategy)
+    if again is None or _is_faster(best.tried, again):
+        return best
+    lines = (*best.lines, "as the script says, tried again: no slower")
+    return replace(base, tried=again if again.works else base.tried, lines=lines)
+
+
+def _is_faster(result: Tried, than: Tried) -> bool:
+    if result.pace is None or not result.works or result.idle:
+        return False
+    return than.pace is None or result.pace.rate > than.pace.rate * WORTH
+
+
+def _came_of(result: Tried, than: Tried) -> str:
+    if result.failure:
+        return f"failed, {result.failure}"
+    if result.idle:
+        return "nothing to act on"
+    if result.pace is None or than.pace is None:
+        return "no pace"
+    return f"{result.pace.rate / than.pace.rate:.2f} times"

@@ -1,0 +1,212 @@
+"""Ways that cannot run here: another system, other software, a rented card. All are estimates.
+
+The pace is scaled from what was measured here. What is not compute stays as it is; compute goes
+faster by the ratio of the cards' peak figures, the smallest and the largest of them. From a CPU
+there is no such ratio: then the pace lies between that of here and that of no compute at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from datetime import date
+
+from rocsteady.knowledge.offers import Offer, is_old, load_offers
+from rocsteady.knowledge.reader import load_knowledge
+from rocsteady.knowledge.speeds import CardSpeed, load_speeds
+from rocsteady.knowledge.ways import OtherWay, System, answers, impossible_because, load_other_ways
+from rocsteady.plan import Basis, Pace, Price, Risk, Way
+from rocsteady.planner.circumstances import Circumstances
+from rocsteady.planner.limits import COMPUTE
+from rocsteady.vocabulary import Value
+
+CLOUD = "cloud"
+MOST = 100.0  # times as fast: further nobody believes
+UNSURE = 1.3  # times, up or down, for the same card under other software; our own guess
+SHOWN_OFFERS = 2
+ON_ALL_GPUS = ("ddp", "manual-averaging")  # ways that are faster with more of them
+UNKNOWN_SETUP = 240.0  # minutes, where nobody says how long it takes; our guess
+
+
+class Measured(Value, frozen=True, kw_only=True):
+    """The pace that estimates start from."""
+
+    pace: Pace
+    on_gpu: bool
+    card: CardSpeed | None = None  # on which it was measured
+    own: float = 0.0  # share of the time in the script's own Python, which no card speeds up
+
+    @property
+    def share(self) -> float:
+        """Return the share of a step that another card can speed up."""
+        return max(0.0, compute_share(self.pace) - self.own)
+
+
+def other_ways(
+    here: Circumstances, failures: Sequence[str]
+) -> tuple[tuple[OtherWay, ...], tuple[Way, ...]]:
+    """Return the ways that are worth a row, and those that are ruled out."""
+    system = System.WSL if here.wsl else System(here.os)
+    gfx = here.gfx[0] if here.gfx else None
+    rules = [finding.rule for finding in here.findings]
+    possible, out = [], []
+    for way in load_other_ways():
+        if not answers(way, os=system, gfx=gfx, gpus=here.gpus, failures=failures, findings=rules):
+            continue
+        why = impossible_because(way, os=system, gfx=gfx, gpus=here.gpus)
+        if why or way.against:
+            out.append(_ruled_out(way, why or way.verdict))
+        else:
+            possible.append(way)
+    return tuple(possible), tuple(out)
+
+
+def row(way: OtherWay, measured: Measured | None, *, gpus: int = 1) -> Way:
+    """Make a row of a way on this machine's own card, or on all of them."""
+    pace, basis = _same_card(measured)
+    if pace is not None and gpus > 1 and way.id in ON_ALL_GPUS:
+        pace = _estimated(pace, pace.rate * math.sqrt(gpus), pace.low, pace.high * gpus)
+        basis = (f"between one GPU's pace here and {gpus} times that: our guess",)
+    if way.setup is None:
+        basis += (f"how long it takes to set up is not known; {UNKNOWN_SETUP / 60:.0f} h assumed",)
+    return Way(
+        id=way.id,
+        title=way.title,
+        basis=Basis.ESTIMATE,
+        pace=pace,
+        setup=way.setup,
+        risk=way.risk,
+        rests_on=(way.verdict, *basis),
+        sources=way.sources,
+        changes=f"script: {way.changes}" if way.changes else "",
+    )
+
+
+def cloud_rows(
+    way: OtherWay, measured: Measured | None, today: date, *, needs: float
+) -> Iterator[Way]:
+    """Make rows of the offers that end soonest and cost least; ``needs`` is GB on the card."""
+    cards = load_speeds()
+    found = []
+    for offer in load_offers():
+        card = cards[offer.card]
+        if card.memory < needs:
+            continue
+        pace, basis = _on(card, measured)
+        found.append((offer, pace, basis))
+    by_price = sorted(found, key=lambda each: each[0].dollars / (each[1].rate if each[1] else 1))
+    chosen: dict[str, tuple[Offer, Pace | None, tuple[str, ...]]] = {}
+    for each in by_price:  # one row a card
+        chosen.setdefault(each[0].card, each)
+    told_apart = measured is not None and measured.on_gpu and measured.card is not None
+    for offer, pace, basis in list(chosen.values())[: SHOWN_OFFERS if told_apart else 1]:
+        yield _offered(way, offer, pace, basis, today)
+
+
+def costs(way: Way, early: float, late: float) -> tuple[float, float] | None:
+    """Return what a rented card costs, at least and at most."""
+    if way.price is None:
+        return None
+    return way.price.dollars * early / 3600, way.price.dollars * late / 3600
+
+
+def _offered(
+    way: OtherWay, offer: Offer, pace: Pace | None, basis: tuple[str, ...], today: date
+) -> Way:
+    price = Price(
+        dollars=offer.dollars,
+        as_of=offer.as_of.isoformat(),
+        source=load_knowledge().sources[offer.source].url,
+        old=is_old(offer, today),
+    )
+    return Way(
+        id=f"{CLOUD}-{offer.id}",
+        title=f"cloud, {offer.card}, {offer.provider}",
+        basis=Basis.ESTIMATE,
+        pace=pace,
+        setup=way.setup,
+        risk=Risk.LOW,
+        price=price,
+        rests_on=basis,
+        sources=(offer.source, *way.sources),
+    )
+
+
+def _ruled_out(way: OtherWay, why: str) -> Way:
+    return Way(
+        id=way.id,
+        title=way.title,
+        basis=Basis.RULED_OUT,
+        rests_on=(why,),
+        sources=way.sources,
+        risk=way.risk,
+    )
+
+
+def _same_card(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]:
+    if measured is None:
+        return None, ("no trial showed a pace to start from",)
+    if not measured.on_gpu:
+        return _faster_than_cpu(measured)
+    low, high = measured.pace.low / UNSURE, measured.pace.high * UNSURE
+    told = "pace as on this GPU here, give or take 30 %: our guess"
+    return _estimated(measured.pace, measured.pace.rate, low, high), (told,)
+
+
+def _on(card: CardSpeed, measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]:
+    """Scale to another card."""
+    if measured is None:
+        return None, ("no trial showed a pace to start from",)
+    ratios = _ratios(measured.card, card) if measured.card else ()
+    if not measured.on_gpu or not ratios:
+        return _faster_than_cpu(measured)
+    share = measured.share
+    low, high = (_scaled(measured.pace.rate, share, ratio) for ratio in (min(ratios), max(ratios)))
+    told = (
+        f"scaled by peak figures of the makers, {min(ratios):.1f} to {max(ratios):.1f} times, of"
+        f" the {100 * share:.0f} % that is compute"
+    )
+    return _estimated(measured.pace, math.sqrt(low * high), low, high), (told,)
+
+
+def _faster_than_cpu(measured: Measured) -> tuple[Pace, tuple[str, ...]]:
+    pace, share = measured.pace, measured.share
+    high = _scaled(pace.rate, share, MOST)
+    told = (
+        f"from a trial without a GPU: no slower than that, and a GPU speeds up at most the"
+        f" {100 * share:.0f} % that is compute"
+    )
+    return _estimated(pace, math.sqrt(pace.rate * high), pace.low, high), (told,)
+
+
+def compute_share(pace: Pace) -> float:
+    """Return the share of a step that another card can speed up; all of it if nothing tells."""
+    whole = sum(pace.slowed_by.values())
+    if not whole:
+        return 1.0
+    return sum(pace.slowed_by.get(phase, 0.0) for phase in COMPUTE) / whole
+
+
+def _scaled(rate: float, share: float, ratio: float) -> float:
+    return rate / (1 - share + share / ratio)
+
+
+def _ratios(here: CardSpeed, there: CardSpeed) -> tuple[float, ...]:
+    pairs = (
+        (here.fp32, there.fp32),
+        (here.half, there.half),
+        (here.bandwidth, there.bandwidth),
+    )
+    return tuple(new / old for old, new in pairs if old and new)
+
+
+def _estimated(pace: Pace, rate: float, low: float, high: float) -> Pace:
+    return Pace(
+        steps=0,
+        seconds=0.0,
+        rate=rate,
+        low=low,
+        high=high,
+        starting=pace.starting,
+        total=pace.total,
+    )

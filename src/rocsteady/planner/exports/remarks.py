@@ -1,0 +1,54 @@
+"""What stands on top of every file: what it is, what it rests on, what was not confirmed."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+
+from rocsteady.planner.exports.export import Export
+
+WIDTH = 96
+
+
+def remarks(export: Export, what: str, facts: str) -> list[str]:
+    """Return the sentences. ``facts`` says of what day and from where what it states is."""
+    lines = [
+        f"{what} Written by rocsteady on {export.written}.",
+        "Confirmed on hardware: nothing. No line of this file was ever tried on a GPU.",
+        f"Facts: {facts}",
+        _how_it_goes_on(export),
+    ]
+    if export.deadline:
+        lines.append(f"Due: {export.deadline}.")
+    if export.setup:
+        low, high = export.setup
+        lines.append(f"Work by hand: about {low:.0f} to {high:.0f} minutes.")
+    return [*lines, *export.notes]
+
+
+def comments(sentences: list[str]) -> list[str]:
+    """Write each as a comment of shell, YAML or Dockerfile; what is indented stays on its line."""
+    lines = []
+    for sentence in map(plain, sentences):
+        wrapped = textwrap.wrap(sentence, WIDTH, break_long_words=False, break_on_hyphens=False)
+        lines += [sentence] if sentence.startswith(" ") else wrapped
+    return [f"# {line}" for line in lines]
+
+
+def plain(text: str) -> str:
+    """Keep a text on one line and in ASCII, whatever is in a name or a path."""
+    seen = "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)
+    return seen.encode("ascii", "backslashreplace").decode()
+
+
+def _how_it_goes_on(export: Export) -> str:
+    if not export.checkpoints:
+        return (
+            "Nothing tells how the script resumes, so what is interrupted starts from the"
+            " beginning. [resume] in rocsteady.toml changes that."
+        )
+    by = f" by {shlex.join(export.resume)}" if export.resume else ""
+    return (
+        f"What is interrupted goes on from the newest whole file of"
+        f" {', '.join(export.checkpoints)}{by}, as rocsteady.toml says, which must go along."
+    )

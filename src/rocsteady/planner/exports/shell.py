@@ -1,0 +1,83 @@
+"""Lines of shell that more than one place needs. What comes from the user is always quoted."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import PurePosixPath, PureWindowsPath
+
+from rocsteady.planner.exports.export import Export
+
+AS_IT_IS = "/tmp/torch-as-it-is.txt"  # noqa: S108 - on a machine that is rented, or in an image
+VERSION = "\"import importlib.metadata as m; print('torch==' + m.version('torch'))\""
+ENVIRONMENT = "training-env"
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
+
+
+def command_elsewhere(command: tuple[str, ...]) -> tuple[str, ...]:
+    """Leave out where the program lies here: /home/me/venv/bin/python is python3 elsewhere."""
+    program, *arguments = command
+    if _DRIVE.match(program) or program.startswith("\\\\"):
+        program = PureWindowsPath(program).name
+    elif program.startswith("/"):
+        program = PurePosixPath(program).name
+    program = re.sub(r"\.exe$", "", program, flags=re.IGNORECASE)
+    is_python = re.fullmatch(r"py|python[0-9.]*", program)
+    return ("python3" if is_python else program, *arguments)
+
+
+def run_line(export: Export) -> str:
+    """Return the command that does the job."""
+    return shlex.join(("rocsteady", "run", "--yes", "--", *command_elsewhere(export.command)))
+
+
+def environment(export: Export) -> list[str]:
+    """Return what sets and unsets variables, if there are any."""
+    unset = [shlex.join(("unset", *export.unset))] if export.unset else []
+    return [*unset, *(f"export {name}={shlex.quote(text)}" for name, text in _variables(export))]
+
+
+def install(export: Export) -> list[str]:
+    """Install what the job needs beside torch, which stays as it is.
+
+    A requirement for torch would otherwise bring a build for another GPU.
+    """
+    pip = "python3 -m pip install"
+    lines = []
+    if export.requirements:
+        file = shlex.quote(_no_option(export.requirements))
+        lines = [
+            f"python3 -c {VERSION} > {AS_IT_IS}",
+            f"{pip} -c {AS_IT_IS} -r {file}",
+        ]
+    return [*lines, f"{pip} {shlex.quote(export.rocsteady)}"]
+
+
+def _variables(export: Export) -> list[tuple[str, str]]:
+    return [(name, text) for name, text in export.variables.items() if name not in export.unset]
+
+
+def _no_option(path: str) -> str:
+    return f"./{path}" if path.startswith("-") else path
+
+
+def folders(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the folders below the project that files of these patterns lie in.
+
+    "." for files in the project's own. What lies outside of it is left out.
+    """
+    found = set()
+    for pattern in patterns:
+        parts = PurePosixPath(pattern.replace("\\", "/")).parts[:-1]
+        fixed = []
+        for part in parts:
+            if set("*?[") & set(part):
+                break
+            fixed.append(part)
+        if not {"..", "/"} & set(fixed) and not _DRIVE.match(pattern):
+            found.add("/".join(fixed) or ".")
+    return tuple(
+        sorted(
+            folder for folder in found if not any(folder.startswith(f"{other}/") for other in found)
+        )
+    )

@@ -1,0 +1,152 @@
+"""A task for SkyPilot: the project goes up, the job is done, the model comes down."""
+
+from __future__ import annotations
+
+import shlex
+
+from rocsteady.errors import RocsteadyError
+from rocsteady.planner.exports.as_yaml import as_yaml
+from rocsteady.planner.exports.export import Export, slug, torch_release
+from rocsteady.planner.exports.images import ACCELERATORS, AS_OF, Image, image_for
+from rocsteady.planner.exports.remarks import comments, remarks
+from rocsteady.planner.exports.shell import ENVIRONMENT, environment, folders, install, run_line
+
+WORKDIR = "~/sky_workdir"
+COPIES = "files-of-the-project"  # a folder of the bucket
+IDLE = 60  # minutes until a machine that has nothing to do is given back
+FACTS = "task keys as SkyPilot 0.14.1 validates them (2026-11-15)"
+TO_THE_BUCKET = (
+    "Checkpoints and models go to the bucket while it runs. A kill between a checkpoint and its"
+    " upload loses that one; the one before it is used then. Files in the project's own folder are"
+    " copied there only at the end. Start it from that folder:"
+)
+NO_BUCKET = (
+    "No bucket is mounted, so bring the model down before the machine goes, which it does"
+    f" {IDLE} minutes after the end. From that folder:"
+)
+# Clouds on which SkyPilot 0.14.1 mounts no buckets.
+NO_MOUNTS = frozenset({"hyperbolic", "runpod", "seeweb", "shadeform", "vast", "verda", "yotta"})
+# SkyPilot puts a Python of its own in front; the image's is the one that has torch.
+FIND_TORCH = """\
+for python in /opt/venv/bin/python3 /opt/conda/envs/py_*/bin/python3 /usr/bin/python3; do
+    if "$python" -c 'import torch' 2>/dev/null; then
+        break
+    fi
+done
+PATH="${python%/*}:$PATH"
+export PATH PIP_BREAK_SYSTEM_PACKAGES=1
+"""
+
+
+def task(export: Export) -> str:
+    """Write the task."""
+    if not export.accelerator:
+        raise RocsteadyError("a SkyPilot task needs a GPU to rent: choose a way in the cloud")
+    image = _image(export)
+    facts = f"{FACTS}; image as of {AS_OF} from {image.source}." if image else f"{FACTS}."
+    head = [*remarks(export, "A task for SkyPilot.", facts), *_how(export)]
+    return "\n".join(comments(head)) + "\n" + as_yaml(_table(export, image))
+
+
+def _table(export: Export, image: Image | None) -> dict[str, object]:
+    mounts = _mounts(export)
+    return {
+        "name": slug(export.name),
+        "workdir": ".",
+        "resources": _resources(export, image),
+        **({"file_mounts": mounts} if mounts else {}),
+        "setup": _lines("set -e", *_torch(export, image), *install(export)),
+        "run": _lines(*_activate(image), *environment(export), *_run(export, mounts)),
+    }
+
+
+def _image(export: Export) -> Image | None:
+    """Return the image for a card of AMD's; one of NVIDIA's gets torch by pip."""
+    gfx = ACCELERATORS.get(export.accelerator)
+    if gfx is None and export.accelerator.startswith("MI"):
+        raise RocsteadyError(f"no image of AMD's is known for {export.accelerator}")
+    return image_for(gfx, export.torch) if gfx else None
+
+
+def _resources(export: Export, image: Image | None) -> dict[str, object]:
+    table: dict[str, object] = {"accelerators": f"{export.accelerator}:{export.gpus}"}
+    if export.infra:
+        table = {"infra": export.infra, **table}
+    if image:
+        table["image_id"] = f"docker:{image.name}"
+    if export.max_hourly_cost:
+        table["max_hourly_cost"] = export.max_hourly_cost
+    table["autostop"] = {"idle_minutes": IDLE, "down": True}
+    table["job_recovery"] = {"recover_on_exit_codes": [75]}  # rocsteady did the other retries
+    return table
+
+
+def _torch(export: Export, image: Image | None) -> list[str]:
+    if image:
+        return [FIND_TORCH.rstrip()]
+    release = torch_release(export.torch)
+    torch = f"torch=={release}" if release else "torch"
+    return [
+        f"python3 -m venv ~/{ENVIRONMENT}",
+        f". ~/{ENVIRONMENT}/bin/activate",
+        f"python3 -m pip install {shlex.quote(torch)}",
+    ]
+
+
+def _activate(image: Image | None) -> list[str]:
+    return [FIND_TORCH.rstrip()] if image else [f". ~/{ENVIRONMENT}/bin/activate"]
+
+
+def _mounts(export: Export) -> dict[str, dict[str, str]]:
+    """Put folders with checkpoints and models on a bucket, where the cloud can do that."""
+    if not export.bucket or export.infra.partition("/")[0] in NO_MOUNTS:
+        return {}
+    bucket = f"{export.bucket.rstrip('/')}/{slug(export.name)}"
+    written = folders((*export.checkpoints, *export.outputs))
+    return {
+        f"{WORKDIR}/{folder}": {"source": f"{bucket}/{folder}", "mode": "MOUNT_CACHED"}
+        for folder in (COPIES if folder == "." else folder for folder in written)
+    }
+
+
+def _run(export: Export, mounts: dict[str, dict[str, str]]) -> list[str]:
+    """Do the job; what it wrote into the project's own folder is copied to the bucket after it."""
+    if f"{WORKDIR}/{COPIES}" not in mounts:
+        return [run_line(export)]
+    here = [name for name in (*export.checkpoints, *export.outputs) if "/" not in name]
+    copies = [
+        f"find . -maxdepth 1 -type f -name {shlex.quote(name)} -exec cp {{}} {COPIES}/ \\;"
+        for name in dict.fromkeys(here)
+    ]
+    return ["code=0", f"{run_line(export)} || code=$?", *copies, 'exit "$code"']
+
+
+def _how(export: Export) -> list[str]:
+    """Say how it is started, and how the model comes back."""
+    name = slug(export.name)
+    up = (
+        "The project's folder goes up, without what .skyignore names, or .gitignore if there is no"
+        f" .skyignore: data must not stand in it. {export.rocsteady} must lie in the folder."
+    )
+    if _mounts(export):
+        return [up, TO_THE_BUCKET, f"    sky jobs launch --name {name} {name}.yaml"]
+    return [
+        up,
+        NO_BUCKET,
+        f"    sky launch --cluster {name} {name}.yaml",
+        *(f"    {shlex.join(('rsync', '-Pavz', *way))}" for way in _down(export)),
+        f"    sky down {name}",
+    ]
+
+
+def _down(export: Export) -> list[tuple[str, str]]:
+    """Return from where to where rsync brings things: folders whole, else files by their names."""
+    there = f"{slug(export.name)}:sky_workdir"
+    patterns = (*export.checkpoints, *export.outputs)
+    whole = [(f"{there}/{each}/", f"{each}/") for each in folders(patterns) if each != "."]
+    files = [(f"{there}/{each}", "./") for each in dict.fromkeys(patterns) if "/" not in each]
+    return [*whole, *files] or [(f"{there}/", "./")]
+
+
+def _lines(*lines: str) -> str:
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,144 @@
+"""How much work a job is, by a short run of its script and by what the script says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rocsteady.planner.printed import EPOCH, Counter, epochs_in, of_the_job
+from rocsteady.planner.script_facts import Amount, ScriptFacts, amounts
+from rocsteady.planner.tried import Tried
+from rocsteady.supervisor.done import matches
+from rocsteady.supervisor.job import Total
+from rocsteady.vocabulary import Value
+
+NEAR = 0.25  # a counter that grows by so much more or less than the steps still counts steps
+FINE = 8  # values of a counter in a short run, with which it can stand in for steps
+LATE = 1.5  # seconds by which a printed line may come later than its step
+NOT_SEEN = "How much work it is could not be seen: without it there is no forecast."
+IF_ONE_EACH = "if each batch is one optimizer step"
+
+
+class Work(Value, frozen=True, kw_only=True):
+    """How much there is to do, and what says so."""
+
+    total: Total | None = None
+    why: str = NOT_SEEN
+    sure: bool = False
+
+
+def how_much(command: Sequence[str], one: Tried, facts: ScriptFacts, folder: Path) -> Work:
+    """Return how much work the job is, by the surest that there is."""
+    if one.watched.total:
+        return _steps(one.watched.total, "The script told rocsteady so.")
+    if not one.watched.counted:
+        return _by_lines(command, one, facts, folder)
+    if one.finished and not _earlier(one, folder):
+        return _steps(one.step, "It ended by itself after so many steps.")
+    return _by_steps(command, one, facts, folder)
+
+
+def _by_steps(command: Sequence[str], one: Tried, facts: ScriptFacts, folder: Path) -> Work:
+    steps = next(amounts("step", command, facts, folder), None)
+    counter = of_the_job(
+        one.watched.printed.counters,
+        batches=one.size.batches if one.size else 0,
+        finished=one.finished,
+    )
+    if counter is not None and counter.total and not (steps and steps.sure):
+        return _by_counter(counter, one)
+    epochs = _epochs(command, one, facts, folder)
+    if steps and (steps.sure or not (epochs and epochs.sure)):
+        return _said(steps, Total(steps=steps.count))
+    return _by_epochs(epochs, one, facts) if epochs else Work()
+
+
+def _steps(count: int, why: str) -> Work:
+    return Work(total=Total(steps=count), why=why, sure=True)
+
+
+def _earlier(one: Tried, folder: Path) -> bool:
+    """Tell whether there are checkpoints of an earlier run, which it may have gone on from."""
+    told = one.watched.resume.checkpoints if one.watched.resume else ()
+    return any(any(matches(folder, each)) for each in (*told, *one.watched.checkpoints))
+
+
+def _said(amount: Amount, total: Total) -> Work:
+    return Work(total=total, why=f"By {amount.said}.", sure=amount.sure)
+
+
+def _by_counter(counter: Counter, one: Tried) -> Work:
+    """Take the total of a counter of steps; one of something else counts in its own units."""
+    shown = f"{counter.word} {counter.n}/{counter.total}".strip()
+    if counter.total is not None and _one_each(counter, one):
+        return Work(total=Total(steps=counter.total), why=f"It printed {shown}.", sure=True)
+    if counter.each and counter.total and counter.values < FINE:
+        why = f"It printed {shown}, and made about {counter.each:,.0f} steps from one to the next."
+        return Work(total=Total(steps=max(1, round(counter.each * counter.total))), why=why)
+    why = f"It printed {shown}, which is not one for each optimizer step: it is counted by that."
+    return Work(total=Total(log=counter.pattern), why=why, sure=True)
+
+
+def _one_each(counter: Counter, one: Tried) -> bool:
+    if counter.each is None:  # it was printed once only
+        return counter.word in {"", "step", "iter", "iteration"}
+    rate = one.pace.rate if one.pace else one.step / max(one.seconds, 1.0)
+    return abs(counter.each - 1) <= max(NEAR, LATE * rate / (counter.n - counter.first))
+
+
+def _epochs(command: Sequence[str], one: Tried, facts: ScriptFacts, folder: Path) -> Amount | None:
+    """Return how many epochs there are: by the command, by what was printed, or by the script."""
+    said = list(amounts(EPOCH, command, facts, folder))
+    printed = epochs_in(one.watched.printed.counters)
+    if printed is None or not printed.total or (said and said[0].sure):
+        return said[0] if said else None
+    shown = f"epoch {printed.n}/{printed.total} in its output"
+    more = next((each for each in said if each.count == printed.total + 1), None)
+    if more is not None:  # as Lightning prints it: 0/9 to 9/9 are ten
+        return Amount(count=more.count, said=f"{shown}, from 0, and {more.said}", sure=True)
+    several = sum(any("epochs" in flag for flag in each.flags) for each in facts.options) > 1
+    return Amount(count=printed.total, said=shown, sure=printed.first > 0 and not several)
+
+
+def _by_epochs(epochs: Amount, one: Tried, facts: ScriptFacts) -> Work:
+    """Turn epochs into steps, as far as it is known how many there are in one."""
+    batches = one.size.batches if one.size else 0
+    printed = epochs_in(one.watched.printed.counters)
+    each = printed.each if printed and printed.each else None
+    rate = one.pace.rate if one.pace else 0.0
+    if each and abs(each - batches) > max(NEAR * batches, LATE * rate):
+        count = max(1, round(each))
+        why = f"{epochs.count:,} epochs, by {epochs.said}; about {count:,} steps in each were seen."
+        return Work(total=Total(steps=epochs.count * count), why=why)
+    if batches:
+        why = f"{epochs.count:,} epochs of {batches:,} batches, by {epochs.said}"
+        sure = epochs.sure and bool(each or not facts.accumulates)
+        why += "." if each else f", {IF_ONE_EACH}."
+        return Work(total=Total(steps=epochs.count * batches), why=why, sure=sure)
+    if printed is not None:
+        total = Total(log=printed.pattern, epochs=None if printed.total else epochs.count)
+        return _said(epochs, total)
+    return _said(epochs, Total(epochs=epochs.count))
+
+
+def _by_lines(command: Sequence[str], one: Tried, facts: ScriptFacts, folder: Path) -> Work:
+    """Count by what is printed, where no step can be seen."""
+    counters = one.watched.printed.counters
+    epochs = epochs_in(counters)
+    counter = of_the_job(counters, finished=one.finished) or epochs
+    if epochs is not None and epochs.total and (counter is None or not counter.total):
+        counter = epochs
+    if counter is None:
+        return _by_steps(command, one, facts, folder) if one.watched.torch else Work()
+    shown = f"{counter.word} {counter.n}"
+    if counter.total:
+        why = f"No optimizer step can be seen; it printed {shown.strip()}/{counter.total}."
+        return Work(total=Total(log=counter.pattern), why=why, sure=not one.watched.torch)
+    amount = next(amounts(counter.word, command, facts, folder), None)
+    if amount is None and one.finished:
+        amount = Amount(count=counter.n, said="its last line when it ended by itself", sure=True)
+    if amount is None:
+        return Work(why=f"It printed {shown}, and of how many could not be seen.")
+    unit = "epochs" if counter.word == EPOCH else "steps"
+    why = f"No optimizer step can be seen; it printed {shown}. How many: {amount.said}."
+    return Work(total=Total(log=counter.pattern, **{unit: amount.count}), why=why, sure=amount.sure)

@@ -1,0 +1,187 @@
+"""``rocsteady plan`` and ``run --plan`` as a person types them, with real scripts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+
+if os.name == "nt":
+    pytest.skip("runs are of POSIX; Windows is unconfirmed", allow_module_level=True)
+
+from supervised import Project
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Rocsteady
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs/schemas/plan.json").read_text())
+JOB = """
+total = { steps = 400 }
+deadline = "2h"
+budget = 5
+
+[variants.small]
+arguments = ["--small"]
+words = "half the work"
+"""
+COUNTS = """
+import sys, time
+pause = 0.01 if "--small" in sys.argv else 0.02
+for step in range(1, 401):
+    time.sleep(pause)
+    print(f"step {step}/400", flush=True)
+open("model.bin", "w").write("done")
+"""
+TRAINS = """
+import os, sys, time, torch
+torch.set_num_threads(1)
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(1, 401):
+    if os.environ.get("BROKEN_SWITCH") and step == 5:
+        raise RuntimeError("CUDA error: HIPBLAS_STATUS_ALLOC_FAILED when calling `hipblasCreate(handle)`")
+    loss = model(torch.randn(32, 64)).square().mean()
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+    time.sleep(0.01)
+torch.save(model.state_dict(), "model.pt")
+"""  # noqa: E501 - as torch words it
+
+
+def tree(folder: Path) -> str:
+    """Hash names and contents of all files of a folder."""
+    found = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        found.update(str(path.relative_to(folder)).encode())
+        found.update(path.read_bytes() if path.is_file() else b"")
+    return found.hexdigest()
+
+
+def planned(project: Project, *words: str, within: float = 240.0) -> dict[str, Any]:
+    """Make a plan; the folder is as it was, and the JSON as the schema has it."""
+    before = tree(project.folder)
+    ended = project.say("plan", "--yes", "--json", *words, within=within)
+    assert ended.code == 0, ended.err
+    assert tree(project.folder) == before
+    plan: dict[str, Any] = json.loads(ended.out)
+    jsonschema.validate(plan, SCHEMA)
+    return plan
+
+
+def test_a_command_is_needed(cli: Rocsteady) -> None:
+    ended = cli("plan")
+
+    assert ended.code == 2
+    assert "rocsteady plan -- python train.py" in ended.err
+
+
+def test_a_program_that_is_not_there_is_refused_before_anything_is_made(cli: Rocsteady) -> None:
+    ended = cli("plan", "--", "nonesuch", "train.py")
+
+    assert (ended.code, "nonesuch: not found" in ended.err) == (2, True)
+
+
+def test_without_trials_it_says_what_is_known_and_writes_nothing_here(cli: Rocsteady) -> None:
+    (cli.folder / "project").mkdir()
+    inner = type(cli)(cli.folder / "project")
+    inner.environment = cli.environment
+
+    ended = inner("plan", "--no-trials", "--yes", "--", "python3", "train.py")
+
+    assert ended.code == 0, ended.err
+    assert "CPU, as the script says" in ended.out
+    assert all(len(line) <= 80 for line in ended.out.splitlines() if "rocsteady" not in line)
+    assert list(inner.folder.iterdir()) == []
+
+
+def test_a_way_that_the_plan_does_not_have_and_no_plan_at_all_are_said(cli: Rocsteady) -> None:
+    without = cli("run", "--plan", "1", "--", "python3", "train.py")
+    cli("plan", "--no-trials", "--yes", "--", "python3", "train.py")
+    none = cli("run", "--plan", "99", "--", "python3", "train.py")
+    other = cli("run", "--plan", "1", "--", "python3", "other.py")
+
+    assert "there is no plan of this folder" in without.err
+    assert "has no way 99" in none.err
+    assert "of another command" in other.err
+    assert {without.code, none.code, other.code} == {1}
+
+
+def test_what_cannot_be_run_here_says_what_to_do_instead(cli: Rocsteady) -> None:
+    cli("plan", "--no-trials", "--yes", "--", "python3", "train.py")
+
+    ended = cli("run", "--plan", "1", "--", "python3", "train.py")
+
+    assert ended.code == 1
+    assert "cannot be run here: rocsteady plan --export skypilot --way 1" in ended.err
+
+
+def test_files_for_elsewhere_are_written_once(cli: Rocsteady) -> None:
+    first = cli("plan", "--export", "slurm", "--", "python3", "train.py")
+    again = cli("plan", "--export", "slurm", "--", "python3", "train.py")
+    forced = cli("plan", "--export", "slurm", "--force", "--", "python3", "train.py")
+
+    (name,) = (path.name for path in cli.folder.glob("*.sbatch"))
+    assert first.out == f"written: {name}\n"
+    assert (again.code, "--force writes over it" in again.err) == (2, True)
+    assert (first.code, forced.code) == (0, 0)
+
+
+@pytest.mark.slow
+def test_a_script_without_torch_is_planned_and_run_by_what_it_prints(project: Project) -> None:
+    project.script(COUNTS)
+    project.job(JOB, "train.py")
+
+    plan = planned(project, "--trial", "2s", "--within", "1m")
+    first = plan["ways"][0]
+    ended = project.run("--plan", "1")
+
+    assert first["id"].startswith("cpu")
+    assert first["do"] == "rocsteady run --plan 1"
+    assert first["pace"]["rate"] == pytest.approx(50, rel=0.4)
+    assert first["finish"]["in_time"] == 1.0
+    assert "variant-small" in {way["id"] for way in plan["ways"]}
+    assert next(way for way in plan["ways"] if way["variant"])["changes"] == "half the work"
+    assert ended.code == 0, ended.err
+    assert (project.folder / "model.bin").exists()
+
+
+@pytest.mark.slow
+def test_a_torch_script_that_fails_under_a_variable_is_planned_without_it(
+    project: Project, torch_python: str
+) -> None:
+    project.script(TRAINS.replace("BROKEN_SWITCH", "PYTORCH_NO_HIP_MEMORY_CACHING"))
+    (project.folder / "rocsteady.toml").write_text(
+        f'command = ["{torch_python}", "train.py"]\ntotal = {{ steps = 400 }}\ndeadline = "2h"\n'
+    )
+    project.environment["PYTORCH_NO_HIP_MEMORY_CACHING"] = "1"
+
+    plan = planned(project, "--trial", "1s", "--within", "40s")
+    ended = project.run("--plan", "1")
+
+    first = plan["ways"][0]
+    assert first["strategy"]["variables"]["PYTORCH_NO_HIP_MEMORY_CACHING"] is None
+    assert "blas" in plan["ruled_out"][0]["rests_on"][0]
+    assert plan["limits"]
+    assert ended.code == 0, ended.err
+    assert (project.folder / "model.pt").exists()
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_it_and_leaves_nothing(project: Project) -> None:
+    project.script(COUNTS)
+    project.job(JOB, "train.py")
+    before = tree(project.folder)
+
+    child = project.popen("plan", "--yes", "--trial", "20s")
+    time.sleep(4)
+    child.send_signal(signal.SIGINT)
+    ended = project.ended(child)
+
+    assert ended.code == 130
+    assert tree(project.folder) == before

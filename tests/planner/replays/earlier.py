@@ -1,0 +1,95 @@
+"""What earlier runs of a job have left behind, written as they write it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from rocsteady.journal.identity import script_fingerprint, this_process
+from rocsteady.journal.journal import Journal
+from rocsteady.journal.memory import Memory
+from rocsteady.journal.place import find_place
+from rocsteady.journal.values import Attempt, Helped, NamedFailure
+from rocsteady.supervisor.beginning import START
+from rocsteady.supervisor.course import as_json
+from rocsteady.supervisor.job import FILE, read_job
+from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy
+
+DAY = 86_400.0
+
+
+class Earlier(NamedTuple):
+    """One attempt of some days ago: how it ran, how far it came, what ended it."""
+
+    steps: int
+    seconds: float
+    failure: str = ""
+    strategy: Strategy = Strategy()
+    remedy: str = ""  # that led to it, and with which it went on
+
+
+def leave_runs(folder: Path, state: Path, *attempts: Earlier) -> None:
+    """Leave runs of one attempt each."""
+    job = read_job(folder / FILE).job
+    place = find_place(folder, state=state)
+    journal, memory, began = Journal(place), Memory(place), time.time() - 3 * DAY
+    for number, each in enumerate(attempts, start=1):
+        run = journal.begin_run(job.command, job=job, strategy=as_json(each.strategy))
+        journal.record(
+            Attempt(
+                run=run.id,
+                number=1,
+                strategy=as_json(each.strategy),
+                boot_id=journal.here.boot_id,
+                started=began + number,
+                ended=began + number + each.seconds,
+                outcome="hung" if "hang" in each.failure else "crashed",
+                first_step=0,
+                last_step=each.steps,
+            )
+        )
+        if each.failure:
+            named = Failure(
+                kind=each.failure,
+                title=each.failure,
+                words="",
+                certainty=Certainty.LIKELY,
+                fingerprint=Fingerprint(kind=each.failure, step=each.steps),
+                seen=(),
+            )
+            row = msgspec.to_builtins(named)
+            journal.record(
+                NamedFailure(run=run.id, attempt=1, failure=row, evidence="", at=began + number)
+            )
+        if each.remedy:
+            script = script_fingerprint(job.command, str(folder))
+            memory.helped(
+                Helped(
+                    machine=journal.here.machine,
+                    script=script,
+                    failure=attempts[0].failure,
+                    remedy=each.remedy,
+                    run=run.name,
+                    at=began + number,
+                )
+            )
+        journal.end_run(run.id, "stopped by the user")
+    assert journal.close()
+    assert memory.close()
+
+
+def leave_death(folder: Path, state: Path) -> None:
+    """Leave a run as a machine leaves it that goes down: an intent of another boot, no outcome."""
+    job = read_job(folder / FILE).job
+    here = replace(this_process(), boot_id="before", process="")
+    journal = Journal(find_place(folder, state=state), here=here)
+    run = journal.begin_run(job.command, job=job, strategy=as_json(Strategy()))
+    journal.record(
+        Attempt(run=run.id, number=1, strategy={}, boot_id="before", started=time.time() - DAY)
+    )
+    journal.intend(START, "attempt 1", run=run.id, attempt=1)
+    assert journal.close()

@@ -1,0 +1,63 @@
+"""``rocsteady`` with little patience, on a machine that was recorded: it has GPUs, this has none.
+
+python plan_elsewhere.py RECORDING TRIALS plan ...
+
+TRIALS is a file that keeps what came of each trial: a plan for another deadline, or the same one as
+JSON, then rests on the same trials.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import hurried
+import msgspec
+from msgspec.structs import replace
+
+from rocsteady.cli import plan, plan_trials, starting, trials
+from rocsteady.cli.main import main
+from rocsteady.machine.recording import RecordedRoot, read_recording
+from rocsteady.planner.circumstances import key
+from rocsteady.planner.tried import Tried
+from rocsteady.supervisor.job import Job
+from rocsteady.vocabulary import Strategy
+
+SOON = timedelta(seconds=5)
+PATIENCE = replace(hurried.PATIENCE, start_after=SOON, seldom_after=SOON)
+STARTING = 16.0  # seconds that a trial may take to start
+
+
+class KeptTrials(plan_trials.PlanTrials):
+    """Makes each trial once."""
+
+    file: Path
+
+    def __call__(
+        self, job: Job, strategy: Strategy, *, short: bool, remedies: bool, sample_stacks: bool
+    ) -> tuple[Tried, ...]:
+        """Return what came of it, now or before."""
+        kept = json.loads(self.file.read_text()) if self.file.exists() else {}
+        name = f"{job.command} {key(strategy)} {short}"
+        if name not in kept:
+            made = super().__call__(
+                job, strategy, short=short, remedies=remedies, sample_stacks=sample_stacks
+            )
+            kept[name] = msgspec.to_builtins(made)
+            self.file.write_text(json.dumps(kept))
+        return msgspec.convert(kept[name], tuple[Tried, ...])
+
+
+if __name__ == "__main__":
+    recording = read_recording(Path(sys.argv.pop(1)))
+    KeptTrials.file = Path(sys.argv.pop(1))
+    for module, name, value in (
+        (starting, "DiskRoot", lambda: RecordedRoot(recording)),
+        (trials, "patience_for", lambda _: PATIENCE),
+        (plan_trials, "STARTING", STARTING),
+        (plan, "PlanTrials", KeptTrials),
+    ):
+        setattr(module, name, value)
+    main()

@@ -1,0 +1,86 @@
+"""What the replays rest on, without a trial: which rows there are, and what is said of them."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from builders import failed, finding, tried
+from msgspec.structs import replace
+
+from rocsteady.knowledge.harmful import harmful_variables
+from rocsteady.plan import Basis, Risk, Way
+from rocsteady.planner.circumstances import Circumstances
+from rocsteady.planner.planning import Planner, Wish
+from rocsteady.planner.tried import Tried
+from rocsteady.planner.watched import Watched
+from rocsteady.supervisor.job import Job, parse_job
+from rocsteady.vocabulary import ComputeDevice, Strategy
+
+CPU = Strategy(device="cpu")
+GPU = Circumstances(os="linux", gpus=2, gfx=("gfx1100",), trains_on=ComputeDevice.GPU)
+JOB = parse_job('command = ["python", "train.py"]\ntotal = { steps = 7200 }')
+
+
+def planned(here: Circumstances, *results: Tried) -> Planner:
+    """Make a plan; the GPU's trials show these results, as it is, and the CPU's a pace."""
+
+    def make(
+        job: Job, strategy: Strategy, *, short: bool, remedies: bool, sample_stacks: bool
+    ) -> tuple[Tried, ...]:
+        del job, short, remedies, sample_stacks
+        if strategy == Strategy():
+            return results
+        return (tried(0.1 if strategy.device == "cpu" else 2.0, strategy),)
+
+    planner = Planner(
+        JOB, here, Wish(left=7200), make, today=date(2026, 11, 15), say=lambda _: None
+    )
+    planner.work()
+    return planner
+
+
+def way(ways: list[Way], name: str) -> Way:
+    return next(each for each in ways if each.id == name)
+
+
+def test_an_attempt_that_was_cut_short_says_nothing_against_the_failure_before_it() -> None:
+    planner = planned(GPU, failed("hang-in-backward"), tried(None, step=0))
+
+    assert "trial: hang-in-backward" in way(planner.ruled_out, "gpu").rests_on[0]
+
+
+def test_what_remedies_led_to_and_had_no_time_for_is_tried_on_its_own() -> None:
+    cut_short = tried(None, CPU, step=0, remedy="cpu")
+    planner = planned(GPU, failed("hang-in-backward"), cut_short)
+
+    assert way(planner.ways, "cpu").basis is Basis.TRIAL
+
+
+def test_a_failure_that_a_fresh_process_gets_over_is_a_way_with_a_risk() -> None:
+    seen = Watched(checkpoints=("out/step-*.pt",))
+    failing = replace(tried(2.0), failure="oom-fragmentation", resumes=True, watched=seen)
+
+    survived = way(planned(GPU, failing).ways, "gpu")
+    assert survived.risk is Risk.MEDIUM
+    assert "1 failure in 60 steps here (oom-fragmentation); a fresh" in survived.rests_on[0]
+    for lost in (
+        replace(failing, watched=Watched()),
+        replace(failing, resumes=False),
+        replace(failing, failure="script-error"),
+    ):
+        assert way(planned(GPU, lost).ruled_out, "gpu").basis is Basis.RULED_OUT
+
+
+def test_cleaned_variables_say_what_the_doctor_found_and_are_one_way() -> None:
+    caching = next(each for each in harmful_variables() if "NO_HIP_MEMORY" in each.name)
+    found = replace(finding("caching-off"), seen=(f"{caching.name}=1",))
+    unset = Strategy(variables={caching.name: None})
+    here = replace(
+        GPU, harmful=(caching,), findings=(found,), remedied=(("unset-variable", unset),)
+    )
+    planner = planned(here, failed("oom-fragmentation"), tried(2.0, unset, remedy="unset-variable"))
+
+    on_gpu = [each for each in planner.ways if each.id.startswith("gpu")]
+    assert [each.id for each in on_gpu] == ["gpu+clean", "gpu+one"]
+    assert all(each.rests_on[-1].startswith("caching-off: ") for each in on_gpu)
+    assert on_gpu[1].title.startswith("One GPU, ")

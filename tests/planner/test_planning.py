@@ -1,0 +1,154 @@
+"""A plan from what trials show. The trials are scripted here; real ones are in tests/cli."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+
+from builders import failed, finding, tried
+from msgspec.structs import replace
+
+from rocsteady.plan import Basis, Plan, Way
+from rocsteady.planner.advice import take
+from rocsteady.planner.circumstances import Circumstances, key
+from rocsteady.planner.finishing import History
+from rocsteady.planner.planning import Planner, Wish
+from rocsteady.planner.ranking import ranked
+from rocsteady.planner.tried import Tried
+from rocsteady.supervisor.job import Job, parse_job
+from rocsteady.vocabulary import ComputeDevice, Strategy
+
+INLINE = Strategy(workers=0, loader_thread=True)
+JOB = parse_job('command = ["python", "train.py"]\ntotal = { steps = 7200 }')
+GPU = Circumstances(
+    os="linux", gpus=1, gfx=("gfx1010",), trains_on=ComputeDevice.GPU, cores=2, software="torch 2"
+)
+
+
+class Scripted:
+    """Gives back what a trial of each strategy is told to show."""
+
+    def __init__(self, **results: Sequence[Tried]) -> None:
+        self._results = results
+        self.made: list[Strategy] = []
+
+    def __call__(
+        self, job: Job, strategy: Strategy, *, short: bool, remedies: bool, sample_stacks: bool
+    ) -> tuple[Tried, ...]:
+        del short, remedies, sample_stacks
+        self.made.append(strategy)
+        if "--small" in job.command:
+            return (tried(9.0, strategy),)
+        name = "cpu" if strategy.device == "cpu" else "gpu"
+        return tuple(
+            replace(one, strategy=strategy) if one.strategy == Strategy() else one
+            for one in self._results.get(name, ())
+        )
+
+
+def planned(
+    make: Scripted, here: Circumstances = GPU, job: Job = JOB, **wish: float | None
+) -> tuple[Planner, list[Way]]:
+    wanted = Wish(left=7200, **wish)  # type: ignore[arg-type]
+    planner = Planner(job, here, wanted, make, today=date(2026, 11, 15), say=lambda _: None)
+    planner.work()
+    return planner, ranked(planner.ways, budget=wanted.budget)
+
+
+def test_a_remedy_that_the_trial_found_is_a_way_and_what_failed_is_ruled_out() -> None:
+    broken = failed("hang-in-loader")
+    mended = tried(2.4, INLINE, remedy="loader-inline")
+    planner, ways = planned(Scripted(gpu=(broken, mended), cpu=(tried(0.2),)), due=2 * 3600.0)
+
+    assert (ways[0].id, ways[0].strategy) == ("gpu+loader-inline", INLINE)
+    out = next(way for way in planner.ruled_out if way.id == "gpu")
+    assert out.rests_on[0] == "trial: hang-in-loader, it had hang-in-loader, at step 7"
+    assert planner.failures == ["hang-in-loader"]
+
+
+def test_what_failed_once_and_then_worked_as_it_is_stays_a_way_that_counts_the_failure() -> None:
+    _, ways = planned(Scripted(gpu=(failed("hang-in-loader"), tried(2.0)), cpu=(tried(0.1),)))
+
+    assert ways[0].id == "gpu"
+    assert "1 failure in 67 steps here (hang-in-loader)" in ways[0].rests_on[0]
+
+
+def test_earlier_runs_count_against_a_way() -> None:
+    history = {key(Strategy()): History(failures=9, seconds=3600.0, steps=7000, kinds=("hang",))}
+    calm, _ = planned(Scripted(gpu=(tried(2.0),), cpu=(tried(0.1),)))
+    shaken, _ = planned(
+        Scripted(gpu=(tried(2.0),), cpu=(tried(0.1),)), replace(GPU, histories=history)
+    )
+
+    before, after = calm.ways[0].finish, shaken.ways[0].finish
+    assert before is not None
+    assert after is not None
+    assert after.failures > 5 > before.failures
+    assert after.seconds > before.seconds
+
+
+def test_a_machine_that_went_down_is_not_tried_again() -> None:
+    make = Scripted(gpu=(tried(9.0),), cpu=(tried(0.5),))
+    planner, ways = planned(make, replace(GPU, deadly=(Strategy(),)), due=8 * 3600.0)
+
+    assert all(strategy.device == "cpu" for strategy in make.made)
+    assert ways[0].strategy.device == "cpu"
+    assert "machine-went-down" in planner.failures
+    assert any(way.id.startswith("cloud-") for way in ways)
+
+
+def test_a_variant_is_tried_on_the_fastest_way_and_says_that_it_is_another_model() -> None:
+    job = parse_job(
+        'command = ["python", "train.py"]\ntotal = { steps = 7200 }\n'
+        '[variants.small]\narguments = ["--small"]\nwords = "0.7 M parameters"'
+    )
+    _, ways = planned(Scripted(gpu=(tried(0.5),), cpu=(tried(0.2),)), job=job, due=3600.0)
+
+    assert ways[0].id == "variant-small"
+    assert ways[0].changes == "0.7 M parameters"
+    assert ways[0].command == ("python", "train.py", "--small")
+
+
+def test_without_time_for_trials_ways_say_so_and_estimates_have_no_figure() -> None:
+    planner, ways = planned(Scripted())
+
+    assert all(way.pace is None for way in ways)
+    assert any("--within gives more" in way.rests_on[0] for way in planner.ruled_out)
+
+
+def test_without_a_total_there_is_a_pace_and_no_end() -> None:
+    planner = Planner(
+        Job(command=("python", "train.py")),
+        GPU,
+        Wish(),
+        Scripted(gpu=(tried(2.0),), cpu=(tried(0.1),)),
+        today=date(2026, 11, 15),
+        say=lambda _: None,
+    )
+    planner.work()
+
+    assert planner.ways[0].pace is not None
+    assert planner.ways[0].finish is None
+    assert planner.left is None
+
+
+def test_the_recommendation_names_what_rules_the_plain_way_out() -> None:
+    blocked = replace(GPU, trains_on=ComputeDevice.CPU, findings=(finding("wheel-lacks-arch"),))
+    planner, ways = planned(Scripted(cpu=(tried(1.0),)), blocked, due=4 * 3600.0)
+    numbered = [replace(way, number=number) for number, way in enumerate(ways, start=1)]
+    plan = Plan(
+        rocsteady="1",
+        made=0.0,
+        command=("python",),
+        folder="",
+        software="",
+        total=7200,
+        left=7200,
+        ways=tuple(numbered),
+        ruled_out=tuple(planner.ruled_out),
+    )
+
+    assert numbered[0].basis is Basis.TRIAL
+    assert "wheel-lacks-arch" in take(plan)
+    assert take(plan).startswith("Take 1: ")
+    assert "No way was found" in take(replace(plan, ways=()))

@@ -1,0 +1,67 @@
+"""Real runs against their deadlines, and along the ways of a plan."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from supervised import Project, until
+
+pytestmark = pytest.mark.slow
+
+FOLLOWING = (sys.executable, str(Path(__file__).parents[1] / "victims" / "following.py"))
+# Counts up to a number, from what it kept. On what is not the CPU it is slow, and dies at step 270.
+COUNTS = """
+    import os, pathlib, sys, time
+    total, each = int(sys.argv[1]), float(sys.argv[2])
+    cpu = os.environ.get("HIP_VISIBLE_DEVICES") == "-1"
+    kept = pathlib.Path(sys.argv[4]) if "--resume" in sys.argv else None
+    for step in range(int(kept.read_text()) + 1 if kept else 1, total + 1):
+        print(f"step {step}/{total}", flush=True)
+        time.sleep(0.004 if cpu else each)
+        if step % 20 == 0:
+            pathlib.Path("part").write_text(str(step))
+            os.replace("part", f"step-{step:06}.kept")
+        if step == 270 and total == 800 and not cpu:
+            os.abort()
+"""
+RESUMES = """
+    [resume]
+    arguments = ["--resume", "{checkpoint}"]
+    checkpoints = ["*.kept"]
+"""
+
+
+def test_a_deadline_that_slips_is_said_once_and_the_run_goes_on(project: Project) -> None:
+    project.job('deadline = "12s"', project.script(COUNTS), "400", "0.05")
+
+    child = project.start()
+    until(lambda: (project.line().get("step") or 0) > 20)
+    line, listed = project.line(), project.say("runs").out
+    ended = project.ended(child)
+
+    assert line["deadline"] == pytest.approx(line["run"]["started"] + 12)
+    assert re.search(r"\n  due \w{3} \d+ \w{3} \d\d:\d\d, in [0-9.]+ s\n", listed)
+    assert ended.code == 0
+    late = [said for said in ended.said if "past the deadline at this pace: done about" in said]
+    assert len(late) == 1, ended.said
+    assert "the run goes on. rocsteady plan looks for faster ways." in ended.said
+    assert re.fullmatch(r"done\. 400 steps in \d+ s, \d+(\.\d)? s late\.", ended.said[-1])
+    assert re.search(r"\n  \d+(\.\d)? s late\n", project.say("runs").out)
+
+
+def test_a_restart_takes_the_way_that_is_in_time(project: Project) -> None:
+    project.program = FOLLOWING
+    project.job(f'deadline = "30s"\n{RESUMES}', project.script(COUNTS), "800", "0.05")
+
+    ended = project.run()
+    story = project.story()
+
+    assert ended.code == 0, ended.err
+    (decision, last) = story["decisions"]
+    assert (decision["what"], last["what"]) == ("way-2", "end")
+    assert decision["why"].startswith("At this pace it is past the deadline; taking way 2 of ")
+    assert story["attempts"][1]["strategy"] == {"version": 1, "device": "cpu"}
+    assert re.search(r"done\. 800 steps in .* before the deadline, 2 attempts", ended.said[-1])
