@@ -111,7 +111,8 @@ def slow(session: nox.Session) -> None:
     """Run the slow tests, some of them beside a real torch."""
     _install(session, "--group", "test", "-e", ".")
     env = {TORCH_PYTHON: _torch_python(session)}
-    session.run("pytest", "-m", "slow and not hardware", *session.posargs, env=env)
+    wanted = ("-m", "slow and not hardware", "--durations=30")
+    session.run("pytest", *wanted, *session.posargs, env=env)
 
 
 @nox.session(python=SUPPORTED)

@@ -8,6 +8,7 @@ from datetime import date
 from builders import failed, finding, tried
 from msgspec.structs import replace
 
+from rocsteady.knowledge.harmful import harmful_variables
 from rocsteady.plan import Basis, Plan, Way
 from rocsteady.planner.advice import take
 from rocsteady.planner.circumstances import Circumstances, key
@@ -152,3 +153,13 @@ def test_the_recommendation_names_what_rules_the_plain_way_out() -> None:
     assert "wheel-lacks-arch" in take(plan)
     assert take(plan).startswith("Take 1: ")
     assert "No way was found" in take(replace(plan, ways=()))
+
+
+def test_without_a_gpu_a_variable_that_a_remedy_unset_makes_a_way() -> None:
+    harmful = next(each for each in harmful_variables() if not each.beside)
+    here = Circumstances(os="linux", cores=2, software="torch 2", harmful=(harmful,))
+    without = Strategy(variables={harmful.name: None})
+    mended = tried(2.0, without, remedy="unset-variable")
+    _, ways = planned(Scripted(gpu=(failed("blas-error"), mended)), here, due=3600.0 * 4)
+
+    assert ways[0].strategy == without

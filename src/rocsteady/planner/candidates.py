@@ -33,7 +33,7 @@ def clean(here: Circumstances) -> Strategy:
 
 def is_part_of_clean(strategy: Strategy, here: Circumstances) -> bool:
     """Tell a strategy that does no more than unset some of the variables that are known to harm."""
-    names = {each.name for each in here.harmful}
+    names = {each.name for each in here.harmful} if here.gpus else set()  # else it is no way here
     rest = msgspec.structs.replace(strategy, variables={})
     unset = strategy.variables.items()
     return bool(unset) and rest == Strategy() and all(v is None and n in names for n, v in unset)
