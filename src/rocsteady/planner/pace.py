@@ -19,7 +19,7 @@ GROUPS = 20  # batches of steps, at most
 LEAST_GROUPS = 4  # fewer tell nothing of the spread
 LEAST_STEPS = 4
 LAGS = 4  # groups so far apart may still be alike, or unlike, as validation makes them
-DRIFT = 0.06  # standard deviation of the log of the pace, from one hour to another
+DRIFT = 0.08  # standard deviation of the log of the pace, from trial to run; see docs/benchmarks.md
 NORMAL = 1.645  # 90 % of a normal distribution lie within so many standard deviations
 
 
