@@ -11,9 +11,8 @@ from typing import TypeVar
 import click
 from msgspec.structs import replace
 
+from rocsteady.cli.starting import examined
 from rocsteady.knowledge.reader import load_knowledge
-from rocsteady.machine.disk_root import DiskRoot
-from rocsteady.machine.machine import examine
 from rocsteady.planner.jobfile import Draft
 from rocsteady.planner.script_facts import scripts_here
 from rocsteady.planner.work import Work
@@ -86,7 +85,7 @@ def _due(text: str) -> str:
 
 def _python(folder: Path) -> str:
     """Name the Python of the active environment as a person would, or by its path."""
-    found = examine(DiskRoot(), load_knowledge().variables)[0].python
+    found = examined(load_knowledge()).python
     if found is None:
         return ""
     paths = (Path(found.prefix) / place for place in PLACES)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 
 import msgspec
@@ -11,7 +9,8 @@ import platformdirs
 
 from rocsteady.cli.over_folder import name_for
 from rocsteady.errors import RocsteadyError
-from rocsteady.plan import PLAN_VERSION, Plan
+from rocsteady.host.files import write_whole
+from rocsteady.plan import PLAN_VERSION, Plan, Way
 
 FILE = "plan.json"
 
@@ -21,9 +20,7 @@ def keep(plan: Plan, folder: Path) -> str:
     path = _path(folder)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as stream:
-            stream.write(msgspec.json.encode(plan))
-        os.replace(stream.name, path)  # noqa: PTH105 - the same
+        write_whole(path, msgspec.json.encode(plan))
     except OSError as error:
         return f"the plan could not be kept: {error.strerror}; run --plan will not know it"
     return ""
@@ -47,6 +44,14 @@ def kept(folder: Path) -> Plan:
     return plan
 
 
+def way_of(plan: Plan, number: int) -> Way:
+    """Return the way that a person has typed the number of."""
+    for way in plan.ways:
+        if way.number == number:
+            return way
+    raise RocsteadyError(f"the plan has no way {number}; it has {_numbers(plan)}")
+
+
 def home(folder: Path) -> Path:
     """Return where what belongs to a folder's plan is kept."""
     return platformdirs.user_state_path("rocsteady", appauthor=False) / "plans" / name_for(folder)
@@ -54,3 +59,9 @@ def home(folder: Path) -> Path:
 
 def _path(folder: Path) -> Path:
     return home(folder) / FILE
+
+
+def _numbers(plan: Plan) -> str:
+    if not plan.ways:
+        return "none"
+    return "1" if len(plan.ways) == 1 else f"1 to {len(plan.ways)}"

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import time
-from datetime import date, timedelta
+from datetime import date
 from pathlib import Path
 
 import click
 from msgspec.structs import replace
 
-from rocsteady.cli.kept_plan import kept
+from rocsteady.cli.kept_plan import kept, way_of
 from rocsteady.cli.starting import examined
 from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.errors import RocsteadyError
 from rocsteady.knowledge.offers import Offer, load_offers
-from rocsteady.plan import Plan, Way
+from rocsteady.plan import Way
 from rocsteady.planner.elsewhere import CLOUD
 from rocsteady.planner.exports.catalog import PLACES
 from rocsteady.planner.exports.export import Export
+from rocsteady.supervisor.forecast import due
 from rocsteady.supervisor.job import Job
 from rocsteady.supervisor.visible import visible_to_a_run
 
-CHEAPER = 1.25  # times the price that the plan knows, as the most that may be paid an hour
+AT_MOST = 1.25  # times the price that the plan knows may be paid an hour
 REQUIREMENTS = "requirements.txt"
 
 
@@ -50,7 +51,7 @@ def _export(kind: str, number: int | None, folder: Path, job: Job) -> Export:
     strategy = way.strategy if way else None
     variables = strategy.variables if strategy else {}
     offer = _offer(way)
-    due = _due(job)
+    moment = due(job.deadline, time.time())
     return Export(
         name=job.name or folder.name or "training",
         command=way.command if way and way.command else job.command,
@@ -65,11 +66,11 @@ def _export(kind: str, number: int | None, folder: Path, job: Job) -> Export:
         gpus=_gpus(way, seen.gpus),
         torch=torch.version if torch else "",
         rocm=(torch.rocm or "") if torch else "",
-        deadline=f"{time.strftime('%a %d %b %Y %H:%M', time.localtime(due))}" if due else "",
-        due=due - time.time() if due else None,
+        deadline=time.strftime("%a %d %b %Y %H:%M", time.localtime(moment)) if moment else "",
+        due=moment - time.time() if moment else None,
         infra=offer.infra if offer else "",
         accelerator=offer.sky if offer else "",
-        max_hourly_cost=round(offer.dollars * CHEAPER, 2) if offer else None,
+        max_hourly_cost=round(offer.dollars * AT_MOST, 2) if offer else None,
         variables={name: value for name, value in variables.items() if value is not None},
         unset=tuple(name for name, value in variables.items() if value is None),
         setup=way.setup if way else None,
@@ -84,14 +85,7 @@ def _way(kind: str, number: int | None, folder: Path) -> Way | None:
         except RocsteadyError:
             return None
         return next((way for way in plan.ways if _is_for(kind, way)), None)
-    return _numbered(kept(folder), number)
-
-
-def _numbered(plan: Plan, number: int) -> Way:
-    for way in plan.ways:
-        if way.number == number:
-            return way
-    raise RocsteadyError(f"the plan has no way {number}")
+    return way_of(kept(folder), number)
 
 
 def _is_for(kind: str, way: Way) -> bool:
@@ -115,11 +109,3 @@ def _gpus(way: Way | None, here: int) -> int:
         return len(way.strategy.gpus)
     elsewhere = way is not None and way.id.startswith(CLOUD)
     return 1 if elsewhere else max(1, here)
-
-
-def _due(job: Job) -> float | None:
-    if job.deadline is None:
-        return None
-    if job.deadline.at is not None:
-        return job.deadline.at.timestamp()
-    return time.time() + (job.deadline.within or timedelta()).total_seconds()

@@ -27,6 +27,7 @@ from rocsteady.remedies.observed import supported
 from rocsteady.supervisor.beginning import START
 from rocsteady.supervisor.course import strategy_of
 from rocsteady.supervisor.finish import DONE
+from rocsteady.supervisor.forecast import due
 from rocsteady.supervisor.job import Job
 from rocsteady.supervisor.visible import visible_to_a_run
 from rocsteady.vocabulary import Observation, ProbeOutcome, Strategy
@@ -76,12 +77,13 @@ def wish(job: Job, journal: Journal, now: float) -> Wish:
     left = total.count if total else None
     if left is not None and job.resume is not None:
         left = max(1, left - _done(job, journal))
-    due = None
-    if job.deadline is not None and job.deadline.at is not None:
-        due = job.deadline.at.timestamp() - now
-    elif job.deadline is not None and job.deadline.within is not None:
-        due = job.deadline.within.total_seconds()
-    return Wish(left=left, epochs=total.epochs if total else None, due=due, budget=job.budget)
+    moment = due(job.deadline, now)
+    return Wish(
+        left=left,
+        epochs=total.epochs if total else None,
+        due=None if moment is None else moment - now,
+        budget=job.budget,
+    )
 
 
 def _remedied(names: dict[str, None], machine: Machine, gpus: int) -> list[tuple[str, Strategy]]:

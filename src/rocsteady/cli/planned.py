@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rocsteady.cli.kept_plan import kept
+from rocsteady.cli.kept_plan import kept, way_of
 from rocsteady.errors import RocsteadyError
-from rocsteady.plan import Basis, Plan, Way
+from rocsteady.plan import Basis, Way
 from rocsteady.supervisor.job import Job
 from rocsteady.supervisor.stages import with_variant
 from rocsteady.supervisor.ways import FallTo, ways_after
@@ -15,9 +15,7 @@ from rocsteady.supervisor.ways import FallTo, ways_after
 def planned(folder: Path, job: Job, number: int) -> tuple[Job, Way, tuple[FallTo, ...]]:
     """Return the job of a way of the last plan, the way, and what follows it in the plan."""
     plan = kept(folder)
-    way = next((each for each in plan.ways if each.number == number), None)
-    if way is None:
-        raise RocsteadyError(f"the plan has no way {number}; it has {_numbers(plan)}")
+    way = way_of(plan, number)
     if plan.command != job.command:
         raise RocsteadyError("the plan is of another command: rocsteady plan makes a new one")
     if way.basis is not Basis.TRIAL:
@@ -25,9 +23,3 @@ def planned(folder: Path, job: Job, number: int) -> tuple[Job, Way, tuple[FallTo
         raise RocsteadyError(f"way {number}, {way.title}, cannot be run here{instead}")
     taken = with_variant(job, way.variant) if way.variant else job
     return taken, way, ways_after(plan, way.number)
-
-
-def _numbers(plan: Plan) -> str:
-    if not plan.ways:
-        return "none"
-    return "1" if len(plan.ways) == 1 else f"1 to {len(plan.ways)}"
