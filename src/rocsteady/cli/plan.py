@@ -38,7 +38,7 @@ from rocsteady.vocabulary import Strategy
 
 FOUND, NONE_FOUND, INTERRUPTED = 0, 1, 130
 EXAMPLE = "rocsteady plan -- python train.py"
-EXPORTS = {"wsl2": "wsl2", "container": "container"}  # ways that a file helps with
+EXPORTED = ("wsl2", "container")  # ways that have a file of their own name
 
 
 @click.command("plan", context_settings={"allow_interspersed_args": False})
@@ -186,8 +186,8 @@ def _numbered(way: Way, number: int) -> Way:
         do = f"rocsteady run --plan {number}"
     elif way.id.startswith(CLOUD):
         do = f"rocsteady plan --export skypilot --way {number}"
-    elif way.id in EXPORTS:
-        do = f"rocsteady plan --export {EXPORTS[way.id]} --way {number}"
+    elif way.id in EXPORTED:
+        do = f"rocsteady plan --export {way.id} --way {number}"
     else:
         do = ""
     return replace(way, number=number, do=do)

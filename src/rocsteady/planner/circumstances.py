@@ -9,7 +9,7 @@ from rocsteady.knowledge.harmful import Harmful
 from rocsteady.knowledge.speeds import CardSpeed
 from rocsteady.planner.finishing import History
 from rocsteady.supervisor.course import strategy_of
-from rocsteady.vocabulary import ComputeDevice, Finding, Observation, Strategy, Value
+from rocsteady.vocabulary import ComputeDevice, Finding, Strategy, Value
 
 
 class Circumstances(Value, frozen=True, kw_only=True):
@@ -19,13 +19,11 @@ class Circumstances(Value, frozen=True, kw_only=True):
     wsl: bool = False
     gpus: int = 0  # that a run would see
     gfx: tuple[str, ...] = ()
-    gpu_name: str = ""
     card: CardSpeed | None = None
     trains_on: ComputeDevice = ComputeDevice.UNKNOWN
     cores: int = 1
     software: str = ""
     findings: tuple[Finding, ...] = ()
-    observations: tuple[Observation, ...] = ()
     deadly: tuple[Strategy, ...] = ()  # with which this script took the machine down
     remedied: tuple[tuple[str, Strategy], ...] = ()  # by what helped here, or probes speak for
     harmful: tuple[Harmful, ...] = ()  # variables that are set and known to harm

@@ -17,7 +17,7 @@ from rocsteady.knowledge.speeds import CardSpeed, load_speeds
 from rocsteady.knowledge.ways import OtherWay, System, answers, impossible_because, load_other_ways
 from rocsteady.plan import Basis, Pace, Price, Risk, Way
 from rocsteady.planner.circumstances import Circumstances
-from rocsteady.planner.limits import COMPUTE
+from rocsteady.planner.limits import COMPUTE, shares_of
 from rocsteady.vocabulary import Value
 
 CLOUD = "cloud"
@@ -181,10 +181,8 @@ def _faster_than_cpu(measured: Measured) -> tuple[Pace, tuple[str, ...]]:
 
 def compute_share(pace: Pace) -> float:
     """Return the share of a step that another card can speed up; all of it if nothing tells."""
-    whole = sum(pace.slowed_by.values())
-    if not whole:
-        return 1.0
-    return sum(pace.slowed_by.get(phase, 0.0) for phase in COMPUTE) / whole
+    shares = shares_of(pace)
+    return sum(shares.get(phase, 0.0) for phase in COMPUTE) if shares else 1.0
 
 
 def _scaled(rate: float, share: float, ratio: float) -> float:

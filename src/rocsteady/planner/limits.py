@@ -15,7 +15,6 @@ from rocsteady.planner.tried import Tried
 
 LEAST_STACKS = 8  # fewer say nothing of shares
 WORTH = 0.03  # a smaller share is not told
-TORCH = ("site-packages/torch/", "dist-packages/torch/")
 INSTALLED = ("site-packages/", "dist-packages/", "/lib/python", "python3.", "<")
 SIMULATION = "simulation"  # the script's own Python
 COMPUTE = ("compute", "backward", "optimizer")
@@ -28,7 +27,7 @@ def limits(tried: Tried, *, on_gpu: bool, loader: LoaderFacts | None, cores: int
     pace = tried.pace
     if pace is None or not pace.slowed_by:
         return []
-    shares = _shares(pace)
+    shares = shares_of(pace)
     own, where = _own_python(tried.stacks)
     ranks = _waiting_for_ranks(tried.stacks)
     parts = {
@@ -50,7 +49,8 @@ def limits(tried: Tried, *, on_gpu: bool, loader: LoaderFacts | None, cores: int
     return told
 
 
-def _shares(pace: Pace) -> dict[str, float]:
+def shares_of(pace: Pace) -> dict[str, float]:
+    """Return which share of a step each phase has; {} if nothing was told."""
     whole = sum(pace.slowed_by.values())
     return {phase: seconds / whole for phase, seconds in pace.slowed_by.items()} if whole else {}
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rocsteady.evidence.memory import read_memory
 from rocsteady.evidence.pages import Size, read_pages, read_size
 from rocsteady.evidence.stacks import take_stacks
-from rocsteady.evidence.tree import Tree
+from rocsteady.evidence.tree import processes
 from rocsteady.evidence.values import Heartbeat
 from rocsteady.plan import Pace
 from rocsteady.planner.pace import Mark, measure
@@ -145,12 +145,12 @@ class Trial(Rehearsal):
     def _held(self, number: int) -> int:
         if os.name == "nt":
             return 0
-        pids = Tree(0, f"{self._run.name}-{os.getpid()}-{number}").processes()
+        pids = processes(0, f"{self._run.name}-{os.getpid()}-{number}")
         return sum(_own(sizes) for sizes in read_memory(pids).processes.values())
 
 
 def _own(sizes: Mapping[str, int]) -> int:
-    """Return what would be free without a process; shared memory is counted once at most."""
+    """Return what a process holds beside its files; shared memory counts in each that maps it."""
     return sizes.get("RssAnon", sizes.get("VmRSS", 0)) + sizes.get("RssShmem", 0)
 
 
