@@ -172,6 +172,7 @@ class Strategy(Value, frozen=True, kw_only=True, omit_defaults=True):
     attention: str | None = None  # math, efficient, flash
     precision: str | None = None  # of the script's own autocast: bf16, fp16; fp32 is "off"
     autocast: str | None = None  # bf16: around the forward of a script that has none of its own
+    flush_denormal: bool = False  # on a CPU: numbers below 1e-38, which it is slow with, are 0
     compile: bool | None = None  # True: what is trained; False: not even what the script compiles
     part: int | None = None  # samples that rocsteady.Loop trains at a time
     device: str | None = None  # "cpu": no GPU is seen

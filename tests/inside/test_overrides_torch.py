@@ -359,3 +359,21 @@ def test_several_settings_at_once_in_torchrun_ranks(inside: Inside, torch_python
     told = [one[:3] for one in outcomes(inside)]
     assert told.count(("workers", "applied", 1)) == told.count(("precision", "applied", 1)) == 2
     assert told.count(("compile", "no effect", 0)) == 3  # the launcher too
+
+
+FLUSHED = """
+    tiny = torch.full((1 << 16,), 1e-38)
+    def by_hand(): return (tiny[:1] * 1e-3).item()
+    def in_other_threads(): return (tiny * 1e-3).max().item()
+    def the_script_has_the_last_word():
+        torch.set_flush_denormal(False)
+        return (tiny[:1] * 1e-3).item() > 0
+    for each in (by_hand, in_other_threads, the_script_has_the_last_word): case(each)
+"""
+
+
+def test_subnormal_numbers_are_0_in_every_thread(inside: Inside, torch_python: str) -> None:
+    said = run(inside, torch_python, FLUSHED, flush_denormal=True)
+
+    assert said == {"by_hand": 0.0, "in_other_threads": 0.0, "the_script_has_the_last_word": True}
+    assert outcomes(inside) == [("flush_denormal", "applied", 1, "")]

@@ -16,6 +16,7 @@ from rocsteady.vocabulary import Strategy
         (Strategy(compile=False), ("compile",), "compile=off"),
         (Strategy(compile=True), ("compile",), "compiled"),
         (Strategy(autocast="bf16"), ("autocast",), "bf16 by autocast"),
+        (Strategy(flush_denormal=True), ("flush_denormal",), "subnormals as 0"),
         (Strategy(gpus=(0, 2)), ("gpus",), "gpus=0,2"),
         (Strategy(workers=2), ("workers",), "workers=2"),
         (Strategy(workers=0, loader_thread=True), ("workers",), "workers=0 and one thread"),

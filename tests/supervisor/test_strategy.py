@@ -117,6 +117,7 @@ def test_a_mask_that_the_strategy_unsets_is_not_chosen_from() -> None:
         attention=st.sampled_from([None, "math", "efficient", "flash"]),
         precision=st.sampled_from([None, "bf16", "fp16", "fp32"]),
         autocast=st.sampled_from([None, "bf16"]),
+        flush_denormal=st.booleans(),
         compile=st.none() | st.booleans(),
     )
 )
@@ -138,6 +139,7 @@ def test_inside_reads_every_strategy_as_it_was_meant(strategy: Strategy) -> None
         '{"version": 1, "workers": true}',
         '{"version": 1, "compile": 1}',
         '{"version": 1, "autocast": "fp16"}',
+        '{"version": 1, "flush_denormal": false}',
         '{"version": 1, "attention": "magic"}',
         '{"version": 1, "attention": ["math"]}',
         '{"version": 1, "workers": 0, "colour": "red"}',

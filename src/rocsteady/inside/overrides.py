@@ -61,6 +61,8 @@ class Overrides:
             self._attention(torch)
         if "precision" in self.wanted:
             self._precision(torch)
+        if "flush_denormal" in self.wanted:
+            self._flush_denormal(torch)
         if self.wanted.get("compile") is False:
             self._compile_nothing(torch)
         if self.wanted.get("compile") or "autocast" in self.wanted:
@@ -188,6 +190,16 @@ class Overrides:
             return __init__
 
         self._replace(torch.amp.autocast_mode.autocast, "__init__", around)
+
+    def _flush_denormal(self, torch: Any) -> None:
+        """Have the processor take numbers too small for a float's exponent as 0.
+
+        It is a state of each thread, which those that it starts later inherit.
+        """
+        if torch.set_flush_denormal(True):
+            self._record.applied("flush_denormal")
+        else:
+            self._record.refused("flush_denormal", "the processor cannot do that")
 
     def _compile_nothing(self, torch: Any) -> None:
         """Have torch.compile give back what it was given.

@@ -18,6 +18,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "loader_thread": (True,),
     "persistent_workers": (False, True),
     "autocast": ("bf16",),
+    "flush_denormal": (True,),
     "compile": (False, True),
 }
 LEAST = {"workers": 0, "prefetch_factor": 1}

@@ -102,6 +102,7 @@ SETTINGS = (  # those that can be in it, named as in vocabulary.Strategy
     "attention",
     "precision",
     "autocast",
+    "flush_denormal",
     "compile",
     "gpus",  # seen or not is a matter of variables; here it is how many ranks are started
 )

@@ -5,7 +5,11 @@ from __future__ import annotations
 from rocsteady.vocabulary import Strategy
 
 WORKERS, THREAD = "workers", "loader_thread"
-SAID = {("compile", True): "compiled", ("autocast", "bf16"): "bf16 by autocast"}
+SAID = {
+    ("compile", True): "compiled",
+    ("autocast", "bf16"): "bf16 by autocast",
+    ("flush_denormal", True): "subnormals as 0",
+}
 
 
 def changed(before: Strategy, after: Strategy) -> tuple[str, ...]:

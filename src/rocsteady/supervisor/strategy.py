@@ -18,7 +18,7 @@ from rocsteady.vocabulary import Strategy
 HIP, CUDA, ROCR = "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
 NONE = "-1"
 NO_COMPILE = "TORCHDYNAMO_DISABLE"
-AS_THE_SCRIPT_SAYS = {"loader_thread": False}  # of all others it is None
+AS_THE_SCRIPT_SAYS = {"loader_thread": False, "flush_denormal": False}  # of all others it is None
 
 
 def environment(
