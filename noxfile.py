@@ -174,3 +174,16 @@ def bench(session: nox.Session) -> None:
     _install(session, "-e", ".")
     python = _torch_python(session)
     session.run("python", "benchmarks/doctor_speed.py", "--python", python, *session.posargs)
+
+
+@nox.session
+def plan(session: nox.Session) -> None:
+    """Show all that a plan claims, on a quiet machine: notes, exports, forecasts, the CPU. 2 h."""
+    _install(session, "--group", "test", "-e", ".")
+    python = _torch_python(session)
+    all_of_it = {"ROCSTEADY_TEST_ALL_NOTES": "1", "ROCSTEADY_TEST_SKY_PYTHON": "make"}
+    shown = ("planner", "cli/test_plan.py", "cli/test_init.py", "guides/test_init.py")
+    tests = [f"tests/{each}" for each in shown]
+    session.run("pytest", "-m", "slow", *tests, env={TORCH_PYTHON: python, **all_of_it})
+    session.run("python", "benchmarks/forecast.py", "--python", python, "--check")
+    session.run("python", "benchmarks/cpu_ways.py", "--python", python)

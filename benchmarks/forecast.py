@@ -3,12 +3,13 @@
     python benchmarks/forecast.py --python PYTHON [--jobs mlp,lstm] [--seconds 240] [--at-once 2]
 
 PYTHON is an interpreter with torch. Each of the twelve jobs of forecast_jobs.py is cut to a number
-of steps that takes about --seconds, by a timing of its own; tried as ``rocsteady plan`` does; and
-then carried out by ``rocsteady run`` in a fresh folder. Each has a processor of its own, for the
-trial as for the run. Nothing is known to the forecast but the trial: one job crashes and one hangs
-half-way, after the trial. With --check the exit code says whether all is as wanted: the real end
-inside the 90 % interval in 10 of 12, and a median error of at most 10 %. Use a quiet machine; all
-twelve take about 33 minutes on two processors.
+of steps that takes about --seconds, by a timing of its own; tried as ``rocsteady plan`` does, under
+the first of the settings that it has for a CPU; and then carried out by ``rocsteady run --plan 1``
+in a fresh folder. Each has a processor of its own, for the trial as for the run. Nothing is known
+to the forecast but the trial: one job crashes and one hangs half-way, after the trial. With --check
+the exit code says whether all is as wanted: the real end inside the 90 % interval in 10 of 12, and
+a median error of at most 10 %. Use a quiet machine; all twelve take about 35 minutes on two
+processors.
 """
 
 from __future__ import annotations
@@ -29,15 +30,20 @@ from pathlib import Path
 
 import msgspec
 
+from rocsteady import __version__
+from rocsteady.cli import kept_plan
 from rocsteady.cli.trials import Trials
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
-from rocsteady.plan import Finish, Pace
+from rocsteady.plan import Basis, Finish, Pace, Plan, Way
+from rocsteady.planner.cpu import settings
 from rocsteady.planner.finishing import History, Loss, finish
 from rocsteady.planner.planning import SEE_AND_START
 from rocsteady.planner.trial import Bounds
 from rocsteady.supervisor.job import FILE, read_job
 from rocsteady.vocabulary import Strategy, Value
+
+TITLE, STRATEGY = next(settings(Strategy(), cores=1))
 
 SCRIPT = Path(__file__).with_name("forecast_jobs.py")
 JOBS = (
@@ -116,7 +122,7 @@ def try_out(folder: Path, wanted: float) -> tuple[Pace, float]:
     try:
         with Trials(folder, memory) as trials:
             job = read_job(folder / FILE).job
-            tried = trials.make(job, Strategy(), Bounds(wanted=wanted, within=TRIAL))
+            tried = trials.make(job, STRATEGY, Bounds(wanted=wanted, within=TRIAL))
             if not tried or tried[-1].pace is None:
                 raise SystemExit(f"the trial showed no pace: {tried}")
             return tried[-1].pace, trials.seconds
@@ -131,11 +137,24 @@ def foresee(pace: Pace, steps: int) -> Finish:
     return finish(pace, steps, history=History(), loss=loss, due=None)
 
 
-def carry_out(folder: Path) -> tuple[float, int]:
+def carry_out(folder: Path, steps: int) -> tuple[float, int]:
     """Run the job from start to end; return the seconds, and the exit code."""
+    way = Way(number=1, id="cpu+tuned", title=TITLE, basis=Basis.TRIAL, strategy=STRATEGY)
+    plan = Plan(
+        rocsteady=__version__,
+        made=time.time(),
+        command=read_job(folder / FILE).job.command,
+        folder=str(folder),
+        software="",
+        total=steps,
+        left=steps,
+        ways=(way,),
+    )
+    if why := kept_plan.keep(plan, folder):
+        raise SystemExit(why)
     began = time.monotonic()
     with (folder.parent / "log").open("wb") as log:
-        words = [sys.executable, "-m", "rocsteady", "run", "--yes"]
+        words = [sys.executable, "-m", "rocsteady", "run", "--plan", "1", "--yes"]
         code = subprocess.run(words, cwd=folder, check=False, stdout=log, stderr=log).returncode
     return time.monotonic() - began, code
 
@@ -145,7 +164,7 @@ def compare(python: str, name: str, seconds: float, wanted: float, root: Path) -
     steps = count_steps(python, name, seconds, root)
     pace, trial = try_out(lay_out(root / "tried", python, name, steps), wanted)
     forecast = foresee(pace, steps)
-    real, code = carry_out(lay_out(root / "run", python, name, steps))
+    real, code = carry_out(lay_out(root / "run", python, name, steps), steps)
     if code:
         print(f"{name}: exit code {code}\n{(root / 'log').read_text()[-2000:]}", file=sys.stderr)
     return Result(

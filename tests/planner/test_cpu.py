@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from builders import failed, tried
 
-from rocsteady.planner.cpu import THREADS, settings, tune
+from rocsteady.planner.cpu import FLUSHED_TOLD, KEEP_FREED, THREADS, settings, tune
 from rocsteady.planner.tried import Tried
 from rocsteady.vocabulary import Strategy
 
@@ -19,8 +19,9 @@ def test_what_is_faster_is_kept_and_what_is_not_is_told() -> None:
 
     (tuned,) = tune(Strategy(), tried(2.0), 2, attempt)
 
-    assert tuned.strategy == Strategy(compile=True)
+    assert tuned.strategy == Strategy(compile=True, flush_denormal=True)
     assert tuned.names == ("compiled",)
+    assert tuned.lines.count(FLUSHED_TOLD) == 1
     assert "1 thread: 0.17 times" in tuned.lines
     assert tuned.lines[-1] == "bf16 by autocast: 1.00 times"
     assert Strategy() in made  # the first again, after the last
@@ -33,7 +34,7 @@ def test_what_changes_the_numbers_is_a_result_of_its_own_that_says_so() -> None:
     same, other = tune(Strategy(), tried(2.0), 2, attempt)
 
     assert (same.strategy, same.changes) == (Strategy(), "")
-    assert other.strategy == Strategy(autocast="bf16")
+    assert other.strategy == Strategy(autocast="bf16", flush_denormal=True)
     assert "bf16" in other.changes
 
 
@@ -41,7 +42,20 @@ def test_a_gain_that_the_first_has_too_when_tried_again_is_none() -> None:
     (tuned,) = tune(Strategy(), tried(2.0), 2, lambda strategy: tried(2.5, strategy))
 
     assert tuned.strategy == Strategy()
-    assert "as the script says, tried again: no slower" in tuned.lines
+    assert "as the script says, once more: 1.25 times" in tuned.lines
+
+
+def test_what_is_faster_only_than_the_first_once_more_is_taken() -> None:
+    """The machine became slower after the first."""
+
+    def attempt(strategy: Strategy) -> Tried | None:
+        return tried(1.8 if strategy.variables.keys() >= KEEP_FREED.keys() else 1.5, strategy)
+
+    (tuned,) = tune(Strategy(), tried(2.0), 2, attempt)
+
+    assert tuned.names == ("freed memory kept",)
+    assert tuned.tried.pace is not None
+    assert "as the script says, once more: 0.75 times" in tuned.lines
 
 
 def test_a_setting_that_fails_or_finds_nothing_to_act_on_is_not_taken() -> None:
@@ -54,6 +68,20 @@ def test_a_setting_that_fails_or_finds_nothing_to_act_on_is_not_taken() -> None:
 
     assert tuned.strategy == Strategy()
     assert {"compiled: nothing to act on", "1 thread: failed, segfault"} <= set(tuned.lines)
+
+
+def test_a_processor_that_cannot_take_subnormals_as_0_is_made_faster_all_the_same() -> None:
+    (tuned,) = tune(
+        Strategy(),
+        tried(2.0),
+        1,
+        lambda strategy: tried(
+            3.0 if strategy.compile else 2.0, strategy, idle=("flush_denormal",)
+        ),
+    )
+
+    assert (tuned.names, tuned.lines[1]) == (("compiled",), "compiled: 1.50 times")
+    assert FLUSHED_TOLD not in tuned.lines
 
 
 def test_it_ends_when_time_is_up() -> None:
