@@ -80,7 +80,7 @@ def without_file(folder: Path) -> str:
 
 
 def accepted(project: Project, *words: str) -> Job:
-    """Run init, look that it wrote one file only, carry the job out, and return it."""
+    """Run init, look that it wrote one file only, plan and carry out the job, and return it."""
     project.environment["OMP_NUM_THREADS"] = "1"
     before = without_file(project.folder)
     ended = project.say("init", "--yes", "--seconds", "1", "--", *words, within=120)
@@ -89,9 +89,21 @@ def accepted(project: Project, *words: str) -> Job:
     assert left(project) == []
     job = read_job(project.folder / FILE).job
     assert parse_job(ended.out) == job
+    planned(project)
     ran = project.say("run", "--name", project.name, within=120)
     assert ran.code == 0, ran.err
     return job
+
+
+def planned(project: Project) -> None:
+    """Make a plan from the job file alone; all of the steps that it counts are to be made."""
+    before = without_file(project.folder)
+    made = project.say("plan", "--json", "--trial", "1s", "--within", "16s", within=120)
+    assert made.code == 0, made.err
+    assert without_file(project.folder) == before
+    plan = json.loads(made.out)
+    assert plan["ways"][0]["finish"]["seconds"] > 0
+    assert plan["left"] == plan["total"] > 0
 
 
 def left(project: Project) -> Sequence[Path]:

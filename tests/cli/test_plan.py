@@ -108,28 +108,66 @@ def test_a_way_that_the_plan_does_not_have_and_no_plan_at_all_are_said(cli: Rocs
 
     assert "there is no plan of this folder" in without.err
     assert "has no way 99" in none.err
-    assert "of another command" in other.err
+    assert "of another command: rocsteady run --plan 1 -- python3 train.py, or" in other.err
     assert {without.code, none.code, other.code} == {1}
 
 
 def test_what_cannot_be_run_here_says_what_to_do_instead(cli: Rocsteady) -> None:
     cli("plan", "--no-trials", "--yes", "--", "python3", "train.py")
 
-    ended = cli("run", "--plan", "1", "--", "python3", "train.py")
+    ended = cli("run", "--plan", "1")  # the plan's own command
 
     assert ended.code == 1
     assert "cannot be run here: rocsteady plan --export skypilot --way 1" in ended.err
 
 
 def test_files_for_elsewhere_are_written_once(cli: Rocsteady) -> None:
-    first = cli("plan", "--export", "slurm", "--", "python3", "train.py")
+    without = cli("plan", "--export", "slurm")
+    cli("plan", "--no-trials", "--yes", "--", "python3", "train.py")
+    first = cli("plan", "--export", "slurm")
     again = cli("plan", "--export", "slurm", "--", "python3", "train.py")
     forced = cli("plan", "--export", "slurm", "--force", "--", "python3", "train.py")
 
+    assert "there is no plan of this folder" in without.err
     (name,) = (path.name for path in cli.folder.glob("*.sbatch"))
     assert first.out == f"written: {name}\n"
     assert (again.code, "--force writes over it" in again.err) == (2, True)
     assert (first.code, forced.code) == (0, 0)
+
+
+def test_paths_of_variants_are_asked_about_too(cli: Rocsteady) -> None:
+    inner = type(cli)(cli.folder / "project")
+    inner.folder.mkdir()
+    inner.environment = cli.environment
+    outside = cli.folder / "models"
+    (inner.folder / "rocsteady.toml").write_text(
+        f'command = ["python3", "train.py"]\n[variants.small]\narguments = ["--out", "{outside}"]\n'
+    )
+    inner("plan", "--no-trials", "--yes")
+
+    ended = inner("plan")
+
+    assert ended.code == 2
+    assert f"outside this folder, and not protected: {outside}." in " ".join(ended.err.split())
+
+
+def test_a_file_for_elsewhere_says_what_of_a_way_it_lacks(cli: Rocsteady) -> None:
+    cli("plan", "--no-trials", "--yes", "--", "python3", "train.py")
+    (kept,) = cli.folder.glob(".local/state/rocsteady/plans/*/plan.json")
+    plan = json.loads(kept.read_text())
+    way = {"title": "", "basis": "trial"}
+    plan["ways"] = [
+        {**way, "number": 1, "id": "cpu+tuned", "strategy": {"compile": True}},
+        {**way, "number": 2, "id": "gpu+x", "strategy": {"workers": 0, "loader_thread": True}},
+    ]
+    kept.write_text(json.dumps(plan))
+
+    ended = cli("plan", "--export", "slurm")
+    refused = cli("plan", "--export", "slurm", "--way", "1", "--force")
+
+    assert "not in the file, of way 2: workers=0 and one thread." in ended.err
+    assert (ended.code, refused.code) == (0, 1)
+    assert "way 1 is for the CPU of this machine" in refused.err
 
 
 @pytest.mark.slow

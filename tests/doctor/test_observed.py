@@ -81,3 +81,7 @@ def test_variants_of_one_probe_are_one_finding() -> None:
             ),
         )
     ]
+
+
+def test_a_trial_of_some_script_says_nothing_of_the_machine() -> None:
+    assert told(replace(FLASH, probe="trial", variant="gpu", outcome=ProbeOutcome.EXCEPTION)) == []

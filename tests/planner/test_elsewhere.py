@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 
 import pytest
@@ -11,7 +12,7 @@ from rocsteady.knowledge.speeds import load_speeds
 from rocsteady.knowledge.ways import load_other_ways
 from rocsteady.plan import Basis
 from rocsteady.planner.circumstances import Circumstances
-from rocsteady.planner.elsewhere import CLOUD, Measured, cloud_rows, costs, other_ways, row
+from rocsteady.planner.elsewhere import CLOUD, WHEEL, Measured, cloud_rows, costs, other_ways, row
 from rocsteady.vocabulary import ComputeDevice
 
 TODAY = date(2026, 11, 15)
@@ -50,6 +51,23 @@ def test_two_gpus_have_ddp_as_a_row_that_changes_the_script() -> None:
 
     ddp = next(way for way in possible if way.id == "ddp")
     assert row(ddp, None).changes.startswith("script: ")
+
+
+def test_another_wheel_is_named_or_ruled_out() -> None:
+    lacking = (finding("wheel-lacks-arch"),)
+
+    def found(gfx: str) -> tuple[str, str]:
+        here = Circumstances(os="linux", gpus=1, gfx=(gfx,), findings=lacking)
+        possible, out = other_ways(here, [])
+        named = next((way.verdict for way in possible if way.id == WHEEL), "")
+        return named, next((way.rests_on[0] for way in out if way.id == WHEEL), "")
+
+    named, why = found("gfx1201")
+    assert re.match(
+        r"torch >=2\.\d+,<2\.\d+ for ROCm [\d.]+ is the newest with code for gfx1201", named
+    )
+    assert why == ""
+    assert found("gfx1010") == ("", "there is none for gfx1010 on Linux")
 
 
 def test_from_a_cpu_the_pace_lies_between_here_and_no_compute_at_all() -> None:

@@ -46,6 +46,14 @@ def test_workers_that_are_the_limit_get_more_of_them() -> None:
     assert first.gain == pytest.approx(2.0)
 
 
+def test_workers_that_hang_are_not_made_more() -> None:
+    slow = tried(pace=pace(1.0, data=0.8, compute=0.2))
+
+    first, _ = limits(slow, on_gpu=True, loader=loaders(2), cores=0)
+
+    assert first.best == "faster storage, or less work a sample"
+
+
 def test_the_scripts_own_python_is_told_from_torch_by_stacks() -> None:
     slow = tried(pace=pace(1.0, compute=1.0), stacks=(OWN,) * 7 + (TORCH,) * 3)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 
+import pytest
 from builders import failed, finding, tried
 from msgspec.structs import replace
 
+from rocsteady.evidence.pages import Size
 from rocsteady.knowledge.harmful import harmful_variables
 from rocsteady.plan import Basis, Plan, Way
 from rocsteady.planner.advice import take
@@ -50,8 +52,10 @@ class Scripted:
 def planned(
     make: Scripted, here: Circumstances = GPU, job: Job = JOB, **wish: float | None
 ) -> tuple[Planner, list[Way]]:
-    wanted = Wish(left=7200, **wish)  # type: ignore[arg-type]
-    planner = Planner(job, here, wanted, make, today=date(2026, 11, 15), say=lambda _: None)
+    wanted = Wish(**{"left": 7200, **wish})  # type: ignore[arg-type]
+    planner = Planner(
+        job, here, wanted, make, today=date(2026, 11, 15), say=lambda _: None, clock=lambda: 0.0
+    )
     planner.work()
     return planner, ranked(planner.ways, budget=wanted.budget)
 
@@ -59,7 +63,7 @@ def planned(
 def test_a_remedy_that_the_trial_found_is_a_way_and_what_failed_is_ruled_out() -> None:
     broken = failed("hang-in-loader")
     mended = tried(2.4, INLINE, remedy="loader-inline")
-    planner, ways = planned(Scripted(gpu=(broken, mended), cpu=(tried(0.2),)), due=2 * 3600.0)
+    planner, ways = planned(Scripted(gpu=(broken, mended), cpu=(tried(0.2),)), by=2 * 3600.0)
 
     assert (ways[0].id, ways[0].strategy) == ("gpu+loader-inline", INLINE)
     out = next(way for way in planner.ruled_out if way.id == "gpu")
@@ -90,7 +94,7 @@ def test_earlier_runs_count_against_a_way() -> None:
 
 def test_a_machine_that_went_down_is_not_tried_again() -> None:
     make = Scripted(gpu=(tried(9.0),), cpu=(tried(0.5),))
-    planner, ways = planned(make, replace(GPU, deadly=(Strategy(),)), due=8 * 3600.0)
+    planner, ways = planned(make, replace(GPU, deadly=(Strategy(),)), by=8 * 3600.0)
 
     assert all(strategy.device == "cpu" for strategy in make.made)
     assert ways[0].strategy.device == "cpu"
@@ -98,12 +102,34 @@ def test_a_machine_that_went_down_is_not_tried_again() -> None:
     assert any(way.id.startswith("cloud-") for way in ways)
 
 
+def test_a_variant_of_what_took_the_machine_down_is_not_tried_on_the_gpu_either() -> None:
+    job = parse_job('command = ["python", "train.py"]\n[variants.small]\narguments = ["--small"]')
+    make = Scripted(gpu=(tried(9.0),), cpu=(failed("script-error"),))
+    planned(make, replace(GPU, deadly=(Strategy(),)), job=job)
+
+    assert len(make.made) > 1
+    assert all(strategy.device == "cpu" for strategy in make.made)
+
+
+def test_epochs_are_of_the_variant_and_what_is_done_is_not_left() -> None:
+    job = parse_job(
+        'command = ["python", "train.py"]\ntotal = { epochs = 10 }\n'
+        '[variants.short]\narguments = ["--short"]\ntotal = { epochs = 1 }'
+    )
+    one = tried(1.0, size=Size(parameters=9, batch=4, batches=50))
+    _, ways = planned(Scripted(gpu=(one,)), job=job, left=None, epochs=10, done=400)
+    ends = {way.id: way.finish.seconds for way in ways if way.finish}
+
+    assert ends["gpu"] == pytest.approx(105.0, abs=5)  # 100 of 500 steps, and 5 s to start
+    assert ends["variant-short"] == pytest.approx(55.0, abs=5)
+
+
 def test_a_variant_is_tried_on_the_fastest_way_and_says_that_it_is_another_model() -> None:
     job = parse_job(
         'command = ["python", "train.py"]\ntotal = { steps = 7200 }\n'
         '[variants.small]\narguments = ["--small"]\nwords = "0.7 M parameters"'
     )
-    _, ways = planned(Scripted(gpu=(tried(0.5),), cpu=(tried(0.2),)), job=job, due=3600.0)
+    _, ways = planned(Scripted(gpu=(tried(0.5),), cpu=(tried(0.2),)), job=job, by=3600.0)
 
     assert ways[0].id == "variant-small"
     assert ways[0].changes == "0.7 M parameters"
@@ -135,7 +161,7 @@ def test_without_a_total_there_is_a_pace_and_no_end() -> None:
 
 def test_the_recommendation_names_what_rules_the_plain_way_out() -> None:
     blocked = replace(GPU, trains_on=ComputeDevice.CPU, findings=(finding("wheel-lacks-arch"),))
-    planner, ways = planned(Scripted(cpu=(tried(1.0),)), blocked, due=4 * 3600.0)
+    planner, ways = planned(Scripted(cpu=(tried(1.0),)), blocked, by=4 * 3600.0)
     numbered = [replace(way, number=number) for number, way in enumerate(ways, start=1)]
     plan = Plan(
         rocsteady="1",
@@ -160,6 +186,56 @@ def test_without_a_gpu_a_variable_that_a_remedy_unset_makes_a_way() -> None:
     here = Circumstances(os="linux", cores=2, software="torch 2", harmful=(harmful,))
     without = Strategy(variables={harmful.name: None})
     mended = tried(2.0, without, remedy="unset-variable")
-    _, ways = planned(Scripted(gpu=(failed("blas-error"), mended)), here, due=3600.0 * 4)
+    _, ways = planned(Scripted(gpu=(failed("blas-error"), mended)), here, by=3600.0 * 4)
 
     assert ways[0].strategy == without
+
+
+def test_a_deadline_that_trials_come_close_to_is_measured_from_their_end() -> None:
+    now = iter([0.0, *[3500.0] * 99])
+    planner = Planner(
+        JOB,
+        GPU,
+        Wish(left=720, by=3600.0),
+        Scripted(gpu=(tried(2.0),)),
+        today=date(2026, 11, 15),
+        say=lambda _: None,
+        clock=lambda: next(now),
+    )
+    planner.work()
+
+    found = planner.ways[0].finish
+    assert found is not None
+    assert found.in_time == 0.0  # 6 minutes, of which 100 seconds are left
+
+
+def test_what_works_but_is_late_is_not_said_to_fail() -> None:
+    _, ways = planned(Scripted(gpu=(tried(0.5),), cpu=(tried(0.1),)), by=3600.0)
+    rented = next(way for way in ways if way.cost)
+    plan = Plan(
+        rocsteady="0",
+        made=0.0,
+        command=(),
+        folder="",
+        software="",
+        total=1,
+        left=1,
+        ways=(rented, *(way for way in ways if way is not rented)),
+    )
+
+    assert "what was tried here works, but not in time" in take(plan)
+
+
+def test_the_cpu_once_more_counts_for_its_row() -> None:
+    rates = iter([2.0, *[1.0] * 99])
+
+    def attempt(job: Job, strategy: Strategy, **_: bool) -> tuple[Tried, ...]:
+        del job
+        return (tried(next(rates), strategy),)
+
+    _, ways = planned(attempt, replace(GPU, gpus=0))  # type: ignore[arg-type]
+
+    plain = next(way for way in ways if way.id == "cpu")
+    assert plain.pace is not None
+    assert plain.pace.rate == pytest.approx(120 / 90)
+    assert "once more: 0.50 times as fast" in plain.rests_on

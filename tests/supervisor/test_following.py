@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
 from pathlib import Path
 
 import pytest
-from supervised import Project, until
+from supervised import ROCSTEADY, Project, until
 
 pytestmark = pytest.mark.slow
 
@@ -65,3 +66,20 @@ def test_a_restart_takes_the_way_that_is_in_time(project: Project) -> None:
     assert decision["why"].startswith("At this pace it is past the deadline; taking way 2 of ")
     assert story["attempts"][1]["strategy"] == {"version": 1, "device": "cpu"}
     assert re.search(r"done\. 800 steps in .* before the deadline, 2 attempts", ended.said[-1])
+
+
+def test_a_run_that_was_left_falls_to_the_next_way_all_the_same(project: Project) -> None:
+    project.program = FOLLOWING
+    project.job(f'deadline = "30s"\n{RESUMES}', project.script(COUNTS), "800", "0.05")
+    child = project.start()
+    until(lambda: (project.line().get("step") or 0) > 40)
+    child.send_signal(signal.SIGINT)
+    assert project.ended(child).code == 130
+
+    project.program = ROCSTEADY
+    ended = project.run("--resume", project.name)
+
+    assert ended.code == 0, ended.err
+    story = project.story()
+    assert "way-2" in [decision["what"] for decision in story["decisions"]]
+    assert story["attempts"][-1]["strategy"] == {"version": 1, "device": "cpu"}

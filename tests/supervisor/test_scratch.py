@@ -320,3 +320,20 @@ def test_trackers_keep_it_to_themselves(tmp_path: Path) -> None:
     assert environment["HOME"] == "/home/me"
     assert environment["WANDB_MODE"] == "offline"
     assert environment["MLFLOW_TRACKING_URI"] == (tmp_path / "mlruns").as_uri()
+
+
+def test_what_the_kernel_closed_is_opened_before_it_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = [tmp_path / "all" / name for name in ("w-work/work", "trial/w-work/work")]
+    for each in closed:
+        each.mkdir(parents=True)
+        each.chmod(0o000)
+    modes: list[int] = []
+    monkeypatch.setattr(
+        shutil, "rmtree", lambda _: modes.extend(it.stat().st_mode for it in closed)
+    )
+
+    remove(tmp_path / "all")
+
+    assert [oct(mode & 0o777) for mode in modes] == ["0o700", "0o700"]

@@ -248,6 +248,7 @@ def test_only_ways_that_ran_here_with_the_same_command_follow() -> None:
         Way(number=1, id="gpu", title="GPU", basis=Basis.TRIAL, strategy=FIRST, pace=pace),
         Way(number=2, id="variant-small", title="small", basis=Basis.TRIAL, variant="small"),
         Way(number=3, id="cpu", title="CPU", basis=Basis.TRIAL, strategy=CPU.strategy, pace=pace),
+        Way(number=5, id="cpu+bf16", title="bf16", basis=Basis.TRIAL, changes="other numbers"),
         Way(number=4, id="wsl2", title="WSL2", basis=Basis.ESTIMATE),
     )
     plan = Plan(

@@ -11,6 +11,7 @@ from rocsteady.cli.over_folder import name_for
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.files import write_whole
 from rocsteady.plan import PLAN_VERSION, Plan, Way
+from rocsteady.supervisor.job import FILE as JOB_FILE
 
 FILE = "plan.json"
 
@@ -50,6 +51,13 @@ def way_of(plan: Plan, number: int) -> Way:
         if way.number == number:
             return way
     raise RocsteadyError(f"the plan has no way {number}; it has {_numbers(plan)}")
+
+
+def command_of(folder: Path, typed: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the command that was typed, or the plan's own where no job file has another."""
+    if typed or (folder / JOB_FILE).exists():
+        return typed
+    return kept(folder).command
 
 
 def home(folder: Path) -> Path:

@@ -20,7 +20,7 @@ from rocsteady.cli.plan_trials import PlanTrials
 from rocsteady.cli.run import Duration
 from rocsteady.cli.screen import layout, show
 from rocsteady.cli.starting import job_here
-from rocsteady.cli.trials import Trials
+from rocsteady.cli.trials import Trials, look_back
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import existing_place, find_place
@@ -34,6 +34,7 @@ from rocsteady.planner.ranking import ranked
 from rocsteady.planner.tried import Tried, observation
 from rocsteady.report.plan import render_plan
 from rocsteady.supervisor.job import Job
+from rocsteady.supervisor.stages import with_variant
 from rocsteady.vocabulary import Strategy
 
 FOUND, NONE_FOUND, INTERRUPTED = 0, 1, 130
@@ -110,18 +111,23 @@ def command(  # noqa: PLR0913 - one argument an option
     own = find_place(kept_plan.home(folder))  # nothing is made in the user's folder
     memory, journal = Memory(own), Journal(existing_place(folder) or own)
     try:
+        if export is not None:
+            command = kept_plan.command_of(folder, command)
         job = job_here(folder, command, memory, yes=yes, example=EXAMPLE)
         if export is not None:
             write_files(export, way, folder, job, bucket=bucket, force=force)
             return
         check_command(job.command, folder)
+        look_back(folder, memory)
         here = circumstances(job, folder, memory, journal, again=again)
         wanted = wish(job, journal, time.time())
         if no_trials:
             plan = _plan(job, folder, here, wanted, _untried(job, here, wanted))
         else:
-            ask_about_paths(job.command, folder, "trial", yes=yes)
-            with Trials(folder, memory) as trials:
+            others = [with_variant(job, name).command for name in job.variants]
+            words = [word for command in (job.command, *others) for word in command[1:]]
+            ask_about_paths([job.command[0], *words], folder, "trial", yes=yes)
+            with Trials(folder, memory, again=again) as trials:
                 made = PlanTrials(trials, each=trial.total_seconds(), within=within.total_seconds())
                 planner = Planner(job, here, wanted, made, today=_today(), say=made.say)
                 planner.work()
@@ -164,7 +170,7 @@ def _plan(job: Job, folder: Path, here: Circumstances, wanted: Wish, planner: Pl
         software=here.software,
         total=job.total.count if job.total and job.total.count else planner.total,
         left=planner.left,
-        deadline=now + wanted.due if wanted.due is not None else None,
+        deadline=wanted.by,
         budget=wanted.budget,
         ways=numbered,
         ruled_out=tuple(planner.ruled_out),

@@ -15,12 +15,15 @@ from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.errors import RocsteadyError
 from rocsteady.knowledge.offers import Offer, load_offers
 from rocsteady.plan import Way
+from rocsteady.planner.candidates import CPU
 from rocsteady.planner.elsewhere import CLOUD
 from rocsteady.planner.exports.catalog import PLACES
 from rocsteady.planner.exports.export import Export
+from rocsteady.remedies.difference import told
 from rocsteady.supervisor.forecast import due
 from rocsteady.supervisor.job import Job
 from rocsteady.supervisor.visible import visible_to_a_run
+from rocsteady.vocabulary import Strategy
 
 AT_MOST = 1.25  # times the price that the plan knows may be paid an hour
 REQUIREMENTS = "requirements.txt"
@@ -44,6 +47,8 @@ def write_files(  # noqa: PLR0913 - one argument an option
 
 def _export(kind: str, number: int | None, folder: Path, job: Job) -> Export:
     way = _way(kind, number, folder)
+    if way is not None and (left_out := _left_out(way)):
+        click.echo(f"rocsteady: not in the file, of way {way.number}: {left_out}.", err=True)
     known = doctors_knowledge()
     machine = examined(known)
     seen = visible_to_a_run(machine, known)
@@ -88,10 +93,22 @@ def _way(kind: str, number: int | None, folder: Path) -> Way | None:
     return way_of(kept(folder), number)
 
 
+def _left_out(way: Way) -> str:
+    """Name the settings that only a run here can apply."""
+    if _is_of_cpu(way):
+        raise RocsteadyError(f"way {way.number} is for the CPU of this machine: {way.do}")
+    return told(Strategy(), replace(way.strategy, variables={}, gpus=None))
+
+
 def _is_for(kind: str, way: Way) -> bool:
     if kind == "skypilot":
         return way.id.startswith(CLOUD)
-    return way.id == kind or (kind not in ("wsl2", "container") and not way.setup)
+    by_row = kind in ("wsl2", "container")
+    return way.id == kind or not (by_row or way.setup or _is_of_cpu(way))
+
+
+def _is_of_cpu(way: Way) -> bool:
+    return way.strategy.device == CPU or way.id.split("+")[0] == CPU
 
 
 def _offer(way: Way | None) -> Offer | None:

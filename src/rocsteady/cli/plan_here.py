@@ -72,14 +72,12 @@ def circumstances(
 def wish(job: Job, journal: Journal, now: float) -> Wish:
     """Say what is wanted in figures: what is left, by when, for how much."""
     total = job.total
-    left = total.count if total else None
-    if left is not None and job.resume is not None:
-        left = max(1, left - _done(job, journal))
-    moment = due(job.deadline, now)
+    done = _done(job, journal) if total is not None and job.resume is not None else 0
     return Wish(
-        left=left,
+        left=max(1, total.count - done) if total and total.count else None,
         epochs=total.epochs if total else None,
-        due=None if moment is None else moment - now,
+        done=done,
+        by=due(job.deadline, now),
         budget=job.budget,
     )
 

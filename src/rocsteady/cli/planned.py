@@ -1,15 +1,25 @@
-"""``run --plan N``: the way of the kept plan that is taken, and those that it may fall to."""
+"""``run --plan N``: the way of the kept plan that is taken, and those that it may fall to.
+
+A run keeps the latter in its own folder, for when it is left and resumed.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import shlex
 from pathlib import Path
+
+import msgspec
 
 from rocsteady.cli.kept_plan import kept, way_of
 from rocsteady.errors import RocsteadyError
+from rocsteady.host.files import write_whole
 from rocsteady.plan import Basis, Way
 from rocsteady.supervisor.job import Job
 from rocsteady.supervisor.stages import with_variant
 from rocsteady.supervisor.ways import FallTo, ways_after
+
+WAYS = "ways.json"
 
 
 def planned(folder: Path, job: Job, number: int) -> tuple[Job, Way, tuple[FallTo, ...]]:
@@ -17,9 +27,24 @@ def planned(folder: Path, job: Job, number: int) -> tuple[Job, Way, tuple[FallTo
     plan = kept(folder)
     way = way_of(plan, number)
     if plan.command != job.command:
-        raise RocsteadyError("the plan is of another command: rocsteady plan makes a new one")
+        same = f"rocsteady run --plan {number} -- {shlex.join(plan.command)}"
+        raise RocsteadyError(f"the plan is of another command: {same}, or rocsteady plan anew")
     if way.basis is not Basis.TRIAL:
         instead = f": {way.do}" if way.do else ""
         raise RocsteadyError(f"way {number}, {way.title}, cannot be run here{instead}")
     taken = with_variant(job, way.variant) if way.variant else job
     return taken, way, ways_after(plan, way.number)
+
+
+def keep_ways(ways: tuple[FallTo, ...], run: Path) -> None:
+    """Write them into the folder of a run. Without a disk it can be run, and not resumed so."""
+    with contextlib.suppress(OSError):
+        write_whole(run / WAYS, msgspec.json.encode(ways))
+
+
+def kept_ways(run: Path) -> tuple[FallTo, ...]:
+    """Read them; none, if there are none or they cannot be read."""
+    try:
+        return msgspec.json.decode((run / WAYS).read_bytes(), type=tuple[FallTo, ...])
+    except (OSError, msgspec.MsgspecError):
+        return ()

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from rocsteady.cli.detach import WITHOUT_TERMINAL, detach
+from rocsteady.cli.kept_plan import command_of
 from rocsteady.cli.planned import planned
 from rocsteady.cli.runner import Runner
 from rocsteady.cli.staged import are_done, carry_out_stages, turns_of
@@ -129,11 +130,10 @@ def command(  # noqa: PLR0913 - one argument an option
     Exit code: the script's own; 75 may be retried without a person, 76 a person is needed or it
     ended without being done, 130 on ^C.
     """
-    if resume is not None and (command or name or stage or plan):
-        raise click.UsageError("--resume takes the run's own command and name")
-    if plan is not None and start_with:
-        raise click.UsageError("--plan has its own settings: leave --with away")
+    _check(ctx.params)
     folder = Path.cwd()
+    if plan is not None:
+        command = command_of(folder, command)
     place = find_place(folder)
     memory = Memory(place)
     journal = Journal(place)
@@ -178,6 +178,15 @@ def command(  # noqa: PLR0913 - one argument an option
     if not kept:
         click.echo("rocsteady: the end of the journal could not be written.", err=True)
     ctx.exit(code)
+
+
+def _check(options: dict[str, object]) -> None:
+    """Refuse options that contradict each other."""
+    own = ("command", "name", "stage", "plan")
+    if options["resume"] is not None and any(options[each] for each in own):
+        raise click.UsageError("--resume takes the run's own command and name")
+    if options["plan"] is not None and options["start_with"]:
+        raise click.UsageError("--plan has its own settings: leave --with away")
 
 
 def _again(options: dict[str, object]) -> list[str]:

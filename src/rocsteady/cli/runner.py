@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from rocsteady.cli.planned import keep_ways, kept_ways
 from rocsteady.cli.starting import course_for
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.child import TerminalUse
@@ -36,6 +39,11 @@ class Runner:
         """Carry out a run to its end, or go on with one that was left; return its exit code."""
         known = load_knowledge()
         run, earlier = _run(job, self.journal, self.wanted.strategy, name=name, resume=resume)
+        wanted = self.wanted
+        if earlier is not None:
+            wanted = replace(wanted, ways=kept_ways(Path(run.folder)))
+        elif wanted.ways:
+            keep_ways(wanted.ways, Path(run.folder))
         return Supervisor(
             job,
             run,
@@ -45,7 +53,7 @@ class Runner:
             memory=self.memory,
             waits=load_waits(),
             known_variables=frozenset(known.variables),
-            course=course_for(self.wanted, job, self.folder, self.journal, self.memory, known),
+            course=course_for(wanted, job, self.folder, self.journal, self.memory, known),
             terminal=self.terminal,
             earlier=earlier,
         ).carry_out()

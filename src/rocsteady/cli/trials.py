@@ -36,9 +36,9 @@ NAME = "trial"  # of the run; the next ones are trial-2, trial-3
 class Trials:
     """Makes trials of one folder's script, and removes what they wrote."""
 
-    def __init__(self, folder: Path, memory: Memory) -> None:
-        self._folder, self._memory = folder, memory
-        self._root = home(folder) / "trials"
+    def __init__(self, folder: Path, memory: Memory, *, again: bool = False) -> None:
+        self._folder, self._memory, self._again = folder, memory, again
+        self._root = _root(folder)
         self.seconds = 0.0  # that the trials took
         self.count = 0
         self.stopped = False  # by the user
@@ -47,7 +47,7 @@ class Trials:
 
     def __enter__(self) -> Trials:  # noqa: PYI034 - Self is of Python 3.11
         """Make a place for them. What an earlier one was doing when the machine died is kept."""
-        self._look_back()
+        look_back(self._folder, self._memory)
         make_root(
             self._root,
             self._folder,
@@ -91,8 +91,8 @@ class Trials:
         run = self._journal.begin_run(
             inner.command, job=inner, strategy=as_json(strategy), name=name
         )
-        course = course_for(Wanted(), job, self._folder, self._journal, self._memory, self._known)
-        course.strategy = strategy
+        wanted = Wanted(strategy=strategy, again=self._again)
+        course = course_for(wanted, job, self._folder, self._journal, self._memory, self._known)
         trial = Trial(
             inner,
             run,
@@ -124,17 +124,22 @@ class Trials:
         remove(place)
         return results
 
-    def _look_back(self) -> None:
-        """Remember what was being tried when the machine went down, before it is removed."""
-        if not self._root.exists():
-            return
-        journal = Journal(find_place(self._root))
-        announcer = Announcer()
-        try:
-            job = Job(command=("",))
-            course = course_for(Wanted(), job, self._folder, journal, self._memory, self._known)
-            looking = Beginning(journal, self._memory, announcer, course, self._folder)
-            looking.tell_what_is_unfinished()
-        finally:
-            announcer.close()
-            journal.close()
+
+def look_back(folder: Path, memory: Memory) -> None:
+    """Remember what was being tried when the machine went down, before it is removed."""
+    if not _root(folder).exists():
+        return
+    journal = Journal(find_place(_root(folder)))
+    announcer = Announcer()
+    try:
+        job, known = Job(command=("",)), load_knowledge()
+        course = course_for(Wanted(), job, folder, journal, memory, known)
+        Beginning(journal, memory, announcer, course, folder).tell_what_is_unfinished()
+    finally:
+        announcer.close()
+        journal.close()
+    memory.flush()
+
+
+def _root(folder: Path) -> Path:
+    return home(folder) / "trials"

@@ -20,6 +20,7 @@ from rocsteady.vocabulary import (
 )
 
 RULE = "seen-by-probe"
+TRIAL = "trial"  # of a plan: it tells of one script, which may be wrong itself
 DID = {
     ProbeOutcome.WRONG: "gave wrong numbers",
     ProbeOutcome.EXCEPTION: "raised an error",
@@ -45,7 +46,7 @@ def _last(observations: Iterable[Observation], software: str) -> Iterator[Observ
     """Yield the newest of each probe and variant; today's software counts before the rest."""
     found: dict[tuple[str, str], Observation] = {}
     for each in observations:
-        if each.settings or each.outcome is ProbeOutcome.NOT_RUN:
+        if each.settings or each.outcome is ProbeOutcome.NOT_RUN or each.probe == TRIAL:
             continue  # what is true with another setting is not true as things stand
         key = (each.probe, each.variant)
         before = found.get(key)

@@ -38,6 +38,9 @@ def _what_failed(first: Way, plan: Plan) -> str:
             return f"{way.title} is ruled out ({way.rests_on[0].rstrip('.')})"
     if first.basis is Basis.TRIAL:
         return "it was tried here and works"
+    if any(way.basis is Basis.TRIAL for way in plan.ways):
+        late = first.finish is not None and first.finish.in_time is not None
+        return f"what was tried here works, but {'not in time' if late else 'is slower'}"
     return "nothing that was tried here works"
 
 

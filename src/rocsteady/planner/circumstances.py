@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from rocsteady.journal.values import RunStory
+from rocsteady.knowledge.failures import Whose, load_failures
 from rocsteady.knowledge.harmful import Harmful
 from rocsteady.knowledge.speeds import CardSpeed
 from rocsteady.planner.finishing import History
@@ -40,7 +41,10 @@ def key(strategy: Strategy) -> str:
 
 
 def histories(stories: tuple[RunStory, ...]) -> dict[str, History]:
-    """Count what runs of a script have shown, by strategy."""
+    """Count what runs of a script have shown, by strategy.
+
+    What a person must mend and has, as an error in the script, says nothing of what is to come.
+    """
     found: dict[str, History] = {}
     for story in stories:
         failed = {row.attempt: str(row.failure.get("kind", "")) for row in story.failures}
@@ -50,6 +54,7 @@ def histories(stories: tuple[RunStory, ...]) -> dict[str, History]:
             name = key(strategy_of(attempt.strategy))
             before = found.get(name, History())
             kind = failed.get(attempt.number, "")
+            kind = "" if _is_for_a_person(kind) else kind
             steps = max(0, (attempt.last_step or 0) - (attempt.first_step or 0))
             found[name] = History(
                 failures=before.failures + bool(kind),
@@ -58,3 +63,8 @@ def histories(stories: tuple[RunStory, ...]) -> dict[str, History]:
                 kinds=(*before.kinds, kind) if kind else before.kinds,
             )
     return found
+
+
+def _is_for_a_person(kind: str) -> bool:
+    known = load_failures().kinds.get(kind)
+    return known is not None and known.whose in (Whose.SCRIPT, Whose.INSTALL, Whose.DISK)

@@ -11,16 +11,25 @@ import math
 from collections.abc import Iterator, Sequence
 from datetime import date
 
+from msgspec.structs import replace
+
 from rocsteady.knowledge.offers import Offer, is_old, load_offers
 from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.knowledge.speeds import CardSpeed, load_speeds
-from rocsteady.knowledge.ways import OtherWay, System, answers, impossible_because, load_other_ways
+from rocsteady.knowledge.ways import (
+    OtherWay,
+    System,
+    answers,
+    impossible_because,
+    load_other_ways,
+    wheels_for,
+)
 from rocsteady.plan import Basis, Pace, Price, Risk, Way
 from rocsteady.planner.circumstances import Circumstances
 from rocsteady.planner.limits import COMPUTE, shares_of
 from rocsteady.vocabulary import Value
 
-CLOUD = "cloud"
+CLOUD, WHEEL = "cloud", "wheel-pytorch"
 MOST = 100.0  # times as fast: further nobody believes
 UNSURE = 1.3  # times, up or down, for the same card under other software; our own guess
 SHOWN_OFFERS = 2
@@ -57,7 +66,7 @@ def other_ways(
         if why or way.against:
             out.append(_ruled_out(way, why or way.verdict))
         else:
-            possible.append(way)
+            possible.append(_naming_a_wheel(way, gfx) if way.id == WHEEL and gfx else way)
     return tuple(possible), tuple(out)
 
 
@@ -130,6 +139,13 @@ def _offered(
         rests_on=basis,
         sources=(offer.source, *way.sources),
     )
+
+
+def _naming_a_wheel(way: OtherWay, gfx: str) -> OtherWay:
+    for wheel in wheels_for(gfx, load_knowledge().wheels)[:1]:
+        newest = f"torch {wheel.torch} for ROCm {wheel.rocm} is the newest with code for {gfx}"
+        return replace(way, verdict=f"{newest}. {way.verdict}")
+    return way
 
 
 def _ruled_out(way: OtherWay, why: str) -> Way:

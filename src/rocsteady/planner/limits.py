@@ -23,7 +23,7 @@ LEAST_LEFT = 0.02  # of a step; nothing is made more than 50 times as fast
 
 
 def limits(tried: Tried, *, on_gpu: bool, loader: LoaderFacts | None, cores: int) -> list[Limit]:
-    """Return the parts of a step, the largest first."""
+    """Return the parts of a step, the largest first. Loader workers have ``cores``; 0: no more."""
     pace = tried.pace
     if pace is None or not pace.slowed_by:
         return []
@@ -114,9 +114,12 @@ def _more_loading(share: float, loader: LoaderFacts | None, cores: int) -> tuple
     loaded: a batch takes them as long as the whole step.
     """
     rest = max(1 - share, LEAST_LEFT)
+    less = "faster storage, or less work a sample", 1 / rest
+    if not cores:
+        return less
     workers = loader.workers if loader else 0
     wanted = min(max(cores, workers + 1), MOST_WORKERS)
     loading = share / wanted if workers == 0 else workers / wanted
     gain = 1 / max(rest, loading)
     more = f"{wanted} loader workers" if workers == 0 else f"{wanted} loader workers, not {workers}"
-    return (more, gain) if gain > 1.02 else ("faster storage, or less work a sample", 1 / rest)  # noqa: PLR2004
+    return (more, gain) if gain > 1.02 else less  # noqa: PLR2004

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from datetime import date
 from typing import Protocol
@@ -15,8 +16,17 @@ from rocsteady.planner.circumstances import Circumstances, key
 from rocsteady.planner.elsewhere import Measured
 from rocsteady.planner.finishing import History, Loss, finish
 from rocsteady.planner.limits import SIMULATION, limits
+from rocsteady.planner.pace import together as pace_of_both
 from rocsteady.planner.ranking import GETS_THERE, in_time
-from rocsteady.planner.shown import by_strategy, failed, rests_on, survived, together, trial_history
+from rocsteady.planner.shown import (
+    by_strategy,
+    failed,
+    is_of_loaders,
+    rests_on,
+    survived,
+    together,
+    trial_history,
+)
 from rocsteady.planner.tried import Tried
 from rocsteady.supervisor.job import Job
 from rocsteady.supervisor.stages import with_variant
@@ -32,7 +42,8 @@ class Wish(Value, frozen=True, kw_only=True):
 
     left: int | None = None  # steps; None: not known before a trial
     epochs: int | None = None
-    due: float | None = None  # seconds from now
+    done: int = 0  # steps that a run has made and can go on from
+    by: float | None = None  # by the wall clock
     budget: float | None = None
 
 
@@ -57,7 +68,9 @@ class Planner:
         *,
         today: date,
         say: Callable[[str], None],
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        self._clock = clock
         self._job, self._here, self._wish, self._make = job, here, wish, make
         self._today, self._say = today, say
         self._seen: dict[str, Tried] = {}  # the last of each strategy
@@ -66,6 +79,7 @@ class Planner:
         self.limits: tuple[Limit, ...] = ()
         self.failures: list[str] = []  # kinds, in trials and in earlier runs
         self.observed: list[tuple[str, Tried]] = []  # way and what came of it
+        self._grounds: dict[tuple[str, str], tuple[Tried | None, History, Job | None]] = {}
 
     def work(self) -> None:
         """Try and estimate."""
@@ -79,6 +93,8 @@ class Planner:
         if self._cpu_may_be_taken():
             self._tune()
         self._others()
+        # Once more for all: the trials took some of the time to the deadline.
+        self.ways = [self._forecast(way, *self._grounds[_name(way)]) for way in self.ways]
 
     @property
     def total(self) -> int | None:
@@ -162,13 +178,15 @@ class Planner:
         )
 
     def _forecast(self, way: Way, one: Tried | None, seen: History, job: Job | None = None) -> Way:
+        self._grounds[_name(way)] = one, seen, job
         left = self._left(one, job or self._job)
         if way.pace is None or left is None:
             return way
         by_hand = elsewhere.UNKNOWN_SETUP if way.basis is Basis.ESTIMATE else 0.0
         setup = (sum(way.setup) / 2 if way.setup else by_hand) * 60
         loss = _loss(one, way, can_resume=self._job.resume is not None)
-        found = finish(way.pace, left, history=seen, loss=loss, due=self._wish.due, setup=setup)
+        due = None if self._wish.by is None else self._wish.by - self._clock()
+        found = finish(way.pace, left, history=seen, loss=loss, due=due, setup=setup)
         if way.basis is Basis.ESTIMATE and found.in_time is not None:  # it may not work at all
             found = replace(found, in_time=found.in_time * GETS_THERE[way.risk])
         way = replace(way, finish=found)
@@ -176,13 +194,16 @@ class Planner:
         return replace(way, cost=dollars) if dollars else way
 
     def _left(self, one: Tried | None, job: Job) -> int | None:
-        if job.total is not self._job.total and job.total and job.total.count:
-            return job.total.count  # a variant's own
-        if self._wish.left is not None:
+        epochs, done = self._wish.epochs, self._wish.done
+        if job.total is not self._job.total and job.total:  # a variant's own
+            if job.total.count:
+                return job.total.count
+            epochs, done = job.total.epochs, 0
+        elif self._wish.left is not None:
             return self._wish.left
         sizes = [each.size for each in (one, *self._seen.values()) if each and each.size]
-        if self._wish.epochs and sizes and sizes[0].batches:
-            return self._wish.epochs * sizes[0].batches
+        if epochs and sizes and sizes[0].batches:
+            return max(1, epochs * sizes[0].batches - done)
         return (one.total if one and one.total else None) or self.total
 
     def _tune(self) -> None:
@@ -197,6 +218,8 @@ class Planner:
             results = self._make(
                 self._job, strategy, short=True, remedies=False, sample_stacks=False
             )
+            if results and strategy == way.strategy:
+                self._see_again(way, results[-1])
             return results[-1] if results else None
 
         for tuned in cpu.tune(way.strategy, first, self._here.cores, attempt):
@@ -213,6 +236,15 @@ class Planner:
             self._seen[key(tuned.strategy)] = tuned.tried
             self._take_in(made, tuned.tried, trial_history((tuned.tried,), tuned.tried))
 
+    def _see_again(self, way: Way, one: Tried) -> None:
+        """Take in a second trial of a way: the machine's own speed may have changed meanwhile."""
+        for number, each in enumerate(self.ways):
+            if each.id == way.id and each.pace and one.pace:
+                ratio = one.pace.rate / each.pace.rate
+                told = (*each.rests_on, f"once more: {ratio:.2f} times as fast")
+                pace = pace_of_both(each.pace, one.pace)
+                self.ways[number] = replace(each, pace=pace, rests_on=told)
+
     def _note(self, way: Way, lines: Iterable[str]) -> None:
         self.ways = [
             replace(each, rests_on=(*each.rests_on, *lines)) if each.id == way.id else each
@@ -226,7 +258,8 @@ class Planner:
             key=lambda way: way.pace.rate if way.pace else 0.0,
             default=None,
         )
-        strategy = best.strategy if best else Strategy()
+        unknown = candidates.ON_CPU if self._here.deadly else Strategy()
+        strategy = best.strategy if best else unknown
         for name, variant in self._job.variants.items():
             job = with_variant(self._job, name)
             way = Way(
@@ -274,7 +307,12 @@ class Planner:
         on_gpu = bool(self._here.gpus) and one.strategy.device != CPU
         if not on_gpu and any(way.pace and not self._is_on_cpu(way) for way in self.ways):
             return
-        self.limits = tuple(limits(one, on_gpu=on_gpu, loader=one.loader, cores=self._here.cores))
+        cores = 0 if any(map(is_of_loaders, self.failures)) else self._here.cores
+        self.limits = tuple(limits(one, on_gpu=on_gpu, loader=one.loader, cores=cores))
+
+
+def _name(way: Way) -> tuple[str, str]:
+    return way.id, key(way.strategy)
 
 
 def _loss(one: Tried | None, way: Way, *, can_resume: bool) -> Loss:

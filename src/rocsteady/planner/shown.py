@@ -28,6 +28,12 @@ def survived(one: Tried) -> bool:
     return kind is not None and kind.whose in (Whose.DEVICE, Whose.LOADER, Whose.MEMORY)
 
 
+def is_of_loaders(kind: str) -> bool:
+    """Tell whether a kind of failure is one of loader processes."""
+    known = load_failures().kinds.get(kind)
+    return known is not None and known.whose is Whose.LOADER
+
+
 def failed(one: Tried) -> str:
     """Say what came of a trial that did not get on."""
     if not one.failure:

@@ -92,7 +92,7 @@ def outside(command: Sequence[str], project: Path) -> tuple[str, ...]:
 
 def remove(root: Path) -> None:
     """Remove all that was made; of what the kernel made for itself nobody may look into some."""
-    for folder in root.glob("*-work/work"):
+    for folder in (*root.glob("*-work/work"), *root.glob("*/*-work/work")):  # of one, or of several
         folder.chmod(0o700)
     shutil.rmtree(root)
 

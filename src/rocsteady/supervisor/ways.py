@@ -83,7 +83,8 @@ class Ways:
 def ways_after(plan: Plan, number: int) -> tuple[FallTo, ...]:
     """Return the ways after the one that is taken, of those that ran here with its command.
 
-    Another variant is another model, and what only an estimate speaks for cannot be run here.
+    Another variant is another model, bf16 has other numbers, and what only an estimate speaks for
+    cannot be run here.
     """
     commands = {way.number: (way.variant, way.command) for way in plan.ways}
     return tuple(
@@ -95,6 +96,7 @@ def ways_after(plan: Plan, number: int) -> tuple[FallTo, ...]:
         )
         for way in plan.ways
         if way.number > number and way.basis is Basis.TRIAL
+        if not way.changes or way.variant
         if commands[way.number] == commands.get(number)
     )
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from rocsteady.cli.over_folder import name_for
 from rocsteady.journal.identity import script_fingerprint, this_process
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
@@ -82,11 +83,13 @@ def leave_runs(folder: Path, state: Path, *attempts: Earlier) -> None:
     assert memory.close()
 
 
-def leave_death(folder: Path, state: Path) -> None:
+def leave_death(folder: Path, state: Path, *, in_trial: bool = False) -> None:
     """Leave a run as a machine leaves it that goes down: an intent of another boot, no outcome."""
     job = read_job(folder / FILE).job
     here = replace(this_process(), boot_id="before", process="")
-    journal = Journal(find_place(folder, state=state), here=here)
+    root = state / "plans" / name_for(folder) / "trials" if in_trial else folder
+    root.mkdir(parents=True, exist_ok=True)
+    journal = Journal(find_place(root, state=state), here=here)
     run = journal.begin_run(job.command, job=job, strategy=as_json(Strategy()))
     journal.record(
         Attempt(run=run.id, number=1, strategy={}, boot_id="before", started=time.time() - DAY)

@@ -5,19 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import msgspec
-from supervised import Project
+from supervised import Project, until
 
 from rocsteady.plan import Plan, Way
+from rocsteady.supervisor.course import strategy_of
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 MACHINES = ROOT / "tests" / "machines"
 USERS_OWN = ("HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "SHELL", "USER", "VIRTUAL_ENV")
+STEPS = 5  # after which a run that follows a plan is seen to get on
 RESUMES = """
 [resume]
 arguments = ["--resume", "{checkpoint}"]
@@ -81,9 +84,21 @@ class Replay:
         assert hashed(self.folder) == before
         return ended.out
 
-    def values(self) -> Plan:
+    def values(self, *options: str) -> Plan:
         """Return the plan as values, from the same trials."""
-        return msgspec.json.decode(self.plan("--json"), type=Plan)
+        return msgspec.json.decode(self.plan("--json", *options), type=Plan)
+
+    def follow(self, way: Way) -> None:
+        """Run a row of the plan until it gets on, and stop it as a person does."""
+        child = self.project.start("--plan", str(way.number))
+        until(lambda: (self.project.line().get("step") or 0) >= STEPS or child.poll() is not None)
+        child.send_signal(signal.SIGINT)
+        ended = self.project.ended(child)
+        story = self.project.story()
+        (attempt,) = story["attempts"]
+        assert (ended.code, story["failures"]) == (130, []), ended.err
+        assert strategy_of(attempt["strategy"]) == way.strategy
+        assert attempt["last_step"] >= STEPS
 
 
 def hashed(folder: Path) -> dict[str, str]:

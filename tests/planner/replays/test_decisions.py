@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from datetime import date
+from pathlib import Path
 
-from builders import failed, finding, tried
+from builders import failed, finding, pace, tried
 from msgspec.structs import replace
+from replays.earlier import Earlier, leave_runs
 
+from rocsteady.journal.journal import Journal
+from rocsteady.journal.place import find_place
 from rocsteady.knowledge.harmful import harmful_variables
 from rocsteady.plan import Basis, Risk, Way
-from rocsteady.planner.circumstances import Circumstances
+from rocsteady.planner.circumstances import Circumstances, histories, key
+from rocsteady.planner.finishing import History
 from rocsteady.planner.planning import Planner, Wish
 from rocsteady.planner.tried import Tried
 from rocsteady.planner.watched import Watched
-from rocsteady.supervisor.job import Job, parse_job
+from rocsteady.supervisor.job import FILE, Job, parse_job
 from rocsteady.vocabulary import ComputeDevice, Strategy
 
 CPU = Strategy(device="cpu")
@@ -84,3 +89,26 @@ def test_cleaned_variables_say_what_the_doctor_found_and_are_one_way() -> None:
     assert [each.id for each in on_gpu] == ["gpu+clean", "gpu+one"]
     assert all(each.rests_on[-1].startswith("caching-off: ") for each in on_gpu)
     assert on_gpu[1].title.startswith("One GPU, ")
+
+
+def test_where_loaders_hung_before_no_more_of_them_are_advised() -> None:
+    slow = replace(tried(1.0), pace=pace(1.0, data=0.8, compute=0.2))
+    hung = {key(Strategy()): History(failures=3, seconds=1.0, steps=9, kinds=("hang-in-loader",))}
+
+    for here, wanted in ((GPU, "workers"), (replace(GPU, histories=hung), "less work a sample")):
+        assert planned(here, slow).limits[0].best.endswith(wanted)
+
+
+def test_what_a_person_has_mended_since_does_not_count(tmp_path: Path) -> None:
+    project, state = tmp_path / "project", tmp_path / "state"
+    project.mkdir()
+    (project / FILE).write_text('command = ["python", "train.py"]\n')
+    leave_runs(
+        project, state, Earlier(0, 3.0, "script-error"), Earlier(900, 400.0, "hang-in-loader")
+    )
+    journal = Journal(find_place(project, state=state))
+    stories = tuple(journal.story(line.run.name) for line in journal.runs())
+    journal.close()
+
+    (seen,) = histories(stories).values()
+    assert (seen.failures, seen.kinds, seen.steps) == (1, ("hang-in-loader",), 900)

@@ -82,6 +82,7 @@ def test_note_a_a_backward_pass_that_hangs_on_windows(replay: Replay) -> None:
     wsl2 = named(plan.ways, "wsl2")
     assert (wsl2.basis, wsl2.risk, wsl2.setup) == (Basis.ESTIMATE, Risk.MEDIUM, (30, 60))
     assert "directml" in [way.id for way in plan.ruled_out]
+    replay.follow(named(plan.ways, "cpu"))
 
 
 @beside
@@ -105,6 +106,7 @@ def test_note_b_a_handle_that_is_refused_under_variables(replay: Replay) -> None
     assert ddp.basis is Basis.ESTIMATE
     assert ddp.changes.startswith("script: ")
     assert "data-parallel" in [way.id for way in plan.ruled_out]
+    replay.follow(first)
 
 
 def test_note_c_loader_processes_that_hang_now_and_then(replay: Replay, gfx1010: Path) -> None:
@@ -136,6 +138,7 @@ def test_note_c_loader_processes_that_hang_now_and_then(replay: Replay, gfx1010:
     assert re.search(r"it is in time, with \d+ d (\d+ h )?to spare", " ".join(screen.split()))
     assert first.finish is not None
     assert first.finish.early < first.finish.seconds < first.finish.late
+    replay.follow(first)
 
 
 @beside
@@ -166,6 +169,7 @@ def test_note_d_memory_under_variables_that_cancel_each_other(replay: Replay) ->
     checkpointing = named(plan.ways, "gradient-checkpointing")
     assert checkpointing.changes.startswith("script: ")
     assert {"older-rocm", "pruning"} <= {way.id for way in plan.ruled_out}
+    replay.follow(first)
 
 
 def test_note_d_a_script_with_our_loop_trains_in_smaller_parts(replay: Replay) -> None:
@@ -199,6 +203,8 @@ def test_note_e_a_machine_that_went_down(replay: Replay) -> None:
         assert gpu
         assert all(way.rests_on[0].startswith("machine-went-down: ") for way in gpu)
         assert "machine-went-down" in plan.take
+        if plan.ways[0].basis is Basis.TRIAL:
+            replay.follow(plan.ways[0])
 
     assert plan is not None
     assert firsts[0].startswith("cpu")
@@ -207,3 +213,15 @@ def test_note_e_a_machine_that_went_down(replay: Replay) -> None:
     assert rented.price is not None
     assert rented.cost is not None
     assert {way.id for way in plan.ruled_out} >= {"older-rocm"}
+
+
+def test_a_trial_that_took_the_machine_down_is_known_to_the_very_next_plan(replay: Replay) -> None:
+    replay.on("rx5700xt-override")
+    replay.lead(["train.py"])
+    replay.job("total = { steps = 9 }\n")
+    leave_death(replay.folder, replay.state, in_trial=True)
+
+    for _ in range(2):  # also when what is left of it was removed
+        out = [way for way in replay.values("--no-trials").ruled_out if way.id.startswith("gpu")]
+        assert out
+        assert all(way.rests_on[0].startswith("machine-went-down: ") for way in out)
