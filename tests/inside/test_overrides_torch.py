@@ -362,7 +362,7 @@ def test_several_settings_at_once_in_torchrun_ranks(inside: Inside, torch_python
 
 
 FLUSHED = """
-    tiny = torch.full((1 << 16,), 1e-38)
+    tiny = torch.full((1 << 16,), 2e-38)  # the smallest that are none are 1.2e-38
     def by_hand(): return (tiny[:1] * 1e-3).item()
     def in_other_threads(): return (tiny * 1e-3).max().item()
     def the_script_has_the_last_word():

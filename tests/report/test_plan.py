@@ -1,4 +1,7 @@
-"""The screen of a plan. All figures in this file are invented to show its shape."""
+"""The screen of a plan. All figures in this file are invented to show its shape.
+
+Those of plans/ are of real plans.
+"""
 
 from __future__ import annotations
 
@@ -417,21 +420,17 @@ def test_the_screen(plan: Plan, width: int, screen: str) -> None:
     assert shown(plan, width) == screen
 
 
-def test_the_documentation_shows_such_a_screen() -> None:
-    text = (Path(__file__).parents[2] / "docs/reference/plan.md").read_text(encoding="utf-8")
-    first, _, small, rented, _ = LONG_JOB.ways
-    plan = msgspec.structs.replace(
-        LONG_JOB,
-        ways=(
-            first,
-            msgspec.structs.replace(small, number=2, do="rocsteady run --plan 2"),
-            msgspec.structs.replace(rented, number=3),
-        ),
-        ruled_out=(ruled_out("WSL2", "this is Linux"), ruled_out("two GPUs", "1 GPU here")),
-        take="Take 1: it keeps the model as it is, and is done 5 days early.",
-    )
+def test_the_documentation_shows_a_real_plan() -> None:
+    here = Path(__file__)
+    plan = msgspec.json.decode((here.parent / "plans/note-a.json").read_bytes(), type=Plan)
+    pages = ("docs/reference/plan.md", "README.md")
+    reference, readme = ((here.parents[2] / page).read_text(encoding="utf-8") for page in pages)
 
-    assert f"```text\n{shown(plan)}```\n" in text
+    screen = shown(plan)
+    assert f"```text\n{screen}```\n" in reference
+    sample = readme.partition("$ rocsteady plan\n")[2].partition("```")[0]
+    assert len(sample.splitlines()) > 20
+    assert all(part.strip() in screen for part in sample.split("  ...\n"))
 
 
 def test_on_a_narrow_terminal_more_stands_below_its_row() -> None:
