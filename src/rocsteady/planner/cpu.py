@@ -67,17 +67,24 @@ def tune(
         name, strategy = list(settings(best.strategy, cores))[number]
         result = attempt(strategy)
         if result is None:
-            return (best,)
+            return (_told(best),)
         made.append((name, result))
         best = _better(best, name, result)
     best = _confirmed(best, Tuned(strategy=base, tried=first), made, attempt)
     cast = attempt(replace(best.strategy, flush_denormal=True, autocast="bf16"))
     if cast is None:
-        return (best,)
+        return (_told(best),)
     other = _better(best, "bf16 by autocast", cast)
     if other.strategy == best.strategy:
-        return (other,)
-    return best, replace(other, changes=OTHER_NUMBERS)
+        return (_told(other),)
+    return _told(best), _told(replace(other, changes=OTHER_NUMBERS))
+
+
+def _told(tuned: Tuned) -> Tuned:
+    """Say what comes with every setting."""
+    if not tuned.strategy.flush_denormal or FLUSHED in tuned.tried.idle:
+        return tuned
+    return replace(tuned, lines=(*tuned.lines, FLUSHED_TOLD))
 
 
 def _better(best: Tuned, name: str, result: Tried) -> Tuned:
@@ -86,8 +93,6 @@ def _better(best: Tuned, name: str, result: Tried) -> Tuned:
     if not _is_faster(result, best.tried):
         return replace(best, lines=lines)
     names = (*best.names, name)
-    if not best.names and FLUSHED not in result.idle:
-        lines = (*lines, FLUSHED_TOLD)
     return Tuned(strategy=result.strategy, tried=result, names=names, lines=lines)
 
 
@@ -103,12 +108,13 @@ def _confirmed(
         return best
     lines = (*best.lines, f"{AGAIN}: {_came_of(again, base.tried)}")
     if best.strategy != base.strategy:
-        still = replace(best, lines=lines)
-        return still if _is_faster(best.tried, again) else replace(base, tried=again, lines=lines)
+        if _is_faster(best.tried, again):
+            return replace(best, lines=lines)
+        return replace(base, tried=again, lines=best.lines)
     for name, result in sorted(made, key=lambda each: -_rate(each[1])):
         if _is_faster(result, again):
             return Tuned(strategy=result.strategy, tried=result, names=(name,), lines=lines)
-    return replace(best, tried=again, lines=lines)
+    return replace(best, tried=again)
 
 
 def _rate(result: Tried) -> float:
