@@ -158,6 +158,7 @@ def test_a_file_for_elsewhere_says_what_of_a_way_it_lacks(cli: Rocsteady) -> Non
     way = {"title": "", "basis": "trial"}
     plan["ways"] = [
         {**way, "number": 1, "id": "cpu+tuned", "strategy": {"compile": True}},
+        {**way, "number": 3, "id": "variant-x", "variant": "x", "changes": "another model"},
         {**way, "number": 2, "id": "gpu+x", "strategy": {"workers": 0, "loader_thread": True}},
     ]
     kept.write_text(json.dumps(plan))

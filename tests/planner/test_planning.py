@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from rocsteady.evidence.pages import Size
 from rocsteady.knowledge.harmful import harmful_variables
-from rocsteady.plan import Basis, Plan, Way
+from rocsteady.plan import Basis, Plan, Risk, Way
 from rocsteady.planner.advice import take
 from rocsteady.planner.circumstances import Circumstances, key
 from rocsteady.planner.finishing import History
@@ -224,6 +224,9 @@ def test_what_works_but_is_late_is_not_said_to_fail() -> None:
     )
 
     assert "what was tried here works, but not in time" in take(plan)
+    changed = [replace(way, changes="x") if way.id == "gpu" else way for way in plan.ways]
+    said = take(replace(plan, ways=tuple(changed)))
+    assert "what was tried here and is the same job works, but not in time" in said
 
 
 def test_the_cpu_once_more_counts_for_its_row() -> None:
@@ -239,3 +242,20 @@ def test_the_cpu_once_more_counts_for_its_row() -> None:
     assert plain.pace is not None
     assert plain.pace.rate == pytest.approx(120 / 90)
     assert "once more: 0.50 times as fast" in plain.rests_on
+
+
+def test_the_cpu_once_more_that_fails_counts_against_its_row() -> None:
+    made: list[Strategy] = []
+
+    def attempt(job: Job, strategy: Strategy, **_: bool) -> tuple[Tried, ...]:
+        del job
+        made.append(strategy)
+        again = made.count(Strategy()) > 1 and strategy == Strategy()
+        one = tried(2.0, strategy)
+        return (replace(one, failure="segfault", title="it died") if again else one,)
+
+    _, ways = planned(attempt, replace(GPU, gpus=0))  # type: ignore[arg-type]
+
+    plain = next(way for way in ways if way.id == "cpu")
+    assert plain.risk is Risk.MEDIUM
+    assert "1 failure in 120 steps here (segfault)" in plain.rests_on[0]

@@ -157,6 +157,17 @@ def test_a_first_way_that_took_the_machine_down_is_fallen_from_at_once(
     assert climbing.strategy != FIRST
 
 
+def test_a_gpu_that_took_the_machine_down_is_not_fallen_to_with_other_settings(
+    recorded: Recorded, memory: Memory
+) -> None:
+    memory.killed(Deadly(machine="m", script="s", strategy={}, command="", at=1.0))
+    memory.flush()
+    climbing = course(recorded, memory, SLOW, CPU)
+    memory.close()
+
+    assert until_it_falls(climbing, "abort").remedy == "way-2"  # past SLOW, which is a GPU
+
+
 def test_a_way_that_is_fallen_to_is_no_remedy_that_helped(
     recorded: Recorded, memory: Memory
 ) -> None:
@@ -242,13 +253,16 @@ def test_the_attempts_on_the_way_that_it_fell_to_count(recorded: Recorded) -> No
     assert until_it_falls(climbing, "abort").remedy == "way-4"
 
 
+BF16 = Strategy(autocast="bf16")
+
+
 def test_only_ways_that_ran_here_with_the_same_command_follow() -> None:
     pace = Pace(steps=9, seconds=3.0, rate=3.0, low=2.0, high=4.0, starting=1.0)
     ways = (
         Way(number=1, id="gpu", title="GPU", basis=Basis.TRIAL, strategy=FIRST, pace=pace),
         Way(number=2, id="variant-small", title="small", basis=Basis.TRIAL, variant="small"),
         Way(number=3, id="cpu", title="CPU", basis=Basis.TRIAL, strategy=CPU.strategy, pace=pace),
-        Way(number=5, id="cpu+bf16", title="bf16", basis=Basis.TRIAL, changes="other numbers"),
+        Way(number=5, id="cpu+bf16", title="bf16", basis=Basis.TRIAL, strategy=BF16),
         Way(number=4, id="wsl2", title="WSL2", basis=Basis.ESTIMATE),
     )
     plan = Plan(

@@ -95,7 +95,7 @@ def _way(kind: str, number: int | None, folder: Path) -> Way | None:
 
 def _left_out(way: Way) -> str:
     """Name the settings that only a run here can apply."""
-    if _is_of_cpu(way):
+    if _is_of_cpu(way) and not way.variant:
         raise RocsteadyError(f"way {way.number} is for the CPU of this machine: {way.do}")
     return told(Strategy(), replace(way.strategy, variables={}, gpus=None))
 
@@ -104,7 +104,7 @@ def _is_for(kind: str, way: Way) -> bool:
     if kind == "skypilot":
         return way.id.startswith(CLOUD)
     by_row = kind in ("wsl2", "container")
-    return way.id == kind or not (by_row or way.setup or _is_of_cpu(way))
+    return way.id == kind or not (by_row or way.setup or way.changes or _is_of_cpu(way))
 
 
 def _is_of_cpu(way: Way) -> bool:

@@ -29,6 +29,7 @@ from rocsteady.supervisor.course import strategy_of
 from rocsteady.supervisor.finish import DONE
 from rocsteady.supervisor.forecast import due
 from rocsteady.supervisor.job import Job
+from rocsteady.supervisor.stages import with_variant
 from rocsteady.supervisor.visible import visible_to_a_run
 from rocsteady.vocabulary import Observation, ProbeOutcome, Strategy
 
@@ -42,12 +43,14 @@ def circumstances(
     known = doctors_knowledge()
     machine = examined(known)
     here, script = journal.here.machine, script_fingerprint(job.command, str(folder))
+    others = [with_variant(job, name).command for name in job.variants]
+    scripts = {script, *(script_fingerprint(command, str(folder)) for command in others)}
     observations = memory.observations(here)
     diagnosis = diagnose(machine, known, observations=observations)
     seen = visible_to_a_run(machine, known)
     software = software_of(machine)
-    deadly = [strategy_of(each.strategy) for each in memory.deadly(here, script)]
-    deadly += _under_way_when_it_went_down(script, folder, journal)
+    deadly = [strategy_of(each.strategy) for it in scripts for each in memory.deadly(here, it)]
+    deadly += _under_way_when_it_went_down(scripts, folder, journal)
     if _probe_went_down(observations, software):
         deadly.append(Strategy())
     helped = [each.remedy for each in memory.what_helped(here, script) if each.remedy in RUNGS]
@@ -91,8 +94,10 @@ def _remedied(names: dict[str, None], machine: Machine, gpus: int) -> list[tuple
     return found
 
 
-def _under_way_when_it_went_down(script: str, folder: Path, journal: Journal) -> list[Strategy]:
-    """Return how this script ran when the machine went down, if no run has looked back since."""
+def _under_way_when_it_went_down(
+    scripts: set[str], folder: Path, journal: Journal
+) -> list[Strategy]:
+    """Return how these scripts ran when the machine went down, if no run has looked back since."""
     try:
         left = [each.deed for each in journal.unfinished() if each.fate is Fate.MACHINE_WENT_DOWN]
         found = [journal.attempt_of(deed) for deed in left if deed.kind == START]
@@ -101,7 +106,7 @@ def _under_way_when_it_went_down(script: str, folder: Path, journal: Journal) ->
     return [
         strategy_of(each[1].strategy)
         for each in found
-        if each is not None and script_fingerprint(each[0].command, str(folder)) == script
+        if each is not None and script_fingerprint(each[0].command, str(folder)) in scripts
     ]
 
 

@@ -46,5 +46,5 @@ def kept_ways(run: Path) -> tuple[FallTo, ...]:
     """Read them; none, if there are none or they cannot be read."""
     try:
         return msgspec.json.decode((run / WAYS).read_bytes(), type=tuple[FallTo, ...])
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from enum import Enum
+from functools import cache
 from pathlib import Path
 
 from rocsteady.errors import KnowledgeError
@@ -96,6 +97,7 @@ class FailureKnowledge(Value, frozen=True, kw_only=True):
     signatures: tuple[Signature, ...]
 
 
+@cache
 def load_failures(folder: Path = DATA) -> FailureKnowledge:
     """Read kinds and signatures below ``folder``, and refuse wrong ones by file, entry, field."""
     kinds = _by_name(

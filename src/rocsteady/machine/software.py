@@ -32,7 +32,7 @@ def changes(before: str, now: str) -> str:
 
 
 def _parts(machine: Machine) -> Iterator[tuple[str, str]]:
-    counted = Counter(gpu.gfx or "of unknown kind" for gpu in machine.gpus.gpus)
+    counted = Counter(gpu.gfx or gpu.name or "of unknown kind" for gpu in machine.gpus.gpus)
     gpus = ", ".join(f"{number} x {gfx}" if number > 1 else gfx for gfx, number in counted.items())
     yield GPU, gpus or NONE
     if gpus or machine.system.wsl:  # without a GPU its driver makes no difference

@@ -38,10 +38,14 @@ def _what_failed(first: Way, plan: Plan) -> str:
             return f"{way.title} is ruled out ({way.rests_on[0].rstrip('.')})"
     if first.basis is Basis.TRIAL:
         return "it was tried here and works"
-    if any(way.basis is Basis.TRIAL for way in plan.ways):
-        late = first.finish is not None and first.finish.in_time is not None
-        return f"what was tried here works, but {'not in time' if late else 'is slower'}"
-    return "nothing that was tried here works"
+    tried = [way for way in plan.ways if way.basis is Basis.TRIAL]
+    if not tried:
+        return "nothing that was tried here works"
+    if all(way.changes for way in tried):
+        return "what was tried here and works is not the same job"
+    same = " and is the same job" if any(way.changes for way in tried) else ""
+    late = first.finish is not None and first.finish.in_time is not None
+    return f"what was tried here{same} works, but {'not in time' if late else 'is slower'}"
 
 
 def _deadline(first: Way, plan: Plan) -> str:

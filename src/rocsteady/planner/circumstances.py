@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from rocsteady.journal.values import RunStory
-from rocsteady.knowledge.failures import Whose, load_failures
+from rocsteady.knowledge.failures import load_failures
 from rocsteady.knowledge.harmful import Harmful
 from rocsteady.knowledge.speeds import CardSpeed
 from rocsteady.planner.finishing import History
@@ -67,4 +67,4 @@ def histories(stories: tuple[RunStory, ...]) -> dict[str, History]:
 
 def _is_for_a_person(kind: str) -> bool:
     known = load_failures().kinds.get(kind)
-    return known is not None and known.whose in (Whose.SCRIPT, Whose.INSTALL, Whose.DISK)
+    return known is not None and known.fix is not None

@@ -238,12 +238,21 @@ class Planner:
 
     def _see_again(self, way: Way, one: Tried) -> None:
         """Take in a second trial of a way: the machine's own speed may have changed meanwhile."""
-        for number, each in enumerate(self.ways):
-            if each.id == way.id and each.pace and one.pace:
-                ratio = one.pace.rate / each.pace.rate
-                told = (*each.rests_on, f"once more: {ratio:.2f} times as fast")
-                pace = pace_of_both(each.pace, one.pace)
-                self.ways[number] = replace(each, pace=pace, rests_on=told)
+        number = next(place for place, each in enumerate(self.ways) if each.id == way.id)
+        row = self.ways[number]
+        first, seen, job = self._grounds[_name(row)]
+        seen = together(seen, trial_history((one,), one))
+        self._grounds[_name(row)] = first, seen, job
+        if one.failure:
+            self.failures.append(one.failure)
+            row = replace(row, risk=Risk.MEDIUM)
+        told = row.rests_on[1:]
+        if row.pace and one.pace and one.works:
+            told += (f"once more: {one.pace.rate / row.pace.rate:.2f} times as fast",)
+            row = replace(row, pace=pace_of_both(row.pace, one.pace))
+        if first is not None:
+            told = (*rests_on(replace(first, pace=row.pace), seen), *told)
+        self.ways[number] = replace(row, rests_on=told)
 
     def _note(self, way: Way, lines: Iterable[str]) -> None:
         self.ways = [

@@ -33,6 +33,7 @@ from rocsteady.supervisor.ways import FallTo, Ways, fell_after
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy, Value
 
 WENT_DOWN = "machine-went-down"
+CPU = "cpu"
 STRATEGY_VERSION = 1
 
 
@@ -237,11 +238,15 @@ class Course:
         return fallen or self.ways.hurried(step, needs) or step
 
     def _may_fall_to(self, strategy: Strategy) -> bool:
-        """Tell a strategy that was not tried and did not take the machine down."""
+        """Tell a strategy that was not tried and did not take the machine down.
+
+        A GPU that did is not trusted with other settings either, unless a person says so.
+        """
         if any(entry.strategy == strategy for entry in self._tried):
             return False
         never = [msgspec.structs.replace(one, checkpoints_back=0) for one in self._never()]
-        return self._wanted.again or strategy not in never
+        on_gpu = [one for one in never if one.device != CPU]
+        return self._wanted.again or not (strategy in never or (on_gpu and strategy.device != CPU))
 
     def _take(self, step: Step, failure: Failure) -> None:
         if step.strategy is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from rocsteady.journal.values import Decision, RunStory
-from rocsteady.plan import Basis, Plan
+from rocsteady.plan import Basis, Plan, Way
 from rocsteady.remedies.ladder import Step
 from rocsteady.vocabulary import Strategy, Value
 
@@ -86,7 +86,7 @@ def ways_after(plan: Plan, number: int) -> tuple[FallTo, ...]:
     Another variant is another model, bf16 has other numbers, and what only an estimate speaks for
     cannot be run here.
     """
-    commands = {way.number: (way.variant, way.command) for way in plan.ways}
+    taken = next((way for way in plan.ways if way.number == number), None)
     return tuple(
         FallTo(
             number=way.number,
@@ -96,9 +96,16 @@ def ways_after(plan: Plan, number: int) -> tuple[FallTo, ...]:
         )
         for way in plan.ways
         if way.number > number and way.basis is Basis.TRIAL
-        if not way.changes or way.variant
-        if commands[way.number] == commands.get(number)
+        if taken is not None and _is_same_job(way, taken)
     )
+
+
+def _is_same_job(way: Way, taken: Way) -> bool:
+    """Tell whether it trains the same model, with the same numbers or with the script's own."""
+    same_model = (way.variant, way.command) == (taken.variant, taken.command)
+    numbers = way.strategy.precision, way.strategy.autocast
+    own = None, None
+    return same_model and numbers in (own, (taken.strategy.precision, taken.strategy.autocast))
 
 
 def fell_after(decisions: Iterable[Decision]) -> int:

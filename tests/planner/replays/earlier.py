@@ -83,14 +83,18 @@ def leave_runs(folder: Path, state: Path, *attempts: Earlier) -> None:
     assert memory.close()
 
 
-def leave_death(folder: Path, state: Path, *, in_trial: bool = False) -> None:
-    """Leave a run as a machine leaves it that goes down: an intent of another boot, no outcome."""
+def leave_death(folder: Path, state: Path, *, in_trial: tuple[str, ...] = ()) -> None:
+    """Leave a run as a machine leaves it that goes down: an intent of another boot, no outcome.
+
+    ``in_trial`` is the command of a trial in place of the run.
+    """
     job = read_job(folder / FILE).job
     here = replace(this_process(), boot_id="before", process="")
     root = state / "plans" / name_for(folder) / "trials" if in_trial else folder
     root.mkdir(parents=True, exist_ok=True)
     journal = Journal(find_place(root, state=state), here=here)
-    run = journal.begin_run(job.command, job=job, strategy=as_json(Strategy()))
+    command = in_trial or job.command
+    run = journal.begin_run(command, job=job, strategy=as_json(Strategy()))
     journal.record(
         Attempt(run=run.id, number=1, strategy={}, boot_id="before", started=time.time() - DAY)
     )

@@ -17,6 +17,8 @@ from replays.earlier import Earlier, leave_death, leave_runs
 from replays.replay import HERE, MACHINES, Replay, named
 
 from rocsteady.plan import Basis, Risk
+from rocsteady.supervisor.job import FILE, read_job
+from rocsteady.supervisor.stages import with_variant
 from rocsteady.vocabulary import Strategy
 
 pytestmark = pytest.mark.slow
@@ -215,11 +217,14 @@ def test_note_e_a_machine_that_went_down(replay: Replay) -> None:
     assert {way.id for way in plan.ruled_out} >= {"older-rocm"}
 
 
-def test_a_trial_that_took_the_machine_down_is_known_to_the_very_next_plan(replay: Replay) -> None:
+def test_a_trial_of_a_variant_that_took_the_machine_down_is_known_to_the_very_next_plan(
+    replay: Replay,
+) -> None:
     replay.on("rx5700xt-override")
     replay.lead(["train.py"])
-    replay.job("total = { steps = 9 }\n")
-    leave_death(replay.folder, replay.state, in_trial=True)
+    replay.job('total = { steps = 9 }\n[variants.small]\narguments = ["--small"]\n')
+    of = with_variant(read_job(replay.folder / FILE).job, "small").command
+    leave_death(replay.folder, replay.state, in_trial=of)
 
     for _ in range(2):  # also when what is left of it was removed
         out = [way for way in replay.values("--no-trials").ruled_out if way.id.startswith("gpu")]
