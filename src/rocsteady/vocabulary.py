@@ -195,6 +195,9 @@ class ProbeOutcome(Enum):
     NOT_RUN = "not run"
 
 
+TRIAL = "trial"  # the probe of an observation that is of one script, in a plan
+
+
 class Observation(Value, frozen=True, kw_only=True):
     """What came of one probe, here, once."""
 

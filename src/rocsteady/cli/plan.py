@@ -34,7 +34,7 @@ from rocsteady.planner.ranking import ranked
 from rocsteady.planner.tried import Tried, observation
 from rocsteady.report.plan import render_plan
 from rocsteady.supervisor.job import Job
-from rocsteady.supervisor.stages import with_variant
+from rocsteady.supervisor.stages import commands_of
 from rocsteady.vocabulary import Strategy
 
 FOUND, NONE_FOUND, INTERRUPTED = 0, 1, 130
@@ -124,8 +124,7 @@ def command(  # noqa: PLR0913 - one argument an option
         if no_trials:
             plan = _plan(job, folder, here, wanted, _untried(job, here, wanted))
         else:
-            others = [with_variant(job, name).command for name in job.variants]
-            words = [word for command in (job.command, *others) for word in command[1:]]
+            words = [word for each in commands_of(job) for word in each[1:]]
             ask_about_paths([job.command[0], *words], folder, "trial", yes=yes)
             with Trials(folder, memory, again=again) as trials:
                 made = PlanTrials(trials, each=trial.total_seconds(), within=within.total_seconds())

@@ -29,7 +29,7 @@ from rocsteady.supervisor.course import strategy_of
 from rocsteady.supervisor.finish import DONE
 from rocsteady.supervisor.forecast import due
 from rocsteady.supervisor.job import Job
-from rocsteady.supervisor.stages import with_variant
+from rocsteady.supervisor.stages import commands_of
 from rocsteady.supervisor.visible import visible_to_a_run
 from rocsteady.vocabulary import Observation, ProbeOutcome, Strategy
 
@@ -43,8 +43,7 @@ def circumstances(
     known = doctors_knowledge()
     machine = examined(known)
     here, script = journal.here.machine, script_fingerprint(job.command, str(folder))
-    others = [with_variant(job, name).command for name in job.variants]
-    scripts = {script, *(script_fingerprint(command, str(folder)) for command in others)}
+    scripts = {script_fingerprint(command, str(folder)) for command in commands_of(job)}
     observations = memory.observations(here)
     diagnosis = diagnose(machine, known, observations=observations)
     seen = visible_to_a_run(machine, known)

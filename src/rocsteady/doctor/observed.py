@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from rocsteady.machine.software import changes
 from rocsteady.vocabulary import (
+    TRIAL,
     Confidence,
     Finding,
     Fix,
@@ -20,7 +21,6 @@ from rocsteady.vocabulary import (
 )
 
 RULE = "seen-by-probe"
-TRIAL = "trial"  # of a plan: it tells of one script, which may be wrong itself
 DID = {
     ProbeOutcome.WRONG: "gave wrong numbers",
     ProbeOutcome.EXCEPTION: "raised an error",

@@ -9,6 +9,7 @@ import msgspec
 from rocsteady.plan import Basis, Risk, Way
 from rocsteady.planner.circumstances import Circumstances
 from rocsteady.remedies.difference import told
+from rocsteady.supervisor.ways import is_as_deadly
 from rocsteady.vocabulary import ComputeDevice, Severity, Strategy
 
 GPU, CPU = "gpu", "cpu"
@@ -94,21 +95,12 @@ def _in_short(text: str) -> str:
 
 def _against_gpu(strategy: Strategy, here: Circumstances) -> str:
     """Say what rules the GPU out, by finding or observation; "" if nothing does."""
-    if any(_alike(strategy, deadly) for deadly in here.deadly):
+    if any(is_as_deadly(strategy, deadly) for deadly in here.deadly):
         return f"{WENT_DOWN}: this took the machine down before; --again tries it all the same"
     blocking = [each for each in here.findings if each.severity is Severity.BLOCKS]
     if here.trains_on is ComputeDevice.CPU and blocking:
         return f"{blocking[0].rule}: {blocking[0].summary}"
     return ""
-
-
-def _alike(strategy: Strategy, deadly: Strategy) -> bool:
-    """Tell whether something that took the machine down is still the same thing.
-
-    A GPU that takes the machine down is not trusted with another loader or variable either: only
-    what keeps the run off it is another thing.
-    """
-    return CPU not in (deadly.device, strategy.device)
 
 
 def _cpu(here: Circumstances) -> Way:

@@ -16,7 +16,7 @@ from rocsteady.planner.circumstances import Circumstances, key
 from rocsteady.planner.elsewhere import Measured
 from rocsteady.planner.finishing import History, Loss, finish
 from rocsteady.planner.limits import SIMULATION, limits
-from rocsteady.planner.pace import together as pace_of_both
+from rocsteady.planner.pace import pooled
 from rocsteady.planner.ranking import GETS_THERE, in_time
 from rocsteady.planner.shown import (
     by_strategy,
@@ -249,7 +249,7 @@ class Planner:
         told = row.rests_on[1:]
         if row.pace and one.pace and one.works:
             told += (f"once more: {one.pace.rate / row.pace.rate:.2f} times as fast",)
-            row = replace(row, pace=pace_of_both(row.pace, one.pace))
+            row = replace(row, pace=pooled(row.pace, one.pace))
         if first is not None:
             told = (*rests_on(replace(first, pace=row.pace), seen), *told)
         self.ways[number] = replace(row, rests_on=told)

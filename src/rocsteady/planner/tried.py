@@ -9,9 +9,8 @@ from rocsteady.planner.trial import Trial
 from rocsteady.planner.watched import Watched
 from rocsteady.supervisor.course import no_effect, strategy_of
 from rocsteady.supervisor.outcome import AttemptEnd, Outcome
-from rocsteady.vocabulary import Observation, ProbeOutcome, Strategy, Value
+from rocsteady.vocabulary import TRIAL, Observation, ProbeOutcome, Strategy, Value
 
-PROBE = "trial"  # as which it is remembered
 NO_MEMORY = "oom"  # what kinds of failure for want of memory begin with
 
 
@@ -93,7 +92,7 @@ def observation(one: Tried, way: str, *, software: str, at: float) -> Observatio
     elif one.failure.startswith(NO_MEMORY):
         outcome = ProbeOutcome.NO_MEMORY
     return Observation(
-        probe=PROBE,
+        probe=TRIAL,
         variant=way,
         outcome=outcome,
         tries=one.step,

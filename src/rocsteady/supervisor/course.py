@@ -29,11 +29,10 @@ from rocsteady.remedies.remedy import Refused
 from rocsteady.remedies.situation import Situation, Tried
 from rocsteady.supervisor.outcome import AttemptEnd
 from rocsteady.supervisor.visible import Visible, visible_to_a_run
-from rocsteady.supervisor.ways import FallTo, Ways, fell_after
+from rocsteady.supervisor.ways import FallTo, Ways, fell_after, is_as_deadly
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy, Value
 
 WENT_DOWN = "machine-went-down"
-CPU = "cpu"
 STRATEGY_VERSION = 1
 
 
@@ -238,15 +237,12 @@ class Course:
         return fallen or self.ways.hurried(step, needs) or step
 
     def _may_fall_to(self, strategy: Strategy) -> bool:
-        """Tell a strategy that was not tried and did not take the machine down.
-
-        A GPU that did is not trusted with other settings either, unless a person says so.
-        """
+        """Tell a strategy that was not tried and is not what took the machine down."""
         if any(entry.strategy == strategy for entry in self._tried):
             return False
         never = [msgspec.structs.replace(one, checkpoints_back=0) for one in self._never()]
-        on_gpu = [one for one in never if one.device != CPU]
-        return self._wanted.again or not (strategy in never or (on_gpu and strategy.device != CPU))
+        deadly = strategy in never or any(is_as_deadly(strategy, one) for one in never)
+        return self._wanted.again or not deadly
 
     def _take(self, step: Step, failure: Failure) -> None:
         if step.strategy is None:

@@ -36,6 +36,11 @@ def variant_command(job: Job, name: str) -> tuple[str, ...]:
     return with_variant(job, name).command
 
 
+def commands_of(job: Job) -> tuple[tuple[str, ...], ...]:
+    """Return the command of a job, and then those of its variants."""
+    return job.command, *(variant_command(job, name) for name in job.variants)
+
+
 def with_variant(job: Job, name: str) -> Job:
     """Return the job with a model or a batch of another size."""
     variant = job.variants.get(name)

@@ -13,6 +13,7 @@ from rocsteady.plan import Basis, Plan, Way
 from rocsteady.remedies.ladder import Step
 from rocsteady.vocabulary import Strategy, Value
 
+CPU = "cpu"  # as a device
 WAY = "way-"  # begins what is decided when a run falls to another way
 NO_WAY_HELPS = ("script", "disk", "network")  # whose failures are the same on every way
 
@@ -106,6 +107,15 @@ def _is_same_job(way: Way, taken: Way) -> bool:
     numbers = way.strategy.precision, way.strategy.autocast
     own = None, None
     return same_model and numbers in (own, (taken.strategy.precision, taken.strategy.autocast))
+
+
+def is_as_deadly(strategy: Strategy, deadly: Strategy) -> bool:
+    """Tell whether a strategy is still the thing that took the machine down.
+
+    A GPU that takes the machine down is not trusted with another loader or variable either: only
+    what keeps the run off it is another thing.
+    """
+    return CPU not in (deadly.device, strategy.device)
 
 
 def fell_after(decisions: Iterable[Decision]) -> int:
