@@ -27,6 +27,8 @@ BESIDE_TORCH = "numpy>=2,<3"  # as users have it: torch alone warns on stderr th
 TORCH_VENV = HERE / ".ci" / "torch-venv"
 WHEEL_VENV = HERE / ".ci" / "wheel-venv"
 TORCH_PYTHON = "ROCSTEADY_TEST_TORCH_PYTHON"
+# The fast tests whose result can depend on the interpreter; the others run on one of them.
+BY_INTERPRETER = ("cli/test_main.py", "host", "inside", "journal", "knowledge", "redaction")
 MOST_PACKAGES = 14  # that installing the wheel may bring, rocsteady included
 DOCTOR_ENDS_WITH = (0, 1, 3)  # nothing blocks, something blocks, could not examine
 
@@ -103,7 +105,7 @@ def contracts(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the fast tests. Arguments after ``--`` go to pytest."""
     _install(session, "--group", "test", "-e", ".")
-    session.run("pytest", *session.posargs)
+    session.run("pytest", "--durations=10", *session.posargs)
 
 
 @nox.session
@@ -111,7 +113,7 @@ def slow(session: nox.Session) -> None:
     """Run the slow tests, some of them beside a real torch."""
     _install(session, "--group", "test", "-e", ".")
     env = {TORCH_PYTHON: _torch_python(session)}
-    wanted = ("-m", "slow and not hardware", "--durations=30")
+    wanted = ("-m", "slow and not hardware", "--durations=10")
     session.run("pytest", *wanted, *session.posargs, env=env)
 
 
@@ -120,6 +122,15 @@ def matrix(session: nox.Session) -> None:
     """Run the fast tests on every supported Python that is installed."""
     _install(session, "--group", "test", "-e", ".")
     session.run("pytest", "--quiet", *session.posargs)
+
+
+@nox.session(python=SUPPORTED)
+def compatibility(session: nox.Session) -> None:
+    """Import every module, and run the fast tests that can depend on the interpreter."""
+    _install(session, "--group", "test", "-e", ".")
+    session.run("python", "tests/import_all.py")
+    folders = [f"tests/{each}" for each in BY_INTERPRETER]
+    session.run("pytest", "--quiet", *folders, *session.posargs)
 
 
 @nox.session

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+import zlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -21,6 +23,8 @@ if os.name != "nt":
 
 RECORDINGS = Path(__file__).parent / "machines"
 TORCH_PYTHON = "ROCSTEADY_TEST_TORCH_PYTHON"
+DAY = "ROCSTEADY_TEST_DAY"  # a number of days, to repeat the selection of another day
+TURNS = 3  # with --todays, a slow test runs every third day unless its marker says otherwise
 
 
 class Recorded:
@@ -74,6 +78,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write expected output and schemas anew instead of comparing; read the diff",
     )
+    parser.addoption(
+        "--todays",
+        action="store_true",
+        help=f"run only the slow tests whose turn is today; {DAY} names another day",
+    )
+
+
+def today() -> int:
+    """Return the number of the day by which slow tests take turns."""
+    return int(os.environ.get(DAY) or time.time() // 86_400)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the slow tests whose turn it is, so that a few days of CI run all of them."""
+    if not config.getoption("--todays"):
+        return
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        marker = item.get_closest_marker("turns")
+        turns = int(marker.args[0]) if marker else TURNS
+        due = zlib.crc32(item.nodeid.encode()) % turns == today() % turns
+        (kept if due or not item.get_closest_marker("slow") else left_out).append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left_out)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
