@@ -83,6 +83,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help=f"run only the slow tests whose turn is today; {DAY} names another day",
     )
+    parser.addoption("--shard", help="run the I-th of N parts of the tests, given as I/N")
 
 
 def today() -> int:
@@ -90,19 +91,25 @@ def today() -> int:
     return int(os.environ.get(DAY) or time.time() // 86_400)
 
 
+def is_due(item: pytest.Item) -> bool:
+    """Say whether it is this test's turn today. Fast tests always run."""
+    marker = item.get_closest_marker("turns")
+    turns = int(marker.args[0]) if marker else TURNS
+    mine = zlib.crc32(item.nodeid.encode()) % turns
+    return mine == today() % turns or item.get_closest_marker("slow") is None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the slow tests whose turn it is, so that a few days of CI run all of them."""
-    if not config.getoption("--todays"):
-        return
-    kept: list[pytest.Item] = []
-    left_out: list[pytest.Item] = []
-    for item in items:
-        marker = item.get_closest_marker("turns")
-        turns = int(marker.args[0]) if marker else TURNS
-        due = zlib.crc32(item.nodeid.encode()) % turns == today() % turns
-        (kept if due or not item.get_closest_marker("slow") else left_out).append(item)
-    items[:] = kept
-    config.hook.pytest_deselected(items=left_out)
+    """Keep the tests of this shard and, with --todays, those whose turn it is."""
+    kept = items
+    if config.getoption("--todays"):
+        kept = [item for item in kept if is_due(item)]
+    if shard := config.getoption("--shard"):
+        part, parts = (int(each) for each in shard.split("/"))
+        kept = [i for i in kept if zlib.crc32(i.nodeid.encode()) % parts == part % parts]
+    if kept is not items:
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        items[:] = kept
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
