@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
-from rocsteady.evidence.safe_pattern import safe_pattern
+from rocsteady.evidence.line_pattern import LinePattern
 from rocsteady.planner.printed import Counter, epochs_in, of_the_job, read_printed
 
 STAMP = "2026-11-15T10:00:{second:02}.000Z "
@@ -98,10 +97,10 @@ def test_a_pattern_finds_its_own_line_and_is_safe(tmp_path: Path, line: str) -> 
     (found,) = counters(tmp_path, line)
     for n in (7, 40, 1000):
         wider = line.replace("  40", "40").replace("40", str(n), 1)
-        match = safe_pattern(found.pattern).pattern.search(wider)
+        match = LinePattern(found.pattern).search(wider)
         assert match, wider
-        assert match["n"] == str(n)
-        assert re.compile(found.pattern).groupindex.get("total") is None or match["total"] == "1200"
+        assert match.groups["n"] == str(n)
+        assert match.groups.get("total") in {None, "1200"}
 
 
 def test_the_end_of_what_was_printed_is_kept(tmp_path: Path) -> None:

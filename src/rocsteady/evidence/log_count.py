@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 
 from rocsteady.evidence.counters import MOST_DIGITS, Progress, strip_ansi
-from rocsteady.evidence.safe_pattern import SafePattern
+from rocsteady.evidence.line_pattern import LINE, LinePattern
 
 KEPT = 256 * 1024  # bytes of what was printed since it was last read
 READ_WITHIN = 0.02  # seconds of CPU for all lines that wait, and the one that is begun by then
@@ -23,8 +23,8 @@ _ENDS = re.compile(rb"[\r\n]")
 class LogCount:
     """Reads on when it is asked. One thread may print while another asks."""
 
-    def __init__(self, counted: SafePattern) -> None:
-        self._pattern, self._characters = counted
+    def __init__(self, pattern: LinePattern) -> None:
+        self._pattern = pattern
         self._kept = bytearray()
         self._cut = False  # the first line that is kept has lost its beginning
         self._lock = threading.Lock()
@@ -62,18 +62,16 @@ class LogCount:
 
     def _found(self, line: bytes, *, whole: bool) -> Progress | None:
         # A character has four bytes at most; colours come on top.
-        text, _ = strip_ansi(line[: 8 * self._characters].decode("utf-8", "replace"))
-        whole = whole and len(line) <= self._characters
-        text = text[: self._characters]
-        match = self._pattern.search(text)
-        if match is None:
+        text, _ = strip_ansi(line[: 8 * LINE].decode("utf-8", "replace"))
+        whole = whole and len(line) <= LINE
+        text = text[:LINE]
+        found = self._pattern.search(text)
+        if found is None:
             return None
-        groups = match.groupdict()
-        n = _number(groups["n"])
-        last = max(match.end(name) for name in groups)
-        if n is None or (last == len(text) and not whole):  # more digits may follow
+        n = _number(found.groups["n"])
+        if n is None or (found.end == len(text) and not whole):  # more digits may follow
             return None
-        return Progress(n=n, total=_number(groups.get("total")), rate=None)
+        return Progress(n=n, total=_number(found.groups.get("total")), rate=None)
 
 
 def _number(text: str | None) -> int | None:

@@ -13,8 +13,8 @@ from collections import OrderedDict
 from typing import TypeVar
 
 from rocsteady.evidence.counters import Line, Progress, strip_ansi, take_apart
+from rocsteady.evidence.line_pattern import LinePattern
 from rocsteady.evidence.log_count import LogCount
-from rocsteady.evidence.safe_pattern import safe_pattern
 from rocsteady.evidence.values import Output
 
 LINE_LIMIT = 2048  # bytes of a line that are looked at
@@ -31,7 +31,7 @@ class OutputCounter:
     """Reads what is printed, piece by piece."""
 
     def __init__(self, pattern: str = "") -> None:
-        self._count = LogCount(safe_pattern(pattern)) if pattern else None
+        self._count = LogCount(LinePattern(pattern)) if pattern else None
         self._ended = False
         self._bytes = self._lines = self._signs = 0
         self._at = 0.0

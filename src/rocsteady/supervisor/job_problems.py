@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from rocsteady.errors import JobError, JournalError
-from rocsteady.evidence.safe_pattern import safe_pattern
+from rocsteady.evidence.line_pattern import LinePattern
 from rocsteady.journal.names import check_name
 from rocsteady.supervisor.job_values import CHECKPOINT, DoneWhen, Job, Resume, Total
 from rocsteady.supervisor.stages import stage_job, variant_command
@@ -56,7 +56,7 @@ def _of_total(total: Total | None, key: str) -> Problems:
 
 def _of_log(total: Total, key: str) -> Problems:
     try:
-        groups = safe_pattern(total.log).pattern.groupindex
+        groups = LinePattern(total.log).names
     except ValueError as error:
         yield key, str(error)
         return

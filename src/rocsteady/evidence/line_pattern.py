@@ -1,0 +1,53 @@
+"""A pattern from the job file, applied to the lines that a script prints.
+
+A person wrote the pattern, and some patterns take exponential time on some lines. The ``regex``
+package gives up after a time limit, which Python's own ``re`` cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import regex
+
+LONGEST = 200  # characters of a pattern
+LINE = 2048  # characters of a line that are searched
+WITHIN = 0.05  # seconds for one line
+MOST_TIMEOUTS = 5  # then the pattern is no longer applied
+
+
+class Found(NamedTuple):
+    """The named groups of a match, and where the last of them ends."""
+
+    groups: Mapping[str, str | None]
+    end: int
+
+
+class LinePattern:
+    """A compiled pattern that cannot hold the supervisor up."""
+
+    def __init__(self, text: str) -> None:
+        """Compile a pattern, or raise ValueError with a sentence that says what is wrong."""
+        if len(text) > LONGEST:
+            raise ValueError(f"longer than {LONGEST} characters")
+        try:
+            self._pattern = regex.compile(text, regex.ASCII, cache_pattern=False)
+        except (regex.error, ArithmeticError, RecursionError, MemoryError) as error:
+            raise ValueError(f"not a pattern: {error}") from None
+        self.names = frozenset(self._pattern.groupindex)
+        self._timeouts = 0
+
+    def search(self, line: str) -> Found | None:
+        """Return the first match in the line, or None if there is none or it takes too long."""
+        if self._timeouts >= MOST_TIMEOUTS:
+            return None
+        try:
+            match = self._pattern.search(line[:LINE], timeout=WITHIN)
+        except TimeoutError:
+            self._timeouts += 1
+            return None
+        if match is None:
+            return None
+        groups = match.groupdict()
+        return Found(groups, max((match.end(name) for name in groups), default=match.end()))
