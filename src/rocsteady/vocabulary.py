@@ -154,6 +154,7 @@ class Failure(Value, frozen=True, kw_only=True):
     certainty: Certainty
     fingerprint: Fingerprint
     seen: tuple[str, ...]  # the lines and frames that it rests on
+    line: str = ""  # of Python, in which the process crashed: "train.py:12 in step"
     signature: str = ""  # by which it was recognised
     rank: int | None = None  # of which it came, where there are several
     also: tuple[tuple[str, Role], ...] = ()  # what else was seen: cascades and confirmations

@@ -362,7 +362,7 @@ def test_who_killed_it(classifier: Classifier, symptoms: Symptoms, kind: str) ->
         (Symptoms(signal=6), "abort"),
         (Symptoms(signal=15), "interrupted"),
         (Symptoms(exit_code=130), "interrupted"),
-        (Symptoms(signal=7), "shm-too-small"),
+        (Symptoms(signal=7), "bus-error"),
         (Symptoms(signal=4), "broken-install"),
         (Symptoms(exit_code=1), "unknown"),
         (Symptoms(exit_code=0), "unknown"),

@@ -64,11 +64,8 @@ def test_one_process(
 
 @pytest.mark.parametrize("case", ["worker_exits", "worker_crashes", "worker_killed"])
 def test_a_worker_that_is_gone(classifier: Classifier, tmp_path: Path, case: str) -> None:
-    """How the trainer notices is chance; only a kill that it is told of means memory."""
-    named = failure(classifier, tmp_path, case).kind
-
-    assert named in ("loader-worker-died", "oom-host")
-    assert named == "loader-worker-died" or case == "worker_killed"
+    """How the trainer notices is chance; that memory ran out, nobody said."""
+    assert failure(classifier, tmp_path, case).kind == "loader-worker-died"
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,9 @@ def _seen(page: Page, failure: Failure) -> None:
     page.line("What this rests on", style=BOLD)
     for line in failure.seen:
         page.line(f"  {line}")
-    if failure.fingerprint.place:
+    if failure.line:
+        page.paragraph(f"Python was at {failure.line}.", indent=2)
+    elif failure.fingerprint.place:
         page.paragraph(f"in {failure.fingerprint.place}", indent=2)
     if failure.also:
         others = ", ".join(f"{kind} ({role.value})" for kind, role in failure.also)

@@ -10,9 +10,11 @@ import errno
 import os
 import re
 import time
+from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 
+from rocsteady.evidence.members import Members
 from rocsteady.host.children import Outcome, ask
 from rocsteady.vocabulary import Value
 
@@ -29,6 +31,13 @@ JOURNAL = (
 
 _RECORD = re.compile(r"\d+,\d+,(\d+),[^;]*;([^\n]*)")
 _JOURNAL_LINE = re.compile(r"^\[ *(\d+\.\d+)\] (?:kernel: )?(.*)$")
+_PID = re.compile(
+    r"\[(\d+)\]:? (?:segfault|general protection|trap )|\b[Pp]rocess (\d+) \(|\bpid[ =:]+(\d+)"
+    r"|\btask \S+:(\d+) blocked|\[\S+:(\d+)\]$"
+)
+_ADDRESS = re.compile(r"\b([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?\b")
+_OF_A_GPU = re.compile(r"\bamdgpu|\bkfd\b|\[drm")
+_OF_THE_MACHINE = re.compile(r"\[Hardware Error\]|-- (?:Re)?[Bb]oot|critical temperature reached")
 
 
 class KernelLog(Value, frozen=True, kw_only=True):
@@ -50,6 +59,28 @@ def read_kernel_log(since: float, *, within: timedelta, kmsg: Path = KMSG) -> Ke
     except OSError as refused:
         left = timedelta(seconds=max(0.0, deadline - time.monotonic()))
         return _from_journal(since, left, f"{kmsg}: {refused.strerror}")
+
+
+def concerning(lines: Iterable[str], members: Members) -> tuple[str, ...]:
+    """Return the lines that say something about an attempt.
+
+    A line concerns it by a process or thread of its own, or by a GPU that it used. A line about
+    "the GPU" without an address does if the attempt used every GPU there is; one about the machine
+    as a whole, such as a machine check, concerns everybody.
+    """
+    return tuple(line for line in lines if _concerns(line, members))
+
+
+def _concerns(line: str, members: Members) -> bool:
+    addresses = set(_ADDRESS.findall(line))
+    if addresses & members.gpus:
+        return True
+    pids = {int(number) for found in _PID.findall(line) for number in found if number}
+    if pids or addresses:
+        return not pids.isdisjoint(members.ids)
+    if _OF_A_GPU.search(line):
+        return bool(members.gpus) and members.gpus >= members.all_gpus
+    return _OF_THE_MACHINE.search(line) is not None
 
 
 def _from_kmsg(kmsg: Path, deadline: float) -> list[tuple[float, str]]:

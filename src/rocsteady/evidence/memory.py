@@ -16,6 +16,7 @@ OF_THE_MACHINE = (
 )  # fmt: skip
 OF_A_PROCESS = ("VmHWM", "VmRSS", "RssAnon", "RssFile", "RssShmem", "VmSwap", "VmPeak")
 KIB = 1024
+FULL = 0.01  # of /dev/shm, free: less is none
 
 
 class GroupMemory(Value, frozen=True, kw_only=True):
@@ -54,6 +55,12 @@ def read_memory(pids: Iterable[int], root: Path = ROOT) -> Memory:
             if (sizes := _sizes(read(root / f"proc/{pid}/status"), OF_A_PROCESS))
         },
     )
+
+
+def shared_memory_is_full(root: Path = ROOT) -> bool:
+    """Tell whether nothing is left of /dev/shm."""
+    total, free = _shared(root)
+    return total is not None and free is not None and free < FULL * total
 
 
 def read_groups(pids: Iterable[int], root: Path = ROOT) -> tuple[GroupMemory, ...]:

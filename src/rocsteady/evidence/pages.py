@@ -149,6 +149,13 @@ def read_parts(folder: Path) -> Parts | None:
     return Parts(batch=most[wire.W_BATCH], part=min(part, most[wire.W_BATCH]))
 
 
+def read_precision(folder: Path) -> str:
+    """Return the lowest precision that a script computes in: fp32, bf16, fp16; "": not known."""
+    pages = [_words(path, pid) for pid, path in _numbered(folder, wire.SUFFIX)]
+    told = max((words[wire.W_PRECISION] for words in pages if words is not None), default=0)
+    return wire.PRECISIONS[told] if told < len(wire.PRECISIONS) else ""
+
+
 def read_size(folder: Path) -> Size | None:
     """Return how much is trained; None: no step was made that could be seen."""
     pages = [_words(path, pid) for pid, path in _numbered(folder, wire.SUFFIX)]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
 
 from rocsteady.failures.candidate import Candidate
 from rocsteady.failures.candidates import Candidates, Reader, rank_first_seen
+from rocsteady.failures.crashes import crash_line
 from rocsteady.failures.dumps import is_dump, read_dump
 from rocsteady.failures.ends import Ends, has_failed
 from rocsteady.failures.hangs import (
@@ -30,8 +34,9 @@ from rocsteady.knowledge.waits import Waits, load_waits
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Role
 
 WENT_DOWN, OUT_OF_MEMORY = "machine-went-down", "oom-host"
-INTERRUPTED, PEER_DIED = "interrupted", "peer-died"
-CRASHES = ("segfault", "abort")
+INTERRUPTED, PEER_DIED, STOPPED = "interrupted", "peer-died", "stopped-by-rocsteady"
+BUS_ERROR, SHARED_MEMORY = "bus-error", "shm-too-small"
+CRASHES = ("segfault", "abort", BUS_ERROR)
 KILLED_BY = 9
 # Lines that end a process whatever Python says besides.
 FATAL = ("memory-access-fault", "gpu-hang", "no-code-for-gpu", "gpu-hardware-error")
@@ -52,6 +57,8 @@ SEEN = 6  # lines that are kept
 LONG = 1 << 16  # characters of a text that is searched for names of frames
 LAST_WORDS = 600  # characters at the end of a log
 
+_WORKERS = re.compile(r"(?i)DataLoader worker|num_workers\W{1,4}[1-9]|in worker\b|/dev/shm")
+
 
 class Classifier:
     """Names failures by what is known of them."""
@@ -70,12 +77,16 @@ class Classifier:
         found = self._reader.read(log, cleaned("\n".join(symptoms.kernel)), symptoms)
         if symptoms.signal == KILLED_BY:  # so the crash that the kernel told of is another's
             found.kernel[:] = [it for it in found.kernel if it.kind not in CRASHES]
-        chosen = self._choose(log, found, symptoms)
+        chosen = _stopped(found, symptoms) or self._choose(log, found, symptoms)
         if chosen is None:
             chosen = _unknown(log, found, symptoms)
+        elif chosen.kind == BUS_ERROR and _shares_memory(log, symptoms):
+            chosen = chosen._replace(kind=SHARED_MEMORY)
         elif chosen.kind in CRASHES and not chosen.place:
             chosen = chosen._replace(place=_crash_place(log))
-        return self._failure(chosen, found, symptoms)
+        failure = self._failure(chosen, found, symptoms)
+        line = crash_line(log[-DUMP:]) if chosen.kind in CRASHES else ""
+        return replace(failure, line=line) if line else failure
 
     def _choose(self, log: str, found: Candidates, symptoms: Symptoms) -> Candidate | None:
         failed = has_failed(symptoms)
@@ -206,6 +217,12 @@ class Classifier:
         return Role.CONFIRMATION if alike else Role.CASCADE
 
 
+def _stopped(found: Candidates, symptoms: Symptoms) -> Candidate | None:
+    """Return the line by which a text says that rocsteady ended it: all after it follows."""
+    lines = [it for it in found.lines if it.kind == STOPPED]
+    return lines[-1] if lines and not has_failed(symptoms) else None
+
+
 def _hints(log: str, found: Candidates) -> list[Candidate]:
     """Return what the last lines before a silence say of what was under way."""
     end = len(log.rstrip()) - LAST_WORDS
@@ -234,6 +251,11 @@ def _mere_signs(found: Candidates) -> list[Candidate]:
 
 def _printable(line: str) -> str:
     return "".join(mark if mark.isprintable() else " " for mark in line).strip()
+
+
+def _shares_memory(log: str, symptoms: Symptoms) -> bool:
+    """Tell whether shared memory may be why: there are loader workers, or /dev/shm is full."""
+    return symptoms.loader_workers or symptoms.shared_full or _WORKERS.search(log) is not None
 
 
 def _crash_place(log: str) -> str:

@@ -31,6 +31,8 @@ class Symptoms(Value, frozen=True, kw_only=True):
     phase: str = ""
     step: int | None = None
     oom_kills: int | None = None  # that its cgroup counted
+    loader_workers: bool = False  # the script has loaded data in other processes
+    shared_full: bool = False  # /dev/shm
     raised: tuple[Raised, ...] = ()  # in time order
     variables: dict[str, str] = msgspec.field(default_factory=dict)
     machine_went_down: bool = False

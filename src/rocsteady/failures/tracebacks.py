@@ -43,8 +43,8 @@ EXCEPTION_LINE = re.compile(
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _WORKER = re.compile(r"Caught (?P<type>\w+) in (?:DataLoader worker|replica|pin memory thread)")
 _END_OF_MESSAGE = re.compile(
-    r"\s*$|[WEIF]\d{4} |wandb: |srun: |slurmstepd: |ERROR\b|Process \S+:|\[\d{4}-|\d{4}-\d\d-\d\d"
-    r"|Exception |Original |-- Process |"
+    r"\s*$|[WEIF]\d{4} |wandb: |srun: |rocsteady: |slurmstepd: |ERROR\b|Process \S+:|\[\d{4}-"
+    r"|\d{4}-\d\d-\d\d|Exception |Original |-- Process |"
     rf"{re.escape(_CHAINED[0])}|{re.escape(_CHAINED[1])}|\[W|\[E|terminate called|Aborted|Killed"
 )
 _NOT_THE_USERS = re.compile(

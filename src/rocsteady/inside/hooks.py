@@ -27,6 +27,7 @@ def before(name: str, _module: ModuleType) -> None:
         return
     page.let_supervisor_trace()
     stacks.register()
+    page.show_crashes()
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_after_fork)
     ending.install(heart)

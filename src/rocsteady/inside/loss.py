@@ -14,6 +14,7 @@ from time import monotonic_ns
 from typing import Any
 
 from .heart import Heart
+from .precision import Precision
 from .wire import FAULTS, W_FINITE, W_NOT_FINITE
 
 EVERY = 1_000_000_000  # nanoseconds between samples
@@ -27,6 +28,7 @@ class Loss:
         self._drilled = drilled = FAULTS in os.environ
         self._every, self._in_a_row = (0, 1) if drilled else (EVERY, IN_A_ROW)
         self._heart = heart
+        self._precision = Precision(heart)
         self._since = 0  # the step, plus 1, of the first of those in a row
         self._row = 0
         self._copy: Any = None  # on the way here from a GPU
@@ -55,6 +57,7 @@ class Loss:
         tensor = given[0] if isinstance(given, (tuple, list)) else given
         if type(tensor) is not torch.Tensor or tensor.numel() != 1:
             return
+        self._precision.look(torch, tensor)
         if tensor.device.type == "cpu":
             self._judge(tensor.item(), self._heart.steps + 1)
         elif self._drilled and tensor.device.type == "cuda":  # which HIP is called too

@@ -16,6 +16,7 @@ EXCLUSIVE = os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, 
 PR_SET_PTRACER = 0x59616D61
 YAMA = "/proc/sys/kernel/yama/ptrace_scope"
 STACKS_SIGNAL = "SIGURG"  # ignored by default, so that a late one does no harm
+STDERR = 2
 
 
 def note(what: str, error: object) -> None:
@@ -148,6 +149,16 @@ class Stacks:
         if file == [about.st_dev, about.st_ino]:  # a script may have closed it and made another
             os.close(descriptor)
             self.register()
+
+
+def show_crashes() -> None:
+    """Have Python say on stderr which line it crashed in, unless the script has arranged for it."""
+    try:
+        handler = _faulthandler()
+        if not handler.is_enabled():
+            handler.enable(STDERR)
+    except Exception as error:  # a crash is then as silent as without us
+        note("faulthandler", error)
 
 
 def _faulthandler() -> Any:

@@ -65,6 +65,7 @@ W_PART = 472  # and in each part of it; less than a batch if that does not fit i
 W_LOADER_BATCHES = 473  # in an epoch of the loader that the first step was fed by; 0: not known
 W_LOADER_BATCH = 474  # samples in each of them; 0: not known
 W_PARAMETERS = 475  # that the optimizers of the first steps train, those of all layers together
+W_PRECISION = 476  # the lowest that the script computes in: index into PRECISIONS
 SAMPLED = 250_000_000
 
 RUNNING, FINISHING, RAISED = 0, 1, 2
@@ -84,6 +85,7 @@ STARTING, DATA, COMPUTE, BACKWARD, OPTIMIZER, CHECKPOINT, COMPILE, EVALUATE, FIN
 
 NOT_TOLD, NO, YES = 0, 1, 2
 CONTEXTS = ("", "fork", "spawn", "forkserver")
+PRECISIONS = ("", "fp32", "bf16", "fp16")  # the first is "not known"
 
 HOOKS = ("optimizer", "loader", "backward", "save", "compile", "evaluate")
 

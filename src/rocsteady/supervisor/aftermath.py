@@ -11,6 +11,7 @@ from rocsteady.failures.symptoms import Symptoms
 from rocsteady.journal.values import Run
 from rocsteady.knowledge.failures import SCRIPT_ERROR, UNKNOWN
 from rocsteady.remedies.ladder import Step
+from rocsteady.remedies.memory_arguments import memory_arguments
 from rocsteady.supervisor.announce import Announcer
 from rocsteady.supervisor.course import Course
 from rocsteady.supervisor.decision import Decision, Next, after_climbing, decide
@@ -24,6 +25,7 @@ from rocsteady.supervisor.ways import WAY
 from rocsteady.vocabulary import Failure
 
 CHECKPOINT_BACK = "checkpoint-back"
+OUT_OF_MEMORY = "oom-"  # what the kinds of running out of memory begin with
 
 
 class Aftermath:
@@ -47,6 +49,7 @@ class Aftermath:
         self._settings, self._announcer, self._records = settings, announcer, records
         self._course, self._outlook, self._told = course, outlook, told
         self.avoid: list[Checkpoint] = []  # that did not lead on
+        self._lowering: set[str] = set()  # kinds for which arguments were named
 
     def decide(
         self,
@@ -123,7 +126,19 @@ class Aftermath:
             self._announcer.say(f"the script's own error: {seen}{at}.")
         elif failure.kind != UNKNOWN:
             at = f" at step {end.last_step:,}" if end.last_step else ""
+            at += f", in {failure.line}" if failure.line else ""
             self._announcer.say(f"{failure.title}{at} ({failure.kind}).")
+            self._tell_what_to_lower(failure.kind)
+
+    def _tell_what_to_lower(self, kind: str) -> None:
+        """Name the arguments by which the script would need less memory, once a run."""
+        if not kind.startswith(OUT_OF_MEMORY) or kind in self._lowering:
+            return
+        self._lowering.add(kind)
+        found = memory_arguments(self.job.command, kind)
+        if found:
+            names = " or ".join(f"{name} (now {value:,})" for name, value in found[:2])
+            self._announcer.say(f"to use less memory, lower {names}.")
 
     def _tell_end(self, step: Step) -> None:
         """Say what was not tried, and what a person can do, if this is the end."""

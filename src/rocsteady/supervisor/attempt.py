@@ -11,6 +11,7 @@ import time
 from rocsteady.errors import NotRecordedError
 from rocsteady.evidence.collect import Collected, collect
 from rocsteady.evidence.look import look
+from rocsteady.evidence.members import Collector
 from rocsteady.evidence.memory import GroupMemory, oom_kills_since, read_groups
 from rocsteady.evidence.output import OutputCounter
 from rocsteady.evidence.pages import (
@@ -19,6 +20,7 @@ from rocsteady.evidence.pages import (
     read_notes,
     read_pages,
     read_parts,
+    read_precision,
     read_resumes,
 )
 from rocsteady.evidence.raised import read_raised
@@ -38,6 +40,7 @@ from rocsteady.supervisor.outlook import Outlook
 from rocsteady.supervisor.reached import Reached
 from rocsteady.supervisor.resume import Launch
 from rocsteady.supervisor.setting import Means, Setting
+from rocsteady.supervisor.signature import sign
 from rocsteady.supervisor.strategy import environment
 from rocsteady.supervisor.telling import Teller
 from rocsteady.supervisor.unseen import Unseen
@@ -76,6 +79,7 @@ class Attempt:
         self._resumes = False  # the script has told that it does
         self._kill_after = 0.0  # when the journal is asked again
         self._groups: tuple[GroupMemory, ...] = ()  # that the command is in, as it starts
+        self._members = Collector(self._began)
 
     def start(self, launch: Launch, terminal: TerminalUse) -> Child:
         """Start the command. Raises OSError if it cannot be started."""
@@ -96,11 +100,13 @@ class Attempt:
         self._means.announcer.through = child.tell
         self._groups = read_groups((child.pid,))
         try:
-            return self._watch(child)
+            end = self._watch(child)
         finally:
             self._means.announcer.through = None
             child.close()
             self._means.announcer.mid_line = child.mid_line
+        sign(self._setting.log, end)
+        return end
 
     def notes(self) -> dict[int, str]:
         """Return why processes have no page, as they said it."""
@@ -185,6 +191,7 @@ class Attempt:
         if alive and verdict.examine:
             self._examine(child, verdict)
         if alive:
+            self._members.look(child.tree, now)
             self._unseen.look(child.tree, now, beats=bool(self._reached.heartbeats))
             self._teller.tell(verdict, looked=bool(self._looks))
             self._teller.loss(self._reached.heartbeats, self._setting.before)
@@ -333,12 +340,14 @@ class Attempt:
             processes=pids or (child.pid,),
             began=self._began,
             looks=self._looks,
+            members=self._members.members(self._looks),
             heartbeats=reached.heartbeats,
             oom_kills=oom_kills_since(self._groups),
             raised=read_raised(pages) if pages else (),
             applied=read_applied(pages) if pages else (),
             loader=read_loader_facts(pages) if pages else None,
             parts=read_parts(pages) if pages else None,
+            precision=read_precision(pages) if pages else "",
         )
 
 

@@ -13,11 +13,13 @@ import msgspec
 
 from rocsteady.evidence.bounded import run_all
 from rocsteady.evidence.collect import Processes
-from rocsteady.evidence.kernel_log import read_kernel_log
+from rocsteady.evidence.kernel_log import concerning, read_kernel_log
+from rocsteady.evidence.memory import shared_memory_is_full
 from rocsteady.evidence.values import Look
 from rocsteady.failures.symptoms import Raised, Symptoms
 from rocsteady.supervisor.outcome import AttemptEnd, Outcome
 from rocsteady.supervisor.setting import Setting
+from rocsteady.supervisor.signature import unsigned
 
 LOG_TAIL = 1024 * 1024  # bytes
 MOST_FOLDERS = 1000  # that are looked at for disks of their own
@@ -31,7 +33,7 @@ def symptoms(setting: Setting, end: AttemptEnd) -> Symptoms:
     trainer = end.heartbeats[0] if end.heartbeats else None
     return Symptoms(
         log=log_tail(setting.log),
-        kernel=read_kernel_log(end.began, within=KERNEL_WITHIN).lines,
+        kernel=concerning(read_kernel_log(end.began, within=KERNEL_WITHIN).lines, end.members),
         exit_code=end.exit.code if end.exit else None,
         signal=end.exit.signal if end.exit else None,
         hung=end.outcome in (Outcome.HUNG, Outcome.UNKILLABLE),
@@ -40,6 +42,8 @@ def symptoms(setting: Setting, end: AttemptEnd) -> Symptoms:
         phase=trainer.phase if trainer else "",
         step=end.last_step,
         oom_kills=end.oom_kills,
+        loader_workers=end.loader is not None and end.loader.workers > 0,
+        shared_full=shared_memory_is_full(),
         raised=tuple(
             Raised(
                 type=told.type,
@@ -77,7 +81,7 @@ def log_tail(path: Path, limit: int = LOG_TAIL) -> str:
         return ""
     if size > limit:
         tail = tail.partition(b"\n")[2]  # begin with a whole line
-    return STAMP.sub("", tail.decode("utf-8", "replace"))
+    return unsigned(STAMP.sub("", tail.decode("utf-8", "replace")))
 
 
 def _free(folder: Path) -> int | None:

@@ -203,6 +203,7 @@ class Course:
                 arches=seen.arches,
                 loader=end.loader if end else None,
                 parts=end.parts if end else None,
+                precision=end.precision if end else "",
                 can_resume=can_resume,
                 checkpoints=checkpoints,
                 ranks=max([1, *(beat.world or 1 for beat in (end.heartbeats if end else ()))]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from rocsteady.evidence.collect import Collected
+from rocsteady.evidence.members import Members
 from rocsteady.evidence.pages import Applied, LoaderFacts, Parts
 from rocsteady.evidence.raised import RaisedException
 from rocsteady.evidence.values import Heartbeat, Look
@@ -47,11 +48,13 @@ class AttemptEnd(Value, frozen=True, kw_only=True):
     processes: tuple[int, ...]  # that it had when it was last looked at
     began: float = 0.0  # by the monotonic clock
     looks: tuple[Look, ...] = ()  # since its last progress, oldest first
+    members: Members = Members()
     heartbeats: tuple[Heartbeat, ...] = ()
     raised: tuple[RaisedException, ...] = ()  # the first in time first
     oom_kills: int | None = None
     applied: tuple[Applied, ...] = ()  # what came of the settings of its strategy
     loader: LoaderFacts | None = None
+    precision: str = ""  # the lowest that it computed in: fp32, bf16, fp16; "": not known
     parts: Parts | None = None  # None: not trained through rocsteady.Loop
 
 

@@ -16,7 +16,7 @@ REMEDY = Remedy(
     rank=60,
     sources=("unslothai/unsloth#3385", "unslothai/unsloth#3588"),
     evidence="suggested against overflow; on gfx1151 the second thread went the other way",
-    when_not="The script uses bfloat16 already, or casts its model itself: then it has no effect.",
+    when_not="The script computes in float32 or bfloat16, or casts its model itself.",
 )
 
 
@@ -24,4 +24,8 @@ def apply(situation: Situation) -> Strategy | Refused:
     """Change the type that autocast uses."""
     if situation.strategy.precision in ("bf16", "fp32"):
         return Refused(why=f"autocast is at {situation.strategy.precision} as it is")
+    if situation.precision == "fp32":
+        return Refused(why="the script computes in float32, whose range is the same")
+    if situation.precision == "bf16":
+        return Refused(why="the script computes in bfloat16 as it is")
     return msgspec.structs.replace(situation.strategy, precision="bf16")
