@@ -13,9 +13,11 @@ from functools import cache
 import msgspec
 
 from rocsteady.evidence.values import (
+    Blocked,
     Heartbeat,
     Look,
     Output,
+    Outside,
     ProcessSeen,
     ThreadSeen,
     Tick,
@@ -31,7 +33,8 @@ LOOK_TAKES = 0.3
 BUCKETS = 44
 STEP = 0.02
 TRAINER, WORKER = 100, 200
-LOADER = "data/dataloader.py"  # looks keep the last folder of a path
+LOADER = "site-packages/torch/utils/data/dataloader.py"
+WORKER_LOOP = "_worker_loop (site-packages/torch/utils/data/_utils/worker.py:349)"
 TORCH = "/venv/lib/python3.12/site-packages/torch"
 STATES = {Wait.NOTHING: "R", Wait.DISK: "D", Wait.STOPPED: "T", Wait.TRACED: "t"}
 
@@ -62,9 +65,27 @@ def process(pid: int, *threads: ThreadSeen, **fields: object) -> ProcessSeen:
         "read_bytes": 0,
         "written_bytes": 0,
         "rss_bytes": 1 << 30,
-        "threads": threads,
+        "threads": tuple(explained(pid, each) for each in threads),
+        "handlers": (2, 17),
     }
     return msgspec.convert(given | fields, ProcessSeen)
+
+
+def explained(pid: int, one: ThreadSeen) -> ThreadSeen:
+    """Add what its system call would say, unless that is given."""
+    calls = {
+        Wait.LOCK: Blocked(on=f"lock {one.tid:#x}", pids=(pid,)),
+        Wait.TREE: Blocked(
+            on="pipe 7",
+            left=5.0 if known().loop(one.frames or (), ()) else None,
+            whole=True,
+            pids=one.waits_for or (pid,),
+        ),
+        Wait.CHILD: Blocked(on="the end of a child", pids=one.waits_for),
+        Wait.SLEEP: Blocked(on="time", left=0.0),
+        Wait.WORLD: Blocked(on="socket 7", outside=Outside.DESCRIPTOR, who="somebody holds it"),
+    }
+    return msgspec.structs.replace(one, blocked=one.blocked or calls.get(one.wait))
 
 
 def openmp(pid: int) -> tuple[ThreadSeen, ...]:

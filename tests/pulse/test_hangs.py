@@ -12,6 +12,7 @@ from tests.pulse.simulate import (
     TORCH,
     TRAINER,
     WORKER,
+    WORKER_LOOP,
     Page,
     Quiet,
     Said,
@@ -53,7 +54,7 @@ def gil_held(_: float) -> tuple[ProcessSeen, ...]:
 
 
 def stuck_worker(*, wait: Wait = Wait.LOCK, waits_for: tuple[int, ...] = ()) -> ProcessSeen:
-    frames = ("read_sample (/home/u/data.py:88)", "_worker_loop (/x/site-packages/torch/w.py:9)")
+    frames = ("read_sample (/home/u/data.py:88)", WORKER_LOOP)
     main = thread(WORKER, wait, *frames, waits_for=waits_for)
     feeder = thread(
         WORKER + 1, Wait.LOCK, "_feed (/usr/lib/python3.12/multiprocessing/queues.py:1)"
@@ -62,7 +63,7 @@ def stuck_worker(*, wait: Wait = Wait.LOCK, waits_for: tuple[int, ...] = ()) -> 
 
 
 def idle_worker() -> ProcessSeen:
-    frames = ("poll (/usr/lib/python3.12/multiprocessing/connection.py:1)",)
+    frames = ("poll (/usr/lib/python3.12/multiprocessing/connection.py:1)", WORKER_LOOP)
     return process(300, thread(300, Wait.TREE, *frames, waits_for=(TRAINER,)))
 
 
@@ -125,7 +126,12 @@ HANGS: dict[str, tuple[Callable[[float], tuple[ProcessSeen, ...]], str, int | No
                     "wait (/usr/lib/python3.12/threading.py:359)",
                     f"_try_get_data ({TORCH}/utils/data/dataloader.py:1131)",
                 ),
-                thread(104, Wait.TREE, f"do_one_step ({TORCH}/pin.py:3)", waits_for=(WORKER,)),
+                thread(
+                    104,
+                    Wait.TREE,
+                    f"do_one_step ({TORCH}/utils/data/_utils/pin_memory.py:28)",
+                    waits_for=(WORKER,),
+                ),
                 thread(105, Wait.DEVICE),
             ),
             stuck_worker(),

@@ -84,12 +84,13 @@ def collect(  # noqa: PLR0913 - what there is to know of an attempt, each by nam
     since: float,
     attempt: str = "",
     variables: Mapping[str, str] | None = None,
+    waits: Sequence[str] = (),
     within: timedelta = WITHIN,
 ) -> Collected:
     """Write all evidence into ``folder`` and be back in time, whatever happens.
 
     ``since`` is when the attempt began, in seconds of the monotonic clock; ``variables`` are those
-    that may be told.
+    that may be told; ``waits`` are lines about who waits for whom.
     """
     began = time.monotonic()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -103,6 +104,9 @@ def collect(  # noqa: PLR0913 - what there is to know of an attempt, each by nam
         "pages.json": lambda: incident.pages(pages),
         "log-tail.txt": lambda: incident.log_tail(log),
     }
+    if waits:
+        text = "\n".join(waits) + "\n"
+        parts["wait-set.txt"] = lambda: incident.put("wait-set.txt", text.encode())
     done = run_all(parts, within=within * MARGIN, at_once=len(parts))
     return Collected(
         folder=str(folder),

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from rocsteady.evidence import procfs, sockets
-from rocsteady.evidence.values import Wait
+from rocsteady.evidence.values import Blocked, Wait
 
 READ_ONLY, WRITE_ONLY, ACCESS = 0, 1, 3  # as in open(2)
 DEVICES = ("/dev/kfd", "/dev/dri/", "/dev/nvidia", "/dev/accel/")
@@ -24,6 +24,7 @@ class End(NamedTuple):
 
     wait: Wait
     pids: frozenset[int] = frozenset()
+    blocked: Blocked | None = None
 
 
 WORLD = End(Wait.WORLD)
@@ -38,9 +39,9 @@ class Ends:
 
     def at(self, pid: int, number: int, *, writing: bool = False, depth: int = 0) -> End:
         """Tell what the holder of a descriptor waits for when it waits for that."""
-        kind = self._of(pid).get(number, "")
+        kind = self.kind(pid, number)
         if kind.startswith("pipe:"):
-            return self._among(pid, self._pipe_holders(kind, reading=writing))
+            return self._among(pid, self.pipe_holders(kind, reading=writing))
         if kind.startswith("socket:"):
             return self._socket(pid, kind)
         if kind.startswith("anon_inode:"):
@@ -50,12 +51,33 @@ class Ends:
     def watched(self, pid: int, number: int, *, depth: int = 0) -> End:
         """Tell what an epoll waits for: the sum of what it watches."""
         try:
-            info = procfs.text(f"{procfs.PROC}/{pid}/fdinfo/{number}", procfs.LARGE)
+            targets = self.targets(pid, number)
         except OSError:
             return WORLD
+        return together(self.at(pid, target, depth=depth + 1) for target in targets)
+
+    def targets(self, pid: int, number: int) -> list[int]:
+        """Return the descriptors that an epoll watches. Raises OSError if they cannot be read."""
+        info = procfs.text(f"{procfs.PROC}/{pid}/fdinfo/{number}", procfs.LARGE)
         lines = [line.split() for line in info.splitlines() if line.startswith("tfd:")]
         targets = [int(words[1]) for words in lines if len(words) > 1 and words[1].isdecimal()]
-        return together(self.at(pid, target, depth=depth + 1) for target in targets[:MOST_WATCHED])
+        return targets[:MOST_WATCHED]
+
+    def kind(self, pid: int, number: int) -> str:
+        """Return what a descriptor is: ``pipe:[7]``, a path; "" if it is not known."""
+        return self._of(pid).get(number, "")
+
+    def holders(self, kind: str) -> set[int]:
+        """Return the processes of the tree that hold a pipe or socket."""
+        return {pid for pid, _ in self._holders.get(kind, ())}
+
+    def unix_peer(self, kind: str) -> str:
+        """Return the other end of a unix socket; "" if it has none.
+
+        A TCP connection has none here: a timeout of its own (SO_RCVTIMEO) cannot be seen.
+        """
+        peer = self._unix_peers.get(_inode(kind))
+        return f"socket:[{peer}]" if peer else ""
 
     def _nameless(self, pid: int, number: int, kind: str, depth: int) -> End:
         if "pidfd" in kind:
@@ -69,11 +91,15 @@ class Ends:
     def process_behind(self, pid: int, number: int) -> End:
         """Tell which process a pidfd stands for."""
         try:
-            told = procfs.fields(f"{procfs.PROC}/{pid}/fdinfo/{number}").get("Pid", "")
+            waited_for = self.process_number(pid, number)
         except OSError:
             return WORLD
-        waited_for = procfs.leading_number(told)
         return End(Wait.CHILD, frozenset({waited_for})) if waited_for in self._pids else WORLD
+
+    def process_number(self, pid: int, number: int) -> int:
+        """Return the process that a pidfd stands for, 0 if it has ended. Raises OSError."""
+        told = procfs.fields(f"{procfs.PROC}/{pid}/fdinfo/{number}").get("Pid", "")
+        return procfs.leading_number(told)
 
     def _of(self, pid: int) -> dict[int, str]:
         if pid not in self._descriptors:
@@ -92,7 +118,7 @@ class Ends:
                     holders.setdefault(kind, []).append((pid, number))
         return holders
 
-    def _pipe_holders(self, kind: str, *, reading: bool) -> set[int]:
+    def pipe_holders(self, kind: str, *, reading: bool) -> set[int]:
         """Return who holds the wanted end of a pipe."""
         other = WRITE_ONLY if reading else READ_ONLY
         return {
@@ -102,14 +128,17 @@ class Ends:
         }
 
     @cached_property
+    def _unix_peers(self) -> dict[int, int]:
+        return sockets.unix_peers()
+
+    @cached_property
     def _peers(self) -> dict[int, int]:
         tcp = sockets.tcp_peers(self._pids[0]) if self._pids else {}
-        return {**sockets.unix_peers(), **tcp}
+        return {**self._unix_peers, **tcp}
 
     def _socket(self, pid: int, kind: str) -> End:
-        peer = self._peers.get(procfs.leading_number(kind[len("socket:[") :].rstrip("]")))
-        holders = self._holders.get(f"socket:[{peer}]", ()) if peer else ()
-        return self._among(pid, {holder for holder, _ in holders})
+        peer = self._peers.get(_inode(kind))
+        return self._among(pid, self.holders(f"socket:[{peer}]") if peer else set())
 
     def _among(self, pid: int, holders: set[int]) -> End:
         """Leave out the waiting process itself, which after a fork often holds both ends."""
@@ -126,6 +155,10 @@ def together(ends: Iterable[End]) -> End:
         if wait in waits:
             return WORLD if wait is Wait.WORLD else End(wait, pids)
     return WORLD
+
+
+def _inode(kind: str) -> int:
+    return procfs.leading_number(kind[len("socket:[") :].rstrip("]"))
 
 
 def _access(pid: int, number: int) -> int | None:

@@ -123,6 +123,8 @@ def _see(pid: int, waits: Waits) -> ProcessSeen | None:
         written_bytes=written_bytes,
         rss_bytes=_own_memory(pid, stat.rss_bytes),
         threads=tuple(thread for thread in threads if thread is not None),
+        handlers=_handlers(pid),
+        timers=_timers(pid),
     )
 
 
@@ -139,7 +141,25 @@ def _see_thread(pid: int, tid: int, waits: Waits, *, frozen: bool) -> ThreadSeen
         cpu=stat.cpu,
         wait=Wait.WORLD if frozen else end.wait,
         waits_for=() if frozen else tuple(sorted(end.pids)),
+        blocked=None if frozen else end.blocked,
     )
+
+
+def _handlers(pid: int) -> tuple[int, ...] | None:
+    """Return the signals that a process has handlers for; None if that is not known."""
+    try:
+        bits = int(procfs.fields(f"{PROC}/{pid}/status")["SigCgt"], 16)
+    except (OSError, ValueError, KeyError):
+        return None
+    return tuple(number for number in range(1, 65) if bits >> (number - 1) & 1)
+
+
+def _timers(pid: int) -> int:
+    """Count POSIX timers. Where the kernel does not list them, their handlers are seen."""
+    try:
+        return procfs.text(f"{PROC}/{pid}/timers").count("ID:")
+    except OSError:
+        return 0
 
 
 def _traffic(pid: int) -> tuple[int, int]:

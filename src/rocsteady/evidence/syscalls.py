@@ -14,6 +14,7 @@ class Call(Enum):
     """What a blocked call waits for, and so where its arguments say more."""
 
     FUTEX = "futex"  # op in the second argument, timeout in the fourth
+    FUTEX_NEW = "futex_wait"  # the newer calls, whose arguments differ
     SEMAPHORE = "semaphore"  # System V
     SLEEP = "sleep"
     READ = "read"  # a descriptor in the first argument
@@ -24,12 +25,13 @@ class Call(Enum):
     WAIT_FOR = "wait4"  # a pid in the first argument
     WAIT_ID = "waitid"  # kind and id
     DEVICE = "ioctl"  # a descriptor in the first argument
-    OUTSIDE = "outside"  # a file, a file lock, a connection being made, a signal
+    FILE_LOCK = "flock"  # a descriptor in the first argument; also fcntl
+    OUTSIDE = "outside"  # a file, a connection being made, a signal
     RESTARTED = "restart"  # whatever it was before a signal; only the kernel function tells
 
 
 X86_64: Mapping[int, Call] = {
-    202: Call.FUTEX, 449: Call.FUTEX, 455: Call.FUTEX,
+    202: Call.FUTEX, 449: Call.FUTEX_NEW, 455: Call.FUTEX_NEW,
     65: Call.SEMAPHORE, 220: Call.SEMAPHORE,
     35: Call.SLEEP, 230: Call.SLEEP,
     0: Call.READ, 17: Call.READ, 19: Call.READ, 43: Call.READ, 45: Call.READ, 47: Call.READ,
@@ -43,7 +45,7 @@ X86_64: Mapping[int, Call] = {
     247: Call.WAIT_ID,
     16: Call.DEVICE,
     2: Call.OUTSIDE, 34: Call.OUTSIDE, 40: Call.OUTSIDE, 42: Call.OUTSIDE, 69: Call.OUTSIDE,
-    70: Call.OUTSIDE, 72: Call.OUTSIDE, 73: Call.OUTSIDE, 74: Call.OUTSIDE, 75: Call.OUTSIDE,
+    70: Call.OUTSIDE, 72: Call.FILE_LOCK, 73: Call.FILE_LOCK, 74: Call.OUTSIDE, 75: Call.OUTSIDE,
     128: Call.OUTSIDE, 130: Call.OUTSIDE, 208: Call.OUTSIDE, 242: Call.OUTSIDE,
     243: Call.OUTSIDE, 257: Call.OUTSIDE, 275: Call.OUTSIDE, 426: Call.OUTSIDE,
     437: Call.OUTSIDE,
@@ -51,7 +53,7 @@ X86_64: Mapping[int, Call] = {
 }  # fmt: skip
 
 AARCH64: Mapping[int, Call] = {
-    98: Call.FUTEX, 449: Call.FUTEX, 455: Call.FUTEX,
+    98: Call.FUTEX, 449: Call.FUTEX_NEW, 455: Call.FUTEX_NEW,
     192: Call.SEMAPHORE, 193: Call.SEMAPHORE,
     101: Call.SLEEP, 115: Call.SLEEP,
     63: Call.READ, 65: Call.READ, 67: Call.READ, 69: Call.READ, 202: Call.READ, 207: Call.READ,
@@ -64,11 +66,34 @@ AARCH64: Mapping[int, Call] = {
     260: Call.WAIT_FOR,
     95: Call.WAIT_ID,
     29: Call.DEVICE,
-    4: Call.OUTSIDE, 25: Call.OUTSIDE, 32: Call.OUTSIDE, 56: Call.OUTSIDE, 71: Call.OUTSIDE,
+    4: Call.OUTSIDE, 25: Call.FILE_LOCK, 32: Call.FILE_LOCK, 56: Call.OUTSIDE, 71: Call.OUTSIDE,
     76: Call.OUTSIDE, 82: Call.OUTSIDE, 83: Call.OUTSIDE, 133: Call.OUTSIDE,
     137: Call.OUTSIDE, 182: Call.OUTSIDE, 183: Call.OUTSIDE, 188: Call.OUTSIDE,
     189: Call.OUTSIDE, 203: Call.OUTSIDE, 426: Call.OUTSIDE, 437: Call.OUTSIDE,
     128: Call.RESTARTED,
+}  # fmt: skip
+
+
+class Clock(Enum):
+    """How a call is given the time after which it gives up."""
+
+    MILLISECONDS = "ms"  # below 0: never
+    TIMESPEC = "timespec"  # the address of a duration; 0: never
+    TIMEVAL = "timeval"
+
+
+# Which argument of a call that waits for descriptors has its timeout. A futex has rules of its own.
+TIMEOUTS_X86_64: Mapping[int, tuple[int, Clock]] = {
+    7: (2, Clock.MILLISECONDS), 271: (2, Clock.TIMESPEC),
+    23: (4, Clock.TIMEVAL), 270: (4, Clock.TIMESPEC),
+    232: (3, Clock.MILLISECONDS), 281: (3, Clock.MILLISECONDS), 441: (3, Clock.TIMESPEC),
+    299: (4, Clock.TIMESPEC),
+}  # fmt: skip
+TIMEOUTS_AARCH64: Mapping[int, tuple[int, Clock]] = {
+    73: (2, Clock.TIMESPEC),
+    72: (4, Clock.TIMESPEC),
+    22: (3, Clock.MILLISECONDS), 441: (3, Clock.TIMESPEC),
+    243: (4, Clock.TIMESPEC),
 }  # fmt: skip
 
 # The kernel's function that a thread sleeps in, by how its name begins: the second source, where
@@ -97,6 +122,13 @@ def table(machine: str = "") -> Mapping[int, Call]:
     """Return the numbers of a processor; none of one that is not known."""
     name = machine or platform.machine()
     return {"x86_64": X86_64, "aarch64": AARCH64, "arm64": AARCH64}.get(name, {})
+
+
+def timeouts(machine: str = "") -> Mapping[int, tuple[int, Clock]]:
+    """Return where the calls of a processor have their timeouts."""
+    name = machine or platform.machine()
+    tables = {"x86_64": TIMEOUTS_X86_64, "aarch64": TIMEOUTS_AARCH64, "arm64": TIMEOUTS_AARCH64}
+    return tables.get(name, {})
 
 
 def by_function(name: str) -> Call | None:

@@ -46,6 +46,27 @@ class Wait(Enum):
     UNKNOWN = "not told"
 
 
+class Outside(Enum):
+    """What outside the process tree could end a wait."""
+
+    DESCRIPTOR = "descriptor"  # a file, a terminal, the network, or a pipe that an outsider holds
+    MEMORY = "shared memory"  # that a process outside the tree has mapped, or may map
+    FILE_LOCK = "file lock"
+    PROCESS = "process"  # a child that is not among those that can be seen
+    SYSTEM = "system"  # a semaphore or a signal that any process may send
+
+
+class Blocked(Value, frozen=True, kw_only=True):
+    """What the system call of a blocked thread says about how its wait can end."""
+
+    on: str  # the object waited for; the same text in every look: "lock 0x7f2c", "pipe 4711"
+    left: float | None = None  # seconds until the call gives up; None: it never does
+    whole: bool = False  # left is the whole duration of the call, not what remains of it
+    pids: tuple[int, ...] = ()  # processes whose threads could end the wait; its own may be one
+    outside: Outside | None = None
+    who: str = ""  # a clause about what is outside
+
+
 class ThreadSeen(Value, frozen=True, kw_only=True):
     """One thread at one moment."""
 
@@ -57,6 +78,7 @@ class ThreadSeen(Value, frozen=True, kw_only=True):
     waits_for: tuple[int, ...] = ()  # processes at the other end of the pipe, or children
     frames: tuple[str, ...] | None = None  # "function (file:line)", innermost first; None: not had
     native: tuple[str, ...] | None = None  # innermost native functions; None: not had
+    blocked: Blocked | None = None  # None: it runs, or its system call is not understood
 
 
 class ProcessSeen(Value, frozen=True, kw_only=True):
@@ -70,6 +92,8 @@ class ProcessSeen(Value, frozen=True, kw_only=True):
     written_bytes: int
     rss_bytes: int  # in memory and its own: pages of files are left out
     threads: tuple[ThreadSeen, ...]
+    handlers: tuple[int, ...] | None = None  # signals with a handler; None: not known
+    timers: int = 0  # POSIX timers
 
 
 class Look(Value, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from rocsteady.evidence import procfs, syscalls
+from rocsteady.evidence.blocked import Blockings, int32
 from rocsteady.evidence.ends import WORLD, End, Ends, together
 from rocsteady.evidence.syscalls import Call
 from rocsteady.evidence.values import Wait
@@ -21,6 +22,7 @@ MOST_POLLED = 4096  # descriptors of one poll or select
 REALTIME, FUTEX_COMMAND, WAIT_BITSET = 256, 0x7F, 9  # of a futex operation
 BY_PID, BY_PIDFD = 1, 3  # kinds of waitid
 POLL_OUT, POLL_IN = 0x004, 0x001
+RESTARTED_POLL = 7  # of x86-64; the others keep their number, or have no timeout of this kind
 UNKNOWN = End(Wait.UNKNOWN)
 
 _BY_STATE = {
@@ -42,6 +44,7 @@ class Waits:
     def __init__(self, parents: Mapping[int, int]) -> None:
         self._parents = parents  # of each process of the tree
         self._ends = Ends(tuple(parents))
+        self._blockings = Blockings(parents, self._ends)
         self._table = syscalls.table()
 
     def of(self, pid: int, tid: int, state: str) -> End:
@@ -52,24 +55,28 @@ class Waits:
         try:
             words = procfs.text(f"{folder}/syscall").split()
         except OSError:
-            return self._by_function(pid, folder, ())
+            return self._by_function(pid, folder)
         if words[:1] == ["running"]:
             return End(Wait.NOTHING)
         if len(words) < 7 or words[0] == "-1":  # noqa: PLR2004 - number and six arguments
             return UNKNOWN
         arguments = [int(word, 16) for word in words[1:7]]
-        call = self._table.get(int(words[0]))
+        number = int(words[0])
+        call = self._table.get(number)
         if call is Call.RESTARTED:  # its arguments are still those of the first call
-            return self._by_function(pid, folder, arguments)
-        return self._by_call(pid, call, arguments)
+            number, call = RESTARTED_POLL, self._function(folder)
+        end = self._by_call(pid, call, arguments)
+        return end._replace(blocked=self._blockings.of(pid, number, call, arguments))
 
-    def _by_function(self, pid: int, folder: str, arguments: Arguments) -> End:
+    def _function(self, folder: str) -> Call | None:
         try:
-            call = syscalls.by_function(procfs.text(f"{folder}/wchan"))
+            return syscalls.by_function(procfs.text(f"{folder}/wchan"))
         except OSError:
-            return UNKNOWN
-        if arguments:
-            return self._by_call(pid, call, arguments)
+            return None
+
+    def _by_function(self, pid: int, folder: str) -> End:
+        """Tell as much as the kernel function says, where the call itself may not be read."""
+        call = self._function(folder)
         without_arguments = {
             Call.FUTEX: End(Wait.LOCK),
             Call.SEMAPHORE: End(Wait.LOCK),
@@ -89,21 +96,23 @@ class Waits:
         ends = self._ends
         return {
             Call.FUTEX: self._futex,
+            Call.FUTEX_NEW: lambda _, __: End(Wait.LOCK),
             Call.SEMAPHORE: lambda _, __: End(Wait.LOCK),
             Call.SLEEP: lambda _, __: End(Wait.SLEEP),
-            Call.READ: lambda pid, given: ends.at(pid, _int32(given[0])),
-            Call.WRITE: lambda pid, given: ends.at(pid, _int32(given[0]), writing=True),
+            Call.READ: lambda pid, given: ends.at(pid, int32(given[0])),
+            Call.WRITE: lambda pid, given: ends.at(pid, int32(given[0]), writing=True),
             Call.POLL: self._poll,
             Call.SELECT: self._select,
-            Call.EPOLL: lambda pid, given: ends.watched(pid, _int32(given[0])),
-            Call.WAIT_FOR: lambda pid, given: self._children(pid, _int32(given[0])),
+            Call.EPOLL: lambda pid, given: ends.watched(pid, int32(given[0])),
+            Call.WAIT_FOR: lambda pid, given: self._children(pid, int32(given[0])),
             Call.WAIT_ID: self._wait_id,
             Call.DEVICE: self._device,
+            Call.FILE_LOCK: lambda _, __: WORLD,
             Call.OUTSIDE: lambda _, __: WORLD,
         }
 
     def _device(self, pid: int, arguments: Arguments) -> End:
-        asked = self._ends.at(pid, _int32(arguments[0]))
+        asked = self._ends.at(pid, int32(arguments[0]))
         return asked if asked.wait is Wait.DEVICE else WORLD
 
     def _futex(self, pid: int, arguments: Arguments) -> End:
@@ -137,7 +146,7 @@ class Waits:
         )
 
     def _select(self, pid: int, arguments: Arguments) -> End:
-        count = min(_int32(arguments[0]), MOST_POLLED)
+        count = min(int32(arguments[0]), MOST_POLLED)
         sets = [(which, address) for which, address in enumerate(arguments[1:4]) if address]
         if count <= 0 or not sets:
             return End(Wait.SLEEP)
@@ -155,7 +164,7 @@ class Waits:
         return together(ends) if ends else End(Wait.SLEEP)
 
     def _wait_id(self, pid: int, arguments: Arguments) -> End:
-        kind, number = arguments[0], _int32(arguments[1])
+        kind, number = arguments[0], int32(arguments[1])
         if kind == BY_PIDFD:
             return self._ends.process_behind(pid, number)
         return self._children(pid, number if kind == BY_PID else -1)
@@ -164,9 +173,3 @@ class Waits:
         children = {child for child, parent in self._parents.items() if parent == pid}
         waited_for = {wanted} & self._parents.keys() if wanted > 0 else children
         return End(Wait.CHILD, frozenset(waited_for))
-
-
-def _int32(word: int) -> int:
-    """Read a register as the 32-bit number that the call takes."""
-    low = word & 0xFFFFFFFF
-    return low - 0x100000000 if low & 0x80000000 else low

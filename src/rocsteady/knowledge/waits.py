@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from enum import Enum
 from pathlib import Path
 
 import msgspec
@@ -20,7 +21,20 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+# Below these no code of the user's runs, unless a frame of it is between.
+PYTHONS_OWN = re.compile(
+    r"[(/]python\d[.\d]*/(?:threading|queue|selectors"
+    r"|multiprocessing/(?:connection|queues|synchronize))\.py[:)]"
+)
 FILE = Path(__file__).parent / "data" / "waits.toml"
+
+
+class EndedBy(Enum):
+    """Who ends a wait that PyTorch or Python repeats for ever, each time with a short timeout."""
+
+    WORKERS = "workers"  # the loader's worker processes, or its thread that pins memory
+    ITERATOR = "iterator"  # the thread that iterates over the loader
+    PROCESS = "process"  # any thread of the same process
 
 
 class Sign(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,6 +48,13 @@ class Sign(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     note: str = ""
 
 
+class Loop(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A wait that PyTorch or Python repeats for ever, each time with a short timeout."""
+
+    seconds: float  # the longest timeout of its own
+    ended_by: EndedBy
+
+
 class Signs(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=lambda s: s[:-1]):
     """The whole file."""
 
@@ -41,6 +62,7 @@ class Signs(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, rename
     helpers: tuple[Sign, ...]
     collectives: tuple[Sign, ...]
     persons: tuple[Sign, ...]
+    loops: tuple[Loop, ...]
 
 
 class Waits:
@@ -52,6 +74,7 @@ class Waits:
         self._helpers = _Names(signs.helpers)
         self._collectives = _Names(signs.collectives)
         self._persons = _Names(signs.persons)
+        self._loops = [(_Names([loop]), loop) for loop in signs.loops]
 
     def device(self, native: Sequence[str]) -> int | None:
         """Return the place of the innermost function that waits for a device, if there is one."""
@@ -64,6 +87,18 @@ class Waits:
     def collective(self, frames: Sequence[str], native: Sequence[str]) -> bool:
         """Tell whether a thread waits for the other ranks."""
         return self._collectives.found(frames, native)
+
+    def loop(self, frames: Sequence[str], native: Sequence[str]) -> tuple[EndedBy, float] | None:
+        """Recognise a wait that its own loop repeats for ever; return who ends it, and its period.
+
+        Only frames of the standard library may be below the loop's own: whatever the user's code
+        waits for there, the loop does not repeat it.
+        """
+        for names, loop in self._loops:
+            own = frames[: _innermost_but_for_python(frames)]
+            if names.found(own if loop.python else (), native if loop.native else ()):
+                return loop.ended_by, loop.seconds
+        return None
 
     def person(self, frames: Sequence[str]) -> bool:
         """Tell whether a thread waits for somebody at a debugger."""
@@ -90,6 +125,12 @@ class _Names:
         )
 
 
+def _innermost_but_for_python(frames: Sequence[str]) -> int:
+    """Return how many frames from the innermost on are Python's, and the one that called them."""
+    own = (i for i, frame in enumerate(frames) if not PYTHONS_OWN.search(_forward(frame)))
+    return next(own, len(frames)) + 1
+
+
 def load_waits(path: Path = FILE) -> Waits:
     """Read the file, and refuse what is wrong with it by entry and field."""
     try:
@@ -98,7 +139,8 @@ def load_waits(path: Path = FILE) -> Waits:
         raise KnowledgeError(f"{path.name}: {error.strerror}") from None
     except (ValueError, msgspec.ValidationError) as error:
         raise KnowledgeError(f"{path.name}: {error}") from None
-    for sign in (*signs.devices, *signs.helpers, *signs.collectives, *signs.persons):
+    every = (signs.devices, signs.helpers, signs.collectives, signs.persons, signs.loops)
+    for sign in (sign for kind in every for sign in kind):
         names = [name for name in (sign.native, sign.python, sign.thread) if name]
         if len(names) != 1:
             raise KnowledgeError(f"{path.name}: {names}: native, python or thread, one of them")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from rocsteady.knowledge.waits import EndedBy
+
 
 class KnownWaits(Protocol):
     """Names of functions and threads. Frames are as in `evidence/values.py`, innermost first."""
@@ -17,6 +19,13 @@ class KnownWaits(Protocol):
 
     def collective(self, frames: Sequence[str], native: Sequence[str]) -> bool:
         """Tell whether a thread waits for the other ranks."""
+
+    def loop(self, frames: Sequence[str], native: Sequence[str]) -> tuple[EndedBy, float] | None:
+        """Recognise a wait that its own loop repeats for ever; return who ends it, and its period.
+
+        The period is the longest timeout of the loop itself, in seconds. A longer one is not its
+        own: it was given by the user.
+        """
 
     def person(self, frames: Sequence[str]) -> bool:
         """Tell whether a thread waits for somebody at a debugger."""

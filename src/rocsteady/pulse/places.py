@@ -17,11 +17,21 @@ NOT_THE_USERS = re.compile(
     r"|^(?:threading|selectors|queue)\.py"
 )
 
+PYTHONS = re.compile(r"(?:^|/)python\d[.\d]*/(?!(?:site|dist)-packages/)|^<frozen ")
+TORCHS = re.compile(r"(?:site|dist)-packages/torch/")
+
 
 def is_of(frame: str, *files: str) -> bool:
     """Tell whether a frame is in one of these files, given by the end of their path."""
     path = _path(frame)
     return any(path == file or path.endswith(f"/{file}") for file in files)
+
+
+def is_torchs(frames: Sequence[str] | None) -> bool:
+    """Tell whether a thread is in PyTorch's own code, or in what that calls of Python's."""
+    paths = (_path(frame) for frame in frames or ())
+    outermost = next((path for path in paths if not PYTHONS.search(path)), "")
+    return bool(TORCHS.search(outermost))
 
 
 def place_of(frames: Sequence[str] | None) -> str:

@@ -17,12 +17,15 @@ from rocsteady.pulse.learning import Learned, from_heartbeats
 from rocsteady.pulse.reach import Ending, finished
 from rocsteady.pulse.reading import Reading, read
 from rocsteady.pulse.verdict import Condition, Patience, Verdict
+from rocsteady.pulse.wait_graph import wait_set
+from rocsteady.pulse.wait_set import WaitSet, moved, prove
 from rocsteady.vocabulary import Value
 
 SUSPENDED = 1.0  # seconds that the boot clock may run ahead before the machine must have slept
 LOOK_EVERY = 1.0  # seconds, at first
 LOOK_SHARE = 1 / 15  # of the time waited: the longer it lasts, the less it matters when it ends
 LOOK_AT_LEAST_EVERY = 30.0
+MOST_SETS = 40
 HELD = (Ending.STOPPED, Ending.HELD)
 
 Mark = tuple[tuple[int, int, int, str, float], ...]
@@ -44,6 +47,7 @@ class Pulse(Value, frozen=True, kw_only=True):
     agreed_from: float = 0.0  # since then every look said the same, and nothing moved
     agreed: int = 0  # how many looks that is
     moved_at: float | None = None  # the last look in which something moved, since progress
+    sets: tuple[WaitSet, ...] = ()  # of the looks in a row that found the same closed set
     ended: Ended = Ended()
 
 
@@ -103,8 +107,8 @@ def _ended(pulse: Pulse, at: float) -> Ended:
         return msgspec.structs.replace(ended, unexamined=max(ended.unexamined, waited))
     if reading.ending is Ending.DEVICE:
         return msgspec.structs.replace(ended, device=max(ended.device, waited))
-    if reading.ending is Ending.LOCKED and not reading.moves:
-        seemed = at - pulse.agreed_from
+    if pulse.sets and _proof(pulse).closed:
+        seemed = at - pulse.sets[0].at
         return msgspec.structs.replace(ended, locked=max(ended.locked, seemed))
     return ended
 
@@ -112,7 +116,14 @@ def _ended(pulse: Pulse, at: float) -> Ended:
 def _forgotten(pulse: Pulse, at: float) -> Pulse:
     """Drop all suspicion."""
     return msgspec.structs.replace(
-        pulse, waited_from=at, before=None, reading=None, agreed=0, agreed_from=0.0, moved_at=None
+        pulse,
+        waited_from=at,
+        before=None,
+        reading=None,
+        agreed=0,
+        agreed_from=0.0,
+        moved_at=None,
+        sets=(),
     )
 
 
@@ -121,6 +132,7 @@ def _looked(pulse: Pulse, look: Look, waits: KnownWaits) -> Pulse:
     last = pulse.reading
     if last and last.ending in HELD and reading.ending not in HELD:
         pulse, last = _forgotten(pulse, look.at), None
+    found = wait_set(look, pulse.heartbeats, waits)
     agrees = last is not None and not reading.moves and reading.ending is last.ending
     return msgspec.structs.replace(
         pulse,
@@ -129,7 +141,18 @@ def _looked(pulse: Pulse, look: Look, waits: KnownWaits) -> Pulse:
         agreed=pulse.agreed + 1 if agrees and pulse.agreed else 1,
         agreed_from=pulse.agreed_from if agrees and pulse.agreed else look.at,
         moved_at=look.at if reading.moves else pulse.moved_at,
+        sets=_sets(pulse.sets, found),
     )
+
+
+def _sets(sets: tuple[WaitSet, ...], found: WaitSet) -> tuple[WaitSet, ...]:
+    """Go on with a row of looks that found the same closed set, or begin another."""
+    goes_on = bool(sets) and sets[-1].closed and found.closed and not moved(sets[-1], found)
+    return (*sets, found)[-MOST_SETS:] if goes_on else (found,)
+
+
+def _proof(pulse: Pulse) -> WaitSet:
+    return prove(pulse.sets) if pulse.sets else WaitSet(at=pulse.at)
 
 
 def _verdict(pulse: Pulse, tick: Tick, allowed: Budgets, patience: Patience) -> Verdict:
@@ -152,6 +175,7 @@ def _verdict(pulse: Pulse, tick: Tick, allowed: Budgets, patience: Patience) -> 
         examine=examine,
         place=pulse.reading.place if pulse.reading and suspicious else "",
         culprit=pulse.reading.culprit if pulse.reading and suspicious else None,
+        waits=_proof(pulse) if pulse.sets and suspicious else None,
     )
 
 
@@ -174,20 +198,34 @@ def _hung(pulse: Pulse, waited: float, allowed: Budgets, patience: Patience) -> 
         return bool(pulse.heartbeats) and waited >= allowed.long
     if not reading.visible:
         return False
-    if waited >= allowed.works:
-        return True
     still = waited if pulse.moved_at is None else pulse.at - pulse.moved_at
-    if still >= allowed.long:
+    if waited >= allowed.works or still >= allowed.long:
         return True
-    by_proof = {Ending.LOCKED: allowed.stuck, Ending.DEVICE: allowed.spin}.get(reading.ending)
-    if by_proof is None or reading.moves or waited < by_proof:
+    if reading.moves:
         return False
-    span = reading.at - pulse.agreed_from
-    after_motion = by_proof if reading.ending is Ending.DEVICE else 0.0
+    rules = {Ending.LOCKED: _proven, Ending.DEVICE: _device_stuck}
+    rule = rules.get(reading.ending)
+    return rule is not None and rule(pulse, waited, allowed, patience)
+
+
+def _device_stuck(pulse: Pulse, waited: float, allowed: Budgets, patience: Patience) -> bool:
+    """Tell whether the same device wait was found in every look for the whole budget."""
     least = patience.sample_span.total_seconds()
     if pulse.moved_at is not None:
-        least = max(after_motion, patience.stuck_after.total_seconds())
-    return pulse.agreed >= patience.samples and span >= least
+        least = max(allowed.spin, least)
+    span = pulse.before.at - pulse.agreed_from if pulse.before else 0.0
+    return waited >= allowed.spin and pulse.agreed >= patience.samples and span >= least
+
+
+def _proven(pulse: Pulse, waited: float, allowed: Budgets, patience: Patience) -> bool:
+    """Tell whether enough looks in a row found one closed set, in which nothing moved."""
+    found = _proof(pulse)
+    least = patience.signal_after.total_seconds() if found.handlers else 0.0
+    if not found.closed or waited < max(allowed.stuck, least):
+        return False
+    span = patience.sample_span if pulse.moved_at is None else patience.stuck_after
+    long_enough = pulse.sets[-1].at - pulse.sets[0].at >= span.total_seconds()
+    return len(pulse.sets) >= patience.samples and long_enough
 
 
 def _why(pulse: Pulse, quiet: float, allowed: Budgets, condition: Condition) -> str:

@@ -75,6 +75,44 @@ def reach(look: Look, heartbeats: tuple[Heartbeat, ...], known: KnownWaits) -> t
     return _Walk(look, heartbeats, known).walked()
 
 
+def roots(
+    look: Look, heartbeats: tuple[Heartbeat, ...], known: KnownWaits
+) -> dict[tuple[int, int], tuple[ProcessSeen, ThreadSeen]]:
+    """Return the threads that train: as pages tell, else the main threads of Python programs."""
+    threads = {
+        (process.pid, thread.tid): (process, thread)
+        for process in look.processes
+        for thread in process.threads
+    }
+    told = [(beat.pid, beat.thread) for beat in training(heartbeats)]
+    keys = told if heartbeats else _main_threads(look, known)
+    return {key: threads[key] for key in keys if key in threads}
+
+
+def _main_threads(look: Look, known: KnownWaits) -> Iterator[tuple[int, int]]:
+    """Yield, where no page tells, the main threads of the topmost Python programs."""
+    processes = {process.pid: process for process in look.processes}
+    able = {pid for pid, process in processes.items() if _could_train(process, known)}
+    for pid in able:
+        parent = processes[pid].parent
+        seen = {pid}
+        while parent in processes and parent not in able and parent not in seen:
+            seen.add(parent)
+            parent = processes[parent].parent
+        if parent not in able:
+            yield pid, pid
+
+
+def _could_train(process: ProcessSeen, known: KnownWaits) -> bool:
+    main = [thread for thread in process.threads if thread.tid == process.pid]
+    return process.python and not any(helps(thread, known) for thread in main)
+
+
+def helps(thread: ThreadSeen, known: KnownWaits) -> bool:
+    """Tell whether a thread only serves."""
+    return known.helper(thread.name, thread.frames or (), thread.native or ())
+
+
 class _Walk:
     """One walk over one look."""
 
@@ -83,14 +121,7 @@ class _Walk:
         self._known = known
         self._elsewhere = ranks_elsewhere(heartbeats)
         self._processes = {process.pid: process for process in look.processes}
-        threads = {
-            (process.pid, thread.tid): (process, thread)
-            for process in look.processes
-            for thread in process.threads
-        }
-        told = [(beat.pid, beat.thread) for beat in training(heartbeats)]
-        keys = told if heartbeats else self._main_threads()
-        self._roots = {key: threads[key] for key in keys if key in threads}
+        self._roots = roots(look, heartbeats, known)
 
     def walked(self) -> tuple[Reached, ...]:
         found: dict[tuple[int, int], Reached] = {}
@@ -105,22 +136,6 @@ class _Walk:
             if one.ending is Ending.LOCKED:
                 waiting += self._next(one)
         return tuple(found.values())
-
-    def _main_threads(self) -> Iterator[tuple[int, int]]:
-        """Yield, where no page tells, the main threads of the topmost Python programs."""
-        known = {pid for pid, process in self._processes.items() if self._could_train(process)}
-        for pid in known:
-            parent = self._processes[pid].parent
-            seen = {pid}
-            while parent in self._processes and parent not in known and parent not in seen:
-                seen.add(parent)
-                parent = self._processes[parent].parent
-            if parent not in known:
-                yield pid, pid
-
-    def _could_train(self, process: ProcessSeen) -> bool:
-        main = [thread for thread in process.threads if thread.tid == process.pid]
-        return process.python and not any(self._helps(thread) for thread in main)
 
     def _ending(self, process: ProcessSeen, thread: ThreadSeen) -> Ending:  # noqa: PLR0911 - one a rule
         frames, native = thread.frames or (), thread.native or ()
@@ -189,11 +204,8 @@ class _Walk:
 
     def _threads(self, process: ProcessSeen) -> Iterator[tuple[ProcessSeen, ThreadSeen]]:
         for thread in process.threads:
-            if (process.pid, thread.tid) in self._roots or not self._helps(thread):
+            if (process.pid, thread.tid) in self._roots or not helps(thread, self._known):
                 yield process, thread
-
-    def _helps(self, thread: ThreadSeen) -> bool:
-        return self._known.helper(thread.name, thread.frames or (), thread.native or ())
 
 
 def _in_python_lock(frames: tuple[str, ...]) -> bool:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from enum import Enum
 from itertools import pairwise
 
+from rocsteady.pulse.wait_set import WaitSet
 from rocsteady.vocabulary import Value
 
 
@@ -29,6 +30,7 @@ class Verdict(Value, frozen=True, kw_only=True):
     examine: bool = False  # look closer: take stacks now
     place: str = ""  # where it is stuck: "dataset.py:88 __getitem__", if that is known
     culprit: int | None = None  # the process that does not move, if it is not the only trainer
+    waits: WaitSet | None = None  # who waits for whom, as the last looks showed it
 
 
 class Patience(Value, frozen=True, kw_only=True):
@@ -47,6 +49,7 @@ class Patience(Value, frozen=True, kw_only=True):
     sample_span: timedelta = timedelta(seconds=3)  # between the first and the last of them
     spin_after: timedelta = timedelta(seconds=35)  # in a known device wait
     spin_factor: float = 20.0  # times the longest such wait
+    signal_after: timedelta = timedelta(minutes=5)  # a closed set, with a handler such as SIGUSR1's
     start_after: timedelta = timedelta(seconds=100)  # before the first step, with nothing moving
     long_after: timedelta = timedelta(minutes=30)  # when it cannot be told
     works_after: timedelta = timedelta(hours=3)  # when something still moves

@@ -30,6 +30,7 @@ from rocsteady.inside import wire
 from rocsteady.journal.values import Sample
 from rocsteady.pulse.pulse import Pulse, begin, judge, learn
 from rocsteady.pulse.verdict import Condition, Verdict
+from rocsteady.pulse.wait_set import sentences
 from rocsteady.report.when import spelled
 from rocsteady.supervisor.asking import ask_to_save
 from rocsteady.supervisor.ending import end_tree, wants_it_at_once
@@ -269,7 +270,7 @@ class Attempt:
             return None
         with intent:
             pids = child.tree()
-            found = Found(verdict=verdict, evidence=self._collect(pids))
+            found = Found(verdict=verdict, evidence=self._collect(pids, verdict))
             ended = self._end_tree(child, signal.SIGINT)
         outcome = Outcome.UNKILLABLE if ended.unkillable else Outcome.HUNG
         return self._end(child, outcome, ended.exit, found, pids)
@@ -283,7 +284,7 @@ class Attempt:
             )
         return ended
 
-    def _collect(self, pids: tuple[int, ...]) -> Collected:
+    def _collect(self, pids: tuple[int, ...], verdict: Verdict) -> Collected:
         injection, attempt = self._setting.injection, f"attempt {self._setting.number}"
         try:
             return collect(
@@ -294,6 +295,7 @@ class Attempt:
                 since=self._began,
                 attempt=attempt,
                 variables=self._setting.told,
+                waits=sentences(verdict.waits) if verdict.waits else (),
                 within=self._settings.evidence_within,
             )
         except OSError as error:  # no room for its folder: what is hung is still hung

@@ -1,0 +1,237 @@
+"""From one look to the wait set: from the threads that train to all that could end their waits.
+
+Every rule names all who could end a wait. Three of them know better than the system call does,
+each for waits that PyTorch or Python itself makes: loops that repeat for ever, the loader's own
+queues, and the collectives of ranks, whose timeout is only a watchdog.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Iterator
+
+from rocsteady.evidence.values import Blocked, Heartbeat, Look, ProcessSeen, ThreadSeen, Wait
+from rocsteady.knowledge.waits import EndedBy
+from rocsteady.pulse.known import KnownWaits
+from rocsteady.pulse.places import is_of, is_torchs, place_of
+from rocsteady.pulse.reach import helps, ranks_elsewhere, roots
+from rocsteady.pulse.wait_set import WAYS, Exit, Key, Member, WaitSet, Way
+
+LOADER = "torch/utils/data/dataloader.py"
+WORKER = "torch/utils/data/_utils/worker.py"
+PIN_MEMORY = "torch/utils/data/_utils/pin_memory.py"
+QUEUES = "multiprocessing/queues.py"
+SLACK = 0.5  # seconds by which a timeout may seem longer than it is
+WATCHDOG = 60.0  # seconds: a timeout of ranks that is nearer is left to fire
+ALARMS = {14: "SIGALRM", 26: "SIGVTALRM", 27: "SIGPROF"}
+CHILD_ENDED = 17
+# No handler of these frees a thread: the ends that users and systems send, faults of the process
+# itself, the size of a terminal, the C library's own, and SIGURG, on which we ask for stacks.
+HARMLESS = frozenset({2, 15, 4, 5, 6, 7, 8, 11, 31, 13, 25, 28, 23, 32, 33, CHILD_ENDED})
+
+
+def wait_set(look: Look, heartbeats: tuple[Heartbeat, ...], known: KnownWaits) -> WaitSet:
+    """Say who waits for whom in one look."""
+    return _Graph(look, heartbeats, known).walked()
+
+
+class _Graph:
+    """One walk over one look."""
+
+    def __init__(self, look: Look, heartbeats: tuple[Heartbeat, ...], known: KnownWaits) -> None:
+        self._look, self._known = look, known
+        self._elsewhere = ranks_elsewhere(heartbeats)
+        self._roots = roots(look, heartbeats, known)
+        self._processes = {process.pid: process for process in look.processes}
+        self._threads = {
+            (process.pid, thread.tid): (process, thread)
+            for process in look.processes
+            for thread in process.threads
+        }
+        self._exits: list[Exit] = []
+
+    def walked(self) -> WaitSet:
+        members: dict[Key, Member] = {}
+        waiting = list(self._roots)
+        while waiting:
+            key = waiting.pop(0)
+            if key in members:
+                continue
+            members[key] = self._member(key)
+            waiting += members[key].enders
+        for pid in sorted({pid for pid, _ in members}):
+            self._timers(self._processes[pid])
+        found = tuple(members.values())
+        handlers = tuple(self._handlers(members)) if not self._exits else ()
+        return WaitSet(at=self._look.at, members=found, exits=tuple(self._exits), handlers=handlers)
+
+    def _member(self, key: Key) -> Member:
+        process, thread = self._threads[key]
+        blocked, until = thread.blocked, None
+        enders: list[Key] = []
+        loop = self._known.loop(thread.frames or (), thread.native or ())
+        if key in self._roots and process.python and thread.frames is None:
+            self._out(key, Way.UNKNOWN, "has no stack that could be read")
+        elif thread.wait is Wait.NOTHING:
+            self._out(key, Way.RUNS, "runs")
+        elif blocked is None:
+            self._out(key, Way.UNKNOWN, f"waits for {thread.wait.value}")
+        elif self._in_collective(thread):
+            enders = self._ranks(key, blocked)
+        elif loop is not None and _is_own(loop[1], blocked):
+            enders = self._of_loop(key, loop[0], blocked)
+            if blocked.left is not None and not blocked.whole and loop[0] is not EndedBy.PROCESS:
+                until = self._look.at + blocked.left
+        else:
+            enders = self._of_call(key, blocked)
+        return Member(
+            pid=process.pid,
+            tid=thread.tid,
+            trains=key in self._roots,
+            python=thread.frames is not None,
+            place=place_of(thread.frames),
+            on=blocked.on if blocked else thread.wait.value,
+            enders=tuple(sorted(set(enders))),
+            cpu=thread.cpu,
+            until=until,
+        )
+
+    def _out(self, key: Key, way: Way, what: str) -> None:
+        self._exits.append(Exit(pid=key[0], tid=key[1], way=way, what=what))
+
+    def _of_call(self, key: Key, blocked: Blocked) -> list[Key]:
+        """Return who could end a call: any thread of the processes that it depends on."""
+        if blocked.left is not None:
+            self._out(key, Way.TIMEOUT, _gives_up(blocked))
+        if blocked.outside is not None:
+            self._out(key, WAYS[blocked.outside], f"waits for {blocked.on}: {blocked.who}")
+        if any(_is_feeder(frame) for frame in self._threads[key][1].frames or ()):
+            return [other for other in self._putting(key[0]) if other != key]
+        return self._all_of(key, blocked.pids)
+
+    def _putting(self, pid: int) -> Iterator[Key]:
+        """Yield who fills the loader's queues, whose own threads wait for that.
+
+        A queue of the user's own has such a thread too. It is reached only as one of all threads of
+        its process, so that nobody is left out.
+        """
+        yield pid, pid
+        yield from (key for key in self._roots if key[0] == pid)
+        yield from self._in_files(pid, LOADER, WORKER)
+
+    def _all_of(self, key: Key, pids: Iterable[int]) -> list[Key]:
+        found: list[Key] = []
+        for pid in pids:
+            process = self._processes.get(pid)
+            if process is None:
+                self._out(key, Way.UNKNOWN, f"depends on process {pid}, which was not seen")
+            else:
+                found += [other for other in self._able(process) if other != key]
+        return found
+
+    def _able(self, process: ProcessSeen) -> Iterator[Key]:
+        for thread in process.threads:
+            key = process.pid, thread.tid
+            if thread.state != "Z" and (key in self._roots or not helps(thread, self._known)):
+                yield key
+
+    def _in_collective(self, thread: ThreadSeen) -> bool:
+        blocked = thread.wait in (Wait.LOCK, Wait.SLEEP, Wait.TREE)
+        return blocked and self._known.collective(thread.frames or (), thread.native or ())
+
+    def _ranks(self, key: Key, blocked: Blocked) -> list[Key]:
+        """Return who could end a collective: every rank. Its timeout is a watchdog's."""
+        if self._elsewhere:
+            self._out(key, Way.PROCESS, "waits for ranks on other machines")
+        if blocked.left is not None and blocked.left < WATCHDOG:
+            self._out(key, Way.TIMEOUT, _gives_up(blocked))
+        if blocked.outside is not None and not blocked.on.startswith("socket"):
+            self._out(key, WAYS[blocked.outside], f"waits for {blocked.on}: {blocked.who}")
+        return self._all_of(key, {*(pid for pid, _ in self._roots), *blocked.pids})
+
+    def _of_loop(self, key: Key, ended_by: EndedBy, blocked: Blocked) -> list[Key]:
+        if blocked.outside is not None:
+            self._out(key, WAYS[blocked.outside], f"waits for {blocked.on}: {blocked.who}")
+        if ended_by is EndedBy.PROCESS:
+            return self._all_of(key, (key[0],))
+        others = [pid for pid in blocked.pids if pid != key[0]]
+        if ended_by is EndedBy.ITERATOR:
+            found = [other for pid in others for other in self._iterating(pid)]
+        elif blocked.on.startswith("lock"):  # the queue of the thread that pins memory
+            found = [other for other in self._in_files(key[0], PIN_MEMORY) if other != key]
+        else:
+            found = [other for pid in others for other in self._delivering(pid)]
+        if not found:
+            self._out(key, Way.UNKNOWN, f"waits for {blocked.on}; who fills it was not seen")
+        return found
+
+    def _iterating(self, pid: int) -> Iterator[Key]:
+        """Yield who gives work to workers: not other workers, which only inherited the pipe."""
+        process = self._processes.get(pid)
+        if process is None or any(self._in_files(pid, WORKER)):
+            return
+        yield from (key for key in self._roots if key[0] == pid)
+        yield from self._in_files(pid, LOADER, QUEUES)
+        if not any(key[0] == pid for key in self._roots):
+            yield from self._able(process)
+
+    def _delivering(self, pid: int) -> Iterator[Key]:
+        """Yield who delivers batches: the main thread of a worker, and its queue's own thread."""
+        if pid in self._processes:
+            yield pid, pid
+            yield from self._in_files(pid, QUEUES)
+
+    def _in_files(self, pid: int, *files: str) -> Iterator[Key]:
+        process = self._processes.get(pid)
+        for thread in process.threads if process else ():
+            if any(is_of(frame, *files) for frame in thread.frames or ()):
+                yield pid, thread.tid
+
+    def _timers(self, process: ProcessSeen) -> None:
+        main = process.pid, process.pid
+        if process.handlers is None:
+            self._out(main, Way.UNKNOWN, "has signal handlers that could not be read")
+        for number in process.handlers or ():
+            if number in ALARMS:
+                self._out(main, Way.SIGNAL, f"has a handler for {ALARMS[number]}")
+        if process.timers:
+            self._out(main, Way.TIMER, f"has {process.timers} timers")
+
+    def _handlers(self, members: dict[Key, Member]) -> Iterator[str]:
+        """Yield handlers that somebody might use, but for threads in PyTorch's own code."""
+        pids = {pid for pid, _ in members}
+        for pid in sorted(pids):
+            process = self._processes[pid]
+            main = self._threads.get((pid, pid))
+            if (pid, pid) in members and main and is_torchs(main[1].frames):
+                continue
+            given = set(process.handlers or ()) - HARMLESS
+            if CHILD_ENDED in (process.handlers or ()) and any(
+                other.parent == pid and other.pid not in pids for other in self._look.processes
+            ):
+                given.add(CHILD_ENDED)
+            if given:
+                names = ", ".join(map(_signal_name, sorted(given)))
+                yield f"process {pid} has a handler for {names}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _is_feeder(frame: str) -> bool:
+    return frame.startswith("_feed (") and is_of(frame, QUEUES)
+
+
+def _is_own(period: float, blocked: Blocked) -> bool:
+    """Tell whether a timeout is the loop's own; a longer one was given by the user."""
+    return blocked.left is None or blocked.left <= period + SLACK
+
+
+def _gives_up(blocked: Blocked) -> str:
+    if blocked.on == "time" or not blocked.left:
+        return "sleeps"
+    return f"waits for {blocked.on} and gives up after {blocked.left:.1f} s"
