@@ -98,9 +98,8 @@ def test_a_holder_with_a_way_out_opens_the_set(name: str) -> None:
 
 
 def test_a_sibling_that_sleeps_with_a_shared_lock_is_alive() -> None:
-    lock = {"on": "shared lock 0x1", "pids": (TRAINER, 300, 400)}
     sleeper = process(400, blocked(400, wait=Wait.SLEEP, left=0.0))
-    waiter = process(300, blocked(300, **lock))
+    waiter = process(300, blocked(300, on="shared lock 0x1", pids=(TRAINER, 300, 400)))
     trainer = process(TRAINER, blocked(TRAINER, on="socket 5", pids=(TRAINER, 300)))
 
     assert not found(trainer, waiter, sleeper).closed
