@@ -68,7 +68,9 @@ def test_collectives_and_people() -> None:
 )
 def test_a_wrong_entry_is_named(tmp_path: Path, text: str, problem: str) -> None:
     path = tmp_path / "waits.toml"
-    path.write_text(f"helper = []\ncollective = []\nperson = []\nloop = []\n{text}\n", encoding="utf-8")
+    path.write_text(
+        f"helper = []\ncollective = []\nperson = []\nloop = []\n{text}\n", encoding="utf-8"
+    )
 
     with pytest.raises(KnowledgeError, match=problem):
         load_waits(path)
