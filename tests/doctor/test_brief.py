@@ -75,11 +75,11 @@ def test_without_torch_it_is_open(recorded: Recorded, machine_name: str) -> None
                 ),
                 other_gpus=(),
                 system="Ubuntu 24.04.3 LTS, kernel 6.14.0-33-generic, amdgpu in kernel",
-                python="/home/user/venv (from VIRTUAL_ENV)",
-                torch="2.8.0+rocm6.4 for Python 3.12.3",
+                python="environment /home/user/venv (VIRTUAL_ENV)",
+                torch="2.8.0+rocm6.4, Python 3.12.3",
                 torch_code=(
-                    "code for gfx900 gfx906 gfx908 gfx90a gfx942 gfx1030 gfx1100 gfx1101 gfx1102 "
-                    "gfx1200 gfx1201 (by its file names)"
+                    "includes code for gfx900 gfx906 gfx908 gfx90a gfx942 gfx1030 gfx1100 gfx1101 "
+                    "gfx1102 gfx1200 gfx1201 (from its file names)"
                 ),
             ),
         ),
@@ -87,13 +87,13 @@ def test_without_torch_it_is_open(recorded: Recorded, machine_name: str) -> None
             "driver-not-loaded",
             Brief(
                 gpus=(),
-                other_gpus=("Radeon RX 7600 series (not offered for compute)",),
+                other_gpus=("Radeon RX 7600 series (the driver does not offer it for compute)",),
                 system="Ubuntu 24.04.3 LTS, kernel 6.14.0-33-generic, amdgpu not loaded",
-                python="/home/user/venv (from VIRTUAL_ENV)",
-                torch="2.11.0+rocm7.2 for Python 3.12.3",
+                python="environment /home/user/venv (VIRTUAL_ENV)",
+                torch="2.11.0+rocm7.2, Python 3.12.3",
                 torch_code=(
-                    "code for gfx900 gfx906 gfx908 gfx90a gfx942 gfx950 gfx1030 gfx1100 gfx1101 "
-                    "gfx1102 gfx1150 gfx1151 gfx1200 gfx1201 (by the release table)"
+                    "includes code for gfx900 gfx906 gfx908 gfx90a gfx942 gfx950 gfx1030 gfx1100 "
+                    "gfx1101 gfx1102 gfx1150 gfx1151 gfx1200 gfx1201 (from the release table)"
                 ),
             ),
         ),
@@ -101,10 +101,10 @@ def test_without_torch_it_is_open(recorded: Recorded, machine_name: str) -> None
             "wsl2",
             Brief(
                 gpus=(),
-                other_gpus=("behind WSL2, which does not show it in its files",),
+                other_gpus=("behind WSL2, which does not list it in its files",),
                 system="Ubuntu 24.04.3 LTS, WSL2, kernel 6.6.87.2-microsoft-standard-WSL2",
-                python="/home/user/venv (from VIRTUAL_ENV)",
-                torch="2.9.1+rocm7.2.0.git7e1940d4 for Python 3.12.3",
+                python="environment /home/user/venv (VIRTUAL_ENV)",
+                torch="2.9.1+rocm7.2.0.git7e1940d4, Python 3.12.3",
                 torch_code="",
             ),
         ),
@@ -114,8 +114,8 @@ def test_without_torch_it_is_open(recorded: Recorded, machine_name: str) -> None
                 gpus=("Radeon RX 9070 XT (gfx1201, 16 GiB)",),
                 other_gpus=(),
                 system="Windows 11 Pro, build 10.0.26100, display driver 32.0.21025.1024",
-                python="C:/Users/user/venv (from VIRTUAL_ENV)",
-                torch="2.9.1+rocmsdk20251116 for Python 3.12.10",
+                python="environment C:/Users/user/venv (VIRTUAL_ENV)",
+                torch="2.9.1+rocmsdk20251116, Python 3.12.10",
                 torch_code="",
             ),
         ),
@@ -123,16 +123,16 @@ def test_without_torch_it_is_open(recorded: Recorded, machine_name: str) -> None
             "withheld",
             Brief(
                 gpus=("Instinct MI210 (gfx90a, 64 GiB)",),
-                other_gpus=("1 withheld from us",),
+                other_gpus=("1 not accessible from here",),
                 system=(
                     "Ubuntu 22.04.5 LTS, docker container, kernel 5.15.0-157-generic, "
                     "amdgpu 6.8.5 DKMS"
                 ),
-                python="/opt/venv (from VIRTUAL_ENV)",
-                torch="2.6.0+rocm6.2.4 for Python 3.10.12",
+                python="environment /opt/venv (VIRTUAL_ENV)",
+                torch="2.6.0+rocm6.2.4, Python 3.10.12",
                 torch_code=(
-                    "code for gfx900 gfx906 gfx908 gfx90a gfx942 gfx1030 gfx1100 "
-                    "(by the release table)"
+                    "includes code for gfx900 gfx906 gfx908 gfx90a gfx942 gfx1030 gfx1100 "
+                    "(from the release table)"
                 ),
             ),
         ),

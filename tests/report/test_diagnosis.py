@@ -72,76 +72,61 @@ def diagnosis(
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
-        (diagnosis(), "Nothing found here blocks training: expect it to run on Radeon."),
+        (diagnosis(), "No problems found. Training should work on Radeon."),
         (
             diagnosis(gpus=("2 x Radeon", "Instinct")),
-            "Nothing found here blocks training: expect it to run on 2 x Radeon and Instinct.",
+            "No problems found. Training should work on 2 x Radeon and Instinct.",
         ),
-        (
-            diagnosis(NOTES, NOTES),
-            "Nothing found here blocks training: expect it to run on Radeon.",
-        ),
-        (
-            diagnosis(RISKS),
-            (
-                "Nothing found here blocks training: expect it to run on Radeon. "
-                "1 thing puts it at risk."
-            ),
-        ),
-        (
-            diagnosis(RISKS, RISKS, NOTES),
-            (
-                "Nothing found here blocks training: expect it to run on Radeon. "
-                "2 things put it at risk."
-            ),
-        ),
+        (diagnosis(NOTES, NOTES), "2 notes. Training should work on Radeon."),
+        (diagnosis(RISKS), "1 risk. Training should work on Radeon."),
+        (diagnosis(RISKS, RISKS, NOTES), "2 risks, 1 note. Training should work on Radeon."),
         (
             diagnosis(unchecked=(OPEN,)),
-            "As far as could be checked, nothing blocks training: expect it to run on Radeon.",
+            "No problems found. Training should work on Radeon, as far as could be checked.",
         ),
         (
             diagnosis(unchecked=(REFUSED,)),  # no rule needed it
-            "Nothing found here blocks training: expect it to run on Radeon.",
+            "No problems found. Training should work on Radeon.",
         ),
         (
             diagnosis(on=CPU, gpus=()),
-            "Nothing found here blocks training, and no AMD GPU is in reach: expect the CPU.",
+            "No problems found. Training will run on the CPU: no AMD GPU is available.",
         ),
         (
             diagnosis(on=CPU),
             (
-                "Nothing found here blocks training: "
-                "expect the CPU, for torch will not use the GPU as things stand."
+                "No problems found. Training will run on the CPU: "
+                "PyTorch will not use the GPU as configured."
             ),
         ),
         (
             diagnosis(on=UNKNOWN),
-            "Nothing found here blocks training; which GPU it would use cannot be seen from here.",
+            (
+                "No problems found. Nothing blocks training; "
+                "which GPU it would use cannot be seen from here."
+            ),
         ),
         (
             diagnosis(RISKS, on=UNKNOWN, torch=""),
-            (
-                "What this machine can train on is open: no torch was examined. "
-                "1 thing puts it at risk."
-            ),
+            "1 risk. No PyTorch was examined, so what this machine can train on is not known.",
         ),
         (
             diagnosis(BLOCKS, on=CPU),
             (
-                "1 thing keeps the AMD GPU from training: expect the CPU at best, "
-                "until that is mended."
+                "1 problem blocks training on the AMD GPU. "
+                "Until it is fixed, expect training on the CPU at best."
             ),
         ),
         (
             diagnosis(BLOCKS, BLOCKS, RISKS, on=CPU),
             (
-                "2 things keep the AMD GPU from training: expect the CPU at best, "
-                "until that is mended."
+                "2 problems block training on the AMD GPU. "
+                "Until they are fixed, expect training on the CPU at best."
             ),
         ),
         (
             diagnosis(BLOCKS, on=UNKNOWN, torch=""),
-            "1 thing keeps the AMD GPU from training, until that is mended.",
+            "1 problem blocks training on the AMD GPU.",
         ),
     ],
 )
@@ -156,8 +141,8 @@ def test_a_gpu_that_torch_will_not_use_is_not_out_of_reach(recorded: Recorded) -
     sentence = closing_sentence(diagnose(machine, recorded.knowledge))
 
     assert sentence == (
-        "Nothing found here blocks training: "
-        "expect the CPU, for torch will not use the GPU as things stand."
+        "No problems found. Training will run on the CPU: "
+        "PyTorch will not use the GPU as configured."
     )
 
 
@@ -170,32 +155,29 @@ def test_the_whole_screen() -> None:
     assert render_diagnosis(said, width=80, colour=False) == (
         "GPU      Radeon\n"
         "System   Linux\n"
-        "torch    2.9\n"
-        "Read     1 fact, 2 rules checked\n"
+        "PyTorch  2.9\n"
+        "Checked  1 fact read, 2 rules checked\n"
         "\n"
-        "BLOCKS\n"
-        "  a-block         Something is so.\n"
-        "                    one\n"
-        "                    two\n"
+        "BLOCK  a-block         Something is so.\n"
+        "                       fix: one\n"
+        "                            two\n"
+        "note   a-note          Something is so.\n"
+        "                       fix: Do it.\n"
         "\n"
-        "NOTES\n"
-        "  a-note          Something is so.\n"
-        "                    Do it.\n"
+        "Not checked\n"
+        "  IOMMU                nobody says (1 rule)\n"
+        "  /proc/cmdline        Permission denied\n"
         "\n"
-        "NOT CHECKED\n"
-        "  IOMMU           nobody says (1 rule)\n"
-        "  /proc/cmdline   Permission denied\n"
-        "\n"
-        "1 thing keeps the AMD GPU from training: expect the CPU at best, until that is\n"
-        "mended.\n"
-        "The whole story of one: rocsteady doctor --explain a-block\n"
+        "1 problem blocks training on the AMD GPU. Until it is fixed, expect training on\n"
+        "the CPU at best.\n"
+        "Details: rocsteady doctor --explain a-block\n"
     )
 
 
 def test_without_torch_the_screen_says_how_to_name_the_python_that_trains() -> None:
     screen = render_diagnosis(diagnosis(on=UNKNOWN, torch=""), width=80, colour=False)
 
-    assert screen.endswith("Name the Python that trains: rocsteady doctor --python PATH\n")
+    assert screen.endswith("To name the Python that trains: rocsteady doctor --python PATH\n")
 
 
 @pytest.mark.parametrize("width", [40, 80, 100])
@@ -207,7 +189,8 @@ def test_no_line_of_prose_is_longer_than_the_page(
 
     for line in render_diagnosis(said, width=width, colour=False).splitlines():
         one_word = len(line.split()) == 1
-        assert len(line) <= width or line.strip() in commands or one_word, line
+        command = line.strip().removeprefix("fix: ") in commands
+        assert len(line) <= width or command or one_word, line
 
 
 @pytest.mark.parametrize("width", [40, 80, 100])

@@ -21,8 +21,8 @@ def brief(machine: Machine, facts: Facts, knowledge: Knowledge) -> Brief:
         gpus=describe(machine.gpus.gpus, knowledge),
         other_gpus=_other_gpus(machine, knowledge),
         system=_system(machine),
-        python=f"{python.prefix} (from {python.chosen})" if python else "",
-        torch=f"{torch.version} for Python {python.version}" if torch and python else "",
+        python=f"environment {python.prefix} ({python.chosen})" if python else "",
+        torch=f"{torch.version}, Python {python.version}" if torch and python else "",
         torch_code=_torch_code(machine, facts),
     )
 
@@ -56,12 +56,13 @@ def names(machine: Machine, facts: Facts, knowledge: Knowledge) -> tuple[str, ..
 def _other_gpus(machine: Machine, knowledge: Knowledge) -> tuple[str, ...]:
     survey = machine.gpus
     withheld = len(survey.withheld_nodes)
-    lines = [f"{withheld} withheld from us"] if withheld else []
+    lines = [f"{withheld} not accessible from here"] if withheld else []
     lines += [
-        f"{card_name(gpu, knowledge)} (not offered for compute)" for gpu in survey.not_offered
+        f"{card_name(gpu, knowledge)} (the driver does not offer it for compute)"
+        for gpu in survey.not_offered
     ]
     if machine.system.wsl:
-        lines.append("behind WSL2, which does not show it in its files")
+        lines.append("behind WSL2, which does not list it in its files")
     return tuple(lines)
 
 
@@ -89,11 +90,11 @@ def _torch_code(machine: Machine, facts: Facts) -> str:
     if torch is None:
         return ""
     if torch.build != "rocm":
-        return f"a {torch.build.upper()} build, with no code for AMD GPUs"
+        return f"a {torch.build.upper()} build without code for AMD GPUs"
     arches = " ".join(str(arch) for arch in facts.values("torch.arches"))
-    basis = {"library": "its library says so", "file names": "by its file names"}
+    basis = {"library": "from its library", "file names": "from its file names"}
     return (
-        f"code for {arches} ({basis.get(torch.arches_from, 'by the release table')})"
+        f"includes code for {arches} ({basis.get(torch.arches_from, 'from the release table')})"
         if arches
         else ""
     )

@@ -7,9 +7,11 @@ from rocsteady.vocabulary import ComputeDevice, Diagnosis, Finding, Severity, Un
 
 LABEL = 9
 MIN_ID = 16
-HERE = "this machine"  # confirmed here: what a probe saw, and no rule has a story of
+HERE = "this machine"  # confirmed here: what a probe saw, which has no rule to explain
 MOST_COMMANDS = 2  # on the screen; --explain has them all
-STYLES = {Severity.BLOCKS: RED, Severity.RISKS: YELLOW, Severity.NOTES: DIM}
+LABELS = {Severity.BLOCKS: "BLOCK", Severity.RISKS: "RISK", Severity.NOTES: "note"}
+STYLES = {Severity.BLOCKS: f"{BOLD};{RED}", Severity.RISKS: f"{BOLD};{YELLOW}", Severity.NOTES: DIM}
+SEVERITY = 7  # columns
 
 
 def render_diagnosis(diagnosis: Diagnosis, *, width: int, colour: bool) -> str:
@@ -17,18 +19,16 @@ def render_diagnosis(diagnosis: Diagnosis, *, width: int, colour: bool) -> str:
     page = Page(width, colour=colour)
     _head(page, diagnosis)
     column = max([MIN_ID, *(len(finding.rule) + 2 for finding in diagnosis.findings)])
+    if diagnosis.findings:
+        page.line()
     for severity in Severity:
-        findings = diagnosis.having(severity)
-        if findings:
-            page.line()
-            page.line(severity.value.upper(), style=f"{BOLD};{STYLES[severity]}")
-        for finding in findings:
+        for finding in diagnosis.having(severity):
             _finding(page, finding, column)
     if diagnosis.unchecked:
         page.line()
-        page.line("NOT CHECKED", style=f"{BOLD};{DIM}")
+        page.line("Not checked", style=DIM)
         for entry in diagnosis.unchecked:
-            _unchecked(page, entry, column)
+            _unchecked(page, entry, SEVERITY + column - 2)
     page.line()
     page.paragraph(closing_sentence(diagnosis), style=BOLD)
     _hint(page, diagnosis)
@@ -39,31 +39,32 @@ def closing_sentence(diagnosis: Diagnosis) -> str:
     """Say what this machine can be expected to train on."""
     blocks = len(diagnosis.having(Severity.BLOCKS))
     risks = len(diagnosis.having(Severity.RISKS))
+    notes = len(diagnosis.having(Severity.NOTES))
     if blocks:
-        keeps = "thing keeps" if blocks == 1 else "things keep"
-        at_best = ": expect the CPU at best" if diagnosis.trains_on is ComputeDevice.CPU else ""
-        return f"{blocks} {keeps} the AMD GPU from training{at_best}, until that is mended."
-    at_risk = f" {counted(risks, 'thing puts', 'things put')} it at risk." if risks else ""
-    return f"{_expectation(diagnosis)}{at_risk}"
+        cpu = diagnosis.trains_on is ComputeDevice.CPU
+        only_cpu = " Until it is fixed, expect training on the CPU at best." if cpu else ""
+        if blocks > 1:
+            only_cpu = only_cpu.replace("it is", "they are")
+        problems = counted(blocks, "problem blocks", "problems block")
+        return f"{problems} training on the AMD GPU.{only_cpu}"
+    found = [counted(risks, "risk")] if risks else []
+    found += [counted(notes, "note")] if notes else []
+    return f"{', '.join(found) or 'No problems found'}. {_expectation(diagnosis)}"
 
 
 def _expectation(diagnosis: Diagnosis) -> str:
     """Say what to expect where nothing blocks."""
     if not diagnosis.machine.torch:
-        return "What this machine can train on is open: no torch was examined."
+        return "No PyTorch was examined, so what this machine can train on is not known."
     partly = any(entry.rules for entry in diagnosis.unchecked)
-    nothing = (
-        "As far as could be checked, nothing blocks training"
-        if partly
-        else "Nothing found here blocks training"
-    )
+    checked = ", as far as could be checked" if partly else ""
     if diagnosis.trains_on is ComputeDevice.GPU:
-        return f"{nothing}: expect it to run on {' and '.join(diagnosis.trains_on_gpus)}."
+        return f"Training should work on {' and '.join(diagnosis.trains_on_gpus)}{checked}."
     if diagnosis.trains_on is ComputeDevice.UNKNOWN:
-        return f"{nothing}; which GPU it would use cannot be seen from here."
+        return f"Nothing blocks training{checked}; which GPU it would use cannot be seen from here."
     if diagnosis.machine.gpus:
-        return f"{nothing}: expect the CPU, for torch will not use the GPU as things stand."
-    return f"{nothing}, and no AMD GPU is in reach: expect the CPU."
+        return "Training will run on the CPU: PyTorch will not use the GPU as configured."
+    return "Training will run on the CPU: no AMD GPU is available."
 
 
 def _head(page: Page, diagnosis: Diagnosis) -> None:
@@ -71,20 +72,23 @@ def _head(page: Page, diagnosis: Diagnosis) -> None:
     for index, gpu in enumerate((*machine.gpus, *machine.other_gpus) or ("no AMD GPU",)):
         page.row("" if index else "GPU", gpu, column=LABEL)
     page.row("System", machine.system, column=LABEL)
-    page.row("torch", machine.torch or "none", column=LABEL)
+    page.row("PyTorch", machine.torch or "not found", column=LABEL)
     for detail in (machine.torch_code, machine.python):
         if detail:
             page.row("", detail, column=LABEL)
-    rules = counted(diagnosis.rules_checked, "rule")
-    page.row("Read", f"{counted(diagnosis.facts_read, 'fact')}, {rules} checked", column=LABEL)
+    facts, rules = counted(diagnosis.facts_read, "fact"), counted(diagnosis.rules_checked, "rule")
+    page.row("Checked", f"{facts} read, {rules} checked", column=LABEL)
 
 
 def _finding(page: Page, finding: Finding, column: int) -> None:
-    indent = page.row(finding.rule, finding.summary, indent=2, column=column, style=BOLD)
+    label = f"{LABELS[finding.severity]:<{SEVERITY}}{finding.rule}"
+    style = STYLES[finding.severity]
+    indent = page.row(label, finding.summary, column=SEVERITY + column, style=style)
     if finding.fix.commands:
-        page.lines(finding.fix.commands[:MOST_COMMANDS], indent=indent + 2)
+        first, *rest = finding.fix.commands[:MOST_COMMANDS]
+        page.lines([f"fix: {first}", *(f"     {command}" for command in rest)], indent=indent)
     else:
-        page.paragraph(finding.fix.text, indent=indent + 2)
+        page.paragraph(f"fix: {finding.fix.text}", indent=indent)
 
 
 def _unchecked(page: Page, entry: Unchecked, column: int) -> None:
@@ -95,6 +99,6 @@ def _unchecked(page: Page, entry: Unchecked, column: int) -> None:
 def _hint(page: Page, diagnosis: Diagnosis) -> None:
     ruled = next((each for each in diagnosis.findings if HERE not in each.confirmed_on), None)
     if ruled:
-        page.paragraph(f"The whole story of one: rocsteady doctor --explain {ruled.rule}")
+        page.paragraph(f"Details: rocsteady doctor --explain {ruled.rule}")
     if not diagnosis.machine.torch:
-        page.paragraph("Name the Python that trains: rocsteady doctor --python PATH")
+        page.paragraph("To name the Python that trains: rocsteady doctor --python PATH")
