@@ -25,7 +25,7 @@ from pathlib import Path
 
 from lookalikes.base import Case
 from lookalikes.catalogue import half_of, lookalikes, part_of, real_hangs
-from lookalikes.runner import Result, Setting, build, end_all, run
+from lookalikes.runner import ROCSTEADY, Result, Setting, build, end_all, run
 
 
 def chosen(arguments: argparse.Namespace) -> list[Case]:
@@ -89,6 +89,7 @@ def parsed() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", required=True, help="an interpreter with torch")
+    parser.add_argument("--rocsteady", help="the program to examine; default: this interpreter's")
     parser.add_argument("--kind", choices=("all", "healthy", "hangs"), default="all")
     parser.add_argument("--half", choices=("tuning", "held-out"))
     parser.add_argument("--part", help="such as 3/10")
@@ -111,6 +112,7 @@ def main() -> None:
         build(Path(libraries))
         setting = Setting(
             python=arguments.python,
+            rocsteady=(arguments.rocsteady,) if arguments.rocsteady else ROCSTEADY,
             libraries=Path(libraries),
             short=arguments.short,
             bare=arguments.bare,

@@ -33,6 +33,7 @@ class Setting:
 
     python: str  # with torch
     libraries: Path
+    rocsteady: tuple[str, ...] = ROCSTEADY
     short: bool = False
     bare: bool = False
     grace: float = 150  # seconds, for imports and a busy machine
@@ -131,7 +132,7 @@ class _Execution:
         command = [words.get(word, word) for word in self.case.command]
         if not self.setting.bare:
             options = ("--name", "case", "--max-attempts", "1", *self.case.arguments)
-            command = [*ROCSTEADY, "run", *options, "--", *command]
+            command = [*self.setting.rocsteady, "run", *options, "--", *command]
         if "libclock.so" in self.case.needs:
             clock = self.folder / "clock"
             clock.write_bytes(bytes(8))
@@ -198,7 +199,7 @@ class _Execution:
     def _story(self) -> dict[str, Any]:
         environment = {k: v for k, v in self.environment.items() if k != "LD_PRELOAD"}
         told = subprocess.run(
-            [*ROCSTEADY, "report", "case", "--json"],
+            [*self.setting.rocsteady, "report", "case", "--json"],
             capture_output=True,
             check=False,
             cwd=self.folder,
