@@ -74,6 +74,7 @@ import torch.distributed as dist
 # Nothing here is compiled: without the compiler a script starts in half the time.
 sys.modules["torch._dynamo"] = torch._dynamo = types.ModuleType("torch._dynamo")
 torch._dynamo.graph_break, torch._dynamo.disable = lambda *_: None, lambda function, *_, **__: function
+torch._dynamo.trace_rules = types.SimpleNamespace(clear_lru_cache=lambda: None)
 torch.set_num_threads(1)
 mark("starts")
 model = torch.nn.Linear(16, 4)

@@ -82,6 +82,7 @@ def run(case: Case, setting: Setting) -> Result:
 
 def end_all(*_: object) -> None:
     """End every case that still runs, and this program; a handler of SIGTERM."""
+    _ENDING.set()
     for execution in tuple(_LIVE):
         execution.close()
         shutil.rmtree(execution.folder, ignore_errors=True)
@@ -141,6 +142,8 @@ class _Execution:
         return self._popen(command, self.environment)
 
     def _popen(self, command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        if _ENDING.is_set():
+            raise SystemExit
         with (self.folder / "output").open("ab") as output:
             child = subprocess.Popen(
                 command,
@@ -316,3 +319,4 @@ def _signal(pids: list[int], number: int) -> None:
 
 
 _LIVE: list[_Execution] = []
+_ENDING = threading.Event()
