@@ -168,6 +168,7 @@ class Quiet:
     beats_every: float = 0.0  # signs of progress that are not steps
     counts_every: float = 0.0  # changes of a counter in the output
     stacks: bool = True
+    gpu_signs: tuple[str, ...] = ()
     asleep: float = 0.0  # the machine, at the end of it
     away: float = 0.0  # we ourselves, at the end of it
     tick: float = TICK
@@ -257,7 +258,12 @@ class Simulation:
         """Judge once; take the look that was asked for when it is due."""
         if segment and self.ready is not None and self.now >= self.ready:
             processes = segment.tree(self.now)
-            look = Look(at=self.now, processes=processes, stacks=segment.stacks)
+            look = Look(
+                at=self.now,
+                processes=processes,
+                stacks=segment.stacks,
+                gpu_signs=segment.gpu_signs,
+            )
             self.looks, self.ready = (*self.looks, look), None
         tick = Tick(
             at=self.now,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocsteady.evidence.values import ProcessSeen, ThreadSeen, Wait
+from rocsteady.evidence.values import Blocked, ProcessSeen, ThreadSeen, Wait
 from rocsteady.pulse.verdict import Condition
 from tests.pulse.simulate import (
     TORCH,
@@ -134,6 +134,16 @@ def at_the_prompt(_: float) -> tuple[ProcessSeen, ...]:
     return (trainer(thread(TRAINER, Wait.WORLD, *frames, MAIN)),)
 
 
+def synchronises(now: float) -> tuple[ProcessSeen, ...]:
+    native = ("hsa_signal_wait_scacquire", "hipDeviceSynchronize")
+    return (trainer(thread(TRAINER, Wait.NOTHING, MAIN, native=native, cpu=now)),)
+
+
+def timed_lock(now: float) -> tuple[ProcessSeen, ...]:
+    left = Blocked(on="lock 0x5", left=20 - now % 20, pids=(TRAINER,))
+    return (trainer(thread(TRAINER, Wait.LOCK, MAIN, blocked=left)),)
+
+
 def growing() -> Segments:
     return tuple(Steps(seconds=0.02 * 1.018**i, step=0.02 * 1.018**i) for i in range(300))
 
@@ -222,6 +232,15 @@ LOOK_ALIKES: dict[str, Segments] = {
         Quiet(seconds=60, tree=at_a_lock_of_a_busy_child),
         STEADY,
     ),
+}
+LOOK_ALIKES |= {
+    "an evaluation of 5 hours that prints a counter": (
+        STEADY,
+        Quiet(seconds=5 * 3600, tree=python_work, counts_every=20, tick=1),
+        STEADY,
+    ),
+    "a device wait of 280 s": (STEADY, Quiet(seconds=280, tree=synchronises), STEADY),
+    "a lock that is given up after 20 s": (STEADY, Quiet(seconds=20, tree=timed_lock), STEADY),
 }
 WITHOUT_PAGES: dict[str, Segments] = {
     "no torch, and it prints": (Quiet(seconds=600, tree=native_op, counts_every=2, tick=1),),

@@ -63,7 +63,7 @@ def test_two_threads_that_wait_for_each_other_are_closed_and_said_so() -> None:
     text = sentences(one)
     assert text[0] == (
         f"the training thread of process {TRAINER} waits for lock 0x64 at train.py:40 main,"
-        f" held by thread 7 of process {TRAINER}."
+        f" which only thread 7 of process {TRAINER} could end."
     )
     assert text[-1].startswith("The set is closed")
 

@@ -93,12 +93,5 @@ def _visible(text: str) -> str:
 
 
 def patience_for(hang_after: timedelta | None) -> Patience:
-    """Return how long is too long; a limit of the user's own comes in place of the long ones."""
-    if hang_after is None:
-        return Patience()
-    usual = Patience()
-    return Patience(
-        long_after=max(hang_after, usual.spin_after),
-        works_after=max(hang_after, usual.spin_after),
-        long_factor=1.0,
-    )
+    """Return how long is too long; the user's own limit replaces those of all that is unproven."""
+    return Patience(hang_after=hang_after)

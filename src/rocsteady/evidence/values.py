@@ -103,6 +103,7 @@ class Look(Value, frozen=True, kw_only=True):
     processes: tuple[ProcessSeen, ...]
     stacks: bool  # whether stacks could be had at all
     why_no_stacks: str = ""
+    gpu_signs: tuple[str, ...] = ()  # that a GPU of these processes is stuck or idle; clauses
 
 
 class Output(Value, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ class Budgets(Value, frozen=True, kw_only=True):
     usual: float  # the longest usual stay in the present phase
     suspect: float
     stuck: float
+    sure: float
     spin: float
     long: float
     works: float
@@ -57,6 +58,7 @@ def budgets(
             patience.suspect_after, patience.suspect_factor * usual, patience.suspect_at_most
         ),
         stuck=max(start, stuck, locked),
+        sure=max(start, patience.sure_after.total_seconds()),
         spin=max(start, patience.spin_after.total_seconds(), patience.spin_factor * device),
         long=max(patience.long_after.total_seconds(), patience.long_factor * longest),
         works=max(patience.works_after.total_seconds(), patience.long_factor * longest),

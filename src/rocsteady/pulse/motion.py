@@ -25,14 +25,15 @@ class Moved(NamedTuple):
     what: str
     pid: int
     thread: ThreadSeen | None = None
+    works: bool = True  # more than the stack of a thread beside the training, such as a bar's
 
 
-def moved(before: Look, now: Look, reached: tuple[Reached, ...], known: KnownWaits) -> Moved | None:
-    """Return the first sign of life since the look before, if there is any."""
+def moved(
+    before: Look, now: Look, reached: tuple[Reached, ...], known: KnownWaits
+) -> tuple[Moved, ...]:
+    """Return the signs of life since the look before."""
     seconds = now.at - before.at
-    if not seconds > 0:
-        return None
-    return next(_signs(before, now, reached, known), None)
+    return tuple(_signs(before, now, reached, known)) if seconds > 0 else ()
 
 
 def _signs(
@@ -49,7 +50,8 @@ def _signs(
         old = threads.get(one.key)
         what = _thread_moved(old, one, seconds, known) if old else "has a new thread"
         if what:
-            yield Moved(what, one.process.pid, one.thread)
+            works = one.trains or what == "computes"
+            yield Moved(what, one.process.pid, one.thread, works)
     trainers = {one.process.pid for one in reached if one.trains}
     processes = {one.process.pid: one.process for one in reached}
     for pid, process in processes.items():

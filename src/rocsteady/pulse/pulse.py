@@ -14,7 +14,7 @@ from rocsteady.evidence.values import Heartbeat, Look, Tick
 from rocsteady.pulse.budgets import Budgets, Ended, budgets
 from rocsteady.pulse.known import KnownWaits
 from rocsteady.pulse.learning import Learned, from_heartbeats
-from rocsteady.pulse.reach import Ending, finished
+from rocsteady.pulse.reach import Ending, finished, training
 from rocsteady.pulse.reading import Reading, read
 from rocsteady.pulse.verdict import Condition, Patience, Verdict
 from rocsteady.pulse.wait_graph import wait_set
@@ -42,6 +42,8 @@ class Pulse(Value, frozen=True, kw_only=True):
     heartbeats: tuple[Heartbeat, ...] = ()
     mark: Mark = ()  # of the heartbeats
     counters: int = 0
+    printed_at: float | None = None  # when a counter last changed, while steps are what counts
+    worked_at: float | None = None  # the same, and the look before showed work
     before: Look | None = None  # the last look that was read
     reading: Reading | None = None  # of that look
     agreed_from: float = 0.0  # since then every look said the same, and nothing moved
@@ -85,7 +87,9 @@ def _ticked(pulse: Pulse, tick: Tick, patience: Patience) -> Pulse:
     mark: Mark = tuple(
         (beat.pid, beat.step, beat.beats, beat.phase, beat.since) for beat in tick.heartbeats
     )
-    advanced = mark != pulse.mark or tick.output.counters != pulse.counters
+    counted = tick.output.counters != pulse.counters
+    steps_known = any(beat.step for beat in training(tick.heartbeats))
+    advanced = mark != pulse.mark or (counted and not steps_known)
     fresh = msgspec.structs.replace(
         pulse,
         at=tick.at,
@@ -97,6 +101,15 @@ def _ticked(pulse: Pulse, tick: Tick, patience: Patience) -> Pulse:
     if advanced:
         ended = pulse.ended if away else _ended(pulse, tick.at)
         fresh = msgspec.structs.replace(fresh, progress=tick.at, ended=ended)
+    elif counted:
+        works = pulse.reading is not None and pulse.reading.works
+        fresh = msgspec.structs.replace(
+            fresh,
+            printed_at=tick.at,
+            worked_at=tick.at if works else pulse.worked_at,
+            agreed=0,  # nothing is proven beside a counter that changes
+            sets=(),
+        )
     return _forgotten(fresh, tick.at) if advanced or away else fresh
 
 
@@ -123,8 +136,25 @@ def _forgotten(pulse: Pulse, at: float) -> Pulse:
         agreed=0,
         agreed_from=0.0,
         moved_at=None,
+        printed_at=None,
+        worked_at=None,
         sets=(),
     )
+
+
+def withdrawn(pulse: Pulse, waited: float) -> Pulse:
+    """Be more patient after a verdict that the last check did not confirm."""
+    ended = msgspec.structs.replace(
+        pulse.ended,
+        locked=max(pulse.ended.locked, waited),
+        device=max(pulse.ended.device, waited),
+    )
+    return msgspec.structs.replace(pulse, ended=ended)
+
+
+def occupied(pulse: Pulse, at: float) -> Pulse:
+    """Go on after a time in which we ourselves were busy: that is no gap."""
+    return msgspec.structs.replace(pulse, at=at)
 
 
 def _looked(pulse: Pulse, look: Look, waits: KnownWaits) -> Pulse:
@@ -167,22 +197,33 @@ def _verdict(pulse: Pulse, tick: Tick, allowed: Budgets, patience: Patience) -> 
     if finished(tick.heartbeats):
         why = "the script's own code is done"
         return Verdict(condition=Condition.FINISHING, why=why, quiet=quiet, examine=examine)
-    condition = _condition(pulse, waited, allowed, patience)
+    proof = _proof(pulse) if pulse.sets and suspicious else None
+    limit = _limit(pulse, proof, allowed, patience)
+    condition = _condition(pulse, limit, allowed, patience)
     return Verdict(
         condition=condition,
-        why=_why(pulse, quiet, allowed, condition),
+        why=_why(pulse, quiet, allowed, condition, proof),
         quiet=quiet,
         examine=examine,
         place=pulse.reading.place if pulse.reading and suspicious else "",
         culprit=pulse.reading.culprit if pulse.reading and suspicious else None,
-        waits=_proof(pulse) if pulse.sets and suspicious else None,
+        limit=limit,
+        waits=proof,
     )
 
 
-def _condition(pulse: Pulse, waited: float, allowed: Budgets, patience: Patience) -> Condition:
+def _heard(pulse: Pulse) -> float:
+    """Return when something was last heard: progress, or a counter of what was seen to work."""
+    return max(pulse.waited_from, pulse.worked_at or pulse.waited_from)
+
+
+def _condition(
+    pulse: Pulse, limit: float | None, allowed: Budgets, patience: Patience
+) -> Condition:
     if pulse.reading and pulse.reading.ending in HELD:
         return Condition.STOPPED
-    if _hung(pulse, waited, allowed, patience):
+    waited = pulse.at - _heard(pulse)
+    if limit is not None and waited >= limit:
         return Condition.HUNG
     starting = not allowed.started and (pulse.heartbeats or not pulse.counters)
     say_slow = patience.start_after if starting else patience.say_slow_after
@@ -192,43 +233,62 @@ def _condition(pulse: Pulse, waited: float, allowed: Budgets, patience: Patience
     return Condition.STARTING if starting else Condition.HEALTHY
 
 
-def _hung(pulse: Pulse, waited: float, allowed: Budgets, patience: Patience) -> bool:
+def _limit(
+    pulse: Pulse, proof: WaitSet | None, allowed: Budgets, patience: Patience
+) -> float | None:
+    """Return how long this may last, in seconds since the last progress; None: as long as it is."""
     reading = pulse.reading
-    if reading is None:
-        return bool(pulse.heartbeats) and waited >= allowed.long
-    if not reading.visible:
-        return False
-    still = waited if pulse.moved_at is None else pulse.at - pulse.moved_at
-    if waited >= allowed.works or still >= allowed.long:
-        return True
-    if reading.moves:
-        return False
-    rules = {Ending.LOCKED: _proven, Ending.DEVICE: _device_stuck}
-    rule = rules.get(reading.ending)
-    return rule is not None and rule(pulse, waited, allowed, patience)
+    unproven = _unproven(pulse, allowed, patience)
+    if reading is None or unproven is None or reading.moves:
+        return unproven
+    if reading.ending is Ending.LOCKED and proof and _is_proven(pulse, proof, patience):
+        least = patience.signal_after.total_seconds() if proof.handlers else 0.0
+        return min(unproven, max(allowed.stuck, least))
+    if reading.ending is Ending.DEVICE:
+        return _device_limit(pulse, unproven, allowed, patience)
+    return unproven
 
 
-def _device_stuck(pulse: Pulse, waited: float, allowed: Budgets, patience: Patience) -> bool:
-    """Tell whether the same device wait was found in every look for the whole budget."""
-    least = patience.sample_span.total_seconds()
-    if pulse.moved_at is not None:
-        least = max(allowed.spin, least)
-    span = pulse.before.at - pulse.agreed_from if pulse.before else 0.0
-    return waited >= allowed.spin and pulse.agreed >= patience.samples and span >= least
+def _unproven(pulse: Pulse, allowed: Budgets, patience: Patience) -> float | None:
+    """Return the limit of whatever is not proven to be stuck."""
+    reading = pulse.reading
+    seen = bool(pulse.heartbeats) if reading is None else reading.visible
+    if patience.hang_after is not None and (seen or pulse.counters):
+        ever = allowed.started or pulse.counters
+        least = 0.0 if ever else patience.start_after.total_seconds()
+        return max(patience.hang_after.total_seconds(), least)
+    if not seen:
+        return None
+    if pulse.moved_at is None:
+        return allowed.long
+    return min(allowed.works, max(0.0, pulse.moved_at - _heard(pulse)) + allowed.long)
 
 
-def _proven(pulse: Pulse, waited: float, allowed: Budgets, patience: Patience) -> bool:
-    """Tell whether enough looks in a row found one closed set, in which nothing moved."""
-    found = _proof(pulse)
-    least = patience.signal_after.total_seconds() if found.handlers else 0.0
-    if not found.closed or waited < max(allowed.stuck, least):
-        return False
+def _device_limit(pulse: Pulse, unproven: float, allowed: Budgets, patience: Patience) -> float:
+    """Return the limit of a wait for the GPU, by whether there is a second sign."""
+    sure = pulse.before is not None and bool(pulse.before.gpu_signs)
+    if patience.hang_after is not None and not sure:
+        return unproven
+    if pulse.agreed < patience.samples:
+        return unproven
+    moved_at = max(pulse.moved_at or 0.0, pulse.printed_at or 0.0, _heard(pulse))
+    return min(unproven, (allowed.sure if sure else allowed.spin) + moved_at - _heard(pulse))
+
+
+def _is_proven(pulse: Pulse, proof: WaitSet, patience: Patience) -> bool:
+    """Tell whether enough looks in a row found one closed set."""
+    first, last = pulse.sets[0].at, pulse.sets[-1].at
     span = patience.sample_span if pulse.moved_at is None else patience.stuck_after
-    long_enough = pulse.sets[-1].at - pulse.sets[0].at >= span.total_seconds()
-    return len(pulse.sets) >= patience.samples and long_enough
+    return (
+        proof.closed
+        and len(pulse.sets) >= patience.samples
+        and last - first >= span.total_seconds()
+    )
 
 
-def _why(pulse: Pulse, quiet: float, allowed: Budgets, condition: Condition) -> str:
+def _why(
+    pulse: Pulse, quiet: float, allowed: Budgets, condition: Condition, proof: WaitSet | None
+) -> str:
     reading = pulse.reading
     if condition is Condition.HEALTHY and reading is None:
         return f"last progress {_spelled(quiet)} ago"
@@ -237,7 +297,16 @@ def _why(pulse: Pulse, quiet: float, allowed: Budgets, condition: Condition) -> 
     usual = f" (longest so far {_spelled(allowed.usual)})" if allowed.usual else ""
     what = "step" if allowed.started else "first step"
     seen = f"; {reading.why}" if reading else ""
+    if reading and proof and reading.ending is Ending.LOCKED and not reading.moves:
+        seen += _way_out(proof)
     return f"no {what} for {_spelled(quiet)}{usual}{seen}"
+
+
+def _way_out(proof: WaitSet) -> str:
+    if proof.closed:
+        return ", and nothing is left that could end that wait"
+    first = next(iter(proof.exits), None)
+    return f", but thread {first.tid} of process {first.pid} {first.what}" if first else ""
 
 
 def _spelled(seconds: float) -> str:

@@ -21,6 +21,7 @@ class Reading(Value, frozen=True, kw_only=True):
     why: str  # a clause
     place: str = ""
     culprit: int | None = None
+    works: bool = True  # what moves is the work itself, or that cannot be told
     visible: bool = True  # there is a Python program here, so that a hang could be told at all
 
 
@@ -35,29 +36,38 @@ def read(
         held = [one for one in reached if one.ending is ending]
         if held:
             return _said(now, reached, held[0], _HELD_BY[held[0].thread.wait](held[0]))
-    sign = moved(before, now, reached, known) if before else None
-    if sign is None and any(one.ending is Ending.RUNS and not one.thread.native for one in reached):
+    signs = moved(before, now, reached, known) if before else ()
+    if not signs and any(one.ending is Ending.RUNS and not one.thread.native for one in reached):
         one = next(one for one in reached if one.ending is Ending.RUNS)
         return _said(now, reached, one, _runs(one, now), moves=True)
-    if sign:
+    if signs:
+        sign, works = signs[0], any(each.works for each in signs)
         one = next((one for one in reached if one.thread is sign.thread), reached[0])
-        return _said(now, reached, one, f"process {sign.pid} {sign.what}", moves=True)
+        why = f"process {sign.pid} {sign.what}"
+        return _said(now, reached, one, why, moves=True, works=works or not now.stacks)
     for ending, clause in _CLAUSES.items():
         found = [one for one in reached if one.ending is ending]
         if found:
             one = _to_blame(found, known)
-            return _said(now, reached, one, clause(one, now))
+            return _said(now, reached, one, clause(one, now), works=not now.stacks)
     raise AssertionError("every ending is in one of the tables")  # pragma: no cover
 
 
-def _said(
-    now: Look, reached: tuple[Reached, ...], one: Reached, why: str, *, moves: bool = False
+def _said(  # noqa: PLR0913 - all that a reading is made of
+    now: Look,
+    reached: tuple[Reached, ...],
+    one: Reached,
+    why: str,
+    *,
+    moves: bool = False,
+    works: bool = True,
 ) -> Reading:
     alone = one.trains and all(other.process is one.process for other in reached if other.trains)
     return Reading(
         at=now.at,
         ending=one.ending,
         moves=moves,
+        works=works,
         why=why,
         place=place_of(one.thread.frames),
         culprit=None if alone else one.process.pid,
@@ -109,7 +119,7 @@ def _device(one: Reached, _: Look) -> str:
 
 
 def _locked(one: Reached, _: Look) -> str:
-    return f"{_name(one)} waits for {one.thread.wait.value}, and nothing that could free it moves"
+    return f"{_name(one)} waits for {one.thread.wait.value}"
 
 
 _HELD_BY: dict[Wait, Callable[[Reached], str]] = {

@@ -30,6 +30,7 @@ class Verdict(Value, frozen=True, kw_only=True):
     examine: bool = False  # look closer: take stacks now
     place: str = ""  # where it is stuck: "dataset.py:88 __getitem__", if that is known
     culprit: int | None = None  # the process that does not move, if it is not the only trainer
+    limit: float | None = None  # seconds after the last progress at which this becomes hung
     waits: WaitSet | None = None  # who waits for whom, as the last looks showed it
 
 
@@ -47,19 +48,28 @@ class Patience(Value, frozen=True, kw_only=True):
     steady_steps: int = 10  # fewer have not shown a pace: seldom_after
     samples: int = 3  # looks that must agree
     sample_span: timedelta = timedelta(seconds=3)  # between the first and the last of them
-    spin_after: timedelta = timedelta(seconds=35)  # in a known device wait
-    spin_factor: float = 20.0  # times the longest such wait
+    sure_after: timedelta = timedelta(seconds=35)  # in a known device wait, with a second sign
+    spin_after: timedelta = timedelta(minutes=5)  # the same without one
+    spin_factor: float = 10.0  # times the longest such wait that ended
     signal_after: timedelta = timedelta(minutes=5)  # a closed set, with a handler such as SIGUSR1's
     start_after: timedelta = timedelta(seconds=100)  # before the first step, with nothing moving
     long_after: timedelta = timedelta(minutes=30)  # when it cannot be told
     works_after: timedelta = timedelta(hours=3)  # when something still moves
     long_factor: float = 10.0  # times the longest stay ever, for the two above
     say_slow_after: timedelta = timedelta(seconds=30)
+    hang_after: timedelta | None = None  # the user's own limit, in place of all unproven ones
     tick_gap: timedelta = timedelta(seconds=5)  # we ourselves did not run: forget all suspicion
 
     def __post_init__(self) -> None:
         """Refuse an order of durations in which a later rule would fire before an earlier one."""
-        order = ("sample_span", "suspect_after", "stuck_after", "spin_after", "long_after")
+        order = (
+            "sample_span",
+            "suspect_after",
+            "stuck_after",
+            "sure_after",
+            "spin_after",
+            "long_after",
+        )
         for earlier, later in pairwise((*order, "works_after")):
             if getattr(self, earlier) > getattr(self, later):
                 raise ValueError(f"{earlier} must not be longer than {later}")

@@ -223,7 +223,7 @@ def _signal_name(number: int) -> str:
 
 
 def _is_feeder(frame: str) -> bool:
-    return frame.startswith("_feed (") and is_of(frame, QUEUES)
+    return frame.partition(" (")[0].endswith("_feed") and is_of(frame, QUEUES)
 
 
 def _is_own(period: float, blocked: Blocked) -> bool:

@@ -174,5 +174,5 @@ def _sentence(member: Member, found: WaitSet) -> str:
         return f"{head}, which no thread is left to end."
     names = ", ".join(f"{tid} of process {pid}" for pid, tid in enders[:4])
     more = f" and {len(enders) - 4} more" if len(enders) > 4 else ""  # noqa: PLR2004
-    held = "held by thread" if len(enders) == 1 else "which only these threads could end:"
-    return f"{head}, {held} {names}{more}."
+    only = "which only thread" if len(enders) == 1 else "which only threads"
+    return f"{head}, {only} {names}{more} could end."

@@ -28,7 +28,7 @@ from rocsteady.evidence.values import Look, Tick
 from rocsteady.host.child import Child, Ended, Exit, TerminalUse
 from rocsteady.inside import wire
 from rocsteady.journal.values import Sample
-from rocsteady.pulse.pulse import Pulse, begin, judge, learn
+from rocsteady.pulse.pulse import Pulse, begin, judge, learn, occupied, withdrawn
 from rocsteady.pulse.verdict import Condition, Verdict
 from rocsteady.pulse.wait_set import sentences
 from rocsteady.report.when import spelled
@@ -46,6 +46,7 @@ from rocsteady.supervisor.strategy import environment
 from rocsteady.supervisor.telling import Teller
 from rocsteady.supervisor.unseen import Unseen
 
+LAST_LOOKS = 3  # before a signal, until one confirms the verdict
 MOST_LOOKS = 40  # kept; older ones say nothing more
 ASK_JOURNAL_EVERY = 30.0  # seconds, for a kill that it would not write down
 
@@ -58,7 +59,7 @@ class Attempt:
         self._means = means
         self._outlook = outlook
         self._settings = means.settings
-        self._teller = Teller(means.announcer)
+        self._teller = Teller(means.announcer, setting.records.name)
         self._began = time.monotonic()
         self._unseen = Unseen(
             means.announcer, pages=setting.injection is not None, began=self._began
@@ -271,9 +272,27 @@ class Attempt:
         with intent:
             pids = child.tree()
             found = Found(verdict=verdict, evidence=self._collect(pids, verdict))
+            if not self._confirmed(child):
+                intent.end("withdrawn: the run moved")
+                return None
             ended = self._end_tree(child, signal.SIGINT)
         outcome = Outcome.UNKILLABLE if ended.unkillable else Outcome.HUNG
         return self._end(child, outcome, ended.exit, found, pids)
+
+    def _confirmed(self, child: Child) -> bool:
+        """Check once more, right before the signal; a run that moved meanwhile is left alone."""
+        progress, since = self._pulse.progress, self._pulse.waited_from
+        for _ in range(LAST_LOOKS):  # one that fails on a busy machine refutes nothing
+            taken = look(child.tree(), stacks=True, within=self._settings.look_within)
+            self._looks = (*self._looks, taken)[-MOST_LOOKS:]
+            self._pulse = occupied(self._pulse, time.monotonic())
+            if self._tick(child, alive=True).condition is Condition.HUNG:
+                return True
+            if self._pulse.progress != progress:
+                break
+        self._pulse = withdrawn(self._pulse, time.monotonic() - since)
+        self._teller.withdrawn()
+        return False
 
     def _end_tree(self, child: Child, first: signal.Signals | None) -> Ended:
         ended = end_tree(child, self._settings.stopping, first, self._means.wishes)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rocsteady.evidence.values import Heartbeat
 from rocsteady.pulse.verdict import Condition, Verdict
+from rocsteady.report.when import spelled
 from rocsteady.supervisor.announce import Announcer
 
 CALM = (Condition.HEALTHY, Condition.STARTING, Condition.FINISHING)
@@ -14,8 +15,9 @@ CALM = (Condition.HEALTHY, Condition.STARTING, Condition.FINISHING)
 class Teller:
     """Remembers what was said of one attempt."""
 
-    def __init__(self, announcer: Announcer) -> None:
+    def __init__(self, announcer: Announcer, run: str = "RUN") -> None:
         self._announcer = announcer
+        self._run = run
         self._said: Condition | None = None
         self._looking = False
         self._not_finite = False  # the loss, as it was last said
@@ -32,7 +34,28 @@ class Teller:
         elif verdict.condition not in (Condition.HUNG, self._said):
             self._looking, self._said = True, verdict.condition
             place = f", at {verdict.place}" if verdict.place else ""
-            self._announcer.say(f"{verdict.condition.value}: {verdict.why}{place}.")
+            then = self._what_to_do(verdict) if verdict.condition is Condition.SLOW else ""
+            self._announcer.say(f"{verdict.condition.value}: {verdict.why}{place}.{then}")
+
+    def _what_to_do(self, verdict: Verdict) -> str:
+        """Say how long it is left alone, and what a person can type."""
+        left = (
+            "rocsteady cannot see the work itself and does not stop it"
+            if verdict.limit is None
+            else f"rocsteady leaves it alone until {spelled(verdict.limit)} after the last progress"
+        )
+        return (
+            f" This is not proven to be a hang: {left}. To end it now, type"
+            f" rocsteady stop {self._run}; --hang-after sets another limit."
+        )
+
+    def withdrawn(self) -> None:
+        """Say that a verdict did not hold."""
+        self._looking, self._said = False, None
+        self._announcer.say(
+            "not hung after all: the run moved while the evidence was collected. It was not"
+            " stopped, and rocsteady is more patient from now on."
+        )
 
     def loss(self, heartbeats: Sequence[Heartbeat], before: int) -> None:
         """Say that the loss is no number any more, or is one again. Nothing is done about it."""
