@@ -157,6 +157,11 @@ def occupied(pulse: Pulse, at: float) -> Pulse:
     return msgspec.structs.replace(pulse, at=at)
 
 
+def waits_for_gpu(pulse: Pulse) -> bool:
+    """Tell whether the last look found a known wait for a device."""
+    return pulse.reading is not None and pulse.reading.ending is Ending.DEVICE
+
+
 def _looked(pulse: Pulse, look: Look, waits: KnownWaits) -> Pulse:
     reading = read(pulse.before, look, pulse.heartbeats, waits)
     last = pulse.reading
@@ -299,6 +304,8 @@ def _why(
     seen = f"; {reading.why}" if reading else ""
     if reading and proof and reading.ending is Ending.LOCKED and not reading.moves:
         seen += _way_out(proof)
+    if waits_for_gpu(pulse) and pulse.before and pulse.before.gpu_signs:
+        seen += f", and {pulse.before.gpu_signs[0]}"
     return f"no {what} for {_spelled(quiet)}{usual}{seen}"
 
 

@@ -8,8 +8,11 @@ import signal
 import sys
 import time
 
+import msgspec
+
 from rocsteady.errors import NotRecordedError
 from rocsteady.evidence.collect import Collected, collect
+from rocsteady.evidence.gpu_signs import GpuSigns
 from rocsteady.evidence.look import look
 from rocsteady.evidence.members import Collector
 from rocsteady.evidence.memory import GroupMemory, oom_kills_since, read_groups
@@ -28,7 +31,7 @@ from rocsteady.evidence.values import Look, Tick
 from rocsteady.host.child import Child, Ended, Exit, TerminalUse
 from rocsteady.inside import wire
 from rocsteady.journal.values import Sample
-from rocsteady.pulse.pulse import Pulse, begin, judge, learn, occupied, withdrawn
+from rocsteady.pulse.pulse import Pulse, begin, judge, learn, occupied, waits_for_gpu, withdrawn
 from rocsteady.pulse.verdict import Condition, Verdict
 from rocsteady.pulse.wait_set import sentences
 from rocsteady.report.when import spelled
@@ -82,6 +85,7 @@ class Attempt:
         self._kill_after = 0.0  # when the journal is asked again
         self._groups: tuple[GroupMemory, ...] = ()  # that the command is in, as it starts
         self._members = Collector(self._began)
+        self._gpu_signs = GpuSigns(self._began)
 
     def start(self, launch: Launch, terminal: TerminalUse) -> Child:
         """Start the command. Raises OSError if it cannot be started."""
@@ -214,10 +218,19 @@ class Attempt:
         first = not self._looks and verdict.condition is not Condition.FINISHING
         if first and self._setting.injection is not None and not self._settings.observe:
             ask_to_save(self._setting.injection.pages)
-        taken = look(child.tree(), stacks=True, within=self._settings.look_within)
-        self._looks = (*self._looks, taken)[-MOST_LOOKS:]
+        taken = self._look(child)
         if verdict.condition is Condition.FINISHING:
             self._leaving = self._leaving.seen(taken)
+
+    def _look(self, child: Child) -> Look:
+        """Look closer; at what the GPU says too, if that is waited for."""
+        pids, within = child.tree(), self._settings.look_within
+        taken = look(pids, stacks=True, within=within)
+        if waits_for_gpu(self._pulse):
+            signs = self._gpu_signs.read(pids, self._members.members(), within)
+            taken = msgspec.structs.replace(taken, gpu_signs=signs)
+        self._looks = (*self._looks, taken)[-MOST_LOOKS:]
+        return taken
 
     def _act(self, child: Child, verdict: Verdict) -> AttemptEnd | None:
         now, settings = time.monotonic(), self._settings
@@ -283,8 +296,7 @@ class Attempt:
         """Check once more, right before the signal; a run that moved meanwhile is left alone."""
         progress, since = self._pulse.progress, self._pulse.waited_from
         for _ in range(LAST_LOOKS):  # one that fails on a busy machine refutes nothing
-            taken = look(child.tree(), stacks=True, within=self._settings.look_within)
-            self._looks = (*self._looks, taken)[-MOST_LOOKS:]
+            self._look(child)
             self._pulse = occupied(self._pulse, time.monotonic())
             if self._tick(child, alive=True).condition is Condition.HUNG:
                 return True
