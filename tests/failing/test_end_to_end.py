@@ -115,7 +115,7 @@ def test_the_scripts_own_error_ends_it_at_once(failing: Failing) -> None:
     assert ended.code == 1
     assert failing.failures == ["script-error"]
     assert "KeyError: 'learning_rate'" in ended.err
-    assert any("the script's own error: KeyError: 'learning_rate'" in line for line in ended.said)
+    assert any("error in the script: KeyError: 'learning_rate'" in line for line in ended.said)
     assert "in step" in failing.story["failures"][0]["failure"]["traceback"]
 
 

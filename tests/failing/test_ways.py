@@ -25,6 +25,6 @@ def test_what_fails_for_good_on_one_way_is_done_on_the_next(failing: Failing) ->
     assert failing.failures == ["abort"]
     assert failing.remedies == ["way-2", "end"]
     assert failing.last_strategy() == {"device": "cpu"}
-    falls = "Remedies are used up; falling to way 2 of the plan: CPU, 2 threads."
+    falls = "No remedies are left; falling back to option 2 of the plan: CPU, 2 threads."
     assert [line for line in ended.said if line.endswith(falls)]
     assert failing.story["attempts"][-1]["first_step"] > 40  # from the checkpoint of the first way

@@ -56,7 +56,7 @@ def test_what_is_faster_only_than_the_first_once_more_is_taken() -> None:
 
     assert tuned.names == ("freed memory kept",)
     assert tuned.tried.pace is not None
-    assert "as the script says, once more: 0.75 times" in tuned.lines
+    assert "unchanged, second trial: 0.75 times" in tuned.lines
 
 
 def test_a_setting_that_fails_or_finds_nothing_to_act_on_is_not_taken() -> None:

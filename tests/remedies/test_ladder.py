@@ -54,7 +54,7 @@ def test_cheapest_first_and_what_did_not_move_it_is_taken_back(situations: Situa
         None,
     ]
     assert steps[1].why == (
-        "precision-bf16 did not move it and is taken back."
+        "precision-bf16 did not help and was reverted."
         " Attention without fused kernels (attention=math)."
     )
 
@@ -91,7 +91,7 @@ def test_a_remedy_that_makes_it_fail_earlier_is_taken_back_and_its_failure_answe
 
     assert (first.remedy, math.remedy) == ("interrupts-off", "attention-math")
     assert (step.remedy, step.strategy) == ("cpu", Strategy(device="cpu"))
-    assert step.why.startswith("attention-math led to oom-device and is taken back.")
+    assert step.why.startswith("attention-math led to oom-device and was reverted.")
 
 
 def test_what_may_be_chance_is_not_blamed_on_a_remedy(situations: Situations) -> None:
@@ -179,7 +179,7 @@ def test_a_hang_that_nothing_mends_is_survived_as_long_as_it_comes_further(
         assert (step.remedy, step.strategy) == ("retry", Strategy())
         situation = situations.after(situation, step, steps=steps)
 
-    assert climb(situation).why == ("It comes further each time, and nothing else is known to try.")
+    assert climb(situation).why == ("Each attempt gets further, and nothing else is known to try.")
     assert climb(situations.after(situation, climb(situation), steps=400)).strategy is None
 
 
@@ -235,7 +235,7 @@ def test_only_what_is_allowed_and_nothing_that_is_denied(situations: Situations)
 
     assert climbed(allowed) == ["attention-math", "precision-fp32"]
     assert climbed(denied) == ["attention-math", "checkpoint-back"]
-    assert dict(climb(denied).passed_over)["precision-bf16"] == "it is denied"
+    assert dict(climb(denied).passed_over)["precision-bf16"] == "denied by --deny"
 
 
 def test_a_setting_with_nothing_to_act_on_is_passed_over_and_undone(
@@ -250,7 +250,7 @@ def test_a_setting_with_nothing_to_act_on_is_passed_over_and_undone(
     assert (step.remedy, step.taken_back) == ("attention-math", "precision-bf16")
     assert step.strategy == Strategy(attention="math")
     assert dict(climb(idle).passed_over)["precision-bf16"] == (
-        "precision had nothing to act on in this script"
+        "precision has no effect on this script"
     )
 
 
@@ -285,9 +285,9 @@ def test_budgets_end_it(situations: Situations) -> None:
         steps = preview(msgspec.structs.replace(situation, budget=budget))
         return len(steps) - 1, steps[-1].why
 
-    assert end(Budget(tries=2)) == (2, "The last 2 attempts that ended so came no further.")
-    assert end(Budget(barren=3)) == (3, "The last 3 attempts came no further.")
-    assert end(Budget(attempts=2)) == (1, "2 attempts were made, which is all that were allowed.")
+    assert end(Budget(tries=2)) == (2, "The last 2 attempts that ended this way made no progress.")
+    assert end(Budget(barren=3)) == (3, "The last 3 attempts made no progress.")
+    assert end(Budget(attempts=2)) == (1, "2 attempts were made, the maximum allowed.")
 
 
 def test_progress_refills_the_budget(situations: Situations) -> None:

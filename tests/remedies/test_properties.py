@@ -181,7 +181,7 @@ def test_it_ends_and_never_does_what_it_must_not(
         if step.strategy is not None:
             check(situation, step, step.strategy)
             pair = (situation.failure.fingerprint, repr(step.strategy))
-            assert pair not in asked, "it was tried after this failure"
+            assert pair not in asked, "already tried after this failure"
             asked.add(pair)
 
 

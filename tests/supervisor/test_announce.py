@@ -35,6 +35,6 @@ def test_while_a_child_runs_its_way_to_stderr_is_used() -> None:
     announcer = Announcer()
     announcer.through = lines.append
 
-    announcer.say("it goes on.")
+    announcer.say("progress resumed.")
 
-    assert lines == ["rocsteady: it goes on."]
+    assert lines == ["rocsteady: progress resumed."]

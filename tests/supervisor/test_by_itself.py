@@ -115,7 +115,7 @@ TOO_LARGE = """
         if loop.steps == 50 and int(os.environ.get("ROCSTEADY_PART", "8")) > 2:
             torch.empty(1 << 60, dtype=torch.uint8)
 """
-BY_ITSELF = "it saves and resumes by itself: checkpoints in checkpoints/."
+BY_ITSELF = "the script saves and resumes on its own: checkpoints in checkpoints/."
 
 
 @pytest.fixture

@@ -212,7 +212,7 @@ def test_how_to_resume_is_checked(resume: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ("total = { log = '(?P<n>' }", "total.log: not a pattern: missing ), unterminated subpat"),
+        ("total = { log = '(?P<n>' }", "total.log: not a pattern: missing )"),
         (
             "total = { log = 'x (\\d+)', steps = 3 }",
             "total.log: has no group that is named n; writ",
@@ -221,7 +221,6 @@ def test_how_to_resume_is_checked(resume: str, message: str) -> None:
             "total = { log = 'x (?P<n>\\d+)' }",
             "total.log: has no group that is named total; give s",
         ),
-        ("total = { log = '(?P<n>(a+)+)', steps = 3 }", "total.log: a repeat or a choice inside a"),
         ("total = { log = '(?P<n>.)', steps = 0 }", "total.steps: must be 1 or more"),
         (
             "budget = '25 EUR'",

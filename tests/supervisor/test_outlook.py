@@ -76,9 +76,9 @@ def test_a_slip_is_said_once_with_what_could_be_done() -> None:
     training.goes(250, each=2.0)
 
     late, could = training.told.lines
-    assert late.startswith("rocsteady: past the deadline at this pace: done about ")
+    assert late.startswith("rocsteady: will miss the deadline at this pace: done about ")
     assert " late" in late
-    assert could == "rocsteady: the run goes on. rocsteady plan looks for faster ways."
+    assert could == "rocsteady: the run continues. rocsteady plan looks for faster options."
 
 
 def test_a_faster_way_of_the_plan_is_named_with_its_command() -> None:
@@ -87,7 +87,7 @@ def test_a_faster_way_of_the_plan_is_named_with_its_command() -> None:
     training.goes(300)
 
     assert training.told.lines[1] == (
-        "rocsteady: the run goes on. Way 3 of the plan, CPU, 2 threads, would be in time:"
+        "rocsteady: the run continues. Option 3 of the plan, CPU, 2 threads, would be in time:"
         " rocsteady stop calm-otter; rocsteady run --plan 3"
     )
 
@@ -104,9 +104,9 @@ def test_a_way_that_is_only_faster_is_not_called_in_time(
 
     training.goes(400)
 
-    named = f"Way 3 of the plan, CPU, 2 threads, {expected}: " in training.told.lines[1]
+    named = f"Option 3 of the plan, CPU, 2 threads, {expected}: " in training.told.lines[1]
     assert named == bool(expected)
-    assert ("rocsteady plan looks for faster ways." in training.told.lines[1]) != named
+    assert ("rocsteady plan looks for faster options." in training.told.lines[1]) != named
 
 
 def test_in_time_again_is_said_once() -> None:
@@ -116,7 +116,7 @@ def test_in_time_again_is_said_once() -> None:
     training.goes(899, each=0.25)
 
     assert len(training.told.lines) == 3
-    assert training.told.lines[2].startswith("rocsteady: in time again: done about ")
+    assert training.told.lines[2].startswith("rocsteady: on time again: done about ")
     assert " to spare" in training.told.lines[2]
 
 

@@ -69,7 +69,7 @@ def test_a_crash_is_resumed_from_the_newest_checkpoint_that_is_whole(project: Pr
     assert "from 0 []" in project.log(1)
     assert "from 2 ['--resume', 'checkpoints/step-2.pt']" in project.log(2)
     said = "\n".join(ended.said)
-    assert "passed over: checkpoints/step-3.pt is cut short or damaged" in said
+    assert "skipped: checkpoints/step-3.pt is cut short or damaged" in said
     assert re.search(r"attempt 2, from checkpoints/step-2.pt, about step [123]\.", said)
     assert [a["exit_code"] for a in project.story()["attempts"]] == [3, 0]
 
@@ -102,7 +102,7 @@ def test_a_second_quick_crash_backs_off(project: Project) -> None:
     ended = project.run("--no-remedies", "--max-attempts", "3")
 
     assert ended.code == 3
-    assert "it crashed quickly again; waiting 5.0 s." in ended.said
+    assert "the script crashed quickly again; waiting 5.0 s." in ended.said
     first, second, third = project.story()["attempts"]
     assert second["started"] - first["ended"] < 2
     assert third["started"] - second["ended"] >= 5
@@ -130,7 +130,7 @@ def test_what_fails_before_its_first_step_is_not_tried_again(project: Project, c
 
     assert ended.code == code
     assert len(project.story()["attempts"]) == 1
-    assert "Why it ended is not known." in ended.said[-1]
+    assert "The cause is not known." in ended.said[-1]
 
 
 def test_a_command_that_cannot_be_started_ends_as_in_a_shell(project: Project) -> None:
@@ -220,7 +220,7 @@ def test_taking_over_shows_the_command_and_goes_on_with_the_next_attempt(project
     assert ended.code == 0
     said = "\n".join(ended.said)
     assert f"taken over: {project.name}, which runs {sys.executable} train.py" in said
-    assert "unfinished from before: start" in said
+    assert "left unfinished: start" in said
     assert f"run {project.name}, attempt 2" in said
     assert [a["number"] for a in project.story()["attempts"]] == [1, 2]
     again = project.run("--resume", project.name)

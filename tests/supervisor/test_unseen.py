@@ -49,8 +49,8 @@ def test_it_is_said_before_the_start_and_not_again(said: list[str]) -> None:
     watching.starts(["/a/python", "-I", "train.py"])
     watching.look(lambda: pytest.fail("looked"), EVERY, beats=False)
 
-    start = "rocsteady: python -I keeps our part out: "
-    assert said == [f"{start}its steps cannot be seen, and the run is watched without."]
+    start = "rocsteady: python -I keeps rocsteady's hooks from loading: "
+    assert said == [f"{start}steps cannot be observed."]
 
 
 def test_without_a_folder_for_pages_another_line_has_said_it(said: list[str]) -> None:
@@ -75,4 +75,4 @@ def test_a_process_with_torch_and_without_a_page_is_named(
     watching.look(lambda: (7, 8), 4 * EVERY, beats=False)
 
     (line,) = said
-    assert "process 8 has torch" in line
+    assert "process 8 uses torch" in line

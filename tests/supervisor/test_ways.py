@@ -95,7 +95,7 @@ def test_remedies_come_first_then_the_ways_in_their_order_and_then_it_ends(
     assert one == Step(
         strategy=CPU.strategy,
         remedy="way-2",
-        why="Remedies are used up; falling to way 2 of the plan: CPU, 2 threads.",
+        why="No remedies are left; falling back to option 2 of the plan: CPU, 2 threads.",
     )
     assert (two.remedy, two.strategy, three.strategy) == ("way-4", SLOW.strategy, None)
     assert climbing.ways.left == ()
@@ -116,7 +116,7 @@ def test_a_way_on_which_the_script_does_not_start_is_passed_over(recorded: Recor
     step = fails(climbing, "script-error", steps=0)
 
     assert step.remedy == "way-4"
-    assert step.why == "It does not run this way; falling to way 4 of the plan: one GPU."
+    assert step.why == "This option does not work; falling back to option 4 of the plan: one GPU."
 
 
 def test_the_scripts_own_error_later_on_a_way_is_its_own(recorded: Recorded) -> None:

@@ -64,7 +64,9 @@ def test_hang_kill_and_crash_leave_the_same_weights_and_losses(
     finally:
         alone.close()
     assert undisturbed.code == 0, undisturbed.err
-    assert "it saves and resumes by itself: checkpoints in checkpoints/." in undisturbed.said
+    assert (
+        "the script saves and resumes on its own: checkpoints in checkpoints/." in undisturbed.said
+    )
 
     child = training.start("--", torch_python, str(SCRIPT), *arguments("--hang-at", "25"))
     end_at(training, 80, 2, signal.SIGKILL)
@@ -74,7 +76,10 @@ def test_hang_kill_and_crash_leave_the_same_weights_and_losses(
     assert ended.code == 0, ended.err
     assert ended_as(training) == wanted
     assert losses(training) == every
-    assert ended.said.count("it saves and resumes by itself: checkpoints in checkpoints/.") == 1
+    assert (
+        ended.said.count("the script saves and resumes on its own: checkpoints in checkpoints/.")
+        == 1
+    )
     story = training.story()
     outcomes = [each["outcome"] for each in story["attempts"]]
     assert outcomes == ["hung", "by itself", "by itself", "by itself"], ended.said
@@ -90,7 +95,7 @@ def test_hang_kill_and_crash_leave_the_same_weights_and_losses(
     report = training.say("report", training.name).out
     for told in ("hung, signal", "by itself, signal 9", "by itself, signal 11"):
         assert told in report
-    assert "The place: `transformer.py" in report
+    assert "Location: `transformer.py" in report
 
 
 def end_at(project: Project, step: int, attempt: int, number: signal.Signals) -> None:

@@ -46,7 +46,7 @@ class Listed(Value, frozen=True, kw_only=True):
 
 @click.group("checkpoint")
 def command() -> None:
-    """Look at checkpoints that rocsteady.training wrote; export and import them."""
+    """Inspect, export and import checkpoints written by rocsteady.training."""
 
 
 @command.command("list")
@@ -65,7 +65,7 @@ def list_(*, as_json: bool, folder: Path) -> None:
 @folder_argument
 @click.pass_context
 def verify(ctx: click.Context, *, as_json: bool, folder: Path) -> None:
-    """Compare every byte with what was written.
+    """Verify every byte of the checkpoints.
 
     Exit code: 0 all are whole, 1 something is broken, 2 wrong usage, 3 could not look, or there is
     none.
@@ -85,10 +85,10 @@ def verify(ctx: click.Context, *, as_json: bool, folder: Path) -> None:
     "format_",
     type=click.Choice(["safetensors", "dcp"]),
     default="safetensors",
-    help="One plain file, or a folder of torch.distributed.checkpoint.",
+    help="A single file, or a torch.distributed.checkpoint folder.",
 )
-@click.option("--entry", default="model", help="Which entry of the state becomes the file.")
-@click.option("--all", "everything", is_flag=True, help="Every tensor, as ENTRY/NAME.")
+@click.option("--entry", default="model", help="The entry of the state to export.")
+@click.option("--all", "everything", is_flag=True, help="Export every tensor, as ENTRY/NAME.")
 @python_option
 def export(  # noqa: PLR0913 - one argument an option
     *,
@@ -99,7 +99,7 @@ def export(  # noqa: PLR0913 - one argument an option
     everything: bool,
     python: str | None,
 ) -> None:
-    """Write CHECKPOINT in a form that others read.
+    """Convert CHECKPOINT to a format other tools can read.
 
     Nothing is written over. The plain file holds the state_dict of the model, and needs no torch. A
     folder of torch.distributed.checkpoint holds everything; it is written by the Python that
@@ -136,12 +136,14 @@ def export(  # noqa: PLR0913 - one argument an option
     "target",
     default="checkpoints",
     type=click.Path(file_okay=False, path_type=Path),
-    help="The folder of checkpoints; a new one is made in it.",
+    help="The folder in which to create the checkpoint.",
 )
-@click.option("--step", default=0, type=click.IntRange(0, 10**17), help="Of which step it is.")
+@click.option(
+    "--step", default=0, type=click.IntRange(0, 10**17), help="The step of the checkpoint."
+)
 @python_option
 def import_(*, folder: Path, target: Path, step: int, python: str | None) -> None:
-    """Make a checkpoint of a stock folder.
+    """Create a checkpoint from a torch.distributed.checkpoint folder.
 
     FOLDER is what torch.distributed.checkpoint wrote; nothing in it is run. Checkpointer.restore
     fills a state of the same names: what dcp.save was given as {"model": ..., "optimizer": ...}

@@ -26,9 +26,9 @@ NOTHING_BLOCKS, SOMETHING_BLOCKS = 0, 1
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @python_option
 @root_option
-@click.option("--list", "list_rules", is_flag=True, help="List every rule and stop.")
-@click.option("--explain", metavar="ID", help="Tell the whole story of one rule and stop.")
-@click.option("--strict", is_flag=True, help="Exit with 1 for risks too.")
+@click.option("--list", "list_rules", is_flag=True, help="List every rule and exit.")
+@click.option("--explain", metavar="ID", help="Explain one rule and exit.")
+@click.option("--strict", is_flag=True, help="Also exit with code 1 for risks.")
 @click.pass_context
 def command(  # noqa: PLR0913 - one argument an option
     ctx: click.Context,
@@ -40,9 +40,9 @@ def command(  # noqa: PLR0913 - one argument an option
     explain: str | None,
     strict: bool,
 ) -> None:
-    """Say what this machine is, what is wrong with it, and what to do about it.
+    """Check this machine for problems that affect training, and say how to fix them.
 
-    It reads files only: it imports no torch, runs no vendor tool and changes nothing.
+    Only reads files: does not import torch, run vendor tools or change anything.
 
     Exit code: 0 nothing blocks training, 1 something does, 2 wrong usage, 3 could not examine.
     """

@@ -71,12 +71,12 @@ class Faults(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 @click.option(
     "--scratch",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where to keep what the script writes. Default: the state folder of your account.",
+    help="Keep the script's output here. Default: your account's state folder.",
 )
 @click.option(
     "--yes",
     is_flag=True,
-    help="Do not ask: neither about a job file that is new, nor about paths outside this folder.",
+    help="Skip confirmation of a new job file and of paths outside this folder.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)

@@ -40,7 +40,7 @@ NATURES = {
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def command(ctx: click.Context, *, text: str, as_json: bool) -> None:
-    """Name the failure in TEXT and say what is known of it.
+    """Identify the failure in TEXT and say what is known about it.
 
     TEXT is an error message, the name of a file with output, a kernel log or stacks in it, or - for
     what is piped in. Nothing is run, and nothing leaves this machine.

@@ -39,16 +39,16 @@ NO_INPUT = "EOFError"
 
 
 @click.command("init", context_settings={"allow_interspersed_args": False})
-@click.option("--yes", is_flag=True, help="Ask nothing; what cannot be seen stays a comment.")
-@click.option("--force", is_flag=True, help="Write rocsteady.toml anew if there is one.")
+@click.option("--yes", is_flag=True, help="Ask no questions; leave what is unknown as a comment.")
+@click.option("--force", is_flag=True, help="Overwrite an existing rocsteady.toml.")
 @click.option(
     "--seconds",
     type=click.IntRange(1, 3600),
     default=SECONDS,
     show_default=True,
-    help="How long to watch it train.",
+    help="How long to observe the training.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print what was seen as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was observed as one JSON object.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def command(  # noqa: PLR0913 - one argument an option

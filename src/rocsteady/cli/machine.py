@@ -29,12 +29,12 @@ from rocsteady.report.machine import render_machine
     "--record",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write what was read to FILE, without names and serials, so that it can be sent.",
+    help="Write the facts to FILE, without names and serial numbers, to share.",
 )
 @python_option
 @root_option
 def command(*, as_json: bool, record: Path | None, python: str | None, root: Path | None) -> None:
-    """Show every fact that was read. Nothing is judged here: rocsteady doctor does that."""
+    """Show every fact that was read, without judging it (see rocsteady doctor)."""
     knowledge = load_knowledge()
     machine, view = examine(open_root(root, python), knowledge.variables)
     if record is not None:

@@ -20,20 +20,20 @@ from rocsteady.errors import ExaminationError, RocsteadyError
 COMMANDS = {
     "doctor": (
         "rocsteady.cli.doctor",
-        "Say what this machine is, what is wrong with it, says who.",
+        "Check this machine for problems that affect training.",
     ),
-    "machine": ("rocsteady.cli.machine", "Show what was read of this machine, or record it."),
-    "probe": ("rocsteady.cli.probe", "Try what training needs, and say what works here."),
+    "machine": ("rocsteady.cli.machine", "Show the facts read from this machine, or record them."),
+    "probe": ("rocsteady.cli.probe", "Find out by experiment what works on this machine."),
     "init": ("rocsteady.cli.init", "Write rocsteady.toml by watching a short run."),
-    "plan": ("rocsteady.cli.plan", "Try every way to get the job done; say which to take."),
-    "run": ("rocsteady.cli.run", "Run a training command, watch it, restart it when it hangs."),
-    "drill": ("rocsteady.cli.drill", "Rehearse hangs and crashes before a run is left alone."),
+    "plan": ("rocsteady.cli.plan", "Compare every option for the job, with short trials."),
+    "run": ("rocsteady.cli.run", "Run a training command and keep it alive until it is done."),
+    "drill": ("rocsteady.cli.drill", "Inject faults into a copy of the job and see what happens."),
     "runs": ("rocsteady.cli.runs", "List the runs of this project."),
-    "stop": ("rocsteady.cli.stop", "End a run."),
-    "report": ("rocsteady.cli.report", "Tell what happened in a run, and why."),
-    "remedies": ("rocsteady.cli.remedies", "List what may be changed after a failure."),
+    "stop": ("rocsteady.cli.stop", "Stop a run."),
+    "report": ("rocsteady.cli.report", "Explain what happened in a run, and why."),
+    "remedies": ("rocsteady.cli.remedies", "List what rocsteady may change after a failure."),
     "checkpoint": ("rocsteady.cli.checkpoint", "List, verify, export and import checkpoints."),
-    "explain": ("rocsteady.cli.explain", "Name an error and say what is known of it."),
+    "explain": ("rocsteady.cli.explain", "Identify an error and say what is known about it."),
 }
 ERROR, COULD_NOT_EXAMINE, INTERRUPTED = 1, 3, 130
 

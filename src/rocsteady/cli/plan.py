@@ -49,7 +49,7 @@ EXPORTED = ("wsl2", "container")  # ways that have a file of their own name
     default="20s",
     show_default=True,
     metavar="DURATION",
-    help="How long each way is tried, once it has warmed up.",
+    help="Stop each trial after this duration, not counting warm-up.",
 )
 @click.option(
     "--within",
@@ -57,20 +57,20 @@ EXPORTED = ("wsl2", "container")  # ways that have a file of their own name
     default="5m",
     show_default=True,
     metavar="DURATION",
-    help="How long all trials may take together.",
+    help="Time limit for all trials together.",
 )
-@click.option("--no-trials", is_flag=True, help="Only what is known without trying.")
+@click.option("--no-trials", is_flag=True, help="Use only what is known without trials.")
 @click.option("--again", is_flag=True, help="Also what took this machine down before.")
 @click.option(
     "--yes",
     is_flag=True,
-    help="Do not ask: neither about a job file that is new, nor about paths outside this folder.",
+    help="Skip confirmation of a new job file and of paths outside this folder.",
 )
 @click.option(
     "--export",
     "export",
     type=click.Choice(list(PLACES)),
-    help="Write files that do a way of the last plan elsewhere.",
+    help="Write the files that run an option of the last plan elsewhere.",
 )
 @click.option("--way", type=click.IntRange(1), help="With --export: which way of the last plan.")
 @click.option(
@@ -79,7 +79,7 @@ EXPORTED = ("wsl2", "container")  # ways that have a file of their own name
     metavar="URL",
     help="With --export skypilot: where checkpoints and models go, such as s3://my-models.",
 )
-@click.option("--force", is_flag=True, help="With --export: write over files that are there.")
+@click.option("--force", is_flag=True, help="With --export: overwrite existing files.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context

@@ -104,7 +104,7 @@ class ProbeCommand(click.Command):
     type=click.Choice(LEVEL_NAMES),
     default="1",
     show_default=True,
-    help="1: seconds; 2: about two minutes; 3: about fifteen; soak: until you stop it.",
+    help="1: seconds; 2: about 2 min; 3: about 15 min; soak: until stopped.",
 )
 @python_option
 @click.option(
@@ -118,15 +118,15 @@ class ProbeCommand(click.Command):
 @click.option(
     "--rounds",
     type=click.IntRange(1),
-    help="With --try: how often each has its turn. With --level soak: how often all of it.",
+    help="With --try: rounds per variant. With --level soak: rounds in total.",
 )
 @click.option(
-    "--steps", type=click.IntRange(1), help="With a command of your own: how many. Default: 50."
+    "--steps", type=click.IntRange(1), help="With a command: number of steps. Default: 50."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
-@click.option("--yes", is_flag=True, help="Do not ask before what may reset a GPU.")
-@click.option("--again", is_flag=True, help="Try also what took this machine down.")
-@click.option("--explain", is_flag=True, help="Tell all that was seen here so far, and stop.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@click.option("--yes", is_flag=True, help="Skip confirmation of probes that may reset a GPU.")
+@click.option("--again", is_flag=True, help="Also run probes that have crashed this machine.")
+@click.option("--explain", is_flag=True, help="Show all results on this machine so far and exit.")
 @click.pass_context
 def command(  # noqa: PLR0913 - one argument an option
     ctx: click.Context,

@@ -48,8 +48,8 @@ class Previewed(NamedTuple):
 
 
 @click.command("remedies")
-@click.option("--explain", metavar="ID", help="Tell all that is known of one remedy.")
-@click.option("--for", "kind", metavar="KIND", help="Preview what would be tried on this machine.")
+@click.option("--explain", metavar="ID", help="Explain one remedy.")
+@click.option("--for", "kind", metavar="KIND", help="Show what would be tried on this machine.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @python_option
 @root_option
@@ -61,7 +61,7 @@ def command(
     python: str | None,
     root: Path | None,
 ) -> None:
-    """List what rocsteady may change by itself after a failure, cheapest first.
+    """List what rocsteady may change on its own after a failure, cheapest first.
 
     KIND is a failure as rocsteady calls it, such as hang-in-backward.
 

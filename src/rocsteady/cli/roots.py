@@ -18,12 +18,12 @@ root_option = click.option(
     "--root",
     metavar="FILE-OR-DIR",
     type=click.Path(exists=True, path_type=Path),
-    help="Look at a recorded machine, or at a folder that holds a copy of one, instead of this.",
+    help="Examine a recorded machine, or a folder with a copy of one, instead.",
 )
 python_option = click.option(
     "--python",
     metavar="PATH",
-    help="The Python that trains. Default: the active environment, ./.venv, then PATH.",
+    help="The Python used for training. Default: active environment, ./.venv, PATH.",
 )
 
 

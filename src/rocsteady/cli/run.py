@@ -61,13 +61,13 @@ class Remedies(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 
 # What follows the command's first word is the command's own, also an option that we have too.
 @click.command("run", context_settings={"allow_interspersed_args": False})
-@click.option("--name", help="What to call the run; two words are made up otherwise.")
+@click.option("--name", help="Name of the run. Default: two random words.")
 @click.option(
     "--max-attempts",
     type=click.IntRange(1, 1000),
-    help="In all. Without it: as long as remedies are left and it gets further; 4 without them.",
+    help="Stop after this many attempts. Default: continue until remedies run out.",
 )
-@click.option("--observe", is_flag=True, help="Watch and tell; never act.")
+@click.option("--observe", is_flag=True, help="Only observe; never stop or restart the run.")
 @click.option(
     "--hang-after",
     type=Duration(),
@@ -79,13 +79,17 @@ class Remedies(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     is_flag=True,
     help="Restart even a script that cannot resume; what it wrote is copied aside first.",
 )
-@click.option("--no-remedies", is_flag=True, help="After a failure only the same again.")
-@click.option("--allow", type=Remedies(), default=(), help="Only these remedies.")
-@click.option("--deny", type=Remedies(), default=(), help="Never these remedies.")
-@click.option("--with", "start_with", type=Remedies(), default=(), help="Start with these.")
+@click.option("--no-remedies", is_flag=True, help="Retry without changing any settings.")
+@click.option("--allow", type=Remedies(), default=(), help="Use only these remedies.")
+@click.option("--deny", type=Remedies(), default=(), help="Never use these remedies.")
+@click.option(
+    "--with", "start_with", type=Remedies(), default=(), help="Start with these remedies applied."
+)
 @click.option("--again", is_flag=True, help="Also what took this machine down before.")
-@click.option("--detach", "detached", is_flag=True, help="Go on without this terminal.")
-@click.option("--resume", metavar="RUN", help="Go on with a run that was left.")
+@click.option(
+    "--detach", "detached", is_flag=True, help="Run in the background, detached from this terminal."
+)
+@click.option("--resume", metavar="RUN", help="Resume a run that ended or was stopped.")
 @click.option(
     "--plan",
     "plan",
@@ -97,7 +101,7 @@ class Remedies(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 @click.option(
     "--yes",
     is_flag=True,
-    help="Do not ask before a job file is used for the first time; start --stage in any case.",
+    help="Skip all confirmations, also for --stage out of order.",
 )
 @click.option(WITHOUT_TERMINAL, "alone", is_flag=True, hidden=True)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)

@@ -17,7 +17,7 @@ from rocsteady.supervisor.ahead import lines_ahead
 @click.command("runs")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(*, as_json: bool) -> None:
-    """List the runs of this project, newest first, with when they will be done and are due."""
+    """List the runs of this project, newest first, with their ETA and deadline."""
     now = time.time()
     with kept_journal() as journal:
         lines = lines_ahead(journal.runs(), journal.story, now=now) if journal else ()

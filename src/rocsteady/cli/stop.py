@@ -20,7 +20,7 @@ LOOK_EVERY = 0.2
 @click.command("stop")
 @click.argument("name", metavar="RUN")
 def command(*, name: str) -> None:
-    """End a run mildly: its script is asked first, and no attempt follows."""
+    """Stop a run gracefully and do not restart it."""
     with kept_journal() as journal:
         line = _line(journal, name)
         if line.run.ended is not None or line.alive is False:

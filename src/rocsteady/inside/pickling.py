@@ -1,6 +1,6 @@
 """Whether what a loader would send to a new process can be pickled, tried within bounds.
 
-Tensors are passed over: they go through shared memory, and pickling one here would copy it.
+Tensors are skipped: they go through shared memory, and pickling one here would copy it.
 """
 
 from __future__ import annotations

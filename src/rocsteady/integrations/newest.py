@@ -36,7 +36,7 @@ def newest_whole(
             wrong = f"is newer than {limit[1].name}, which was asked for"
         if not wrong:
             return path
-        _say_once(f"{path} {wrong}; it is passed over")
+        _say_once(f"{path} {wrong}; it is skipped")
     return None
 
 

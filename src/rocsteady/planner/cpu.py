@@ -26,7 +26,7 @@ BOUND = {"OMP_PROC_BIND": "true"}
 WORTH = 1.04  # times as fast; less is not told from chance by trials of some seconds
 FLUSHED = "flush_denormal"
 FLUSHED_TOLD = "numbers below 1e-38 are taken as 0, with which a CPU is up to 50 times slower"
-AGAIN = "as the script says, once more"
+AGAIN = "unchanged, second trial"
 OTHER_NUMBERS = "bf16 in the forward pass: other numbers"
 
 

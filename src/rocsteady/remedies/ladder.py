@@ -54,7 +54,7 @@ def _at_once(situation: Situation) -> Step | None:
         why = f"{failure.title or failure.kind}: this needs a person."
         return Step(strategy=None, why=why, person=situation.person)
     if failure.kind == SCRIPT_ERROR:
-        return Step(strategy=None, why="The script itself raised an error; no setting mends that.")
+        return Step(strategy=None, why="The script raised an error that no setting can fix.")
     return None
 
 
@@ -64,11 +64,11 @@ def _spent(situation: Situation) -> str:
     barren = next((n for n, entry in enumerate(reversed(tried)) if entry.progressed), len(tried))
     kinds = [entry.failure.kind for entry in tried[len(tried) - barren :]]
     if len(tried) >= budget.attempts:
-        return f"{len(tried)} attempts were made, which is all that were allowed."
+        return f"{len(tried)} attempts were made, the maximum allowed."
     if barren >= budget.barren:
-        return f"The last {barren} attempts came no further."
+        return f"The last {barren} attempts made no progress."
     if kinds.count(situation.failure.kind) >= budget.tries:
-        return f"The last {budget.tries} attempts that ended so came no further."
+        return f"The last {budget.tries} attempts that ended this way made no progress."
     return ""
 
 
@@ -81,7 +81,9 @@ def _chance_below_a_remedy(situation: Situation, standing: Standing) -> Step | N
     strategy = RUNGS[RETRY.id].apply(situation)
     if isinstance(strategy, Refused) or _against(strategy, situation, situation.strategy):
         return None
-    return Step(strategy=strategy, remedy=RETRY.id, why="It may be chance: the same once more.")
+    return Step(
+        strategy=strategy, remedy=RETRY.id, why="This may be transient; retrying without changes."
+    )
 
 
 def _next_rung(situation: Situation, standing: Standing) -> Step:
@@ -130,18 +132,16 @@ def _tried_on(name: str, rung: Rung, here: Situation, situation: Situation) -> S
     if not why and result != here.strategy:
         settings = [name for name in changed(here.strategy, result) if name in here.no_effect]
         if settings:
-            why = f"{settings[0]} had nothing to act on in this script"
+            why = f"{settings[0]} has no effect on this script"
         elif result in strategies_tried(here):
-            why = "it was tried"
+            why = "already tried"
     return Refused(why=why) if why else result
 
 
 def _unwanted(name: str, situation: Situation) -> str:
     if name in situation.deny:
-        return "it is denied"
-    return (
-        "it is not among those allowed" if situation.allow and name not in situation.allow else ""
-    )
+        return "denied by --deny"
+    return "not in --allow" if situation.allow and name not in situation.allow else ""
 
 
 def _against(strategy: Strategy, situation: Situation, kept: Strategy) -> str:
@@ -153,7 +153,7 @@ def _against(strategy: Strategy, situation: Situation, kept: Strategy) -> str:
     if strategy == kept and len(ended) > 1:
         return "it failed twice at the same step"
     if any(one.failure == print_ and other.strategy == strategy for one, other in pairwise(tried)):
-        return "it was tried"
+        return "already tried"
     return ""
 
 
@@ -181,7 +181,7 @@ def _exhausted(
             strategy=strategy,
             remedy=RETRY.id,
             taken_back=standing.taken_back,
-            why="It comes further each time, and nothing else is known to try.",
+            why="Each attempt gets further, and nothing else is known to try.",
             passed_over=passed_over,
         )
     used = dict.fromkeys(entry.remedy for entry in situation.tried if entry.remedy)
@@ -190,7 +190,7 @@ def _exhausted(
     return Step(
         strategy=None,
         taken_back=standing.taken_back,
-        why=("Why it ended is not known." if kind == UNKNOWN else known) + names,
+        why=("The cause is not known." if kind == UNKNOWN else known) + names,
         passed_over=passed_over,
     )
 
@@ -199,12 +199,12 @@ def _undone(situation: Situation, standing: Standing) -> str:
     if not standing.taken_back:
         return ""
     kind = situation.failure.kind
-    led = f"led to {kind}" if kind != standing.answering.kind else "did not move it"
-    return f"{standing.taken_back} {led} and is taken back. "
+    led = f"led to {kind}" if kind != standing.answering.kind else "did not help"
+    return f"{standing.taken_back} {led} and was reverted. "
 
 
 def _reason(rung: Rung, kept: Strategy, strategy: Strategy) -> str:
     if rung.REMEDY.id == RETRY.id:
-        return "It may be chance: the same once more."
+        return "This may be transient; retrying without changes."
     change = told(kept, strategy)
     return f"{rung.REMEDY.title}{f' ({change})' if change else ''}."

@@ -131,7 +131,7 @@ def _incident(incident: Incident) -> Iterator[str]:
     yield ""
     yield f"{incident.why}."
     if incident.place:
-        yield f"The place: `{incident.place}`."
+        yield f"Location: `{incident.place}`."
     yield f"Evidence: `{incident.evidence}`" if incident.evidence else "No evidence could be had."
     yield ""
 

@@ -123,7 +123,7 @@ class Aftermath:
         if failure.kind == SCRIPT_ERROR:
             seen = failure.seen[0] if failure.seen else failure.title
             at = f", at {failure.fingerprint.place}" if failure.fingerprint.place else ""
-            self._announcer.say(f"the script's own error: {seen}{at}.")
+            self._announcer.say(f"error in the script: {seen}{at}.")
         elif failure.kind != UNKNOWN:
             at = f" at step {end.last_step:,}" if end.last_step else ""
             at += f", in {failure.line}" if failure.line else ""

@@ -166,7 +166,7 @@ class Attempt:
         except Exception as error:  # noqa: BLE001 - whatever it is, training goes on
             self._unwatched = True
             self._means.announcer.say(
-                "this is a bug in rocsteady; the run goes on and is not watched any more:"
+                "this is a bug in rocsteady; the run continues unwatched:"
                 f" {type(error).__name__}: {error}"
             )
             return None

@@ -36,9 +36,7 @@ class Beginning:
             if left.fate not in (Fate.MACHINE_WENT_DOWN, Fate.KILLED):
                 continue
             deed = left.deed
-            self._announcer.say(
-                f"unfinished from before: {deed.kind} {deed.what}: {left.fate.value}."
-            )
+            self._announcer.say(f"left unfinished: {deed.kind} {deed.what}: {left.fate.value}.")
             if left.fate is Fate.MACHINE_WENT_DOWN:
                 self._remember_death(left)
             self._journal.settle(deed, left.fate.value)

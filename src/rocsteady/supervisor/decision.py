@@ -87,16 +87,18 @@ def _again(end: AttemptEnd, *, can_resume: bool, settings: Settings, code: int) 
     """Start it again where that costs nothing; else only if that was asked for."""
     if can_resume:
         return Decision(
-            next=Next.AGAIN, why="the same again; it can go on from its checkpoint", code=code
+            next=Next.AGAIN, why="retrying without changes from the last checkpoint", code=code
         )
     precious = end.progress_seconds >= settings.precious_after.total_seconds()
     if not (precious or end.wrote_checkpoint):
         return Decision(
-            next=Next.AGAIN, why="the same again; little was done that could be lost", code=code
+            next=Next.AGAIN, why="retrying without changes; little progress can be lost", code=code
         )
     if settings.from_scratch:
         return Decision(
-            next=Next.AGAIN_FROM_SCRATCH, why="the same again; --from-scratch was given", code=code
+            next=Next.AGAIN_FROM_SCRATCH,
+            why="retrying without changes; --from-scratch was given",
+            code=code,
         )
     why = (
         "it has no known way to resume, and starting again would throw away what it has done;"

@@ -116,7 +116,7 @@ class Rehearsal(Supervisor):
             step = self.went_on_from.get(self._number, 0) + made
             if not self.is_over and self._is_behind(step):
                 self.is_over = True
-                self._announcer.say("the last fault is behind it: the drill ends here.")
+                self._announcer.say("all faults have been injected; the drill ends here.")
                 self._wishes.stop = signal.SIGTERM
 
     def _is_behind(self, step: int) -> bool:

@@ -52,7 +52,7 @@ class Finish:
 
     def refused(self, why: str) -> str:
         """Say that nothing was started, and why."""
-        self._announcer.say(f"not started: {why}. --again starts it all the same.")
+        self._announcer.say(f"not started: {why}. Use --again to start anyway.")
         return NOT_DONE
 
     def conclude(
@@ -67,7 +67,7 @@ class Finish:
         if decision.code != 0:
             why = decision.why.rstrip(".")
             self._tell_what_is_left()
-            self._announcer.say(f"ended after {took}, {tried}: {why}. The story: {report}")
+            self._announcer.say(f"ended after {took}, {tried}: {why}. Report: {report}")
             return decision.code, NOT_DONE
         missing = self._missing(end)
         for item in missing:
@@ -79,7 +79,7 @@ class Finish:
         steps = f"{about}{end.last_step:,} steps in {took}" if end.last_step else f"it took {took}"
         due = self._outlook.due
         in_time = "" if due is None else f", {met(time.time(), due)}"
-        more = f", {tried}. The story: {report}" if incidents or attempts > 1 else "."
+        more = f", {tried}. Report: {report}" if incidents or attempts > 1 else "."
         self._announcer.say(f"done. {steps[:1].upper()}{steps[1:]}{in_time}{more}")
         return 0, DONE
 

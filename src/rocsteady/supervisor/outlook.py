@@ -179,7 +179,9 @@ class Outlook:
     @staticmethod
     def _said(ahead: Forecast, deadline: float, now: float, *, late: bool) -> str:
         told = words.ahead(ahead, deadline, now=now)
-        return f"past the deadline at this pace: {told}." if late else f"in time again: {told}."
+        return (
+            f"will miss the deadline at this pace: {told}." if late else f"on time again: {told}."
+        )
 
     def _left_elsewhere(self, ahead: Forecast) -> int:
         """Return the steps that another attempt has before it."""
@@ -191,10 +193,10 @@ class Outlook:
         ends = [(now + left / (way.rate * MARGIN), way) for way in self._ways() if way.rate]
         faster = [(end > deadline, way.number, way) for end, way in ends if end < ahead.at]
         if not faster:
-            return "the run goes on. rocsteady plan looks for faster ways."
+            return "the run continues. rocsteady plan looks for faster options."
         late, _, way = min(faster, key=lambda each: each[:2])
         what = "is faster" if late else "would be in time"
         return (
-            f"the run goes on. Way {way.number} of the plan, {way.title}, {what}:"
+            f"the run continues. Option {way.number} of the plan, {way.title}, {what}:"
             f" rocsteady stop {self._run.name}; rocsteady run --plan {way.number}"
         )

@@ -178,7 +178,7 @@ class Supervisor:
             self._announcer.say(f"{error}.")
         except JournalError as error:
             outcome = "the journal could not be written"
-            self._announcer.say(f"{error}. Nothing is started that is not written down first.")
+            self._announcer.say(f"{error}. Cannot start: the journal is not writable.")
         except RocsteadyError as error:
             outcome = "ended, not done"
             self._announcer.say(f"{error}.")
@@ -309,7 +309,7 @@ class Supervisor:
         if checkpoint is None:
             return launch(self._job), (0, 0)
         for broken in checkpoint.passed_over:
-            self._announcer.say(f"passed over: {broken}.")
+            self._announcer.say(f"skipped: {broken}.")
         before, about = self._marks.step_at(checkpoint.written), "about "
         if self._counts and is_ours(self._folder / checkpoint.path):
             exact = step_of(checkpoint.path) or 0
@@ -325,7 +325,9 @@ class Supervisor:
         resume = resume_of(told, self._folders)
         self._job = self._aftermath.job = msgspec.structs.replace(self._job, resume=resume)
         keep(resume, self.folder)
-        self._announcer.say(f"it saves and resumes by itself: checkpoints in {where(resume)}.")
+        self._announcer.say(
+            f"the script saves and resumes on its own: checkpoints in {where(resume)}."
+        )
 
     def _inject(self, run_id: str) -> Injection | None:
         folder: Path | None = None
@@ -336,7 +338,7 @@ class Supervisor:
         except (OSError, RocsteadyError) as error:
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
-            self._announcer.say(f"steps cannot be seen: {error}")
+            self._announcer.say(f"cannot observe steps: {error}")
             return None
 
     def _prepare(self, end: AttemptEnd, decision: Decision, number: int) -> None:
@@ -348,20 +350,20 @@ class Supervisor:
             self._copy_aside(number)
         left = wait_until_free(end.processes, self._settings.kfd_within)
         if left:
-            self._announcer.say(f"{len(left)} old processes still hold the GPU.")
+            self._announcer.say(f"{len(left)} old processes still use the GPU.")
         quick = end.seconds < self._settings.quick_crash.total_seconds()
         crashed = quick and end.outcome is Outcome.BY_ITSELF
         self._quick_crashes = self._quick_crashes + 1 if crashed else 0
         if self._quick_crashes > 1:
             doubled = self._settings.back_off * 2 ** min(self._quick_crashes - 2, 10)
             wait = min(doubled, self._settings.back_off_at_most).total_seconds()
-            self._announcer.say(f"it crashed quickly again; waiting {spelled(wait)}.")
+            self._announcer.say(f"the script crashed quickly again; waiting {spelled(wait)}.")
             self._sleep(wait)
 
     def _copy_aside(self, number: int) -> None:
         aside = copy_aside(self._folder, self._run.started, self.folder / f"aside-{number}")
         place = _near(Path(aside.folder))
-        self._announcer.say(f"{aside.files} files that it wrote were copied to {place}.")
+        self._announcer.say(f"{aside.files} files written by the run were copied to {place}.")
 
     def _sleep(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds

@@ -26,11 +26,11 @@ class Teller:
         """Say what is new. ``looked``: there were closer looks since the last progress."""
         if verdict.condition in CALM:
             if self._looking and not looked:
-                self._announcer.say("it goes on.")
+                self._announcer.say("progress resumed.")
                 self._looking, self._said = False, None
             elif verdict.examine and not self._looking and verdict.condition is Condition.HEALTHY:
                 self._looking = True
-                self._announcer.say(f"{verdict.why}. Looking.")
+                self._announcer.say(f"{verdict.why}; inspecting stacks.")
         elif verdict.condition not in (Condition.HUNG, self._said):
             self._looking, self._said = True, verdict.condition
             place = f", at {verdict.place}" if verdict.place else ""
@@ -65,7 +65,7 @@ class Teller:
         self._not_finite = bool(spoilt)
         if spoilt:
             step = min((beat.base or before) + beat.not_finite for beat in spoilt)
-            self._announcer.say(f"loss is not finite since step {step:,}. The run goes on.")
+            self._announcer.say(f"loss is not finite since step {step:,}. The run continues.")
         else:
             step = max((beat.base or before) + beat.finite for beat in heartbeats)
             self._announcer.say(f"loss is finite again since step {step:,}.")
@@ -75,5 +75,5 @@ class Teller:
         if self._said is Condition.HUNG:
             return
         self._looking, self._said = True, Condition.HUNG
-        place = f" The place: {verdict.place}." if verdict.place else ""
+        place = f" Location: {verdict.place}." if verdict.place else ""
         self._announcer.say(f"hung: {verdict.why}.{place} {then}")

@@ -34,7 +34,7 @@ class Unseen:
         """Say it before the start, if the command itself shows it."""
         option = keeps_us_out(command)
         if option and self._due is not None:
-            self._say(f"{Path(command[0]).name} {option} keeps our part out")
+            self._say(f"{Path(command[0]).name} {option} keeps rocsteady's hooks from loading")
 
     def look(self, tree: Callable[[], Sequence[int]], now: float, *, beats: bool) -> None:
         """Look now and then for a process that has torch, as long as none has a page."""
@@ -46,11 +46,13 @@ class Unseen:
             pid = next((pid for pid, has in found.results.items() if has), None)
             if pid is not None:
                 why = "python -I, -E or -S, or a PYTHONPATH that was set anew"
-                self._say(f"process {pid} has torch, and something kept our part out ({why})")
+                self._say(
+                    f"process {pid} uses torch, but rocsteady's hooks were not loaded ({why})"
+                )
 
     def _say(self, what: str) -> None:
         self._due = None
-        self._announcer.say(f"{what}: its steps cannot be seen, and the run is watched without.")
+        self._announcer.say(f"{what}: steps cannot be observed.")
 
 
 def keeps_us_out(command: Sequence[str]) -> str:

@@ -53,9 +53,9 @@ class Ways:
             return None
         if not blamed and (step.person is not None or whose in NO_WAY_HELPS):
             return None
-        why = "It does not run this way" if blamed else "Remedies are used up"
+        why = "This option does not work" if blamed else "No remedies are left"
         for way in self._open():
-            words = f"{why}; falling to way {way.number} of the plan: {way.title}."
+            words = f"{why}; falling back to option {way.number} of the plan: {way.title}."
             return Step(strategy=way.strategy, remedy=way.decision, why=words)
         return None
 

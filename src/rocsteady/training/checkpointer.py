@@ -187,7 +187,7 @@ class Checkpointer:
             wrong = self._as_first(partial(remote.fetch, name, self.folder))
             if wrong:
                 self.passed_over.append(f"{name} {wrong}")
-                self._say(f"{name} of {remote.address} {wrong}; it is passed over")
+                self._say(f"{name} of {remote.address} {wrong}; it is skipped")
             elif path := self._newest_whole(start):
                 return path
         return None
@@ -358,7 +358,7 @@ class Checkpointer:
 
     def _set_aside(self, path: Path, why: str) -> None:
         self.passed_over.append(f"{path.name} {why}")
-        self._say(f"{path} {why}; it is passed over, and kept in {ASIDE}")
+        self._say(f"{path} {why}; it is skipped, and kept in {ASIDE}")
         if self._rank == 0:
             with contextlib.suppress(OSError):  # a disk that cannot be written: it stays
                 aside = self.folder / ASIDE

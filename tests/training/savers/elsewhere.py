@@ -205,7 +205,7 @@ def case_a_copy_to_here_that_fails_is_told_and_can_be_made_again(
                 assert "the network is down" in str(error)
             well()
             assert restored(here, there) == (1, [])
-    assert all("it is passed over" in text for text in said)
+    assert all("it is skipped" in text for text in said)
 
 
 def case_without_a_network_what_is_here_is_used(folder: Path, said: list[str]) -> None:

@@ -32,7 +32,7 @@ def apply(situation: Situation) -> Strategy | Refused:
     elif situation.nature == DETERMINISTIC:
         why = "it would fail in the same way"
     elif _retried(situation):
-        why = "it was tried"
+        why = "already tried"
     elif situation.nature != TRANSIENT and not last.steps and not kind.startswith("hang"):
         why = "it failed before its first step"
     return Refused(why=why) if why else situation.strategy
