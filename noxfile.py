@@ -150,6 +150,13 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session
+def screenshot(session: nox.Session) -> None:
+    """Record the README's picture anew, from a real run."""
+    _install(session, "--group", "docs", "-e", ".")
+    session.run("python", "docs/screenshot.py", "--python", _torch_python(session))
+
+
+@nox.session
 def build(session: nox.Session) -> None:
     """Build the wheel, and run the doctor from it where there is nothing else."""
     _install(session, "build")
