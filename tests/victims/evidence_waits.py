@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import json
+import mmap
 import multiprocessing
 import os
 import select
 import signal
 import socket
+import struct
 import sys
 import tempfile
 import threading
@@ -71,6 +74,65 @@ def event_with_a_long_end() -> None:
     event = threading.Event()
     say()
     event.wait(FOR_EVER)
+
+
+def event_in_the_last_seconds() -> None:
+    event = threading.Event()
+    say()
+    event.wait(60)
+
+
+def semaphore_with_an_end() -> None:
+    empty = multiprocessing.get_context("fork").Semaphore(0)
+    say()
+    empty.acquire(timeout=FOR_EVER)
+
+
+def timer_descriptor() -> None:
+    library = ctypes.CDLL(None)
+    timer = library.timerfd_create(time.CLOCK_MONOTONIC, 0)
+    library.timerfd_settime(timer, 0, struct.pack("4q", 0, 0, int(FOR_EVER), 0), None)
+    say()
+    os.read(timer, 8)
+
+
+def locked_twice(descriptor: int) -> None:
+    """Lock a mutex twice that lies in a file, as LMDB's does."""
+    library = ctypes.CDLL(None)
+    os.truncate(descriptor, mmap.PAGESIZE)
+    shared = mmap.mmap(descriptor, mmap.PAGESIZE)
+    mutex = (ctypes.c_char * 64).from_buffer(shared)
+    kind = ctypes.create_string_buffer(64)
+    library.pthread_mutexattr_setpshared(kind, 1)
+    library.pthread_mutex_init(mutex, kind)
+    library.pthread_mutex_lock(mutex)
+    say()
+    library.pthread_mutex_lock(mutex)
+
+
+def mutex_in_a_file() -> None:
+    with tempfile.NamedTemporaryFile() as file:
+        locked_twice(file.fileno())
+
+
+def mutex_in_shared_memory() -> None:
+    path = Path(f"/dev/shm/rocsteady-test-{os.getpid()}")
+    locked_twice(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+
+
+def file_lock() -> None:
+    with tempfile.NamedTemporaryFile() as file, Path(file.name).open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        say()
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def alarm_and_timer() -> None:
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    event = struct.pack("qii52x", 0, signal.SIGUSR2, 0)
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    ctypes.CDLL("librt.so.1").timer_create(time.CLOCK_MONOTONIC, event, (ctypes.c_char * 8)())
+    lock()
 
 
 def gil_held_in_c() -> None:

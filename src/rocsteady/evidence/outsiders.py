@@ -1,8 +1,8 @@
 """Processes outside the tree that hold an end of its pipes or have its shared memory mapped.
 
 Read when first asked for and then kept: one value of this class is one look. Only processes of the
-same user are examined. Those of other users cannot have an unnamed pipe or a deleted file of ours,
-unless somebody handed it to them.
+same user that may be read are examined. Others cannot have an unnamed pipe or a deleted file of
+ours, unless somebody handed it to them.
 """
 
 from __future__ import annotations
@@ -51,18 +51,21 @@ class Outsiders:
         raise ProcessLookupError(pid)
 
     def maps(self, pid: int, mapping: Mapping) -> bool:
-        """Tell whether a process has the same memory mapped; it counts if that is unknown."""
-        try:
-            return b" " + mapping.file + b" " in self._map(pid)
-        except _UNREADABLE:
-            return True
+        """Tell whether a process of the tree has the same memory mapped, or if that is unknown."""
+        return self._has(pid, mapping) is not False
 
     def mapper(self, pid: int, mapping: Mapping) -> str:
         """Say who outside the tree has the memory mapped, or could; "" if nobody does."""
         if not self._is_ours_alone(pid, mapping):
             return f"other processes may use {mapping.name}"
-        other = next((each for each in self._pids if self.maps(each, mapping)), None)
+        other = next((each for each in self._pids if self._has(each, mapping)), None)
         return f"process {other}, which is not part of the run, has mapped it" if other else ""
+
+    def _has(self, pid: int, mapping: Mapping) -> bool | None:
+        try:
+            return b" " + mapping.file + b" " in self._map(pid)
+        except _UNREADABLE:
+            return None
 
     def _is_ours_alone(self, pid: int, mapping: Mapping) -> bool:
         """Tell a file that has no name, or that only this user may open, from one that others may.

@@ -264,6 +264,8 @@ def _unproven(pulse: Pulse, allowed: Budgets, patience: Patience) -> float | Non
         return max(patience.hang_after.total_seconds(), least)
     if not seen:
         return None
+    if reading is not None and reading.moves:
+        return allowed.works
     if pulse.moved_at is None:
         return allowed.long
     return min(allowed.works, max(0.0, pulse.moved_at - _heard(pulse)) + allowed.long)
