@@ -179,10 +179,9 @@ def test_a_wait_that_ends_is_not_closed(started: Started, name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STUCK)
 def test_a_deadlock_is_closed(started: Started, name: str) -> None:
-    for _ in range(3):  # a busy machine may let a look fail
+    found = started.proof(name)
+    if not found.closed:  # a busy machine may let a look fail
         found = started.proof(name)
-        if found.closed:
-            break
 
     assert found.closed, sentences(found)
     assert sentences(found)[-1].startswith("The set is closed")

@@ -72,7 +72,7 @@ class Remedies(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     "--hang-after",
     type=Duration(),
     metavar="DURATION",
-    help="End it after so long without progress, also where it cannot be told that it is stuck.",
+    help="Stop the run after this long without progress, even if it is not proven to be stuck.",
 )
 @click.option(
     "--from-scratch",
