@@ -360,12 +360,61 @@ def test_a_stopped_process_is_said_within_12_seconds_and_is_never_hung(
     assert first(simulation.said, Condition.HUNG) is None
 
 
-def test_a_hang_at_exit_is_finishing() -> None:
+def at_exit(tree: Tree, seconds: float) -> Simulation:
+    """Train, finish the script's own code, and do something else at exit."""
     simulation = Simulation()
     simulation.run(Steps(seconds=6))
     simulation.pages[0].ended = True
+    simulation.run(Quiet(seconds=seconds, tree=tree, phase="finishing", tick=1))
+    return simulation
 
-    simulation.run(Quiet(seconds=4000, tree=gil_held, phase="finishing", tick=1))
 
-    assert simulation.said[-1].condition is Condition.FINISHING
+def joining(*others: ThreadSeen, **fields: object) -> tuple[ProcessSeen, ...]:
+    main = thread(TRAINER, Wait.LOCK, "_shutdown (/usr/lib/python3.12/threading.py:1624)")
+    return (process(TRAINER, main, *others, **fields),)
+
+
+def test_a_deadlock_at_exit_is_found() -> None:
+    waiting = thread(TRAINER + 9, Wait.LOCK, "get (/usr/lib/python3.12/queue.py:171)")
+    simulation = at_exit(lambda _: joining(waiting), 60)
+
+    hung = first(simulation.said, Condition.HUNG)
+
+    assert hung is not None
+    assert hung.verdict.over
+    assert 20 <= hung.verdict.quiet <= 25
+    assert hung.verdict.why.startswith("the script's own code is done and it has not exited for 2")
+
+
+def test_a_thread_that_waits_for_the_world_at_exit_has_the_long_budget() -> None:
+    waiting = thread(TRAINER + 9, Wait.WORLD, "sendall (/home/u/upload.py:7)")
+    simulation = at_exit(lambda _: joining(waiting), 4000)
+
+    slow, hung = (first(simulation.said, each) for each in (Condition.SLOW, Condition.HUNG))
+
+    assert slow is not None
+    assert slow.verdict.over
+    assert hung is not None
+    assert hung.verdict.quiet >= 1800
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda at: {"wait": Wait.NOTHING, "cpu": at},
+        lambda at: {"wait": Wait.WORLD, "switches": int(at)},  # sends on one line for hours
+        lambda at: {"wait": Wait.LOCK, "cpu": at / 10},
+    ],
+    ids=["computes", "sends", "computes and waits"],
+)
+def test_work_at_exit_is_not_ended_for_hours(work: Callable[[float], dict[str, object]]) -> None:
+    def tree(at: float) -> tuple[ProcessSeen, ...]:
+        fields = work(at)
+        wait = fields.pop("wait")
+        assert isinstance(wait, Wait)
+        return joining(thread(TRAINER + 9, wait, "work (/home/u/train.py:90)", **fields))
+
+    simulation = at_exit(tree, 10_000)
+
     assert first(simulation.said, Condition.HUNG) is None
+    assert first(simulation.said, Condition.SLOW) is not None

@@ -47,8 +47,21 @@ def test_success_ends_the_run() -> None:
     assert chosen(end(exit=Exit(code=0))) == (Next.END, 0)
 
 
-def test_a_hang_at_exit_after_the_work_is_a_success() -> None:
-    assert chosen(end(outcome=Outcome.AT_EXIT, exit=Exit(code=0))) == (Next.END, 0)
+def test_what_was_terminated_at_exit_needs_a_person_unless_its_criteria_are_met() -> None:
+    assert chosen(end(outcome=Outcome.AT_EXIT, exit=Exit(signal=15))) == (Next.END, 76)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.HUNG, Outcome.AT_EXIT, Outcome.UNKILLABLE])
+def test_exit_code_0_of_what_rocsteady_killed_is_no_success(outcome: Outcome) -> None:
+    decision = decide(
+        end(outcome=outcome, exit=Exit(code=0)),
+        number=4,
+        can_resume=False,
+        settings=Settings(remedies=False),
+    )
+
+    assert decision.code != 0
+    assert "by itself" not in decision.why
 
 
 def test_a_crash_before_the_first_step_is_not_tried_again_and_keeps_its_code() -> None:

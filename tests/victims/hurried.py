@@ -29,7 +29,6 @@ PATIENCE = msgspec.structs.replace(
 SETTINGS = partial(
     Settings,
     quick_crash=timedelta(0),
-    exit_after=Settings().exit_after / HURRY,
     continue_after=Settings().continue_after / HURRY,
 )
 

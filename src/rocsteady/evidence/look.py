@@ -139,6 +139,7 @@ def _see_thread(pid: int, tid: int, waits: Waits, *, frozen: bool) -> ThreadSeen
         name=stat.name,
         state=stat.state,
         cpu=stat.cpu,
+        switches=_switches(pid, tid),
         wait=Wait.WORLD if frozen else end.wait,
         waits_for=() if frozen else tuple(sorted(end.pids)),
         blocked=None if frozen else end.blocked,
@@ -159,6 +160,17 @@ def _timers(pid: int) -> int:
     try:
         return procfs.text(f"{PROC}/{pid}/timers").count("ID:")
     except OSError:
+        return 0
+
+
+def _switches(pid: int, tid: int) -> int:
+    """Count how often a thread ran: one that sends or receives is woken, which no byte count tells.
+
+    /proc/PID/io leaves out what goes through send and recv.
+    """
+    try:
+        return int(procfs.text(f"{PROC}/{pid}/task/{tid}/schedstat").split()[2])
+    except _UNREADABLE:
         return 0
 
 

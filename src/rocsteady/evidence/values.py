@@ -74,6 +74,7 @@ class ThreadSeen(Value, frozen=True, kw_only=True):
     name: str
     state: str  # as in /proc: R, S, D, T, t, Z
     cpu: float  # seconds used so far
+    switches: int = 0  # how often it was put on a processor so far; 0 where that is not told
     wait: Wait
     waits_for: tuple[int, ...] = ()  # processes at the other end of the pipe, or children
     frames: tuple[str, ...] | None = None  # "function (file:line)", innermost first; None: not had

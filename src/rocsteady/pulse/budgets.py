@@ -10,7 +10,7 @@ from rocsteady.pulse.reach import training
 from rocsteady.pulse.verdict import Patience
 from rocsteady.vocabulary import Value
 
-SELDOM = frozenset({"starting", "checkpoint", "compile", "evaluate", "finishing"})
+SELDOM = frozenset({"starting", "checkpoint", "compile", "evaluate"})
 BEATS_A_STEP = 20  # a script without a torch optimizer has beats but no steps
 
 
@@ -47,6 +47,8 @@ def budgets(
     steps = min((_steps(beat) for beat in trainers), default=0)
     seldom = steps < patience.steady_steps or any(beat.phase in SELDOM for beat in trainers)
     least = patience.seldom_after if seldom else patience.stuck_after
+    if trainers and all(beat.ended for beat in trainers):
+        least = patience.exit_after
     start = 0.0 if steps > 0 else patience.start_after.total_seconds()
     stuck = _between(least, patience.stuck_factor * usual, patience.stuck_at_most)
     locked = patience.locked_factor * max(ended.locked, earlier.locked_wait)

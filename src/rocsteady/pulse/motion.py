@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rocsteady.evidence.values import Look, ProcessSeen, ThreadSeen
+from rocsteady.evidence.values import Look, ProcessSeen, ThreadSeen, Wait
 from rocsteady.pulse.known import KnownWaits
 from rocsteady.pulse.reach import Ending, Reached
 
 IDLE_SHARE = 0.05  # of a core: a thread below it waits, whatever wakes it now and then
 BUSY_SHARE = 0.5  # of a core: a child above it works, even if it is not known who waits for it
 BAR_RATE = 64 << 10  # bytes a second: a progress bar redrawn ten times a second writes 20 KiB
+BY_LOOKING = 4  # times that a look with native frames may wake a thread
 GROWTH_RATE = 1 << 20  # bytes of memory a second
 
 
@@ -68,6 +69,9 @@ def _thread_moved(old: ThreadSeen, one: Reached, seconds: float, known: KnownWai
         return "moves"
     if share >= IDLE_SHARE and (one.ending is Ending.LOCKED or _works_for_another(one)):
         return "computes"
+    woken = old.wait is new.wait is Wait.WORLD and new.switches - old.switches > BY_LOOKING
+    if woken:
+        return "sends or receives"
     rests = share < IDLE_SHARE and old.wait is new.wait and one.ending is Ending.LOCKED
     if not rests and old.native is not None and new.native is not None:
         return "moves" if _outer(old.native, known) != _outer(new.native, known) else ""

@@ -88,7 +88,8 @@ def _ticked(pulse: Pulse, tick: Tick, patience: Patience) -> Pulse:
         (beat.pid, beat.step, beat.beats, beat.phase, beat.since) for beat in tick.heartbeats
     )
     counted = tick.output.counters != pulse.counters
-    steps_known = any(beat.step for beat in training(tick.heartbeats))
+    trains = not finished(tick.heartbeats)
+    steps_known = trains and any(beat.step for beat in training(tick.heartbeats))
     advanced = mark != pulse.mark or (counted and not steps_known)
     fresh = msgspec.structs.replace(
         pulse,
@@ -199,16 +200,17 @@ def _verdict(pulse: Pulse, tick: Tick, allowed: Budgets, patience: Patience) -> 
     every = min(max(LOOK_EVERY, waited * LOOK_SHARE), LOOK_AT_LEAST_EVERY)
     last_look = pulse.before.at if pulse.before else None
     examine = suspicious and (last_look is None or tick.at - last_look >= every)
-    if finished(tick.heartbeats):
-        why = "the script's own code is done"
-        return Verdict(condition=Condition.FINISHING, why=why, quiet=quiet, examine=examine)
+    over = finished(tick.heartbeats)
     proof = _proof(pulse) if pulse.sets and suspicious else None
     limit = _limit(pulse, proof, allowed, patience)
     condition = _condition(pulse, limit, allowed, patience)
+    if over and condition in (Condition.STARTING, Condition.HEALTHY):
+        condition = Condition.FINISHING
     return Verdict(
         condition=condition,
         why=_why(pulse, quiet, allowed, condition, proof),
         quiet=quiet,
+        over=over,
         examine=examine,
         place=pulse.reading.place if pulse.reading and suspicious else "",
         culprit=pulse.reading.culprit if pulse.reading and suspicious else None,
@@ -301,13 +303,15 @@ def _why(
         return f"last progress {_spelled(quiet)} ago"
     if condition is Condition.STOPPED and reading:
         return reading.why
-    usual = f" (longest so far {_spelled(allowed.usual)})" if allowed.usual else ""
-    what = "step" if allowed.started else "first step"
     seen = f"; {reading.why}" if reading else ""
     if reading and proof and reading.ending is Ending.LOCKED and not reading.moves:
         seen += _way_out(proof)
     if waits_for_gpu(pulse) and pulse.before and pulse.before.gpu_signs:
         seen += f", and {pulse.before.gpu_signs[0]}"
+    if finished(pulse.heartbeats):
+        return f"the script's own code is done and it has not exited for {_spelled(quiet)}{seen}"
+    usual = f" (longest so far {_spelled(allowed.usual)})" if allowed.usual else ""
+    what = "step" if allowed.started else "first step"
     return f"no {what} for {_spelled(quiet)}{usual}{seen}"
 
 

@@ -50,12 +50,15 @@ class Reached(NamedTuple):
 
 
 def training(heartbeats: tuple[Heartbeat, ...]) -> tuple[Heartbeat, ...]:
-    """Return those that train: of each rank the ones that beat; not launchers, not the ended."""
+    """Return those that train: of each rank the ones that beat; not launchers, not the ended.
+
+    Where the code of all is done, those that have not exited yet take their place.
+    """
     going = [heartbeat for heartbeat in heartbeats if not heartbeat.ended]
     beat = [heartbeat for heartbeat in going if heartbeat.beats or heartbeat.step]
     told = {heartbeat.rank for heartbeat in beat}
     silent = [one for one in going if one.rank is not None and one.rank not in told]
-    return tuple(beat + silent or going)
+    return tuple(beat + silent or going or heartbeats)
 
 
 def finished(heartbeats: tuple[Heartbeat, ...]) -> bool:
@@ -84,7 +87,7 @@ def roots(
         for process in look.processes
         for thread in process.threads
     }
-    told = [(beat.pid, beat.thread) for beat in training(heartbeats)]
+    told = [(it.pid, it.pid if it.ended else it.thread) for it in training(heartbeats)]
     keys = told if heartbeats else _main_threads(look, known)
     return {key: threads[key] for key in keys if key in threads}
 

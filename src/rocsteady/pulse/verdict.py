@@ -18,7 +18,7 @@ class Condition(Enum):
     SLOW = "slow"  # longer than ever, and something moves, or it cannot be told that nothing does
     STOPPED = "stopped"  # by a signal or a debugger; not ours to end
     HUNG = "hung"
-    FINISHING = "finishing"  # the script's own code is done
+    FINISHING = "finishing"  # the script's own code is done, and what it does then is work
 
 
 class Verdict(Value, frozen=True, kw_only=True):
@@ -27,6 +27,7 @@ class Verdict(Value, frozen=True, kw_only=True):
     condition: Condition
     why: str  # one clause, for a person: "no step for 9 s (longest so far 0.9 s)"
     quiet: float  # seconds since the last sign of progress
+    over: bool = False  # the script's own code is done, and its process has not exited
     examine: bool = False  # look closer: take stacks now
     place: str = ""  # where it is stuck: "dataset.py:88 __getitem__", if that is known
     culprit: int | None = None  # the process that does not move, if it is not the only trainer
@@ -44,6 +45,7 @@ class Patience(Value, frozen=True, kw_only=True):
     stuck_factor: float = 2.0  # times the longest usual stay
     locked_factor: float = 4.0  # times the longest that all seemed stuck, and yet went on
     stuck_at_most: timedelta = timedelta(minutes=2)  # of stuck_factor; proof needs no more
+    exit_after: timedelta = timedelta(seconds=20)  # the same once the script's own code is done
     seldom_after: timedelta = timedelta(seconds=60)  # the same as stuck_after in seldom phases
     steady_steps: int = 10  # fewer have not shown a pace: seldom_after
     samples: int = 3  # looks that must agree

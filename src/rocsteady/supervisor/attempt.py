@@ -38,7 +38,7 @@ from rocsteady.report.when import spelled
 from rocsteady.supervisor.asking import ask_to_save
 from rocsteady.supervisor.ending import end_tree, wants_it_at_once
 from rocsteady.supervisor.engines import plain
-from rocsteady.supervisor.exits import Leaving
+from rocsteady.supervisor.living import Living
 from rocsteady.supervisor.outcome import AttemptEnd, Found, Outcome
 from rocsteady.supervisor.outlook import Outlook
 from rocsteady.supervisor.reached import Reached
@@ -77,7 +77,7 @@ class Attempt:
             marks=means.marks,
             by_log=bool(setting.pattern),
         )
-        self._leaving = Leaving()
+        self._living = Living()
         self._continued = False
         self._stopped_since: float | None = None
         self._unwatched = False  # because of a fault of ours
@@ -181,7 +181,7 @@ class Attempt:
         tick = Tick(
             at=now,
             boot=_boot_clock(),
-            heartbeats=self._reached.heartbeats,
+            heartbeats=self._living.among(self._reached.heartbeats),
             output=self._counter.output,
             alive=alive,
         )
@@ -215,14 +215,12 @@ class Attempt:
             )
 
     def _examine(self, child: Child, verdict: Verdict) -> None:
-        first = not self._looks and verdict.condition is not Condition.FINISHING
+        first = not self._looks and not verdict.over
         if first and self._setting.injection is not None and not self._settings.observe:
             ask_to_save(self._setting.injection.pages)
-        taken = self._look(child)
-        if verdict.condition is Condition.FINISHING:
-            self._leaving = self._leaving.seen(taken)
+        self._look(child)
 
-    def _look(self, child: Child) -> Look:
+    def _look(self, child: Child) -> None:
         """Look closer; at what the GPU says too, if that is waited for."""
         pids, within = child.tree(), self._settings.look_within
         taken = look(pids, stacks=True, within=within)
@@ -230,20 +228,13 @@ class Attempt:
             signs = self._gpu_signs.read(pids, self._members.members(), within)
             taken = msgspec.structs.replace(taken, gpu_signs=signs)
         self._looks = (*self._looks, taken)[-MOST_LOOKS:]
-        return taken
 
     def _act(self, child: Child, verdict: Verdict) -> AttemptEnd | None:
-        now, settings = time.monotonic(), self._settings
         if verdict.condition is Condition.STOPPED:
-            self._continue_once(child, now)
+            self._continue_once(child, time.monotonic())
         else:
             self._stopped_since = None
-        if verdict.condition is Condition.HUNG:
-            return self._hung(child, verdict)
-        leaves = verdict.condition is Condition.FINISHING and not settings.observe
-        if leaves and self._leaving.too_long(now, settings.exit_after, settings.exit_busy_after):
-            return self._at_exit(child)
-        return None
+        return self._hung(child, verdict) if verdict.condition is Condition.HUNG else None
 
     def _continue_once(self, child: Child, now: float) -> None:
         """Continue a run that somebody stopped and forgot; a second stop is meant."""
@@ -288,8 +279,11 @@ class Attempt:
             if not self._confirmed(child):
                 intent.end("withdrawn: the run moved")
                 return None
-            ended = self._end_tree(child, signal.SIGINT)
-        outcome = Outcome.UNKILLABLE if ended.unkillable else Outcome.HUNG
+            ended = self._end_tree(child, signal.SIGTERM if verdict.over else signal.SIGINT)
+        raised = any(beat.raised for beat in self._reached.heartbeats)
+        outcome = Outcome.AT_EXIT if verdict.over and not raised else Outcome.HUNG
+        if ended.unkillable:
+            outcome = Outcome.UNKILLABLE
         return self._end(child, outcome, ended.exit, found, pids)
 
     def _confirmed(self, child: Child) -> bool:
@@ -336,13 +330,6 @@ class Attempt:
                 folder="", attempt=attempt, seconds=0.0, files=(), missing={"all": why}
             )
 
-    def _at_exit(self, child: Child) -> AttemptEnd:
-        self._means.announcer.say(
-            "the script's work is done and it does not exit. Ended; the work counts."
-        )
-        self._end_tree(child, signal.SIGTERM)
-        return self._end(child, Outcome.AT_EXIT, Exit(code=0))
-
     def _stopped(self, child: Child, first: signal.Signals | None) -> AttemptEnd:
         ended = self._end_tree(child, first)
         return self._end(child, Outcome.STOPPED, ended.exit)
@@ -369,7 +356,7 @@ class Attempt:
             last_step=reached.step,
             wrote_checkpoint=reached.wrote_checkpoint,
             found=found,
-            learned=learn(self._pulse),
+            learned=learn(msgspec.structs.replace(self._pulse, heartbeats=reached.heartbeats)),
             processes=pids or (child.pid,),
             began=self._began,
             looks=self._looks,

@@ -43,7 +43,10 @@ def decide(end: AttemptEnd, *, number: int, can_resume: bool, settings: Settings
     code = exit_code(end)
     if end.outcome is Outcome.STOPPED:
         return Decision(next=Next.END, why="stopped by the user", code=code)
-    if end.outcome is Outcome.AT_EXIT or code == 0:
+    if end.outcome is Outcome.AT_EXIT:
+        why = "the script finished but did not exit, and was terminated"
+        return Decision(next=Next.END, why=why, code=PERSON_NEEDED)
+    if end.outcome is Outcome.BY_ITSELF and code == 0:
         return Decision(next=Next.END, why="ended by itself", code=0)
     if end.outcome is Outcome.UNKILLABLE:
         why = "processes of the last attempt cannot be killed, and may still hold the GPU"

@@ -52,6 +52,11 @@ def done(job: Job, evidence: RunEvidence) -> tuple[Missing, ...]:
     )
 
 
+def proves(wanted: DoneWhen) -> bool:
+    """Tell whether the criteria say what must be there, and not only what must not."""
+    return bool(wanted.steps or wanted.epochs or wanted.present_text or wanted.files)
+
+
 def matches(folder: Path, pattern: str) -> Iterator[Path]:
     """Yield what a pattern finds, as the pattern is written: below the folder, or anywhere."""
     found = glob.iglob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207 - Path.glob refuses absolute patterns

@@ -12,7 +12,7 @@ from rocsteady.report.when import spelled
 from rocsteady.supervisor.announce import Announcer
 from rocsteady.supervisor.busy_gpus import BusyGpus
 from rocsteady.supervisor.decision import PERSON_NEEDED, Decision
-from rocsteady.supervisor.done import RunEvidence, done
+from rocsteady.supervisor.done import RunEvidence, done, proves
 from rocsteady.supervisor.epochs import epochs_printed
 from rocsteady.supervisor.job import Job
 from rocsteady.supervisor.outcome import AttemptEnd, Outcome
@@ -64,8 +64,12 @@ class Finish:
         tried = f"{_count(attempts, 'attempt')}, {_count(incidents, 'incident')}"
         report = f"rocsteady report {self._run.name}"
         took = self._took()
-        if decision.code != 0:
-            why = decision.why.rstrip(".")
+        why = decision.why.rstrip(".")
+        at_exit = end.outcome is Outcome.AT_EXIT
+        proved = at_exit and proves(self._job.done_when)  # what was killed is done only by proof
+        if at_exit and not proved:
+            why += "; done_when in rocsteady.toml has no criteria that could prove the job done"
+        if decision.code != 0 and not proved:
             self._tell_what_is_left()
             self._announcer.say(f"ended after {took}, {tried}: {why}. Report: {report}")
             return decision.code, NOT_DONE
@@ -75,6 +79,8 @@ class Finish:
         if missing:
             self._tell_what_is_left()
             return PERSON_NEEDED, NOT_DONE
+        if at_exit:
+            self._announcer.say(f"{why}; the criteria in done_when are met.")
         about = "about " if end.unsure else ""
         steps = f"{about}{end.last_step:,} steps in {took}" if end.last_step else f"it took {took}"
         due = self._outlook.due

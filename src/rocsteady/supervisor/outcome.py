@@ -20,7 +20,7 @@ class Outcome(Enum):
 
     BY_ITSELF = "by itself"
     HUNG = "hung"
-    AT_EXIT = "hung at exit, after its work"
+    AT_EXIT = "finished but did not exit"
     STOPPED = "stopped by the user"
     UNKILLABLE = "cannot be killed"
 

@@ -24,8 +24,6 @@ class Settings(Value, frozen=True, kw_only=True):
     max_attempts: int | None = None  # None: as many as the ladder's budget has, or ATTEMPTS
     remedies: bool = True  # change something after a failure; else only the same again
     from_scratch: bool = False  # restart even if that does all work again
-    exit_after: timedelta = timedelta(seconds=20)  # still, after the script's own code is done
-    exit_busy_after: timedelta = timedelta(minutes=10)  # the same, while it burns the processor
     continue_after: timedelta = timedelta(seconds=60)  # a stopped run, once
     precious_after: timedelta = timedelta(minutes=10)  # progress that is not thrown away unasked
     quick_crash: timedelta = timedelta(seconds=10)  # a second one within it backs off
