@@ -12,6 +12,7 @@ import msgspec
 
 from rocsteady.cli import run
 from rocsteady.cli.main import main
+from rocsteady.host.child import Stopping
 from rocsteady.pulse.verdict import Patience
 from rocsteady.supervisor.settings import Settings
 
@@ -29,6 +30,7 @@ PATIENCE = msgspec.structs.replace(
 SETTINGS = partial(
     Settings,
     quick_crash=timedelta(0),
+    stopping=Stopping(save_wait=timedelta(seconds=6)),
     continue_after=Settings().continue_after / HURRY,
 )
 

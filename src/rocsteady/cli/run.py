@@ -173,7 +173,7 @@ def command(  # noqa: PLR0913 - one argument an option
         elif turns:
             code = carry_out_stages(turns, runner.carry_out)
         else:
-            code = runner.carry_out(job, name=name, resume=resume)
+            code, _ = runner.carry_out(job, name=name, resume=resume)
     except NotRecordedError as error:
         click.echo(f"rocsteady: {error}. Nothing was started.", err=True)
     finally:

@@ -35,8 +35,13 @@ class Runner:
     memory: Memory
     terminal: TerminalUse
 
-    def carry_out(self, job: Job, *, name: str | None = None, resume: str | None = None) -> int:
-        """Carry out a run to its end, or go on with one that was left; return its exit code."""
+    def carry_out(
+        self, job: Job, *, name: str | None = None, resume: str | None = None
+    ) -> tuple[int, bool]:
+        """Carry out a run to its end, or go on with one that was left.
+
+        Returns its exit code, and whether it is done: one that was stopped may give 0 too.
+        """
         known = load_knowledge()
         run, earlier = _run(job, self.journal, self.wanted.strategy, name=name, resume=resume)
         wanted = self.wanted
@@ -44,7 +49,7 @@ class Runner:
             wanted = replace(wanted, ways=kept_ways(Path(run.folder)))
         elif wanted.ways:
             keep_ways(wanted.ways, Path(run.folder))
-        return Supervisor(
+        supervisor = Supervisor(
             job,
             run,
             folder=self.folder,
@@ -56,7 +61,8 @@ class Runner:
             course=course_for(wanted, job, self.folder, self.journal, self.memory, known),
             terminal=self.terminal,
             earlier=earlier,
-        ).carry_out()
+        )
+        return supervisor.carry_out(), supervisor.outcome == DONE
 
 
 def _run(

@@ -44,7 +44,7 @@ def are_done(turns: Sequence[Turn]) -> bool:
     return False
 
 
-def carry_out_stages(turns: Sequence[Turn], carry_out: Callable[[Job], int]) -> int:
+def carry_out_stages(turns: Sequence[Turn], carry_out: Callable[[Job], tuple[int, bool]]) -> int:
     """Carry out what is not done, in order, and return the code of the last that was started."""
     code = 0
     for turn in turns:
@@ -52,8 +52,8 @@ def carry_out_stages(turns: Sequence[Turn], carry_out: Callable[[Job], int]) -> 
             _say(f"{_passed_over(turn)}.")
             continue
         _say(f"{turn.title}.")
-        code = carry_out(turn.job)
-        if code != 0:
+        code, done = carry_out(turn.job)
+        if not done:
             left = [each.name for each in turns if each.number > turn.number]
             if left:
                 _say(f"{turn.title}, is not done: {' and '.join(left)} not started.")

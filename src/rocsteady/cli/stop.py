@@ -13,7 +13,7 @@ from rocsteady.journal.identity import is_alive
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.values import Run, RunLine
 
-WAIT = 30.0  # seconds: longer than stopping may take
+WAIT = 45.0  # seconds: longer than stopping may take
 LOOK_EVERY = 0.2
 
 

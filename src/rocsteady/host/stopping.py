@@ -15,6 +15,7 @@ class Stopping(Value, frozen=True, kw_only=True):
 
     interrupt_wait: timedelta = timedelta(seconds=5)
     terminate_wait: timedelta = timedelta(seconds=5)
+    save_wait: timedelta = timedelta(seconds=30)  # in its place for who catches SIGTERM, to save
     kill_wait: timedelta = timedelta(seconds=3)  # what is alive after it is abandoned
 
     def __post_init__(self) -> None:

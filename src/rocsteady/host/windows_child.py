@@ -19,6 +19,7 @@ from pathlib import Path
 assert sys.platform == "win32"  # tells mypy which system this is for
 
 from rocsteady.errors import RocsteadyError
+from rocsteady.host.interrupts import Interrupt, Interrupts
 from rocsteady.host.logfile import Lines, LogFile
 from rocsteady.host.outlet import Outlet
 from rocsteady.host.stopping import OURS, Ended, Exit, How, Stopping, TerminalUse
@@ -78,7 +79,7 @@ class Child:
         assert process.stdout is not None
         assert process.stderr is not None
         self.pid = process.pid
-        self.interrupts = 0  # interrupts passed on
+        self.interrupts = Interrupts()  # that were passed on
         self._process = process
         self._job = job
         self._log = log
@@ -122,12 +123,15 @@ class Child:
         """Give every process in the job."""
         return self._job.members()
 
-    def signal_foreground(self, number: signal.Signals) -> None:
+    def pass_on(self, number: signal.Signals) -> None:
         """Send the console's break, the only one that a group of its own can be sent."""
-        if number != signal.SIGINT:
-            raise RocsteadyError("Windows can pass on an interrupt only.")
-        self.interrupts += 1
-        self._break()
+        if number == signal.SIGINT:
+            self.interrupts.add(Interrupt(at=time.monotonic()))
+            self._break()
+
+    def at_prompt(self) -> bool:
+        """Tell whether somebody waits for keys, which cannot be told on Windows."""
+        return False
 
     def stop(self, stopping: Stopping, first: signal.Signals | None = signal.SIGINT) -> Ended:
         """End everything in the job: a break, then the kill; Windows knows nothing in between."""

@@ -28,7 +28,7 @@ from rocsteady.evidence.pages import (
 )
 from rocsteady.evidence.raised import read_raised
 from rocsteady.evidence.values import Look, Tick
-from rocsteady.host.child import Child, Ended, Exit, TerminalUse
+from rocsteady.host.child import Child, Ended, Exit, Stopping, TerminalUse
 from rocsteady.inside import wire
 from rocsteady.journal.values import Sample
 from rocsteady.pulse.pulse import Pulse, begin, judge, learn, occupied, waits_for_gpu, withdrawn
@@ -36,7 +36,7 @@ from rocsteady.pulse.verdict import Condition, Verdict
 from rocsteady.pulse.wait_set import sentences
 from rocsteady.report.when import spelled
 from rocsteady.supervisor.asking import ask_to_save
-from rocsteady.supervisor.ending import end_tree, wants_it_at_once
+from rocsteady.supervisor.ending import end_tree
 from rocsteady.supervisor.engines import plain
 from rocsteady.supervisor.living import Living
 from rocsteady.supervisor.outcome import AttemptEnd, Found, Outcome
@@ -104,10 +104,12 @@ class Attempt:
     def watch(self, child: Child) -> AttemptEnd:
         """Stay with it to its end."""
         self._means.announcer.through = child.tell
+        self._means.wishes.pass_on = child.pass_on
         self._groups = read_groups((child.pid,))
         try:
             end = self._watch(child)
         finally:
+            self._means.wishes.pass_on = None
             self._means.announcer.through = None
             child.close()
             self._means.announcer.mid_line = child.mid_line
@@ -142,19 +144,34 @@ class Attempt:
             if wishes.terminal_lost:
                 wishes.terminal_lost = False
                 child.detach_terminal()
-            if wants_it_at_once(child, wishes):
-                return self._stopped(child, None)
-            if wishes.pass_on is not None:
-                number, wishes.pass_on = wishes.pass_on, None
-                child.signal_foreground(number)
             if wishes.suspend:
                 wishes.suspend = False
                 child.suspend()
-            if wishes.stop is not None and not wishes.patient:
-                return self._stopped(child, signal.SIGTERM)
+            if wishes.stop is not None:
+                return self._stopped(child, self._settings.stopping)
+            if self._asked_to_end(child):
+                return self._interrupted_twice(child)
             ended = self._carefully(child, alive=True)
             if ended is not None:
                 return ended
+
+    def _asked_to_end(self, child: Child) -> bool:
+        """Tell whether two interrupts ask for the end, and not for a prompt that shows by now."""
+        if not child.interrupts.ask_for_the_end(time.monotonic()):
+            return False
+        if child.at_prompt():
+            child.interrupts.answered()
+            return False
+        return True
+
+    def _interrupted_twice(self, child: Child) -> AttemptEnd:
+        self._means.announcer.say(
+            "two interrupts, and the script goes on; ending it. Interrupt again to kill it at once."
+        )
+        stopping = self._settings.stopping
+        return self._stopped(
+            child, msgspec.structs.replace(stopping, save_wait=stopping.terminate_wait)
+        )
 
     def _carefully(self, child: Child, *, alive: bool) -> AttemptEnd | None:
         """Look and act. A fault of ours costs the watching, never the run."""
@@ -279,7 +296,8 @@ class Attempt:
             if not self._confirmed(child):
                 intent.end("withdrawn: the run moved")
                 return None
-            ended = self._end_tree(child, signal.SIGTERM if verdict.over else signal.SIGINT)
+            first = signal.SIGTERM if verdict.over else signal.SIGINT
+            ended = self._end_tree(child, self._settings.stopping, first, patience=1)
         raised = any(beat.raised for beat in self._reached.heartbeats)
         outcome = Outcome.AT_EXIT if verdict.over and not raised else Outcome.HUNG
         if ended.unkillable:
@@ -300,8 +318,10 @@ class Attempt:
         self._teller.withdrawn()
         return False
 
-    def _end_tree(self, child: Child, first: signal.Signals | None) -> Ended:
-        ended = end_tree(child, self._settings.stopping, first, self._means.wishes)
+    def _end_tree(
+        self, child: Child, stopping: Stopping, first: signal.Signals, *, patience: int
+    ) -> Ended:
+        ended = end_tree(child, stopping, first, self._means.wishes, patience=patience)
         if ended.unkillable:
             self._means.announcer.say(
                 f"{len(ended.unkillable)} processes cannot be killed: they are stuck in the kernel."
@@ -330,8 +350,8 @@ class Attempt:
                 folder="", attempt=attempt, seconds=0.0, files=(), missing={"all": why}
             )
 
-    def _stopped(self, child: Child, first: signal.Signals | None) -> AttemptEnd:
-        ended = self._end_tree(child, first)
+    def _stopped(self, child: Child, stopping: Stopping) -> AttemptEnd:
+        ended = self._end_tree(child, stopping, signal.SIGTERM, patience=0)
         return self._end(child, Outcome.STOPPED, ended.exit)
 
     def _end(
@@ -342,8 +362,15 @@ class Attempt:
         found: Found | None = None,
         pids: tuple[int, ...] = (),
     ) -> AttemptEnd:
-        by_user = self._means.wishes.stop is not None or child.interrupts > 0
-        if by_user and outcome in (Outcome.BY_ITSELF, Outcome.HUNG, Outcome.AT_EXIT):
+        by_interrupt = exited is not None and exited.signal == signal.SIGINT
+        wishes = self._means.wishes
+        if child.interrupts.stopped_it(time.monotonic(), by_interrupt=by_interrupt):
+            wishes.stop = wishes.stop or signal.SIGINT
+        if wishes.stop is not None and outcome in (
+            Outcome.BY_ITSELF,
+            Outcome.HUNG,
+            Outcome.AT_EXIT,
+        ):
             outcome = Outcome.STOPPED  # whatever code it gave: nothing follows
         reached = self._reached
         pages = self._setting.injection.pages if self._setting.injection else None

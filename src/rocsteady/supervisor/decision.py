@@ -19,6 +19,7 @@ from rocsteady.vocabulary import Value
 
 RETRY_WITHOUT_A_PERSON, PERSON_NEEDED = 75, 76
 BY_SIGNAL = 128
+ASKED_BY = (2, 9, 15)  # SIGINT, SIGKILL and SIGTERM: what a run that is stopped may end by
 
 
 class Next(Enum):
@@ -110,10 +111,11 @@ def _again(end: AttemptEnd, *, can_resume: bool, settings: Settings, code: int) 
     return Decision(next=Next.END, why=why, code=code)
 
 
-def exit_code(end: AttemptEnd) -> int:
-    """Return the script's own code, as a shell would say it."""
-    if end.outcome is Outcome.STOPPED:
-        return INTERRUPTED
-    if end.exit is None or (end.exit.code is None and end.exit.signal is None):
+def exit_code(end: AttemptEnd, stopped: int = INTERRUPTED) -> int:
+    """Return the script's own code, as a shell would say it; ``stopped`` where it has none."""
+    lost = end.exit is None or (end.exit.code is None and end.exit.signal is None)
+    if end.outcome is Outcome.STOPPED and (lost or (end.exit and end.exit.signal in ASKED_BY)):
+        return stopped
+    if end.exit is None or lost:
         return PERSON_NEEDED
     return BY_SIGNAL + end.exit.signal if end.exit.signal else end.exit.code or 0

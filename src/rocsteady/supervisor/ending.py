@@ -1,4 +1,4 @@
-"""Ends a tree mildly; at once, if the user says so a second time meanwhile."""
+"""Ends a tree mildly; at once, if the user says so meanwhile."""
 
 from __future__ import annotations
 
@@ -11,21 +11,27 @@ from rocsteady.supervisor.wishes import Wishes
 LOOK_EVERY = 0.05  # seconds
 
 
-def wants_it_at_once(child: Child, wishes: Wishes) -> bool:
-    """Tell whether the user interrupted twice, by keys or by signals."""
-    return child.interrupts > 1 or wishes.at_once
-
-
 def end_tree(
-    child: Child, stopping: Stopping, first: signal.Signals | None, wishes: Wishes
+    child: Child,
+    stopping: Stopping,
+    first: signal.Signals | None,
+    wishes: Wishes,
+    *,
+    patience: int = 1,
 ) -> Ended:
-    """Stop the child from the ``first`` signal on; the user's patience shortens the waits."""
-    if first is None or wants_it_at_once(child, wishes):
+    """Stop the child from the ``first`` signal on; more than ``patience`` interrupts kill it."""
+    if first is None or _at_once(child, wishes, len(child.interrupts)):
         return child.stop(stopping, first=None)
+    before = len(child.interrupts)
     with ThreadPoolExecutor(1, thread_name_prefix="rocsteady-ending") as pool:
         ending = pool.submit(child.stop, stopping, first=first)
         while not wait([ending], timeout=LOOK_EVERY).done:
-            if wants_it_at_once(child, wishes):
+            if _at_once(child, wishes, before + patience):
                 child.stop(stopping, first=None)  # beside the mild one, which then finds it ended
                 break
         return ending.result()
+
+
+def _at_once(child: Child, wishes: Wishes, interrupts: int) -> bool:
+    """Tell whether the user will not wait: asked to end it again, or typed too many interrupts."""
+    return wishes.at_once or len(child.interrupts) > interrupts

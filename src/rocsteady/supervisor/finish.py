@@ -6,12 +6,13 @@ import contextlib
 import time
 from pathlib import Path
 
+from rocsteady.host.child import Exit
 from rocsteady.journal.values import Run
 from rocsteady.report.due import met
 from rocsteady.report.when import spelled
 from rocsteady.supervisor.announce import Announcer
 from rocsteady.supervisor.busy_gpus import BusyGpus
-from rocsteady.supervisor.decision import PERSON_NEEDED, Decision
+from rocsteady.supervisor.decision import PERSON_NEEDED, Decision, exit_code
 from rocsteady.supervisor.done import RunEvidence, done, proves
 from rocsteady.supervisor.epochs import epochs_printed
 from rocsteady.supervisor.job import Job
@@ -44,11 +45,12 @@ class Finish:
         if self._gpus is not None:
             self._gpus.close()
 
-    def stopped(self) -> tuple[int, str]:
-        """Say that the user stopped it."""
+    def stopped(self, end: AttemptEnd | None = None) -> tuple[int, str]:
+        """Say that the user stopped it; the code is the script's own, if it gave one."""
         self._tell_what_is_left()
-        self._announcer.say(f"stopped after {self._took()}.")
-        return self._wishes.code, STOPPED
+        own = "" if end is None or end.exit is None else _own_code(end.exit)
+        self._announcer.say(f"stopped after {self._took()}{own}.")
+        return exit_code(end, self._wishes.code) if end else self._wishes.code, STOPPED
 
     def refused(self, why: str) -> str:
         """Say that nothing was started, and why."""
@@ -59,8 +61,8 @@ class Finish:
         self, end: AttemptEnd, decision: Decision, incidents: int, attempts: int
     ) -> tuple[int, str]:
         """Say how the run ended, and give its exit code and its outcome."""
-        if end.outcome is Outcome.STOPPED:
-            return self.stopped()
+        if end.outcome is Outcome.STOPPED and not self._went_on_to_the_end(end):
+            return self.stopped(end)
         tried = f"{_count(attempts, 'attempt')}, {_count(incidents, 'incident')}"
         report = f"rocsteady report {self._run.name}"
         took = self._took()
@@ -88,6 +90,11 @@ class Finish:
         more = f", {tried}. Report: {report}" if incidents or attempts > 1 else "."
         self._announcer.say(f"done. {steps[:1].upper()}{steps[1:]}{in_time}{more}")
         return 0, DONE
+
+    def _went_on_to_the_end(self, end: AttemptEnd) -> bool:
+        """Tell whether a script that was to stop did all of its work nevertheless."""
+        ended_well = end.exit is not None and end.exit.code == 0
+        return ended_well and proves(self._job.done_when) and not self._missing(end)
 
     def _tell_what_is_left(self) -> None:
         """Say what a deadline still asks for."""
@@ -117,6 +124,10 @@ class Finish:
 def _number(log: Path) -> int:
     digits = log.stem.rpartition("-")[2]
     return int(digits) if digits.isdecimal() else 0
+
+
+def _own_code(ended: Exit) -> str:
+    return "" if ended.code is None else f"; the script exited with code {ended.code}"
 
 
 def _count(number: int, thing: str) -> str:

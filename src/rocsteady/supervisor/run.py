@@ -103,6 +103,7 @@ class Supervisor:
         script = script_fingerprint(job.command, str(folder))
         incidents = len(earlier.incidents) if earlier else 0
         self._records = Records(run, script, journal, memory, incidents=incidents)
+        self.outcome = ""  # of the whole run, once it has ended
         self._quick_crashes = 0
         self._course = course
         self._symptoms: Symptoms | None = None  # of the last attempt, if it failed
@@ -184,6 +185,7 @@ class Supervisor:
             self._announcer.say(f"{error}.")
         finally:
             finish.close()
+            self.outcome = outcome
             self._journal.end_run(self._run.id, outcome)
             self._announcer.close()
             self._wishes.stop_listening()

@@ -1,7 +1,7 @@
 """What the user wants, as signals say it.
 
-The first interrupt goes to the script, as the terminal would send it, and there is no attempt
-after it. The second ends everything at once. A request to end ends mildly first. A lost terminal
+While there is an attempt, an interrupt goes to the script as the terminal would send it, at once,
+and so do signals that schedulers send to warn. A request to end ends mildly first. A lost terminal
 ends nothing. ^Z stops the script with us.
 """
 
@@ -20,9 +20,8 @@ class Wishes:
 
     def __init__(self) -> None:
         self.stop: signal.Signals | None = None  # no attempt after this one
-        self.patient = False  # the script was asked, and may take its time
         self.at_once = False
-        self.pass_on: signal.Signals | None = None  # to the script, next
+        self.pass_on: Callable[[signal.Signals], None] | None = None  # to the script, if it runs
         self.terminal_lost = False
         self.suspend = False
         self._before: dict[signal.Signals, Handler] = {}
@@ -43,6 +42,9 @@ class Wishes:
             "SIGTERM": self._end,
             "SIGHUP": self._hang_up,
             "SIGTSTP": self._stop_key,
+            "SIGQUIT": self._hand_on,
+            "SIGUSR1": self._hand_on,
+            "SIGUSR2": self._hand_on,
         }
         for name, handler in handlers.items():
             number = getattr(signal, name, None)  # Windows has two of them
@@ -58,16 +60,21 @@ class Wishes:
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         del frame
-        self.at_once = self.stop is not None
-        self.stop = signal.Signals(number)
-        self.patient = True
-        self.pass_on = signal.Signals(number)
+        if self.pass_on is None or self.stop is not None:
+            self.at_once = self.stop is not None
+            self.stop = signal.Signals(number)
+        if self.pass_on is not None:
+            self.pass_on(signal.Signals(number))
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         del frame
         self.at_once = self.stop is not None
         self.stop = signal.Signals(number)
-        self.patient = False
+
+    def _hand_on(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if self.pass_on is not None:
+            self.pass_on(signal.Signals(number))
 
     def _hang_up(self, number: int, frame: FrameType | None) -> None:
         del number, frame

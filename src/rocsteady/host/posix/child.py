@@ -17,10 +17,12 @@ from typing import TypeAlias
 
 assert sys.platform != "win32"  # tells mypy which system this is for
 
+from rocsteady.host.interrupts import Interrupt, Interrupts
 from rocsteady.host.logfile import LogFile
 from rocsteady.host.posix import keeper
 from rocsteady.host.posix.cgroup import remove_cgroup
 from rocsteady.host.posix.ending import end_child
+from rocsteady.host.posix.foreground import in_group, taken, waits_for_keys
 from rocsteady.host.posix.launch import Launched, launch
 from rocsteady.host.posix.pump import Pump, Told
 from rocsteady.host.posix.terminal import is_orphaned, stop_ourselves
@@ -80,7 +82,7 @@ class Child:
         self.pid = launched.pid
         self.keeper = launched.keeper.pid
         self.contained_by = "descent" if launched.cgroup is None else "cgroup"
-        self.interrupts = 0  # interrupt keys typed, and interrupts passed on
+        self.interrupts = Interrupts()  # keys typed, and signals passed on
         self._launched = launched
         self._wiring = wiring
         self._log = log
@@ -94,7 +96,7 @@ class Child:
         told = Told(
             output=on_output,
             status=self._hear,
-            interrupted=self._count_interrupts,
+            interrupted=self._note_interrupts,
             suspended=self.suspend,
             may_suspend=self._is_in_front,
         )
@@ -141,15 +143,26 @@ class Child:
         """Give every living process of this run, but not the keeper."""
         return tuple(self._family.members())
 
-    def signal_foreground(self, number: signal.Signals) -> None:
-        """Send what a terminal would send, to those whom it would reach."""
+    def pass_on(self, number: signal.Signals) -> None:
+        """Send an interrupt to those whom a terminal would send it, all else to the command."""
         if number == signal.SIGINT:
-            self.interrupts += 1
-        self._signal_front(number)
+            self._note_interrupts(1)
+            self._signal_front(number)
+        else:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self.pid, number)
+
+    def at_prompt(self) -> bool:
+        """Tell whether somebody waits for keys: a debugger, an interpreter, a question."""
+        return any(
+            waits_for_keys(source.descriptor)
+            for source in self._wiring.sources.values()
+            if source.pty
+        )
 
     def stop(self, stopping: Stopping, first: signal.Signals | None = signal.SIGINT) -> Ended:
         """End the whole tree, mildly first. Never takes longer than ``stopping`` says."""
-        return end_child(self._family, self.wait, self._interrupt, stopping, first)
+        return end_child(self._family, self.wait, self._interrupt, stopping, first, self.pid)
 
     def suspend(self) -> None:
         """Stop the tree and ourselves, as ^Z does; returns when we are continued, and goes on."""
@@ -239,8 +252,11 @@ class Child:
             self._keeper_gone = True
         self._news.set()
 
-    def _count_interrupts(self, times: int) -> None:
-        self.interrupts += times
+    def _note_interrupts(self, times: int) -> None:
+        how = taken(in_group(self._front()), signal.SIGINT)
+        noted = Interrupt(at=time.monotonic(), prompt=self.at_prompt(), taken=how)
+        for _ in range(times):
+            self.interrupts.add(noted)
 
     def _interrupt(self) -> None:
         self._signal_front(signal.SIGINT)

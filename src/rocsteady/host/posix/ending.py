@@ -10,22 +10,28 @@ from datetime import timedelta
 
 assert sys.platform != "win32"  # tells mypy which system this is for
 
+from rocsteady.host.posix.foreground import taken
 from rocsteady.host.posix.keeper import Family, kill_all, send
 from rocsteady.host.stopping import Ended, Exit, How, Stopping
 
-LEFTOVER_WAIT = 1.0  # seconds that others have to follow the command's own end
+LEFTOVER_WAIT = timedelta(seconds=1)  # that others have to follow the command's own end
 SHORTEST, LONGEST = 0.01, 0.1  # seconds between two looks at the tree
 EXIT_WAIT = 0.3  # seconds for the keeper to report a command that is gone
 
 
-def end_child(
+def end_child(  # noqa: PLR0913, PLR0917 - all that an end takes
     family: Family,
     wait: Callable[[float], Exit | None],
     interrupt: Callable[[], None],
     stopping: Stopping,
     first: signal.Signals | None,
+    command: int = 0,
 ) -> Ended:
-    """End a command and everything that it started, from the ``first`` signal on."""
+    """End a command and everything that it started, from the ``first`` signal on.
+
+    A request to end goes to the command alone at first, as ``kill`` would send it: a script that
+    saves then must not lose its loader's workers. Whoever is left when it has ended is asked too.
+    """
     began = time.monotonic()
 
     def ended(how: How, unkillable: tuple[int, ...] = ()) -> Ended:
@@ -33,8 +39,12 @@ def end_child(
         seconds = time.monotonic() - began
         return Ended(exit=outcome, unkillable=unkillable, seconds=seconds, how=how)
 
-    def ask_to_end() -> None:
-        send(family.members(), signal.SIGTERM)
+    def ask_to_end(*, alone: bool = False) -> timedelta:
+        members = family.members()
+        asked = {pid: seen for pid, seen in members.items() if pid == command or not alone}
+        saves = "caught" in taken(asked, signal.SIGTERM).values()
+        send(asked, signal.SIGTERM)
+        return stopping.save_wait if saves and first == signal.SIGTERM else stopping.terminate_wait
 
     if wait(0.0) is not None and _is_empty(family):
         return ended(How.BY_ITSELF)
@@ -42,20 +52,27 @@ def end_child(
         interrupt()
         if _ends(family, wait, stopping.interrupt_wait):
             return ended(How.INTERRUPTED)
-    if first is not None:
-        ask_to_end()
-        if _ends(family, wait, stopping.terminate_wait):
+    if first == signal.SIGTERM and _ends(family, wait, ask_to_end(alone=True)):
+        return ended(How.TERMINATED)
+    if first == signal.SIGINT or (first is not None and wait(0.0) is not None):
+        patience = ask_to_end()
+        if _ends(family, wait, patience, LEFTOVER_WAIT if first == signal.SIGINT else patience):
             return ended(How.TERMINATED)
     left = kill_all(family, stopping.kill_wait.total_seconds())
     return ended(How.UNKILLABLE if left else How.KILLED, left)
 
 
-def _ends(family: Family, wait: Callable[[float], Exit | None], within: timedelta) -> bool:
-    """Wait for the command, then a little for the rest."""
+def _ends(
+    family: Family,
+    wait: Callable[[float], Exit | None],
+    within: timedelta,
+    rest: timedelta = LEFTOVER_WAIT,
+) -> bool:
+    """Wait for the command, then a little for the ``rest``."""
     deadline = time.monotonic() + within.total_seconds()
     if wait(within.total_seconds()) is None:
         return False
-    deadline = min(deadline, time.monotonic() + LEFTOVER_WAIT)
+    deadline = min(deadline, time.monotonic() + rest.total_seconds())
     pause = SHORTEST
     while not _is_empty(family):
         if time.monotonic() >= deadline:
