@@ -16,9 +16,11 @@ from rocsteady.journal.memory import Memory
 from rocsteady.journal.values import Run, RunStory
 from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.knowledge.waits import load_waits
+from rocsteady.supervisor.announce import Announcer
 from rocsteady.supervisor.course import Wanted, as_json
 from rocsteady.supervisor.finish import DONE
 from rocsteady.supervisor.job import Job
+from rocsteady.supervisor.leftovers import end_what_was_left
 from rocsteady.supervisor.run import Supervisor
 from rocsteady.supervisor.settings import Settings
 from rocsteady.vocabulary import Strategy
@@ -43,6 +45,9 @@ class Runner:
         Returns its exit code, and whether it is done: one that was stopped may give 0 too.
         """
         known = load_knowledge()
+        announcer = Announcer()
+        end_what_was_left(self.journal.runs(), self.journal.here, announcer.say)
+        announcer.close()
         run, earlier = _run(job, self.journal, self.wanted.strategy, name=name, resume=resume)
         wanted = self.wanted
         if earlier is not None:

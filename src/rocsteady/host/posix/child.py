@@ -24,6 +24,7 @@ from rocsteady.host.posix.cgroup import remove_cgroup
 from rocsteady.host.posix.ending import end_child
 from rocsteady.host.posix.foreground import in_group, taken, waits_for_keys
 from rocsteady.host.posix.launch import Launched, launch
+from rocsteady.host.posix.leftovers import wait_for
 from rocsteady.host.posix.pump import Pump, Told
 from rocsteady.host.posix.terminal import is_orphaned, stop_ourselves
 from rocsteady.host.posix.wiring import Wiring, wire
@@ -87,6 +88,7 @@ class Child:
         self._wiring = wiring
         self._log = log
         self._family = keeper.Family(self.keeper, run_id, str(launched.cgroup or ""))
+        self._family.command = self.pid
         self._birth = keeper.look(self.pid)
         self._exit: Exit | None = None
         self._keeper_gone = False
@@ -123,7 +125,7 @@ class Child:
             now, birth = keeper.look(self.pid), self._birth
             same = now is not None and birth is not None and now.start == birth.start
             if now is None or not same or not keeper.is_alive(self.pid, now):
-                self._exit = Exit()
+                self._exit = _exit_of_orphan(self.pid)
         return self._exit
 
     def wait(self, timeout: float | None = None) -> Exit | None:
@@ -219,6 +221,8 @@ class Child:
             self._launched.keeper.wait(KEEPER_WAIT)
         except subprocess.TimeoutExpired:
             _abandoned.append(self._launched.keeper)
+        if self._launched.keeper.returncode != 0:  # it was killed: its work is ours
+            keeper.end(self._family)
         if self._launched.cgroup is not None:
             remove_cgroup(self._launched.cgroup)  # a keeper that was killed could not
         finished = self._pump.finish(KEEPER_WAIT)
@@ -279,6 +283,14 @@ class Child:
 
     def _is_in_front(self) -> bool:
         return self._front() == self.pid
+
+
+def _exit_of_orphan(pid: int) -> Exit:
+    """Tell how a command ended whose keeper is gone: the kernel made it a child of ours."""
+    code = wait_for(pid)
+    if code is None:
+        return Exit()
+    return Exit(code=code) if code >= 0 else Exit(signal=-code)
 
 
 Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | None

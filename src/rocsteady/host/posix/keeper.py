@@ -46,14 +46,15 @@ class Family:
 
     def __init__(self, keeper: int, run_id: str, cgroup: str = "") -> None:
         self.cgroup = cgroup
+        self.command = keeper  # the pid of the command itself, for those who outlive the keeper
         self._keeper = keeper
         self._mark = f"\0{RUN}={run_id}\0".encode()
         self._marked: dict[tuple[int, int], bool] = {}  # by pid and start
 
     def members(self) -> dict[int, Seen]:
         """Look once. Zombies, the keeper and ourselves are left out."""
-        everyone = _everyone()
-        chosen = _descendants(self._keeper, everyone)
+        everyone = all_processes()
+        chosen = descendants(self._keeper, everyone) | descendants(self.command, everyone)
         others = {(pid, seen.start) for pid, seen in everyone.items() if pid not in chosen}
         self._marked = {who: self._is_marked(who) for who in others}
         chosen.update(pid for (pid, _), marked in self._marked.items() if marked)
@@ -113,13 +114,15 @@ def look(pid: int) -> Seen | None:
     return Seen(fields[0].decode(), int(fields[1]), int(fields[19]))
 
 
-def _everyone() -> dict[int, Seen]:
+def all_processes() -> dict[int, Seen]:
+    """Look at every process that there is."""
     names = os.listdir("/proc")  # noqa: PTH208 - light modules only
     looks = {int(name): look(int(name)) for name in names if name.isdigit()}
     return {pid: seen for pid, seen in looks.items() if seen is not None}
 
 
-def _descendants(ancestor: int, everyone: Mapping[int, Seen]) -> set[int]:
+def descendants(ancestor: int, everyone: Mapping[int, Seen]) -> set[int]:
+    """Return the children of a process, their children, and so on."""
     children: dict[int, list[int]] = {}
     for pid, seen in everyone.items():
         children.setdefault(seen.parent, []).append(pid)
@@ -130,6 +133,11 @@ def _descendants(ancestor: int, everyone: Mapping[int, Seen]) -> set[int]:
         found.update(young)
         ahead.extend(young)
     return found
+
+
+def name_of(pid: int) -> str:
+    """Return the name of a process's program; "" if it is gone."""
+    return _read(f"/proc/{pid}/comm").decode(errors="replace").strip()
 
 
 def is_alive(pid: int, seen: Seen) -> bool:

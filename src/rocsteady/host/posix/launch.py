@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import json
 import os
@@ -44,6 +45,7 @@ def launch(
     streams: Sequence[int],
 ) -> Launched:
     """Start ``command`` with three ``streams``; fails with what exec said, as if done here."""
+    _adopt_orphans()
     order = _order(command, folder, {**environment, keeper.RUN: run_id})
     cgroup = make_cgroup(run_id)
     ordered, control = os.pipe()
@@ -68,7 +70,9 @@ def launch(
     if "pid" not in report:
         os.close(control)
         os.close(status)
-        process.wait()  # it has started nothing, and ends with its control
+        process.wait()  # it ends with its control
+        if process.returncode != 0:  # it was killed, perhaps when it had started the command
+            keeper.end(keeper.Family(process.pid, run_id, str(cgroup or "")))
         if cgroup is not None:
             remove_cgroup(cgroup)
         if report.get("errno") == errno.ENOEXEC and "/" in command[0]:
@@ -82,6 +86,11 @@ def launch(
         raise _problem(report, command[0], folder)
     pid = report["pid"]
     return Launched(pid=pid, keeper=process, control=control, status=status, cgroup=cgroup)
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of what a keeper leaves that is killed, so that its end can be known."""
+    ctypes.CDLL(None).prctl(keeper.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _problem(report: Mapping[str, Any], command: str, folder: Path) -> Exception:

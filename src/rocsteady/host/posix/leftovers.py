@@ -1,0 +1,90 @@
+"""Processes that outlived both their supervisor and their keeper, found again by their variable."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+
+assert sys.platform != "win32"  # tells mypy which system this is for
+
+from rocsteady.host.posix import keeper
+from rocsteady.host.posix.cgroup import cgroups_of, remove_cgroup
+
+FIND_WITHIN = 2.0  # seconds; a process that is stuck in the kernel may not let us read about it
+
+
+class Leftovers(keeper.Family):
+    """The processes of every attempt that one supervisor made at a run, and their descendants."""
+
+    def __init__(self, name: str, supervisor: int, born: int) -> None:
+        super().__init__(keeper=0, run_id="")
+        self._mark = f"\0{keeper.RUN}={name}-{supervisor}-".encode()
+        self._supervisor, self._born = supervisor, born
+        self._cgroups = cgroups_of(f"{name}-{supervisor}-")
+
+    def members(self) -> dict[int, keeper.Seen]:
+        """Look once, with a deadline: what cannot be read in time is not ours to judge."""
+        found: dict[int, keeper.Seen] = {}
+        looking = threading.Thread(target=self._look, args=(found,), daemon=True)
+        looking.start()
+        looking.join(FIND_WITHIN)
+        return dict(found)
+
+    def _look(self, found: dict[int, keeper.Seen]) -> None:
+        everyone = keeper.all_processes()
+        namesake = everyone.get(self._supervisor)  # a later process that has its number
+        before = namesake.start if namesake else None
+        marked = [
+            pid
+            for pid, seen in everyone.items()
+            if pid != os.getpid()
+            and seen.state != "D"  # its memory may be locked
+            and seen.start >= self._born
+            and (before is None or seen.start < before)
+            and self._is_marked((pid, seen.start))
+        ]
+        marked += self._in_cgroups()
+        chosen = set(marked).union(*(keeper.descendants(pid, everyone) for pid in marked))
+        for pid in sorted(chosen - {os.getpid()}):
+            if pid in everyone and keeper.is_alive(pid, everyone[pid]):
+                found[pid] = everyone[pid]
+
+    def _in_cgroups(self) -> list[int]:
+        """Return who is in the cgroups of this run, also without its variable."""
+        found = []
+        for cgroup in self._cgroups:
+            with contextlib.suppress(OSError):
+                found += [int(pid) for pid in (cgroup / "cgroup.procs").read_text().split()]
+        return found
+
+
+def end_leftovers(name: str, supervisor: int, born: int) -> tuple[dict[int, str], dict[int, str]]:
+    """End what a dead supervisor left of a run. Returns what was found and what is left, by name.
+
+    ``born`` is when the supervisor was started, in ticks since boot: whatever is older is not its.
+    """
+    family = Leftovers(name, supervisor, born)
+    names = {pid: keeper.name_of(pid) for pid in family.members()}
+    if names:
+        keeper.end(family)
+    left = {pid: names.get(pid) or keeper.name_of(pid) for pid in family.members()}
+    for cgroup in cgroups_of(f"{name}-{supervisor}-"):
+        remove_cgroup(cgroup)
+    return names, left
+
+
+def wait_for(pid: int) -> int | None:
+    """Return how a child of ours ended, as Python says it; None if that is not known."""
+    deadline = time.monotonic() + FIND_WITHIN
+    try:
+        while time.monotonic() < deadline:
+            found, status = os.waitpid(pid, os.WNOHANG)
+            if found:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(keeper.PAUSE)
+    except ChildProcessError:
+        return None
+    return None

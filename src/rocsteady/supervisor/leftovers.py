@@ -1,0 +1,41 @@
+"""Before a run starts: end what is left of earlier ones whose supervisor was killed.
+
+The keeper ends the tree when the supervisor is killed, and the supervisor when the keeper is. Where
+both were killed at once, a second training must not start beside the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from rocsteady.errors import RocsteadyError
+from rocsteady.host.leftovers import end_leftovers
+from rocsteady.journal.identity import Identity
+from rocsteady.journal.values import RunLine
+
+MOST_NAMED = 5
+
+
+def end_what_was_left(lines: Iterable[RunLine], here: Identity, say: Callable[[str], None]) -> None:
+    """End it, or raise an error that names what cannot be ended."""
+    for line in lines:
+        run = line.run
+        if run.ended is not None or line.alive is not False or run.boot_id != here.boot_id:
+            continue
+        _, number, born = run.process.split(":")
+        found, left = end_leftovers(run.name, int(number), int(born or 0))
+        if left:
+            raise RocsteadyError(
+                f"processes of run {run.name} are still running and cannot be ended:"
+                f" {_named(left)}. End them, or restart the machine, before you start a run here"
+            )
+        if found:
+            say(
+                f"the supervisor of run {run.name} was killed; ended what it left: {_named(found)}."
+            )
+
+
+def _named(processes: Mapping[int, str]) -> str:
+    named = [f"{pid} ({name})" for pid, name in processes.items()][:MOST_NAMED]
+    more = len(processes) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")
