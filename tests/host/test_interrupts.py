@@ -54,5 +54,5 @@ def test_an_end_is_the_users_unless_interrupts_were_for_a_prompt() -> None:
     assert not after().stopped_it(1.0, by_interrupt=True)
     assert after(at(0)).stopped_it(3600.0, by_interrupt=False)
     assert not after(at(0, prompt=True)).stopped_it(3600.0, by_interrupt=False)
-    assert after(at(0, prompt=True)).stopped_it(3.0, by_interrupt=False)
+    assert after(at(0, prompt=True)).stopped_it(1.5, by_interrupt=False)
     assert after(at(0, prompt=True)).stopped_it(3600.0, by_interrupt=True)

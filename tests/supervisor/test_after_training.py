@@ -245,3 +245,12 @@ def test_only_criteria_that_ask_for_something_prove_anything(
     criteria: dict[str, object], *, expected: bool
 ) -> None:
     assert proves(msgspec.structs.replace(DoneWhen(), **criteria)) is expected
+
+
+def test_what_the_command_leaves_in_the_background_is_named_and_ended(project: Project) -> None:
+    ended = project.run("--", "bash", "-c", "sleep 600 & exit 3")
+
+    assert ended.code == 3
+    assert "the command has ended; ending what it left running: " in ended.err
+    assert "(sleep)" in ended.err
+    assert project.processes() == {}

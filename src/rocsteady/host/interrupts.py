@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 TWICE_WITHIN = 2.0  # seconds between two interrupts that together ask for the end
 SETTLE = 1.0  # seconds for the script to act on the second one
-ANSWER = 5.0  # seconds in which an end is the answer to an interrupt at a prompt
+ANSWER = 2.0  # seconds in which an end is the answer to an interrupt at a prompt
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -123,6 +123,10 @@ class Child:
         """Give every process in the job."""
         return self._job.members()
 
+    def left_running(self) -> dict[int, str]:
+        """Tell nothing: names of processes are not looked up on Windows."""
+        return {}
+
     def pass_on(self, number: signal.Signals) -> None:
         """Send the console's break, the only one that a group of its own can be sent."""
         if number == signal.SIGINT:

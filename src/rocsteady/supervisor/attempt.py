@@ -38,6 +38,7 @@ from rocsteady.report.when import spelled
 from rocsteady.supervisor.asking import ask_to_save
 from rocsteady.supervisor.ending import end_tree
 from rocsteady.supervisor.engines import plain
+from rocsteady.supervisor.leftovers import named
 from rocsteady.supervisor.living import Living
 from rocsteady.supervisor.outcome import AttemptEnd, Found, Outcome
 from rocsteady.supervisor.outlook import Outlook
@@ -140,6 +141,10 @@ class Attempt:
             if exited is not None:
                 self._counter.end()
                 self._carefully(child, alive=False)
+                if left := child.left_running():
+                    self._means.announcer.say(
+                        f"the command has ended; ending what it left running: {named(left)}."
+                    )
                 return self._end(child, Outcome.BY_ITSELF, exited)
             if wishes.terminal_lost:
                 wishes.terminal_lost = False

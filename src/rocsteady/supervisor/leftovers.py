@@ -27,15 +27,14 @@ def end_what_was_left(lines: Iterable[RunLine], here: Identity, say: Callable[[s
         if left:
             raise RocsteadyError(
                 f"processes of run {run.name} are still running and cannot be ended:"
-                f" {_named(left)}. End them, or restart the machine, before you start a run here"
+                f" {named(left)}. End them, or restart the machine, before you start a run here"
             )
         if found:
-            say(
-                f"the supervisor of run {run.name} was killed; ended what it left: {_named(found)}."
-            )
+            say(f"the supervisor of run {run.name} was killed; ended what it left: {named(found)}.")
 
 
-def _named(processes: Mapping[int, str]) -> str:
+def named(processes: Mapping[int, str]) -> str:
+    """Spell processes for a person, by pid and program."""
     named = [f"{pid} ({name})" for pid, name in processes.items()][:MOST_NAMED]
     more = len(processes) - len(named)
     return ", ".join(named) + (f" and {more} more" if more else "")

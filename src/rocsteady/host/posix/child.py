@@ -33,6 +33,7 @@ from rocsteady.host.stopping import OURS, Ended, Exit, Stopping, TerminalUse
 KEEPER_WAIT = keeper.TERMINATE_WAIT + keeper.KILL_WAIT + 1.0  # seconds
 READER_WAIT = 1.0  # seconds without a byte taken, after which a reader of ours is given up
 LOOK = 0.05  # seconds between looks at a command whose keeper is gone
+LEFT_WAIT = 0.5  # seconds for helpers that end with their command
 ROUNDS = 20  # looks at a tree that grows while it is being stopped
 
 _abandoned: list[subprocess.Popen[bytes]] = []  # kept, so that nothing tries to reap them
@@ -144,6 +145,13 @@ class Child:
     def tree(self) -> tuple[int, ...]:
         """Give every living process of this run, but not the keeper."""
         return tuple(self._family.members())
+
+    def left_running(self) -> dict[int, str]:
+        """Name what the command left running, and not what is about to end by itself."""
+        deadline = time.monotonic() + LEFT_WAIT
+        while (members := self._family.members()) and time.monotonic() < deadline:
+            time.sleep(LOOK)
+        return {pid: keeper.name_of(pid) for pid in members}
 
     def pass_on(self, number: signal.Signals) -> None:
         """Send an interrupt to those whom a terminal would send it, all else to the command."""
