@@ -1,4 +1,4 @@
-"""When the supervisor, the keeper or both are killed, nothing of the run is left, and it resumes."""
+"""When the supervisor, the keeper or both are killed, nothing is left, and the run resumes."""
 
 from __future__ import annotations
 
