@@ -50,10 +50,12 @@ SEND = """
         open("uploaded", "w").close()
 """
 PRINTS = """
-    for image in range(28):
-        print(f"evaluated {image}/28", flush=True)
-        time.sleep(0.5)
-    open("uploaded", "w").close()
+    def evaluate():
+        for image in range(28):
+            print(f"evaluated {image}/28", flush=True)
+            time.sleep(0.5)
+        open("uploaded", "w").close()
+    atexit.register(evaluate)
 """
 
 
@@ -164,14 +166,12 @@ def test_work_after_training_is_not_cut_short(
     plain = (TRAINS,)
     at_exit = (SEND, "atexit.register(upload)\n", TRAINS)
     in_thread = (SEND, "threading.Thread(target=upload).start()\n", TRAINS)
-    evaluates = ("def evaluate():", textwrap.indent(textwrap.dedent(PRINTS), "    "))
-    prints = (*evaluates, "\natexit.register(evaluate)\n", TRAINS)
     python = torch_python
     cases = {
         "sleeps": (plain, f"{python} t.py && sleep {PAUSE} && touch uploaded"),
         "upload-at-exit": (at_exit, f"exec {python} t.py {receiver}"),
         "upload-thread": (in_thread, f"exec {python} t.py {receiver}"),
-        "evaluation": (prints, f"exec {python} t.py"),
+        "evaluation": ((PRINTS, TRAINS), f"exec {python} t.py"),
         "gzip": (plain, f"{python} t.py && (sleep {PAUSE}; date) | gzip > gz && mv gz uploaded"),
         "two-trainings": (plain, f"{python} t.py; sleep {PAUSE}; {python} t.py && touch uploaded"),
     }
