@@ -251,6 +251,6 @@ def test_what_the_command_leaves_in_the_background_is_named_and_ended(project: P
     ended = project.run("--", "bash", "-c", "sleep 600 & exit 3")
 
     assert ended.code == 3
-    assert "the command has ended; ending what it left running: " in ended.err
+    assert "the command has ended; ending what it left: " in ended.err
     assert "(sleep)" in ended.err
     assert project.processes() == {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import sys
@@ -36,7 +35,7 @@ from rocsteady.pulse.verdict import Condition, Verdict
 from rocsteady.pulse.wait_set import sentences
 from rocsteady.report.when import spelled
 from rocsteady.supervisor.asking import ask_to_save
-from rocsteady.supervisor.ending import end_tree
+from rocsteady.supervisor.ending import continue_tree, end_tree, interrupted_twice
 from rocsteady.supervisor.engines import plain
 from rocsteady.supervisor.leftovers import named
 from rocsteady.supervisor.living import Living
@@ -141,9 +140,9 @@ class Attempt:
             if exited is not None:
                 self._counter.end()
                 self._carefully(child, alive=False)
-                if left := child.left_running():
+                if left := named(child.left_running()):
                     self._means.announcer.say(
-                        f"the command has ended; ending what it left running: {named(left)}."
+                        f"the command has ended; ending what it left: {left}."
                     )
                 return self._end(child, Outcome.BY_ITSELF, exited)
             if wishes.terminal_lost:
@@ -154,29 +153,19 @@ class Attempt:
                 child.suspend()
             if wishes.stop is not None:
                 return self._stopped(child, self._settings.stopping)
-            if self._asked_to_end(child):
+            if interrupted_twice(child):
                 return self._interrupted_twice(child)
             ended = self._carefully(child, alive=True)
             if ended is not None:
                 return ended
-
-    def _asked_to_end(self, child: Child) -> bool:
-        """Tell whether two interrupts ask for the end, and not for a prompt that shows by now."""
-        if not child.interrupts.ask_for_the_end(time.monotonic()):
-            return False
-        if child.at_prompt():
-            child.interrupts.answered()
-            return False
-        return True
 
     def _interrupted_twice(self, child: Child) -> AttemptEnd:
         self._means.announcer.say(
             "two interrupts, and the script goes on; ending it. Interrupt again to kill it at once."
         )
         stopping = self._settings.stopping
-        return self._stopped(
-            child, msgspec.structs.replace(stopping, save_wait=stopping.terminate_wait)
-        )
+        quick = msgspec.structs.replace(stopping, save_wait=stopping.terminate_wait)
+        return self._stopped(child, quick)
 
     def _carefully(self, child: Child, *, alive: bool) -> AttemptEnd | None:
         """Look and act. A fault of ours costs the watching, never the run."""
@@ -270,8 +259,7 @@ class Attempt:
         self._means.announcer.say(
             f"stopped for {spelled(waited)}; continued once. A second stop is left alone."
         )
-        for pid in child.tree():
-            _continue(pid)
+        continue_tree(child)
 
     def _is_stopped(self) -> bool:
         """Tell a stop by a signal from a debugger's."""
@@ -409,9 +397,3 @@ def _boot_clock() -> float:
         return time.monotonic()
     else:  # noqa: RET505 - mypy must see that this is for the other systems
         return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def _continue(pid: int) -> None:
-    if sys.platform != "win32":
-        with contextlib.suppress(OSError):  # gone, or not ours
-            os.kill(pid, signal.SIGCONT)

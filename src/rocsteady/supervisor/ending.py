@@ -1,8 +1,12 @@
-"""Ends a tree mildly; at once, if the user says so meanwhile."""
+"""Ends a tree mildly; at once, if the user says so meanwhile. Continues one that was stopped."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor, wait
 
 from rocsteady.host.child import Child, Ended, Stopping
@@ -30,6 +34,24 @@ def end_tree(
                 child.stop(stopping, first=None)  # beside the mild one, which then finds it ended
                 break
         return ending.result()
+
+
+def interrupted_twice(child: Child) -> bool:
+    """Tell whether two interrupts ask for the end, and not for a prompt that shows by now."""
+    if not child.interrupts.ask_for_the_end(time.monotonic()):
+        return False
+    if child.at_prompt():
+        child.interrupts.answered()
+        return False
+    return True
+
+
+def continue_tree(child: Child) -> None:
+    """Continue every process that was stopped by a signal."""
+    if sys.platform != "win32":
+        for pid in child.tree():
+            with contextlib.suppress(OSError):  # gone, or not ours
+                os.kill(pid, signal.SIGCONT)
 
 
 def _at_once(child: Child, wishes: Wishes, interrupts: int) -> bool:
