@@ -1,4 +1,4 @@
-"""Takes out of texts what names a person, a host or one piece of hardware.
+"""Takes out of texts what is secret, or names a person, a host or one piece of hardware.
 
 The same secret always becomes the same stand-in, so that what belonged together still does:
 partitions of one card keep one serial, a path and the variable that names it still agree.
@@ -7,33 +7,35 @@ partitions of one card keep one serial, a path and the variable that names it st
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
-USER, HOST, HOME = "user", "host", "/home/user"
-TEMPORARY = "/tmp"  # noqa: S108 - recognised, not written to
-REDACTED = "<redacted>"
-
-_TOKENS = re.compile(
-    r"""
-    \b(?:(?:hf|gh[oprsu]|github_pat|glpat|xox[abprs]|sk|pk)[-_]|AKIA|ASIA)[A-Za-z0-9_-]{16,}
-    | \beyJ[A-Za-z0-9_-]{10,999}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*  # a JSON web token
-    | (?<=://)[^/\s@]+(?=@)                          # a token or user:password in an address
-    | (?i:(?<=token=)|(?<=password=)|(?<=secret=)|(?<=api_key=)|(?<=apikey=))[^\s&"']+
-    """,
-    re.VERBOSE,
+from rocsteady.redaction.forms import REDACTED, replace_forms, without_keys
+from rocsteady.redaction.keys import Kind, harmless, kind_of, replace_named
+from rocsteady.redaction.places import (
+    EVERYDAY,
+    HOME,
+    HOST,
+    USER,
+    is_public,
+    replace_addresses,
+    replace_folders,
 )
+
+TEMPORARY = "/tmp"  # noqa: S108 - recognised, not written to
+
 _UUID = re.compile(r"[0-9a-f]{8}([-_])(?:[0-9a-f]{4}\1){3}[0-9a-f]{12}(?![0-9a-f])", re.IGNORECASE)
-_MAC = re.compile(r"\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b", re.IGNORECASE)
-_ADDRESS = re.compile(r"\b(?!127\.)(?:\d{1,3}\.){3}\d{1,3}(?=[:/\s,]|$)")
+_GPU = re.compile(r"\bGPU-(?P<id>[0-9a-f]{12,16})(?![0-9a-f-])", re.IGNORECASE)
 _CONTAINER = re.compile(r"\b[0-9a-f]{64}\b")
 _LEAST_NAME = 3  # a user called "a" cannot be told from the letter
-# Names that say nothing about a person or a place, and without which paths lose their meaning.
-_EVERYDAY = frozenset({
-    "amd", "amdgpu", "bin", "conda", "cuda", "dev", "docker", "etc", "gpu", "home", "host", "kfd",
-    "kubernetes", "lib", "linux", "local", "localhost", "opt", "podman", "proc", "python",
-    "pytorch", "rocm", "root", "shm", "site-packages", "sys", "torch", "triton", "ubuntu", "user",
-    "users", "usr", "venv", "windows",
-})  # fmt: skip
+_NUMBERED = re.compile(r"[0-9]+")
+# Stems of host names that mean other things when a number follows.
+_COMMON_STEMS = EVERYDAY | {"card", "cpu", "epoch", "node", "rank", "run", "step", "test", "worker"}
+
+
+def hide_secrets(text: str) -> str:
+    """Return ``text`` without passwords, tokens and keys. Names and addresses stay."""
+    text = replace_forms("\n".join(without_keys(text.split("\n"))))
+    return replace_named(text, _secret_only)
 
 
 class Redactor:
@@ -41,39 +43,55 @@ class Redactor:
 
     def __init__(self, *, homes: Iterable[str], users: Iterable[str], hosts: Iterable[str]) -> None:
         self._serials: dict[str, int] = {}
+        self._addresses: dict[str, int] = {}
         # Longest first, so that a home below another home is not cut in half.
         self._homes = sorted(
             {home.replace("\\", "/").rstrip("/") for home in homes} - {"", "/"},
             key=len,
             reverse=True,
         )
-        self._names = {
-            **dict.fromkeys(_worth_hiding(users), USER),
-            **dict.fromkeys(_worth_hiding(hosts), HOST),
-        }
-        alternatives = "|".join(
-            re.escape(name) for name in sorted(self._names, key=len, reverse=True)
-        )
+        self._users, hidden = _worth_hiding(users), _worth_hiding(hosts)
+        stems = sorted(self._users | hidden, key=len, reverse=True)
         self._name = re.compile(
-            rf"(?<![A-Za-z0-9])(?:{alternatives})(?![A-Za-z0-9])", re.IGNORECASE
+            rf"(?<![A-Za-z0-9])(?:{'|'.join(map(_spelling, stems))})(?![A-Za-z0-9])", re.IGNORECASE
         )
+        self._named = bool(stems)
 
     def text(self, text: str) -> str:
-        """Return ``text`` with names, tokens and addresses replaced."""
+        """Return ``text`` with secrets, names and addresses replaced."""
+        text = replace_forms("\n".join(without_keys(text.split("\n"))))
         for home in self._homes:
             stand_in = _stand_in(home)
-            for spelling in (home, home.replace("/", "\\")):
-                text = re.sub(rf"{re.escape(spelling)}(?![A-Za-z0-9_.-])", stand_in, text)
-        text = _TOKENS.sub(REDACTED, text)
-        text = _MAC.sub("00:00:00:00:00:00", text)
-        text = _ADDRESS.sub("192.0.2.1", text)
+            for spelling in (home, home.replace("/", "\\"), home.replace("/", "\\\\")):
+                if spelling in text:
+                    text = re.sub(rf"{re.escape(spelling)}(?![A-Za-z0-9_.-])", stand_in, text)
+        text = replace_named(replace_folders(text), self._beside_name)
         text = _UUID.sub(lambda match: self._uuid(match.group()), text)
-        text = _CONTAINER.sub(lambda match: f"{int(self.serial(match.group())):064d}", text)
-        return (
-            self._name.sub(lambda match: self._names.get(match.group().lower(), USER), text)
-            if self._names
-            else text
-        )
+        text = _GPU.sub(lambda match: f"GPU-{self._padded(match['id'], 16)}", text)
+        text = _CONTAINER.sub(lambda match: self._padded(match.group(), 64), text)
+        text = replace_addresses(text, self._ipv4)
+        return self._name.sub(self._whose, text) if self._named else text
+
+    def value(self, value: object) -> object:
+        """Redact every text of a value by itself, and what stands beside a telling name in it."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return self._pairs(value)
+        if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+            return self._items(value)
+        return value
+
+    def pair(self, name: str, value: object) -> object:
+        """Redact the value that stands beside a name."""
+        kind = kind_of(name)
+        if kind is None or isinstance(value, bool) or value is None:
+            return self.value(value)
+        if isinstance(value, str):
+            return value if harmless(kind, name, value) else self._beside_name(kind, value)
+        if kind is Kind.SECRET:
+            return REDACTED if isinstance(value, int | float) else self._all(value)
+        return self._all(value) if kind is Kind.LIKELY else self.value(value)
 
     def serial(self, serial: str) -> str:
         """Return a small number that stands for ``serial``; 0 and nothing stay what they are."""
@@ -82,8 +100,67 @@ class Redactor:
             return serial
         return str(self._serials.setdefault(plain, len(self._serials) + 1))
 
+    def _pairs(self, pairs: Mapping[object, object]) -> dict[object, object]:
+        """Redact a table; of ``{"name": "TOKEN", "value": ...}`` too, as Kubernetes writes it."""
+        named = pairs.get("name")
+        done: dict[object, object] = {}
+        for key, value in pairs.items():
+            beside = str(named) if key == "value" and isinstance(named, str) else str(key)
+            done[self.text(key) if isinstance(key, str) else key] = self.pair(beside, value)
+        return done
+
+    def _items(self, items: Sequence[object]) -> list[object]:
+        """Redact a list; a value may follow its option, and a key may take several lines."""
+        texts = all(isinstance(item, str) for item in items)
+        words = without_keys([str(item) for item in items]) if texts else items
+        done: list[object] = []
+        for before, word in zip(("", *words), words, strict=False):
+            option = isinstance(before, str) and before.startswith("-") and "=" not in before
+            follows = option and isinstance(word, str) and not word.startswith("-")
+            done.append(self.pair(str(before), word) if follows else self.value(word))
+        return done
+
+    def _all(self, value: object) -> object:
+        """Replace every text and number below a name that tells of secrets."""
+        if isinstance(value, Mapping):
+            return {key: self._all(item) for key, item in value.items()}
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            return [self._all(item) for item in value]
+        return REDACTED if isinstance(value, str) and value else value
+
+    def _beside_name(self, kind: Kind, value: str) -> str:
+        if kind is Kind.SERIAL:
+            return value if value.isalpha() else self.serial(value)
+        if kind is Kind.USER:
+            return value if value.lower() in EVERYDAY else USER
+        if kind is Kind.HOST:
+            name, colon, port = value.partition(":")
+            plain = name.lower() in EVERYDAY or is_public(name)
+            return value if plain else f"{HOST}{colon}{self.text(port)}"
+        return _secret_only(kind, value)
+
+    def _whose(self, match: re.Match[str]) -> str:
+        return USER if match.group().lower() in self._users else HOST
+
     def _uuid(self, uuid: str) -> str:
-        return f"00000000-0000-0000-0000-{int(self.serial(uuid)):012d}"
+        return f"00000000-0000-0000-0000-{self._padded(uuid.replace('_', '-'), 12)}"
+
+    def _padded(self, identity: str, width: int) -> str:
+        """Return the stand-in of an identity; one that is a stand-in already stays."""
+        bare = identity.replace("-", "")
+        if bare.isdigit() and bare.startswith("0" * (len(bare) - 6)):
+            return f"{int(bare):0{width}d}"
+        return f"{int(self.serial(identity)):0{width}d}"
+
+    def _ipv4(self, address: str) -> str:
+        number = self._addresses.setdefault(address, len(self._addresses))
+        return f"192.0.2.{number % 254 + 1}"
+
+
+def _secret_only(kind: Kind, value: str) -> str:
+    if kind not in (Kind.SECRET, Kind.LIKELY) or value.startswith(REDACTED):
+        return value
+    return REDACTED
 
 
 def _stand_in(home: str) -> str:
@@ -93,6 +170,14 @@ def _stand_in(home: str) -> str:
     return f"{TEMPORARY}/{USER}" if home.startswith(f"{TEMPORARY}/") else HOME
 
 
+def _spelling(name: str) -> str:
+    """Return a pattern for a name; of ``node-17`` also for ``node-18``, which is a host as well."""
+    stem = _NUMBERED.sub("", name).strip("-._")
+    numbered = len(stem) >= _LEAST_NAME and stem not in _COMMON_STEMS
+    escaped = re.escape(name)
+    return _NUMBERED.sub("[0-9]{1,9}", escaped) if numbered else escaped
+
+
 def _worth_hiding(names: Iterable[str]) -> set[str]:
     lowered = (name.lower() for name in names)
-    return {name for name in lowered if len(name) >= _LEAST_NAME} - _EVERYDAY
+    return {name for name in lowered if len(name) >= _LEAST_NAME} - EVERYDAY

@@ -1,0 +1,44 @@
+"""Makes characters visible that a terminal would act on or hide: one function for all output.
+
+Control characters move the cursor, set titles and clear the screen; bidirectional marks show text in
+another order than it has. Logs, recordings, names and journals may hold any of them.
+"""
+
+from __future__ import annotations
+
+KEPT = "\n\t"
+
+
+class _Visible(dict[int, str]):
+    """What each character becomes; worked out once for each."""
+
+    def __missing__(self, code: int) -> str:
+        mark = chr(code)
+        seen = mark if mark.isprintable() or mark in KEPT else ascii(mark)[1:-1]
+        self[code] = seen
+        return seen
+
+
+class _InJson(dict[int, str]):
+    """The same for JSON, where an escape stands for the very character."""
+
+    def __missing__(self, code: int) -> str:
+        mark = chr(code)
+        units = mark.encode("utf-16-be", "surrogatepass")
+        pairs = (units[at : at + 2].hex() for at in range(0, len(units), 2))
+        seen = mark if mark.isprintable() or mark in KEPT else "".join(f"\\u{p}" for p in pairs)
+        self[code] = seen
+        return seen
+
+
+_VISIBLE, _IN_JSON = _Visible(), _InJson()
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with ``\\x1b`` and the like written out. Lines and tabs stay."""
+    return text if text.isprintable() else text.translate(_VISIBLE)
+
+
+def printable_json(text: str) -> str:
+    """Return a JSON text of the same meaning without raw control and bidirectional characters."""
+    return text if text.isprintable() else text.translate(_IN_JSON)

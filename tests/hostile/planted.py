@@ -1,0 +1,191 @@
+"""Secrets of many kinds to plant, made from one seed: nothing here opens anything.
+
+The prefixes are put together here, so that no scanner takes this file for a leak.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+import string
+from collections.abc import Callable
+from typing import NamedTuple
+
+ALNUM = string.ascii_letters + string.digits
+UPPER = string.ascii_uppercase + string.digits
+HEX = "0123456789abcdef"
+URLSAFE = ALNUM + "_-"
+EACH = 4  # secrets of a kind
+
+
+class Planted(NamedTuple):
+    """A secret, as it stands in a text."""
+
+    kind: str
+    text: str
+    secret: str  # none of it may remain
+
+
+class Maker:
+    """Draws secrets."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - not to keep anything safe
+
+    def some(self, alphabet: str, length: int) -> str:
+        """Draw a text that begins and ends with a letter or a digit."""
+        plain = [mark for mark in alphabet if mark.isalnum()]
+        drawn = [self._random.choice(alphabet) for _ in range(length)]
+        drawn[0], drawn[-1] = self._random.choice(plain), self._random.choice(plain)
+        return "".join(drawn)
+
+
+def _prefixed(prefix: str, length: int, alphabet: str = ALNUM) -> Callable[[Maker], str]:
+    return lambda make: prefix + make.some(alphabet, length)
+
+
+# Known by their form: the text is the secret.
+FORMS: dict[str, Callable[[Maker], str]] = {
+    "aws-id": _prefixed("AK" + "IA", 16, UPPER),
+    "aws-temporary-id": _prefixed("AS" + "IA", 16, UPPER),
+    "github-personal": _prefixed("gh" + "p_", 36),
+    "github-server": _prefixed("gh" + "s_", 36),
+    "github-fine-grained": _prefixed("github" + "_pat_", 70, ALNUM + "_"),
+    "gitlab": _prefixed("gl" + "pat-", 20, URLSAFE),
+    "hugging-face": _prefixed("h" + "f_", 34),
+    "wandb": _prefixed("", 40, HEX),
+    "openai": _prefixed("s" + "k-", 48),
+    "openai-project": _prefixed("s" + "k-proj-", 60, URLSAFE),
+    "anthropic": _prefixed("sk-" + "ant-api03-", 90, URLSAFE),
+    "slack-bot": _prefixed("xo" + "xb-", 40, ALNUM),
+    "slack-app": _prefixed("xa" + "pp-1-", 50, ALNUM),
+    "discord": lambda m: f"M{m.some(ALNUM, 23)}.{m.some(ALNUM, 6)}.{m.some(URLSAFE, 27)}",
+    "google-api": _prefixed("AI" + "za", 35, URLSAFE),
+    "google-oauth": _prefixed("ya" + "29.", 60, URLSAFE),
+    "google-client": _prefixed("GOC" + "SPX-", 28, URLSAFE),
+    "npm": _prefixed("np" + "m_", 36),
+    "pypi": _prefixed("pypi-" + "AgEIcHlwaS5vcmc", 70, URLSAFE),
+    "digitalocean": _prefixed("do" + "p_v1_", 64, HEX),
+    "stripe": _prefixed("sk_" + "live_", 24),
+    "stripe-restricted": _prefixed("rk_" + "live_", 24),
+    "sendgrid": lambda m: f"S{'G'}.{m.some(URLSAFE, 22)}.{m.some(URLSAFE, 43)}",
+    "telegram": lambda m: f"{m.some('123456789', 9)}:{m.some(URLSAFE, 35)}",
+    "jwt": lambda m: ".".join(("ey" + "J" + m.some(ALNUM, 20), m.some(URLSAFE, 40), m.some(URLSAFE, 43))),
+    "neptune": lambda m: "ey" + "J" + m.some(ALNUM, 80) + "==",
+    "twilio": _prefixed("S" + "K", 32, HEX),
+    "mailchimp": lambda m: m.some(HEX, 32) + "-us12",
+    "mailgun": _prefixed("ke" + "y-", 32, HEX),
+    "databricks": _prefixed("da" + "pi", 32, HEX),
+    "docker": _prefixed("dckr" + "_pat_", 27, URLSAFE),
+    "vault": _prefixed("hv" + "s.", 60, URLSAFE),
+    "grafana": _prefixed("gl" + "sa_", 41, ALNUM),
+    "sentry": _prefixed("sntr" + "ys_", 60, ALNUM),
+    "nvidia": _prefixed("nv" + "api-", 60, URLSAFE),
+    "groq": _prefixed("gs" + "k_", 52),
+    "replicate": _prefixed("r" + "8_", 37),
+    "runpod": _prefixed("rp" + "a_", 40),
+    "langsmith": _prefixed("lsv2" + "_pt_", 40, HEX),
+    "tailscale": _prefixed("ts" + "key-auth-", 40),
+    "square": _prefixed("sq0" + "atp-", 22, URLSAFE),
+    "shopify": _prefixed("shp" + "at_", 32, HEX),
+    "artifactory": _prefixed("AK" + "C", 60, ALNUM),
+    "age": _prefixed("AGE-" + "SECRET-KEY-1", 58, UPPER),
+}  # fmt: skip
+
+# Known by what stands around them: the first is the text, the second the secret in it.
+AROUND: dict[str, str] = {
+    "password=": "password={}",
+    "PASSWD=": "DB_PASSWD={}",
+    "pwd:": "pwd: {}",
+    "token json": '{{"access_token": "{}"}}',
+    "token json in json": '{{\\"token\\": \\"{}\\"}}',
+    "secret yaml": "client_secret: '{}'",
+    "key python": "{{'api_key': '{}'}}",
+    "aws secret": "AWS_SECRET_ACCESS_KEY={}",
+    "sig in a signed address": "https://store.blob.core.windows.net/a?sv=2024&sig={}&se=2027",
+    "signed address of S3": "https://b.s3.amazonaws.com/k?X-Amz-Expires=9&X-Amz-Signature={}",
+    "auth": "auth={}",
+    "npmrc": "//registry.npmjs.org/:_authToken={}",
+    "credential": "X-Amz-Credential={}",
+    "option": "python train.py --wandb-api-key {} --lr 3e-4",
+    "option in a list": "Command ['python', 'train.py', '--hf-token', '{}'] failed",
+    "option =": "--password={}",
+    "account key": "DefaultEndpointsProtocol=https;AccountName=x;AccountKey={};Suffix=y",
+    "bearer": "Authorization: Bearer {}",
+    "bearer alone": "sent header Bearer {}",
+    "token header": "Authorization: token {}",
+    "user and password in an address": "postgres://trainer:{}@db.example.org:5432/runs",
+    "webhook of Slack": "https://hooks.slack.com/services/T0AAAAAAA/B0AAAAAAA/{}",
+    "webhook of Discord": "https://discord.com/api/webhooks/123456789012345678/{}",
+    "cookie": "Cookie: session={}",
+    "netrc": "machine api.wandb.ai login user password {}",
+    "curl": "curl -u trainer:{} https://example.org",
+    "percent": "password%3D{}",
+    "yaml words": "password: correct {} staple",
+    "toml": 'passphrase = "{}"',
+    "shell": "export WANDB_API_KEY='{}'",
+}
+
+# What names a person, a host or a card.
+PLACES: dict[str, tuple[str, Callable[[Maker], str]]] = {
+    "home": ("/home/{}/data/train.py", lambda m: "x" + m.some(string.ascii_lowercase, 7)),
+    "home elsewhere": ("/nfs/home/{}/data", lambda m: "x" + m.some(string.ascii_lowercase, 7)),
+    "home mac": ("/Users/{}/data", lambda m: "x" + m.some(string.ascii_lowercase, 7)),
+    "home windows": ("C:\\Users\\{}\\data", lambda m: "X" + m.some(string.ascii_lowercase, 7)),
+    "user": ("USER={}", lambda m: "x" + m.some(string.ascii_lowercase, 7)),
+    "host": ("  host      : {}", lambda m: "x" + m.some(string.ascii_lowercase, 7)),
+    "host domain": ("reached {}.cs.uni-stadt.de now", lambda m: "x" + m.some(string.ascii_lowercase, 7)),
+    "host and port": ("failed to connect to [{}.lab.corp]:29500", lambda m: "x" + m.some(string.ascii_lowercase, 7)),
+    "e-mail": ("mail to {}@uni-stadt.de", lambda m: "x" + m.some(string.ascii_lowercase, 7)),
+    "IPv4 ()": ("peer ({})", lambda m: f"10.{_octet(m)}.{_octet(m)}.{_octet(m)}"),
+    "IPv4 []": ("peer [{}]:29500", lambda m: f"172.16.{_octet(m)}.{_octet(m)}"),
+    "IPv4 <>": ("peer <{}>", lambda m: f"192.168.{_octet(m)}.{_octet(m)}"),
+    "IPv6": ("peer [{}]:29500", lambda m: f"2001:638:{m.some(HEX, 4)}::{m.some(HEX, 4)}"),
+    "IPv6 full": ("peer {}", lambda m: ":".join(("fe80", *(m.some(HEX, 4) for _ in range(7))))),
+    "MAC": ("ether {}", lambda m: ":".join(m.some(HEX, 2) for _ in range(6))),
+    "MAC -": ("ether {}", lambda m: "-".join(m.some(HEX, 2) for _ in range(6))),
+    "serial": ("Serial Number: {}", lambda m: m.some(UPPER, 12)),
+    "unique id": ("GPU[0] : Unique ID: 0x{}", lambda m: m.some(HEX, 16)),
+    "GPU id": ("ROCR_VISIBLE_DEVICES=GPU-{}", lambda m: m.some(HEX, 16)),
+    "uuid": ("pod {}", lambda m: "-".join(m.some(HEX, n) for n in (8, 4, 4, 4, 12))),
+}  # fmt: skip
+
+
+def _octet(make: Maker) -> int:
+    return 10 + int(make.some(HEX, 4), 16) % 240
+
+
+def secrets(seed: int = 14) -> list[Planted]:
+    """Return secrets of every kind, several of each."""
+    make = Maker(seed)
+    found: list[Planted] = []
+    for number in range(EACH):
+        for kind, draw in FORMS.items():
+            text = draw(make)
+            found.append(Planted(kind, text, text))
+        for kind, around in AROUND.items():
+            secret = make.some(ALNUM, 20) if number % 2 else "hunter" + make.some(ALNUM, 9)
+            found.append(Planted(kind, around.format(secret), secret))
+        code = base64.b64encode(f"trainer:{make.some(ALNUM, 12)}".encode()).decode()
+        found.append(Planted("basic", f"Authorization: Basic {code}", code))
+        found.append(Planted("basic alone", f"proxy says Basic {code} again", code))
+    return found
+
+
+def key_of_lines(seed: int = 14) -> tuple[str, list[str]]:
+    """Return a private key in PEM, and its lines that must not remain."""
+    make = Maker(seed)
+    lines = [make.some(ALNUM + "+/", 64) for _ in range(12)]
+    name = "PRIVATE" + " KEY"
+    return "\n".join((f"-----BEGIN {name}-----", *lines, f"-----END {name}-----")), lines
+
+
+def places(seed: int = 14) -> list[Planted]:
+    """Return texts that name a person, a host or a card."""
+    make = Maker(seed)
+    found: list[Planted] = []
+    for _ in range(EACH):
+        for kind, (around, draw) in PLACES.items():
+            secret = draw(make)
+            found.append(Planted(kind, around.format(secret), secret))
+    return found
