@@ -1,7 +1,7 @@
 """Makes characters visible that a terminal would act on or hide: one function for all output.
 
-Control characters move the cursor, set titles and clear the screen; bidirectional marks show text in
-another order than it has. Logs, recordings, names and journals may hold any of them.
+Control characters move the cursor, set titles and clear the screen; bidirectional marks show text
+in another order than it has. Logs, recordings, names and journals may hold any of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _VISIBLE, _IN_JSON = _Visible(), _InJson()
 
 
 def printable(text: str) -> str:
-    """Return ``text`` with ``\\x1b`` and the like written out. Lines and tabs stay."""
+    r"""Return ``text`` with ``\x1b`` and the like written out. Lines and tabs stay."""
     return text if text.isprintable() else text.translate(_VISIBLE)
 
 

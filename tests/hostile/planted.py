@@ -70,7 +70,7 @@ FORMS: dict[str, Callable[[Maker], str]] = {
     "stripe-restricted": _prefixed("rk_" + "live_", 24),
     "sendgrid": lambda m: f"S{'G'}.{m.some(URLSAFE, 22)}.{m.some(URLSAFE, 43)}",
     "telegram": lambda m: f"{m.some('123456789', 9)}:{m.some(URLSAFE, 35)}",
-    "jwt": lambda m: ".".join(("ey" + "J" + m.some(ALNUM, 20), m.some(URLSAFE, 40), m.some(URLSAFE, 43))),
+    "jwt": lambda m: f"ey{'J'}{m.some(ALNUM, 20)}.{m.some(URLSAFE, 40)}.{m.some(URLSAFE, 43)}",
     "neptune": lambda m: "ey" + "J" + m.some(ALNUM, 80) + "==",
     "twilio": _prefixed("S" + "K", 32, HEX),
     "mailchimp": lambda m: m.some(HEX, 32) + "-us12",
@@ -126,17 +126,26 @@ AROUND: dict[str, str] = {
     "shell": "export WANDB_API_KEY='{}'",
 }
 
+
+def _name(make: Maker) -> str:
+    return "x" + make.some(string.ascii_lowercase, 7)
+
+
+def _octet(make: Maker) -> int:
+    return 10 + int(make.some(HEX, 4), 16) % 240
+
+
 # What names a person, a host or a card.
 PLACES: dict[str, tuple[str, Callable[[Maker], str]]] = {
-    "home": ("/home/{}/data/train.py", lambda m: "x" + m.some(string.ascii_lowercase, 7)),
-    "home elsewhere": ("/nfs/home/{}/data", lambda m: "x" + m.some(string.ascii_lowercase, 7)),
-    "home mac": ("/Users/{}/data", lambda m: "x" + m.some(string.ascii_lowercase, 7)),
-    "home windows": ("C:\\Users\\{}\\data", lambda m: "X" + m.some(string.ascii_lowercase, 7)),
-    "user": ("USER={}", lambda m: "x" + m.some(string.ascii_lowercase, 7)),
-    "host": ("  host      : {}", lambda m: "x" + m.some(string.ascii_lowercase, 7)),
-    "host domain": ("reached {}.cs.uni-stadt.de now", lambda m: "x" + m.some(string.ascii_lowercase, 7)),
-    "host and port": ("failed to connect to [{}.lab.corp]:29500", lambda m: "x" + m.some(string.ascii_lowercase, 7)),
-    "e-mail": ("mail to {}@uni-stadt.de", lambda m: "x" + m.some(string.ascii_lowercase, 7)),
+    "home": ("/home/{}/data/train.py", _name),
+    "home elsewhere": ("/nfs/home/{}/data", _name),
+    "home mac": ("/Users/{}/data", _name),
+    "home windows": ("C:\\Users\\{}\\data", _name),
+    "user": ("USER={}", _name),
+    "host": ("  host      : {}", _name),
+    "host domain": ("reached {}.cs.uni-stadt.de now", _name),
+    "host and port": ("failed to connect to [{}.lab.corp]:29500", _name),
+    "e-mail": ("mail to {}@uni-stadt.de", _name),
     "IPv4 ()": ("peer ({})", lambda m: f"10.{_octet(m)}.{_octet(m)}.{_octet(m)}"),
     "IPv4 []": ("peer [{}]:29500", lambda m: f"172.16.{_octet(m)}.{_octet(m)}"),
     "IPv4 <>": ("peer <{}>", lambda m: f"192.168.{_octet(m)}.{_octet(m)}"),
@@ -149,10 +158,6 @@ PLACES: dict[str, tuple[str, Callable[[Maker], str]]] = {
     "GPU id": ("ROCR_VISIBLE_DEVICES=GPU-{}", lambda m: m.some(HEX, 16)),
     "uuid": ("pod {}", lambda m: "-".join(m.some(HEX, n) for n in (8, 4, 4, 4, 12))),
 }  # fmt: skip
-
-
-def _octet(make: Maker) -> int:
-    return 10 + int(make.some(HEX, 4), 16) % 240
 
 
 def secrets(seed: int = 14) -> list[Planted]:

@@ -9,14 +9,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import click
-import msgspec
 
 import rocsteady
 from rocsteady import checkpoint_folder as folders
 from rocsteady.checkpoint_folder import BrokenError
 from rocsteady.cli.plain_file import names_of, read_plan, write_plain
 from rocsteady.cli.roots import open_root, python_option
-from rocsteady.cli.screen import layout, show
+from rocsteady.cli.screen import layout, show, show_json
 from rocsteady.errors import CheckpointError, ExaminationError, RocsteadyError
 from rocsteady.host.children import Outcome, ask
 from rocsteady.knowledge.reader import load_knowledge
@@ -187,7 +186,7 @@ def _looked_at(step: int, path: Path) -> Listed:
 def _show(folder: Path, found: list[Listed], *, as_json: bool) -> None:
     if as_json:
         told = {"version": 1, "folder": str(folder), "checkpoints": found}
-        show(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n")
+        show_json(told)
         return
     width, colour = layout(sys.stdout)
     page = Page(width, colour=colour)

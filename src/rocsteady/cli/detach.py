@@ -8,8 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import click
-
+from rocsteady.cli.screen import tell
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.detached import Detached, start_detached
 from rocsteady.journal.journal import Journal
@@ -30,15 +29,13 @@ def detach(words: Sequence[str], folder: Path, journal: Journal) -> int:
     while time.monotonic() < deadline:
         name = _run_of(started, journal)
         if name:
-            click.echo(f"rocsteady: run {name}, process {started.pid}, {started.how}.", err=True)
-            click.echo(
-                f"rocsteady: see it: rocsteady runs; end it: rocsteady stop {name}", err=True
-            )
+            tell(f"rocsteady: run {name}, process {started.pid}, {started.how}.")
+            tell(f"rocsteady: see it: rocsteady runs; end it: rocsteady stop {name}")
             return 0
         if started.has_ended():
             with output.open("rb") as stream:
                 stream.seek(said)
-                click.echo(stream.read().decode(errors="replace"), nl=False, err=True)
+                tell(stream.read().decode(errors="replace").rstrip("\n"))
             raise RocsteadyError("it ended before it began; nothing runs")
         time.sleep(LOOK_EVERY)
     raise RocsteadyError(f"process {started.pid} has not begun within {WAIT:.0f} s; see {output}")

@@ -6,10 +6,9 @@ import sys
 from pathlib import Path
 
 import click
-import msgspec
 
 from rocsteady.cli.roots import open_root, python_option, root_option
-from rocsteady.cli.screen import layout, show
+from rocsteady.cli.screen import json_text, layout, show, show_json
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
 from rocsteady.journal.identity import machine_fingerprint
 from rocsteady.journal.memory import memory_to_read
@@ -54,7 +53,7 @@ def command(  # noqa: PLR0913 - one argument an option
     seen = memory_to_read().observations(machine_fingerprint()) if root is None else ()
     diagnosis = diagnose(machine, knowledge, observations=seen)
     if as_json:
-        show(msgspec.json.format(msgspec.json.encode(diagnosis), indent=2).decode() + "\n")
+        show_json(diagnosis)
     else:
         width, colour = layout(sys.stdout)
         show(render_diagnosis(diagnosis, width=width, colour=colour))
@@ -71,7 +70,7 @@ def _told(knowledge: Knowledge, explain: str | None, *, as_json: bool) -> str:
     if as_json:
         sources = {key: knowledge.sources[key] for rule in chosen for key in rule.sources}
         told = {"version": 1, "rules": chosen, "sources": sources}
-        return msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n"
+        return json_text(told)
     width, colour = layout(sys.stdout)
     if explain is None:
         return render_rule_list(chosen, width=width, colour=colour)

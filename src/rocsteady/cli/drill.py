@@ -19,7 +19,7 @@ from rocsteady.cli.over_folder import (
     make_root,
     name_for,
 )
-from rocsteady.cli.screen import layout, show
+from rocsteady.cli.screen import layout, show, show_json, tell
 from rocsteady.cli.starting import course_for, job_here, patience_for
 from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.journal.journal import Journal
@@ -195,13 +195,13 @@ def _say_where(scratch: Scratch) -> None:
         where = f"the drill runs in a copy of this folder, {scratch.folder}"
     else:
         where = f"the drill runs over this folder; what it writes goes to {scratch.folder}"
-    click.echo(f"rocsteady: {where}.", err=True)
+    tell(f"rocsteady: {where}.")
 
 
 def _show(result: DrillResult, *, as_json: bool) -> None:
     if as_json:
         told = {**msgspec.to_builtins(result), "survived": result.all_survived}
-        show(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n")
+        show_json(told)
         return
     width, colour = layout(sys.stdout)
     show(render_drill(result, width=width, colour=colour))

@@ -11,7 +11,8 @@ from typing import BinaryIO
 import click
 import msgspec
 
-from rocsteady.cli.screen import layout, show
+from rocsteady.cli.redacted import redactor_here
+from rocsteady.cli.screen import layout, show, show_json
 from rocsteady.errors import ExaminationError
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
@@ -48,10 +49,11 @@ def command(ctx: click.Context, *, text: str, as_json: bool) -> None:
     Exit code: 0 if it has a name, 1 if not, 2 for wrong usage.
     """
     knowledge = load_failures()
-    failure = Classifier(knowledge).name(Symptoms(log=_given(text)))
+    named = Classifier(knowledge).name(Symptoms(log=_given(text)))
+    failure = msgspec.convert(redactor_here().value(msgspec.to_builtins(named)), Failure)
     if as_json:
         told = {"version": 1, "failure": failure, "known": knowledge.kinds[failure.kind]}
-        show(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n")
+        show_json(told)
     else:
         width, colour = layout(sys.stdout)
         show(render(failure, knowledge, width=width, colour=colour))

@@ -9,12 +9,11 @@ from datetime import datetime
 from pathlib import Path
 
 import click
-import msgspec
 
 from rocsteady.cli import kept_plan
 from rocsteady.cli.init_questions import ask_command, ask_limits, ask_total
 from rocsteady.cli.over_folder import ask_about_paths, check_command
-from rocsteady.cli.screen import show
+from rocsteady.cli.screen import show, show_json, tell
 from rocsteady.cli.trials import Trials
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.files import write_whole
@@ -128,7 +127,7 @@ def _tell_failure(one: Tried, failed: str) -> None:
     tail = one.watched.printed.tail
     if any(NO_INPUT in line for line in tail):
         _say("it reads from stdin, which a run that is left alone does not have.")
-    click.echo("\n".join(f"  {line}" for line in tail), err=True)
+    tell("\n".join(f"  {line}" for line in tail))
     _say("rocsteady explain tells of an error, rocsteady doctor of this machine.")
 
 
@@ -182,8 +181,8 @@ def _print_json(words: tuple[str, ...], one: Tried, text: str) -> None:
         "job": parse_job(text) if text else None,
         "tried": one,
     }
-    show(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n")
+    show_json(told)
 
 
 def _say(sentence: str) -> None:
-    click.echo(f"rocsteady: {sentence}", err=True)
+    tell(f"rocsteady: {sentence}")

@@ -11,6 +11,7 @@ from typing import TypeVar
 import click
 from msgspec.structs import replace
 
+from rocsteady.cli.screen import tell
 from rocsteady.cli.starting import examined
 from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.planner.jobfile import Draft
@@ -69,7 +70,7 @@ def _ask(question: str, read: Callable[[str], Answer]) -> Answer | None:
         try:
             return read(typed)
         except ValueError as error:
-            click.echo(f"{error}.", err=True)
+            tell(f"{error}.")
 
 
 def _count(text: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
@@ -11,15 +10,16 @@ import click
 import msgspec
 
 from rocsteady import __version__
+from rocsteady.cli.redacted import redactor_here
 from rocsteady.cli.roots import open_root, python_option, root_option
-from rocsteady.cli.screen import layout, show
+from rocsteady.cli.screen import layout, show, show_json, tell
 from rocsteady.errors import ExaminationError
 from rocsteady.host.files import write_whole
 from rocsteady.knowledge.reader import Knowledge, load_knowledge
 from rocsteady.machine.machine import examine
 from rocsteady.machine.record import record
 from rocsteady.machine.view import View
-from rocsteady.redaction.redactor import Redactor
+from rocsteady.printable import printable_json
 from rocsteady.report.machine import render_machine
 
 
@@ -40,7 +40,7 @@ def command(*, as_json: bool, record: Path | None, python: str | None, root: Pat
     if record is not None:
         _write(record, view, knowledge)
     elif as_json:
-        show(msgspec.json.format(msgspec.json.encode(machine), indent=2).decode() + "\n")
+        show_json(machine)
     else:
         width, colour = layout(sys.stdout)
         show(render_machine(machine, knowledge, width=width, colour=colour))
@@ -49,25 +49,16 @@ def command(*, as_json: bool, record: Path | None, python: str | None, root: Pat
 def _write(path: Path, view: View, knowledge: Knowledge) -> None:
     today = datetime.now(tz=timezone.utc).date().isoformat()
     note = f"recorded by rocsteady {__version__} on {today}"
-    recording = record(view, _redactor(view), knowledge.variables, note)
-    content = msgspec.json.format(msgspec.json.encode(recording), indent=1) + b"\n"
+    redactor = redactor_here(view.environment or {})
+    recording = record(view, redactor, knowledge.variables, note)
+    text = msgspec.json.format(msgspec.json.encode(recording), indent=1).decode()
+    content = printable_json(text).encode() + b"\n"
     try:
         write_whole(path, content)
     except OSError as error:
         raise ExaminationError(f"{path}: {error.strerror}") from None
-    click.echo(f"{len(recording.files)} paths, {len(content)} bytes written to {path}.", err=True)
-    click.echo(
-        "Serials, host, user and home were replaced. Read it before you send it; nothing was sent.",
-        err=True,
-    )
-
-
-def _redactor(view: View) -> Redactor:
-    environment = view.environment or {}
-    names = ("HOME", "USERPROFILE")
-    homes = [environment[name] for name in names if environment.get(name)]
-    users = [environment.get(name, "") for name in ("USER", "LOGNAME", "USERNAME", "SUDO_USER")]
-    users += [home.replace("\\", "/").rstrip("/").rpartition("/")[2] for home in homes]
-    return Redactor(
-        homes=homes, users=users, hosts=[platform.node(), platform.node().partition(".")[0]]
+    tell(f"{len(recording.files)} paths, {len(content)} bytes written to {path}.")
+    tell(
+        "Secrets, serials, hosts, users and homes were replaced. Read the file before you send it;"
+        " nothing was sent."
     )

@@ -6,6 +6,7 @@ A command's module is imported only when it is used, so that each starts as fast
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -13,7 +14,7 @@ from typing import NoReturn
 import click
 
 from rocsteady import __version__
-from rocsteady.cli.screen import silence_stdout
+from rocsteady.cli.screen import silence_stdout, tell
 from rocsteady.errors import ExaminationError, RocsteadyError
 
 # Name to module and one line of help. Not in this table, not a command.
@@ -73,16 +74,18 @@ def main() -> NoReturn:
     try:
         sys.exit(rocsteady.main(prog_name="rocsteady", standalone_mode=False))
     except click.ClickException as error:
-        error.show()
+        said = io.StringIO()
+        error.show(file=said)
+        tell(said.getvalue().rstrip("\n"))
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
     except OSError as error:  # a full disk below stdout, say
         silence_stdout()
-        click.echo(f"rocsteady: {error.strerror or error}", err=True)
+        tell(f"rocsteady: {error.strerror or error}")
         sys.exit(COULD_NOT_EXAMINE)
     except RocsteadyError as error:
-        click.echo(f"rocsteady: {error}", err=True)
+        tell(f"rocsteady: {error}")
         sys.exit(COULD_NOT_EXAMINE if isinstance(error, ExaminationError) else ERROR)
     except Exception:  # noqa: BLE001 - the edge: a bug becomes a report that can be pasted
         _report_bug()
@@ -99,4 +102,4 @@ def _report_bug() -> None:
         f"rocsteady {__version__}, Python {platform.python_version()}, {platform.platform()}",
         trace.replace(str(Path.home()), "~"),
     )
-    click.echo("\n".join(lines), err=True)
+    tell("\n".join(lines))

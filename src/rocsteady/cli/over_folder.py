@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from rocsteady.cli.screen import tell
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.child import TerminalUse
 from rocsteady.journal.identity import fingerprint, is_alive
@@ -35,10 +36,9 @@ def ask_about_paths(words: Sequence[str], folder: Path, what: str, *, yes: bool)
     found = outside(words, folder)
     if not found or yes:
         return
-    click.echo(
+    tell(
         f"rocsteady: outside this folder, and not protected: {', '.join(found)}. If the script"
-        f" writes there, so does the {what}.",
-        err=True,
+        f" writes there, so does the {what}."
     )
     if not sys.stdin.isatty() or not click.confirm("Go on?", err=True):
         raise click.UsageError("nothing was started. Other paths, or --yes.")

@@ -8,7 +8,6 @@ from datetime import date, timedelta
 from pathlib import Path
 
 import click
-import msgspec
 from msgspec.structs import replace
 
 from rocsteady import __version__
@@ -18,7 +17,7 @@ from rocsteady.cli.plan_export import write_files
 from rocsteady.cli.plan_here import circumstances, wish
 from rocsteady.cli.plan_trials import PlanTrials
 from rocsteady.cli.run import Duration
-from rocsteady.cli.screen import layout, show
+from rocsteady.cli.screen import layout, show, show_json
 from rocsteady.cli.starting import job_here
 from rocsteady.cli.trials import Trials, look_back
 from rocsteady.journal.journal import Journal
@@ -207,7 +206,7 @@ def _remember(planner: Planner, here: Circumstances, memory: Memory, journal: Jo
 
 def _show(plan: Plan, *, as_json: bool) -> None:
     if as_json:
-        show(msgspec.json.format(msgspec.json.encode(plan), indent=2).decode() + "\n")
+        show_json(plan)
         return
     width, colour = layout(sys.stdout)
     show(render_plan(plan, now=time.time(), width=width, colour=colour))

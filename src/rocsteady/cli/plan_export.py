@@ -10,6 +10,7 @@ import click
 from msgspec.structs import replace
 
 from rocsteady.cli.kept_plan import kept, way_of
+from rocsteady.cli.screen import show, tell
 from rocsteady.cli.starting import examined
 from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.errors import RocsteadyError
@@ -42,13 +43,13 @@ def write_files(  # noqa: PLR0913 - one argument an option
             (folder / name).write_text(text, encoding="utf-8")
         except OSError as error:
             raise RocsteadyError(f"{name} cannot be written: {error.strerror}") from None
-        click.echo(f"written: {name}")
+        show(f"written: {name}\n")
 
 
 def _export(kind: str, number: int | None, folder: Path, job: Job) -> Export:
     way = _way(kind, number, folder)
     if way is not None and (left_out := _left_out(way)):
-        click.echo(f"rocsteady: not in the file, of way {way.number}: {left_out}.", err=True)
+        tell(f"rocsteady: not in the file, of way {way.number}: {left_out}.")
     known = doctors_knowledge()
     machine = examined(known)
     seen = visible_to_a_run(machine, known)

@@ -25,7 +25,7 @@ from rocsteady.cli.probe_session import (
     print_json,
 )
 from rocsteady.cli.roots import open_root, python_option
-from rocsteady.cli.screen import layout, show
+from rocsteady.cli.screen import layout, show, tell
 from rocsteady.errors import ExaminationError, NotRecordedError
 from rocsteady.journal.identity import is_alive, machine_fingerprint
 from rocsteady.journal.journal import Journal
@@ -268,7 +268,7 @@ def _tell_takedowns(found: Sequence[Observation]) -> None:
     for seen in found:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(seen.at))
         title = f"{seen.probe} {seen.variant}".rstrip()
-        click.echo(f"rocsteady: on {when} the machine went down during {title}.", err=True)
+        tell(f"rocsteady: on {when} the machine went down during {title}.")
 
 
 def _asked(planned: tuple[Planned, ...], *, yes: bool) -> tuple[Planned, ...]:
@@ -276,9 +276,9 @@ def _asked(planned: tuple[Planned, ...], *, yes: bool) -> tuple[Planned, ...]:
     risks = [each for each in planned if each.risk]
     if not risks or yes:
         return planned
-    click.echo("rocsteady: these have reset a GPU on some machines:", err=True)
+    tell("rocsteady: these have reset a GPU on some machines:")
     for each in risks:
-        click.echo(f"  {each.probe.title}: {each.risk}", err=True)
+        tell(f"  {each.probe.title}: {each.risk}")
     if sys.stdin.isatty() and click.confirm("Run them too?", err=True):
         return planned
     return without_risks(planned)

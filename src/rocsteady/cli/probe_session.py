@@ -7,11 +7,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-import click
 import msgspec
 
 from rocsteady.cli.redrawn import Redrawn, bar, duration
-from rocsteady.cli.screen import layout, show
+from rocsteady.cli.screen import layout, show, show_json, tell
 from rocsteady.probes.catalog import FRESH_START
 from rocsteady.probes.comparing import ROUNDS, Setting, compare
 from rocsteady.probes.probe import LEVELS
@@ -72,7 +71,10 @@ class Session:
         )
         page = Page(self._width, colour=False)
         page.paragraph(f"Level {self._level}: {what}{each}, {about}. {known}")
-        click.echo(str(page).rstrip(), err=self._as_json)
+        if self._as_json:
+            tell(str(page).rstrip())
+        else:
+            show(str(page))
 
     def once(self) -> None:
         """Run all of it."""
@@ -216,4 +218,4 @@ def depth(level: str) -> int:
 
 def print_json(told: dict[str, object]) -> None:
     """Print one line for programs."""
-    show(msgspec.json.encode({"version": 1, **told}).decode() + "\n")
+    show_json({"version": 1, **told}, indent=0)

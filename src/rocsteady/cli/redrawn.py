@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TextIO
 
+from rocsteady.printable import printable
+
 EVERY = 0.1  # seconds, at least, between two drawings
 BAR = 20  # columns
 
@@ -24,7 +26,7 @@ class Redrawn:
             return
         self._drawn, self._there = time.monotonic(), True
         room = max(self._width - 1, 1)
-        self._stream.write("\r" + text[:room].ljust(room))
+        self._stream.write("\r" + printable(text)[:room].ljust(room))
         self._stream.flush()
 
     def clear(self) -> None:

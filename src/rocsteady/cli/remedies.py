@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
-import msgspec
 
 from rocsteady.cli.roots import open_root, python_option, root_option
-from rocsteady.cli.screen import layout, show
+from rocsteady.cli.screen import json_text, layout, show
 from rocsteady.doctor.trainable import settings
 from rocsteady.knowledge.failures import FailureKind, load_failures
 from rocsteady.knowledge.harmful import harmful_variables
@@ -75,17 +74,13 @@ def command(
     page = Page(width, colour=colour)
     if kind:
         previewed = _previewed(kind, open_root(root, python))
-        show(_json(_told_preview(previewed)) if as_json else _preview_page(previewed, page))
+        show(json_text(_told_preview(previewed)) if as_json else _preview_page(previewed, page))
         return
     chosen = [RUNGS[explain].REMEDY] if explain else [rung.REMEDY for rung in RUNGS.values()]
     if as_json:
-        show(_json({"version": 1, "remedies": chosen}))
+        show(json_text({"version": 1, "remedies": chosen}))
     else:
         show(_remedy_page(chosen[0], page) if explain else _list_page(chosen, page))
-
-
-def _json(value: object) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
 
 
 def _list_page(remedies: Sequence[Remedy], page: Page) -> str:

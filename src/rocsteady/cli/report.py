@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import time
-from pathlib import Path
 
 import click
 import msgspec
 
 from rocsteady.cli.kept import kept_journal
-from rocsteady.cli.screen import show
+from rocsteady.cli.redacted import redactor_here
+from rocsteady.cli.screen import show, show_json
 from rocsteady.errors import RocsteadyError
-from rocsteady.redaction.redactor import Redactor
+from rocsteady.journal.values import RunStory
+from rocsteady.printable import printable
 from rocsteady.report.story import render_story
 from rocsteady.supervisor.ahead import story_ahead
 
@@ -27,30 +26,8 @@ def command(*, name: str, as_json: bool) -> None:
         if journal is None:
             raise RocsteadyError(f"there is no run {name!r}: nothing was run here yet")
         story = story_ahead(journal.story(name), journal.runs(), now=time.time())
-    redactor = _redactor()
+    told = redactor_here().value(msgspec.to_builtins(story))
     if as_json:
-        told = _redacted(msgspec.to_builtins(story), redactor)
-        show(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n")
+        show_json(told)
     else:
-        show(redactor.text(render_story(story)))
-
-
-def _redactor() -> Redactor:
-    home = Path.home()
-    names = ("USER", "LOGNAME", "USERNAME", "SUDO_USER")
-    return Redactor(
-        homes=[str(home), str(home.resolve())],
-        users=[home.name, *(os.environ.get(name, "") for name in names)],
-        hosts=[platform.node(), platform.node().partition(".")[0]],
-    )
-
-
-def _redacted(value: object, redactor: Redactor) -> object:
-    """Redact every text by itself: what is found can then not reach over a quotation mark."""
-    if isinstance(value, str):
-        return redactor.text(value)
-    if isinstance(value, list | tuple):
-        return [_redacted(item, redactor) for item in value]
-    if isinstance(value, dict):
-        return {key: _redacted(item, redactor) for key, item in value.items()}
-    return value
+        show(printable(render_story(msgspec.convert(told, RunStory))))

@@ -12,6 +12,7 @@ from rocsteady.cli.detach import WITHOUT_TERMINAL, detach
 from rocsteady.cli.kept_plan import command_of
 from rocsteady.cli.planned import planned
 from rocsteady.cli.runner import Runner
+from rocsteady.cli.screen import tell
 from rocsteady.cli.staged import are_done, carry_out_stages, turns_of
 from rocsteady.cli.starting import job_here, patience_for
 from rocsteady.errors import NotRecordedError, RocsteadyError
@@ -175,12 +176,12 @@ def command(  # noqa: PLR0913 - one argument an option
         else:
             code, _ = runner.carry_out(job, name=name, resume=resume)
     except NotRecordedError as error:
-        click.echo(f"rocsteady: {error}. Nothing was started.", err=True)
+        tell(f"rocsteady: {error}. Nothing was started.")
     finally:
         kept = journal.close()
         memory.close()
     if not kept:
-        click.echo("rocsteady: the end of the journal could not be written.", err=True)
+        tell("rocsteady: the end of the journal could not be written.")
     ctx.exit(code)
 
 

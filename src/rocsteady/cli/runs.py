@@ -9,7 +9,9 @@ import click
 import msgspec
 
 from rocsteady.cli.kept import kept_journal
-from rocsteady.cli.screen import layout, show
+from rocsteady.cli.screen import layout, show, show_json
+from rocsteady.journal.values import RunLine
+from rocsteady.redaction.redactor import Secrets
 from rocsteady.report.runs import render_runs
 from rocsteady.supervisor.ahead import lines_ahead
 
@@ -23,7 +25,8 @@ def command(*, as_json: bool) -> None:
         lines = lines_ahead(journal.runs(), journal.story, now=now) if journal else ()
     if as_json:
         told = {"version": 1, "runs": lines}
-        show(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n")
+        show_json(told)
         return
+    lines = msgspec.convert(Secrets().value(msgspec.to_builtins(lines)), tuple[RunLine, ...])
     width, colour = layout(sys.stdout)
     show(render_runs(lines, now=now, width=width, colour=colour))

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping
 from typing import TextIO
 
+import click
+import msgspec
+
+from rocsteady.printable import printable, printable_json
+
+_COLOUR = re.compile(r"(\x1b\[[0-9;]{1,8}m)")
 PLAIN_WIDTH = 80  # of output that is not on a terminal
 
 
@@ -25,7 +32,40 @@ def silence_stdout() -> None:
 
 
 def show(text: str) -> None:
-    """Write to stdout. A pipe that was closed by its reader costs nothing: the answer stands."""
+    """Write to stdout. A pipe that was closed by its reader costs nothing: the answer stands.
+
+    What a terminal would act on is written out; colours pass if the terminal takes them.
+    """
+    _write(_coloured(text) if layout(sys.stdout)[1] else printable(text))
+
+
+def show_json(value: object, *, indent: int = 2) -> None:
+    """Write a value to stdout as JSON, without passwords, tokens and keys."""
+    _write(json_text(value, indent=indent))
+
+
+def json_text(value: object, *, indent: int = 2) -> str:
+    """Return a value as JSON, without passwords, tokens and keys."""
+    from rocsteady.redaction.redactor import Secrets  # noqa: PLC0415 - not needed by every command
+
+    told = Secrets().value(msgspec.to_builtins(value))
+    text = msgspec.json.encode(told)
+    laid_out = msgspec.json.format(text, indent=indent) if indent else text
+    return printable_json(laid_out.decode()) + "\n"
+
+
+def tell(text: str) -> None:
+    """Write a line to stderr."""
+    click.echo(printable(text), err=True)
+
+
+def _coloured(text: str) -> str:
+    """Make everything visible but the colours, which a page adds around what is visible already."""
+    pieces = _COLOUR.split(text)
+    return "".join(piece if number % 2 else printable(piece) for number, piece in enumerate(pieces))
+
+
+def _write(text: str) -> None:
     try:
         sys.stdout.write(text)
         sys.stdout.flush()

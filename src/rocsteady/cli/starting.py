@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from rocsteady.cli.screen import tell
 from rocsteady.errors import RocsteadyError
 from rocsteady.journal.identity import script_fingerprint
 from rocsteady.journal.journal import Journal
@@ -74,22 +75,12 @@ def ask_about(file: JobFile, memory: Memory, *, yes: bool) -> None:
     """Show a job file that is not known to be the user's own, before anything of it is run."""
     found = doubts(file, memory)
     if found and not yes:
-        click.echo(
-            f"rocsteady: {file.path.name}: {', '.join(doubt.value for doubt in found)}.", err=True
-        )
-        click.echo(_visible(file.text), err=True)
+        tell(f"rocsteady: {file.path.name}: {', '.join(doubt.value for doubt in found)}.")
+        tell(file.text)
         not_run = RocsteadyError(f"{file.path.name} was not run. Read it, then give --yes.")
         if not sys.stdin.isatty() or not click.confirm("Run it?", err=True):
             raise not_run
     trust(file, memory)
-
-
-def _visible(text: str) -> str:
-    """Show what would move the cursor or hide a line of a file that is not to be believed yet."""
-    return "".join(
-        mark if mark.isprintable() or mark in "\n\t" else mark.encode("unicode_escape").decode()
-        for mark in text
-    )
 
 
 def patience_for(hang_after: timedelta | None) -> Patience:

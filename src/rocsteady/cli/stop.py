@@ -7,6 +7,7 @@ import time
 import click
 
 from rocsteady.cli.kept import kept_journal
+from rocsteady.cli.screen import tell
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.detached import ask_to_end
 from rocsteady.journal.identity import is_alive
@@ -32,7 +33,7 @@ def command(*, name: str) -> None:
         while time.monotonic() < deadline:
             time.sleep(LOOK_EVERY)
             if not is_alive(line.run.process):  # and so all that it had to do is done
-                click.echo(f"rocsteady: {name} has ended.", err=True)
+                tell(f"rocsteady: {name} has ended.")
                 return
         raise RocsteadyError(f"{name} was asked to end and has not yet")
 

@@ -24,6 +24,7 @@ from rocsteady.evidence.memory import read_memory
 from rocsteady.evidence.pages import read_notes, read_pages
 from rocsteady.evidence.values import Heartbeat, Look, ProcessSeen, ThreadSeen
 from rocsteady.host.files import write_whole
+from rocsteady.redaction.redactor import Secrets, hide_secrets
 from rocsteady.vocabulary import Value
 
 WITHIN = timedelta(seconds=10)
@@ -132,12 +133,14 @@ class _Incident:
         self.files[name] = len(content)
 
     def put_json(self, name: str, value: object) -> None:
-        self.put(name, msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
+        told = Secrets().value(msgspec.to_builtins(value))
+        self.put(name, msgspec.json.format(msgspec.json.encode(told), indent=1) + b"\n")
 
     def stacks(self, pages: Path | None) -> None:
         """Look once, with native frames where they can be had; the kernel's side beside it."""
         seen = look(self._pids, stacks=True, within=self._within, native=self._pids)
-        self.put("stacks.txt", stacks_text(seen).encode())
+        lines = map(hide_secrets, stacks_text(seen).split("\n"))
+        self.put("stacks.txt", "\n".join(lines).encode())
         self.put_json("stacks.json", [process for process in seen.processes if process.python])
         if not seen.stacks:
             self.missing["stacks"] = seen.why_no_stacks

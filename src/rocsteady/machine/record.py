@@ -140,9 +140,11 @@ def _merged(before: str | Entry | None, found: str | Entry) -> str | Entry:
 
 def _environment(view: View, redactor: Redactor, known: Collection[str]) -> dict[str, str]:
     environment = view.environment or {}
-    ways = {name: redactor.text(environment[name]) for name in WAYS if name in environment}
+    ways = {
+        name: str(redactor.pair(name, environment[name])) for name in WAYS if name in environment
+    }
     telling = {
-        variable.name: redactor.text(variable.value or "")
+        variable.name: str(redactor.pair(variable.name, variable.value or ""))
         for variable in read_variables(environment, known)
     }
     return dict(sorted({**telling, **ways}.items()))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from rocsteady.redaction.forms import REDACTED, replace_forms, without_keys
 from rocsteady.redaction.keys import Kind, harmless, kind_of, replace_named
@@ -32,13 +33,74 @@ _NUMBERED = re.compile(r"[0-9]+")
 _COMMON_STEMS = EVERYDAY | {"card", "cpu", "epoch", "node", "rank", "run", "step", "test", "worker"}
 
 
+@lru_cache(maxsize=4096)  # of stacks the same lines come again and again
 def hide_secrets(text: str) -> str:
     """Return ``text`` without passwords, tokens and keys. Names and addresses stay."""
     text = replace_forms("\n".join(without_keys(text.split("\n"))))
-    return replace_named(text, _secret_only)
+    return replace_named(text, _secret)
 
 
-class Redactor:
+class Secrets:
+    """Replaces passwords, tokens and keys. Names and addresses stay."""
+
+    def text(self, text: str) -> str:
+        """Return ``text`` without secrets."""
+        return hide_secrets(text)
+
+    def value(self, value: object) -> object:
+        """Redact every text of a value by itself, and what stands beside a telling name in it."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return self._pairs(value)
+        if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+            return self._items(value)
+        return value
+
+    def pair(self, name: str, value: object) -> object:
+        """Redact the value that stands beside a name."""
+        kind = kind_of(name)
+        if kind is None or isinstance(value, bool) or value is None:
+            return self.value(value)
+        if isinstance(value, str):
+            return value if harmless(kind, name, value) else self._beside_name(kind, value)
+        if kind is Kind.SECRET:
+            return REDACTED if isinstance(value, int | float) else self._all(value)
+        return self._all(value) if kind is Kind.LIKELY else self.value(value)
+
+    def _pairs(self, pairs: Mapping[object, object]) -> dict[object, object]:
+        """Redact a table; of ``{"name": "TOKEN", "value": ...}`` too, as Kubernetes writes it."""
+        named = pairs.get("name")
+        done: dict[object, object] = {}
+        for key, value in pairs.items():
+            beside = str(named) if key == "value" and isinstance(named, str) else str(key)
+            done[self.text(key) if isinstance(key, str) else key] = self.pair(beside, value)
+        return done
+
+    def _items(self, items: Sequence[object]) -> list[object]:
+        """Redact a list; a value may follow its option, and a key may take several lines."""
+        texts = all(isinstance(item, str) for item in items)
+        words = without_keys([str(item) for item in items]) if texts else items
+        done: list[object] = []
+        for before, word in zip(("", *words), words, strict=False):
+            option = isinstance(before, str) and before.startswith("-") and "=" not in before
+            follows = option and isinstance(word, str) and not word.startswith("-")
+            done.append(self.pair(str(before), word) if follows else self.value(word))
+        return done
+
+    def _all(self, value: object) -> object:
+        """Replace every text and number below a name that tells of secrets."""
+        if isinstance(value, Mapping):
+            return {key: self._all(item) for key, item in value.items()}
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            return [self._all(item) for item in value]
+        return REDACTED if isinstance(value, str) and value else value
+
+    def _beside_name(self, kind: Kind, value: str) -> str:
+        return _secret(kind, value)
+
+
+class Redactor(Secrets):
     """Knows the names of one machine and replaces them everywhere."""
 
     def __init__(self, *, homes: Iterable[str], users: Iterable[str], hosts: Iterable[str]) -> None:
@@ -72,61 +134,12 @@ class Redactor:
         text = replace_addresses(text, self._ipv4)
         return self._name.sub(self._whose, text) if self._named else text
 
-    def value(self, value: object) -> object:
-        """Redact every text of a value by itself, and what stands beside a telling name in it."""
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, Mapping):
-            return self._pairs(value)
-        if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
-            return self._items(value)
-        return value
-
-    def pair(self, name: str, value: object) -> object:
-        """Redact the value that stands beside a name."""
-        kind = kind_of(name)
-        if kind is None or isinstance(value, bool) or value is None:
-            return self.value(value)
-        if isinstance(value, str):
-            return value if harmless(kind, name, value) else self._beside_name(kind, value)
-        if kind is Kind.SECRET:
-            return REDACTED if isinstance(value, int | float) else self._all(value)
-        return self._all(value) if kind is Kind.LIKELY else self.value(value)
-
     def serial(self, serial: str) -> str:
         """Return a small number that stands for ``serial``; 0 and nothing stay what they are."""
         plain = serial.strip().lower().removeprefix("0x").lstrip("0")
         if not plain:
             return serial
         return str(self._serials.setdefault(plain, len(self._serials) + 1))
-
-    def _pairs(self, pairs: Mapping[object, object]) -> dict[object, object]:
-        """Redact a table; of ``{"name": "TOKEN", "value": ...}`` too, as Kubernetes writes it."""
-        named = pairs.get("name")
-        done: dict[object, object] = {}
-        for key, value in pairs.items():
-            beside = str(named) if key == "value" and isinstance(named, str) else str(key)
-            done[self.text(key) if isinstance(key, str) else key] = self.pair(beside, value)
-        return done
-
-    def _items(self, items: Sequence[object]) -> list[object]:
-        """Redact a list; a value may follow its option, and a key may take several lines."""
-        texts = all(isinstance(item, str) for item in items)
-        words = without_keys([str(item) for item in items]) if texts else items
-        done: list[object] = []
-        for before, word in zip(("", *words), words, strict=False):
-            option = isinstance(before, str) and before.startswith("-") and "=" not in before
-            follows = option and isinstance(word, str) and not word.startswith("-")
-            done.append(self.pair(str(before), word) if follows else self.value(word))
-        return done
-
-    def _all(self, value: object) -> object:
-        """Replace every text and number below a name that tells of secrets."""
-        if isinstance(value, Mapping):
-            return {key: self._all(item) for key, item in value.items()}
-        if isinstance(value, Sequence) and not isinstance(value, str):
-            return [self._all(item) for item in value]
-        return REDACTED if isinstance(value, str) and value else value
 
     def _beside_name(self, kind: Kind, value: str) -> str:
         if kind is Kind.SERIAL:
@@ -137,7 +150,7 @@ class Redactor:
             name, colon, port = value.partition(":")
             plain = name.lower() in EVERYDAY or is_public(name)
             return value if plain else f"{HOST}{colon}{self.text(port)}"
-        return _secret_only(kind, value)
+        return _secret(kind, value)
 
     def _whose(self, match: re.Match[str]) -> str:
         return USER if match.group().lower() in self._users else HOST
@@ -157,7 +170,7 @@ class Redactor:
         return f"192.0.2.{number % 254 + 1}"
 
 
-def _secret_only(kind: Kind, value: str) -> str:
+def _secret(kind: Kind, value: str) -> str:
     if kind not in (Kind.SECRET, Kind.LIKELY) or value.startswith(REDACTED):
         return value
     return REDACTED

@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
+from rocsteady.printable import printable
+
 NARROW, WIDE = 40, 100  # columns we lay out for, whatever the terminal says
 RED, YELLOW, DIM, BOLD = "31", "33", "2", "1"
 
@@ -19,7 +21,7 @@ class Page:
 
     def line(self, text: str = "", *, style: str = "") -> None:
         """Add one line as it is: what is meant to be copied is never broken."""
-        self._lines.append(self._styled(text, style))
+        self._lines.append(self._styled(printable(text), style))
 
     def paragraph(self, text: str, *, indent: int = 0, style: str = "") -> None:
         """Add text, wrapped."""
@@ -38,7 +40,8 @@ class Page:
             self.paragraph(text, indent=indent + 2)
             return indent + 2
         first, *rest = wrapped(text, self.width - start) or [""]
-        self.line(" " * indent + self._styled(label, style) + " " * (column - len(label)) + first)
+        beside = self._styled(printable(label), style) + " " * (column - len(label))
+        self._lines.append(" " * indent + beside + printable(first))
         for line in rest:
             self.line(" " * start + line)
         return start

@@ -7,6 +7,7 @@ from datetime import date, tzinfo
 from urllib.parse import urlsplit
 
 from rocsteady.plan import Basis, Finish, Plan, Price, Way
+from rocsteady.printable import printable
 from rocsteady.report.when import DAY, ENDLESS, HOUR, MINUTE, MONTHS, NEVER, moment_within, roughly
 
 NONE = "-"
@@ -116,7 +117,7 @@ def counted_steps(number: int) -> str:
 
 def clean(text: str) -> str:
     """Return text of others on one line, without what would move the cursor."""
-    return "".join(mark if mark.isprintable() else "?" for mark in " ".join(text.split()))
+    return printable(" ".join(text.split()))
 
 
 def _finishes(finish: Finish, made: float, now: float, zone: tzinfo | None) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from rocsteady.host.outlet import Outlet
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.values import Message
+from rocsteady.printable import printable
 
 PREFIX = "rocsteady: "
 READER_WAIT = 0.5  # seconds without a byte taken, after which a reader is not waited for
@@ -31,8 +32,7 @@ class Announcer:
 
     def say(self, text: str) -> None:
         """Tell one line."""
-        words = " ".join(text.split())
-        line = PREFIX + "".join(mark if mark.isprintable() else "?" for mark in words)
+        line = PREFIX + printable(" ".join(text.split()))
         if self.quiet:
             pass
         elif self.through is not None:

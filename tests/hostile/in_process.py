@@ -1,0 +1,48 @@
+"""The command line in this process: hundreds of inputs would take hours otherwise."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+from unittest import mock
+
+from rocsteady.cli.main import main
+
+ALL = "ROCSTEADY_HOSTILE_ALL"  # set by `nox -s hostile`: the full numbers, in minutes
+
+
+class Said(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Said]
+
+
+def carry_out(*words: str, given: str = "") -> Said:
+    """Run a command with something piped in."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    stdin = io.TextIOWrapper(io.BytesIO(given.encode("utf-8", "surrogatepass")))
+    with (
+        mock.patch.object(sys, "argv", ["rocsteady", *words]),
+        mock.patch.object(sys, "stdin", stdin),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else 0
+    return Said(code, out.getvalue(), err.getvalue())
+
+
+def number(few: int, many: int) -> int:
+    """Return how many inputs to try: a few, or all."""
+    return many if os.environ.get(ALL) else few

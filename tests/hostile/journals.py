@@ -1,0 +1,72 @@
+"""A journal that holds the given texts wherever a run can leave one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from rocsteady.journal.journal import Journal
+from rocsteady.journal.place import find_place
+from rocsteady.journal.values import Attempt, Decision, Incident, Message, NamedFailure
+from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Role
+
+NAME = "calm-otter"
+
+
+def write_journal(project: Path, texts: Sequence[str], options: Sequence[str] = ()) -> None:
+    """Write a run whose command, variables, log, stacks and paths hold ``texts``."""
+    journal = Journal(find_place(project))
+    some = list(texts)
+    lines = tuple(some)
+    try:
+        run = journal.begin_run(
+            ("python", "train.py", *options, *some),
+            job={"name": "job", "command": some, "environment": dict(enumerated(some))},
+            strategy={"version": 1, "variables": dict(enumerated(some))},
+            name=NAME,
+        )
+        failure = Failure(
+            kind="script-error",
+            title="Error in the script",
+            words=f"It said {some[0]}.",
+            certainty=Certainty.CERTAIN,
+            fingerprint=Fingerprint(kind="script-error", place=f"train.py:31 in {some[0]}"),
+            seen=lines,
+            also=(("peer-died", Role.CASCADE),),
+            traceback="Traceback (most recent call last):\n" + "\n".join(lines),
+            sources=("pytorch/pytorch#175431",),
+        )
+        attempt = Attempt(
+            run=run.id,
+            number=1,
+            strategy={"version": 1, "variables": dict(enumerated(some))},
+            boot_id="b",
+            started=1.0,
+            ended=2.0,
+            exit_code=1,
+            outcome=some[0],
+        )
+        journal.record(attempt)
+        for number, text in enumerate(some, 1):
+            incident = Incident(
+                run=run.id, attempt=1, number=number, verdict="hung", why=text, place=text,
+                quiet=1.0, evidence=f"/data/{text}", at=1.5,
+            )  # fmt: skip
+            journal.record(incident)
+            journal.record(Message(run=run.id, text=f"said: {text}", at=1.6))
+        named = NamedFailure(
+            run=run.id, attempt=1, failure=msgspec.to_builtins(failure), evidence=some[0], at=1.7
+        )
+        journal.record(named)
+        journal.record(Decision(run=run.id, attempt=1, what="stop", why=some[0], at=1.8))
+        journal.intend("start", some[0], run=run.id, attempt=1)
+        journal.end_run(run.id, some[0])
+    finally:
+        assert journal.close()
+
+
+def enumerated(texts: Sequence[str]) -> list[tuple[str, str]]:
+    """Name texts, as variables are."""
+    return [(f"VARIABLE_{number}", text) for number, text in enumerate(texts)]

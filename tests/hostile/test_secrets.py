@@ -1,0 +1,225 @@
+"""No secret leaves this machine in what may be sent, and nothing that is needed is lost."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from in_process import Command, number
+from journals import NAME, write_journal
+from planted import EACH, Planted, key_of_lines, places, secrets
+
+from rocsteady.evidence.collect import collect
+from rocsteady.failures.classify import Classifier
+from rocsteady.failures.symptoms import Symptoms
+from rocsteady.knowledge.failures import load_failures
+from rocsteady.redaction.redactor import Redactor, Secrets
+
+PIECE = 8  # characters of a secret that must not stand together
+AT_MOST = 60.0  # seconds for 10 MB, on a machine with other things to do
+LOGS = Path(__file__).parents[1] / "logs"
+NEEDED = """\
+Traceback (most recent call last):
+  File "/work/project/train.py", line 31, in <module>
+    loss = model(batch, key=lambda x: x.name)
+  File "/opt/venv/lib/python3.12/site-packages/torch/nn/modules/module.py", line 1762, in _call_impl
+KeyError: 'token_type_ids'
+RuntimeError: Error(s) in loading state_dict for Net: Missing key(s) in state_dict: "fc.weight".
+torch 2.9.1+rocm6.4, git a8d6afb511a69687bbb2b7e88a3cf67917e1697e, Python 3.12.3, ROCm 6.4.1
+HIP error: an illegal memory access was encountered at 0x7f3a5c000000 on gfx1100
+max_new_tokens=512, pad_token_id=50256, eos_token='</s>', tokens/s: 3400, num_keys: 12
+rank 0: [c10d] The client socket has failed to connect to [localhost]:29500 (errno: 111)
+epoch 3 step 17,500 loss 0.3331 lr 3e-4 grad_norm 1.25 [00:12<01:33, 2.40it/s]
+/work/project/checkpoints/step-500/model.safetensors amdgpu 0000:03:00.0: ring gfx_0.0.0 timeout
+python train.py --lr 3e-4 --tokenizer gpt2 --sort-key-first --batch-size 32 data/train.jsonl:17
+see https://github.com/ROCm/ROCm/issues/4730 and https://huggingface.co/gpt2/blob/main/config.json
+"""
+
+
+def nobody() -> Redactor:
+    return Redactor(homes=[], users=[], hosts=[])
+
+
+def left(planted: Planted, text: str) -> bool:
+    """Tell whether any piece of a secret is in a text."""
+    width = min(PIECE, len(planted.secret))
+    pieces = range(len(planted.secret) - width + 1)
+    return any(planted.secret[at : at + width] in text for at in pieces)
+
+
+def remaining(planted: list[Planted], text: str) -> list[str]:
+    return sorted({each.kind for each in planted if left(each, text)})
+
+
+def test_there_are_at_least_200_secrets_of_50_kinds() -> None:
+    assert len(secrets()) >= 200
+    assert len({each.kind for each in secrets()}) >= 50
+    assert len(places()) >= EACH * 15
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        "{}",
+        "2026-11-16 step 17 loss 0.3 {} and more",
+        '  File "/work/train.py", line 3, in main\n    connect("{}")\nValueError: {}',
+        "[rank0]: {}",
+        "({})",
+    ],
+)
+def test_no_secret_is_left_wherever_it_stands(around: str) -> None:
+    found = [
+        each
+        for each in (*secrets(), *places())
+        if left(each, nobody().text(around.replace("{}", each.text)))
+    ]
+
+    assert found == []
+
+
+def test_a_private_key_is_found_whole_cut_quoted_or_line_by_line() -> None:
+    key, lines = key_of_lines()
+    rows = key.split("\n")
+    spellings = [
+        key,
+        key.replace("\n", "\\n"),
+        "\n".join(f"[rank0]: {row}" for row in rows),
+        "\n".join(rows[:6]),
+        "\n".join(rows[6:]),
+        rows[4],
+    ]
+    said = [nobody().text(spelling) for spelling in spellings]
+    said.append(str(nobody().value(rows)))
+
+    assert [line for line in lines for text in said if line[:20] in text] == []
+
+
+def test_a_name_beside_a_value_counts_in_tables_and_lists() -> None:
+    told = nobody().value({
+        "HF_TOKEN": "hunter2", "deep": {"password": 12345678, "keys": ["a"], "epochs": 3},
+        "env": [{"name": "WANDB_API_KEY", "value": "hunter2"}],
+        "command": ["train.py", "--api-key", "hunter2 with spaces", "--lr", "3e-4"],
+        "auth": {"login": ["hunter2"]},
+    })  # fmt: skip
+
+    assert "hunter2" not in str(told)
+    assert "12345678" not in str(told)
+    assert "3e-4" in str(told)
+    assert "'epochs': 3" in str(told)
+
+
+def test_reports_hold_no_secret(command: Command) -> None:
+    planted = secrets() + places()
+    key, lines = key_of_lines()
+    write_journal(Path.cwd(), [*(each.text for each in planted), key], ["--password", "hunter2-x"])
+
+    said = [command("report", NAME), command("report", NAME, "--json")]
+
+    for each in said:
+        assert each.code == 0, each.err
+        assert remaining(planted, each.out) == []
+        assert "hunter2-x" not in each.out
+        assert not any(line[:20] in each.out for line in lines)
+        assert "pytorch/pytorch#175431" in each.out
+        assert "train.py:31" in said[1].out
+
+
+def test_lists_of_runs_hold_no_secret(command: Command) -> None:
+    write_journal(Path.cwd(), [each.text for each in secrets()])
+
+    for said in (command("runs"), command("runs", "--json")):
+        assert said.code == 0, said.err
+        assert remaining(secrets(), said.out) == []
+
+
+def test_explain_holds_no_secret(command: Command) -> None:
+    planted = secrets() + places()
+    for each in planted[:: number(7, 1)]:
+        place = f'  File "/x/{each.text}/train.py", line 3'
+        log = f"{place}\nRuntimeError: HIP out of memory. {each.text}\n"
+        for words in ((), ("--json",)):
+            said = command("explain", "-", *words, given=log)
+            assert not left(each, said.out + said.err), (each.kind, said.out)
+
+
+def test_recordings_hold_no_secret(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    planted = secrets()
+    names = ("PYTORCH_HIP_ALLOC_CONF", "HSA_OVERRIDE_GFX_VERSION", "MIOPEN_USER_DB_PATH")
+    for start in range(0, len(planted), len(names) * 9):
+        chunk = planted[start : start + len(names) * 9]
+        for index, name in enumerate(names):
+            texts = [each.text for each in chunk[index :: len(names)]]
+            monkeypatch.setenv(name, " ".join(texts))
+        monkeypatch.setenv("VIRTUAL_ENV", f"/data/{planted[start // 27 + 2].text}/venv")
+        said = command("machine", "--record", str(tmp_path / "machine.json"))
+        assert said.code == 0, said.err
+        assert remaining(chunk, (tmp_path / "machine.json").read_text()) == []
+        if number(0, 1) == 0 and start:
+            break
+
+
+def test_summaries_of_evidence_hold_no_secret(tmp_path: Path) -> None:
+    planted = secrets()
+    variables = {f"VARIABLE_{index}": each.text for index, each in enumerate(planted)}
+
+    collect(
+        tmp_path, pids=[os.getpid()], pages=None, log=None, since=0.0,
+        variables={**variables, "WANDB_API_KEY": "hunter2"},
+    )  # fmt: skip
+
+    told = "".join(path.read_text() for path in tmp_path.iterdir())
+    assert remaining(planted, told) == []
+    assert "hunter2" not in told
+    assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.iterdir())
+
+
+def test_nothing_that_a_diagnosis_needs_is_lost() -> None:
+    assert nobody().text(NEEDED) == NEEDED
+    assert Secrets().text(NEEDED) == NEEDED
+
+
+@pytest.mark.parametrize("folder", ["tuning", "held-out"])
+def test_every_real_log_is_named_the_same_after_redaction(folder: str) -> None:
+    classifier = Classifier(load_failures())
+    paths = sorted((LOGS / folder).glob("*.txt"))[:: number(10, 1)]
+    redactor = nobody()
+    differ = []
+    for path in paths:
+        log = path.read_text(errors="replace")
+        kinds = [classifier.name(Symptoms(log=each)).kind for each in (log, redactor.text(log))]
+        if kinds[0] != kinds[1]:
+            differ.append((path.name, kinds))
+
+    assert paths
+    assert differ == []
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["a", "sk-", "key=[", "://", "token: ", '"key":"', "eyJ-", "1.1.", "a@b", "-----BEGIN ", '\\"'],
+)
+def test_time_grows_with_the_length_only(piece: str) -> None:
+    took = []
+    for length in (20_000, 160_000):
+        text = (piece * length)[:length]
+        began = time.process_time()
+        nobody().text(text)
+        took.append(time.process_time() - began)
+
+    assert took[1] < 24 * max(took[0], 0.01)  # 64 times, if it grew with the square
+
+
+@pytest.mark.slow
+def test_a_line_of_10_mb_is_redacted_in_bounded_time() -> None:
+    line = "2026-11-16 12:00:00 step 17 loss 0.333 /data/x/train.py:31 password=hunter2 "
+    text = (line * (10_000_000 // len(line) + 1))[:10_000_000]
+    began = time.process_time()
+
+    said = nobody().text(text)
+
+    assert time.process_time() - began < AT_MOST
+    assert "hunter2" not in said
