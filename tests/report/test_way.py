@@ -145,4 +145,4 @@ def test_it_says_what_failures_take_what_an_hour_costs_and_what_passes_the_budge
 
 
 def test_text_of_others_moves_no_cursor() -> None:
-    assert clean("a\n b\x1b[31m\tc") == "a b?[31m c"
+    assert clean("a\n b\x1b[31m\tc") == "a b\\x1b[31m c"

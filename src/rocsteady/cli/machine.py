@@ -59,6 +59,6 @@ def _write(path: Path, view: View, knowledge: Knowledge) -> None:
         raise ExaminationError(f"{path}: {error.strerror}") from None
     tell(f"{len(recording.files)} paths, {len(content)} bytes written to {path}.")
     tell(
-        "Secrets, serials, hosts, users and homes were replaced. Read the file before you send it;"
+        "Secrets, serials, hosts, users and homes were replaced. Read it before you send it;"
         " nothing was sent."
     )
