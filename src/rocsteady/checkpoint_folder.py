@@ -28,6 +28,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rocsteady.untrusted_file import open_regular, read_regular
+
 VERSION = 1
 LATEST, MANIFEST, PLAN = "latest", "manifest.json", "plan.json"
 ASIDE = "set-aside"
@@ -108,8 +110,7 @@ def manifest_text(step: int, number: int, files: Iterable[FileFact]) -> bytes:
 def read_manifest(folder: Path) -> Manifest:
     """Read what a checkpoint should be, or say what is wrong with it."""
     try:
-        with (folder / MANIFEST).open("rb") as stream:
-            text = stream.read(MANIFEST_LIMIT)
+        text = read_regular(folder / MANIFEST, MANIFEST_LIMIT)
     except FileNotFoundError:
         raise BrokenError("has no manifest: it was not finished") from None
     except OSError as error:
@@ -153,7 +154,7 @@ def check(folder: Path, files: Iterable[FileFact]) -> None:
         for file in files:
             path = folder / file.name
             try:
-                with path.open("rb", buffering=0) as stream:
+                with open_regular(path) as stream:
                     size = os.fstat(stream.fileno()).st_size
                 if size != file.size:
                     raise BrokenError(f"has {size} bytes of {file.size} in {file.name}")
@@ -169,7 +170,7 @@ def check(folder: Path, files: Iterable[FileFact]) -> None:
 def _block(path: Path, start: int) -> bytes:
     """Return the SHA-256 of one block of a file."""
     digest, chunk, left = hashlib.sha256(), memoryview(bytearray(CHUNK)), BLOCK
-    with path.open("rb", buffering=0) as stream:
+    with open_regular(path) as stream:
         stream.seek(start)
         while count := stream.readinto(chunk[:left]):
             digest.update(chunk[:count])

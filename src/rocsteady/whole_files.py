@@ -10,13 +10,17 @@ Every function says why a file does not count as whole, as the end of a sentence
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import struct
 import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
+
+from rocsteady.untrusted_file import open_regular, read_head
 
 JSON_LIMIT = 256 * 1024 * 1024  # bytes
 CHECKSUM_LIMIT = 1024 * 1024 * 1024  # bytes of a zip that are read; of larger ones the directory is
@@ -80,8 +84,7 @@ def _wrong_by_name(path: Path, checksums: int) -> str:
 
 
 def _is_zip(path: Path) -> bool:
-    with path.open("rb") as stream:
-        return stream.read(len(ZIP)) == ZIP
+    return read_head(path, len(ZIP)) == ZIP
 
 
 def _wrong(
@@ -92,11 +95,9 @@ def _wrong(
             return in_folder(path)
         if not path.is_file():
             return "is neither a file nor a folder"
-        size = path.stat().st_size
-        if size == 0:
-            return "is empty"
-        with path.open("rb") as stream:
-            return in_file(stream, size)
+        with io.BufferedReader(open_regular(path)) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            return in_file(stream, size) if size else "is empty"
     except OSError as error:
         return f"cannot be read: {error.strerror or error}"
 

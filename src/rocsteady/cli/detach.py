@@ -12,10 +12,12 @@ from rocsteady.cli.screen import tell
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.detached import Detached, start_detached
 from rocsteady.journal.journal import Journal
+from rocsteady.untrusted_file import open_regular, read_exactly
 
 OUTPUT = "detached.log"  # what such supervisors themselves had to say
 WAIT = 20.0  # seconds for it to write its run down
 LOOK_EVERY = 0.1
+SHOWN = 64 * 1024  # bytes of what it had to say
 WITHOUT_TERMINAL = "--without-terminal"  # what the second one is told
 
 
@@ -33,9 +35,9 @@ def detach(words: Sequence[str], folder: Path, journal: Journal) -> int:
             tell(f"rocsteady: see it: rocsteady runs; end it: rocsteady stop {name}")
             return 0
         if started.has_ended():
-            with output.open("rb") as stream:
+            with open_regular(output) as stream:
                 stream.seek(said)
-                tell(stream.read().decode(errors="replace").rstrip("\n"))
+                tell(read_exactly(stream, SHOWN).decode(errors="replace").rstrip("\n"))
             raise RocsteadyError("it ended before it began; nothing runs")
         time.sleep(LOOK_EVERY)
     raise RocsteadyError(f"process {started.pid} has not begun within {WAIT:.0f} s; see {output}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections import deque
-from pathlib import Path
 from typing import BinaryIO
 
 import click
@@ -24,6 +23,7 @@ from rocsteady.knowledge.failures import (
     load_failures,
 )
 from rocsteady.report.page import BOLD, DIM, Page
+from rocsteady.untrusted_file import read_tail
 from rocsteady.vocabulary import Certainty, Failure, Fix
 
 NAMED, NOT_NAMED = 0, 1
@@ -135,16 +135,15 @@ def _given(text: str) -> str:
     if text == "-":
         return _end_of(sys.stdin.buffer)
     try:
-        with Path(text).open("rb") as file:
-            if file.seekable():
-                file.seek(max(0, file.seek(0, os.SEEK_END) - MOST))
-            return _end_of(file)
-    except IsADirectoryError:
-        raise click.BadParameter(f"{text} is a folder.", param_hint="TEXT") from None
+        return read_tail(text, MOST).decode("utf-8", "replace")
     except PermissionError as error:
         raise ExaminationError(f"{text}: {error.strerror}") from None
-    except (OSError, ValueError):  # not the name of a file
-        return text
+    except (OSError, ValueError) as error:
+        if not os.path.lexists(text.replace("\0", "")):  # not the name of a file
+            return text
+        raise ExaminationError(
+            f"{text}: {getattr(error, 'strerror', None) or error}. Use - to read from a pipe"
+        ) from None
 
 
 def _end_of(stream: BinaryIO) -> str:

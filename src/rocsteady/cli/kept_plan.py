@@ -12,8 +12,10 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.host.files import write_whole
 from rocsteady.plan import PLAN_VERSION, Plan, Way
 from rocsteady.supervisor.job import FILE as JOB_FILE
+from rocsteady.untrusted_file import read_regular
 
 FILE = "plan.json"
+PLAN_LIMIT = 16 * 1024 * 1024  # bytes
 
 
 def keep(plan: Plan, folder: Path) -> str:
@@ -31,7 +33,7 @@ def kept(folder: Path) -> Plan:
     """Read it, or say what to do."""
     none = "there is no plan of this folder: rocsteady plan makes one"
     try:
-        content = _path(folder).read_bytes()
+        content = read_regular(_path(folder), PLAN_LIMIT)
     except FileNotFoundError:
         raise RocsteadyError(none) from None
     except OSError as error:

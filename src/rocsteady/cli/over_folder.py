@@ -17,7 +17,7 @@ from rocsteady.cli.screen import tell
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.child import TerminalUse
 from rocsteady.journal.identity import fingerprint, is_alive
-from rocsteady.supervisor.injection import OWNER
+from rocsteady.supervisor.injection import OWNER, read_owner
 from rocsteady.supervisor.offline import offline
 from rocsteady.supervisor.scratch import Scratch, make_scratch, outside, remove
 from rocsteady.supervisor.tree import Tree
@@ -57,8 +57,7 @@ def make_root(root: Path, folder: Path, *, inside: str, busy: str) -> Path:
     """
     if Path(os.path.realpath(root)).is_relative_to(os.path.realpath(folder)):
         raise RocsteadyError(f"{root} lies in {inside}")
-    owner = root / OWNER
-    if owner.exists() and is_alive(owner.read_text(encoding="utf-8")):
+    if (root / OWNER).exists() and is_alive(read_owner(root)):
         raise RocsteadyError(busy)
     if root.exists():
         remove(root)

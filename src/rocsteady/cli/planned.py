@@ -18,8 +18,10 @@ from rocsteady.plan import Basis, Way
 from rocsteady.supervisor.job import Job
 from rocsteady.supervisor.stages import with_variant
 from rocsteady.supervisor.ways import FallTo, ways_after
+from rocsteady.untrusted_file import read_regular
 
 WAYS = "ways.json"
+WAYS_LIMIT = 1024 * 1024  # bytes
 
 
 def planned(folder: Path, job: Job, number: int) -> tuple[Job, Way, tuple[FallTo, ...]]:
@@ -45,6 +47,6 @@ def keep_ways(ways: tuple[FallTo, ...], run: Path) -> None:
 def kept_ways(run: Path) -> tuple[FallTo, ...]:
     """Read them; none, if there are none or they cannot be read."""
     try:
-        return msgspec.json.decode((run / WAYS).read_bytes(), type=tuple[FallTo, ...])
+        return msgspec.json.decode(read_regular(run / WAYS, WAYS_LIMIT), type=tuple[FallTo, ...])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return ()

@@ -60,7 +60,7 @@ from rocsteady.report.probe import (
     render_stories,
     title_column,
 )
-from rocsteady.supervisor.injection import OWNER, claim
+from rocsteady.supervisor.injection import OWNER, claim, read_owner
 from rocsteady.vocabulary import Observation, ProbeOutcome
 
 SCRIPT = "rocsteady.probe.script"  # what came after --
@@ -319,8 +319,7 @@ def _scratch(kept: Path, journal: Journal) -> Iterator[Path]:
     short = len(os.fsencode(kept)) <= LONGEST - len(PREFIX)
     parent = kept if short else Path(tempfile.gettempdir())
     for left in parent.glob(f"{PREFIX}*"):
-        owner = left / OWNER
-        if owner.is_file() and is_alive(owner.read_text(encoding="utf-8")) is False:
+        if (left / OWNER).is_file() and is_alive(read_owner(left)) is False:
             shutil.rmtree(left, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
     claim(folder, journal.here.process)

@@ -25,6 +25,7 @@ from rocsteady.evidence.pages import read_notes, read_pages
 from rocsteady.evidence.values import Heartbeat, Look, ProcessSeen, ThreadSeen
 from rocsteady.host.files import write_whole
 from rocsteady.redaction.redactor import Secrets, hide_secrets
+from rocsteady.untrusted_file import read_tail
 from rocsteady.vocabulary import Value
 
 WITHIN = timedelta(seconds=10)
@@ -184,11 +185,8 @@ class _Incident:
         if log is None:
             self.missing["log-tail.txt"] = "no log was kept"
             return
-        with log.open("rb") as stream:
-            size = stream.seek(0, os.SEEK_END)
-            stream.seek(max(0, size - LOG_TAIL))
-            tail = stream.read(LOG_TAIL)
-        if size > LOG_TAIL:  # begin with a whole line
+        tail = read_tail(log, LOG_TAIL + 1, follow=False)
+        if len(tail) > LOG_TAIL:  # begin with a whole line
             tail = tail.partition(b"\n")[2] or tail
         self.put("log-tail.txt", tail)
 

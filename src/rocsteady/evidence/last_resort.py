@@ -18,6 +18,7 @@ from pathlib import Path
 
 from rocsteady.evidence import procfs
 from rocsteady.inside import wire
+from rocsteady.untrusted_file import open_regular, read_exactly
 
 LIMIT = 1024 * 1024  # bytes of one process
 PAUSE = 0.05  # seconds between looks; a file that stays as it is for so long is whole
@@ -41,9 +42,9 @@ def _written(path: Path, start: int, deadline: float) -> str:
         if now == seen > start:
             break
         seen = now
-    with contextlib.suppress(OSError), path.open("rb") as stream:
+    with contextlib.suppress(OSError), open_regular(path, follow=False) as stream:
         stream.seek(start)
-        return stream.read(LIMIT).decode("utf-8", "replace")
+        return read_exactly(stream, LIMIT).decode("utf-8", "replace")
     return ""
 
 

@@ -10,20 +10,24 @@ import os
 import re
 import struct
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from rocsteady.evidence import procfs
 from rocsteady.evidence.values import Heartbeat
 from rocsteady.inside import wire
+from rocsteady.untrusted_file import read_head, read_regular
 from rocsteady.vocabulary import Value
 
 NOTE_LIMIT = 500  # characters of a note that are kept
 APPLIED_LIMIT = 64 * 1024  # bytes
 RESUMES_LIMIT = 16 * 1024  # bytes
+MOST_NAMES = 20_000  # of the folder that one pass looks at
+MOST_FILES = 1_000  # of one kind that one pass reads
 _WORDS = struct.Struct(f"={wire.SIZE // 8}Q")
-_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _NANO = 1e-9
 _PATTERN = re.compile(r"[A-Za-z0-9_.*?\[\]][A-Za-z0-9_.*?\[\]-]{0,200}")  # of one name
 
@@ -98,10 +102,10 @@ def read_applied(folder: Path) -> tuple[Applied, ...]:
     launcher has no loaders, and its ranks have.
     """
     files: dict[int, _AppliedFile] = {}
-    for pid, path in _numbered(folder, wire.APPLIED_SUFFIX):
+    for pid, path in numbered(folder, wire.APPLIED_SUFFIX):
         try:
-            file = msgspec.json.decode(_content(path, APPLIED_LIMIT) or b"", type=_AppliedFile)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+            file = msgspec.json.decode(_content(path, APPLIED_LIMIT), type=_AppliedFile)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             continue
         if file.version == wire.APPLIED_VERSION:
             files[pid] = file
@@ -121,7 +125,7 @@ def _applied(pid: int, file: _AppliedFile, found: set[str]) -> Iterable[Applied]
 
 def read_loader_facts(folder: Path) -> LoaderFacts | None:
     """Return what is known of the script's loaders, over all processes; None: none was used."""
-    pages = [_words(path, pid) for pid, path in _numbered(folder, wire.SUFFIX)]
+    pages = [_words(path, pid) for pid, path in numbered(folder, wire.SUFFIX)]
     told = [words for words in pages if words is not None and words[wire.W_LOADERS]]
     if not told:
         return None
@@ -140,7 +144,7 @@ def read_loader_facts(folder: Path) -> LoaderFacts | None:
 
 def read_parts(folder: Path) -> Parts | None:
     """Return how batches are trained; None: not through rocsteady.Loop, or no step was made."""
-    pages = [_words(path, pid) for pid, path in _numbered(folder, wire.SUFFIX)]
+    pages = [_words(path, pid) for pid, path in numbered(folder, wire.SUFFIX)]
     told = [words for words in pages if words is not None and words[wire.W_BATCH]]
     if not told:
         return None
@@ -158,7 +162,7 @@ def read_precision(folder: Path) -> str:
 
 def read_size(folder: Path) -> Size | None:
     """Return how much is trained; None: no step was made that could be seen."""
-    pages = [_words(path, pid) for pid, path in _numbered(folder, wire.SUFFIX)]
+    pages = [_words(path, pid) for pid, path in numbered(folder, wire.SUFFIX)]
     told = [words for words in pages if words is not None and words[wire.W_PARAMETERS]]
     if not told:
         return None
@@ -172,10 +176,10 @@ def read_size(folder: Path) -> Size | None:
 def read_resumes(folder: Path) -> tuple[Resumes, ...]:
     """Return where scripts told that they go on from, each place once."""
     found: dict[Resumes, None] = {}
-    for _, path in _numbered(folder, wire.RESUMES_SUFFIX):
+    for _, path in numbered(folder, wire.RESUMES_SUFFIX):
         try:
-            file = msgspec.json.decode(_content(path, RESUMES_LIMIT) or b"", type=_ResumesFile)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+            file = msgspec.json.decode(_content(path, RESUMES_LIMIT), type=_ResumesFile)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             continue
         told = Resumes(folder=file.folder, pattern=file.pattern)
         if file.version == wire.RESUMES_VERSION and _is_place(told):
@@ -200,41 +204,44 @@ def _one_answer(told: Iterable[tuple[int, ...]], word: int, *, decides: int) -> 
 
 def read_pages(folder: Path) -> tuple[Heartbeat, ...]:
     """Return what each process told, in number order; also of processes that have ended."""
-    beats = (_read_page(path, pid) for pid, path in _numbered(folder, wire.SUFFIX))
+    beats = (_read_page(path, pid) for pid, path in numbered(folder, wire.SUFFIX))
     return tuple(beat for beat in beats if beat is not None)
 
 
 def read_notes(folder: Path) -> dict[int, str]:
     """Return the reason that each process without a page gave."""
     notes = {}
-    for pid, path in _numbered(folder, wire.NOTE_SUFFIX):
-        content = _content(path)
+    for pid, path in numbered(folder, wire.NOTE_SUFFIX):
+        try:
+            content = read_head(path, wire.SIZE, follow=False)
+        except OSError:
+            continue
         if content:
             line = content.decode("utf-8", "replace").strip().partition("\n")[0]
             notes[pid] = "".join(mark for mark in line if mark.isprintable())[:NOTE_LIMIT]
     return notes
 
 
-def _numbered(folder: Path, suffix: str) -> list[tuple[int, Path]]:
-    """List the files named by a process; a folder that is not there has none."""
+def numbered(folder: Path, suffix: str) -> list[tuple[int, Path]]:
+    """List the files named by a process; a folder that is not there has none.
+
+    A script can fill the folder. The number is limited, and living processes come first.
+    """
     try:
-        paths = [path for path in folder.iterdir() if path.suffix == suffix]
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in islice(entries, MOST_NAMES)]
     except OSError:
         return []
-    return sorted((int(path.stem), path) for path in paths if path.stem.isdecimal())
+    stems = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
+    found = [(int(stem), stem) for stem in stems if stem.isdecimal()]
+    if len(found) > MOST_FILES:
+        living = procfs.living()
+        found.sort(key=lambda each: each[0] not in living)
+    return sorted((pid, folder / f"{stem}{suffix}") for pid, stem in found[:MOST_FILES])
 
 
-def _content(path: Path, limit: int = wire.SIZE) -> bytes | None:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | _NO_FOLLOW)
-    except OSError:
-        return None
-    try:
-        return os.read(descriptor, limit)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
+def _content(path: Path, limit: int) -> bytes:
+    return read_regular(path, limit, follow=False)
 
 
 def _read_page(path: Path, pid: int) -> Heartbeat | None:
@@ -243,8 +250,11 @@ def _read_page(path: Path, pid: int) -> Heartbeat | None:
 
 
 def _words(path: Path, pid: int) -> tuple[int, ...] | None:
-    content = _content(path)
-    if content is None or len(content) != wire.SIZE:
+    try:
+        content = _content(path, wire.SIZE)
+    except OSError:
+        return None
+    if len(content) != wire.SIZE:
         return None
     words = _WORDS.unpack(content)
     ours = words[wire.W_MAGIC] == wire.MAGIC and words[wire.W_VERSION] == wire.VERSION

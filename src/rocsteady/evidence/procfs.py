@@ -53,6 +53,14 @@ def read(path: str, limit: int = SMALL) -> bytes:
         os.close(descriptor)
 
 
+def living() -> set[int]:
+    """Return every process; none where there is no /proc."""
+    try:
+        return set(numbers(PROC))
+    except OSError:
+        return set()
+
+
 def text(path: str, limit: int = SMALL) -> str:
     """Return the file as text; what is not UTF-8 is replaced."""
     return read(path, limit).decode("utf-8", "replace")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
 
+from rocsteady.evidence.pages import numbered
 from rocsteady.inside import wire
+from rocsteady.untrusted_file import read_regular
 from rocsteady.vocabulary import Value
 
 LIMIT = 256 * 1024  # bytes of one
-_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 
 class RaisedException(Value, frozen=True, kw_only=True):
@@ -33,23 +33,11 @@ class _Told(RaisedException, frozen=True, kw_only=True):
 def read_raised(folder: Path) -> tuple[RaisedException, ...]:
     """Return what was told, the first in time first. What is not ours is passed over."""
     found = []
-    try:
-        paths = sorted(folder.glob(f"*{wire.RAISED_SUFFIX}"))
-    except OSError:
-        return ()
-    for path in paths:
+    for _, path in numbered(folder, wire.RAISED_SUFFIX):
         try:
-            told = msgspec.json.decode(_content(path), type=_Told)
+            told = msgspec.json.decode(read_regular(path, LIMIT, follow=False), type=_Told)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             continue
         if told.version == wire.RAISED_VERSION:
             found.append(told)
     return tuple(sorted(found, key=lambda told: told.at))
-
-
-def _content(path: Path) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | _NO_FOLLOW)
-    try:
-        return os.read(descriptor, LIMIT)
-    finally:
-        os.close(descriptor)

@@ -23,6 +23,7 @@ from rocsteady import whole_files
 from rocsteady.checkpoint_folder import ASIDE
 from rocsteady.integrations.newest import EVERYTHING, log, newest_whole
 from rocsteady.training import told
+from rocsteady.untrusted_file import read_regular
 
 PATTERN = "checkpoint-*"
 STATE = "trainer_state.json"  # the Trainer writes it last
@@ -146,7 +147,7 @@ def _step_of(checkpoint: Path) -> int | None:
 
 
 def _missing_in(checkpoint: Path, names: set[str]) -> str:
-    said = json.loads((checkpoint / STATE).read_bytes())["global_step"]
+    said = _json(checkpoint / STATE)["global_step"]
     if said != _step_of(checkpoint):
         return f"says in {STATE} that it is of step {said}"
     if not any(_MODEL.fullmatch(name) for name in names):
@@ -160,9 +161,13 @@ def _missing_shards(checkpoint: Path) -> list[str]:
     return [
         name
         for index in sorted(checkpoint.glob("*.index.json"))
-        for name in sorted(set(json.loads(index.read_bytes()).get("weight_map", {}).values()))
+        for name in sorted(set(_json(index).get("weight_map", {}).values()))
         if not (checkpoint / name).is_file()
     ]
+
+
+def _json(path: Path) -> Any:  # noqa: ANN401 - JSON
+    return json.loads(read_regular(path, whole_files.JSON_LIMIT))
 
 
 def _missing_beside(names: set[str]) -> list[str]:

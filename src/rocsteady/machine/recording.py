@@ -24,7 +24,6 @@ import base64
 import binascii
 import errno
 import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -41,6 +40,7 @@ from rocsteady.machine.root import (
     parent,
     resolve_inside,
 )
+from rocsteady.untrusted_file import read_regular
 from rocsteady.vocabulary import Value
 
 VERSION = 1
@@ -84,14 +84,9 @@ class _OfAnyVersion(Value, frozen=True, kw_only=True):
 def read_recording(path: Path) -> Recording:
     """Read and check one file; whatever is wrong with it is one sentence."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a FIFO would make us wait
-            raise RecordingError(f"{path}: not a file")
-        with path.open("rb") as stream:
-            content = stream.read(RECORDING_LIMIT + 1)
+        content = read_regular(path, RECORDING_LIMIT)
     except OSError as error:
         raise RecordingError(f"{path}: {error.strerror or error}") from None
-    if len(content) > RECORDING_LIMIT:
-        raise RecordingError(f"{path}: longer than {RECORDING_LIMIT} bytes")
     return decode_recording(content, str(path))
 
 

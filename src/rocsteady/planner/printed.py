@@ -15,6 +15,7 @@ from pathlib import Path
 from time import strptime
 
 from rocsteady.evidence.counters import strip_ansi
+from rocsteady.untrusted_file import read_tail
 from rocsteady.vocabulary import Value
 
 LOG_LIMIT = 1024 * 1024  # bytes of the end of a log that are looked at
@@ -112,9 +113,7 @@ def epochs_in(counters: Iterable[Counter]) -> Counter | None:
 
 def _lines(log: Path) -> Iterator[tuple[float, str]]:
     try:
-        with log.open("rb") as stream:
-            stream.seek(max(0, log.stat().st_size - LOG_LIMIT))
-            text = stream.read(LOG_LIMIT).decode("utf-8", "replace")
+        text = read_tail(log, LOG_LIMIT, follow=False).decode("utf-8", "replace")
     except OSError:
         return
     at = 0.0

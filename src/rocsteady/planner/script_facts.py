@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
+from rocsteady.untrusted_file import read_head
 from rocsteady.vocabulary import Value
 
 SIZE_LIMIT = 4 * 1024 * 1024  # bytes of a script
@@ -87,8 +88,7 @@ def read_facts(path: Path | None) -> ScriptFacts:
     if path is None:
         return ScriptFacts(name="")
     try:
-        with path.open("rb") as stream:
-            tree = ast.parse(stream.read(SIZE_LIMIT))
+        tree = ast.parse(read_head(path, SIZE_LIMIT))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return ScriptFacts(name="")
     nodes = list(ast.walk(tree))
@@ -164,8 +164,7 @@ def _in_configs(names: Collection[str], command: Sequence[str], folder: Path) ->
     named = [word for word in (*command, *values) if word.endswith((".yaml", ".yml"))]
     for name in dict.fromkeys((*named, *CONFIGS)):
         try:
-            with (folder / name).open(encoding="utf-8") as stream:
-                text = stream.read(CONFIG_LIMIT)
+            text = read_head(folder / name, CONFIG_LIMIT).decode()
         except (OSError, UnicodeDecodeError):
             continue
         found = re.findall(r"(?m)^[ ]*([A-Za-z_]+)[ ]*:[ ]*([0-9]{1,12})[ ]*(?:#.*)?$", text)

@@ -29,6 +29,7 @@ from rocsteady.journal.journal import Journal
 from rocsteady.knowledge.failures import UNKNOWN, load_failures
 from rocsteady.probes.probe import Probe
 from rocsteady.probes.processes import Forks, Fresh, UnfitError, lay_out, tidy
+from rocsteady.untrusted_file import read_regular, read_tail
 from rocsteady.vocabulary import Observation, ProbeOutcome, Value
 
 INTENT = "probe"
@@ -36,6 +37,7 @@ POLL = 0.02  # seconds
 LOOKS, LOOK_WITHIN, BETWEEN_LOOKS = 3, timedelta(seconds=3), 0.3
 EVIDENCE_WITHIN = timedelta(seconds=8)
 OUTPUT_LIMIT = 256 * 1024  # bytes
+RESULT_LIMIT = 16 * 1024 * 1024  # bytes
 _BEAT = struct.Struct("=Q")
 _LONG = (1 << 32) - 1  # the lower half counts tries, the upper one signs of life between them
 
@@ -278,23 +280,21 @@ class _Watch:
 
     def _beat(self) -> int:
         try:
-            content = (self._folder / "beat").read_bytes()
+            content = read_regular(self._folder / "beat", _BEAT.size)
         except OSError:
             return 0
         return int(_BEAT.unpack(content)[0]) if len(content) == _BEAT.size else 0
 
     def _result(self) -> Result | None:
         try:
-            return msgspec.json.decode((self._folder / "result.json").read_bytes(), type=Result)
+            content = read_regular(self._folder / "result.json", RESULT_LIMIT)
+            return msgspec.json.decode(content, type=Result)
         except (OSError, msgspec.MsgspecError):
             return None
 
     def _output(self) -> str:
         try:
-            with (self._folder / "output").open("rb") as stream:
-                stream.seek(0, os.SEEK_END)
-                stream.seek(max(0, stream.tell() - OUTPUT_LIMIT))
-                return stream.read().decode("utf-8", "replace")
+            return read_tail(self._folder / "output", OUTPUT_LIMIT).decode("utf-8", "replace")
         except OSError:
             return ""
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from rocsteady.evidence.pages import read_pages
 from rocsteady.inside import wire
+from rocsteady.untrusted_file import open_regular
 
 _WORD = struct.Struct("=Q")
-_FLAGS = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _AT = wire.W_SAVE * _WORD.size
 
 
@@ -27,12 +27,9 @@ def ask_to_save(pages: Path) -> None:
 
 
 def _grow(page: Path) -> None:
-    descriptor = os.open(page, _FLAGS)
-    try:
-        if os.fstat(descriptor).st_size == wire.SIZE:
-            os.lseek(descriptor, _AT, os.SEEK_SET)
-            (asked,) = _WORD.unpack(os.read(descriptor, _WORD.size))
-            os.lseek(descriptor, _AT, os.SEEK_SET)
-            os.write(descriptor, _WORD.pack(asked + 1))
-    finally:
-        os.close(descriptor)
+    with open_regular(page, follow=False, writable=True) as stream:
+        if os.fstat(stream.fileno()).st_size == wire.SIZE:
+            stream.seek(_AT)
+            (asked,) = _WORD.unpack(stream.read(_WORD.size))
+            stream.seek(_AT)
+            stream.write(_WORD.pack((asked + 1) % (1 << 64)))

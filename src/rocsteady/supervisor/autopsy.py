@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from datetime import timedelta
@@ -20,8 +19,10 @@ from rocsteady.failures.symptoms import Raised, Symptoms
 from rocsteady.supervisor.outcome import AttemptEnd, Outcome
 from rocsteady.supervisor.setting import Setting
 from rocsteady.supervisor.signature import unsigned
+from rocsteady.untrusted_file import read_regular, read_tail
 
 LOG_TAIL = 1024 * 1024  # bytes
+LOOK_LIMIT = 64 * 1024 * 1024  # bytes
 MOST_FOLDERS = 1000  # that are looked at for disks of their own
 DISKS_WITHIN = timedelta(seconds=1)
 KERNEL_WITHIN = timedelta(seconds=2)
@@ -64,7 +65,7 @@ def _last_look(end: AttemptEnd) -> tuple[Look, ...]:
     if end.found is None or not end.found.evidence.folder:
         return ()
     try:
-        kept = (Path(end.found.evidence.folder) / "processes.json").read_bytes()
+        kept = read_regular(Path(end.found.evidence.folder) / "processes.json", LOOK_LIMIT)
         return (msgspec.json.decode(kept, type=Processes).look,)
     except (OSError, msgspec.MsgspecError):
         return ()
@@ -73,13 +74,10 @@ def _last_look(end: AttemptEnd) -> tuple[Look, ...]:
 def log_tail(path: Path, limit: int = LOG_TAIL) -> str:
     """Return the end of a kept log, without the times; "" if there is none."""
     try:
-        with path.open("rb") as stream:
-            size = stream.seek(0, os.SEEK_END)
-            stream.seek(max(0, size - limit))
-            tail = stream.read(limit)
+        tail = read_tail(path, limit + 1, follow=False)
     except OSError:
         return ""
-    if size > limit:
+    if len(tail) > limit:
         tail = tail.partition(b"\n")[2]  # begin with a whole line
     return unsigned(STAMP.sub("", tail.decode("utf-8", "replace")))
 

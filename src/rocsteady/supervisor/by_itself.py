@@ -17,6 +17,7 @@ from rocsteady.evidence.pages import Resumes
 from rocsteady.host.files import write_whole
 from rocsteady.inside import wire
 from rocsteady.supervisor.job import CHECKPOINT, Resume
+from rocsteady.untrusted_file import read_regular
 
 FILE = "resumes.json"
 SIZE_LIMIT = 64 * 1024  # bytes
@@ -42,8 +43,7 @@ def keep(resume: Resume, records: Path) -> None:
 def kept(records: Path) -> Resume | None:
     """Return what an earlier supervisor of a run has kept."""
     try:
-        with (records / FILE).open("rb") as stream:
-            return msgspec.json.decode(stream.read(SIZE_LIMIT), type=Resume)
+        return msgspec.json.decode(read_regular(records / FILE, SIZE_LIMIT), type=Resume)
     except (OSError, UnicodeDecodeError, msgspec.MsgspecError):
         return None
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rocsteady.supervisor.job import DoneWhen, Job, WantedFile
 from rocsteady.supervisor.readable import what_is_wrong
+from rocsteady.untrusted_file import open_regular
 from rocsteady.vocabulary import Value
 
 CLOCK_GRAIN = 0.02  # seconds; a file's time comes from a coarser clock than ours
@@ -118,7 +119,7 @@ def _texts_in(log: Path, texts: Collection[str]) -> set[str]:
     left = {text.encode("utf-8", "surrogateescape"): text for text in texts}
     overlap = max(map(len, left)) - 1
     found: set[str] = set()
-    with log.open("rb") as stream:
+    with open_regular(log, follow=False) as stream:
         window = b""
         while left and (chunk := stream.read(LOG_CHUNK)):
             window += chunk

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from rocsteady.evidence.pages import numbered
 from rocsteady.inside import wire
 from rocsteady.journal.values import Decision, RunStory
 from rocsteady.report.drill import FaultResult
@@ -22,12 +23,14 @@ from rocsteady.supervisor.injection import Injection
 from rocsteady.supervisor.resume import Launch
 from rocsteady.supervisor.run import UNCHANGED, Supervisor
 from rocsteady.supervisor.scratch import Scratch
+from rocsteady.untrusted_file import read_regular
 from rocsteady.vocabulary import Value
 
 PAST = 50  # steps after the last fault, after which there is nothing more to see
 SLOW_PAST, SLOW = 5, 120.0  # the same where that many steps took so many seconds
 LOOK_EVERY = 0.1  # seconds
 NAN = "nan-loss"
+FIRED_LIMIT = 64 * 1024  # bytes
 KILL = "kill"  # the intent to end what is hung
 _WORDS = struct.Struct(f"={wire.SIZE // 8}Q")
 
@@ -136,7 +139,8 @@ def read_fired(folder: Path, count: int) -> dict[int, Fired]:
     found = {}
     for number in range(count):
         with contextlib.suppress(OSError, msgspec.MsgspecError):  # not yet, or just being written
-            content = (folder / f"{number}{wire.FIRED_SUFFIX}").read_bytes()
+            path = folder / f"{number}{wire.FIRED_SUFFIX}"
+            content = read_regular(path, FIRED_LIMIT, follow=False)
             found[number] = msgspec.json.decode(content, type=Fired)
     return found
 
@@ -245,9 +249,9 @@ def _in_words(decision: Decision | None) -> str:
 def _pages(folder: Path) -> list[tuple[int, ...]]:
     """Return the words of each page."""
     found = []
-    for path in folder.glob(f"*{wire.SUFFIX}"):
+    for _, path in numbered(folder, wire.SUFFIX):
         try:
-            content = path.read_bytes()
+            content = read_regular(path, wire.SIZE, follow=False)
         except OSError:
             continue
         if len(content) == wire.SIZE:

@@ -24,6 +24,7 @@ def end_tree(
     patience: int = 1,
 ) -> Ended:
     """Stop the child from the ``first`` signal on; more than ``patience`` interrupts kill it."""
+    wishes.reacted()
     if first is None or _at_once(child, wishes, len(child.interrupts)):
         return child.stop(stopping, first=None)
     before = len(child.interrupts)

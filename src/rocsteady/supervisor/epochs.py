@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from rocsteady.untrusted_file import open_regular
+
 LOG_CHUNK = 1024 * 1024  # bytes
 OVERLAP = 64  # bytes; longer than what is looked for
 # In the singular: "epochs = 3" is what was asked for, not what was done.
@@ -19,7 +21,7 @@ def epochs_printed(log: Path) -> int | None:
     """
     highest, from_zero, fractions = -1, False, False
     try:
-        with log.open("rb") as stream:
+        with open_regular(log, follow=False) as stream:
             window = b""
             while chunk := stream.read(LOG_CHUNK):
                 window += chunk

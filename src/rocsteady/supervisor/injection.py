@@ -17,11 +17,13 @@ from pathlib import Path
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.inside import wire
+from rocsteady.untrusted_file import read_regular
 from rocsteady.vocabulary import Value
 
 PACKAGE = "_rocsteady_inside"
 SITECUSTOMIZE = "sitecustomize.py"
 PREFIX = "rocsteady-"
+OWNER_LIMIT = 4096  # bytes
 OWNER = "owner"  # a file that names the supervisor, so that others can tell it from a dead one
 IN_MEMORY = ("tmpfs", "ramfs")
 HAS_MODES = sys.platform != "win32"
@@ -96,6 +98,11 @@ def claim(folder: Path, owner: str) -> None:
     _write(folder / OWNER, owner.encode())
 
 
+def read_owner(folder: Path) -> str:
+    """Return which process made a folder."""
+    return read_regular(folder / OWNER, OWNER_LIMIT, follow=False).decode()
+
+
 def sweep(
     environment: Mapping[str, str],
     is_alive: Callable[[str], bool | None],
@@ -113,7 +120,7 @@ def _owner(folder: Path) -> str:
     """Return who made a folder of ours; "" if it is not ours, or not claimed yet."""
     try:
         is_ours = not folder.is_symlink() and _is_own(folder)
-        return (folder / OWNER).read_text(encoding="utf-8") if is_ours else ""
+        return read_owner(folder) if is_ours else ""
     except (OSError, UnicodeDecodeError):
         return ""
 

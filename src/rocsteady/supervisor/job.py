@@ -57,6 +57,7 @@ from rocsteady.supervisor.job_values import (
     WantedFile,
 )
 from rocsteady.supervisor.job_words import deadline, dollars, duration, written_duration
+from rocsteady.untrusted_file import open_regular, read_exactly
 from rocsteady.vocabulary import Value
 
 if sys.version_info >= (3, 11):
@@ -109,12 +110,9 @@ class JobFile(Value, frozen=True, kw_only=True):
 def read_job(path: Path) -> JobFile:
     """Read a job file, or say which key of which file is wrong, and how."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        with os.fdopen(descriptor, "rb") as stream:
-            facts = os.fstat(descriptor)
-            if not stat.S_ISREG(facts.st_mode):
-                raise JobError(f"{path}: not a file")
-            content = stream.read(SIZE_LIMIT + 1)
+        with open_regular(path) as stream:
+            facts = os.fstat(stream.fileno())
+            content = read_exactly(stream, SIZE_LIMIT + 1)
     except OSError as error:
         raise JobError(f"{path}: {error.strerror}") from None
     if len(content) > SIZE_LIMIT:

@@ -50,6 +50,7 @@ from rocsteady.supervisor.resume import (
 )
 from rocsteady.supervisor.setting import Means, Setting
 from rocsteady.supervisor.settings import Settings
+from rocsteady.supervisor.stop_deadline import StopDeadline
 from rocsteady.supervisor.ways import WAY
 from rocsteady.supervisor.wishes import Wishes
 
@@ -90,6 +91,8 @@ class Supervisor:
         self._told = {name: value for name, value in environment.items() if name in known_variables}
         self._announcer = Announcer(journal, run.id)
         self._wishes = Wishes()
+        self._deadline = StopDeadline(run, journal, self._announcer, settings.stopping)
+        self._wishes.reacted = self._deadline.reacted
         self._marks = Marks(earlier.progress if earlier else ())
         self._means = Means(
             settings=settings,
@@ -156,6 +159,7 @@ class Supervisor:
     def carry_out(self) -> int:
         """Make attempts until there is nothing more to do; return the exit code."""
         self._wishes.listen()
+        self._deadline.start()
         finish = Finish(
             self._job, self._run, self._announcer, self._wishes, self._folder, self._outlook
         )
@@ -188,6 +192,7 @@ class Supervisor:
             self.outcome = outcome
             self._journal.end_run(self._run.id, outcome)
             self._announcer.close()
+            self._deadline.stop()
             self._wishes.stop_listening()
         return code
 
@@ -288,7 +293,8 @@ class Supervisor:
             intent.end(f"not started: {error}")
             self._records.not_started(row)
             raise
-        end = attempt.watch(child)
+        with self._deadline.over(child):
+            end = attempt.watch(child)
         intent.end(end.outcome.value)
         self._records.end(row, end)
         for note in dict.fromkeys(attempt.notes().values()):
