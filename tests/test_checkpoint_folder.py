@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tempfile
 from pathlib import Path
 
@@ -112,13 +113,13 @@ def test_each_kind_of_damage_is_named(tmp_path: Path) -> None:
     data.unlink()
     assert what_is_wrong(folder) == "has no rank-0.safetensors"
     data.mkdir()
-    assert what_is_wrong(folder) == "has an unreadable rank-0.safetensors: Is a directory"
+    assert what_is_wrong(folder) == "has an unreadable rank-0.safetensors: not a regular file"
     (folder / MANIFEST).write_bytes(b"\x80\x04K\x01.")  # a pickle
     assert what_is_wrong(folder) == "has a damaged manifest"
     (folder / MANIFEST).unlink()
     assert what_is_wrong(folder) == "has no manifest: it was not finished"
     (folder / MANIFEST).mkdir()
-    assert what_is_wrong(folder) == "cannot be read: Is a directory"
+    assert what_is_wrong(folder) == "cannot be read: not a regular file"
 
 
 def test_a_folder_under_another_steps_name_is_found(tmp_path: Path) -> None:
@@ -206,6 +207,7 @@ def test_a_manifest_of_100_000_ranks_fits(tmp_path: Path) -> None:
         for rank in range(100_000)
         for kind in ("safetensors", "json")
     ]
+    files.append(FileFact("plan.json", 10**9, "0" * 64))
     folder = tmp_path / name_of(1)
     folder.mkdir()
     text = manifest_text(1, 1, files)
@@ -221,14 +223,14 @@ def test_no_more_of_a_huge_manifest_is_read_than_the_limit(tmp_path: Path) -> No
     folder = add(tmp_path)
     with (folder / MANIFEST).open("wb") as stream:
         stream.truncate(MANIFEST_LIMIT * 1000)  # takes no room on the disk
-    assert what_is_wrong(folder) == "has a damaged manifest"
+    assert what_is_wrong(folder) == f"cannot be read: larger than {MANIFEST_LIMIT} bytes"
 
 
 def test_a_flipped_byte_in_any_block_of_a_large_file_is_found(tmp_path: Path) -> None:
-    folder, content = tmp_path / name_of(1), bytes(2 * BLOCK + 5)
-    folder.mkdir()
+    folder, content = add(tmp_path, 1), bytes(2 * BLOCK + 5)
     (folder / "large").write_bytes(content)
-    (folder / MANIFEST).write_bytes(manifest_text(1, 1, [fact("large", content)]))
+    facts = [fact(*item) for item in (CONTENT | {"large": content}).items()]
+    (folder / MANIFEST).write_bytes(manifest_text(1, 1, facts))
     assert what_is_wrong(folder) == ""
     for at in (0, BLOCK - 1, BLOCK, 2 * BLOCK - 1, 2 * BLOCK, 2 * BLOCK + 4):
         with (folder / "large").open("r+b") as stream:
@@ -249,3 +251,119 @@ def test_a_share_of_the_files_can_be_checked(tmp_path: Path) -> None:
     check(folder, [file for file in files if file.name != "plan.json"])
     with pytest.raises(BrokenError, match=r"plan\.json"):
         check(folder, files)
+
+
+def whole(**changes: object) -> dict[str, object]:
+    """Spell a manifest that is right but for the changes."""
+    files = {name: [len(text), fact(name, text).sha256] for name, text in CONTENT.items()}
+    return {"version": 1, "step": 1200, "number": 1, "files": files} | changes
+
+
+NOT_COUNTS = [-1, 1.0, 1e400, float("nan"), 1 << 61, 10**400, True, "1", None, [1], {}]
+
+
+@pytest.mark.parametrize("wrong", NOT_COUNTS)
+@pytest.mark.parametrize("key", ["version", "step", "number"])
+def test_a_number_that_is_none_is_broken_not_a_crash(
+    tmp_path: Path, key: str, wrong: object
+) -> None:
+    folder = add(tmp_path)
+    sign(folder, whole(**{key: wrong}))
+    assert what_is_wrong(folder) == "has a manifest that cannot be understood"
+
+
+@pytest.mark.parametrize("wrong", NOT_COUNTS)
+def test_a_size_that_is_none_is_broken_not_a_crash(tmp_path: Path, wrong: object) -> None:
+    folder = add(tmp_path)
+    sign(folder, whole(files={name: [wrong, "0" * 64] for name in CONTENT}))
+    assert what_is_wrong(folder) == "has a manifest that cannot be understood"
+
+
+@pytest.mark.parametrize("missing", ["plan.json", "rank-0.json"])
+def test_a_manifest_that_does_not_list_everything_is_not_complete(
+    tmp_path: Path, missing: str
+) -> None:
+    folder = add(tmp_path)
+    facts = {name: [len(text), fact(name, text).sha256] for name, text in CONTENT.items()}
+    sign(folder, whole(files={name: each for name, each in facts.items() if name != missing}))
+    assert what_is_wrong(folder) == f"has a manifest that does not list {missing}"
+    sign(folder, whole(files={}))
+    assert what_is_wrong(folder) == "has a manifest that does not list plan.json"
+
+
+def written(folder: Path, name: str, content: object) -> Path:
+    """Replace a file by other JSON, with the right hash in the manifest."""
+    (folder / name).write_text(json.dumps(content))
+    texts = {each: (folder / each).read_bytes() for each in CONTENT}
+    (folder / MANIFEST).write_bytes(manifest_text(1200, 7, [fact(*item) for item in texts.items()]))
+    return folder
+
+
+CHUNK = [[0], [4], "rank-0.safetensors", 0, 16]
+PLANS: list[object] = [
+    [],
+    None,
+    7,
+    {"a": None},
+    {"a": {}},
+    {"a": {"dtype": "F32", "size": [4], "chunks": None}},
+    {"a": {"dtype": "F32", "size": [4], "chunks": [[]]}},
+    {"a": {"dtype": ["F32"], "size": [4], "chunks": [CHUNK]}},
+    {"a": {"dtype": "Q64", "size": [4], "chunks": [CHUNK]}},
+    *({"a": {"dtype": "F32", "size": [wrong], "chunks": [CHUNK]}} for wrong in NOT_COUNTS),
+    *(
+        {"a": {"dtype": "F32", "size": [4], "chunks": [[*CHUNK[:at], wrong, *CHUNK[at + 1 :]]]}}
+        for at in range(5)
+        for wrong in (-1, 1e400, None, [1e400], ["x"], "rank-1.safetensors", "../rank-0.json", 6000)
+    ),
+    {f"a{number}": {"dtype": "U8", "size": [5000], "chunks": [[[0], [5000], *CHUNK[2:4], 5000]]}
+     for number in range(3)},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_plan_that_makes_no_sense_is_broken_not_a_crash(tmp_path: Path, plan: object) -> None:
+    folder = written(add(tmp_path), "plan.json", plan)
+    assert re.match("has a plan|has '|has more", what_is_wrong(folder))
+
+
+def test_a_plan_that_is_right_is_read(tmp_path: Path) -> None:
+    plan = {"a": {"dtype": "F32", "size": [4], "chunks": [CHUNK]}}
+    assert what_is_wrong(written(add(tmp_path), "plan.json", plan)) == ""
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        None,
+        [],
+        {"!": "tuple", "items": []},
+        {"model": {"!": 7}},
+        {"model": {"!": "none such"}},
+        {"model": {"!": "tensor"}},
+        {"model": {"!": "tensor", "name": 7}},
+        {"model": {"!": "tensor", "name": "not in the plan"}},
+        {"model": {"!": "tuple"}},
+        {"model": {"!": "tuple", "items": 7}},
+        {"model": {"!": "set", "items": [[]]}},
+        {"model": {"!": "Size", "items": ["x"]}},
+        {"model": {"!": "dict", "items": [1]}},
+        {"model": {"!": "dict", "items": [[{}, 1]]}},
+        {"model": {"!": "bytes", "base64": "A"}},
+        {"model": {"!": "bytes", "base64": 7}},
+        {"model": {"!": "scalar", "base64": "AAAA", "dtype": "<f8"}},
+        {"model": {"!": "scalar", "base64": "AAAA", "dtype": "O"}},
+        {"model": {"!": "dtype", "name": "hub.load"}},
+        {"model": {"!": "device", "name": None}},
+        {"model": json.loads("[" * 500 + "]" * 500)},
+    ],
+)
+def test_a_state_that_cannot_be_built_is_broken_not_a_crash(tmp_path: Path, state: object) -> None:
+    folder = written(add(tmp_path), "rank-0.json", {"world": 1, "state": state})
+    assert re.match("has a rank-0.json that cannot|has no 'not in", what_is_wrong(folder))
+
+
+@pytest.mark.parametrize("world", [0, *NOT_COUNTS])
+def test_a_number_of_ranks_that_is_none_is_broken(tmp_path: Path, world: object) -> None:
+    folder = written(add(tmp_path), "rank-0.json", {"world": world, "state": {}})
+    assert what_is_wrong(folder) == "has a rank-0.json that cannot be understood"

@@ -158,11 +158,18 @@ def _wrong_with_safetensors(stream: BinaryIO, size: int) -> str:
     try:
         header = json.loads(stream.read(length))
         tensors = [entry for name, entry in header.items() if name != "__metadata__"]
-        end = max((int(entry["data_offsets"][1]) for entry in tensors), default=0)
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        end = max((_end(*entry["data_offsets"]) for entry in tensors), default=0)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return "is damaged: its header is not that of safetensors"
     missing = length_field.size + length + end - size
     return "" if missing == 0 else f"is damaged: {abs(missing)} bytes too {_few(missing)}"
+
+
+def _end(start: object, end: object) -> int:
+    """Return where a tensor ends; what is not two places in order is a ValueError."""
+    if type(start) is not int or type(end) is not int or not 0 <= start <= end:
+        raise ValueError("not a range")
+    return end
 
 
 def _few(missing: int) -> str:

@@ -13,7 +13,7 @@ import click
 import rocsteady
 from rocsteady import checkpoint_folder as folders
 from rocsteady.checkpoint_folder import BrokenError
-from rocsteady.cli.plain_file import names_of, read_plan, write_plain
+from rocsteady.cli.plain_file import names_of, write_plain
 from rocsteady.cli.roots import open_root, python_option
 from rocsteady.cli.screen import layout, show, show_json
 from rocsteady.errors import CheckpointError, ExaminationError, RocsteadyError
@@ -119,11 +119,13 @@ def export(  # noqa: PLR0913 - one argument an option
         show(f"{target}: {told}.\n")
         return
     try:
-        plan = read_plan(checkpoint)
-        names = {name: name for name in plan} if everything else names_of(checkpoint, entry)
-        tensors = {name: plan[inside] for name, inside in names.items()}
-    except (BrokenError, KeyError) as error:
+        manifest = folders.read_manifest(checkpoint)
+        plan = folders.read_plan(checkpoint, manifest)
+        state = folders.read_state(checkpoint, manifest, 0, plan).state
+    except BrokenError as error:
         raise CheckpointError(f"{checkpoint} {error}") from None
+    names = {name: name for name in plan} if everything else names_of(checkpoint, state, entry)
+    tensors = {name: plan[inside] for name, inside in names.items()}
     size = write_plain(checkpoint, tensors, target)
     show(f"{target}: {counted(len(tensors), 'tensor')}, {_human(size)}.\n")
 

@@ -11,68 +11,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rocsteady.checkpoint_folder import PLAN, BrokenError, read_manifest
+from rocsteady.checkpoint_folder import SIZES, Tensor
+from rocsteady.checkpoint_state import KIND
 from rocsteady.errors import CheckpointError
-from rocsteady.vocabulary import Value
+from rocsteady.untrusted_file import open_regular
 
-SIZES = {
-    **dict.fromkeys(("F64", "C64", "I64", "U64"), 8),
-    **dict.fromkeys(("F32", "I32", "U32"), 4),
-    **dict.fromkeys(("F16", "BF16", "I16", "U16"), 2),
-    **dict.fromkeys(("F8_E4M3", "F8_E5M2", "I8", "U8", "BOOL"), 1),
-}
-KIND = "!"  # in the state of a rank: what JSON has no word for
 ALIGNED = 8  # bytes, to which the header is filled up
 PIECE = 16 * 1024 * 1024  # bytes that are copied at a time
 
 
-class Piece(Value, frozen=True, kw_only=True):
-    """A block of a tensor, and where its bytes lie."""
-
-    offsets: tuple[int, ...]
-    sizes: tuple[int, ...]
-    file: str
-    start: int
-    length: int
-
-
-class Tensor(Value, frozen=True, kw_only=True):
-    """One tensor of a checkpoint."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    pieces: tuple[Piece, ...]
-
-    @property
-    def length(self) -> int:
-        """Its bytes."""
-        return math.prod(self.shape) * SIZES[self.dtype]
-
-
-def read_plan(checkpoint: Path) -> dict[str, Tensor]:
-    """Return the tensors of a checkpoint, or say why the plan cannot be right."""
-    try:
-        plan = json.loads((checkpoint / PLAN).read_bytes())
-        found = {name: _tensor(entry) for name, entry in plan.items()}
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise BrokenError(f"has a {PLAN} that is none") from None
-    sizes = {file.name: file.size for file in read_manifest(checkpoint).files}
-    for name, tensor in found.items():
-        if not _fits(tensor, sizes):
-            raise BrokenError(f"has {name} in places where it cannot be")
-    return found
-
-
-def names_of(checkpoint: Path, entry: str) -> dict[str, str]:
+def names_of(checkpoint: Path, state: Mapping[str, Any], entry: str) -> dict[str, str]:
     """Return the tensors of one entry of the state: their names there, and in the plan."""
-    try:
-        state = json.loads((checkpoint / "rank-0.json").read_bytes())["state"]
-        entries = ", ".join(state)
-        found = state.get(entry)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise BrokenError("has a rank-0.json that is none") from None
+    found = state.get(entry)
     if not isinstance(found, dict):
-        raise CheckpointError(f"{checkpoint} has no {entry!r}; it has: {entries}")
+        raise CheckpointError(f"{checkpoint} has no {entry!r}; it has: {', '.join(state)}")
     return dict(_tensors(found, ""))
 
 
@@ -104,36 +56,6 @@ def write_plain(checkpoint: Path, tensors: Mapping[str, Tensor], target: Path) -
     finally:
         unfinished.unlink(missing_ok=True)
     return len(head) + ends[-1]
-
-
-def _tensor(entry: Any) -> Tensor:  # noqa: ANN401 - JSON
-    pieces = tuple(
-        Piece(
-            offsets=tuple(map(int, offsets)),
-            sizes=tuple(map(int, sizes)),
-            file=str(file),
-            start=int(start),
-            length=int(length),
-        )
-        for offsets, sizes, file, start, length in entry["chunks"]
-    )
-    if entry["dtype"] not in SIZES:
-        raise ValueError(entry["dtype"])
-    return Tensor(dtype=entry["dtype"], shape=tuple(map(int, entry["size"])), pieces=pieces)
-
-
-def _fits(tensor: Tensor, sizes: Mapping[str, int]) -> bool:
-    """Tell whether the pieces lie in their files, and make up the tensor."""
-    rank, size = len(tensor.shape), SIZES[tensor.dtype]
-    for piece in tensor.pieces:
-        inside = len(piece.offsets) == len(piece.sizes) == rank and all(
-            min(offset, count) >= 0 and offset + count <= whole
-            for offset, count, whole in zip(piece.offsets, piece.sizes, tensor.shape, strict=True)
-        )
-        ends = 0 <= piece.start <= piece.start + piece.length <= sizes.get(piece.file, -1)
-        if not (inside and ends and piece.length == math.prod(piece.sizes) * size):
-            return False
-    return sum(piece.length for piece in tensor.pieces) == tensor.length
 
 
 def _tensors(state: Mapping[str, Any], before: str) -> Iterator[tuple[str, str]]:
@@ -176,7 +98,7 @@ def _runs(
 
 
 def _mapped(path: Path) -> memoryview:
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
         return memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
 
 

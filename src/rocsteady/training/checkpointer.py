@@ -16,7 +16,6 @@ and never ends the training; nothing that is whole is ever written to again.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import shutil
@@ -31,7 +30,16 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 
 from rocsteady import checkpoint_folder as folders
-from rocsteady.checkpoint_folder import ASIDE, LATEST, MANIFEST, UNFINISHED, BrokenError, FileFact
+from rocsteady.checkpoint_folder import (
+    ASIDE,
+    LATEST,
+    MANIFEST,
+    UNFINISHED,
+    BrokenError,
+    FileFact,
+    Manifest,
+    RankState,
+)
 from rocsteady.errors import CheckpointError
 from rocsteady.training import told
 from rocsteady.training.loading import fill, reason, state_of
@@ -331,23 +339,30 @@ class Checkpointer:
 
     def _skeletons(self, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         """Read this rank's own state that is no tensor, and that of rank 0, which all share."""
-        first = json.loads((path / "rank-0.json").read_bytes())
-        if first["world"] != self._world:
+        first, own = self._states(path, folders.read_manifest(path))
+        if first.world != self._world:
             self._say_once(
-                f"{path.name} was written by {first['world']} ranks and is read by {self._world}:"
+                f"{path.name} was written by {first.world} ranks and is read by {self._world}:"
                 " what is each rank's own may be that of another one"
             )
-        if self._rank == 0:
-            return first["state"], first["state"]
-        own = path / f"rank-{self._rank % first['world']}.json"
-        return json.loads(own.read_bytes())["state"], first["state"]
+        return own.state, first.state
+
+    def _states(self, path: Path, manifest: Manifest) -> tuple[RankState, RankState]:
+        """Read the states of rank 0 and of this rank, or say why they cannot be restored."""
+        plan = folders.read_plan(path, manifest)
+        first = folders.read_state(path, manifest, 0, plan)
+        own = folders.read_state(path, manifest, self._rank % first.world, plan)
+        if own.state.keys() != first.state.keys():
+            raise BrokenError("has ranks with different entries")
+        return first, own
 
     def _wrong(self, path: Path) -> str:
         """Say what is wrong with a checkpoint; each rank reads its share of the files."""
         wrong = ""
         try:
-            files = folders.read_manifest(path).files
-            folders.check(path, files[self._rank :: self._world])
+            manifest = folders.read_manifest(path)
+            folders.check(path, manifest.files[self._rank :: self._world])
+            self._states(path, manifest)
         except BrokenError as error:
             wrong = str(error)
         if self._group is None:

@@ -12,7 +12,6 @@ other values are read by ``torch.load(weights_only=True)``.
 from __future__ import annotations
 
 import io
-import json
 import pickle
 import shutil
 import sys
@@ -21,7 +20,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from logging.handlers import BufferingHandler
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 import torch.distributed.checkpoint as dcp
@@ -31,8 +30,9 @@ from torch.serialization import _get_layout
 from rocsteady import checkpoint_folder as folders
 from rocsteady.errors import CheckpointError, RocsteadyError
 from rocsteady.training.checkpointer import Checkpointer, log
-from rocsteady.training.storage import Reader, load_alone
+from rocsteady.training.reading import Reader, load_alone
 from rocsteady.training.tree import put_together
+from rocsteady.untrusted_file import open_regular, read_exactly, read_regular
 
 DESCRIPTION = ".metadata"
 DESCRIPTION_LIMIT = 1 << 30  # bytes
@@ -87,7 +87,7 @@ def export_dcp(checkpoint: Path, target: Path) -> int:
         entry = known[name]
         return tensors.setdefault(name, torch.empty(entry.size, dtype=entry.properties.dtype))
 
-    skeletons = json.loads((checkpoint / "rank-0.json").read_bytes())["state"]
+    skeletons = folders.read_state(checkpoint, folders.read_manifest(checkpoint), 0, known).state
     put_together(skeletons, room)
     load_alone(tensors, reader)
     state = put_together(skeletons, lambda name, _: tensors[name])
@@ -126,8 +126,7 @@ def import_dcp(folder: Path, checkpoints: Path, step: int) -> int:
 def read_description(folder: Path) -> Any:  # noqa: ANN401 - DCP's own Metadata
     """Read the description of a stock folder without running anything in it."""
     try:
-        with (folder / DESCRIPTION).open("rb") as stream:
-            found = _Limited(io.BytesIO(stream.read(DESCRIPTION_LIMIT))).load()
+        found = _Limited(io.BytesIO(read_regular(folder / DESCRIPTION, DESCRIPTION_LIMIT))).load()
     except OSError as error:
         raise CheckpointError(f"{folder / DESCRIPTION}: {error.strerror}") from None
     except CheckpointError as error:
@@ -171,7 +170,7 @@ def _load(folder: Path, described: Any, index: Any, name: str) -> Any:  # noqa: 
     if PurePath(info.relative_path).name != info.relative_path:
         raise CheckpointError(f"{name} is said to lie in {info.relative_path!r}, not in the folder")
     try:
-        with (folder / info.relative_path).open("rb") as stream:
+        with open_regular(folder / info.relative_path) as stream:
             return torch.load(_slice(stream, info), map_location="cpu", weights_only=True)
     except OSError as error:
         raise CheckpointError(f"{folder / info.relative_path}: {error.strerror}") from None
@@ -180,9 +179,9 @@ def _load(folder: Path, described: Any, index: Any, name: str) -> Any:  # noqa: 
         raise CheckpointError(f"{name} cannot be read: {type(error).__name__}: {reason}") from None
 
 
-def _slice(stream: BinaryIO, info: Any) -> io.BytesIO:  # noqa: ANN401 - DCP's own
+def _slice(stream: io.FileIO, info: Any) -> io.BytesIO:  # noqa: ANN401 - DCP's own
     stream.seek(info.offset)
-    return io.BytesIO(stream.read(info.length))
+    return io.BytesIO(read_exactly(stream, info.length))
 
 
 def _entries(flat: dict[str, Any], paths: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401

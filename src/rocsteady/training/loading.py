@@ -11,7 +11,7 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.tensor import DTensor
 
 from rocsteady.errors import CheckpointError
-from rocsteady.training.storage import LoadPlanner, Reader, load_alone
+from rocsteady.training.reading import LoadPlanner, Reader, load_alone
 from rocsteady.training.tree import Parts, put_together, tensor_names
 
 
@@ -97,7 +97,10 @@ def _compare(
                     some = ", ".join(sorted(names)[:3])
                     raise CheckpointError(f"{path} is of another model: it {text} {some}")
         if isinstance(value, torch.optim.Optimizer):
-            groups, ours = _group_sizes(saved[name]), _group_sizes(fresh[name])
+            try:
+                groups, ours = _group_sizes(saved[name]), _group_sizes(fresh[name])
+            except (KeyError, TypeError):
+                raise CheckpointError(f"{path} has a {name!r} that is no optimizer's") from None
             if groups != ours:
                 raise CheckpointError(
                     f"{path} is of another model: {name!r} has groups of {groups} parameters there"

@@ -211,10 +211,15 @@ class Loop:
             raise CheckpointError(
                 f"the checkpoint of step {step} was not written by rocsteady.Loop"
             )
-        self.epoch, self.steps, self._seed = progress["epoch"], step, progress["seed"]
-        self._order.reseed(self._seed)
-        self._interval.interrupted(progress["interval"])
-        self._parts.load_state_dict(progress["parts"])
+        try:
+            self.epoch, self.steps, self._seed = progress["epoch"], step, progress["seed"]
+            self._order.reseed(self._seed)
+            self._interval.interrupted(progress["interval"])
+            self._parts.load_state_dict(progress["parts"])
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"the checkpoint of step {step} has no progress of rocsteady.Loop: {error!r}"
+            ) from None
         told.began_at(step)
         log.warning(
             "rocsteady: going on from step %d (epoch %d), restored in %.1f s.",

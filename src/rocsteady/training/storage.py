@@ -9,39 +9,36 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import json
-import mmap
 import os
-import re
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 import torch
 from torch.distributed.checkpoint import (
-    ChunkStorageMetadata,
-    DefaultLoadPlanner,
     DefaultSavePlanner,
     Metadata,
-    StorageReader,
     StorageWriter,
-    TensorStorageMetadata,
 )
 from torch.distributed.checkpoint.default_planner import create_default_local_save_plan
-from torch.distributed.checkpoint.metadata import MetadataIndex, TensorProperties
-from torch.distributed.checkpoint.planner import LoadPlan, SavePlan
+from torch.distributed.checkpoint.metadata import MetadataIndex
+from torch.distributed.checkpoint.planner import SavePlan
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.distributed.tensor import DTensor
 from torch.futures import Future
 
-from rocsteady.checkpoint_folder import BLOCK, PLAN, THREADS, FileFact, hash_of
+from rocsteady.checkpoint_folder import (
+    BLOCK,
+    PLAN,
+    FileFact,
+    hash_of,
+)
 from rocsteady.errors import CheckpointError
 from rocsteady.training.staging import ALIGNED
 
 HASHERS = 2  # threads, beside the one that writes: SHA-256 on one core is slower than a good disk
-_DATA = re.compile(r"rank-[0-9]+\.safetensors")
 DTYPES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -86,18 +83,6 @@ class SavePlanner(DefaultSavePlanner):
     def resolve_data(self, write_item: Any) -> Any:  # noqa: ANN401 - DCP's own types
         """Return the copy."""
         return self._copies[write_item.index.fqn]
-
-
-class LoadPlanner(DefaultLoadPlanner):
-    """Loads tensors by name. There is nothing else in our files, so nothing to unpickle."""
-
-    def __init__(self) -> None:
-        super().__init__(flatten_state_dict=False, flatten_sharded_tensors=False)
-
-    def load_bytes(self, read_item: Any, value: Any) -> None:  # noqa: ANN401 - DCP's own types
-        """Refuse."""
-        del value
-        raise CheckpointError(f"{read_item.dest_index.fqn} is not a tensor")
 
 
 class Writer(StorageWriter):
@@ -155,7 +140,7 @@ class Writer(StorageWriter):
         for result in results:
             result.storage_data[1] += start  # from the beginning of the file
         content = [memoryview(len(text).to_bytes(8, "little") + text)]
-        content += [view for tensor in pieces for view in _bytes_of(tensor)]
+        content += [view for tensor in pieces for view in bytes_of(tensor)]
         rest = json.dumps(self._skeleton).encode()
         facts = [
             write_file(self._folder / name, content),
@@ -196,89 +181,6 @@ class Writer(StorageWriter):
         return checkpoint_id is None
 
 
-class Reader(StorageReader):
-    """Reads what a Writer wrote, by the plan. Whether it is whole was looked at before."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._places: dict[MetadataIndex, tuple[str, int, int, Any, Any]] = {}
-
-    def reset(self, checkpoint_id: Any = None) -> None:  # noqa: ANN401 - DCP's own types
-        """Do nothing."""
-
-    def read_metadata(self, *_: Any, **__: Any) -> Metadata:  # noqa: ANN401 - DCP's own types
-        """Read the plan."""
-        names = {name: dtype for dtype, name in DTYPES.items()}
-        entries = {}
-        for name, entry in json.loads((self._folder / PLAN).read_bytes()).items():
-            dtype = names[entry["dtype"]]
-            chunks = []
-            for offsets, sizes, file, start, length in entry["chunks"]:
-                if not _DATA.fullmatch(file):
-                    raise CheckpointError(f"{self._folder} looks for {name} in {file!r}")
-                at = torch.Size(offsets)
-                chunks.append(ChunkStorageMetadata(offsets=at, sizes=torch.Size(sizes)))
-                self._places[MetadataIndex(name, at)] = (file, start, length, dtype, sizes)
-            entries[name] = TensorStorageMetadata(
-                TensorProperties(dtype=dtype), torch.Size(entry["size"]), chunks
-            )
-        return Metadata(entries)
-
-    def set_up_storage_reader(
-        self,
-        metadata: Metadata,
-        is_coordinator: bool,  # noqa: FBT001 - DCP's own signature
-        *_: Any,  # noqa: ANN401
-        **__: Any,  # noqa: ANN401
-    ) -> None:
-        """Do nothing: the plan was read by this reader."""
-
-    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
-        """Take the plan as it is."""
-        return plan
-
-    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        """Take the plans as they are."""
-        return plans
-
-    def read_data(self, plan: LoadPlan, planner: Any) -> Future[None]:  # noqa: ANN401
-        """Copy each piece from its file to where it belongs."""
-        targets = [planner.resolve_tensor(item).detach() for item in plan.items]
-        with ThreadPoolExecutor(THREADS) as pool:
-            for _ in pool.map(self._read, plan.items, targets):
-                pass  # an error is raised here
-        for item, target in zip(plan.items, targets, strict=True):
-            planner.commit_tensor(item, target)
-        done: Future[None] = Future()
-        done.set_result(None)
-        return done
-
-    def _read(self, item: Any, target: Any) -> None:  # noqa: ANN401 - DCP's own types
-        """Copy one piece: straight to its place where that is in one piece too."""
-        name, start, length, dtype, sizes = self._places[item.storage_index]
-        path = self._folder / name
-        if (
-            list(item.lengths) == sizes
-            and target.dtype == dtype
-            and target.device.type == "cpu"
-            and target.is_contiguous()
-        ):
-            with path.open("rb", buffering=0) as stream:
-                stream.seek(start)
-                for place in _bytes_of(target):
-                    _fill(stream, place)
-            return
-        stored = _mapped(path)[start : start + length].view(dtype).view(sizes)
-        for axis, (offset, size) in enumerate(zip(item.storage_offsets, item.lengths, strict=True)):
-            stored = stored.narrow(axis, offset, size)
-        target.copy_(stored)
-
-    @classmethod
-    def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:  # noqa: ANN401 - DCP's own types
-        """Say that there is none."""
-        return checkpoint_id is None
-
-
 def save_alone(writer: Writer, planner: SavePlanner) -> None:
     """Do what ``dcp.save`` does, which warns where there are no other ranks."""
     planner.set_up_planner({}, None, is_coordinator=True)
@@ -286,14 +188,6 @@ def save_alone(writer: Writer, planner: SavePlanner) -> None:
     plans, metadata = planner.create_global_plan([planner.create_local_plan()])
     written = writer.write_data(planner.finish_plan(plans[0]), planner)
     writer.finish(metadata, [written.value()])
-
-
-def load_alone(tensors: dict[str, Any], reader: Reader) -> None:
-    """Do what ``dcp.load`` does, which warns where there are no other ranks."""
-    planner = LoadPlanner()
-    planner.set_up_planner(tensors, reader.read_metadata(), is_coordinator=True)
-    plans = planner.create_global_plan([planner.create_local_plan()])
-    reader.read_data(planner.finish_plan(plans[0]), planner)
 
 
 def write_file(path: Path, content: list[memoryview]) -> FileFact:
@@ -377,24 +271,9 @@ def _name_of(dtype: Any, tensor: str) -> str:  # noqa: ANN401 - a torch.dtype
         raise CheckpointError(f"{tensor} is of {dtype}, which safetensors cannot hold") from None
 
 
-def _bytes_of(tensor: Any) -> Iterator[memoryview]:  # noqa: ANN401 - a tensor in host memory
+def bytes_of(tensor: Any) -> Iterator[memoryview]:  # noqa: ANN401 - a tensor in host memory
     """Look at the memory of a tensor; without NumPy, which torch may lack."""
     size = tensor.numel() * tensor.element_size()
     if size:
         memory = (ctypes.c_char * size).from_address(tensor.data_ptr())
         yield memoryview(memory).cast("B")
-
-
-def _fill(stream: Any, place: memoryview) -> None:  # noqa: ANN401 - a file without a buffer
-    done = 0
-    while done < len(place):
-        count = stream.readinto(place[done:])
-        if not count:
-            raise OSError(f"{stream.name} has become shorter")
-        done += count
-
-
-def _mapped(path: Path) -> Any:  # noqa: ANN401 - a tensor of bytes
-    with path.open("rb") as stream:
-        memory = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
-    return torch.frombuffer(memory, dtype=torch.uint8)

@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 
-KIND = "!"  # the key that marks what JSON has no word for
+from rocsteady.checkpoint_state import KIND
+
 _PLAIN = (str, int, float, bool, type(None))
 
 

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import hashlib
 import json
+import mmap
 import os
 import pickle
 import random
@@ -24,6 +25,7 @@ import torch
 from rocsteady import Checkpointer
 from rocsteady.checkpoint_folder import MANIFEST, FileFact, hash_of, manifest_text, name_of, steps
 from rocsteady.errors import CheckpointError
+from rocsteady.training import reading
 
 CALLS = ("open", "write", "fsync", "mkdir", "rename", "replace", "unlink", "rmdir")
 HERE = "rocsteady-checkpoint"  # the thread that writes
@@ -309,6 +311,88 @@ def sign(folder: Path, step: int) -> None:
         for name, text in contents.items()
     ]
     (folder / MANIFEST).write_bytes(manifest_text(step, 3, facts))
+
+
+NONSENSE: dict[str, tuple[Any, ...]] = {
+    "plan.json": (
+        [],
+        {"model/tensor 1": None},
+        {"model/tensor 1": {"dtype": "I64", "size": [1e400], "chunks": []}},
+        {"model/tensor 1": {"dtype": "F7", "size": [10], "chunks": []}},
+        {"model/tensor 1": {"dtype": "I64", "size": [10], "chunks": [[0], [10], "x", 0, 80]}},
+        {},
+    ),
+    "rank-0.json": (
+        [],
+        {},
+        {"world": 1e400, "state": {}},
+        {"world": 0, "state": {"model": {}, "progress": {}}},
+        {"world": 1, "state": []},
+        {"world": 1, "state": {"model": {"!": "tensor"}, "progress": {}}},
+        {"world": 1, "state": {"model": {}, "progress": {"!": "dict", "items": [[[], 1]]}}},
+        {"world": 1, "state": {"model": {}, "progress": {"!": "scalar", "dtype": "O"}}},
+    ),
+}
+
+
+def case_signed_nonsense_falls_back_to_the_one_before(folder: Path, said: list[str]) -> None:
+    whole = three(folder / "whole")
+    for name, contents in NONSENSE.items():
+        for content in contents:
+            planted = shutil.copytree(whole, folder / "planted")
+            (planted / name_of(3) / name).write_text(json.dumps(content))
+            sign(planted / name_of(3), 3)
+            step, passed_over = restored(planted)
+            assert (step, len(passed_over)) == (2, 1), (name, content)
+            shutil.rmtree(planted)
+    assert len(said) == sum(map(len, NONSENSE.values()))
+
+
+def case_files_that_the_manifest_does_not_list_are_not_read(folder: Path, said: list[str]) -> None:
+    whole = three(folder / "whole")
+    for unlisted in ("rank-0.safetensors", "rank-0.json", "plan.json", None):
+        planted = shutil.copytree(whole, folder / "planted")
+        manifest = planted / name_of(3) / MANIFEST
+        files = json.loads(manifest.read_bytes().partition(b"\n")[0])["files"]
+        listed = [
+            FileFact(name, *facts)
+            for name, facts in files.items()
+            if unlisted is not None and name != unlisted
+        ]
+        manifest.write_bytes(manifest_text(3, 3, listed))
+        step, passed_over = restored(planted)
+        assert (step, len(passed_over)) == (2, 1), unlisted
+        shutil.rmtree(planted)
+    assert len(said) == 4
+
+
+def case_nothing_is_copied_from_a_mapping_of_a_file(folder: Path, said: list[str]) -> None:
+    """Neither to another dtype, nor to memory with gaps, nor to a part; as to a GPU."""
+    rows = torch.arange(6 << 20, dtype=torch.float32).reshape(3, -1)  # more than is read at a time
+    state = {"model": {"rows": rows, "one": torch.tensor(7.0), "none": torch.empty(0, 3)}}
+    saving = Checkpointer(folder)
+    saving.save(1, state, wait=True)
+    saving.close()
+    mapped = mmap.mmap
+    try:
+        mmap.mmap = None  # type: ignore[assignment, misc]
+        wide = torch.zeros(3, 4 << 20)
+        fresh = {
+            "model": {
+                "rows": wide[:, ::2],
+                "one": torch.zeros(2)[1],
+                "none": torch.empty(3, 0).T,
+            }
+        }
+        assert rows.nbytes > reading.STAGED
+        restoring = Checkpointer(folder)
+        assert restoring.restore(fresh) == 1
+        restoring.close()
+    finally:
+        mmap.mmap = mapped  # type: ignore[misc]
+    assert torch.equal(fresh["model"]["rows"], rows)
+    assert fresh["model"]["one"] == 7
+    assert said == []
 
 
 def case_a_planted_pickle_is_never_executed(folder: Path, said: list[str]) -> None:
