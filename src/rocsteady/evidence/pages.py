@@ -155,7 +155,7 @@ def read_parts(folder: Path) -> Parts | None:
 
 def read_precision(folder: Path) -> str:
     """Return the lowest precision that a script computes in: fp32, bf16, fp16; "": not known."""
-    pages = [_words(path, pid) for pid, path in _numbered(folder, wire.SUFFIX)]
+    pages = [_words(path, pid) for pid, path in numbered(folder, wire.SUFFIX)]
     told = max((words[wire.W_PRECISION] for words in pages if words is not None), default=0)
     return wire.PRECISIONS[told] if told < len(wire.PRECISIONS) else ""
 

@@ -24,7 +24,6 @@ import torch
 
 from rocsteady import Checkpointer
 from rocsteady.checkpoint_folder import MANIFEST, FileFact, hash_of, manifest_text, name_of, steps
-from rocsteady.errors import CheckpointError
 from rocsteady.training import reading
 
 CALLS = ("open", "write", "fsync", "mkdir", "rename", "replace", "unlink", "rmdir")
