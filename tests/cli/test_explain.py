@@ -135,3 +135,13 @@ def test_control_characters_of_the_text_do_not_reach_the_terminal(cli: Rocsteady
 
     assert out.startswith("memory-access-fault\n")
     assert all(mark.isprintable() or mark == "\n" for mark in out)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no FIFOs in folders")
+def test_a_fifo_in_the_place_of_a_log_is_refused_at_once(cli: Rocsteady, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "train.log")
+
+    ended = cli("explain", str(tmp_path / "train.log"))
+
+    assert (ended.code, ended.out) == (3, "")
+    assert "not a regular file" in ended.err

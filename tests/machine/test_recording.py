@@ -156,7 +156,7 @@ def test_a_file_is_read_and_named_by_its_path(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match=r"gone\.json: No such file"):
         read_recording(tmp_path / "gone.json")
-    with pytest.raises(RecordingError, match="not a file"):
+    with pytest.raises(RecordingError, match="not a regular file"):
         read_recording(tmp_path)
 
 
@@ -165,7 +165,7 @@ def test_a_file_without_end_is_refused(tmp_path: Path) -> None:
     with path.open("wb") as stream:
         stream.truncate(RECORDING_LIMIT + 1)  # sparse: takes no room
 
-    with pytest.raises(RecordingError, match="longer than"):
+    with pytest.raises(RecordingError, match="larger than"):
         read_recording(path)
 
 
@@ -175,7 +175,7 @@ def test_a_fifo_is_refused_at_once(tmp_path: Path) -> None:
     if sys.platform != "win32":
         os.mkfifo(path)
 
-    with pytest.raises(RecordingError, match="not a file"):
+    with pytest.raises(RecordingError, match="not a regular file"):
         read_recording(path)
 
 

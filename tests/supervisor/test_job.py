@@ -392,5 +392,5 @@ def test_what_is_not_a_job_file_is_refused(tmp_path: Path) -> None:
     if sys.platform != "win32":
         path.unlink()
         os.mkfifo(path)  # must not wait for a writer
-        with pytest.raises(JobError, match="not a file"):
+        with pytest.raises(JobError, match="not a regular file"):
             read_job(path)

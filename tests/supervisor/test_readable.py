@@ -149,6 +149,7 @@ class Ours:
         self.tensors = self.folder / "rank-0.safetensors"
         self.tensors.write_bytes(safetensors())
         (self.folder / "plan.json").write_bytes(b"{}")
+        (self.folder / "rank-0.json").write_bytes(b'{"world": 1, "state": {}}')
         self.seal()
 
     def seal(self) -> None:

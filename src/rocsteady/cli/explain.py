@@ -135,15 +135,18 @@ def _given(text: str) -> str:
     if text == "-":
         return _end_of(sys.stdin.buffer)
     try:
+        if text.startswith("/dev/fd/"):  # a pipe of the shell: explain <(dmesg)
+            with open(text, "rb") as file:  # noqa: PTH123 - no path of a file
+                return _end_of(file)
         return read_tail(text, MOST).decode("utf-8", "replace")
-    except PermissionError as error:
-        raise ExaminationError(f"{text}: {error.strerror}") from None
     except (OSError, ValueError) as error:
-        if not os.path.lexists(text.replace("\0", "")):  # not the name of a file
+        if isinstance(error, PermissionError):
+            raise ExaminationError(f"{text}: {error.strerror}") from None
+        if "\0" in text or not os.path.lexists(text):  # not the name of a file
             return text
-        raise ExaminationError(
-            f"{text}: {getattr(error, 'strerror', None) or error}. Use - to read from a pipe"
-        ) from None
+        if os.path.isdir(text):  # noqa: PTH112 - it may be no path
+            raise click.BadParameter(f"{text} is a folder.", param_hint="TEXT") from None
+        raise ExaminationError(f"{text}: not a regular file. Use - to read from a pipe") from None
 
 
 def _end_of(stream: BinaryIO) -> str:
