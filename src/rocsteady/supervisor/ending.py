@@ -24,13 +24,16 @@ def end_tree(
     patience: int = 1,
 ) -> Ended:
     """Stop the child from the ``first`` signal on; more than ``patience`` interrupts kill it."""
-    wishes.reacted()
+    if wishes.stop is not None:
+        wishes.reacted()
     if first is None or _at_once(child, wishes, len(child.interrupts)):
         return child.stop(stopping, first=None)
     before = len(child.interrupts)
     with ThreadPoolExecutor(1, thread_name_prefix="rocsteady-ending") as pool:
         ending = pool.submit(child.stop, stopping, first=first)
         while not wait([ending], timeout=LOOK_EVERY).done:
+            if wishes.stop is not None:
+                wishes.reacted()
             if _at_once(child, wishes, before + patience):
                 child.stop(stopping, first=None)  # beside the mild one, which then finds it ended
                 break

@@ -212,6 +212,7 @@ class Supervisor:
                 return finish.conclude(end, decision, self._records.incidents, number - first + 1)
             self._prepare(end, decision, number)
             number += 1
+        self._deadline.reacted()
         return finish.stopped()
 
     def _introduce(self, first: int) -> None:

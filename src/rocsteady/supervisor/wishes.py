@@ -24,7 +24,7 @@ class Wishes:
         self.pass_on: Callable[[signal.Signals], None] | None = None  # to the script, if it runs
         self.terminal_lost = False
         self.suspend = False
-        self.reacted: Callable[[], None] = lambda: None  # to be called when acting on them
+        self.reacted: Callable[[], None] = lambda: None  # to be called when acting on ``stop``
         self._before: dict[signal.Signals, Handler] = {}
 
     @property
