@@ -24,7 +24,7 @@ ROCSTEADY = (sys.executable, "-m", "rocsteady")
 FOUND_WITHIN = 12.0  # seconds, for a closed set of waits
 HANG_AFTER = 20.0  # what hangs that cannot be proven are given
 LATE = 5.0  # seconds, that a budget may be exceeded by
-SAID = re.compile(r"^rocsteady: (hung|slow|stopped)\b.*", re.IGNORECASE | re.MULTILINE)
+SAID = re.compile(r"^rocsteady: (hung|slow|stopped)(?:: | in ).*", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,7 +249,8 @@ class _Execution:
         output = (self.folder / "output").read_text(errors="replace")
         finished = (self.folder / "finished").exists()
         ended = any(deed["kind"] == "kill" for deed in story.get("deeds", []))
-        killed = case.expect == "healthy" and code is not None and (not finished or ended)
+        killed = case.expect == "healthy" and code is not None
+        killed &= not finished or (ended and code != case.code)
         done = code == 0 or story.get("run", {}).get("outcome") == "done"
         code_wrong = case.expect == "healthy" and code is not None and code != case.code
         places = [found["place"] for found in story.get("incidents", [])]
@@ -259,7 +260,7 @@ class _Execution:
         if self.setting.bare:
             wrong = self._wrong_bare(code, finished=finished)
         elif case.expect == "healthy":
-            wrong = self._wrong_healthy(code, at, story, finished=finished)
+            wrong = self._wrong_healthy(code, story, finished=finished)
         else:
             wrong = self._wrong_hang(code, at)
         return Result(
@@ -284,12 +285,10 @@ class _Execution:
             return "" if code is None else f"ended by itself with {code}"
         return "" if finished and code == self.case.code else f"ended with {code}"
 
-    def _wrong_healthy(
-        self, code: int | None, at: dict[str, float], story: dict[str, Any], *, finished: bool
-    ) -> str:
+    def _wrong_healthy(self, code: int | None, story: dict[str, Any], *, finished: bool) -> str:
         if code is None:
             return "not ended in time"
-        if not finished or "hung" in at:
+        if not finished:
             return f"killed (exit code {code})"
         if len(story.get("attempts", [1])) != 1:
             return "more than one attempt"
