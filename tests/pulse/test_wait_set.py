@@ -157,10 +157,11 @@ def test_the_loader_asks_its_workers_for_ever_and_a_bar_beside_it_does_not_matte
     assert prove((one, one)).closed
 
 
-def test_a_timeout_that_the_user_gave_the_loader_is_a_timeout() -> None:
-    assert ways(found(process(TRAINER, loader_wait(20.0)), stuck_worker(), idle_worker())) == {
-        Way.TIMEOUT
-    }
+@pytest.mark.parametrize("seconds", [1.0, 3.0, 20.0])
+def test_a_timeout_that_the_user_gave_the_loader_is_a_timeout(seconds: float) -> None:
+    one = found(process(TRAINER, loader_wait(seconds)), stuck_worker(), idle_worker())
+
+    assert ways(one) == {Way.TIMEOUT}
 
 
 def test_the_same_wait_in_a_users_own_code_is_a_timeout() -> None:

@@ -21,7 +21,7 @@ LOADER = "torch/utils/data/dataloader.py"
 WORKER = "torch/utils/data/_utils/worker.py"
 PIN_MEMORY = "torch/utils/data/_utils/pin_memory.py"
 QUEUES = "multiprocessing/queues.py"
-SLACK = 0.5  # seconds by which a timeout may seem longer than it is
+SLACK = 0.5  # seconds by which a timeout may differ from what the loop gives
 WATCHDOG = 60.0  # seconds: a timeout of ranks that is nearer is left to fire
 ALARMS = {14: "SIGALRM", 26: "SIGVTALRM", 27: "SIGPROF"}
 CHILD_ENDED = 17
@@ -227,8 +227,10 @@ def _is_feeder(frame: str) -> bool:
 
 
 def _is_own(period: float, blocked: Blocked) -> bool:
-    """Tell whether a timeout is the loop's own; a longer one was given by the user."""
-    return blocked.left is None or blocked.left <= period + SLACK
+    """Tell whether a timeout is the loop's own; another one was given by the user."""
+    if blocked.left is None:
+        return True
+    return blocked.left <= period + SLACK and (not blocked.whole or blocked.left >= period - SLACK)
 
 
 def _gives_up(blocked: Blocked) -> str:
