@@ -62,7 +62,7 @@ class Attempt:
         self._means = means
         self._outlook = outlook
         self._settings = means.settings
-        self._teller = Teller(means.announcer, setting.records.name)
+        self._teller = Teller(means.announcer, setting.records.name, observe=means.settings.observe)
         self._began = time.monotonic()
         self._unseen = Unseen(
             means.announcer, pages=setting.injection is not None, began=self._began

@@ -15,9 +15,10 @@ CALM = (Condition.HEALTHY, Condition.STARTING, Condition.FINISHING)
 class Teller:
     """Remembers what was said of one attempt."""
 
-    def __init__(self, announcer: Announcer, run: str = "RUN") -> None:
+    def __init__(self, announcer: Announcer, run: str, *, observe: bool = False) -> None:
         self._announcer = announcer
         self._run = run
+        self._observe = observe
         self._said: Condition | None = None
         self._looking = False
         self._not_finite = False  # the loss, as it was last said
@@ -39,14 +40,18 @@ class Teller:
 
     def _what_to_do(self, verdict: Verdict) -> str:
         """Say how long it is left alone, and what a person can type."""
+        if self._observe:
+            return " Only observing: rocsteady does not stop it."
+        proven = verdict.waits is not None and verdict.waits.closed
+        doubt = "" if proven else " This is not proven to be a hang."
         left = (
             "rocsteady cannot see the work itself and does not stop it"
             if verdict.limit is None
             else f"rocsteady leaves it alone until {spelled(verdict.limit)} after the last progress"
         )
         return (
-            f" This is not proven to be a hang: {left}. To end it now, type"
-            f" rocsteady stop {self._run}; --hang-after sets another limit."
+            f"{doubt} {left}. To end it now, type rocsteady stop {self._run}; --hang-after sets"
+            " another limit."
         )
 
     def withdrawn(self) -> None:
