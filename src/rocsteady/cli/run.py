@@ -14,7 +14,7 @@ from rocsteady.cli.planned import planned
 from rocsteady.cli.runner import Runner
 from rocsteady.cli.screen import tell
 from rocsteady.cli.staged import are_done, carry_out_stages, turns_of
-from rocsteady.cli.starting import job_here, patience_for
+from rocsteady.cli.starting import ask_about_run, job_here, patience_for
 from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.host.child import DETACHED, OURS
 from rocsteady.journal.journal import Journal
@@ -221,8 +221,10 @@ def _job(  # noqa: PLR0913 - each says where a job may come from
     yes: bool,
 ) -> Job:
     if resume is not None:
+        run = journal.story(resume).run
+        ask_about_run(run, journal.place, memory, yes=yes)
         try:
-            kept = msgspec.convert(journal.story(resume).run.job, Job)
+            kept = msgspec.convert(run.job, Job)
         except msgspec.ValidationError as error:
             raise RocsteadyError(f"{resume}: its job cannot be read: {error}") from None
         return msgspec.structs.replace(kept, command=journal.command(resume))

@@ -23,6 +23,7 @@ from rocsteady.supervisor.job import Job
 from rocsteady.supervisor.leftovers import end_what_was_left
 from rocsteady.supervisor.run import Supervisor
 from rocsteady.supervisor.settings import Settings
+from rocsteady.supervisor.trust import remember_run
 from rocsteady.vocabulary import Strategy
 
 
@@ -49,6 +50,8 @@ class Runner:
         end_what_was_left(self.journal.runs(), self.journal.here, announcer.say)
         announcer.close()
         run, earlier = _run(job, self.journal, self.wanted.strategy, name=name, resume=resume)
+        if earlier is None:
+            remember_run(run, self.journal.place, self.memory)
         wanted = self.wanted
         if earlier is not None:
             wanted = replace(wanted, ways=kept_ways(Path(run.folder)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from datetime import timedelta
 from functools import cache
@@ -11,11 +12,13 @@ from pathlib import Path
 import click
 import msgspec
 
-from rocsteady.cli.screen import tell
+from rocsteady.cli.screen import json_text, tell
 from rocsteady.errors import RocsteadyError
 from rocsteady.journal.identity import script_fingerprint
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
+from rocsteady.journal.place import Place
+from rocsteady.journal.values import Run
 from rocsteady.knowledge.harmful import harmful_variables
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.disk_root import DiskRoot
@@ -23,7 +26,7 @@ from rocsteady.machine.machine import Machine, examine
 from rocsteady.pulse.verdict import Patience
 from rocsteady.supervisor.course import Course, Wanted
 from rocsteady.supervisor.job import FILE, Job, JobFile, read_job
-from rocsteady.supervisor.trust import doubts, trust
+from rocsteady.supervisor.trust import doubts, knows_run, remember_run, trust
 
 
 def course_for(  # noqa: PLR0913, PLR0917 - all that it rests on
@@ -81,6 +84,19 @@ def ask_about(file: JobFile, memory: Memory, *, yes: bool) -> None:
         if not sys.stdin.isatty() or not click.confirm("Run it?", err=True):
             raise not_run
     trust(file, memory)
+
+
+def ask_about_run(run: Run, place: Place, memory: Memory, *, yes: bool) -> None:
+    """Show the command of a run that this account has no record of, before it is started again."""
+    if knows_run(run, place, memory):
+        return
+    if not yes:
+        tell(f"rocsteady: {run.name}: this account has no record of starting this run. It says:")
+        tell(f"command: {shlex.join(run.command)}\njob: {json_text(run.job).rstrip()}")
+        not_run = RocsteadyError(f"{run.name} was not started. Read its command, then use --yes.")
+        if not sys.stdin.isatty() or not click.confirm("Run it?", err=True):
+            raise not_run
+    remember_run(run, place, memory)
 
 
 def patience_for(hang_after: timedelta | None) -> Patience:

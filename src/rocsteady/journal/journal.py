@@ -15,7 +15,6 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
-from pathlib import Path
 
 import msgspec
 
@@ -24,7 +23,7 @@ from rocsteady.journal import intents, reading, schema
 from rocsteady.journal.identity import Identity, is_alive, this_process
 from rocsteady.journal.intents import Intent
 from rocsteady.journal.names import check_name, new_name
-from rocsteady.journal.place import Place
+from rocsteady.journal.place import RUNS, Place, make_run_folder
 from rocsteady.journal.progress import Meter, age
 from rocsteady.journal.rows import Work, insert, put, select
 from rocsteady.journal.values import (
@@ -99,10 +98,7 @@ class Journal:
         run = self._writer.now(
             lambda connection: self._new_run(connection, name, wanted), OPEN_WITHIN
         )
-        try:
-            Path(run.folder).mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise JournalError(f"{run.folder}: {error.strerror}") from None
+        make_run_folder(self.place.folder, run.name)
         return run
 
     def end_run(self, run: int, outcome: str) -> None:
@@ -131,7 +127,10 @@ class Journal:
             )
             return reading.run_named(connection, name)
 
-        return self._writer.now(write, OPEN_WITHIN)
+        check_name(name)
+        folder = make_run_folder(self.place.folder, name)
+        run = self._writer.now(write, OPEN_WITHIN)
+        return msgspec.structs.replace(run, folder=str(folder))  # not what the journal says
 
     def record(self, value: Attempt | Incident | NamedFailure | Decision | Message) -> None:
         """Hand over an entry. One with the same number takes the place of the earlier."""
@@ -245,7 +244,7 @@ class Journal:
         if name in taken:
             raise JournalError(f"there is a run {name!r} already; choose another --name")
         chosen = name or new_name(taken)
-        folder = self.place.folder / "runs" / chosen
+        folder = self.place.folder / RUNS / chosen
         key = insert(connection, Run, {**wanted, "name": chosen, "folder": str(folder)})
         (run,) = select(connection, Run, "WHERE id = ?", key)
         return run

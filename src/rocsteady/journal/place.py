@@ -30,6 +30,7 @@ from rocsteady.vocabulary import Value
 FOLDER = ".rocsteady"
 DATABASE = "journal.db"
 MEMORY = "memory.db"
+RUNS = "runs"  # a folder for each, below that of the journal
 PRIVATE = 0o700
 _NETWORK = """
     9p afs afp autofs beegfs ceph cifs coda drvfs gfs2 glusterfs gpfs lustre ncpfs nfs nfs4 ocfs2
@@ -128,6 +129,19 @@ def make_private(folder: Path) -> None:
         ignore.write_text("*\n", encoding="utf-8")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise OSError(f"{folder} cannot be written")
+
+
+def make_run_folder(folder: Path, name: str) -> Path:
+    """Make the folder of a run, or check the one that is there: a link could lead anywhere."""
+    path = folder / RUNS / name
+    try:
+        path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        links = [each for each in (path.parent, path, *path.iterdir()) if each.is_symlink()]
+    except OSError as error:
+        raise JournalError(f"{path}: {error.strerror}") from None
+    if links:
+        raise JournalError(f"{links[0]} is a link, which rocsteady does not write through")
+    return path
 
 
 def _first_usable(folders: tuple[Path, Path, Path], notes: list[str]) -> Path:
