@@ -105,6 +105,7 @@ def test_a_link_in_the_folder_of_a_run_is_not_followed(
     left_run(project)
     folder = project.folder / ".rocsteady" / "runs" / project.name
     target = tmp_path / "target"
+    before: list[Path] = []
     if name:
         (folder / name).symlink_to(target)
     else:
