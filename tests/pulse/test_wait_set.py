@@ -214,6 +214,26 @@ def test_what_changes_between_two_looks_opens_the_set(change: dict[str, object])
     assert ways(prove((before, after))) == {Way.MOVED}
 
 
+TRACKER = "run (/venv/lib/python3.12/site-packages/wandb/sdk/wandb_run.py:9)"
+SERVES = blocked(8, TRACKER, wait=Wait.SLEEP, left=0.0)
+
+
+def test_a_thread_that_only_serves_is_left_out_unless_its_service_is_waited_for() -> None:
+    own = blocked(TRAINER, pids=(TRAINER,))
+    served = blocked(TRAINER, SELECT, TRACKER, MAIN, pids=(TRAINER,))
+    for_the_user = blocked(8, "collect (/home/u/t.py:3)", TRACKER, wait=Wait.SLEEP, left=0.0)
+
+    assert found(process(TRAINER, own, SERVES)).closed
+    assert not found(process(TRAINER, served, SERVES)).closed
+    assert not found(process(TRAINER, own, for_the_user)).closed
+
+
+def test_a_rank_that_a_late_look_left_out_opens_the_set() -> None:
+    pages = [Page(pid=500, rank=0, world=2, beats=9), Page(pid=600, rank=1, world=2, beats=9)]
+
+    assert ways(found(process(500, blocked(500, pids=(500,))), pages=pages)) == {Way.UNKNOWN}
+
+
 @dataclass
 class World:
     """A random tree of waits, and which of its threads could ever go on."""

@@ -34,6 +34,11 @@ def is_torchs(frames: Sequence[str] | None) -> bool:
     return bool(TORCHS.search(outermost))
 
 
+def has_users_code(frames: Sequence[str] | None) -> bool:
+    """Tell whether a thread is in code of the user's own, or in what that calls."""
+    return any(not NOT_THE_USERS.search(_path(frame)) for frame in frames or ())
+
+
 def place_of(frames: Sequence[str] | None) -> str:
     """Name the innermost frame of the user's own code, else the innermost: "data.py:88 load"."""
     if not frames:

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from rocsteady.evidence.values import Blocked, Heartbeat, Look, ProcessSeen, ThreadSeen, Wait
 from rocsteady.knowledge.waits import EndedBy
 from rocsteady.pulse.known import KnownWaits
-from rocsteady.pulse.places import is_of, is_torchs, place_of
-from rocsteady.pulse.reach import helps, ranks_elsewhere, roots
+from rocsteady.pulse.places import has_users_code, is_of, is_torchs, place_of
+from rocsteady.pulse.reach import helps, ranks_elsewhere, roots, training
 from rocsteady.pulse.wait_set import WAYS, Exit, Key, Member, WaitSet, Way
 
 LOADER = "torch/utils/data/dataloader.py"
@@ -49,6 +49,9 @@ class _Graph:
             for thread in process.threads
         }
         self._exits: list[Exit] = []
+        for beat in training(heartbeats):
+            if (beat.pid, beat.thread) not in self._threads:
+                self._out((beat.pid, beat.thread), Way.UNKNOWN, "trains and was not seen")
 
     def walked(self) -> WaitSet:
         members: dict[Key, Member] = {}
@@ -126,13 +129,19 @@ class _Graph:
             if process is None:
                 self._out(key, Way.UNKNOWN, f"depends on process {pid}, which was not seen")
             else:
-                found += [other for other in self._able(process) if other != key]
+                found += [other for other in self._able(key, process) if other != key]
         return found
 
-    def _able(self, process: ProcessSeen) -> Iterator[Key]:
+    def _able(self, waiter: Key, process: ProcessSeen) -> Iterator[Key]:
+        """Yield the threads of a process that could end a wait: not those that only serve.
+
+        Unless it is their service that is waited for, or they run code of the user's.
+        """
+        served = helps(self._threads[waiter][1], self._known)
         for thread in process.threads:
             key = process.pid, thread.tid
-            if thread.state != "Z" and (key in self._roots or not helps(thread, self._known)):
+            left_out = helps(thread, self._known) and not has_users_code(thread.frames)
+            if thread.state != "Z" and (served or key in self._roots or not left_out):
                 yield key
 
     def _in_collective(self, thread: ThreadSeen) -> bool:
@@ -156,7 +165,7 @@ class _Graph:
             return self._all_of(key, (key[0],))
         others = [pid for pid in blocked.pids if pid != key[0]]
         if ended_by is EndedBy.ITERATOR:
-            found = [other for pid in others for other in self._iterating(pid)]
+            found = [other for pid in others for other in self._iterating(key, pid)]
         elif blocked.on.startswith("lock"):  # the queue of the thread that pins memory
             found = [other for other in self._in_files(key[0], PIN_MEMORY) if other != key]
         else:
@@ -165,7 +174,7 @@ class _Graph:
             self._out(key, Way.UNKNOWN, f"waits for {blocked.on}; who fills it was not seen")
         return found
 
-    def _iterating(self, pid: int) -> Iterator[Key]:
+    def _iterating(self, waiter: Key, pid: int) -> Iterator[Key]:
         """Yield who gives work to workers: not other workers, which only inherited the pipe."""
         process = self._processes.get(pid)
         if process is None or any(self._in_files(pid, WORKER)):
@@ -173,7 +182,7 @@ class _Graph:
         yield from (key for key in self._roots if key[0] == pid)
         yield from self._in_files(pid, LOADER, QUEUES)
         if not any(key[0] == pid for key in self._roots):
-            yield from self._able(process)
+            yield from self._able(waiter, process)
 
     def _delivering(self, pid: int) -> Iterator[Key]:
         """Yield who delivers batches: the main thread of a worker, and its queue's own thread."""
