@@ -117,6 +117,25 @@ def slow(session: nox.Session) -> None:
     session.run("pytest", *wanted, *session.posargs, env=env)
 
 
+@nox.session
+def hostile(session: nox.Session) -> None:
+    """Try to make it leak, write elsewhere or stop, and print the counts. About 15 min."""
+    _install(session, "--group", "test", "-e", ".")
+    env = {TORCH_PYTHON: _torch_python(session), "ROCSTEADY_HOSTILE_ALL": "1"}
+    wanted = ("-m", "not hardware", "-n", "0", "--quiet", "tests/hostile")
+    session.run("pytest", *wanted, *session.posargs, env=env)
+
+
+@nox.session
+def lowest(session: nox.Session) -> None:
+    """Run tests with the oldest dependencies that pyproject.toml allows."""
+    project = nox.project.load_toml("pyproject.toml")["project"]
+    oldest = [each.replace(">=", "==") for each in project["dependencies"]]
+    _install(session, "--group", "test", "-e", ".", *oldest)
+    chosen = session.posargs or ["tests/cli", "tests/journal", "tests/report", "tests/hostile"]
+    session.run("pytest", "--quiet", *chosen)
+
+
 @nox.session(python=SUPPORTED)
 def matrix(session: nox.Session) -> None:
     """Run the fast tests on every supported Python that is installed."""

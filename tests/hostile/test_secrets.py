@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from in_process import Command, number
+from in_process import Command, count, number
 from journals import NAME, write_journal
 from planted import EACH, Planted, key_of_lines, places, secrets
 
@@ -49,8 +49,12 @@ def left(planted: Planted, text: str) -> bool:
     return any(planted.secret[at : at + width] in text for at in pieces)
 
 
-def remaining(planted: list[Planted], text: str) -> list[str]:
-    return sorted({each.kind for each in planted if left(each, text)})
+def remaining(planted: list[Planted], text: str, where: str) -> list[str]:
+    """Return the kinds of which something is left, and count."""
+    kinds = sorted({each.kind for each in planted if left(each, text)})
+    count(f"secrets in {where}", "planted", len(planted))
+    count(f"secrets in {where}", "left readable", sum(left(each, text) for each in planted))
+    return kinds
 
 
 def test_there_are_at_least_200_secrets_of_50_kinds() -> None:
@@ -119,7 +123,7 @@ def test_reports_hold_no_secret(command: Command) -> None:
 
     for each in said:
         assert each.code == 0, each.err
-        assert remaining(planted, each.out) == []
+        assert remaining(planted, each.out, "rocsteady report, Markdown and JSON") == []
         assert "hunter2-x" not in each.out
         assert not any(line[:20] in each.out for line in lines)
         assert "pytorch/pytorch#175431" in each.out
@@ -131,7 +135,7 @@ def test_lists_of_runs_hold_no_secret(command: Command) -> None:
 
     for said in (command("runs"), command("runs", "--json")):
         assert said.code == 0, said.err
-        assert remaining(secrets(), said.out) == []
+        assert remaining(secrets(), said.out, "rocsteady runs, text and JSON") == []
 
 
 def test_explain_holds_no_secret(command: Command) -> None:
@@ -141,7 +145,8 @@ def test_explain_holds_no_secret(command: Command) -> None:
         log = f"{place}\nRuntimeError: HIP out of memory. {each.text}\n"
         for words in ((), ("--json",)):
             said = command("explain", "-", *words, given=log)
-            assert not left(each, said.out + said.err), (each.kind, said.out)
+            told = said.out + said.err
+            assert remaining([each], told, "rocsteady explain, text and JSON") == [], told
 
 
 def test_recordings_hold_no_secret(
@@ -157,7 +162,8 @@ def test_recordings_hold_no_secret(
         monkeypatch.setenv("VIRTUAL_ENV", f"/data/{planted[start // 27 + 2].text}/venv")
         said = command("machine", "--record", str(tmp_path / "machine.json"))
         assert said.code == 0, said.err
-        assert remaining(chunk, (tmp_path / "machine.json").read_text()) == []
+        told = (tmp_path / "machine.json").read_text()
+        assert remaining(chunk, told, "recordings of a machine") == []
         if number(0, 1) == 0 and start:
             break
 
@@ -172,7 +178,7 @@ def test_summaries_of_evidence_hold_no_secret(tmp_path: Path) -> None:
     )  # fmt: skip
 
     told = "".join(path.read_text() for path in tmp_path.iterdir())
-    assert remaining(planted, told) == []
+    assert remaining(planted, told, "summaries of evidence") == []
     assert "hunter2" not in told
     assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.iterdir())
 
@@ -194,6 +200,8 @@ def test_every_real_log_is_named_the_same_after_redaction(folder: str) -> None:
         if kinds[0] != kinds[1]:
             differ.append((path.name, kinds))
 
+    count("real logs named the same after redaction", "logs", len(paths))
+    count("real logs named the same after redaction", "differ", len(differ))
     assert paths
     assert differ == []
 

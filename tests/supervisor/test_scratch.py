@@ -132,7 +132,7 @@ def copy_of(
     project: Path, root: Path, monkeypatch: pytest.MonkeyPatch, without: tuple[str, ...] = ()
 ) -> Scratch:
     """Make a copy, as where nothing may be mounted."""
-    monkeypatch.setattr(scratch, "_may_overlay", lambda _: False)
+    monkeypatch.setattr(scratch, "_started", lambda *_, **__: ("false",))
     root.mkdir()
     tree = look_over(project)
     return make_scratch(project, root, tree, environment=os.environ, without=without)
@@ -163,7 +163,7 @@ def test_where_nothing_can_be_laid_over_it_the_folder_is_copied(
 def test_a_kernel_that_forbids_it_is_found_out_by_trying(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scratch, "_order", lambda *_: ("false",))
+    monkeypatch.setattr(scratch, "_started", lambda *_, **__: ("false",))
     root = tmp_path / "root"
     root.mkdir()
 

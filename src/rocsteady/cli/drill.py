@@ -18,8 +18,9 @@ from rocsteady.cli.over_folder import (
     lay_out_scratch,
     make_root,
     name_for,
+    say_where,
 )
-from rocsteady.cli.screen import layout, show, show_json, tell
+from rocsteady.cli.screen import layout, show, show_json
 from rocsteady.cli.starting import course_for, job_here, patience_for
 from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.journal.journal import Journal
@@ -34,7 +35,7 @@ from rocsteady.supervisor.drill import Rehearsal, read_fired, results
 from rocsteady.supervisor.faults import Fault, not_tried, read_faults
 from rocsteady.supervisor.injection import claim
 from rocsteady.supervisor.job import Job
-from rocsteady.supervisor.scratch import Scratch, remove
+from rocsteady.supervisor.scratch import remove
 from rocsteady.supervisor.settings import Settings
 from rocsteady.supervisor.tree import differences, look_over
 from rocsteady.vocabulary import Strategy
@@ -127,7 +128,7 @@ def _drill(
 ) -> tuple[DrillResult, int]:
     before = look_over(folder)
     scratch, environment, marks = lay_out_scratch(folder, root, before, _checkpoints(job, folder))
-    _say_where(scratch)
+    say_where(scratch, NAME)
     known = load_knowledge()
     job = msgspec.structs.replace(scratch.job(job), deadline=None)  # of the run, not of a drill
     run = journal.begin_run(job.command, job=job, strategy=as_json(Strategy()), name=NAME)
@@ -188,14 +189,6 @@ def _checkpoints(job: Job, folder: Path) -> Iterable[str]:
     """Name the checkpoints that there are: a drill begins at the beginning."""
     patterns = job.resume.checkpoints if job.resume else ()
     return [str(path) for pattern in patterns for path in matches(folder, pattern)]
-
-
-def _say_where(scratch: Scratch) -> None:
-    if scratch.is_copy:
-        where = f"the drill runs in a copy of this folder, {scratch.folder}"
-    else:
-        where = f"the drill runs over this folder; what it writes goes to {scratch.folder}"
-    tell(f"rocsteady: {where}.")
 
 
 def _show(result: DrillResult, *, as_json: bool) -> None:

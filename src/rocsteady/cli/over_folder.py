@@ -19,9 +19,12 @@ from rocsteady.host.child import TerminalUse
 from rocsteady.journal.identity import fingerprint, is_alive
 from rocsteady.supervisor.injection import OWNER, read_owner
 from rocsteady.supervisor.offline import offline
-from rocsteady.supervisor.scratch import Scratch, make_scratch, outside, remove
+from rocsteady.supervisor.redirect import LeadsBackError
+from rocsteady.supervisor.scratch import Method, Scratch, make_scratch, outside, remove
 from rocsteady.supervisor.tree import Tree
 
+WRONG_USAGE = 2
+SHOWN_LINES = 5  # of those whose paths were redirected
 ON_STDERR = TerminalUse(stdin=None, stdout=2, stderr=2)  # stdout is for what came of it
 
 
@@ -73,7 +76,28 @@ def lay_out_scratch(
     for made in (trackers, marks):
         made.mkdir()
     environment = offline(os.environ, trackers)
-    scratch = make_scratch(folder, root, before, environment=environment, without=without)
-    if scratch.is_copy:
-        environment["PYTHONDONTWRITEBYTECODE"] = "1"  # beside modules that are not in the copy
-    return scratch, environment, marks
+    try:
+        scratch = make_scratch(folder, root, before, environment=environment, without=without)
+    except LeadsBackError as error:
+        tell(f"error: {error}. Nothing was started.")
+        raise click.exceptions.Exit(WRONG_USAGE) from None
+    return scratch, scratch.environment(environment), marks
+
+
+def say_where(scratch: Scratch, what: str) -> None:
+    """Say how the user's folder is kept as it is."""
+    if scratch.method is Method.COPY:
+        where = f"the {what} runs in a copy of this folder (no mounts here): {scratch.folder}"
+    elif scratch.method is Method.BIND:
+        where = f"the {what} runs in a copy of this folder, mounted in its place: {scratch.folder}"
+    else:
+        where = f"the {what} runs over this folder (overlay); its output goes to {scratch.folder}"
+    tell(f"rocsteady: {where}.")
+    if scratch.method is Method.OVERLAY_NO_RENAME:
+        tell("rocsteady: renaming a folder that exists already fails there (EXDEV).")
+    if scratch.redirected:
+        more = len(scratch.redirected) - SHOWN_LINES
+        tell("rocsteady: absolute paths into this folder lead into the copy there:")
+        tell("\n".join(f"  {line}" for line in scratch.redirected[:SHOWN_LINES]))
+        if more > 0:
+            tell(f"  and {more} more lines")

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from rocsteady.cli.kept_plan import home
-from rocsteady.cli.over_folder import lay_out_scratch, make_root
+from rocsteady.cli.over_folder import lay_out_scratch, make_root, say_where
 from rocsteady.cli.starting import course_for, patience_for
 from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.host.child import DETACHED
@@ -87,6 +87,8 @@ class Trials:
         scratch, environment, marks = lay_out_scratch(
             self._folder, place, self._before or look_over(self._folder)
         )
+        if self.count == 1:
+            say_where(scratch, NAME)
         inner = replace(scratch.job(job), deadline=None)  # of the run, not of a trial
         run = self._journal.begin_run(
             inner.command, job=inner, strategy=as_json(strategy), name=name

@@ -37,8 +37,14 @@ class Wanted(NamedTuple):
     size: int
 
 
-def copy_project(project: Path, copy: Path, tree: Tree, without: Collection[str]) -> None:
-    """Copy a folder; refuse what is too large. Links that lead out of it are followed."""
+def copy_project(
+    project: Path, copy: Path, tree: Tree, without: Collection[str], *, link: bool = True
+) -> None:
+    """Copy a folder; refuse what is too large. Links that lead out of it are followed.
+
+    Environments in it are not copied: there are links to them, or with ``link`` false empty folders
+    in which they can be shown.
+    """
     if not tree.whole:
         raise RocsteadyError(f"{project} has too many files to be copied")
     files = list(_files(project, "", tree, without, {os.path.realpath(project)}))
@@ -53,7 +59,10 @@ def copy_project(project: Path, copy: Path, tree: Tree, without: Collection[str]
         for wanted in islice(files, int(shares), None):
             _copied(wanted, copy, shares=shares)
         for path in tree.environments:
-            (copy / path).symlink_to(project / path)
+            if link:
+                (copy / path).symlink_to(project / path)
+            else:
+                (copy / path).mkdir(parents=True)
         _link(project, copy, tree)
     except OSError as error:
         raise RocsteadyError(f"it cannot be copied: {error.filename}: {error.strerror}") from None

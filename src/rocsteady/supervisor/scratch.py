@@ -1,9 +1,14 @@
 """Where the script of a drill runs: in the user's folder, as it sees it, and never in it.
 
-Where the kernel lets us, what the script writes lies over the folder and goes elsewhere: nothing is
-copied, and not even an absolute path into the folder changes it (``host/posix/overlaid.py``). Else
-the folder is copied, sharing blocks where the file system can, up to a size that is reasonable.
-A link that leads out of the folder is followed, so that nothing is written behind it either.
+In this order, as the kernel lets us (``host/posix/overlaid.py``):
+
+1. an overlay: what the script writes lies over the folder and goes elsewhere, nothing is copied;
+2. a copy of the folder, shown in its place by a bind mount;
+3. an overlay in which folders that are there already cannot be renamed, if a copy is too large;
+4. a copy. Absolute paths into the folder are made to lead into the copy (``redirect.py``).
+
+Blocks are shared where the file system can; a copy has a size that is reasonable. A link that leads
+out of the folder is followed, so that nothing is written behind it either.
 
 Not covered: paths outside the folder, unless a link in it leads there. Those that the command names
 are found by ``outside``; what a script makes up itself cannot be known before.
@@ -16,6 +21,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from enum import Enum
 from pathlib import Path
 
 import msgspec
@@ -24,13 +30,24 @@ from msgspec.structs import replace
 from rocsteady.host.children import ask
 from rocsteady.supervisor.copied import copy_project, moved
 from rocsteady.supervisor.job import Job
+from rocsteady.supervisor.redirect import Redirection
 from rocsteady.supervisor.tree import Tree
 from rocsteady.vocabulary import Value
 
 TRIED_WITHIN = timedelta(seconds=10)
 TRIAL = ".rocsteady-trial"
+COPIED_AT_ONCE = 256 << 20  # bytes that are rather copied than done without renaming
 CODE = {".py", ".sh", ".yaml", ".yml", ".toml", ".ini", ".cfg"}  # read, not written
 OF_THE_KERNEL = tuple(Path(f"/{name}") for name in ("dev", "proc", "sys"))
+
+
+class Method(Enum):
+    """How the user's folder is kept as it is."""
+
+    OVERLAY = "overlay"
+    OVERLAY_NO_RENAME = "overlay in which a folder that exists cannot be renamed"
+    BIND = "copy, shown in place of the folder by a bind mount"
+    COPY = "copy"
 
 
 class Scratch(Value, frozen=True, kw_only=True):
@@ -39,6 +56,8 @@ class Scratch(Value, frozen=True, kw_only=True):
     project: Path
     folder: Path  # where what the script writes is found
     before: tuple[str, ...]  # words that come before the command
+    method: Method = Method.COPY
+    redirected: tuple[str, ...] = ()  # lines of the copy whose paths led into the project
 
     @property
     def is_copy(self) -> bool:
@@ -49,7 +68,15 @@ class Scratch(Value, frozen=True, kw_only=True):
         """Return a command as it must be started here."""
         if not self.is_copy:
             return (*self.before, *words)
-        return tuple(moved(word, self.project, self.folder) for word in words)
+        redirection = Redirection(self.project, self.folder, os.environ)
+        return tuple(redirection.text(moved(word, self.project, self.folder)) for word in words)
+
+    def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return an environment as the script needs it here."""
+        if not self.is_copy:
+            return dict(environment)
+        found = Redirection(self.project, self.folder, environment).environment(environment)
+        return {**found, "PYTHONDONTWRITEBYTECODE": "1"}  # beside modules that are not in the copy
 
     def job(self, job: Job) -> Job:
         """Return a job whose files are looked for where they are written."""
@@ -67,14 +94,62 @@ def make_scratch(
     project: Path, root: Path, tree: Tree, *, environment: Mapping[str, str], without: Iterable[str]
 ) -> Scratch:
     """Make one below ``root``. A copy comes ``without`` some paths of the project."""
-    order = _order(project, root, tree) if _may_overlay(tree) else None
-    if order is not None:
-        scratch = Scratch(project=project, folder=root / "written", before=order)
-        if _works(scratch, environment):
-            return scratch
+    written = root / "written"
+    layers = _may_overlay(tree)
+    for method in (Method.OVERLAY, Method.BIND, Method.OVERLAY_NO_RENAME):
+        if method is Method.BIND:
+            small = not layers or _size(tree) <= COPIED_AT_ONCE
+            bound = _bound(project, root, tree, environment, without) if small else None
+            if bound is not None and _works(bound, environment):
+                return bound
+        elif layers:
+            before = _order(project, root, tree, redirect=method is Method.OVERLAY)
+            scratch = Scratch(project=project, folder=written, before=before, method=method)
+            if _works(scratch, environment):
+                return scratch
     copy = root / "copy" / (project.name or "root")
+    if copy.exists():
+        shutil.rmtree(copy)
     copy_project(project, copy, tree, frozenset(without))
-    return Scratch(project=project, folder=copy, before=())
+    lines = Redirection(project, copy, environment).files(_files_of(copy))
+    return Scratch(project=project, folder=copy, before=(), redirected=tuple(map(str, lines)))
+
+
+def _bound(
+    project: Path,
+    root: Path,
+    tree: Tree,
+    environment: Mapping[str, str],
+    without: Iterable[str],
+) -> Scratch | None:
+    """Make a copy that is shown in place of the folder; None where nothing may be mounted."""
+    if sys.platform == "win32":
+        return None
+    trial, place = root / "trial", root / "trial-at"
+    trial.mkdir()
+    place.mkdir()
+    first = Scratch(project=place, folder=trial, before=_bind(place, trial, ()), method=Method.BIND)
+    if not _works(first, environment):
+        return None
+    copy = root / "copy" / (project.name or "root")
+    copy_project(project, copy, tree, frozenset(without), link=False)
+    order = _bind(project, copy, tree.environments)
+    return Scratch(project=project, folder=copy, before=order, method=Method.BIND)
+
+
+def _bind(project: Path, copy: Path, environments: Iterable[str]) -> tuple[str, ...]:
+    shown = [(str(project / path), str(copy / path)) for path in environments]
+    return _started(project, copy=str(copy), shown=shown)
+
+
+def _size(tree: Tree) -> int:
+    return sum(entry.size for _, entry in tree.files()) if tree.whole else sys.maxsize
+
+
+def _files_of(copy: Path) -> Iterator[str]:
+    for folder, names, files in os.walk(copy):
+        names[:] = [name for name in names if not (Path(folder) / name).is_symlink()]
+        yield from (str((Path(folder) / name).relative_to(copy)) for name in files)
 
 
 def outside(command: Sequence[str], project: Path) -> tuple[str, ...]:
@@ -120,10 +195,8 @@ def _may_overlay(tree: Tree) -> bool:
         return False
 
 
-def _order(project: Path, root: Path, tree: Tree) -> tuple[str, ...]:
+def _order(project: Path, root: Path, tree: Tree, *, redirect: bool) -> tuple[str, ...]:
     """Return the words that start a command over the folder."""
-    from rocsteady.host.posix import overlaid  # noqa: PLC0415 - of one system only
-
     layers = [_layer(root, "written", project, project)]
     closed = []
     for number, (link, target) in enumerate(_leading_out(project, tree)):
@@ -134,15 +207,24 @@ def _order(project: Path, root: Path, tree: Tree) -> tuple[str, ...]:
         layers.append(behind)
         shown = root / "written" / link  # seen from outside it leads to what was written
         shown.parent.mkdir(parents=True, exist_ok=True)
-        shown.symlink_to(behind["upper"])
-    order = {"layers": layers, "closed": closed, "folder": str(project)}
-    return (sys.executable, overlaid.__file__, msgspec.json.encode(order).decode())
+        if not shown.is_symlink():
+            shown.symlink_to(behind["upper"])
+    return _started(project, layers=layers, closed=closed, redirect=redirect)
+
+
+def _started(project: Path, **order: object) -> tuple[str, ...]:
+    """Return the words that start a command in a namespace of its own."""
+    from rocsteady.host.posix import overlaid  # noqa: PLC0415 - of one system only
+
+    empty = {"layers": (), "closed": (), "shown": (), "copy": "", "redirect": False}
+    told = msgspec.json.encode({**empty, **order, "folder": str(project)}).decode()
+    return (sys.executable, overlaid.__file__, told)
 
 
 def _layer(root: Path, name: str, lower: Path, at: Path | None) -> dict[str, str]:
     upper, work = root / name, root / f"{name}-work"
-    upper.mkdir()
-    work.mkdir()
+    upper.mkdir(exist_ok=True)  # an earlier method may have failed
+    work.mkdir(exist_ok=True)
     return {"lower": str(lower), "upper": str(upper), "work": str(work), "at": str(at or upper)}
 
 

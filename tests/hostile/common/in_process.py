@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 from unittest import mock
@@ -13,6 +14,14 @@ from unittest import mock
 from rocsteady.cli.main import main
 
 ALL = "ROCSTEADY_HOSTILE_ALL"  # set by `nox -s hostile`: the full numbers, in minutes
+
+
+COUNTS: Counter[tuple[str, str]] = Counter()  # what was tried, and what came of it
+
+
+def count(what: str, came_of_it: str, number: int = 1) -> None:
+    """Add to the numbers that `nox -s hostile` prints."""
+    COUNTS[what, came_of_it] += number
 
 
 class Said(NamedTuple):

@@ -1,5 +1,7 @@
 """Run a command over a folder that it cannot change: what it writes goes elsewhere.
 
+Or in place of a folder, where a copy of it is shown instead.
+
 ``python overlaid.py ORDER COMMAND...`` becomes the command, in a mount namespace of its own. There
 a file system lies over each folder: reads come from it, writes go to another folder. ORDER is JSON
 of an ``Order``. It needs the right to mount, or user namespaces that anybody may make, which some
@@ -36,6 +38,9 @@ class Order(TypedDict):
     """What lies over what."""
 
     layers: list[Layer]
+    redirect: bool  # folders that are there can be renamed; not every kernel lets us
+    copy: str  # what is shown in place of the folder, without layers; "": nothing
+    shown: list[tuple[str, str]]  # what can only be read, and where it is seen in the copy
     closed: list[str]  # files and folders that can only be read
     folder: str  # to start in
 
@@ -44,10 +49,15 @@ def main(order: Order, command: list[str]) -> NoReturn:
     """Set it up, and become the command."""
     try:
         options = _own_namespace()
-        first, *others = order["layers"]
-        _overlay(first, options)
-        for layer in others:
-            _overlay_if_possible(layer, options)
+        for path, at in order["shown"]:
+            _show_only(path, at)
+        if order["copy"]:
+            _mount(os.fsencode(order["copy"]), order["folder"], None, MS_BIND | MS_REC, None)
+        for number, layer in enumerate(order["layers"]):
+            if number:
+                _overlay_if_possible(layer, options)
+            else:
+                _overlay(layer, options + ("redirect_dir=on," if order["redirect"] else ""))
         for path in order["closed"]:
             _show_only(path, path)
         os.chdir(order["folder"])

@@ -1,0 +1,195 @@
+"""Whatever a script does with paths, a drill, a plan and an init leave the user's folder alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from in_process import count
+from supervised import Project
+
+from rocsteady.supervisor import scratch
+from rocsteady.supervisor.redirect import LeadsBackError, Redirection
+from rocsteady.supervisor.scratch import Method, Scratch, make_scratch, remove
+from rocsteady.supervisor.tree import differences, look_over
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="mounts and links of POSIX")
+
+# Every way in which a script can come by the path of its folder before it starts.
+SCRIPT = """
+import json, os, pathlib, sys
+for place in (
+    "{project}/from-script",
+    pathlib.Path("config.yaml").read_text().split()[1],
+    json.loads(pathlib.Path("deep/config.json").read_text())["out"],
+    os.environ["OUT"],
+    os.environ["BOTH"].split(":")[1],
+    os.path.expanduser("~/project/from-home"),
+    sys.argv[1],
+    sys.argv[2].partition("=")[2],
+    sys.argv[3].partition(",out=")[2],
+):
+    pathlib.Path(place).write_text("x")
+"""
+WRITTEN = ["script", "yaml", "json", "variable", "second", "home", "word", "option", "inner"]
+NO_MOUNTS = """
+import sys
+from rocsteady.supervisor import scratch
+scratch._started = lambda *_, **__: ("false",)  # as where nothing may be mounted
+from rocsteady.cli.main import main
+sys.argv = ["rocsteady", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    project = tmp_path / "project"
+    (project / "deep").mkdir(parents=True)
+    (project / "train.py").write_text(SCRIPT.format(project=project))
+    (project / "config.yaml").write_text(f"out: {project}/from-yaml\n")
+    (project / "deep" / "config.json").write_text(f'{{"out": "{project}/from-json"}}\n')
+    (project / "checkpoints").mkdir()
+    (project / "checkpoints" / "1.pt").write_bytes(b"\0weights")
+    return project
+
+
+def made_for(project: Path, root: Path, environment: dict[str, str]) -> Scratch:
+    root.mkdir()
+    return make_scratch(project, root, look_over(project), environment=environment, without=())
+
+
+def variables(project: Path) -> dict[str, str]:
+    return {
+        **os.environ,
+        "HOME": str(project.parent),
+        "OUT": f"{project}/from-variable",
+        "BOTH": f"/nowhere:{project}/from-second",
+    }
+
+
+@pytest.mark.parametrize("wanted", [Method.OVERLAY, Method.BIND, Method.COPY])
+def test_no_absolute_path_leads_into_the_real_folder(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: Method
+) -> None:
+    choose(monkeypatch, wanted)
+    environment, before = variables(folder), look_over(folder)
+    monkeypatch.setenv("HOME", str(folder.parent))
+    made = made_for(folder, tmp_path / "root", environment)
+    if made.method is not wanted:
+        pytest.skip(f"not possible here: {wanted.value}")
+    words = (f"{folder}/from-word", f"--out={folder}/from-option", f"a=1,out={folder}/from-inner")
+
+    done = subprocess.run(
+        made.command((sys.executable, "train.py", *words)),
+        env=made.environment(environment),
+        cwd=made.folder,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stderr
+    changed = differences(before, look_over(folder))
+    count(f"absolute paths, {wanted.name.lower()}", "tried", len(WRITTEN))
+    count(f"absolute paths, {wanted.name.lower()}", "written in the real folder", len(changed))
+    assert changed == ()
+    written = sorted(path.name for path in made.folder.glob("from-*"))
+    assert written == sorted(f"from-{name}" for name in WRITTEN)
+
+
+@pytest.mark.parametrize("wanted", [Method.OVERLAY, Method.BIND, Method.COPY])
+def test_a_folder_that_is_there_can_be_renamed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: Method
+) -> None:
+    choose(monkeypatch, wanted)
+    made = made_for(folder, tmp_path / "root", dict(os.environ))
+    if made.method is not wanted:
+        pytest.skip(f"not possible here: {wanted.value}")
+    rename = "import os; os.rename('checkpoints', 'old'); os.mkdir('checkpoints')"
+
+    command = made.command((sys.executable, "-c", rename))
+    done = subprocess.run(command, cwd=made.folder, check=False, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stderr
+    assert (folder / "checkpoints" / "1.pt").exists()
+    assert not (folder / "old").exists()
+    remove(tmp_path / "root")
+
+
+def test_a_path_that_cannot_be_redirected_is_refused_with_its_line(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choose(monkeypatch, Method.COPY)
+    escaped = str(folder).replace("/", "\\/")
+    (folder / "escaped.json").write_text(f'{{\n"out": "{escaped}\\/x"}}\n')
+
+    with pytest.raises(LeadsBackError, match=r"^escaped\.json:2: an absolute path into"):
+        made_for(folder, tmp_path / "root", dict(os.environ))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/a/b", "/copy"),
+        ("/a/b/c", "/copy/c"),
+        ("x=/a/b:/a/b/c", "x=/copy:/copy/c"),
+        ("'/a/b'", "'/copy'"),
+        ("file:///a/b/c", "file:///copy/c"),
+        ("~/b/c", "/copy/c"),
+        ("$HOME/b/c ${HOME}/b", "/copy/c /copy"),
+        ("/a/bc /a/b-c /a/b.c /x/a/b https://h/a/b", "/a/bc /a/b-c /a/b.c /x/a/b https://h/a/b"),
+    ],
+)
+def test_only_the_folder_itself_is_redirected(text: str, expected: str) -> None:
+    assert Redirection(Path("/a/b"), Path("/copy"), {"HOME": "/a"}).text(text) == expected
+
+
+@pytest.mark.slow
+def test_a_drill_without_mounts_says_so_and_changes_nothing(
+    project: Project, torch_python: str
+) -> None:
+    project.program = (sys.executable, "-c", NO_MOUNTS)
+    out = project.folder / "model.pt"
+    project.script(f"""
+        import pathlib, torch
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for step in range(200):
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+            pathlib.Path("{out}").write_text(str(step))
+    """)
+
+    words = ("drill", "--yes", "--faults", "kill@5", "--", torch_python, "train.py")
+    ended = project.say(*words, within=120)
+
+    assert "runs in a copy of this folder" in ended.err
+    assert "train.py:7: " in ended.err
+    assert ended.code in (0, 1), ended.err
+    assert not out.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [("drill", "--faults", "kill@5"), ("plan",), ("init",)])
+def test_what_cannot_be_redirected_ends_with_2(project: Project, words: tuple[str, ...]) -> None:
+    project.program = (sys.executable, "-c", NO_MOUNTS)
+    project.script("print(1)")
+    escaped = str(project.folder).replace("/", "\\/")
+    (project.folder / "paths.json").write_text(f'{{"out": "{escaped}"}}')
+
+    ended = project.say(*words, "--yes", "--", sys.executable, "train.py")
+
+    assert ended.code == 2, ended.err
+    assert "error: paths.json:1: " in ended.err
+
+
+def choose(monkeypatch: pytest.MonkeyPatch, wanted: Method) -> None:
+    """Forbid what would be tried before."""
+    if wanted is Method.COPY:
+        monkeypatch.setattr(scratch, "_started", lambda *_, **__: ("false",))
+    elif wanted is Method.BIND:
+        monkeypatch.setattr(scratch, "_may_overlay", lambda _: False)
