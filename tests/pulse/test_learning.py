@@ -67,7 +67,7 @@ def test_what_was_learned_survives_the_journal() -> None:
 
 
 def test_the_order_of_durations_is_checked() -> None:
-    with pytest.raises(ValueError, match="stuck_after must not be longer than spin_after"):
+    with pytest.raises(ValueError, match="stuck_after must not be longer than sure_after"):
         Patience(stuck_after=timedelta(minutes=1))
 
 

@@ -41,7 +41,7 @@ def command(  # noqa: PLR0913 - one argument an option
 ) -> None:
     """Check this machine for problems that affect training, and say how to fix them.
 
-    Only reads files: does not import torch, run vendor tools or change anything.
+    Only reads files: imports no torch, runs no vendor tool and changes nothing.
 
     Exit code: 0 nothing blocks training, 1 something does, 2 wrong usage, 3 could not examine.
     """
