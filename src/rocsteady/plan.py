@@ -19,6 +19,7 @@ class Basis(Enum):
 
     TRIAL = "trial"  # it ran here, just now
     ESTIMATE = "estimate"  # it cannot run here
+    NOT_TRIED = "not tried"  # it could run here, and nothing is known of it
     RULED_OUT = "ruled out"
 
 
@@ -76,6 +77,10 @@ class Way(Value, frozen=True, kw_only=True):
     variant: str = ""  # of the job file
     command: tuple[str, ...] = ()  # of its own, where a variant has other arguments
     pace: Pace | None = None
+    rates: tuple[float, ...] = ()  # steps a second of each trial here, the first first
+    failures: int = 0  # that were seen here, in trials and in runs
+    failed_steps: int = 0  # steps in which these were seen
+    kinds: tuple[str, ...] = ()  # of the failures
     finish: Finish | None = None
     setup: tuple[float, float] | None = None  # minutes of work by hand, at least and at most
     cost: tuple[float, float] | None = None  # dollars, at least and at most
@@ -90,8 +95,8 @@ class Way(Value, frozen=True, kw_only=True):
 class Limit(Value, frozen=True, kw_only=True):
     """What holds the training up."""
 
-    part: str  # "data", "simulation", "compute", "checkpoint", "evaluate", "other ranks"
-    share: float  # of the time of a step
+    part: str  # "data", "own code", "simulation", "compute", "checkpoint", "evaluate", ...
+    share: float | None  # of the time of a step; None: not known
     where: str = ""  # the script's own function that is seen most, with file and line
     best: str = ""  # what would help most
     gain: float = 1.0  # how many times as fast it would be then, by the phases measured
@@ -113,7 +118,8 @@ class Plan(Value, frozen=True, kw_only=True):
     trials: int = 0
     trial_seconds: float = 0.0  # of all of them together
     ways: tuple[Way, ...] = ()
-    ruled_out: tuple[Way, ...] = ()
+    ruled_out: tuple[Way, ...] = ()  # by a failure, a finding or a source
+    not_tried: tuple[Way, ...] = ()  # that could run here, of which nothing is known yet
     take: str = ""  # the recommendation in one sentence, with its reason
     limits: tuple[Limit, ...] = ()  # of the way that runs as the script says, the largest first
     warnings: tuple[str, ...] = ()

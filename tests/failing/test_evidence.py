@@ -64,6 +64,15 @@ OUT_OF_MEMORY = """
 """
 
 
+UNGUARDED = """
+    import time, torch
+    from torch.utils.data import DataLoader, TensorDataset
+    for (batch,) in DataLoader(TensorDataset(torch.zeros(8, 2)), batch_size=4, num_workers=1):
+        time.sleep(2)
+    print("last", flush=True)
+"""
+
+
 def crash_another() -> None:
     code = "import ctypes; ctypes.string_at(0)"
     subprocess.run([sys.executable, "-c", code], check=False, stderr=subprocess.DEVNULL)
@@ -120,3 +129,17 @@ def test_the_log_of_a_run_that_was_stopped_says_who_stopped_it(
     log = project.folder / ".rocsteady" / "runs" / project.name / "attempt-1.log"
     told = project.say("explain", str(log))
     assert told.out.startswith("stopped-by-rocsteady\nrocsteady stopped this run.\n"), told.out
+
+
+@pytest.mark.slow
+def test_a_setting_that_is_refused_is_said_while_the_script_runs(
+    project: Project, torch_python: str
+) -> None:
+    command = ("--with", "loader-spawn", "--", torch_python, project.script(UNGUARDED))
+    terminal = project.on_terminal(*project.program, "run", "--yes", *command)
+    terminal.wait_for("last")
+
+    said = terminal.text.partition("last")[0]
+    assert terminal.code() == 0
+    assert said.count("worker_context is not in effect, and the script's own setting is used") == 1
+    assert "worker_context" not in terminal.text.partition("last")[2]

@@ -67,7 +67,7 @@ def test_a_process_dies_in_the_step_and_only_once(
 @pytest.mark.parametrize(
     ("kind", "told"),
     [
-        ("oom", "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 1.50 GiB."),
+        ("oom", "torch.OutOfMemoryError: out of memory. Tried to allocate 1.50 GiB."),
         ("fault", "torch.AcceleratorError: HIP error: an illegal memory access was encountered"),
     ],
 )

@@ -71,7 +71,7 @@ def texts(rule: Rule) -> dict[str, str]:
 
 def test_there_are_the_rules_that_were_asked_for(knowledge: Knowledge) -> None:
     asked_for = {
-        "R01": {"windows-training-unsupported"},
+        "R01": {"rx9070xt-windows-hang", "windows-training-unsupported"},
         "R03": {"gfx12-hipblaslt-stall"},
         "R05": {"wheel-lacks-arch", "wheel-lacks-one-arch"},
         "R06": {

@@ -6,7 +6,7 @@ import pytest
 from builders import pace, tried
 
 from rocsteady.evidence.pages import LoaderFacts
-from rocsteady.planner.limits import limits
+from rocsteady.planner.limits import limits, own_share
 
 OWN = ("way (sim/simulation.py:84)", "Simulation.step (sim/simulation.py:58)", "main (train.py:9)")
 TORCH = ("Linear.forward (site-packages/torch/nn/modules/linear.py:134)", "main (train.py:9)")
@@ -26,7 +26,7 @@ def loaders(workers: int) -> LoaderFacts:
 
 
 def test_a_loader_without_workers_is_replayed_with_some() -> None:
-    slow = tried(pace=pace(1.0, data=0.5, compute=0.3, backward=0.2))
+    slow = tried(pace=pace(1.0, data=0.5, compute=0.3, backward=0.2), stacks=(TORCH,) * 9)
 
     first, second = limits(slow, on_gpu=True, loader=loaders(0), cores=4)
 
@@ -81,8 +81,25 @@ def test_a_part_that_is_all_of_it_divides_by_nothing() -> None:
         assert only.gain >= 1.0
 
 
-def test_nothing_is_told_without_phases_and_few_stacks_say_nothing() -> None:
-    few = tried(pace=pace(1.0, compute=1.0), stacks=(OWN,) * 3)
+def test_shares_by_fewer_than_8_stacks_are_not_known() -> None:
+    few = tried(pace=pace(1.0, data=0.3, compute=0.7), stacks=(OWN,) * 7)
+
+    found = limits(few, on_gpu=True, loader=None, cores=2)
 
     assert limits(tried(), on_gpu=True, loader=None, cores=2) == []
-    assert [each.part for each in limits(few, on_gpu=True, loader=None, cores=2)] == ["compute"]
+    assert [(each.part, each.share) for each in found] == [
+        ("data", pytest.approx(0.3)),
+        ("compute and own code", None),
+    ]
+    assert own_share(found) is None
+    enough = limits(
+        tried(pace=pace(1.0, compute=1.0), stacks=(OWN,) * 8), on_gpu=True, loader=None, cores=2
+    )
+    assert own_share(enough) == 1.0
+
+
+def test_a_script_without_a_simulation_has_no_share_of_one() -> None:
+    own = ("prepare (train.py:40)", "main (train.py:9)")
+    slow = tried(pace=pace(1.0, compute=1.0), stacks=(own,) * 10)
+
+    assert [each.part for each in limits(slow, on_gpu=True, loader=None, cores=2)] == ["own code"]

@@ -59,12 +59,27 @@ def test_first(name: str) -> None:
     assert ranked(ways[::-1], budget=None)[0].id == first
 
 
-def test_what_may_cost_more_than_there_is_comes_last() -> None:
+def test_what_is_likely_to_cost_more_than_there_is_comes_last() -> None:
     dear, late = way(2, chance=0.99, cost=(3.0, 9.0), name="dear"), way(3, chance=0.95, name="late")
 
     assert [each.id for each in ranked([dear, late], budget=5.0)] == ["late", "dear"]
     assert too_dear(dear, 5.0)
-    assert not too_dear(dear, 9.0)
+    assert not too_dear(dear, 6.0)  # that it may is not enough
+
+
+def test_a_chance_comes_before_none_whatever_the_upper_end_of_its_cost() -> None:
+    """$0.10 to $12 against a budget of $10: a person takes the 59 %."""
+    rented = way(9, chance=0.59, cost=(0.1, 12.0), basis=Basis.ESTIMATE, name="cloud")
+    late = way(90, chance=0.0, name="cpu")
+
+    assert [each.id for each in ranked([late, rented], budget=10.0)] == ["cloud", "cpu"]
+
+
+def test_a_chance_that_is_about_as_good_and_free_comes_first() -> None:
+    rented = way(9, chance=0.58, cost=(0.1, 2.0), basis=Basis.ESTIMATE, name="cloud")
+    free = way(10, chance=0.56, name="gpu")
+
+    assert [each.id for each in ranked([rented, free], budget=10.0)] == ["gpu", "cloud"]
 
 
 def test_without_an_end_it_is_last_and_not_in_time() -> None:

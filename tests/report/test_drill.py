@@ -35,6 +35,7 @@ RESULT = DrillResult(
     ended="ended after the last fault",
     not_tried=("oom", "segv"),
     changed=(),
+    on_gpu=True,
 )
 
 
@@ -48,9 +49,13 @@ def test_a_drill_that_was_survived() -> None:
         "hang:backward@200  9.8 s       hang-in-backward  retried unchanged  step ~180\n"
         "kill@500           0.0 s       killed            retried unchanged  step ~480\n"
         "\n"
-        "2 of 2 survived; about 38 steps were done twice. Not tried: oom, segv, and what\n"
-        "a GPU does by itself. Your outputs were not touched.\n"
+        "2 of 2 survived; about 38 steps were done twice. Not tried: oom, segv, faults of\n"
+        "a real GPU. Your outputs were not touched.\n"
     )
+
+
+def test_without_a_gpu_none_is_mentioned() -> None:
+    assert "GPU" not in shown(msgspec.structs.replace(RESULT, on_gpu=False))
 
 
 def test_what_is_not_good_is_said() -> None:

@@ -21,7 +21,7 @@ from rocsteady.cli.over_folder import (
     say_where,
 )
 from rocsteady.cli.screen import layout, show, show_json
-from rocsteady.cli.starting import course_for, job_here, patience_for
+from rocsteady.cli.starting import course_for, examined, job_here, patience_for
 from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
@@ -38,6 +38,7 @@ from rocsteady.supervisor.job import Job
 from rocsteady.supervisor.scratch import remove
 from rocsteady.supervisor.settings import Settings
 from rocsteady.supervisor.tree import differences, look_over
+from rocsteady.supervisor.visible import visible_to_a_run
 from rocsteady.vocabulary import Strategy
 
 SURVIVED, NOT_SURVIVED = 0, 1
@@ -162,6 +163,7 @@ def _drill(
         can_resume=rehearsal.can_resume,
         ended="ended after the last fault" if rehearsal.is_over else story.run.outcome,
         not_tried=not_tried(faults),
+        on_gpu=bool(visible_to_a_run(examined(known), known).gpus),
         changed=differences(before, after) if before.whole and after.whole else None,
     )
     if rehearsal.stopped_by_user:

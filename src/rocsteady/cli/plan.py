@@ -172,6 +172,7 @@ def _plan(job: Job, folder: Path, here: Circumstances, wanted: Wish, planner: Pl
         budget=wanted.budget,
         ways=numbered,
         ruled_out=tuple(planner.ruled_out),
+        not_tried=tuple(planner.not_tried),
         limits=planner.limits,
     )
     return replace(plan, take=take(plan))

@@ -31,6 +31,7 @@ OUT_OF_MEMORY = (
     " which 214.00 MiB is free. Of the allocated memory 18.91 GiB is allocated by PyTorch, and"
     " 311.00 MiB is reserved by PyTorch but unallocated."
 )
+OUT_OF_MEMORY_ELSEWHERE = "out of memory. Tried to allocate 1.50 GiB."
 ILLEGAL_ACCESS = "HIP error: an illegal memory access was encountered"
 PR_SET_DUMPABLE = 4
 DEVICES = ("CPU", "CUDA")  # dispatch keys; HIP has CUDA's
@@ -202,7 +203,7 @@ def _hang() -> None:
 def _out_of_memory() -> None:
     torch: Any = sys.modules["torch"]
     kind = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError  # before 2.5
-    raise kind(OUT_OF_MEMORY)
+    raise kind(OUT_OF_MEMORY if torch.cuda.is_initialized() else OUT_OF_MEMORY_ELSEWHERE)
 
 
 def _illegal_access() -> None:

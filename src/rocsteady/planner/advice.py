@@ -1,11 +1,9 @@
-"""The recommendation: one sentence with its reason."""
+"""The recommendation: which option, why, and what it is traded for; one sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from rocsteady.plan import Basis, Plan, Risk, Way
-from rocsteady.planner.ranking import in_time, too_dear
+from rocsteady.plan import Basis, Plan, Way
+from rocsteady.planner.ranking import A_CHANCE, in_time, likely_cost, too_dear
 from rocsteady.report.when import spelled
 
 SURE = 0.995
@@ -14,44 +12,52 @@ PLAIN = ("gpu", "cpu")  # what a person would do without a plan
 
 
 def take(plan: Plan) -> str:
-    """Say which way to take, and why."""
+    """Say which option to take, and why."""
     if not plan.ways:
-        return "No way was found that gets it done; the reasons stand above."
+        untried = _untried(plan)
+        return f"No option has a forecast: {untried}." if untried else "No option was found."
     first = plan.ways[0]
-    reasons = [reason for reason in _reasons(first, plan) if reason]
-    return f"Take {first.number}: {', and '.join(reasons[:3])}."
+    reasons = (_why(first, plan), _deadline(first, plan), _budget(first, plan), _other(first, plan))
+    said = [reason for reason in reasons if reason][:3]
+    untried = _untried(plan) if first.cost or first.basis is Basis.ESTIMATE else ""
+    return f"Take {first.number}: {', and '.join([*said, untried] if untried else said)}."
 
 
-def _reasons(first: Way, plan: Plan) -> Sequence[str]:
-    return (_what_failed(first, plan), _deadline(first, plan), _second(first, plan))
-
-
-def _what_failed(first: Way, plan: Plan) -> str:
-    """Say why a plainer way is not taken."""
+def _why(first: Way, plan: Plan) -> str:
+    """Say why a plainer option is not taken, or what was seen of this one."""
     for way in plan.ways:
-        failures = [it for it in way.rests_on[:1] if "failure" in it and way.risk is not Risk.LOW]
-        if way.id in PLAIN and way.id != first.id and failures:
-            clause = next(part for part in failures[0].split("; ") if "failure" in part)
-            return f"{way.title} had {clause}"
+        if way.id in PLAIN and way.id != first.id and way.failures and not first.failures:
+            return f"{way.title} had {_failures(way)}"
     for way in plan.ruled_out:
         if way.id in PLAIN and way.id != first.id and way.rests_on:
             return f"{way.title} is ruled out ({way.rests_on[0].rstrip('.')})"
     if first.basis is Basis.TRIAL:
-        return "it was tried here and works"
+        if first.failures:
+            return f"it had {_failures(first)} here, and is restarted after each"
+        return "it was tried here without a failure"
+    return _of_others(first, plan)
+
+
+def _of_others(first: Way, plan: Plan) -> str:
+    """Say what is wrong with what was tried, where an estimate comes first."""
     tried = [way for way in plan.ways if way.basis is Basis.TRIAL]
     if not tried:
-        return "nothing that was tried here works"
+        return "it is an estimate" if plan.not_tried else "nothing that was tried here works"
     if all(way.changes for way in tried):
-        return "what was tried here and works is not the same job"
+        return "what was tried here is not the same job"
     same = " and is the same job" if any(way.changes for way in tried) else ""
     late = first.finish is not None and first.finish.in_time is not None
-    return f"what was tried here{same} works, but {'not in time' if late else 'is slower'}"
+    return f"what was tried here{same} {'is not in time' if late else 'is slower'}"
+
+
+def _failures(way: Way) -> str:
+    count = f"{way.failures} failure{'s' if way.failures > 1 else ''}"
+    kinds = f" ({', '.join(dict.fromkeys(way.kinds))})" if way.kinds else ""
+    return f"{count} in {way.failed_steps:,} steps{kinds}"
 
 
 def _deadline(first: Way, plan: Plan) -> str:
-    if first.finish is None:
-        return ""
-    if first.finish.in_time is None:
+    if first.finish is None or first.finish.in_time is None:
         return ""
     chance = first.finish.in_time
     if chance >= SURE and plan.deadline is not None:
@@ -59,32 +65,76 @@ def _deadline(first: Way, plan: Plan) -> str:
         return f"it is in time, with {spelled(max(0.0, spare))} to spare"
     if in_time(first):
         return f"it is in time with {100 * chance:.0f} %"
-    dear = " within the budget" if plan.budget is not None else ""
-    return f"no way{dear} is sure to be in time; this one has {100 * chance:.0f} %"
+    if chance < A_CHANCE:
+        return "no option is in time; this one is done the soonest of those within your limits"
+    return f"no option is sure to be in time; this one has the best chance, {100 * chance:.0f} %"
 
 
-def _second(first: Way, plan: Plan) -> str:
-    """Hold it against the next one."""
+def _budget(first: Way, plan: Plan) -> str:
+    """Say what it may cost, if that is more than there is."""
+    if first.cost is None or plan.budget is None or first.cost[1] <= plan.budget:
+        return ""
+    likely = likely_cost(first) or first.cost[1]
+    return (
+        f"it costs about ${likely:,.0f} and at worst ${first.cost[1]:,.0f}, over the budget of"
+        f" ${plan.budget:,.0f}"
+    )
+
+
+def _other(first: Way, plan: Plan) -> str:
+    """Say what is given up: a better chance that is too dear, or else the next option."""
+    chance = first.finish.in_time if first.finish else None
+    for way in plan.ways[1:]:
+        better = way.finish is not None and (way.finish.in_time or 0.0) >= (chance or 0.0) + 0.1
+        if chance is not None and better and too_dear(way, plan.budget) and way.finish:
+            return (
+                f"{way.number} would have a chance of {100 * (way.finish.in_time or 0):.0f} %, but"
+                f" is likely to cost ${likely_cost(way) or 0:,.0f}, over the budget"
+            )
     if len(plan.ways) < 2:  # noqa: PLR2004 - there is no other
         return ""
     second = plan.ways[1]
-    if too_dear(second, plan.budget):
-        return f"{second.number} may cost more than the budget"
     if first.finish is None or second.finish is None:
         return ""
     if second.changes and second.finish.seconds < first.finish.seconds:
         return f"{second.number} would be sooner but is not the same job ({second.changes})"
-    return _how_long(first.finish.seconds, second, second.finish.seconds)
+    return _how_long(first, second)
 
 
-def _how_long(first: float, second: Way, seconds: float) -> str:
-    ratio = seconds / max(first, 1.0)
-    if ratio > WORTH_A_WORD:
-        return f"{second.number} takes {ratio:.1f} times as long"
-    if ratio * WORTH_A_WORD < 1:
+def _how_long(first: Way, second: Way) -> str:
+    """Hold an option against the next one, by all trials of both."""
+    low, high = _ratios(first, second)
+    number = second.number
+    if low > WORTH_A_WORD:
+        times = f"{low:.1f}" if high < low * WORTH_A_WORD else f"{low:.1f} to {high:.1f}"
+        return f"{number} takes {times} times as long"
+    if high * WORTH_A_WORD < 1:
         risk = f"its risk is {second.risk.value}"
         unsure = "it is an estimate" if second.basis is Basis.ESTIMATE else risk
-        return (
-            f"{second.number} may be sooner, but {unsure}{' and costs money' * bool(second.cost)}"
-        )
-    return f"{second.number} takes about as long"
+        return f"{number} may be sooner, but {unsure}{' and costs money' * bool(second.cost)}"
+    if high > WORTH_A_WORD:
+        return f"{number} takes {low:.1f} to {high:.1f} times as long, by the trial"
+    return f"{number} takes about as long"
+
+
+def _ratios(first: Way, second: Way) -> tuple[float, float]:
+    """Return how many times as long the second takes, by the trials that differ the most."""
+    if first.finish is None or second.finish is None:
+        return 1.0, 1.0
+    ratio = second.finish.seconds / max(first.finish.seconds, 1.0)
+    spans = []
+    for way in (first, second):
+        rate = way.pace.rate if way.pace else 1.0
+        rates = [each / rate for each in way.rates] or [1.0]
+        spans.append((min(*rates, 1.0), max(*rates, 1.0)))
+    (slow, fast), (slow_second, fast_second) = spans
+    return ratio * slow / fast_second, ratio * fast / slow_second
+
+
+def _untried(plan: Plan) -> str:
+    """Name what could run here for nothing and was not tried."""
+    names = [way.title for way in plan.not_tried]
+    if not names:
+        return ""
+    verb = "were" if len(names) > 1 else "was"
+    return f"{', '.join(names[:2])} {verb} not tried (--within gives trials more time)"

@@ -43,12 +43,18 @@ class Measured(Value, frozen=True, kw_only=True):
     pace: Pace
     on_gpu: bool
     card: CardSpeed | None = None  # on which it was measured
-    own: float = 0.0  # share of the time in the script's own Python, which no card speeds up
+    own: float | None = 0.0  # share of the script's own Python, which no card speeds up
 
     @property
     def share(self) -> float:
-        """Return the share of a step that another card can speed up."""
-        return max(0.0, compute_share(self.pace) - self.own)
+        """Return the share of a step that another card can speed up, at most."""
+        return max(0.0, compute_share(self.pace) - (self.own or 0.0))
+
+    @property
+    def said(self) -> str:
+        """Say that share."""
+        unknown = ", some of which may be the script's own code" if self.own is None else ""
+        return f"the {100 * self.share:.0f} % that is compute{unknown}"
 
 
 def other_ways(
@@ -178,9 +184,11 @@ def _on(card: CardSpeed, measured: Measured | None) -> tuple[Pace | None, tuple[
         return _faster_than_cpu(measured)
     share = measured.share
     low, high = (_scaled(measured.pace.rate, share, ratio) for ratio in (min(ratios), max(ratios)))
+    if measured.own is None:  # none of it may be compute
+        low, high = min(low, measured.pace.rate), max(high, measured.pace.rate)
     told = (
         f"scaled by peak figures of the makers, {min(ratios):.1f} to {max(ratios):.1f} times, of"
-        f" the {100 * share:.0f} % that is compute"
+        f" {measured.said}"
     )
     return _estimated(measured.pace, math.sqrt(low * high), low, high), (told,)
 
@@ -189,8 +197,8 @@ def _faster_than_cpu(measured: Measured) -> tuple[Pace, tuple[str, ...]]:
     pace, share = measured.pace, measured.share
     high = _scaled(pace.rate, share, MOST)
     told = (
-        f"from a trial without a GPU: no slower than that, and a GPU speeds up at most the"
-        f" {100 * share:.0f} % that is compute"
+        f"from a trial without a GPU: no slower than that, and a GPU speeds up at most"
+        f" {measured.said}"
     )
     return _estimated(pace, math.sqrt(pace.rate * high), pace.low, high), (told,)
 

@@ -6,6 +6,7 @@ change would gain is estimated by replaying the phases of a step with it.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -16,7 +17,9 @@ from rocsteady.planner.tried import Tried
 LEAST_STACKS = 8  # fewer say nothing of shares
 WORTH = 0.03  # a smaller share is not told
 INSTALLED = ("site-packages/", "dist-packages/", "/lib/python", "python3.", "<")
-SIMULATION = "simulation"  # the script's own Python
+OWN_CODE, SIMULATION = "own code", "simulation"  # the script's own Python, by what it does there
+NOT_TOLD_APART = "compute and own code"  # too few looks at stacks
+_SIMULATES = re.compile(r"(?i)simul|rollout|episode|physics|\benv|_env\b")
 COMPUTE = ("compute", "backward", "optimizer")
 MOST_WORKERS = 8
 LEAST_LEFT = 0.02  # of a step; nothing is made more than 50 times as fast
@@ -28,25 +31,31 @@ def limits(tried: Tried, *, on_gpu: bool, loader: LoaderFacts | None, cores: int
     if pace is None or not pace.slowed_by:
         return []
     shares = shares_of(pace)
-    own, where = _own_python(tried.stacks)
-    ranks = _waiting_for_ranks(tried.stacks)
-    parts = {
-        "data": shares.get("data", 0.0),
-        SIMULATION: own * (1 - shares.get("data", 0.0)),
-        "other ranks": ranks,
-        "checkpoint": shares.get("checkpoint", 0.0),
-        "evaluate": shares.get("evaluate", 0.0),
-        "compile": shares.get("compile", 0.0),
-    }
+    parts = {part: shares.get(part, 0.0) for part in ("data", "checkpoint", "evaluate", "compile")}
     compute = sum(shares.get(phase, 0.0) for phase in COMPUTE)
-    parts["compute"] = max(0.0, compute - parts[SIMULATION] - ranks)
+    where, own_part = "", OWN_CODE
+    if len(tried.stacks) >= LEAST_STACKS:
+        own, where = _own_python(tried.stacks)
+        own_part = SIMULATION if _SIMULATES.search(where) else OWN_CODE
+        parts[own_part] = own * (1 - parts["data"])
+        parts["other ranks"] = _waiting_for_ranks(tried.stacks)
+        parts["compute"] = max(0.0, compute - parts[own_part] - parts["other ranks"])
     told = []
     for part, share in sorted(parts.items(), key=lambda item: -item[1]):
         if share >= WORTH:
             best, gain = _help(part, share, on_gpu=on_gpu, loader=loader, cores=cores)
-            place = where if part == SIMULATION else ""
+            place = where if part == own_part else ""
             told.append(Limit(part=part, share=share, where=place, best=best, gain=gain))
+    if len(tried.stacks) < LEAST_STACKS and compute >= WORTH:
+        told.append(Limit(part=NOT_TOLD_APART, share=None))
     return told
+
+
+def own_share(limits: Sequence[Limit]) -> float | None:
+    """Return the share of the script's own Python, which no card speeds up; None: not known."""
+    if any(it.part == NOT_TOLD_APART for it in limits):
+        return None
+    return next((it.share for it in limits if it.part in (OWN_CODE, SIMULATION)), 0.0)
 
 
 def shares_of(pace: Pace) -> dict[str, float]:
@@ -60,8 +69,6 @@ def _own_python(stacks: Sequence[tuple[str, ...]]) -> tuple[float, str]:
 
     The interpreter runs own code if the innermost frame is not of an installed package.
     """
-    if len(stacks) < LEAST_STACKS:
-        return 0.0, ""
     own = [frames for frames in stacks if frames and not _installed(frames[0])]
     callers = Counter(_outermost_own(frames) for frames in own)
     where = callers.most_common(1)[0][0] if callers else ""
@@ -76,8 +83,6 @@ def _outermost_own(frames: tuple[str, ...]) -> str:
 
 
 def _waiting_for_ranks(stacks: Sequence[tuple[str, ...]]) -> float:
-    if len(stacks) < LEAST_STACKS:
-        return 0.0
     waiting = [
         frames for frames in stacks if frames and "torch/distributed/" in "".join(frames[:3])
     ]
@@ -95,7 +100,7 @@ def _help(
     rest = max(1 - share, LEAST_LEFT)
     if part == "data":
         return _more_loading(share, loader, cores)
-    if part == SIMULATION:
+    if part in (OWN_CODE, SIMULATION):
         gain = 1 / max(share, rest) if min(share, rest) > 0 else 1.0
         return "the script's own Python beside the training, in a process of its own", gain
     if part == "checkpoint":

@@ -15,7 +15,7 @@ from rocsteady.planner.candidates import CPU
 from rocsteady.planner.circumstances import Circumstances, key
 from rocsteady.planner.elsewhere import Measured
 from rocsteady.planner.finishing import History, Loss, finish
-from rocsteady.planner.limits import SIMULATION, limits
+from rocsteady.planner.limits import limits, own_share
 from rocsteady.planner.pace import pooled
 from rocsteady.planner.ranking import GETS_THERE, in_time
 from rocsteady.planner.shown import (
@@ -76,6 +76,7 @@ class Planner:
         self._seen: dict[str, Tried] = {}  # the last of each strategy
         self.ways: list[Way] = []
         self.ruled_out: list[Way] = []
+        self.not_tried: list[Way] = []
         self.limits: tuple[Limit, ...] = ()
         self.failures: list[str] = []  # kinds, in trials and in earlier runs
         self.observed: list[tuple[str, Tried]] = []  # way and what came of it
@@ -133,8 +134,8 @@ class Planner:
             self._job, way.strategy, short=False, remedies=True, sample_stacks=unseen
         )
         if not results:
-            why = "it was not tried; --within gives more time"
-            self.ruled_out.append(replace(way, basis=Basis.RULED_OUT, rests_on=(why,)))
+            why = "no time was left; --within gives more"
+            self.not_tried.append(replace(way, basis=Basis.NOT_TRIED, rests_on=(why,)))
             return
         self.failures += [one.failure for one in results if one.failure]
         last = by_strategy([one for one in results if self._counts(one, way)])
@@ -164,15 +165,19 @@ class Planner:
 
     def _take_in(self, way: Way, one: Tried, trial: History, job: Job | None = None) -> None:
         self.observed.append((way.id, one))
-        way = replace(way, strategy=one.strategy, pace=one.pace)
+        rates = (one.pace.rate,) if one.pace else ()
+        way = replace(way, strategy=one.strategy, pace=one.pace, rates=rates)
+        if not one.works and not one.failure:  # it was cut short
+            said = (failed(one), *way.rests_on)
+            self.not_tried.append(replace(way, basis=Basis.NOT_TRIED, rests_on=said))
+            return
         if not one.works and not survived(one):
             out = replace(way, basis=Basis.RULED_OUT, rests_on=(failed(one), *way.rests_on))
             self.ruled_out.append(out)
             return
         seen = together(self._here.history(one.strategy), trial)
         told = rests_on(one, seen)
-        if seen.failures:  # it gets there by being started again
-            way = replace(way, risk=Risk.MEDIUM)
+        way = _with_failures(way, seen)
         self.ways.append(
             self._forecast(replace(way, rests_on=(*told, *way.rests_on)), one, seen, job)
         )
@@ -245,11 +250,12 @@ class Planner:
         self._grounds[_name(row)] = first, seen, job
         if one.failure:
             self.failures.append(one.failure)
-            row = replace(row, risk=Risk.MEDIUM)
+        row = _with_failures(row, seen)
         told = row.rests_on[1:]
         if row.pace and one.pace and one.works:
             told += (f"once more: {one.pace.rate / row.pace.rate:.2f} times as fast",)
-            row = replace(row, pace=pooled(row.pace, one.pace))
+            rates = (*row.rates, one.pace.rate)
+            row = replace(row, pace=pooled(row.pace, one.pace), rates=rates)
         if first is not None:
             told = (*rests_on(replace(first, pace=row.pace), seen), *told)
         self.ways[number] = replace(row, rests_on=told)
@@ -307,7 +313,7 @@ class Planner:
         chosen = (on_gpu or with_pace)[:1]
         for one in chosen:
             if one.pace is not None:
-                own = next((it.share for it in self.limits if it.part == SIMULATION), 0.0)
+                own = own_share(self.limits)
                 card = self._here.card
                 return Measured(pace=one.pace, on_gpu=bool(on_gpu), card=card, own=own)
         return None
@@ -318,6 +324,19 @@ class Planner:
             return
         cores = 0 if any(map(is_of_loaders, self.failures)) else self._here.cores
         self.limits = tuple(limits(one, on_gpu=on_gpu, loader=one.loader, cores=cores))
+
+
+def _with_failures(way: Way, seen: History) -> Way:
+    """Note the failures that were seen of a way: it gets there by being started again."""
+    if not seen.failures:
+        return way
+    return replace(
+        way,
+        risk=Risk.MEDIUM,
+        failures=seen.failures,
+        failed_steps=seen.steps,
+        kinds=seen.kinds,
+    )
 
 
 def _name(way: Way) -> tuple[str, str]:

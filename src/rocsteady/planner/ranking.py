@@ -1,8 +1,9 @@
 """Which way comes first, and why; docs/decisions/0015 says how.
 
-With a deadline: what keeps it comes before what does not. Then what needs no money beyond the
-budget, no other model and no change in the script; then what was tried here; then the sooner end,
-where an end that is unsure counts as later, by the risk.
+With a deadline: what keeps it comes before what does not, and the better chance before the worse.
+Then what needs no other model and no change in the script; then what was tried here, then what is
+free, then the sooner end, where an end that is unsure counts as later, by the risk. What is likely
+to cost more than the budget comes after what is not, unless only it has a chance.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ SURE = 0.9  # a chance that counts as "in time"
 GETS_THERE = {Risk.LOW: 0.97, Risk.MEDIUM: 0.75, Risk.HIGH: 0.35}  # our own weights, not measured
 AS_GOOD = 1.08  # times as late: no later
 FAR = 1e9  # seconds: later than any end
+A_CHANCE = 0.05  # less is none
 
 
 def ranked(ways: list[Way], *, budget: float | None) -> list[Way]:
@@ -42,9 +44,22 @@ def in_time(way: Way) -> bool:
     return way.finish.in_time is None or way.finish.in_time >= SURE
 
 
+def likely_cost(way: Way) -> float | None:
+    """Return what a way costs if it takes as long as is most likely; None: nothing."""
+    if way.cost is None:
+        return None
+    low, high = way.cost
+    if way.price is None or way.finish is None:
+        return math.sqrt(max(low, 0.01) * max(high, 0.01))
+    by_hand = sum(way.setup) / 2 * 60 if way.setup else 0.0
+    likely = way.price.dollars * (way.finish.seconds - by_hand) / 3600
+    return min(max(likely, low), high)
+
+
 def too_dear(way: Way, budget: float | None) -> bool:
-    """Tell whether it may cost more than there is."""
-    return way.cost is not None and budget is not None and way.cost[1] > budget
+    """Tell whether a way is likely to cost more than there is; that it may is not enough."""
+    cost = likely_cost(way)
+    return cost is not None and budget is not None and cost > budget
 
 
 def _key(way: Way, budget: float | None) -> tuple[float, ...]:
@@ -55,9 +70,11 @@ def _key(way: Way, budget: float | None) -> tuple[float, ...]:
         seconds *= (2 if way.cost else 1) * (3 if way.changes else 1)
         if way.basis is Basis.ESTIMATE:
             seconds *= 1.5
-        return (way.finish is None, too_dear(way, budget), seconds)
+        return (2 if way.finish is None else 0, too_dear(way, budget), seconds)
     if not in_time(way):
-        return (1, too_dear(way, budget), -chance, seconds)
+        dear = too_dear(way, budget)
+        hopeless = chance < A_CHANCE
+        return (1, hopeless, dear, -round(chance, 1), way.cost is not None, seconds)
     return (
         0,
         too_dear(way, budget),

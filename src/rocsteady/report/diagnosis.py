@@ -8,6 +8,7 @@ from rocsteady.vocabulary import ComputeDevice, Diagnosis, Finding, Severity, Un
 LABEL = 9
 MIN_ID = 16
 HERE = "this machine"  # confirmed here: what a probe saw, which has no rule to explain
+KNOWN_TO_HANG = ("rx9070xt-windows-hang",)  # rules of GPUs on which training was seen to hang
 MOST_COMMANDS = 2  # on the screen; --explain has them all
 LABELS = {Severity.BLOCKS: "BLOCK", Severity.RISKS: "RISK", Severity.NOTES: "note"}
 STYLES = {Severity.BLOCKS: f"{BOLD};{RED}", Severity.RISKS: f"{BOLD};{YELLOW}", Severity.NOTES: DIM}
@@ -59,7 +60,10 @@ def _expectation(diagnosis: Diagnosis) -> str:
     partly = any(entry.rules for entry in diagnosis.unchecked)
     checked = ", as far as could be checked" if partly else ""
     if diagnosis.trains_on is ComputeDevice.GPU:
-        return f"Training should work on {' and '.join(diagnosis.trains_on_gpus)}{checked}."
+        gpus = " and ".join(diagnosis.trains_on_gpus)
+        if any(finding.rule in KNOWN_TO_HANG for finding in diagnosis.findings):
+            return f"Nothing blocks training{checked}, but it was seen to hang on {gpus}: try it first."
+        return f"Training should work on {gpus}{checked}."
     if diagnosis.trains_on is ComputeDevice.UNKNOWN:
         return f"Nothing blocks training{checked}; which GPU it would use cannot be seen from here."
     if diagnosis.machine.gpus:

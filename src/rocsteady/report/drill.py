@@ -39,6 +39,7 @@ class DrillResult(Value, frozen=True, kw_only=True):
     ended: str  # how the run ended
     not_tried: tuple[str, ...]
     changed: tuple[str, ...] | None  # paths of the user's folder; None: could not be looked over
+    on_gpu: bool = False  # this machine has a GPU that the script could use
     kept: str = ""  # the folder with log and evidence, if it was kept
 
     @property
@@ -108,8 +109,10 @@ def _sentences(result: DrillResult) -> list[str]:
             "The loss was no number from then on: this script does not look. One that raises an"
             " error then goes on from its checkpoint."
         )
-    tried = ", ".join(result.not_tried)
-    said.append(f"Not tried: {tried}, and what a GPU does by itself.")
+    own = ("faults of a real GPU",) if result.on_gpu else ()
+    untried = ", ".join((*result.not_tried, *own))
+    if untried:
+        said.append(f"Not tried: {untried}.")
     said.append(_untouched(result.changed))
     return said
 

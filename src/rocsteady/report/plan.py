@@ -31,6 +31,7 @@ LIMITS = MappingProxyType(
     {
         "data": "the loader",
         "simulation": "the simulation, in the script's own code,",
+        "own code": "the script's own Python code",
         "compute": "computing",
         "compile": "compiling",
         "checkpoint": "writing checkpoints",
@@ -58,7 +59,10 @@ def render_plan(
         _ways(page, plan, now, zone)
     if plan.ruled_out:
         page.line()
-        _ruled_out(page, plan.ruled_out)
+        _listed(page, "Ruled out:", plan.ruled_out)
+    if plan.not_tried:
+        page.line()
+        _listed(page, "Not tried:", plan.not_tried)
     page.line()
     _take(page, plan)
     if plan.limits:
@@ -164,9 +168,9 @@ def _line(page: Page, row: Mapping[str, str], widths: Mapping[str, int], style: 
         page.line((" " * INDENT + (" " * GAP).join(parts)).rstrip(), style=style)
 
 
-def _ruled_out(page: Page, ways: Sequence[Way]) -> None:
-    """List what cannot be, with why and the finding or observation that says so."""
-    page.line("Ruled out:", style=BOLD)
+def _listed(page: Page, head: str, ways: Sequence[Way]) -> None:
+    """List what has no row, with why and the finding or observation that says so."""
+    page.line(head, style=BOLD)
     rows = [{"way": titled(way), RESTS: _why(way)} for way in ways]
     title = min(max(len(row["way"]) for row in rows), MOST_WAY, page.width // 3)
     widths = {"way": title, RESTS: page.width - INDENT - title - GAP}
@@ -199,10 +203,13 @@ def _run(way: Way) -> str:
 
 def _limits(plan: Plan) -> str:
     """Say where the time goes, and what would help most."""
-    first = plan.limits[0]
-    shares = ", ".join(f"{clean(it.part)} {100 * it.share:.0f} %" for it in plan.limits[:SHARES])
+    known = [it for it in plan.limits if it.share is not None]
+    shares = ", ".join(f"{clean(it.part)} {_percent(it.share)}" for it in plan.limits[:SHARES])
+    if not known or len(known) < len(plan.limits):
+        return f"Where the time goes: {shares} (too few samples of the stack)."
+    first, share = known[0], known[0].share or 0.0
     name = LIMITS.get(first.part, clean(first.part))
-    is_the = "is the limit" if first.share >= LIMIT else "takes the most"
+    is_the = "is the limit" if share >= LIMIT else "takes the most"
     where = f", most of it in {clean(first.where)}" if first.where else ""
     said = f"Where the time goes: {shares}: {name} {is_the}{where}."
     best = max((it for it in plan.limits if it.best), key=lambda it: it.gain, default=None)
@@ -210,6 +217,10 @@ def _limits(plan: Plan) -> str:
         return said
     help_ = clean(best.best).rstrip(".")
     return f"{said} {help_[:1].upper()}{help_[1:]}{_gain(best.gain)}."
+
+
+def _percent(share: float | None) -> str:
+    return "not known" if share is None else f"{100 * share:.0f} %"
 
 
 def _gain(gain: float) -> str:

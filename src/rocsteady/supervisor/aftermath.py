@@ -64,8 +64,8 @@ class Aftermath:
         can_resume = self.job.resume is not None
         plain = decide(end, number=attempts, can_resume=can_resume, settings=self._settings)
         for each in end.applied:
-            if each.outcome != "applied":
-                self._announcer.say(f"{each.setting}: {each.outcome}: {each.why}.")
+            if each.outcome == "no effect":  # what was refused was said at once
+                self._announcer.say(f"{each.setting} had no effect in this script.")
         if symptoms is None:
             self._course.ended(end, self._run)
             return plain

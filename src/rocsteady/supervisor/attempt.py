@@ -42,12 +42,14 @@ from rocsteady.supervisor.living import Living
 from rocsteady.supervisor.outcome import AttemptEnd, Found, Outcome
 from rocsteady.supervisor.outlook import Outlook
 from rocsteady.supervisor.reached import Reached
+from rocsteady.supervisor.refusals import Refusals
 from rocsteady.supervisor.resume import Launch
 from rocsteady.supervisor.setting import Means, Setting
 from rocsteady.supervisor.signature import sign
 from rocsteady.supervisor.strategy import environment
 from rocsteady.supervisor.telling import Teller
 from rocsteady.supervisor.unseen import Unseen
+from rocsteady.vocabulary import Strategy
 
 LAST_LOOKS = 3  # before a signal, until one confirms the verdict
 MOST_LOOKS = 40  # kept; older ones say nothing more
@@ -86,6 +88,9 @@ class Attempt:
         self._groups: tuple[GroupMemory, ...] = ()  # that the command is in, as it starts
         self._members = Collector(self._began)
         self._gpu_signs = GpuSigns(self._began)
+        changed = setting.strategy != Strategy()
+        pages = setting.injection.pages if setting.injection and changed else None
+        self._refusals = Refusals(means.announcer, pages, self._began)
 
     def start(self, launch: Launch, terminal: TerminalUse) -> Child:
         """Start the command. Raises OSError if it cannot be started."""
@@ -209,6 +214,7 @@ class Attempt:
             self._examine(child, verdict)
         if alive:
             self._members.look(child.tree, now)
+            self._refusals.look(now)
             self._unseen.look(child.tree, now, beats=bool(self._reached.heartbeats))
             self._teller.tell(verdict, looked=bool(self._looks))
             self._teller.loss(self._reached.heartbeats, self._setting.before)
@@ -365,6 +371,7 @@ class Attempt:
             Outcome.AT_EXIT,
         ):
             outcome = Outcome.STOPPED  # whatever code it gave: nothing follows
+        self._refusals.say()
         reached = self._reached
         pages = self._setting.injection.pages if self._setting.injection else None
         return AttemptEnd(
