@@ -137,7 +137,7 @@ def test_a_setting_that_is_refused_is_said_while_the_script_runs(
 ) -> None:
     command = ("--with", "loader-spawn", "--", torch_python, project.script(UNGUARDED))
     terminal = project.on_terminal(*project.program, "run", "--yes", *command)
-    terminal.wait_for("last")
+    terminal.wait_for("last", within=150)
 
     said = terminal.text.partition("last")[0]
     assert terminal.code() == 0
