@@ -62,7 +62,7 @@ def _expectation(diagnosis: Diagnosis) -> str:
     if diagnosis.trains_on is ComputeDevice.GPU:
         gpus = " and ".join(diagnosis.trains_on_gpus)
         if any(finding.rule in KNOWN_TO_HANG for finding in diagnosis.findings):
-            return f"Nothing blocks training{checked}, but it was seen to hang on {gpus}: try it first."
+            return f"Nothing blocks training{checked}, but it hung on {gpus} before: try it first."
         return f"Training should work on {gpus}{checked}."
     if diagnosis.trains_on is ComputeDevice.UNKNOWN:
         return f"Nothing blocks training{checked}; which GPU it would use cannot be seen from here."

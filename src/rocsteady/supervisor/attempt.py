@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 
 import msgspec
@@ -28,6 +27,7 @@ from rocsteady.evidence.pages import (
 from rocsteady.evidence.raised import read_raised
 from rocsteady.evidence.values import Look, Tick
 from rocsteady.host.child import Child, Ended, Exit, Stopping, TerminalUse
+from rocsteady.host.clock import boot_clock
 from rocsteady.inside import wire
 from rocsteady.journal.values import Sample
 from rocsteady.pulse.pulse import Pulse, begin, judge, learn, occupied, waits_for_gpu, withdrawn
@@ -49,7 +49,6 @@ from rocsteady.supervisor.signature import sign
 from rocsteady.supervisor.strategy import environment
 from rocsteady.supervisor.telling import Teller
 from rocsteady.supervisor.unseen import Unseen
-from rocsteady.vocabulary import Strategy
 
 LAST_LOOKS = 3  # before a signal, until one confirms the verdict
 MOST_LOOKS = 40  # kept; older ones say nothing more
@@ -69,7 +68,7 @@ class Attempt:
         self._unseen = Unseen(
             means.announcer, pages=setting.injection is not None, began=self._began
         )
-        self._pulse: Pulse = begin(self._began, _boot_clock(), setting.learned)
+        self._pulse: Pulse = begin(self._began, boot_clock(), setting.learned)
         self._counter = OutputCounter(setting.pattern)
         self._looks: tuple[Look, ...] = ()
         self._reached = Reached(
@@ -88,9 +87,7 @@ class Attempt:
         self._groups: tuple[GroupMemory, ...] = ()  # that the command is in, as it starts
         self._members = Collector(self._began)
         self._gpu_signs = GpuSigns(self._began)
-        changed = setting.strategy != Strategy()
-        pages = setting.injection.pages if setting.injection and changed else None
-        self._refusals = Refusals(means.announcer, pages, self._began)
+        self._refusals = Refusals(means.announcer, setting, self._began)
 
     def start(self, launch: Launch, terminal: TerminalUse) -> Child:
         """Start the command. Raises OSError if it cannot be started."""
@@ -196,7 +193,7 @@ class Attempt:
                 self._means.resumes(told)
         tick = Tick(
             at=now,
-            boot=_boot_clock(),
+            boot=boot_clock(),
             heartbeats=self._living.among(self._reached.heartbeats),
             output=self._counter.output,
             alive=alive,
@@ -396,11 +393,3 @@ class Attempt:
             parts=read_parts(pages) if pages else None,
             precision=read_precision(pages) if pages else "",
         )
-
-
-def _boot_clock() -> float:
-    """Read the clock that goes on while the machine sleeps; Windows' monotonic one does."""
-    if sys.platform == "win32":
-        return time.monotonic()
-    else:  # noqa: RET505 - mypy must see that this is for the other systems
-        return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from rocsteady.evidence.pages import read_applied
 from rocsteady.supervisor.announce import Announcer
+from rocsteady.supervisor.setting import Setting
+from rocsteady.vocabulary import Strategy
 
 EVERY = 1.0  # seconds between looks
 REFUSED = "refused"
@@ -14,8 +14,10 @@ REFUSED = "refused"
 class Refusals:
     """Looks for refusals in one attempt, and says each once."""
 
-    def __init__(self, announcer: Announcer, pages: Path | None, began: float) -> None:
-        self._announcer, self._pages = announcer, pages
+    def __init__(self, announcer: Announcer, setting: Setting, began: float) -> None:
+        changes = setting.strategy != Strategy()
+        self._pages = setting.injection.pages if setting.injection and changes else None
+        self._announcer = announcer
         self._due = began + EVERY
         self._said: set[str] = set()
 
