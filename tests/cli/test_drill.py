@@ -103,6 +103,7 @@ def test_five_faults_are_seen_and_survived(project: Project, torch_python: str) 
     assert ended.code == 0, ended.err
     assert hashed(project.folder) == before
     assert (told["survived"], told["changed"], drills(project)) == (True, [], [])
+    assert told["next_command"] == "rocsteady run"
     assert [fault["called"] for fault in faults] == [
         "hang-in-backward",
         "oom-device",
@@ -152,6 +153,10 @@ def test_what_a_script_writes_is_not_in_the_folder(project: Project) -> None:
     assert "not reached" in ended.out
     (kept,) = drills(project)
     assert len(list(kept.rglob("model.pt"))) == 1
+    (log,) = kept.rglob("attempt-1.log")
+    assert ended.out.splitlines()[-1] == f"next: rocsteady explain {log}"
+    assert project.say("explain", str(log)).code in {0, 1}  # what is named exists
+    assert "report drill" not in ended.err + ended.out
     again = project.say("drill", "--faults", "kill@5", "--", sys.executable, "-c", "print(1)")
     assert again.code == 1
     assert list(kept.rglob("model.pt")) == []  # what an earlier drill left is gone
@@ -192,6 +197,6 @@ def test_paths_outside_the_folder_are_asked_about(project: Project, tmp_path: Pa
 def test_a_scratch_in_the_folder_itself_is_refused(project: Project) -> None:
     ended = project.say("drill", "--scratch", ".", "--faults", "kill@5", "--", sys.executable)
 
-    assert ended.code == 1
+    assert ended.code == 2
     assert "lies in the folder itself" in ended.err
     assert list(project.folder.iterdir()) == []

@@ -157,7 +157,7 @@ def test_a_script_without_torch_is_counted_by_what_it_prints(project: Project) -
     ("script", "told"),
     [
         ("raise ValueError('no such data')", "ValueError: no such data"),
-        ("input('which? ')", "it reads from stdin, which a run that is left alone does not have."),
+        ("input('which? ')", "the script reads from stdin, which an unattended run does not have."),
         ("import torch", "broken-install"),
     ],
 )

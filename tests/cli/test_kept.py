@@ -15,8 +15,9 @@ import pytest
     [
         (("runs",), 0, ""),
         (("runs", "--json"), 0, ""),
-        (("report", "calm-otter"), 1, "there is no run 'calm-otter': nothing was run here yet"),
-        (("stop", "calm-otter"), 1, "there is no run 'calm-otter'"),
+        (("report",), 2, "no runs: nothing has been run in this project"),
+        (("report", "calm-otter"), 2, "no run named 'calm-otter': nothing has been run"),
+        (("stop", "calm-otter"), 2, "no run named 'calm-otter'"),
     ],
 )
 def test_nothing_is_made_where_nothing_was_run(

@@ -67,6 +67,7 @@ SURFACE = {
     "remedies": {"--explain", "--for", "--json", "--python", "--root"},
     "explain": {"--json", "text"},
     "runs": {"--json"},
+    "logs": {"-f", "--follow", "-n", "--lines", "name"},
     "stop": {"name"},
     "report": {"--json", "name"},
     "checkpoint list": {"--json", "folder"},

@@ -96,6 +96,9 @@ def test_without_trials_it_says_what_is_known_and_writes_nothing_here(cli: Rocst
 
     assert ended.code == 0, ended.err
     assert "CPU, as the script says" in ended.out
+    assert "No recommendation: nothing was tried on this machine" in ended.out
+    assert "Take " not in ended.out
+    assert "--export" not in ended.out  # nothing speaks for renting yet
     assert all(len(line) <= 80 for line in ended.out.splitlines() if "rocsteady" not in line)
     assert list(inner.folder.iterdir()) == []
 
@@ -106,10 +109,10 @@ def test_a_way_that_the_plan_does_not_have_and_no_plan_at_all_are_said(cli: Rocs
     none = cli("run", "--plan", "99", "--", "python3", "train.py")
     other = cli("run", "--plan", "1", "--", "python3", "other.py")
 
-    assert "there is no plan of this folder" in without.err
-    assert "has no way 99" in none.err
-    assert "of another command: rocsteady run --plan 1 -- python3 train.py, or" in other.err
-    assert {without.code, none.code, other.code} == {1}
+    assert "no plan for this folder yet. Type: rocsteady plan" in without.err
+    assert "has no option 99" in none.err
+    assert "for another command. Type: rocsteady run --plan 1 -- python3 train.py, or" in other.err
+    assert {without.code, none.code, other.code} == {2}
 
 
 def test_what_cannot_be_run_here_says_what_to_do_instead(cli: Rocsteady) -> None:
@@ -117,8 +120,8 @@ def test_what_cannot_be_run_here_says_what_to_do_instead(cli: Rocsteady) -> None
 
     ended = cli("run", "--plan", "1")  # the plan's own command
 
-    assert ended.code == 1
-    assert "cannot be run here: rocsteady plan --export skypilot --way 1" in ended.err
+    assert ended.code == 2
+    assert "cannot run here: rocsteady plan --export skypilot --way 1" in ended.err
 
 
 def test_files_for_elsewhere_are_written_once(cli: Rocsteady) -> None:
@@ -128,7 +131,7 @@ def test_files_for_elsewhere_are_written_once(cli: Rocsteady) -> None:
     again = cli("plan", "--export", "slurm", "--", "python3", "train.py")
     forced = cli("plan", "--export", "slurm", "--force", "--", "python3", "train.py")
 
-    assert "there is no plan of this folder" in without.err
+    assert "no plan for this folder yet. Type: rocsteady plan" in without.err
     (name,) = (path.name for path in cli.folder.glob("*.sbatch"))
     assert first.out == f"written: {name}\n"
     assert (again.code, "--force writes over it" in again.err) == (2, True)
@@ -167,7 +170,7 @@ def test_a_file_for_elsewhere_says_what_of_a_way_it_lacks(cli: Rocsteady) -> Non
     refused = cli("plan", "--export", "slurm", "--way", "1", "--force")
 
     assert "not in the file, of way 2: workers=0 and one thread." in ended.err
-    assert (ended.code, refused.code) == (0, 1)
+    assert (ended.code, refused.code) == (0, 2)
     assert "way 1 is for the CPU of this machine" in refused.err
 
 
@@ -223,4 +226,17 @@ def test_an_interrupt_ends_it_and_leaves_nothing(project: Project) -> None:
     ended = project.ended(child)
 
     assert ended.code == 130
+    assert "interrupted. No plan was made, and nothing in this folder was changed." in ended.said
     assert tree(project.folder) == before
+
+
+@pytest.mark.slow
+def test_trials_are_in_proportion_to_the_job(project: Project) -> None:
+    project.script(COUNTS)  # 8 s
+    project.job("total = { steps = 400 }", "train.py")
+
+    plan = planned(project)
+
+    assert plan["ways"][0]["pace"]["rate"] == pytest.approx(50, rel=0.4)
+    assert plan["trials"] == 1
+    assert plan["trial_seconds"] < 8

@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from rocsteady.planner.watched import _apart
+from rocsteady.planner.watched import _apart, _there_before
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,8 @@ from rocsteady.planner.watched import _apart
         (("run7/checkpoints/a.pt",), ("run7/checkpoints/a.pt",), ()),  # run7 was there before
         (("model.pt", "out/best.safetensors"), (), ("model.pt", "out/best.safetensors")),
         (("odd[1]/latest.pt",), ("odd[[]*]/latest.pt",), ()),
+        (("ckpt/model.bin", "ckpt/log.txt"), ("ckpt/model.bin",), ()),
+        (("out/ckpts/e1.pth.tar", "out/ckpts/config.yaml"), ("out/ckpts/e*.pth.tar",), ()),
         (("log.txt", "metrics.json"), (), ()),
     ],
 )
@@ -33,3 +35,23 @@ def test_checkpoints_and_models(
     (tmp_path / "run7" / "checkpoints").mkdir(parents=True)
 
     assert _apart(map(PurePosixPath, written), tmp_path) == (checkpoints, models)
+
+
+@pytest.mark.parametrize(
+    ("there", "found"),
+    [
+        (("ckpt/step_100.pt", "ckpt/step_200.pt", "ckpt/args.json"), {"ckpt/step_*.pt"}),
+        (("out/checkpoint-20/model.safetensors",), {"out/checkpoint-*"}),
+        (("model_checkpoints/last.pth",), {"model_checkpoints/last.pth"}),
+        (("Snapshots/a.tar", "Snapshots/events.out.tfevents.1.host"), {"Snapshots/a.tar"}),
+        (("data/resnet50.pt", "weights/v3.pth", "model.pt"), set()),  # not what a run resumes from
+    ],
+)
+def test_checkpoints_of_earlier_runs_are_found(
+    tmp_path: Path, there: tuple[str, ...], found: set[str]
+) -> None:
+    for name in there:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+
+    assert set(_there_before(tmp_path)) == found

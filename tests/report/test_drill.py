@@ -106,3 +106,9 @@ def test_it_fits_80_columns_whatever_was_done() -> None:
 
     assert max(map(len, page.splitlines())) <= 80
     assert "the beginning" in page
+
+
+def test_the_last_line_says_what_to_type() -> None:
+    page = shown(msgspec.structs.replace(RESULT, kept="/x", next_command="rocsteady run"))
+
+    assert page.endswith("  /x\nnext: rocsteady run\n")

@@ -52,12 +52,11 @@ def shown(*lines: ProbeLine, width: int = 80, colour: bool = False) -> str:
 def test_a_line_a_probe_in_80_columns() -> None:
     assert shown(*LINES) == (
         "  ok       import                    1.9 s\n"
-        "  ok       matmul-gradient bf16      200 backward passes: fewer than 1 in 67\n"
-        "                                     fails, 95%; error 0.4 of its bound\n"
+        "  ok       matmul-gradient bf16      0 failures in 200 backward passes; error\n"
+        "                                     0.4 of its bound\n"
         "  HANG     attention-backward flash  at try 1, ended after 10 s, stuck in\n"
         "                                     _scaled_dot_product_flash_attention_backward\n"
-        "  ok       attention-backward math   200 backward passes: fewer than 1 in 67\n"
-        "                                     fails, 95%\n"
+        "  ok       attention-backward math   0 failures in 200 backward passes\n"
         "  not run  ranks nccl                1 GPU\n"
     )
 
@@ -132,6 +131,14 @@ def test_the_whole_story_says_what_it_is_true_of() -> None:
     assert "bytes a second 2.5e+09" in told
     assert "of other software  torch 2.9.1" in told
     assert "/somewhere" in told
+
+
+def test_the_bound_is_part_of_the_whole_story_only() -> None:
+    fine = line("attention-backward math")
+    told = render_stories([fine], "torch 2.10.0", width=80, colour=False)
+
+    assert "fewer than 1 in 67 fails, with 95 % confidence" in told
+    assert "fewer than" not in shown(fine)
 
 
 def test_where_nothing_was_tried_that_is_said() -> None:

@@ -92,7 +92,7 @@ def test_the_number_of_attempts_is_bounded_and_the_code_is_the_scripts(project: 
 
     assert ended.code == 3
     assert len(project.story()["attempts"]) == 2
-    assert "2 attempts were made" in ended.said[-1]
+    assert "2 attempts were made" in ended.said[-2]
 
 
 @pytest.mark.slow
@@ -130,7 +130,7 @@ def test_what_fails_before_its_first_step_is_not_tried_again(project: Project, c
 
     assert ended.code == code
     assert len(project.story()["attempts"]) == 1
-    assert "The cause is not known." in ended.said[-1]
+    assert "The cause is not known." in ended.said[-2]
 
 
 def test_a_command_that_cannot_be_started_ends_as_in_a_shell(project: Project) -> None:
@@ -139,8 +139,8 @@ def test_a_command_that_cannot_be_started_ends_as_in_a_shell(project: Project) -
     missing = project.run("--", "no-such-program")
     plain = project.run("--", "./plain", name=f"{project.name}-2")
 
-    assert (missing.code, missing.said[-1]) == (127, "no-such-program: No such file or directory.")
-    assert (plain.code, plain.said[-1]) == (126, "./plain: Permission denied.")
+    assert (missing.code, missing.said[-2]) == (127, "no-such-program: No such file or directory.")
+    assert (plain.code, plain.said[-2]) == (126, "./plain: Permission denied.")
     assert project.line()["run"]["outcome"] == "not started"
 
 
@@ -150,7 +150,7 @@ def test_a_script_without_a_page_that_made_steps_is_not_started_over(project: Pr
     assert ended.code == 3
     assert len(project.story()["attempts"]) == 1
     assert "It has no known way to resume." in ended.said[0]
-    assert "would throw away what it has done" in ended.said[-1]
+    assert "would throw away what it has done" in ended.said[-2]
 
 
 @pytest.mark.slow
@@ -164,7 +164,7 @@ def test_a_script_that_cannot_resume_is_not_started_over(
     assert ended.code == 1
     assert "It has no known way to resume." in ended.said[0]
     assert len(project.story()["attempts"]) == 1
-    assert "would throw away what it has done" in ended.said[-1]
+    assert "would throw away what it has done" in ended.said[-2]
     assert len(list((project.folder / "checkpoints").iterdir())) == 2
 
 
@@ -242,7 +242,7 @@ def test_taking_over_does_not_write_over_what_was_saved(project: Project) -> Non
     refused = project.run("--resume", project.name)
     ended = project.run("--resume", project.name, "--from-scratch")
 
-    assert (refused.code, "--from-scratch" in refused.said[-1]) == (76, True)
+    assert (refused.code, "--from-scratch" in refused.said[-2]) == (76, True)
     assert ended.code == 0
     assert (project.folder / "model.pt").read_bytes() == b"xx"
     aside = project.folder / ".rocsteady" / "runs" / project.name / "aside-1"

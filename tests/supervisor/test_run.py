@@ -97,30 +97,39 @@ def test_gpus_that_nobody_can_ask_are_not_known_to_have_been_busy(project: Proje
 
     if not Path("/sys/class/kfd").exists():
         assert ended.code == 76
-        assert ended.said[-1].startswith("not done: done_when.gpus_busy: 2 GPUs busy wanted; how")
+        assert ended.said[-2].startswith("not done: done_when.gpus_busy: 2 GPUs busy wanted; how")
 
 
-def test_a_job_file_is_shown_and_not_run_before_it_is_trusted(project: Project) -> None:
+def test_a_job_file_is_confirmed_only_if_its_command_changed_or_it_is_not_ones_own(
+    project: Project,
+) -> None:
     file = project.folder / "rocsteady.toml"
-    project.job("# \u202ehidden", project.script("open('ran', 'a').write('x')"))
+    project.job("# a comment", project.script("open('ran', 'a').write('x')"))
     ran = project.folder / "ran"
 
     new = project.say("run")
-    allowed = project.say("run", "--yes")
-    known = project.say("run")
-    file.write_text(file.read_text() + "\n# changed")
+    file.write_text(file.read_text() + "\n# another\nbudget = 5\n")
+    edited = project.say("run")
+    file.write_text(
+        file.read_text().replace("train.py", "train.py', '\u202e--more").replace("'", '"')
+    )
     changed = project.say("run")
+    allowed = project.say("run", "--yes")
+    file.write_text(file.read_text() + "# \u202ehidden")
     file.chmod(0o666)
-    project.say("run", "--yes")
     foreign = project.say("run")
 
-    assert [new.code, allowed.code, known.code, changed.code, foreign.code] == [1, 0, 0, 1, 1]
+    codes = [new.code, edited.code, changed.code, allowed.code, foreign.code]
+    assert codes == [0, 0, 2, 0, 2], changed.err
     assert ran.read_text() == "xxx"
-    assert "it was not used before" in new.said[0]
-    assert "# \\u202ehidden" in new.err
-    assert new.said[-1] == "rocsteady.toml was not run. Read it, then give --yes."
-    assert "it changed since it was last used" in changed.said[0]
-    assert "other users may write to it" in foreign.said[0]
+    assert changed.said == ["rocsteady.toml: its command has changed since it was last used."]
+    shown = [line for line in changed.err.splitlines() if line[:2] in {"- ", "+ "}]
+    assert shown[0].endswith("train.py")
+    assert shown[1].endswith("train.py '\\u202e--more'")
+    assert "another" not in changed.err  # only the change is shown
+    assert "rocsteady.toml was not run. Read it, then use --yes to run it." in changed.err
+    assert "other users can write to it" in foreign.said[0]
+    assert "# \\u202ehidden" in foreign.err
 
 
 def test_a_person_at_a_terminal_is_asked(project: Project) -> None:
@@ -148,7 +157,7 @@ def test_a_job_file_with_a_name_numbers_its_runs(project: Project) -> None:
         assert project.say("run", "--yes").code == 0
         assert project.line(name)["run"]["outcome"] == "done"
     taken = project.run()
-    assert (taken.code, "already" in taken.said[-1]) == (76, True)
+    assert (taken.code, "already" in taken.err) == (2, True)
 
 
 @pytest.mark.slow
@@ -191,15 +200,15 @@ def test_detached_it_goes_on_without_us_and_can_be_ended(project: Project) -> No
 
 def test_detached_what_cannot_begin_is_said(project: Project) -> None:
     project.job("", project.script("print('hello')"))
+    (project.folder / "rocsteady.toml").chmod(0o666)
 
     unknown = project.say("run", "--detach")
     taken = [project.run("--detach") for _ in range(2)][1]
     until(lambda: project.line()["run"]["ended"])
 
-    assert (unknown.code, "was not run" in unknown.said[-1]) == (1, True)
-    assert taken.code == 1
-    assert any("there is a run" in line for line in taken.said)  # the first may still speak
-    assert taken.said[-1] == "it ended before it began; nothing runs"
+    assert (unknown.code, "was not run" in unknown.err) == (2, True)
+    assert taken.code == 2
+    assert f"a run named {project.name!r} already exists" in taken.err
 
 
 def training(project: Project) -> set[int]:

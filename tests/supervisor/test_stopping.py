@@ -69,7 +69,7 @@ def test_a_signal_reaches_the_script_once_its_code_is_ours_and_nothing_follows(
     assert heard(project) == 1
     assert len(project.story()["attempts"]) == 1
     assert project.line()["run"]["outcome"] == "stopped by the user"
-    assert ended.said[-1].startswith("stopped after")
+    assert ended.said[-2].startswith("stopped after")
 
 
 @pytest.mark.parametrize("code", CODES[:2])

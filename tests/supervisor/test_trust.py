@@ -1,4 +1,4 @@
-"""A job file is shown before it is believed."""
+"""A job file is confirmed if it is not the user's own, or if its command has changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
 from rocsteady.supervisor.job import read_job
-from rocsteady.supervisor.trust import Doubt, doubts, trust, trusted
+from rocsteady.supervisor.trust import Doubt, changes, doubts, trust
 
 
 @pytest.fixture
@@ -29,37 +29,75 @@ def job_file(tmp_path: Path, mode: int = 0o644) -> Path:
     return path
 
 
-def test_a_job_file_is_shown_when_it_is_new_and_when_it_changed(
-    tmp_path: Path, memory: Memory
-) -> None:
+def test_only_a_changed_command_is_confirmed(tmp_path: Path, memory: Memory) -> None:
     path = job_file(tmp_path)
-    assert doubts(read_job(path), memory) == (Doubt.NEW,)
+    assert doubts(read_job(path), memory) == ()
 
     trust(read_job(path), memory)
-    memory.close()
-    assert trusted(read_job(path), memory)
+    memory.flush()
+    path.write_text("command = ['python', 'train.py']\ndeadline = '36h'  # another line\n")
+    assert doubts(read_job(path), memory) == ()
 
     path.write_text("command = ['curl', 'evil.example']\n")
+    assert doubts(read_job(path), memory) == (Doubt.CHANGED,)
+    assert changes(read_job(path), memory) == (
+        "- command: python train.py",
+        "+ command: curl evil.example",
+    )
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "[resume]\ncheckpoints = ['*.pt']\narguments = ['--load', '{checkpoint}']",
+        "[resume]\ncheckpoints = ['*.pt']\nenvironment = { LD_PRELOAD = '{checkpoint}' }",
+        "[variants.small]\narguments = ['--evil']",
+        "name = 'x'\n[[stages]]\nname = 'one'\narguments = ['--evil']",
+    ],
+)
+def test_what_is_added_to_the_command_is_part_of_it(
+    tmp_path: Path, memory: Memory, more: str
+) -> None:
+    path = job_file(tmp_path)
+    trust(read_job(path), memory)
+    memory.flush()
+
+    path.write_text(path.read_text() + more)
+
+    assert doubts(read_job(path), memory) == (Doubt.CHANGED,)
+
+
+def test_a_memory_without_commands_is_read(tmp_path: Path, memory: Memory) -> None:
+    """As an earlier version wrote it."""
+    path = job_file(tmp_path)
+    memory.saw(str(path), read_job(path).sha256)
+    memory.flush()
+
+    assert doubts(read_job(path), memory) == ()
+    path.write_text(path.read_text() + "# changed")
     assert doubts(read_job(path), memory) == (Doubt.CHANGED,)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="owners and modes")
-def test_a_job_file_that_others_own_or_write_is_shown_every_time(
-    tmp_path: Path, memory: Memory
-) -> None:
+def test_a_job_file_that_others_own_or_write_is_confirmed(tmp_path: Path, memory: Memory) -> None:
     path = job_file(tmp_path, mode=0o664)
-    trust(read_job(path), memory)
-    memory.close()
-
     assert doubts(read_job(path), memory) == (Doubt.OPEN,)
     theirs = msgspec.structs.replace(read_job(path), owner=4711, mode=0o644)
     assert doubts(theirs, memory) == (Doubt.ANOTHERS,)
 
+    trust(read_job(path), memory)
+    memory.flush()
 
-def test_without_a_memory_a_job_file_is_always_shown(tmp_path: Path) -> None:
+    assert doubts(read_job(path), memory) == ()  # these very bytes were confirmed
+    assert doubts(theirs, memory) == (Doubt.ANOTHERS,)
+    path.write_text(path.read_text() + "# changed")
+    assert doubts(read_job(path), memory) == (Doubt.OPEN,)
+
+
+def test_without_a_memory_the_users_own_file_is_not_asked_about(tmp_path: Path) -> None:
     place = find_place(tmp_path, state=tmp_path / "state")
     nothing = Memory(msgspec.structs.replace(place, memory=None, memory_writable=False))
     file = read_job(job_file(tmp_path))
     trust(file, nothing)
 
-    assert doubts(file, nothing) == (Doubt.NO_MEMORY,)
+    assert doubts(file, nothing) == ()

@@ -162,12 +162,13 @@ def import_(*, folder: Path, target: Path, step: int, python: str | None) -> Non
 
 
 def _listed(folder: Path) -> list[Listed]:
+    if not folder.is_dir():
+        wrong = "is not a folder" if folder.exists() else "does not exist"
+        raise click.UsageError(f"{folder} {wrong}. Name the folder that has the checkpoints.")
     try:
-        found = folders.steps(folder) if folder.is_dir() else None
+        found = folders.steps(folder)
     except OSError as error:
         raise ExaminationError(f"{folder}: {error.strerror}") from None
-    if found is None:
-        raise ExaminationError(f"{folder} is no folder")
     return [_looked_at(step, path) for step, path in found]
 
 

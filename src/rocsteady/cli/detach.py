@@ -32,7 +32,7 @@ def detach(words: Sequence[str], folder: Path, journal: Journal) -> int:
         name = _run_of(started, journal)
         if name:
             tell(f"rocsteady: run {name}, process {started.pid}, {started.how}.")
-            tell(f"rocsteady: see it: rocsteady runs; end it: rocsteady stop {name}")
+            tell(f"rocsteady: output: rocsteady logs -f {name}; end it: rocsteady stop {name}")
             return 0
         if started.has_ended():
             with open_regular(output) as stream:

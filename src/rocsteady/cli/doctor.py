@@ -9,6 +9,7 @@ import click
 
 from rocsteady.cli.roots import open_root, python_option, root_option
 from rocsteady.cli.screen import json_text, layout, show, show_json
+from rocsteady.cli.suggestions import no_such
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
 from rocsteady.journal.identity import machine_fingerprint
 from rocsteady.journal.memory import memory_to_read
@@ -19,6 +20,7 @@ from rocsteady.report.rules import render_rule, render_rule_list
 from rocsteady.vocabulary import Severity
 
 NOTHING_BLOCKS, SOMETHING_BLOCKS = 0, 1
+LISTED = "To list them: rocsteady doctor --list"
 
 
 @click.command("doctor")
@@ -65,7 +67,9 @@ def command(  # noqa: PLR0913 - one argument an option
 def _told(knowledge: Knowledge, explain: str | None, *, as_json: bool) -> str:
     """Return the list of rules, or the story of one."""
     if explain is not None and explain not in knowledge.rules:
-        raise click.BadParameter(_unknown(explain, knowledge), param_hint="--explain")
+        raise click.BadParameter(
+            no_such("rule", explain, knowledge.rules, LISTED), param_hint="--explain"
+        )
     chosen = [knowledge.rules[explain]] if explain else list(knowledge.rules.values())
     if as_json:
         sources = {key: knowledge.sources[key] for rule in chosen for key in rule.sources}
@@ -75,11 +79,3 @@ def _told(knowledge: Knowledge, explain: str | None, *, as_json: bool) -> str:
     if explain is None:
         return render_rule_list(chosen, width=width, colour=colour)
     return render_rule(chosen[0], knowledge.sources, width=width, colour=colour)
-
-
-def _unknown(explain: str, knowledge: Knowledge) -> str:
-    import difflib  # noqa: PLC0415 - only for a mistyped id
-
-    near = difflib.get_close_matches(explain, knowledge.rules, n=1)
-    hint = f" Did you mean {near[0]}?" if near else " rocsteady doctor --list names them all."
-    return f"there is no rule {explain!r}.{hint}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from collections.abc import Iterable
 from datetime import timedelta
@@ -11,21 +13,22 @@ import click
 import msgspec
 import platformdirs
 
+from rocsteady.cli.command_check import check_command
 from rocsteady.cli.over_folder import (
     ON_STDERR,
     ask_about_paths,
-    check_command,
     lay_out_scratch,
     make_root,
     name_for,
     say_where,
 )
+from rocsteady.cli.project import enter, find_job_folder
 from rocsteady.cli.screen import layout, show, show_json
 from rocsteady.cli.starting import course_for, examined, job_here, patience_for
 from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
-from rocsteady.journal.place import find_place
+from rocsteady.journal.place import Place, find_place
 from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.knowledge.waits import load_waits
 from rocsteady.report.drill import DrillResult, render_drill
@@ -78,7 +81,7 @@ class Faults(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 @click.option(
     "--yes",
     is_flag=True,
-    help="Skip confirmation of a new job file and of paths outside this folder.",
+    help="Skip questions about the job file and about paths outside this folder.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -99,7 +102,8 @@ def command(  # noqa: PLR0913 - one argument an option
 
     Exit code: 0 every fault was survived, 1 not every one, 2 wrong usage, 130 on ^C.
     """
-    folder = Path.cwd()
+    scratch = scratch.absolute() if scratch else None
+    folder = Path.cwd() if command else enter(find_job_folder(Path.cwd()))
     root = _root(folder, scratch)
     place = find_place(root)
     memory, journal = Memory(place), Journal(place)
@@ -120,6 +124,7 @@ def command(  # noqa: PLR0913 - one argument an option
             remove(root)
     if keep:
         result = msgspec.structs.replace(result, kept=str(root))
+    result = msgspec.structs.replace(result, next_command=_next(result, command, place))
     _show(result, as_json=as_json)
     ctx.exit(code)
 
@@ -175,7 +180,7 @@ def _root(folder: Path, scratch: Path | None) -> Path:
     """Make the folder for all that this drill writes; what an earlier one left is removed."""
     state = platformdirs.user_state_path("rocsteady", appauthor=False) / "drills"
     own = name_for(folder)
-    root = (scratch.absolute() / f"rocsteady-{own}") if scratch else state / own
+    root = (scratch / f"rocsteady-{own}") if scratch else state / own
     inside = "the folder itself; choose another with --scratch"
     return make_root(root, folder, inside=inside, busy="a drill of this folder is going on")
 
@@ -191,6 +196,14 @@ def _checkpoints(job: Job, folder: Path) -> Iterable[str]:
     """Name the checkpoints that there are: a drill begins at the beginning."""
     patterns = job.resume.checkpoints if job.resume else ()
     return [str(path) for pattern in patterns for path in matches(folder, pattern)]
+
+
+def _next(result: DrillResult, typed: tuple[str, ...], place: Place) -> str:
+    """Return what to type next: the run itself, or what explains the failure."""
+    if result.all_survived:
+        return shlex.join(("rocsteady", "run", *(("--", *typed) if typed else ())))
+    logs = sorted((place.folder / "runs" / NAME).glob("attempt-*.log"), key=os.path.getmtime)
+    return shlex.join(("rocsteady", "explain", str(logs[-1]))) if logs else "rocsteady doctor"
 
 
 def _show(result: DrillResult, *, as_json: bool) -> None:

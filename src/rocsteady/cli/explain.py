@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import deque
 from typing import BinaryIO
@@ -29,6 +30,7 @@ from rocsteady.vocabulary import Certainty, Failure, Fix
 NAMED, NOT_NAMED = 0, 1
 MOST = 64 * 1024 * 1024  # bytes of a file's end that are looked at
 PIECE = 1024 * 1024
+FILE_NAME = re.compile(r"\S*/\S*|\S+\.\w{1,5}|.+\.(?:log|txt|out|err)", re.IGNORECASE)
 NATURES = {
     Nature.TRANSIENT: "It may well go through when it is tried again unchanged.",
     Nature.DETERMINISTIC: "The same run fails again in the same way, until something is changed.",
@@ -49,7 +51,10 @@ def command(ctx: click.Context, *, text: str, as_json: bool) -> None:
     Exit code: 0 if it has a name, 1 if not, 2 for wrong usage.
     """
     knowledge = load_failures()
-    named = Classifier(knowledge).name(Symptoms(log=_given(text)))
+    given = _given(text)
+    named = Classifier(knowledge).name(Symptoms(log=given))
+    if named.kind == UNKNOWN and given == text and FILE_NAME.fullmatch(text):
+        raise click.BadParameter(f"file {text!r} does not exist.", param_hint="TEXT")
     failure = msgspec.convert(redactor_here().value(msgspec.to_builtins(named)), Failure)
     if as_json:
         told = {"version": 1, "failure": failure, "known": knowledge.kinds[failure.kind]}

@@ -11,8 +11,10 @@ from pathlib import Path
 import click
 
 from rocsteady.cli import kept_plan
+from rocsteady.cli.command_check import check_command
 from rocsteady.cli.init_questions import ask_command, ask_limits, ask_total
-from rocsteady.cli.over_folder import ask_about_paths, check_command
+from rocsteady.cli.over_folder import ask_about_paths
+from rocsteady.cli.redrawn import bar, progress
 from rocsteady.cli.screen import show, show_json, tell
 from rocsteady.cli.trials import Trials
 from rocsteady.errors import RocsteadyError
@@ -77,9 +79,13 @@ def command(  # noqa: PLR0913 - one argument an option
     try:
         with Trials(folder, memory) as trials:
             bounds = Bounds(wanted=seconds, within=max(AT_MOST, TIMES * seconds))
-            found = trials.make(Job(command=words), Strategy(), bounds)
+            with progress(lambda elapsed: _progress(elapsed, trials.measured, seconds)):
+                found = trials.make(Job(command=words), Strategy(), bounds)
             changed = trials.changed()
         if trials.stopped:
+            _say(
+                f"interrupted. {FILE} was not written, and nothing else in this folder was changed."
+            )
             ctx.exit(INTERRUPTED)
         one = _watched(found, words)
         if changed:
@@ -108,6 +114,12 @@ def _check_place(path: Path, *, ask: bool, force: bool) -> None:
         raise click.UsageError(f"{FILE} is there, and was not changed. --force writes it anew.")
 
 
+def _progress(elapsed: float, measured: float, wanted: int) -> str:
+    if not measured:
+        return f"waiting for the first steps, {elapsed:.0f} s so far"
+    return f"{bar(measured / wanted)} {min(measured, wanted):.0f} of {wanted} s of training"
+
+
 def _watched(found: tuple[Tried, ...], words: tuple[str, ...]) -> Tried:
     if not found:
         raise RocsteadyError(f"{words[0]} could not be started. Nothing was written")
@@ -126,9 +138,9 @@ def _tell_failure(one: Tried, failed: str) -> None:
     _say(f"{failed.rstrip('.')}. Nothing was written.")
     tail = one.watched.printed.tail
     if any(NO_INPUT in line for line in tail):
-        _say("it reads from stdin, which a run that is left alone does not have.")
+        _say("the script reads from stdin, which an unattended run does not have.")
     tell("\n".join(f"  {line}" for line in tail))
-    _say("rocsteady explain tells of an error, rocsteady doctor of this machine.")
+    _say("next: fix the error, then: rocsteady init (rocsteady doctor checks this machine)")
 
 
 def _text(words: tuple[str, ...], one: Tried, folder: Path, *, ask: bool) -> str:
@@ -169,7 +181,7 @@ def _tell(one: Tried, text: str) -> None:
             f"no step was seen in {one.seconds:.0f} s. If it was still reading or compiling,"
             " --force --seconds 300 watches longer."
         )
-    _say("next: rocsteady plan, which tries the ways to get it done, or rocsteady run.")
+    _say("next: rocsteady run, or rocsteady plan to compare the options first")
 
 
 def _print_json(words: tuple[str, ...], one: Tried, text: str) -> None:

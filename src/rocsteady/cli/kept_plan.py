@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
 import msgspec
 import platformdirs
 
@@ -31,11 +32,11 @@ def keep(plan: Plan, folder: Path) -> str:
 
 def kept(folder: Path) -> Plan:
     """Read it, or say what to do."""
-    none = "there is no plan of this folder: rocsteady plan makes one"
+    none = "no plan for this folder yet. Type: rocsteady plan"
     try:
         content = read_regular(_path(folder), PLAN_LIMIT)
     except FileNotFoundError:
-        raise RocsteadyError(none) from None
+        raise click.UsageError(none) from None
     except OSError as error:
         raise RocsteadyError(f"the plan cannot be read: {error.strerror}") from None
     try:
@@ -52,14 +53,13 @@ def way_of(plan: Plan, number: int) -> Way:
     for way in plan.ways:
         if way.number == number:
             return way
-    raise RocsteadyError(f"the plan has no way {number}; it has {_numbers(plan)}")
+    raise click.UsageError(f"the plan has no option {number}; it has {_numbers(plan)}")
 
 
 def command_of(folder: Path, typed: tuple[str, ...]) -> tuple[str, ...]:
     """Return the command that was typed, or the plan's own where no job file has another."""
-    if typed or (folder / JOB_FILE).exists():
-        return typed
-    return kept(folder).command
+    plan = kept(folder)
+    return typed if typed or (folder / JOB_FILE).exists() else plan.command
 
 
 def home(folder: Path) -> Path:

@@ -15,7 +15,8 @@ import click
 
 from rocsteady import __version__
 from rocsteady.cli.screen import silence_stdout, tell
-from rocsteady.errors import ExaminationError, RocsteadyError
+from rocsteady.cli.suggestions import no_such
+from rocsteady.errors import ExaminationError, JobError, RocsteadyError
 
 # Name to module and one line of help. Not in this table, not a command.
 COMMANDS = {
@@ -30,13 +31,14 @@ COMMANDS = {
     "run": ("rocsteady.cli.run", "Run a training command and keep it alive until it is done."),
     "drill": ("rocsteady.cli.drill", "Inject faults into a copy of the job and see what happens."),
     "runs": ("rocsteady.cli.runs", "List the runs of this project."),
+    "logs": ("rocsteady.cli.logs", "Print the output of a run, or follow it."),
     "stop": ("rocsteady.cli.stop", "Stop a run."),
     "report": ("rocsteady.cli.report", "Explain what happened in a run, and why."),
     "remedies": ("rocsteady.cli.remedies", "List what rocsteady may change after a failure."),
     "checkpoint": ("rocsteady.cli.checkpoint", "List, verify, export and import checkpoints."),
     "explain": ("rocsteady.cli.explain", "Identify an error and say what is known about it."),
 }
-ERROR, COULD_NOT_EXAMINE, INTERRUPTED = 1, 3, 130
+ERROR, USAGE, COULD_NOT_EXAMINE, INTERRUPTED = 1, 2, 3, 130
 
 
 class Commands(click.Group):
@@ -55,6 +57,15 @@ class Commands(click.Group):
         module = importlib.import_module(COMMANDS[cmd_name][0])
         command: click.Command = module.command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Suggest the closest command where there is none of that name."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            text = no_such("command", args[0], COMMANDS, "To list them: rocsteady --help")
+            ctx.fail(text)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
@@ -79,6 +90,7 @@ def main() -> NoReturn:
         tell(said.getvalue().rstrip("\n"))
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
+        tell("\nrocsteady: interrupted")
         sys.exit(INTERRUPTED)
     except OSError as error:  # a full disk below stdout, say
         silence_stdout()
@@ -86,10 +98,17 @@ def main() -> NoReturn:
         sys.exit(COULD_NOT_EXAMINE)
     except RocsteadyError as error:
         tell(f"rocsteady: {error}")
-        sys.exit(COULD_NOT_EXAMINE if isinstance(error, ExaminationError) else ERROR)
+        sys.exit(_code(error))
     except Exception:  # noqa: BLE001 - the edge: a bug becomes a report that can be pasted
         _report_bug()
         sys.exit(COULD_NOT_EXAMINE)
+
+
+def _code(error: RocsteadyError) -> int:
+    """Return the exit code; a mistake in the job file is incorrect usage."""
+    if isinstance(error, JobError):
+        return USAGE
+    return COULD_NOT_EXAMINE if isinstance(error, ExaminationError) else ERROR
 
 
 def _report_bug() -> None:

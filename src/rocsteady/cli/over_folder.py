@@ -6,7 +6,6 @@ A place for what it writes, and a word about paths that are not protected.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -26,12 +25,6 @@ from rocsteady.supervisor.tree import Tree
 WRONG_USAGE = 2
 SHOWN_LINES = 5  # of those whose paths were redirected
 ON_STDERR = TerminalUse(stdin=None, stdout=2, stderr=2)  # stdout is for what came of it
-
-
-def check_command(command: tuple[str, ...], folder: Path) -> None:
-    """Refuse a program that is not there, before anything is made for it."""
-    if shutil.which(command[0]) is None and not (folder / command[0]).exists():
-        raise click.UsageError(f"{command[0]}: not found")
 
 
 def ask_about_paths(words: Sequence[str], folder: Path, what: str, *, yes: bool) -> None:
@@ -59,7 +52,7 @@ def make_root(root: Path, folder: Path, *, inside: str, busy: str) -> Path:
     in use.
     """
     if Path(os.path.realpath(root)).is_relative_to(os.path.realpath(folder)):
-        raise RocsteadyError(f"{root} lies in {inside}")
+        raise click.UsageError(f"{root} lies in {inside}")
     if (root / OWNER).exists() and is_alive(read_owner(root)):
         raise RocsteadyError(busy)
     if root.exists():

@@ -11,8 +11,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import click
+
 from rocsteady.checkpoint_folder import SIZES, Tensor
 from rocsteady.checkpoint_state import KIND
+from rocsteady.cli.suggestions import no_such
 from rocsteady.errors import CheckpointError
 from rocsteady.untrusted_file import open_regular
 
@@ -24,7 +27,8 @@ def names_of(checkpoint: Path, state: Mapping[str, Any], entry: str) -> dict[str
     """Return the tensors of one entry of the state: their names there, and in the plan."""
     found = state.get(entry)
     if not isinstance(found, dict):
-        raise CheckpointError(f"{checkpoint} has no {entry!r}; it has: {', '.join(state)}")
+        missing = no_such("entry", entry, state, f"Entries: {', '.join(state)}")
+        raise click.UsageError(f"{checkpoint}: {missing}")
     return dict(_tensors(found, ""))
 
 

@@ -12,12 +12,14 @@ from msgspec.structs import replace
 
 from rocsteady import __version__
 from rocsteady.cli import kept_plan
-from rocsteady.cli.over_folder import ask_about_paths, check_command
+from rocsteady.cli.command_check import check_command
+from rocsteady.cli.over_folder import ask_about_paths
 from rocsteady.cli.plan_export import write_files
 from rocsteady.cli.plan_here import circumstances, wish
 from rocsteady.cli.plan_trials import PlanTrials
+from rocsteady.cli.project import enter, find_job_folder
 from rocsteady.cli.run import Duration
-from rocsteady.cli.screen import layout, show, show_json
+from rocsteady.cli.screen import layout, show, show_json, tell
 from rocsteady.cli.starting import job_here
 from rocsteady.cli.trials import Trials, look_back
 from rocsteady.journal.journal import Journal
@@ -37,6 +39,11 @@ from rocsteady.supervisor.stages import commands_of
 from rocsteady.vocabulary import Strategy
 
 FOUND, NONE_FOUND, INTERRUPTED = 0, 1, 130
+STOPPED = "rocsteady: interrupted. No plan was made, and nothing in this folder was changed."
+UNTRIED = (
+    "No recommendation: nothing was tried on this machine, so its options cannot be compared. To"
+    " measure them: rocsteady plan"
+)
 EXAMPLE = "rocsteady plan -- python train.py"
 EXPORTED = ("wsl2", "container")  # ways that have a file of their own name
 
@@ -56,14 +63,14 @@ EXPORTED = ("wsl2", "container")  # ways that have a file of their own name
     default="5m",
     show_default=True,
     metavar="DURATION",
-    help="Time limit for all trials together.",
+    help="Time limit for all trials together. Default: also a tenth of the job's remaining time.",
 )
 @click.option("--no-trials", is_flag=True, help="Use only what is known without trials.")
 @click.option("--again", is_flag=True, help="Also what took this machine down before.")
 @click.option(
     "--yes",
     is_flag=True,
-    help="Skip confirmation of a new job file and of paths outside this folder.",
+    help="Skip questions about the job file and about paths outside this folder.",
 )
 @click.option(
     "--export",
@@ -106,7 +113,7 @@ def command(  # noqa: PLR0913 - one argument an option
     """
     if (way is not None or force or bucket) and export is None:
         raise click.UsageError("--way, --bucket and --force go with --export")
-    folder = Path.cwd()
+    folder = Path.cwd() if command else enter(find_job_folder(Path.cwd()))
     own = find_place(kept_plan.home(folder))  # nothing is made in the user's folder
     memory, journal = Memory(own), Journal(existing_place(folder) or own)
     try:
@@ -126,11 +133,18 @@ def command(  # noqa: PLR0913 - one argument an option
             words = [word for each in commands_of(job) for word in each[1:]]
             ask_about_paths([job.command[0], *words], folder, "trial", yes=yes)
             with Trials(folder, memory, again=again) as trials:
-                made = PlanTrials(trials, each=trial.total_seconds(), within=within.total_seconds())
+                made = PlanTrials(
+                    trials,
+                    each=trial.total_seconds(),
+                    within=within.total_seconds(),
+                    left=wanted.left,
+                    proportional=not _typed(ctx, "trial", "within"),
+                )
                 planner = Planner(job, here, wanted, made, today=_today(), say=made.say)
                 planner.work()
                 plan = _tried(_plan(job, folder, here, wanted, planner), trials)
                 if trials.stopped:
+                    tell(STOPPED)
                     ctx.exit(INTERRUPTED)
             _remember(planner, here, memory, journal)
     finally:
@@ -139,6 +153,12 @@ def command(  # noqa: PLR0913 - one argument an option
     why = kept_plan.keep(plan, folder)
     _show(replace(plan, warnings=(*plan.warnings, why)) if why else plan, as_json=as_json)
     ctx.exit(FOUND if plan.ways else NONE_FOUND)
+
+
+def _typed(ctx: click.Context, *options: str) -> bool:
+    """Tell whether a person gave one of these options."""
+    default = click.core.ParameterSource.DEFAULT
+    return any(ctx.get_parameter_source(option) is not default for option in options)
 
 
 def _untried(job: Job, here: Circumstances, wanted: Wish) -> Planner:
@@ -175,7 +195,7 @@ def _plan(job: Job, folder: Path, here: Circumstances, wanted: Wish, planner: Pl
         not_tried=tuple(planner.not_tried),
         limits=planner.limits,
     )
-    return replace(plan, take=take(plan))
+    return replace(plan, take=take(plan) if planner.observed else UNTRIED)
 
 
 def _tried(plan: Plan, trials: Trials) -> Plan:

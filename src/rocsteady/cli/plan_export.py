@@ -97,7 +97,7 @@ def _way(kind: str, number: int | None, folder: Path) -> Way | None:
 def _left_out(way: Way) -> str:
     """Name the settings that only a run here can apply."""
     if _is_of_cpu(way) and not way.variant:
-        raise RocsteadyError(f"way {way.number} is for the CPU of this machine: {way.do}")
+        raise click.UsageError(f"way {way.number} is for the CPU of this machine: {way.do}")
     return told(Strategy(), replace(way.strategy, variables={}, gpus=None))
 
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-import threading
-import time
 from collections.abc import Iterator
 
-from rocsteady.cli.redrawn import Redrawn, bar, duration
-from rocsteady.cli.screen import layout
+from rocsteady.cli.redrawn import bar, duration, progress
 from rocsteady.cli.trials import Trials
-from rocsteady.planner.trial import Bounds
+from rocsteady.planner.trial import SHARE, Bounds
 from rocsteady.planner.tried import Tried
 from rocsteady.supervisor.job import Job
 from rocsteady.vocabulary import Strategy
@@ -19,16 +14,17 @@ from rocsteady.vocabulary import Strategy
 SHORT = 0.6  # of the seconds of a trial, for those that only compare
 STARTING = 130.0  # seconds for a script to start; a hang before its first step is seen after 100
 LEAST = 15.0  # seconds that must be left to begin another
-DRAWN_EVERY = 0.5
 
 
 class PlanTrials:
     """Makes trials as the planner asks for them, as long as there is time."""
 
-    def __init__(self, trials: Trials, *, each: float, within: float) -> None:
+    def __init__(
+        self, trials: Trials, *, each: float, within: float, left: int | None, proportional: bool
+    ) -> None:
         self._trials, self._each, self._within = trials, each, within
+        self._left, self._proportional = left, proportional  # steps of the job
         self._title = ""
-        self._line = Redrawn(sys.stderr, layout(sys.stderr)[0])
 
     def say(self, title: str) -> None:
         """Name what is tried next."""
@@ -42,27 +38,29 @@ class PlanTrials:
         if left < LEAST or self._trials.stopped:
             return ()
         wanted = self._each * (SHORT if short else 1.0)
-        bounds = Bounds(wanted=wanted, within=min(left, wanted * 3 + STARTING))
-        with self._drawn():
-            return self._trials.make(
+        bounds = Bounds(
+            wanted=wanted,
+            within=min(left, wanted * 3 + STARTING),
+            in_proportion=self._proportional,
+            left=self._left,
+        )
+        with progress(self._progress):
+            results = self._trials.make(
                 job, strategy, bounds, remedies=remedies, sample_stacks=sample_stacks
             )
+        if self._proportional:
+            self._within = min(self._within, *self._shares(results))
+        return results
 
-    @contextlib.contextmanager
-    def _drawn(self) -> Iterator[None]:
-        ended, began = threading.Event(), time.monotonic()
+    def _shares(self, results: tuple[Tried, ...]) -> Iterator[float]:
+        """Yield what all trials may take together, once it is known how long the job takes."""
+        yield self._within
+        for one in results:
+            left = self._left or one.total
+            if one.pace is not None and left:
+                yield SHARE * left / one.pace.rate
 
-        def draw() -> None:
-            while not ended.wait(DRAWN_EVERY):
-                used = self._trials.seconds + time.monotonic() - began
-                left = duration(max(1.0, self._within - used))
-                self._line.draw(f"{bar(used / self._within)} {left} at most  {self._title}")
-
-        drawing = threading.Thread(target=draw, daemon=True)
-        drawing.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            drawing.join()
-            self._line.clear()
+    def _progress(self, elapsed: float) -> str:
+        used = self._trials.seconds + elapsed
+        left = duration(max(1.0, self._within - used))
+        return f"{bar(used / self._within)} {left} at most  {self._title}"

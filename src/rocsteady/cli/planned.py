@@ -9,10 +9,10 @@ import contextlib
 import shlex
 from pathlib import Path
 
+import click
 import msgspec
 
 from rocsteady.cli.kept_plan import kept, way_of
-from rocsteady.errors import RocsteadyError
 from rocsteady.host.files import write_whole
 from rocsteady.plan import Basis, Way
 from rocsteady.supervisor.job import Job
@@ -30,10 +30,12 @@ def planned(folder: Path, job: Job, number: int) -> tuple[Job, Way, tuple[FallTo
     way = way_of(plan, number)
     if plan.command != job.command:
         same = f"rocsteady run --plan {number} -- {shlex.join(plan.command)}"
-        raise RocsteadyError(f"the plan is of another command: {same}, or rocsteady plan anew")
+        raise click.UsageError(
+            f"the plan is for another command. Type: {same}, or plan again: rocsteady plan"
+        )
     if way.basis is not Basis.TRIAL:
         instead = f": {way.do}" if way.do else ""
-        raise RocsteadyError(f"way {number}, {way.title}, cannot be run here{instead}")
+        raise click.UsageError(f"option {number} ({way.title}) cannot run here{instead}")
     taken = with_variant(job, way.variant) if way.variant else job
     return taken, way, ways_after(plan, way.number)
 

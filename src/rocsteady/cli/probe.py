@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import shutil
 import signal
@@ -26,6 +25,7 @@ from rocsteady.cli.probe_session import (
 )
 from rocsteady.cli.roots import open_root, python_option
 from rocsteady.cli.screen import layout, show, tell
+from rocsteady.cli.suggestions import no_such
 from rocsteady.errors import ExaminationError, NotRecordedError
 from rocsteady.journal.identity import is_alive, machine_fingerprint
 from rocsteady.journal.journal import Journal
@@ -203,9 +203,8 @@ def _check_usage(
 ) -> None:
     for name in unknown_names(PROBES, names):
         known = sorted({probe.name for probe in PROBES})
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(known)}."
-        raise click.BadParameter(f"there is no probe {name!r}. {hint}", param_hint="NAME")
+        listed = f"Probes: {', '.join(known)}."
+        raise click.BadParameter(no_such("probe", name, known, listed), param_hint="NAME")
     if tried and not names:
         raise click.UsageError("--try needs the names of the probes that are to be run.")
     if rounds and not (tried or level == SOAK):

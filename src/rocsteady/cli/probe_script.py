@@ -9,10 +9,10 @@ from pathlib import Path
 import platformdirs
 from msgspec.structs import replace
 
+from rocsteady.cli.command_check import check_command
 from rocsteady.cli.over_folder import (
     ON_STDERR,
     ask_about_paths,
-    check_command,
     lay_out_scratch,
     make_root,
     name_for,

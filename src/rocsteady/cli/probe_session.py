@@ -203,7 +203,7 @@ class Session:
         self._seen.setdefault(line.title, []).append(line)
         self._foot.clear()
         if self._as_json:
-            print_json({"observation": observation})
+            print_json({"observation": observation, "one_in": line.one_in})
         elif not self._tables or observation.bad:
             show(self._rendered(line))
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
 from typing import TextIO
 
+from rocsteady.cli.screen import layout, tell
 from rocsteady.printable import printable
 
 EVERY = 0.1  # seconds, at least, between two drawings
+DRAWN_EVERY, SAID_EVERY = 0.5, 10.0  # seconds: on a terminal, and without one
 BAR = 20  # columns
 
 
@@ -16,13 +22,13 @@ class Redrawn:
 
     def __init__(self, stream: TextIO, width: int) -> None:
         self._stream, self._width = stream, width
-        self._wanted = stream.isatty()
+        self.wanted = stream.isatty()
         self._drawn = 0.0
         self._there = False
 
     def draw(self, text: str, *, now: bool = False) -> None:
         """Draw it, unless it was drawn just before."""
-        if not self._wanted or (not now and time.monotonic() - self._drawn < EVERY):
+        if not self.wanted or (not now and time.monotonic() - self._drawn < EVERY):
             return
         self._drawn, self._there = time.monotonic(), True
         room = max(self._width - 1, 1)
@@ -35,6 +41,33 @@ class Redrawn:
             self._stream.write("\r" + " " * max(self._width - 1, 1) + "\r")
             self._stream.flush()
             self._there = False
+
+
+@contextlib.contextmanager
+def progress(text: Callable[[float], str]) -> Iterator[None]:
+    """Show how far something is: a line that is redrawn, or now and then one without a terminal.
+
+    ``text`` is given the seconds since the start.
+    """
+    line, ended, began = Redrawn(sys.stderr, layout(sys.stderr)[0]), threading.Event(), time.time()
+
+    def draw() -> None:
+        said = time.time()
+        while not ended.wait(DRAWN_EVERY):
+            now = time.time()
+            line.draw(text(now - began))
+            if not line.wanted and now - said >= SAID_EVERY:
+                said = now
+                tell(f"rocsteady: {text(now - began)}")
+
+    drawing = threading.Thread(target=draw, daemon=True)
+    drawing.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        drawing.join()
+        line.clear()
 
 
 def bar(done: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ import click
 
 from rocsteady.cli.roots import open_root, python_option, root_option
 from rocsteady.cli.screen import json_text, layout, show
+from rocsteady.cli.suggestions import no_such
 from rocsteady.doctor.trainable import settings
 from rocsteady.knowledge.failures import FailureKind, load_failures
 from rocsteady.knowledge.harmful import harmful_variables
@@ -28,6 +29,8 @@ from rocsteady.supervisor.visible import visible_to_a_run
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy
 
 AS_IF = 100  # the step at which a preview lets every attempt fail
+LISTED = "To list them: rocsteady remedies"
+FIND_FAILURE = 'To find the name of an error: rocsteady explain "ERROR MESSAGE"'
 UNCONFIRMED = "Unconfirmed on hardware by rocsteady's authors."
 
 
@@ -69,7 +72,7 @@ def command(
     if explain and kind:
         raise click.UsageError("--explain and --for are two questions.")
     if explain and explain not in RUNGS:
-        raise click.BadParameter(_unknown(explain, RUNGS), param_hint="--explain")
+        raise click.BadParameter(no_such("remedy", explain, RUNGS, LISTED), param_hint="--explain")
     width, colour = layout(sys.stdout)
     page = Page(width, colour=colour)
     if kind:
@@ -125,7 +128,7 @@ def _variables(page: Page) -> None:
 def _previewed(name: str, root: Root) -> Previewed:
     kinds, knowledge = load_failures().kinds, load_knowledge()
     if name not in kinds:
-        raise click.BadParameter(_unknown(name, kinds), param_hint="--for")
+        raise click.BadParameter(no_such("failure", name, kinds, FIND_FAILURE), param_hint="--for")
     machine, _ = examine(root, knowledge.variables)
     situation = _situation(kinds[name], machine, knowledge)
     *steps, end = preview(situation)
@@ -206,10 +209,3 @@ def _preview_page(previewed: Previewed, page: Page) -> str:
         f" its DataLoaders were not looked at. {UNCONFIRMED}"
     )
     return str(page)
-
-
-def _unknown(name: str, known: Iterable[str]) -> str:
-    import difflib  # noqa: PLC0415 - only for a mistyped name
-
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"there is no {name!r}." + (f" Did you mean {near[0]}?" if near else "")

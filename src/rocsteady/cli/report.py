@@ -7,10 +7,9 @@ import time
 import click
 import msgspec
 
-from rocsteady.cli.kept import kept_journal
+from rocsteady.cli.kept import find_run, kept_journal, nothing_run
 from rocsteady.cli.redacted import redactor_here
 from rocsteady.cli.screen import show, show_json
-from rocsteady.errors import RocsteadyError
 from rocsteady.journal.values import RunStory
 from rocsteady.printable import printable
 from rocsteady.report.story import render_story
@@ -18,14 +17,18 @@ from rocsteady.supervisor.ahead import story_ahead
 
 
 @click.command("report")
-@click.argument("name", metavar="RUN")
+@click.argument("name", metavar="[RUN]", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(*, name: str, as_json: bool) -> None:
-    """Write a page in Markdown, redacted, to read and to send."""
+def command(*, name: str | None, as_json: bool) -> None:
+    """Explain what happened in RUN, on a redacted page in Markdown that can be sent.
+
+    Without RUN: the last run of this project. Exit code: 0, or 2 for incorrect usage.
+    """
     with kept_journal() as journal:
         if journal is None:
-            raise RocsteadyError(f"there is no run {name!r}: nothing was run here yet")
-        story = story_ahead(journal.story(name), journal.runs(), now=time.time())
+            raise nothing_run(name)
+        line = find_run(journal, name)
+        story = story_ahead(journal.story(line.run.name), journal.runs(), now=time.time())
     told = redactor_here().value(msgspec.to_builtins(story))
     if as_json:
         show_json(told)

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from pathlib import Path
 
 import click
 import msgspec
 
+from rocsteady.cli.command_check import check_interpreter
 from rocsteady.cli.detach import WITHOUT_TERMINAL, detach
+from rocsteady.cli.kept import find_run
 from rocsteady.cli.kept_plan import command_of
 from rocsteady.cli.planned import planned
+from rocsteady.cli.project import enter, find_job_folder, find_project
 from rocsteady.cli.runner import Runner
 from rocsteady.cli.screen import tell
 from rocsteady.cli.staged import are_done, carry_out_stages, turns_of
 from rocsteady.cli.starting import ask_about_run, job_here, patience_for
-from rocsteady.errors import NotRecordedError, RocsteadyError
+from rocsteady.cli.suggestions import no_such
+from rocsteady.errors import JournalError, NotRecordedError, RocsteadyError
 from rocsteady.host.child import DETACHED, OURS
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
-from rocsteady.journal.place import find_place
+from rocsteady.journal.names import check_name
+from rocsteady.journal.place import existing_place, find_place
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.supervisor.course import Wanted
 from rocsteady.supervisor.decision import PERSON_NEEDED
 from rocsteady.supervisor.job import FILE, Job, duration
 from rocsteady.supervisor.settings import Settings
+
+EXAMPLE = "rocsteady run -- python train.py"
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -42,6 +50,21 @@ class Duration(click.ParamType):  # type: ignore[type-arg, unused-ignore]
             self.fail(str(error), param, ctx)
 
 
+class RunName(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """A name for a run."""
+
+    name = "NAME"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        """Return it, or say how a name is written."""
+        try:
+            return check_name(str(value))
+        except JournalError as error:
+            self.fail(str(error), param, ctx)
+
+
 class Remedies(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     """Ids of remedies, with commas between them."""
 
@@ -56,13 +79,14 @@ class Remedies(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         ids = tuple(word.strip() for word in str(value).split(",") if word.strip())
         for each in ids:
             if each not in RUNGS:
-                self.fail(f"there is no remedy {each!r}; rocsteady remedies lists them", param, ctx)
+                listed = "To list them: rocsteady remedies"
+                self.fail(no_such("remedy", each, RUNGS, listed), param, ctx)
         return ids
 
 
 # What follows the command's first word is the command's own, also an option that we have too.
 @click.command("run", context_settings={"allow_interspersed_args": False})
-@click.option("--name", help="Name of the run. Default: two random words.")
+@click.option("--name", type=RunName(), help="Name of the run. Default: two random words.")
 @click.option(
     "--max-attempts",
     type=click.IntRange(1, 1000),
@@ -136,9 +160,10 @@ def command(  # noqa: PLR0913 - one argument an option
     ended without being done, 130 on ^C.
     """
     _check(ctx.params)
-    folder = Path.cwd()
+    folder = _folder(command, resume)
     if plan is not None:
         command = command_of(folder, command)
+    _check_job(folder, command, resume)
     place = find_place(folder)
     memory = Memory(place)
     journal = Journal(place)
@@ -152,6 +177,8 @@ def command(  # noqa: PLR0913 - one argument an option
         if stage is not None and not job.stages:
             raise click.UsageError(f"--stage needs stages in {FILE}, and no command")
         turns = turns_of(job, journal, name=name, first=stage, yes=yes)
+        if not turns:
+            _check_free(name, journal)
         settings = Settings(
             max_attempts=max_attempts,
             observe=observe,
@@ -185,6 +212,23 @@ def command(  # noqa: PLR0913 - one argument an option
     ctx.exit(code)
 
 
+def _folder(command: tuple[str, ...], resume: str | None) -> Path:
+    """Return where the run takes place; refuse what cannot run before anything is created."""
+    here = Path.cwd()
+    if command:  # as it was typed, here
+        check_interpreter(command, here)
+        return here
+    return enter(find_project(here) if resume is not None else find_job_folder(here))
+
+
+def _check_job(folder: Path, command: tuple[str, ...], resume: str | None) -> None:
+    """Refuse a run of nothing, before a journal is created for it."""
+    if resume is not None and existing_place(folder) is None:
+        find_run(None, resume)
+    if resume is None and not command and not os.path.lexists(folder / FILE):
+        raise click.UsageError(f"name a command: {EXAMPLE}")
+
+
 def _check(options: dict[str, object]) -> None:
     """Refuse options that contradict each other."""
     own = ("command", "name", "stage", "plan")
@@ -192,6 +236,15 @@ def _check(options: dict[str, object]) -> None:
         raise click.UsageError("--resume takes the run's own command and name")
     if options["plan"] is not None and options["start_with"]:
         raise click.UsageError("--plan has its own settings: leave --with away")
+
+
+def _check_free(name: str | None, journal: Journal) -> None:
+    """Refuse the name of another run."""
+    if name is not None and any(line.run.name == name for line in journal.runs()):
+        raise click.UsageError(
+            f"a run named {name!r} already exists. Choose another --name, or continue that run:"
+            f" rocsteady run --resume {name}"
+        )
 
 
 def _again(options: dict[str, object]) -> list[str]:
@@ -221,12 +274,12 @@ def _job(  # noqa: PLR0913 - each says where a job may come from
     yes: bool,
 ) -> Job:
     if resume is not None:
-        run = journal.story(resume).run
+        run = find_run(journal, resume).run
         ask_about_run(run, journal.place, memory, yes=yes)
         try:
             kept = msgspec.convert(run.job, Job)
         except msgspec.ValidationError as error:
             raise RocsteadyError(f"{resume}: its job cannot be read: {error}") from None
         return msgspec.structs.replace(kept, command=journal.command(resume))
-    job = job_here(folder, command, memory, yes=yes, example="rocsteady run -- python train.py")
+    job = job_here(folder, command, memory, yes=yes, example=EXAMPLE)
     return msgspec.structs.replace(job, stages=()) if command else job

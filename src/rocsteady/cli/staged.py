@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import click
 from msgspec.structs import replace
 
-from rocsteady.errors import RocsteadyError
+from rocsteady.cli.suggestions import no_such
 from rocsteady.journal.journal import Journal
 from rocsteady.supervisor.announce import Announcer
 from rocsteady.supervisor.finish import DONE
@@ -26,12 +27,12 @@ def turns_of(
         return turns
     names = [turn.name for turn in turns]
     if first not in names:
-        raise RocsteadyError(f"there is no stage {first!r}; there are: {', '.join(names)}")
+        raise click.UsageError(no_such("stage", first, names, f"Stages: {', '.join(names)}"))
     at = names.index(first)
     skipped = [turn.name for turn in turns[:at] if not turn.done_by]
     if skipped and not yes:
-        raise RocsteadyError(
-            f"before {first} comes {' and '.join(skipped)}, not done yet; --yes starts all the same"
+        raise click.UsageError(
+            f"stage {' and '.join(skipped)} must be done before {first}. Use --yes to start anyway."
         )
     return (replace(turns[at], done_by=""), *turns[at + 1 :])
 

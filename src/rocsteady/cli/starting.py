@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from rocsteady.cli.command_check import check_interpreter
 from rocsteady.cli.screen import json_text, tell
 from rocsteady.errors import RocsteadyError
 from rocsteady.journal.identity import script_fingerprint
@@ -26,7 +27,14 @@ from rocsteady.machine.machine import Machine, examine
 from rocsteady.pulse.verdict import Patience
 from rocsteady.supervisor.course import Course, Wanted
 from rocsteady.supervisor.job import FILE, Job, JobFile, read_job
-from rocsteady.supervisor.trust import doubts, knows_run, remember_run, trust
+from rocsteady.supervisor.trust import (
+    Doubt,
+    changes,
+    doubts,
+    knows_run,
+    remember_run,
+    trust,
+)
 
 
 def course_for(  # noqa: PLR0913, PLR0917 - all that it rests on
@@ -67,22 +75,29 @@ def job_here(
     path = folder / FILE
     if path.exists():
         file = read_job(path)
+        job = msgspec.structs.replace(file.job, command=command) if command else file.job
+        check_interpreter(job.command, folder)
         ask_about(file, memory, yes=yes)
-        return msgspec.structs.replace(file.job, command=command) if command else file.job
+        return job
     if not command:
         raise click.UsageError(f"name a command: {example}")
+    check_interpreter(command, folder)
     return Job(command=command)
 
 
 def ask_about(file: JobFile, memory: Memory, *, yes: bool) -> None:
-    """Show a job file that is not known to be the user's own, before anything of it is run."""
+    """Ask before a job file is run that is not the user's own, or whose command has changed."""
     found = doubts(file, memory)
     if found and not yes:
         tell(f"rocsteady: {file.path.name}: {', '.join(doubt.value for doubt in found)}.")
-        tell(file.text)
-        not_run = RocsteadyError(f"{file.path.name} was not run. Read it, then give --yes.")
-        if not sys.stdin.isatty() or not click.confirm("Run it?", err=True):
-            raise not_run
+        changed = "" if set(found) - {Doubt.CHANGED} else "\n".join(changes(file, memory))
+        tell(changed or file.text)
+        if not sys.stdin.isatty():
+            raise click.UsageError(
+                f"{file.path.name} was not run. Read it, then use --yes to run it."
+            )
+        if not click.confirm("Run it?", err=True):
+            raise RocsteadyError(f"{file.path.name} was not run")
     trust(file, memory)
 
 

@@ -6,13 +6,12 @@ import time
 
 import click
 
-from rocsteady.cli.kept import kept_journal
+from rocsteady.cli.kept import find_run, kept_journal
 from rocsteady.cli.screen import tell
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.detached import ask_to_end
 from rocsteady.journal.identity import is_alive
-from rocsteady.journal.journal import Journal
-from rocsteady.journal.values import Run, RunLine
+from rocsteady.journal.values import Run
 
 WAIT = 45.0  # seconds: longer than stopping may take
 LOOK_EVERY = 0.2
@@ -23,7 +22,7 @@ LOOK_EVERY = 0.2
 def command(*, name: str) -> None:
     """Stop a run gracefully and do not restart it."""
     with kept_journal() as journal:
-        line = _line(journal, name)
+        line = find_run(journal, name)
         if line.run.ended is not None or line.alive is False:
             raise RocsteadyError(f"{name} is not running")
         if line.alive is None:
@@ -36,13 +35,6 @@ def command(*, name: str) -> None:
                 tell(f"rocsteady: {name} has ended.")
                 return
         raise RocsteadyError(f"{name} was asked to end and has not yet")
-
-
-def _line(journal: Journal | None, name: str) -> RunLine:
-    for line in journal.runs() if journal else ():
-        if line.run.name == name:
-            return line
-    raise RocsteadyError(f"there is no run {name!r}; rocsteady runs lists them")
 
 
 def _ask(run: Run) -> None:

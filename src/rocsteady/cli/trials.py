@@ -44,6 +44,7 @@ class Trials:
         self.stopped = False  # by the user
         self._known = load_knowledge()
         self._before: Tree | None = None
+        self._trial: Trial | None = None  # the last one
 
     def __enter__(self) -> Trials:  # noqa: PYI034 - Self is of Python 3.11
         """Make a place for them. What an earlier one was doing when the machine died is kept."""
@@ -62,6 +63,12 @@ class Trials:
     def __exit__(self, *_: object) -> None:
         self._journal.close()
         remove(self._root)
+
+    @property
+    def measured(self) -> float:
+        """Seconds of steps that the last trial has measured so far."""
+        paces = list(self._trial.paces.values()) if self._trial else []
+        return max((pace.seconds for pace in paces), default=0.0)
 
     def changed(self) -> tuple[str, ...] | None:
         """Return the paths of the user's folder that have changed; None: cannot be told."""
@@ -115,6 +122,7 @@ class Trials:
             environment=environment,
         )
         trial.prepare(bounds, sample_stacks=sample_stacks)
+        self._trial = trial
         try:
             trial.rehearse((), scratch, marks)
         except NotRecordedError as error:

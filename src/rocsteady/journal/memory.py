@@ -121,9 +121,9 @@ class Memory:
             return tuple(msgspec.convert(row.observation, Observation) for row in kept)
         return ()  # of another version, or not for us to read
 
-    def saw(self, path: str, sha256: str) -> None:
-        """Remember a job file as it was when a person let it run."""
-        self._put(SeenFile(path=path, sha256=sha256, at=self._clock()))
+    def saw(self, path: str, sha256: str, commands: tuple[str, ...] = ()) -> None:
+        """Remember a job file as it was when it was allowed to run, and what it would run."""
+        self._put(SeenFile(path=path, sha256=sha256, at=self._clock(), commands=commands))
 
     def seen(self, path: str) -> SeenFile | None:
         """Return how a job file was when it was last used."""

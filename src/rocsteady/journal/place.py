@@ -64,16 +64,16 @@ def find_place(
     state: Path | None = None,
     temporary: Path | None = None,
     filesystem: Callable[[Path], str] = filesystem_of,
+    only_existing: bool = False,
 ) -> Place:
-    """Find where this project's journal lives, and make the folders."""
+    """Find where this project's journal lives, and create the folders unless ``only_existing``."""
     state = state or platformdirs.user_state_path("rocsteady", appauthor=False)
     temporary = temporary or Path(tempfile.gettempdir())
     project = project.absolute()
     notes: list[str] = []
     in_state = state / "projects" / _own_name(project)
-    folder = _first_usable(
-        (project / FOLDER, in_state, temporary / f"{_user_name()}-{_own_name(project)}"), notes
-    )
+    folders = (project / FOLDER, in_state, temporary / f"{_user_name()}-{_own_name(project)}")
+    folder = _first_usable(folders, notes, only_existing=only_existing)
     database, wal = folder, True
     if is_network(kind := filesystem(folder), folder):
         database, wal = _local(folder, in_state, kind, filesystem, notes)
@@ -97,7 +97,7 @@ def existing_place(project: Path, *, state: Path | None = None) -> Place | None:
     folders = (project / FOLDER, state / "projects" / own, temporary)
     if not any(os.path.lexists(folder) for folder in folders):
         return None
-    return find_place(project, state=state)
+    return find_place(project, state=state, only_existing=True)
 
 
 def is_network(filesystem: str, folder: Path) -> bool:
@@ -144,8 +144,12 @@ def make_run_folder(folder: Path, name: str) -> Path:
     return path
 
 
-def _first_usable(folders: tuple[Path, Path, Path], notes: list[str]) -> Path:
+def _first_usable(
+    folders: tuple[Path, Path, Path], notes: list[str], *, only_existing: bool
+) -> Path:
     for number, folder in enumerate(folders):
+        if only_existing and not os.path.lexists(folder):
+            continue
         try:
             make_private(folder)
         except OSError as error:

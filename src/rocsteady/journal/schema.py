@@ -76,6 +76,10 @@ MEMORY: Migrations = (
             probe TEXT NOT NULL, variant TEXT NOT NULL, observation TEXT NOT NULL,
             PRIMARY KEY (machine, at, probe, variant)) {KEYED}""",
     ),
+    (
+        """ALTER TABLE seen_files ADD COLUMN commands TEXT NOT NULL
+            DEFAULT '{"version":1,"value":[]}'""",
+    ),
 )
 
 

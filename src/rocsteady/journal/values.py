@@ -266,6 +266,7 @@ class SeenFile(Value, frozen=True, kw_only=True):
     path: str
     sha256: str
     at: float
+    commands: tuple[str, ...] = ()  # that it would run, a line each
 
 
 class Losses(Value, frozen=True, kw_only=True):

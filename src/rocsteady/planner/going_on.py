@@ -21,7 +21,8 @@ class GoingOn(Value, frozen=True, kw_only=True):
 
 def going_on(one: Tried, facts: ScriptFacts) -> GoingOn:
     """Return how the script goes on; only what was seen to be written is gone on from."""
-    written, option = one.watched.checkpoints, resume_option(facts)
+    written, option = one.watched.checkpoints or one.watched.found, resume_option(facts)
+    seen = "It wrote these in the short run" if one.watched.checkpoints else "These were found here"
     if one.watched.resume is not None:
         why = "The script told rocsteady that it saves and resumes by itself."
         return GoingOn(resume=one.watched.resume, why=why)
@@ -33,9 +34,9 @@ def going_on(one: Tried, facts: ScriptFacts) -> GoingOn:
         told = f"To resume there is {way}; name what it goes on from." if way else ""
         return GoingOn(why=f"{seconds}. {told}".rstrip())
     if not way:
-        why = f"It wrote {', '.join(written)}, and no option to go on from it was found."
+        why = f"{seen}: {', '.join(written)}. No option to resume from them was found."
         return GoingOn(why=why, written=written)
-    why = f"How: {way}. It wrote these in the short run. That it goes on was not tried."
+    why = f"How: {way}. {seen}. Whether the script resumes from them was not tried."
     if option is None:
         return GoingOn(resume=Resume(environment=BY_ITSELF, checkpoints=written), why=why)
     flag = option.flags[-1]

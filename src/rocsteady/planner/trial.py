@@ -25,6 +25,7 @@ from rocsteady.supervisor.outcome import AttemptEnd
 from rocsteady.supervisor.resume import Launch
 from rocsteady.vocabulary import Value
 
+SHARE = 0.1  # of the time that the job still takes, for trials
 MEMORY_EVERY, STACKS_EVERY = 1.0, 0.25  # seconds
 STACKS_FOR = 5.0  # seconds, after the pace is measured
 STACKS_WITHIN = timedelta(seconds=2)
@@ -35,6 +36,15 @@ class Bounds(Value, frozen=True, kw_only=True):
 
     wanted: float = 30.0  # seconds of steps, after the warm-up
     within: float = 180.0  # seconds in all; then it ends with what is known
+    in_proportion: bool = False  # to the job: a short one has a short trial
+    left: int | None = None  # steps of the job; None: as the script tells
+
+    def enough(self, pace: Pace, told: int | None) -> float:
+        """Return the seconds of steps after which a trial ends; ``told``: steps of the job."""
+        left = self.left or told
+        if not self.in_proportion or not left:
+            return self.wanted
+        return min(self.wanted, SHARE * left / pace.rate)
 
 
 class Trial(Rehearsal):
@@ -108,13 +118,17 @@ class Trial(Rehearsal):
     def _is_known(self, number: int, beats: tuple[Heartbeat, ...]) -> bool:
         """Tell whether there is enough; then stacks are looked at for a while, if wanted."""
         pace = self.paces.get(number)
-        if pace is None or pace.seconds < self.bounds.wanted:
+        if pace is None:
+            return False
+        told = max((beat.total for beat in beats if beat.total), default=None)
+        enough = self.bounds.enough(pace, told)
+        if pace.seconds < enough:
             return False
         if not self.sample_stacks:
             return True
         self._known_since = self._known_since or time.monotonic()
         self._look_at_stacks(beats)
-        return time.monotonic() - self._known_since >= STACKS_FOR
+        return time.monotonic() - self._known_since >= min(STACKS_FOR, enough)
 
     def _look_at_stacks(self, beats: tuple[Heartbeat, ...]) -> None:
         if not beats:

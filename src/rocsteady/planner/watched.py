@@ -21,6 +21,8 @@ from rocsteady.whole_files import MODELS
 
 FOLDERS = re.compile(r"(?:checkpoint|ckpt|step|epoch|iter|global_step)[-_=]?[0-9]+")
 SAYS_SO = re.compile(r"(?i)checkpoint|ckpt|last|latest|resume|snapshot|state")
+USUAL = re.compile(r"(?i)(?:model_?)?(?:checkpoint|ckpt|chkpt|snapshot)s?")  # names of folders
+STATE = MODELS | {".bin", ".tar"}  # suffixes, in such a folder
 CLOCK_GRAIN = 1.0  # seconds; a file's time may be this coarse
 
 
@@ -35,6 +37,7 @@ class Watched(Value, frozen=True, kw_only=True):
     printed: Printed = Printed()
     checkpoints: tuple[str, ...] = ()  # patterns of what it wrote to go on from
     models: tuple[str, ...] = ()  # what else it wrote that holds weights
+    found: tuple[str, ...] = ()  # patterns of checkpoints that were there before
 
 
 def look_at(  # noqa: PLR0913 - all that there is to look at
@@ -54,6 +57,7 @@ def look_at(  # noqa: PLR0913 - all that there is to look at
         printed=read_printed(log, marks.since(since) if counted else ()),
         checkpoints=checkpoints,
         models=models,
+        found=tuple(_there_before(scratch.project)),
     )
 
 
@@ -69,6 +73,18 @@ def _written(folder: Path, since: float) -> Iterator[PurePosixPath]:
                 yield PurePosixPath(Path(link, path).as_posix())
 
 
+def _there_before(project: Path) -> Iterator[str]:
+    """Yield patterns of files that earlier runs have left where checkpoints usually are."""
+    files = (PurePosixPath(Path(path).as_posix()) for path, _ in look_over(project).files())
+    named = (path for path in files if _is_in_usual_folder(path) or _is_checkpoint(path.parent))
+    yield from _apart(named, project)[0]
+
+
+def _is_in_usual_folder(path: PurePosixPath) -> bool:
+    usual = any(USUAL.fullmatch(folder) for folder in path.parts[:-1])
+    return usual and path.suffix.lower() in STATE
+
+
 def _apart(
     written: Iterable[PurePosixPath], project: Path
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -79,6 +95,8 @@ def _apart(
         folder = next((each for each in reversed(path.parents) if _is_checkpoint(each)), None)
         if folder is not None:
             checkpoints[_pattern(folder, project)] = None
+        elif _is_in_usual_folder(path):
+            checkpoints[_pattern(path, project)] = None
         elif path.suffix.lower() in MODELS:
             last = PurePosixPath(*path.parts[-2:])
             in_steps = bool(re.search(r"[0-9]", path.stem))

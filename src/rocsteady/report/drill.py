@@ -41,6 +41,7 @@ class DrillResult(Value, frozen=True, kw_only=True):
     changed: tuple[str, ...] | None  # paths of the user's folder; None: could not be looked over
     on_gpu: bool = False  # this machine has a GPU that the script could use
     kept: str = ""  # the folder with log and evidence, if it was kept
+    next_command: str = ""  # what to type next
 
     @property
     def all_survived(self) -> bool:
@@ -76,6 +77,8 @@ def render_drill(result: DrillResult, *, width: int, colour: bool) -> str:
     if result.kept:
         page.paragraph("Log and evidence of the drill were kept:")
         page.line(f"  {result.kept}")
+    if result.next_command:
+        page.line(f"next: {result.next_command}")
     return str(page)
 
 

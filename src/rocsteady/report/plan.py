@@ -11,7 +11,7 @@ from datetime import tzinfo
 from pathlib import PureWindowsPath
 from types import MappingProxyType
 
-from rocsteady.plan import Plan, Way
+from rocsteady.plan import Basis, Plan, Way
 from rocsteady.report.page import BOLD, DIM, YELLOW, Page, counted
 from rocsteady.report.way import NONE, cells, clean, counted_steps, priced_on, titled
 from rocsteady.report.when import moment, roughly, spelled
@@ -190,7 +190,7 @@ def _take(page: Page, plan: Plan) -> None:
         return
     best = plan.ways[0]
     page.paragraph(clean(plan.take) or f"Take {best.number}: {titled(best)}.", style=BOLD)
-    if best.do:
+    if best.do and (plan.trials or best.basis is not Basis.ESTIMATE):
         page.line(f"  {clean(best.do)}")
     others = [way for way in plan.ways[1:] if way.do == _run(way)]
     if others:

@@ -129,9 +129,7 @@ def _went_well(line: ProbeLine) -> str:
     seen = line.observation
     if seen.tries <= 1:
         return f"{seen.seconds:.1f} s"
-    text = f"{seen.tries:,} {line.what}"
-    if line.one_in > 1:
-        text += f": fewer than 1 in {line.one_in:,} fails, 95%"
+    text = f"0 failures in {seen.tries:,} {line.what}"
     if seen.worst:
         text += f"; error {seen.worst:.2g} of its bound"
     return text
@@ -204,6 +202,7 @@ def _story(page: Page, line: ProbeLine, now: str) -> None:
         ("asked", line.question),
         ("seen", day),
         ("what", told(line)),
+        ("bound", _bound(line)),
         ("called", seen.failure),
         ("settings", ", ".join(_spelt(name, value) for name, value in seen.settings.items())),
         ("figures", ", ".join(f"{name} {value:.4g}" for name, value in seen.figures.items())),
@@ -214,6 +213,13 @@ def _story(page: Page, line: ProbeLine, now: str) -> None:
     for label, text in rows:
         if text:
             page.row(label, text, indent=2, column=19)
+
+
+def _bound(line: ProbeLine) -> str:
+    """Say what so many tries without a failure prove."""
+    if line.observation.bad or line.one_in <= 1:
+        return ""
+    return f"fewer than 1 in {line.one_in:,} fails, with 95 % confidence"
 
 
 def _spelt(name: str, value: str | None) -> str:

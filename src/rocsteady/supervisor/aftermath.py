@@ -145,6 +145,8 @@ class Aftermath:
         if step.strategy is not None:
             return
         for remedy, why in step.passed_over:
-            self._announcer.say(f"not tried: {remedy}: {why}.")
+            self._announcer.note(f"not tried: {remedy}: {why}.")
+        if step.passed_over:
+            self._announcer.say(f"not tried: {', '.join(name for name, _ in step.passed_over)}.")
         if step.person is not None:
             self._announcer.say(" ".join([step.person.text, *step.person.commands]))

@@ -29,9 +29,10 @@ class Announcer:
         self.through: Callable[[str], None] | None = None  # the child's way to stderr
         self.mid_line = False  # the script's last line on stderr has no end
         self.quiet = False  # only the journal is told
+        self.names_run = True  # other commands know the run by its name
 
     def say(self, text: str) -> None:
-        """Tell one line."""
+        """Tell one line, and keep it for the report."""
         line = PREFIX + printable(" ".join(text.split()))
         if self.quiet:
             pass
@@ -40,6 +41,10 @@ class Announcer:
         else:
             self._to_stderr(f"\n{line}" if self.mid_line else line)
             self.mid_line = False
+        self.note(text)
+
+    def note(self, text: str) -> None:
+        """Keep one line for the report only."""
         if self._journal is not None:
             self._journal.record(Message(run=self._run, text=text, at=time.time()))
 

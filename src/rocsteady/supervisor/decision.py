@@ -37,6 +37,7 @@ class Decision(Value, frozen=True, kw_only=True):
     why: str
     code: int  # with which rocsteady ends, if it ends
     remedy: str = ""  # that the next attempt has; "": the same again
+    kind: str = ""  # of the failure that ended the run; "": not known, or none
 
 
 def decide(end: AttemptEnd, *, number: int, can_resume: bool, settings: Settings) -> Decision:
@@ -70,7 +71,8 @@ def after_climbing(plain: Decision, step: Step, *, kind: str, attempts: int) -> 
     if step.strategy is None:
         gave_up = attempts > 1 and kind != UNKNOWN
         own = kind == SCRIPT_ERROR or not (gave_up or step.person)
-        return Decision(next=Next.END, why=step.why, code=plain.code if own else PERSON_NEEDED)
+        code = plain.code if own else PERSON_NEEDED
+        return Decision(next=Next.END, why=step.why, code=code, kind=kind)
     if plain.next is Next.END:
         return plain
     return msgspec.structs.replace(plain, why=step.why, remedy=step.remedy)

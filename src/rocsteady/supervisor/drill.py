@@ -67,6 +67,7 @@ class Rehearsal(Supervisor):
     def rehearse(self, faults: tuple[Fault, ...], scratch: Scratch, marks: Path) -> int:
         """Make the run; ``marks`` is a folder that remembers which faults there were."""
         self._faults, self._scratch, self._marks_folder = faults, scratch, marks
+        self._announcer.names_run = False  # it is in no journal that other commands read
         self.went_on_from: dict[int, int] = {}  # by attempt: steps that it did not have to make
         self.losses: dict[int, Seen] = {}  # by attempt
         self.is_over = False  # the run was ended because there is nothing more to see

@@ -8,11 +8,17 @@ from pathlib import Path
 
 from rocsteady.host.child import Exit
 from rocsteady.journal.values import Run
+from rocsteady.knowledge.failures import SCRIPT_ERROR
 from rocsteady.report.due import met
 from rocsteady.report.when import spelled
 from rocsteady.supervisor.announce import Announcer
 from rocsteady.supervisor.busy_gpus import BusyGpus
-from rocsteady.supervisor.decision import PERSON_NEEDED, Decision, exit_code
+from rocsteady.supervisor.decision import (
+    PERSON_NEEDED,
+    RETRY_WITHOUT_A_PERSON,
+    Decision,
+    exit_code,
+)
 from rocsteady.supervisor.done import RunEvidence, done, proves
 from rocsteady.supervisor.epochs import epochs_printed
 from rocsteady.supervisor.job import Job
@@ -38,6 +44,7 @@ class Finish:
         self._job, self._run, self._announcer = job, run, announcer
         self._wishes, self._folder, self._outlook = wishes, folder, outlook
         self._started = time.time()
+        self._report = f"rocsteady report {run.name}"
         self._gpus = BusyGpus() if job.done_when.gpus_busy is not None else None
 
     def close(self) -> None:
@@ -50,11 +57,13 @@ class Finish:
         self._tell_what_is_left()
         own = "" if end is None or end.exit is None else _own_code(end.exit)
         self._announcer.say(f"stopped after {self._took()}{own}.")
+        self.say_next(self._resume())
         return exit_code(end, self._wishes.code) if end else self._wishes.code, STOPPED
 
     def refused(self, why: str) -> str:
         """Say that nothing was started, and why."""
-        self._announcer.say(f"not started: {why}. Use --again to start anyway.")
+        self._announcer.say(f"not started: {why}.")
+        self.say_next("rocsteady doctor, or use --again to start anyway")
         return NOT_DONE
 
     def conclude(
@@ -64,7 +73,6 @@ class Finish:
         if end.outcome is Outcome.STOPPED and not self._went_on_to_the_end(end):
             return self.stopped(end)
         tried = f"{_count(attempts, 'attempt')}, {_count(incidents, 'incident')}"
-        report = f"rocsteady report {self._run.name}"
         took = self._took()
         why = decision.why.rstrip(".")
         at_exit = end.outcome is Outcome.AT_EXIT
@@ -73,13 +81,15 @@ class Finish:
             why += "; done_when in rocsteady.toml has no criteria that could prove the job done"
         if decision.code != 0 and not proved:
             self._tell_what_is_left()
-            self._announcer.say(f"ended after {took}, {tried}: {why}. Report: {report}")
+            self._announcer.say(f"ended after {took}, {tried}: {why}.")
+            self.say_next(self._after(decision))
             return decision.code, NOT_DONE
         missing = self._missing(end)
         for item in missing:
             self._announcer.say(f"not done: {item}")
         if missing:
             self._tell_what_is_left()
+            self.say_next()
             return PERSON_NEEDED, NOT_DONE
         if at_exit:
             self._announcer.say(f"{why}; the criteria in done_when are met.")
@@ -87,7 +97,8 @@ class Finish:
         steps = f"{about}{end.last_step:,} steps in {took}" if end.last_step else f"it took {took}"
         due = self._outlook.due
         in_time = "" if due is None else f", {met(time.time(), due)}"
-        more = f", {tried}. Report: {report}" if incidents or attempts > 1 else "."
+        told = f" Report: {self._report}" if self._announcer.names_run else ""
+        more = f", {tried}.{told}" if incidents or attempts > 1 else "."
         self._announcer.say(f"done. {steps[:1].upper()}{steps[1:]}{in_time}{more}")
         return 0, DONE
 
@@ -95,6 +106,22 @@ class Finish:
         """Tell whether a script that was to stop did all of its work nevertheless."""
         ended_well = end.exit is not None and end.exit.code == 0
         return ended_well and proves(self._job.done_when) and not self._missing(end)
+
+    def say_next(self, what: str = "") -> None:
+        """End a failure with the one thing to do next; as a rule, to read the report."""
+        if self._announcer.names_run:
+            self._announcer.say(f"next: {what or self._report}")
+
+    def _after(self, decision: Decision) -> str:
+        if decision.kind == SCRIPT_ERROR:
+            return f"fix the error in the script, then: {self._resume()}"
+        return self._resume() if decision.code == RETRY_WITHOUT_A_PERSON else ""
+
+    def _resume(self) -> str:
+        again = (
+            "" if self._outlook.can_resume() else " (from the beginning: no known way to resume)"
+        )
+        return f"rocsteady run --resume {self._run.name}{again}"
 
     def _tell_what_is_left(self) -> None:
         """Say what a deadline still asks for."""

@@ -97,7 +97,7 @@ class Outlook:
         self.due = due(deadline, run.started)
         self.total: int | None = totals(earlier.progress) if earlier else None
         self._run, self._announcer = run, announcer
-        self._ways, self._resumes, self._between = ways, resumes, between
+        self._ways, self.can_resume, self._between = ways, resumes, between
         self._points = points_of(earlier.progress) if earlier else []
         self._since = fell_after(earlier.decisions) if earlier else 0
         self._attempt = 0
@@ -185,7 +185,7 @@ class Outlook:
 
     def _left_elsewhere(self, ahead: Forecast) -> int:
         """Return the steps that another attempt has before it."""
-        return ahead.left if self._resumes() else self.total or ahead.left
+        return ahead.left if self.can_resume() else self.total or ahead.left
 
     def _could(self, ahead: Forecast, deadline: float, now: float) -> str:
         """Say what could be done. Nothing is."""

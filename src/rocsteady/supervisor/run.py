@@ -181,12 +181,15 @@ class Supervisor:
         except CommandError as error:
             outcome, code = "not started", error.code
             self._announcer.say(f"{error}.")
+            finish.say_next("check that the command works without rocsteady")
         except JournalError as error:
             outcome = "the journal could not be written"
             self._announcer.say(f"{error}. Cannot start: the journal is not writable.")
+            finish.say_next(f"free some disk space, or check {self._journal.place.folder}")
         except RocsteadyError as error:
             outcome = "ended, not done"
             self._announcer.say(f"{error}.")
+            finish.say_next()
         finally:
             finish.close()
             self.outcome = outcome

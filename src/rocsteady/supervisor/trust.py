@@ -1,7 +1,8 @@
 """Whose word is a job file, or a journal? It names a program to run.
 
-It is shown before it is believed, unless this account used it before: what it used is kept in its
-own state folder, which does not travel with a project.
+A job file of the user's own is confirmed when its command has changed since this account last used
+it, anybody else's always; a run to be resumed, unless this account started it. What an account used
+is kept in its own state folder, which does not travel with a project.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shlex
 import stat
 import sys
+from collections.abc import Iterator
 from datetime import timedelta
 from enum import Enum
 
@@ -20,45 +23,61 @@ from rocsteady.errors import JournalError
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import Place
 from rocsteady.journal.values import Run
-from rocsteady.supervisor.job import JobFile
+from rocsteady.supervisor.job import Job, JobFile
 
 REMEMBER_WITHIN = timedelta(seconds=1)
 
 
 class Doubt(Enum):
-    """Why a job file must be shown to the user before it is run."""
+    """Why a job file must be confirmed before it is run."""
 
-    NEW = "it was not used before"
-    CHANGED = "it changed since it was last used"
+    CHANGED = "its command has changed since it was last used"
     ANOTHERS = "it belongs to another user"
-    OPEN = "other users may write to it"
-    NO_MEMORY = "it cannot be remembered whether it was used before"
+    OPEN = "other users can write to it"
 
 
 def doubts(file: JobFile, memory: Memory) -> tuple[Doubt, ...]:
-    """Return why a job file must be shown first. Nothing: it may be run."""
+    """Return why a job file must be confirmed first. Nothing: it may be run."""
     found: list[Doubt] = []
+    seen = memory.seen(_key(file))
+    same = seen is not None and seen.sha256 == file.sha256
     if sys.platform != "win32":
         if file.owner != os.geteuid():
             found.append(Doubt.ANOTHERS)
-        if file.mode & (stat.S_IWGRP | stat.S_IWOTH):
+        if file.mode & (stat.S_IWGRP | stat.S_IWOTH) and not same:
             found.append(Doubt.OPEN)
-    seen = memory.seen(_key(file))
-    if seen is None:
-        found.append(Doubt.NEW if memory.keeps else Doubt.NO_MEMORY)
-    elif seen.sha256 != file.sha256:
+    if seen is not None and not same and seen.commands != tuple(_commands(file.job)):
         found.append(Doubt.CHANGED)
     return tuple(found)
 
 
-def trusted(file: JobFile, memory: Memory) -> bool:
-    """Tell whether a job file may be run without showing it."""
-    return not doubts(file, memory)
+def changes(file: JobFile, memory: Memory) -> tuple[str, ...]:
+    """Return what would be run in place of what was run last, as lines with - and +."""
+    seen = memory.seen(_key(file))
+    before, now = seen.commands if seen else (), tuple(_commands(file.job))
+    gone = [f"- {line}" for line in before if line not in now]
+    return (*gone, *(f"+ {line}" for line in now if line not in before))
 
 
 def trust(file: JobFile, memory: Memory) -> None:
-    """Remember a job file, as it is, once a person let it run."""
-    memory.saw(_key(file), file.sha256)
+    """Remember a job file, as it is, once it may be run."""
+    memory.saw(_key(file), file.sha256, tuple(_commands(file.job)))
+
+
+def _commands(job: Job) -> Iterator[str]:
+    """Spell all that a job file can make a program of: its command, and what is added to it."""
+    yield f"command: {shlex.join(job.command)}"
+    if job.resume is not None:
+        if job.resume.arguments:
+            yield f"resume.arguments: {shlex.join(job.resume.arguments)}"
+        for name, value in job.resume.environment.items():
+            yield f"resume.environment: {name}={value}"
+    for name, variant in job.variants.items():
+        yield f"variants.{name}.arguments: {shlex.join(variant.arguments)}"
+        if variant.without:
+            yield f"variants.{name}.without: {shlex.join(variant.without)}"
+    for stage in job.stages:
+        yield f"stages.{stage.name}.arguments: {shlex.join(stage.arguments)}"
 
 
 def knows_run(run: Run, place: Place, memory: Memory) -> bool:

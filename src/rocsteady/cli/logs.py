@@ -1,0 +1,127 @@
+"""``rocsteady logs``: what a run's script has printed, and what it prints next."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from rocsteady.cli.kept import find_run, kept_journal
+from rocsteady.cli.screen import show
+from rocsteady.journal.journal import Journal
+
+PIECE = 64 * 1024  # bytes that are read at once
+LOOK_EVERY = 0.3  # seconds
+INTERRUPTED = 130
+
+
+@click.command("logs")
+@click.argument("name", metavar="[RUN]", required=False)
+@click.option("-f", "--follow", is_flag=True, help="Print new output until the run ends.")
+@click.option(
+    "-n",
+    "--lines",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Start with the last N lines of the last attempt. Default: print everything.",
+)
+@click.pass_context
+def command(ctx: click.Context, *, name: str | None, follow: bool, lines: int | None) -> None:
+    """Print the output of RUN, each line with the time (UTC) at which it arrived.
+
+    Without RUN: the last run of this project. ^C stops following; the run continues.
+
+    Exit code: 0, 2 for incorrect usage, 130 on ^C.
+    """
+    with kept_journal() as journal:
+        run = find_run(journal, name).run
+        going_on = _going_on(journal, run.name) if follow else lambda: False
+        try:
+            _print(Path(run.folder), lines, going_on)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+
+
+def _going_on(journal: Journal | None, name: str) -> Callable[[], bool]:
+    """Return whether more may come."""
+
+    def going_on() -> bool:
+        line = find_run(journal, name)
+        return line.run.ended is None and line.alive is not False
+
+    return going_on
+
+
+def _print(folder: Path, lines: int | None, going_on: Callable[[], bool]) -> None:
+    logs = _logs(folder)
+    number = logs[-1] if logs and lines is not None else 1
+    while True:
+        more = going_on()  # before looking: what is printed until then is not missed
+        path = _path(folder, number)
+        if path.exists():
+            _print_attempt(path, number, lines, partial(_is_last, folder, number, going_on))
+            number, lines = number + 1, None
+        elif any(each > number for each in _logs(folder)):
+            number += 1
+        elif more:
+            time.sleep(LOOK_EVERY)
+        else:
+            return
+
+
+def _is_last(folder: Path, number: int, going_on: Callable[[], bool]) -> bool:
+    return number == _logs(folder)[-1] and going_on()
+
+
+def _print_attempt(
+    path: Path, number: int, lines: int | None, going_on: Callable[[], bool]
+) -> None:
+    if number > 1:
+        show(f"==> attempt {number} <==\n")
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    with path.open("rb") as log:
+        if lines is not None:
+            _seek_last(log, lines)
+        while True:
+            more = going_on()
+            while piece := log.read(PIECE):
+                show(decoder.decode(piece))
+            if not more:
+                return
+            time.sleep(LOOK_EVERY)
+
+
+def _seek_last(log: BinaryIO, lines: int) -> None:
+    """Go to where the last so many lines begin."""
+    at, found = log.seek(0, os.SEEK_END), -1  # the end of the last line begins none
+    while at > 0:
+        size = min(PIECE, at)
+        at = log.seek(at - size)
+        piece = log.read(size)
+        ends = piece.count(b"\n")
+        if found + ends < lines:
+            found += ends
+            continue
+        cut = size
+        while found < lines:
+            cut = piece.rindex(b"\n", 0, cut)
+            found += 1
+        log.seek(at + cut + 1)
+        return
+    log.seek(0)
+
+
+def _logs(folder: Path) -> list[int]:
+    """Return the numbers of the attempts that have a log."""
+    names = (path.stem.rpartition("-")[2] for path in folder.glob("attempt-*.log"))
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def _path(folder: Path, number: int) -> Path:
+    return folder / f"attempt-{number}.log"
