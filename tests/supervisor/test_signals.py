@@ -163,14 +163,20 @@ def test_the_next_stage_is_not_started_after_an_interrupt(project: Project) -> N
     script = project.script("""
         import signal, sys, time
         signal.signal(signal.SIGINT, lambda *_: sys.exit(0))
+        open("ran", "a").write(f"{sys.argv[1]} ")
         print("ready", flush=True)
         time.sleep(60)
     """)
-    command = f'["{sys.executable}", "{script}"]'
-    (project.folder / "rocsteady.toml").write_text(
-        f'name = "two"\n[[stages]]\nname = "one"\ncommand = {command}\n'
-        f'[[stages]]\nname = "other"\ncommand = ["touch", "started"]\n'
-    )
+    stages = """
+        name = "two"
+        [[stages]]
+        name = "first"
+        arguments = ["--part", "1"]
+        [[stages]]
+        name = "second"
+        arguments = ["--part", "2"]
+    """
+    project.job(stages, script)
     child = project.popen("run", "--yes")
     logs = project.folder / ".rocsteady" / "runs"
     until(lambda: any("ready" in log.read_text() for log in logs.glob("*/attempt-1.log")))
@@ -179,4 +185,5 @@ def test_the_next_stage_is_not_started_after_an_interrupt(project: Project) -> N
     ended = project.ended(child)
 
     assert ended.code == 0, ended.err
-    assert not (project.folder / "started").exists()
+    assert (project.folder / "ran").read_text() == "--part "
+    assert "second not started" in ended.err
