@@ -65,6 +65,9 @@ def test_a_run_that_this_account_never_started_is_shown_first(project: Project) 
     assert "Read its command, then use --yes." in said
     resume(project, "--yes")
     assert starts(project) == 2
+    kept = [project.folder / ".rocsteady", project.home / ".local" / "state" / "rocsteady"]
+    files = [path for folder in kept for path in folder.rglob("*") if path.is_file()]
+    assert {path.name for path in files if path.stat().st_mode & 0o077} <= {".gitignore"}
     resume(project)  # it was allowed once
     assert starts(project) == 3
 

@@ -168,7 +168,7 @@ def test_a_drill_without_mounts_says_so_and_changes_nothing(
     ended = project.say(*words, within=120)
 
     assert "runs in a copy of this folder" in ended.err
-    assert "train.py:7: " in ended.err
+    assert "train.py:8: " in ended.err
     assert ended.code in (0, 1), ended.err
     assert not out.exists()
 

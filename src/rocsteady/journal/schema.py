@@ -6,6 +6,7 @@ taken.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Sequence
 from datetime import timedelta
@@ -15,6 +16,7 @@ from rocsteady.errors import JournalError
 
 STRICT = "STRICT" if sqlite3.sqlite_version_info >= (3, 37) else ""
 KEYED = f"{STRICT + ', ' if STRICT else ''}WITHOUT ROWID"
+PRIVATE_FILE = 0o600
 WAL_LIMIT = 4 * 1024 * 1024  # bytes that the log beside the database keeps
 
 Migrations = Sequence[Sequence[str]]  # the n-th brings version n to n + 1
@@ -133,9 +135,22 @@ def set_aside(path: Path) -> Path:
     return aside
 
 
+def _make_private(path: Path) -> None:
+    """Let nobody else read a database: commands and variables may hold secrets.
+
+    One that is there is never opened for it: closing it would end locks that SQLite has on it.
+    """
+    with contextlib.suppress(OSError):  # SQLite says what is wrong
+        if path.exists():
+            path.chmod(PRIVATE_FILE)
+        else:
+            path.touch(mode=PRIVATE_FILE)
+
+
 def _opened(
     path: Path, migrations: Migrations, *, wal: bool, busy: timedelta, doubtful: bool = False
 ) -> sqlite3.Connection:
+    _make_private(path)
     connection = sqlite3.connect(path, isolation_level=None, timeout=_s(busy))
     try:
         mode = "WAL" if wal else "DELETE"
