@@ -29,6 +29,7 @@ WHEEL_VENV = HERE / ".ci" / "wheel-venv"
 TORCH_PYTHON = "ROCSTEADY_TEST_TORCH_PYTHON"
 # The fast tests whose result can depend on the interpreter; the others run on one of them.
 BY_INTERPRETER = ("cli/test_main.py", "host", "inside", "journal", "knowledge", "redaction")
+LOCK = ".ci/requirements-dev.txt"
 MOST_PACKAGES = 14  # that installing the wheel may bring, rocsteady included
 DOCTOR_ENDS_WITH = (0, 1, 3)  # nothing blocks, something blocks, could not examine
 
@@ -134,6 +135,15 @@ def lowest(session: nox.Session) -> None:
     _install(session, "--group", "test", "-e", ".", *oldest)
     chosen = session.posargs or ["tests/cli", "tests/journal", "tests/report", "tests/hostile"]
     session.run("pytest", "--quiet", *chosen)
+
+
+@nox.session
+def lock(session: nox.Session) -> None:
+    """Write anew which versions CI and development install, each with its hashes."""
+    session.install("-qq", "uv>=0.8")
+    how = ("--universal", "--generate-hashes", "--python-version", SUPPORTED[0], "--upgrade")
+    told = ("--no-header", "--no-annotate", "--quiet", "--output-file", LOCK)
+    session.run("uv", "pip", "compile", *how, "--group", "dev", *told, "pyproject.toml")
 
 
 @nox.session(python=SUPPORTED)

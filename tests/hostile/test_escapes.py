@@ -81,6 +81,10 @@ def test_what_is_told_of_runs(command: Command, tmp_path: Path) -> None:
                 assert raw(command(*words)) == []
                 assert raw(command(*words, "--json")) == []
             assert raw(command("stop", NAME)) == []
+            log = Path(".rocsteady", "runs", NAME, "attempt-1.log")
+            log.write_text(mutated(LOG, seed), encoding="utf-8")
+            assert raw(command("logs", NAME)) == []
+            assert raw(command("logs", NAME, "-n", "2")) == []
             assert raw(command("run", "--resume", NAME)) == []
 
 

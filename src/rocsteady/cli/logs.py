@@ -15,6 +15,10 @@ import click
 from rocsteady.cli.kept import find_run, kept_journal
 from rocsteady.cli.screen import show
 from rocsteady.journal.journal import Journal
+from rocsteady.journal.names import check_name
+from rocsteady.journal.place import RUNS
+from rocsteady.journal.values import Run
+from rocsteady.printable import printable
 
 PIECE = 64 * 1024  # bytes that are read at once
 LOOK_EVERY = 0.3  # seconds
@@ -43,9 +47,15 @@ def command(ctx: click.Context, *, name: str | None, follow: bool, lines: int | 
         run = find_run(journal, name).run
         going_on = _going_on(journal, run.name) if follow else lambda: False
         try:
-            _print(Path(run.folder), lines, going_on)
+            _print(_folder(journal, run), lines, going_on)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
+
+
+def _folder(journal: Journal | None, run: Run) -> Path:
+    """Return where the logs of a run lie; a path in the journal is not believed."""
+    check_name(run.name)
+    return journal.place.folder / RUNS / run.name if journal else Path(run.folder)
 
 
 def _going_on(journal: Journal | None, name: str) -> Callable[[], bool]:
@@ -91,7 +101,7 @@ def _print_attempt(
         while True:
             more = going_on()
             while piece := log.read(PIECE):
-                show(decoder.decode(piece))
+                show(printable(decoder.decode(piece)))  # also its colours are not ours
             if not more:
                 return
             time.sleep(LOOK_EVERY)
