@@ -66,7 +66,9 @@ _NAMED = re.compile(
     (?:
       (?P<listed>["'][ \t]{0,4},[ \t]{0,4}(?=["']))
       | (?:\\{0,3}["']\]?)?[ \t]{0,20}(?P<sign>=>|:=|==?|:(?![:/])|%3[da])[ \t]{0,8}
-      | (?P<space>[ \t]{1,8})(?=[^\s=:])
+      | (?P<xml>>)(?=[^<>\s]{1,99}</)
+      | (?P<below>["']?[ \t]{0,4},?\n[ \t]{0,40}["']?value["']?:[ \t]{0,8})  # a pair of Kubernetes
+      | (?P<space>[ \t]{1,8}|\r?\n[ \t]{0,20}(?:-[ ])?)(?=[^\s=:])
     )
     """,
     re.VERBOSE,
@@ -100,6 +102,7 @@ _UNQUOTED = re.compile(
 )
 _TO_END = re.compile(r"[^\n\r]+")
 _TO_QUOTE_OR_END = re.compile(r"[^\n\r\"']+")
+_BLOCK = re.compile(r"[|>][+-]?[0-9]?[ \t]*\n([ \t]+[^\n]*(?:\n[ \t]+[^\n]*)*)")  # of YAML
 _PREFIX = re.compile(r"[bBrRuUfF]{0,2}(?=(\\{0,3}[\"']))")
 _CLOSERS, _OPENERS = ")]}>.,;:|\\", {")": "(", "]": "[", "}": "{", ">": "<"}
 
@@ -180,7 +183,9 @@ def _whole_name(text: str, start: int, end: int) -> str:
 
 def _belongs(found: re.Match[str], name: str, text: str) -> bool:
     """Say whether the name and what follows are a pair: an option needs no sign between them."""
-    if found["sign"]:
+    if found["sign"] or found["xml"] or found["below"]:
+        return True
+    if found["space"] and kind_of(name) is Kind.SECRET and text[found.end()] in "\"'":
         return True
     if not name.startswith("-"):
         # "unique_id 123456789", as the kernel writes it
@@ -203,6 +208,9 @@ def _value(text: str, spot: _Spot, until: int) -> tuple[int, int]:
     if quoted:
         first = quoted.end(1)
         return first, _closing(text, first, quoted[1], until)
+    block = _BLOCK.match(text, at, until)
+    if block:
+        return block.start(1), block.end(1)
     pattern = _UNQUOTED
     if spot.name.lower().endswith(("authorization", "cookie")):
         pattern = _TO_QUOTE_OR_END

@@ -43,11 +43,12 @@ _COUNTRIES = frozenset({
 })  # fmt: skip
 
 _FOLDERS = re.compile(
-    r"(?<![\w.~-])(?P<above>(?:/[\w.-]{1,64}){0,4}/home[0-9]{0,2}/|/(?:Users|homes|u)/"
+    r"(?<![\w.~-])(?P<above>(?:/[\w.-]{1,64}){0,4}/home(?:s|[0-9]{0,2})/|/(?:Users|homes|u)/"
     r"|/(?:run/)?media/|/mnt/[a-z]/Users/|/(?:[\w.-]{1,64}/){1,2}users/)(?P<name>[^\s/\\:;,\"'<>|()\[\]{}*?$]{1,64})"
 )
 _WINDOWS = re.compile(
-    r"(?P<above>\b[A-Za-z]:(?:\\{1,4}|/)(?:Users|Documents and Settings)(?:\\{1,4}|/))"
+    r"(?P<above>(?:\b[A-Za-z]:|\\\\[\w.-]{1,63})(?:\\{1,4}|/)"
+    r"(?:Users|Documents and Settings)(?:\\{1,4}|/))"
     r"(?P<name>[^\\/:*?\"<>|\r\n]{1,64}(?=[\\/])|[^\s\\/:*?\"<>|,;]{1,64})",
     re.IGNORECASE,
 )

@@ -122,6 +122,11 @@ AROUND: dict[str, str] = {
     "curl": "curl -u trainer:{} https://example.org",
     "percent": "password%3D{}",
     "yaml words": "password: correct {} staple",
+    "xml": "<password>{}</password>",
+    "quoted after a space": "bad password '{}' for it",
+    "kubernetes": "- name: HF_TOKEN\n  value: {}",
+    "option on a line of its own": "args:\n  - --api-key\n  - {}",
+    "yaml block": "private_key: |\n  {}\nnext: 1",
     "toml": 'passphrase = "{}"',
     "shell": "export WANDB_API_KEY='{}'",
 }
