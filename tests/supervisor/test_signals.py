@@ -143,6 +143,7 @@ def test_an_interrupt_at_a_prompt_never_ends_the_run(project: Project, case: str
         terminal.wait_for(prompt)
         for _ in range(2):
             shown = terminal.text.count(prompt)
+            time.sleep(0.7)  # Python misses a signal just before it begins to read
             terminal.type("\x03")
             until(partial(_shows_more, terminal, prompt, shown), why=lambda: terminal.text)
         time.sleep(1.5)
