@@ -123,7 +123,7 @@ def _bound(
     without: Iterable[str],
 ) -> Scratch | None:
     """Make a copy that is shown in place of the folder; None where nothing may be mounted."""
-    if sys.platform == "win32":
+    if os.name == "nt":
         return None
     trial, place = root / "trial", root / "trial-at"
     trial.mkdir()

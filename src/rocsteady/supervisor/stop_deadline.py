@@ -44,14 +44,13 @@ class StopDeadline:
     def start(self) -> None:
         """Listen from now on."""
         main = threading.current_thread() is threading.main_thread()
-        if sys.platform == "win32" or not main:
-            return
-        reader, self._writer = os.pipe()
-        os.set_blocking(self._writer, False)
-        self._before = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        threading.Thread(
-            target=self._listen, args=(reader,), name="rocsteady-stop", daemon=True
-        ).start()
+        if sys.platform != "win32" and main:
+            reader, self._writer = os.pipe()
+            os.set_blocking(self._writer, False)
+            self._before = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+            threading.Thread(
+                target=self._listen, args=(reader,), name="rocsteady-stop", daemon=True
+            ).start()
 
     def reacted(self) -> None:
         """Say that the request is being acted on."""
