@@ -278,6 +278,7 @@ def _heartbeat(words: tuple[int, ...]) -> Heartbeat:
         raised=words[wire.W_END] == wire.RAISED,
         total=words[wire.W_TOTAL] or None,
         base=words[wire.W_BASE],
+        save_failed=_told(words[wire.W_SAVE_FAILED]),
         not_finite=words[wire.W_NOT_FINITE],
         finite=words[wire.W_FINITE],
         seconds_in=_by_phase(words, wire.W_TIME),

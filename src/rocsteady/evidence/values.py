@@ -23,6 +23,7 @@ class Heartbeat(Value, frozen=True, kw_only=True):
     raised: bool  # it ended by an exception
     total: int | None  # steps in all
     base: int = 0  # the step that it went on from, where it told so
+    save_failed: int | None = None  # step of the last checkpoint, if it could not be saved
     not_finite: int = 0  # the step since which the loss was not finite, without base; 0: never
     finite: int = 0  # the step in which it was so again, the same
     seconds_in: dict[str, float]

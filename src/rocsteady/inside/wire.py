@@ -66,6 +66,7 @@ W_LOADER_BATCHES = 473  # in an epoch of the loader that the first step was fed 
 W_LOADER_BATCH = 474  # samples in each of them; 0: not known
 W_PARAMETERS = 475  # that the optimizers of the first steps train, those of all layers together
 W_PRECISION = 476  # the lowest that the script computes in: index into PRECISIONS
+W_SAVE_FAILED = 477  # the step of the last save plus 1, if that failed; 0: it did not
 SAMPLED = 250_000_000
 
 RUNNING, FINISHING, RAISED = 0, 1, 2

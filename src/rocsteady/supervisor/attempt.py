@@ -215,6 +215,7 @@ class Attempt:
             self._unseen.look(child.tree, now, beats=bool(self._reached.heartbeats))
             self._teller.tell(verdict, looked=bool(self._looks))
             self._teller.loss(self._reached.heartbeats, self._setting.before)
+            self._teller.saves(self._reached.heartbeats)
         return verdict
 
     def _look_ahead(self, sample: Sample) -> None:

@@ -21,6 +21,7 @@ class Teller:
         self._observe = observe
         self._said: Condition | None = None
         self._looking = False
+        self._save_failed = 0  # the step that was last said
         self._not_finite = False  # the loss, as it was last said
 
     def tell(self, verdict: Verdict, *, looked: bool) -> None:
@@ -74,6 +75,20 @@ class Teller:
         else:
             step = max((beat.base or before) + beat.finite for beat in heartbeats)
             self._announcer.say(f"loss is finite again since step {step:,}.")
+
+    def saves(self, heartbeats: Sequence[Heartbeat]) -> None:
+        """Say that the last checkpoint could not be saved, or that one was saved again."""
+        failed = max((beat.save_failed or 0 for beat in heartbeats), default=0)
+        if failed == self._save_failed:
+            return
+        if failed:
+            self._announcer.say(
+                f"the checkpoint of step {failed:,} was not saved; the log says why. The run"
+                " continues and saves again at the next interval."
+            )
+        else:
+            self._announcer.say("a checkpoint was saved again.")
+        self._save_failed = failed
 
     def hung(self, verdict: Verdict, then: str) -> None:
         """Say that it is hung, where, and what is done about it."""

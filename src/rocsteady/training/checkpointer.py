@@ -45,6 +45,7 @@ from rocsteady.training import told
 from rocsteady.training.loading import fill, reason, state_of
 from rocsteady.training.locking import locked
 from rocsteady.training.remote import Remote
+from rocsteady.training.room import Room, is_full, remove
 from rocsteady.training.staging import Buffer, Buffers
 from rocsteady.training.storage import (
     SavePlanner,
@@ -55,9 +56,6 @@ from rocsteady.training.storage import (
     write_file,
 )
 from rocsteady.training.tree import Parts
-
-SPARE = 0.02  # share of the disk that is left free
-MOST_SPARE = 2 * 1024**3  # bytes
 
 log = logging.getLogger("rocsteady")
 
@@ -85,12 +83,15 @@ class Checkpointer:
         self.writing = 0.0  # seconds that the last one took until it was on the disk
         self.saved: int | None = None  # the step of the newest one that is on the disk
         self.passed_over: list[str] = []  # by the last restore, each with the reason
+        self.failed = ""  # why the last save failed; "" if it did not
         self._keep, self._keep_every = keep, keep_every
+        self._room = Room(self.folder, keep_every, self._say)
         self._number = 0  # of the newest one
         self._buffers = Buffers()
         self._thread: threading.Thread | None = None
         self._told: set[str] = set()
-        self.newest: int | None = None  # step that was asked for, or restored
+        self.newest: int | None = None  # step that is on the disk, or was restored
+        self._asked: int | None = None  # step of the last save, which may still be under way
         self._group: Any = None
         self._rank, self._world = 0, 1
         if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
@@ -108,10 +109,14 @@ class Checkpointer:
         wait: bool = False,
         per_rank: Collection[str] = (),
     ) -> None:
-        """Copy a state to memory and write it while training goes on; ``wait``: until it is there.
+        """Copy a state to memory and write it while training goes on.
 
-        With several ranks all of them call it. Entries named in ``per_rank`` are each rank's own.
+        ``wait``: return when it is on the disk, and raise CheckpointError if it could not be saved.
+        Without, a failure is a warning in the log. With several ranks all of them call it. Entries
+        named in ``per_rank`` are each rank's own.
         """
+        if self._asked is not None and step <= self._asked:
+            self.wait()  # it may have failed
         if self.newest is not None and step <= self.newest:
             self._say(f"step {step} is not saved: there is one of step {self.newest}")
             return
@@ -122,7 +127,7 @@ class Checkpointer:
                 save = self._staged(state, per_rank)
             except Exception as error:  # noqa: BLE001 - a save that fails never ends the training
                 save = reason(error)
-            self.newest = step
+            self._asked = step
             self.stall = time.monotonic() - began
             self._thread = threading.Thread(
                 target=self._write, args=(step, save, self._thread), name="rocsteady-checkpoint"
@@ -130,6 +135,8 @@ class Checkpointer:
             self._thread.start()
             if wait:
                 self.wait()
+                if self.failed:
+                    raise CheckpointError(f"step {step} was not saved: {self.failed}")
 
     def wait(self) -> None:
         """Wait until everything that was saved is on the disk."""
@@ -222,13 +229,13 @@ class Checkpointer:
         }
         for missed in parts.missed:
             self._say_once(f"not in the checkpoint, because it cannot be written: {missed}")
-        self._room_for(sum(_size(tensor) for tensor in parts.tensors.values()))
+        size = sum(_size(tensor) for tensor in parts.tensors.values())
         here = {name: local(tensor) for name, tensor in parts.tensors.items()}
         buffer = self._buffers.take()
         try:
             planner = SavePlanner(parts.tensors, buffer.copy(here))
             rest = {"world": self._world, "state": skeleton}
-            return _Save(planner=planner, skeleton=rest, buffer=buffer)
+            return _Save(planner=planner, skeleton=rest, buffer=buffer, size=size)
         except BaseException:
             self._buffers.give_back(buffer)
             raise
@@ -241,15 +248,27 @@ class Checkpointer:
         if previous is not None:
             previous.join()
         try:
-            self._to_disk(step, self._all_have(save))
+            self._with_room(step, self._all_have(save))
         except BaseException as error:  # noqa: BLE001 - DCP's own is one; a failed save never kills
-            self._say(f"step {step} was not saved: {reason(error)}")
+            self.failed = reason(error)
+            told.save_failed(step)
+            self._say(f"step {step} was not saved: {self.failed}")
             return
         finally:
             if isinstance(save, _Save):
                 self._buffers.give_back(save.buffer)
         if self._remote is not None and self._rank == 0:
             self._remote.send(self.folder / folders.name_of(step))
+
+    def _with_room(self, step: int, save: _Save) -> None:
+        """Write it; if there is no room, the oldest checkpoint makes way for it."""
+        self._as_first(lambda: self._room.make(save.size, self.newest))
+        try:
+            self._to_disk(step, save)
+        except OSError as error:  # of one process; several find room for the next one
+            if not is_full(error) or not self._room.remove_oldest(self.newest):
+                raise
+            self._with_room(step, save)
 
     def _to_disk(self, step: int, save: _Save) -> None:
         began = time.monotonic()
@@ -273,7 +292,9 @@ class Checkpointer:
             if self._rank == 0:
                 shutil.rmtree(unfinished, ignore_errors=True)
             raise
-        self.saved, self.writing = step, time.monotonic() - began
+        self.newest = self.saved = step
+        self.writing, self.failed = time.monotonic() - began, ""
+        told.save_failed(None)
         if self._rank == 0:
             try:
                 self._point_to(folders.name_of(step))
@@ -315,27 +336,8 @@ class Checkpointer:
                 f"{self.folder} also has {there[0][1].name}, which this training did not go on from"
             )
         for other, path in there[self._keep :]:
-            if other != step and not (self._keep_every and self._is_kept(path)):
-                _remove(path)
-
-    def _is_kept(self, path: Path) -> bool:
-        try:
-            return folders.read_manifest(path).number % self._keep_every == 0
-        except BrokenError:
-            return True  # restore looks at it, and sets it aside
-
-    def _room_for(self, size: int) -> None:
-        """Refuse to fill the disk: a full one takes down more than this training."""
-        folder = next(
-            path for path in (self.folder, *self.folder.absolute().parents) if path.exists()
-        )
-        usage = shutil.disk_usage(folder)
-        spare = min(MOST_SPARE, int(usage.total * SPARE))
-        if usage.free < size + spare:
-            raise CheckpointError(
-                f"it needs {_human(size)}, and {folder} has {_human(usage.free)} free, of which"
-                f" {_human(spare)} are left to others"
-            )
+            if other != step and not (self._keep_every and self._room.is_kept(path)):
+                remove(path)
 
     def _skeletons(self, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         """Read this rank's own state that is no tensor, and that of rank 0, which all share."""
@@ -404,21 +406,16 @@ class Checkpointer:
 class _Save:
     """One save on its way to the disk."""
 
-    def __init__(self, *, planner: SavePlanner, skeleton: dict[str, Any], buffer: Buffer) -> None:
+    def __init__(
+        self, *, planner: SavePlanner, skeleton: dict[str, Any], buffer: Buffer, size: int
+    ) -> None:
         self.planner, self.skeleton, self.buffer = planner, skeleton, buffer
+        self.size = size  # bytes of this rank's tensors
 
 
 def _size(tensor: Any) -> int:  # noqa: ANN401 - a tensor
     here = local(tensor)
     return int(here.numel() * here.element_size())
-
-
-def _remove(path: Path) -> None:
-    """Delete a checkpoint; it stops being one at once, whenever we are killed."""
-    doomed = path.with_name(f"{UNFINISHED}{path.name}-removed")
-    with contextlib.suppress(OSError):
-        path.rename(doomed)
-        shutil.rmtree(doomed)
 
 
 def _unused(path: Path) -> Path:
@@ -428,11 +425,3 @@ def _unused(path: Path) -> Path:
         candidate = path.with_name(f"{path.name}-{number}")
         number += 1
     return candidate
-
-
-def _human(size: int) -> str:
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000:  # noqa: PLR2004 - the next unit
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1000  # type: ignore[assignment]
-    return f"{size:.1f} TB"

@@ -83,6 +83,7 @@ class Loop:
         self._postponed = 0
         self._asked = 0  # by the supervisor, for a save
         self._ending = False  # SIGTERM came
+        self._saving = -1  # the step that was last handed to the checkpointer
         self._batch = 0  # samples in a batch
         self._restore()
         optimizer.register_step_post_hook(self._has_stepped)
@@ -159,7 +160,7 @@ class Loop:
             self.epoch += 1
             if self.epoch == self._epochs:
                 self._note(self._order.between_epochs())
-                self._save(wait=True)
+                self._try_to_save(wait=True)
 
     def _after_batch(self) -> None:
         grow = self._parts.wants_to_grow(self._batch)
@@ -167,6 +168,7 @@ class Loop:
         due = self._agreement.on(
             grow or self._ending or asked != self._asked or self._interval.due()
         )
+        saved = False
         now = due and (self._stepped or self._postponed >= PATIENCE)
         if now:
             if not self._stepped:
@@ -175,12 +177,12 @@ class Loop:
                 )
             self._asked, self._postponed = asked, 0
             self._note(self._order.state())
-            self._save(wait=self._ending or grow)
+            saved = self._try_to_save(wait=self._ending or grow)
         elif due:
             self._postponed += 1
         if self._ending and due and not self._postponed:
-            self._end()
-        if grow and now:  # what we had is on the disk
+            self._end(saved=saved)
+        if grow and saved:  # what we had is on the disk
             self._parts.grow()
 
     def _note(self, order: dict[str, Any]) -> None:
@@ -195,11 +197,23 @@ class Loop:
         )
 
     def _save(self, *, wait: bool) -> None:
-        if self.checkpointer.newest == self.steps:
+        if self._saving == self.steps:
             self.checkpointer.wait()
+        if self.checkpointer.newest == self.steps:
             return
-        self.checkpointer.save(self.steps, self._state, wait=wait, per_rank=PER_RANK)
-        self._interval.saved(self.checkpointer.stall, self.checkpointer.writing)
+        self._saving = self.steps
+        try:
+            self.checkpointer.save(self.steps, self._state, wait=wait, per_rank=PER_RANK)
+        finally:
+            self._interval.saved(self.checkpointer.stall, self.checkpointer.writing)
+
+    def _try_to_save(self, *, wait: bool) -> bool:
+        """Save; a failure is a warning, and the next save is tried at the next interval."""
+        try:
+            self._save(wait=wait)
+        except CheckpointError:
+            return False
+        return True
 
     def _restore(self) -> None:
         began = time.monotonic()
@@ -248,9 +262,10 @@ class Loop:
     def _asked_to_end(self, *_: object) -> None:
         self._ending = True
 
-    def _end(self) -> None:
+    def _end(self, *, saved: bool) -> None:
         """End as the signal would have ended us, now that the checkpoint is written."""
-        log.warning("rocsteady: SIGTERM: step %d is saved; ending.", self.steps)
+        state = "saved" if saved else "not saved"
+        log.warning("rocsteady: SIGTERM: step %d is %s; ending.", self.steps, state)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)
 

@@ -73,11 +73,14 @@ class SavePlanner(DefaultSavePlanner):
     def __init__(self, tensors: dict[str, Any], copies: dict[str, Any]) -> None:
         super().__init__(flatten_state_dict=False, flatten_sharded_tensors=False)
         self._tensors, self._copies = tensors, copies
+        self._local = SavePlan([])
 
     def create_local_plan(self) -> SavePlan:
         """Return what this rank has; DCP takes out what another rank writes."""
-        self.plan = SavePlan(create_default_local_save_plan(self._tensors, True).items)  # noqa: FBT003
-        self._tensors = {}  # the training may free them
+        if self._tensors:  # not when it is tried again
+            self._local = SavePlan(create_default_local_save_plan(self._tensors, True).items)  # noqa: FBT003
+            self._tensors = {}  # the training may free them
+        self.plan = self._local
         return self.plan
 
     def resolve_data(self, write_item: Any) -> Any:  # noqa: ANN401 - DCP's own types

@@ -37,6 +37,11 @@ def parts(batch: int, part: int) -> None:
     _tell(wire.W_PART, part)
 
 
+def save_failed(step: int | None) -> None:
+    """Tell that the last save failed, and of which step it was; None: it did not."""
+    _tell(wire.W_SAVE_FAILED, 0 if step is None else step + 1)
+
+
 def resumes(folder: Path, pattern: str = PATTERN) -> None:
     """Tell that this script goes on by itself from the checkpoints in a folder."""
     inside = _inside("page")

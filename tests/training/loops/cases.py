@@ -321,6 +321,40 @@ def the_supervisor_may_ask_for_a_save(folder: Path) -> None:
 
 
 @case
+def a_save_that_failed_is_tried_again_at_the_next_interval(folder: Path) -> None:
+    data = DataLoader(TensorDataset(torch.ones(40, 4)), batch_size=4)
+    loop, model = make(folder, data, epochs=1, lose_at_most=1e-9)
+    checkpointer = loop.checkpointer
+    write = checkpointer._to_disk
+
+    def fail(*_: object) -> None:
+        raise OSError("no room")
+
+    for batch in loop:
+        loop.step(batch, lambda part: model(part[0]).mean())
+        checkpointer.wait()
+        if loop.steps == 4:
+            assert (checkpointer.newest, checkpointer.failed) == (4, "")
+            checkpointer._to_disk = fail
+        if 5 <= loop.steps <= 7:
+            assert checkpointer.newest == 4
+            assert "no room" in checkpointer.failed
+        if loop.steps == 7:
+            raised = ""
+            try:
+                loop.save(wait=True)
+            except rocsteady.errors.CheckpointError as error:
+                raised = str(error)
+            assert "step 7 was not saved" in raised
+            checkpointer._to_disk = write
+        if loop.steps == 8:
+            checkpointer._to_disk = fail  # the last save fails too, and the script goes on
+    assert loop.steps == 10
+    assert checkpointer.newest == 8
+    checkpointer.close()
+
+
+@case
 def a_part_is_chosen_from_outside(folder: Path) -> None:
     os.environ["ROCSTEADY_PART"] = "2"
     try:

@@ -120,8 +120,10 @@ def survives(
     checkpointer.save(1, state_of(1), wait=True)
     assert said == []
     with failing(fail):
-        checkpointer.save(2, state_of(2), wait=True)
+        checkpointer.save(2, state_of(2))
+        checkpointer.wait()
     good = checkpointer.saved == 2
+    assert (checkpointer.newest, bool(checkpointer.failed)) == ((2, False) if good else (1, True))
     assert checkpointer.saved in (1, 2)
     assert good or any("step 2 was not saved" in text for text in said), said
     checkpointer.close()

@@ -236,7 +236,9 @@ def a_fault_on_one_rank(
         for step in (1, 2, 3):
             undo = spoil(checkpointer) if rank == 1 and step == 2 else None
             state = {"state": {"step": step}, "own": {"tensor": torch.full((1000,), step)}}
-            checkpointer.save(step, state, wait=True, per_rank=("own",))
+            checkpointer.save(step, state, per_rank=("own",))
+            checkpointer.wait()
+            assert bool(checkpointer.failed) == (step == 2)
             if undo is not None:
                 undo()
             assert checkpointer.saved == (1 if step < 3 else 3)

@@ -316,7 +316,8 @@ def case_every_dtype_that_has_a_name(folder: Path, said: list[str]) -> None:
 
 def case_a_dtype_without_a_name_is_told_and_training_goes_on(folder: Path, said: list[str]) -> None:
     checkpointer = Checkpointer(folder)
-    checkpointer.save(1, {"state": {"waves": torch.zeros(2, dtype=torch.complex128)}}, wait=True)
+    checkpointer.save(1, {"state": {"waves": torch.zeros(2, dtype=torch.complex128)}})
+    checkpointer.wait()
     assert "state/waves is of torch.complex128" in said[0]
     assert steps(folder) == []
     checkpointer.save(2, {"state": {"waves": torch.zeros(2)}}, wait=True)
@@ -343,7 +344,8 @@ def case_what_cannot_be_captured_is_told_once_and_stays(folder: Path, said: list
 
 def case_a_value_without_state_is_told_and_training_goes_on(folder: Path, said: list[str]) -> None:
     checkpointer = Checkpointer(folder)
-    checkpointer.save(1, {"number": 5}, wait=True)
+    checkpointer.save(1, {"number": 5})
+    checkpointer.wait()
     assert len(said) == 1
     assert "step 1 was not saved: int has no state_dict and is no dict" in said[0]
     checkpointer.close()

@@ -1,0 +1,37 @@
+"""A checkpoint that could not be saved is said once, and so is the next one that could."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rocsteady.evidence.values import Heartbeat
+from rocsteady.supervisor.announce import Announcer
+from rocsteady.supervisor.telling import Teller
+
+
+class Heard(Announcer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def beat(save_failed: int | None) -> Heartbeat:
+    fields = {field.name: 0 for field in msgspec.structs.fields(Heartbeat) if field.required}
+    return Heartbeat(**{**fields, "save_failed": save_failed})
+
+
+def test_a_failed_save_is_said_once_and_so_is_its_end() -> None:
+    heard = Heard()
+    teller = Teller(heard)
+
+    for failed in (None, 1200, 1200, 1300, None, None):
+        teller.saves([beat(failed), beat(None)])
+
+    assert [line.partition(";")[0] for line in heard.lines] == [
+        "the checkpoint of step 1,200 was not saved",
+        "the checkpoint of step 1,300 was not saved",
+        "a checkpoint was saved again.",
+    ]
