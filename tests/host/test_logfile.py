@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rocsteady.host.log_limit import LogRules
 from rocsteady.host.logfile import HELD_LIMIT, Lines, LogFile, Stamp
 
 
@@ -106,3 +107,64 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 
     with pytest.raises(OSError, match="symbolic"):
         LogFile(tmp_path / "log")
+
+
+def long_log(path: Path, lines: int, rules: LogRules) -> tuple[list[str], int]:
+    """Print numbered lines, and return what is kept with the most that the file ever had."""
+    log, stream, most = LogFile(path, rules), Lines(), 0
+    for number in range(lines):
+        end = "out of memory" if number == lines // 2 else "x" * 50
+        log.add(stream, b"line %d %s\n" % (number, end.encode()))
+        if number % 1000 == 0:
+            log.flush(5)
+            most = max(most, path.stat().st_size)
+    log.finish(stream)
+    log.close(5)
+    return path.read_text().splitlines(), max(most, path.stat().st_size)
+
+
+def test_a_long_log_keeps_its_head_its_tail_and_what_the_job_looks_for(tmp_path: Path) -> None:
+    rules = LogRules(limit=1_000_000, keep=("out of memory", "not there"))
+
+    lines, most = long_log(tmp_path / "log", 100_000, rules)  # about 9 MB
+
+    assert most < 1_100_000
+    note = next(number for number, line in enumerate(lines) if line.startswith("rocsteady: "))
+    head, tail = lines[:note], lines[note + 2 :]
+    assert "out of memory" in lines[note + 1]
+    assert [line.split()[2] for line in head] == [str(number) for number in range(len(head))]
+    numbers = [int(line.split()[2]) for line in tail]
+    assert numbers == list(range(numbers[0], 100_000))
+    assert sum(map(len, head)) > 200_000
+    assert sum(map(len, tail)) > 200_000
+    left_out = int(lines[note].split()[1])
+    assert left_out + (tmp_path / "log").stat().st_size > 8_000_000
+    assert lines[note].endswith("limited to 1 MB (log_limit in rocsteady.toml)")
+
+
+def test_a_log_below_its_limit_is_kept_as_it_is(tmp_path: Path) -> None:
+    lines, _ = long_log(tmp_path / "log", 2_000, LogRules(limit=1_000_000))
+
+    assert len(lines) == 2_000
+
+
+def test_one_line_without_an_end_is_limited_too(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    log, stream = LogFile(path, LogRules(limit=1_000_000)), Lines()
+    for _ in range(5_000):
+        log.add(stream, b"x" * 1000)
+    log.finish(stream)
+    log.close(5)
+
+    assert path.stat().st_size < 1_100_000
+    assert b"bytes are left out here" in path.read_bytes()
+
+
+def test_what_an_earlier_supervisor_wrote_stays(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"earlier\n" * 1000)
+
+    lines, _ = long_log(path, 50_000, LogRules(limit=1_000_000))
+
+    assert lines[:1000] == ["earlier"] * 1000
+    assert lines[-1].split()[2] == "49999"

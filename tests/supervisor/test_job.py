@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocsteady.errors import JobError
+from rocsteady.host.log_limit import LogRules
 from rocsteady.supervisor.job import (
     Deadline,
     DoneWhen,
@@ -394,3 +395,25 @@ def test_what_is_not_a_job_file_is_refused(tmp_path: Path) -> None:
         os.mkfifo(path)  # must not wait for a writer
         with pytest.raises(JobError, match="not a regular file"):
             read_job(path)
+
+
+@pytest.mark.parametrize(
+    ("written", "size"),
+    [("200MB", 200_000_000), ("1.5 GB", 1_500_000_000), ("64MiB", 64 << 20), ("1tb", 10**12)],
+)
+def test_a_limit_of_the_log_is_a_size(written: str, size: int) -> None:
+    assert parse_job(f"command = ['a']\nlog_limit = '{written}'").log_limit == size
+
+
+@pytest.mark.parametrize(
+    "written", ["200", "'200'", "'0MB'", "'1kB'", "'-1MB'", "true", "'9999TB'"]
+)
+def test_a_limit_that_is_no_size_is_refused(written: str) -> None:
+    with pytest.raises(JobError, match="log_limit: "):
+        parse_job(f"command = ['a']\nlog_limit = {written}")
+
+
+def test_the_log_keeps_the_texts_that_the_job_is_judged_by() -> None:
+    job = parse_job("command = ['a']\ndone_when = { absent_text = ['bad'], present_text = ['ok'] }")
+
+    assert job.log_rules == LogRules(limit=200_000_000, keep=("bad", "ok"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from rocsteady.evidence.values import Heartbeat
 from rocsteady.supervisor.announce import Announcer
 from rocsteady.supervisor.telling import Teller
@@ -19,8 +17,24 @@ class Heard(Announcer):
 
 
 def beat(save_failed: int | None) -> Heartbeat:
-    fields = {field.name: 0 for field in msgspec.structs.fields(Heartbeat) if field.required}
-    return Heartbeat(**{**fields, "save_failed": save_failed})
+    return Heartbeat(
+        pid=1,
+        rank=None,
+        world=None,
+        thread=1,
+        step=0,
+        beats=0,
+        phase="data",
+        since=0.0,
+        last_step=None,
+        ended=False,
+        raised=False,
+        total=None,
+        seconds_in={},
+        longest_in={},
+        histogram={},
+        save_failed=save_failed,
+    )
 
 
 def test_a_failed_save_is_said_once_and_so_is_its_end() -> None:

@@ -11,9 +11,11 @@ import os
 import time
 from pathlib import Path
 
+from rocsteady.host.log_limit import LogLimit, LogRules
 from rocsteady.host.outlet import Outlet
 
 THIN = 1.0  # seconds between two redraws that are kept
+NO_RULES = LogRules()
 HELD_LIMIT = 4096  # bytes of a redraw that may wait
 
 
@@ -112,11 +114,21 @@ class Lines:
 class LogFile:
     """The file, fed by one thread with chunks of several streams."""
 
-    def __init__(self, path: Path) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
-        self._descriptor = os.open(path, flags, 0o600)
+    def __init__(self, path: Path, rules: LogRules = NO_RULES) -> None:
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+        self._descriptor = os.open(path, flags | os.O_APPEND, 0o600)
+        try:
+            self._shortened = os.open(path, flags)  # what is appended cannot be moved
+        except BaseException:
+            os.close(self._descriptor)
+            raise
         self._stamp = Stamp()
-        self._outlet = Outlet(self._descriptor, notice=self._say_missing, lasting=True)
+        self._outlet = Outlet(
+            self._descriptor,
+            notice=self._say_missing,
+            lasting=True,
+            wrote=LogLimit(self._shortened, rules).wrote,
+        )
         self._last: Lines | None = None
 
     @property
@@ -150,6 +162,7 @@ class LogFile:
         """Write what waits and close the file, unless the disk is stuck."""
         if self._outlet.close(within):
             os.close(self._descriptor)
+            os.close(self._shortened)
 
     def _put(self, lines: Lines, out: bytes) -> None:
         if not out:

@@ -51,6 +51,7 @@ class Outlet:
         notice: Callable[[int], bytes] | None = None,
         lasting: bool = False,
         limit: int = LIMIT,
+        wrote: Callable[[int], None] | None = None,
     ) -> None:
         self.missed = 0  # bytes that were left out
         self.untold = 0  # those of them that no notice in their place speaks of
@@ -60,6 +61,7 @@ class Outlet:
         self._notice = notice  # what to write where bytes are missing
         self._lasting = lasting  # a failed write is not the end of it: a disk, not a reader
         self._limit = limit
+        self._wrote = wrote  # is called with each number of bytes, in the thread that writes
         self._waiting = bytearray()
         self._written = 0
         self._gap = 0  # bytes left out since it last caught up
@@ -189,3 +191,5 @@ class Outlet:
                 continue
             rest = rest[count:]
             self._written += count
+            if self._wrote is not None:
+                self._wrote(count)

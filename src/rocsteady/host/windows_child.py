@@ -20,7 +20,8 @@ assert sys.platform == "win32"  # tells mypy which system this is for
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.interrupts import Interrupt, Interrupts
-from rocsteady.host.logfile import Lines, LogFile
+from rocsteady.host.log_limit import LogRules
+from rocsteady.host.logfile import NO_RULES, Lines, LogFile
 from rocsteady.host.outlet import Outlet
 from rocsteady.host.stopping import OURS, Ended, Exit, How, Stopping, TerminalUse
 from rocsteady.host.windows_job import Job
@@ -40,9 +41,10 @@ def start_child(  # noqa: PLR0913 - each is said by name
     log: Path,
     on_output: Callable[[bytes], None] | None = None,
     terminal: TerminalUse = OURS,
+    log_rules: LogRules = NO_RULES,
 ) -> Child:
     """Start a command; raises the OSError of doing so. ``on_output`` gets each chunk."""
-    kept = LogFile(log)
+    kept = LogFile(log, log_rules)
     job = Job()
     try:
         process = subprocess.Popen(

@@ -101,6 +101,7 @@ class Attempt:
             log=self._setting.log,
             on_output=lambda chunk: self._counter.feed(chunk, time.monotonic()),
             terminal=terminal,
+            log_rules=self._setting.log_rules,
         )
 
     def watch(self, child: Child) -> AttemptEnd:

@@ -8,6 +8,7 @@ r"""The job file, ``rocsteady.toml``: what is to be done, and when it is done. O
     deadline = 2025-11-30T18:00:00                        # or with a zone, or "36h" from the start
     budget = 25                                           # dollars
     hang_after = "10m"
+    log_limit = "200MB"
 
     [resume]
     arguments = ["--resume", "{checkpoint}"]
@@ -56,7 +57,7 @@ from rocsteady.supervisor.job_values import (
     Variant,
     WantedFile,
 )
-from rocsteady.supervisor.job_words import deadline, dollars, duration, written_duration
+from rocsteady.supervisor.job_words import deadline, dollars, duration, size, written_duration
 from rocsteady.untrusted_file import open_regular, read_exactly
 from rocsteady.vocabulary import Value
 
@@ -87,6 +88,7 @@ FILE = "rocsteady.toml"
 SIZE_LIMIT = 256 * 1024  # bytes
 _WRITTEN: dict[tuple[str, ...], Callable[[object], object]] = {
     ("hang_after",): written_duration,
+    ("log_limit",): size,
     ("budget",): dollars,
     ("deadline",): deadline,
     ("done_when", "within"): written_duration,

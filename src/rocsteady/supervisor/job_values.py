@@ -7,6 +7,7 @@ from enum import Enum
 
 import msgspec
 
+from rocsteady.host.log_limit import LIMIT, LogRules
 from rocsteady.vocabulary import Value
 
 CHECKPOINT = "{checkpoint}"
@@ -97,7 +98,14 @@ class Job(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     deadline: Deadline | None = None
     budget: float | None = None  # dollars
     hang_after: timedelta | None = None
+    log_limit: int = LIMIT  # bytes of the log of an attempt
     resume: Resume | None = None
     done_when: DoneWhen = DoneWhen()
     variants: dict[str, Variant] = msgspec.field(default_factory=dict)
     stages: tuple[Stage, ...] = ()
+
+    @property
+    def log_rules(self) -> LogRules:
+        """How much of a log is kept, and what of it in any case."""
+        texts = (*self.done_when.absent_text, *self.done_when.present_text)
+        return LogRules(limit=self.log_limit, keep=texts)

@@ -1,4 +1,4 @@
-"""How a person writes durations, deadlines and dollars in a job file."""
+"""How a person writes durations, deadlines, sizes and dollars in a job file."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ import math
 import re
 from datetime import date, datetime, timedelta
 
+from rocsteady.host.log_limit import LEAST
+
 LONGEST = timedelta(days=3650)
 MOST_DOLLARS = 1e9
+MOST_BYTES = 10**15
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
 _PART = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(ms|s|m|h|d|w)")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_SIZE = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([KMGT]i?B)\s*", re.IGNORECASE)
+_BYTES: dict[str, int] = {
+    f"{unit}{kind}": base**power
+    for power, unit in enumerate("kmgt", 1)
+    for kind, base in (("b", 1000), ("ib", 1024))
+}
 _DOLLARS = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(?:USD|usd)\s*")
 
 
@@ -48,6 +57,17 @@ def deadline(value: object) -> dict[str, object]:
     if isinstance(value, date):
         raise ValueError(f"{value} has no time of day; write it as {value}T18:00:00")  # noqa: TRY004 - told with the others
     raise ValueError(f"{value!r} is neither a date with a time nor a duration")
+
+
+def size(value: object) -> int:
+    """Read "200MB", "1.5GB" or "64 MiB"."""
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f'{value!r} is not a size; write it as "200MB" or "2GB"')
+    found = round(float(match.group(1)) * _BYTES[match.group(2).lower()])
+    if not LEAST <= found <= MOST_BYTES:
+        raise ValueError(f"{value!r}: from {LEAST // 1_000_000} MB to 1,000 TB")
+    return found
 
 
 def dollars(value: object) -> float:

@@ -263,6 +263,7 @@ class Supervisor:
                 learned=self._records.learned(),
                 total=self._total.count,
                 pattern=self._total.log,
+                log_rules=self._job.log_rules,
                 before=before,
                 between_failures=self._between_failures,
                 strategy=self._course.strategy,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocsteady.evidence.pages import Resumes
+from rocsteady.host.log_limit import LogRules
 from rocsteady.journal.journal import Journal
 from rocsteady.pulse.known import KnownWaits
 from rocsteady.pulse.learning import Learned
@@ -32,6 +33,7 @@ class Setting(Value, frozen=True, kw_only=True):
     told: Mapping[str, str]  # the variables of it that evidence may hold
     learned: Learned | None
     total: int | None  # steps, if the job says so
+    log_rules: LogRules = LogRules()
     pattern: str = ""  # for lines that count the work, if the job names one
     strategy: Strategy = Strategy()
     before: int = 0  # steps that the checkpoint has, from which it goes on, about

@@ -324,7 +324,7 @@ def the_supervisor_may_ask_for_a_save(folder: Path) -> None:
 def a_save_that_failed_is_tried_again_at_the_next_interval(folder: Path) -> None:
     data = DataLoader(TensorDataset(torch.ones(40, 4)), batch_size=4)
     loop, model = make(folder, data, epochs=1, lose_at_most=1e-9)
-    checkpointer = loop.checkpointer
+    checkpointer: Any = loop.checkpointer
     write = checkpointer._to_disk
 
     def fail(*_: object) -> None:

@@ -18,7 +18,8 @@ from typing import TypeAlias
 assert sys.platform != "win32"  # tells mypy which system this is for
 
 from rocsteady.host.interrupts import Interrupt, Interrupts
-from rocsteady.host.logfile import LogFile
+from rocsteady.host.log_limit import LogRules
+from rocsteady.host.logfile import NO_RULES, LogFile
 from rocsteady.host.posix import keeper
 from rocsteady.host.posix.cgroup import remove_cgroup
 from rocsteady.host.posix.ending import end_child
@@ -48,11 +49,12 @@ def start_child(  # noqa: PLR0913 - each is said by name
     log: Path,
     on_output: Callable[[bytes], None] | None = None,
     terminal: TerminalUse = OURS,
+    log_rules: LogRules = NO_RULES,
 ) -> Child:
     """Start a command; raises the OSError of exec. ``on_output`` gets each chunk, and is quick."""
     wiring = wire(terminal)
     try:
-        kept = LogFile(log)
+        kept = LogFile(log, log_rules)
     except BaseException:
         wiring.close_given()
         wiring.close()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rocsteady.host.child import Child, TerminalUse, start_child
+from rocsteady.host.log_limit import LogRules
 from rocsteady.supervisor.resume import Launch
 
 
@@ -18,6 +19,7 @@ def start(  # noqa: PLR0913 - each is said by name
     log: Path,
     on_output: Callable[[bytes], None],
     terminal: TerminalUse,
+    log_rules: LogRules,
 ) -> Child:
     """Start the command as it is."""
     return start_child(
@@ -28,4 +30,5 @@ def start(  # noqa: PLR0913 - each is said by name
         log=log,
         on_output=on_output,
         terminal=terminal,
+        log_rules=log_rules,
     )
