@@ -39,7 +39,7 @@ def beat(save_failed: int | None) -> Heartbeat:
 
 def test_a_failed_save_is_said_once_and_so_is_its_end() -> None:
     heard = Heard()
-    teller = Teller(heard)
+    teller = Teller(heard, "calm-otter")
 
     for failed in (None, 1200, 1200, 1300, None, None):
         teller.saves([beat(failed), beat(None)])
