@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -52,6 +53,16 @@ def _keeper(project: Project) -> int | None:
     return found[0] if found else None
 
 
+def _guard(project: Project) -> int | None:
+    """Find the guard of a run by its arguments: it has no variables."""
+    for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = cmdline.read_bytes()
+            if b"guard.py" in words and project.name.encode() in words:
+                return int(cmdline.parent.name)
+    return None
+
+
 def _kill(*pids: int | None) -> None:
     for pid in pids:
         if pid is not None:
@@ -77,8 +88,8 @@ def test_nothing_is_left_and_the_run_resumes(project: Project, number: int) -> N
         assert ended.code == 0, ended.err
     else:
         child.wait()
-        if whom == "supervisor":
-            until(lambda: not project.processes(), within=10, why=lambda: str(project.processes()))
+        until(lambda: not project.processes(), within=10, why=lambda: str(project.processes()))
+        until(lambda: _guard(project) is None, within=5)
         ended = project.run("--resume", project.name)
         assert ended.code == 0, ended.err
     until(lambda: not project.processes(), within=10, why=lambda: str(project.processes()))
@@ -94,9 +105,9 @@ def test_a_second_training_never_starts_beside_the_first(project: Project) -> No
     endless = endless.replace("print(", "step <= done + 4 and print(")  # nobody reads it later
     project.job(RESUMES, project.script(endless))
     child = project.start()
-    until(lambda: "step 3/" in project.log(), why=project.log)
+    until(lambda: "step 4/" in project.log(), why=project.log)
     (first,) = _trainings(project)
-    _kill(child.pid, _keeper(project))
+    _kill(_guard(project), child.pid, _keeper(project))
     child.wait()
     assert _trainings(project) == [first]
 

@@ -20,7 +20,7 @@ from rocsteady.supervisor.announce import Announcer
 from rocsteady.supervisor.course import Wanted, as_json
 from rocsteady.supervisor.finish import DONE
 from rocsteady.supervisor.job import Job
-from rocsteady.supervisor.leftovers import end_what_was_left
+from rocsteady.supervisor.leftovers import end_what_was_left, guard
 from rocsteady.supervisor.run import Supervisor
 from rocsteady.supervisor.settings import Settings
 from rocsteady.supervisor.trust import remember_run
@@ -70,7 +70,8 @@ class Runner:
             terminal=self.terminal,
             earlier=earlier,
         )
-        return supervisor.carry_out(), supervisor.outcome == DONE
+        with guard(run.name, self.journal.here):
+            return supervisor.carry_out(), supervisor.outcome == DONE
 
 
 def _run(

@@ -1,15 +1,16 @@
 """Before a run starts: end what is left of earlier ones whose supervisor was killed.
 
-The keeper ends the tree when the supervisor is killed, and the supervisor when the keeper is. Where
-both were killed at once, a second training must not start beside the first.
+The keeper ends the tree when the supervisor is killed, the supervisor when the keeper is, and a
+guard when both are. Should all three be gone, a second training must not start beside the first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.host.leftovers import end_leftovers
+from rocsteady.host.leftovers import end_leftovers, guarded
 from rocsteady.journal.identity import Identity
 from rocsteady.journal.values import RunLine
 
@@ -22,8 +23,7 @@ def end_what_was_left(lines: Iterable[RunLine], here: Identity, say: Callable[[s
         run = line.run
         if run.ended is not None or line.alive is not False or run.boot_id != here.boot_id:
             continue
-        _, number, born = run.process.split(":")
-        found, left = end_leftovers(run.name, int(number), int(born or 0))
+        found, left = end_leftovers(run.name, *_number_and_birth(run.process))
         if left:
             raise RocsteadyError(
                 f"processes of run {run.name} are still running and cannot be ended:"
@@ -31,6 +31,16 @@ def end_what_was_left(lines: Iterable[RunLine], here: Identity, say: Callable[[s
             )
         if found:
             say(f"the supervisor of run {run.name} was killed; ended what it left: {named(found)}.")
+
+
+def guard(name: str, here: Identity) -> AbstractContextManager[None]:
+    """Have the processes of our own run ended even if we and the keeper are killed."""
+    return guarded(name, *_number_and_birth(here.process))
+
+
+def _number_and_birth(process: str) -> tuple[int, int]:
+    _, number, born = process.split(":")
+    return int(number), int(born or 0)
 
 
 def named(processes: Mapping[int, str]) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 
 assert sys.platform != "win32"  # tells mypy which system this is for
 
-from rocsteady.host.posix import keeper
+from rocsteady.host.posix import guard, keeper
 from rocsteady.host.posix.cgroup import cgroups_of, remove_cgroup
 
 FIND_WITHIN = 2.0  # seconds; a process that is stuck in the kernel may not let us read about it
@@ -74,6 +76,33 @@ def end_leftovers(name: str, supervisor: int, born: int) -> tuple[dict[int, str]
     for cgroup in cgroups_of(f"{name}-{supervisor}-"):
         remove_cgroup(cgroup)
     return names, left
+
+
+@contextlib.contextmanager
+def guarded(name: str, supervisor: int, born: int) -> Iterator[None]:
+    """Have a guard beside us that ends the run's processes if we and the keeper are killed."""
+    reader, writer = os.pipe()  # not inherited: the guard alone has the reader, we the writer
+    words = (str(reader), name, str(supervisor), str(born))
+    started = None
+    with contextlib.suppress(OSError):  # without one a run is as safe as its keeper
+        started = subprocess.Popen(
+            [sys.executable, "-I", "-S", guard.__file__, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={},
+            cwd="/",
+            pass_fds=(reader,),
+            start_new_session=True,
+        )
+    os.close(reader)
+    try:
+        yield
+    finally:
+        os.close(writer)
+        if started is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                started.wait(FIND_WITHIN)
 
 
 def wait_for(pid: int) -> int | None:
