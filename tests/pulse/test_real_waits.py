@@ -89,6 +89,9 @@ HEALTHY = {
         "import ctypes, os, struct\nL = ctypes.CDLL(None); t = L.timerfd_create(1, 0)\n"
         "L.timerfd_settime(t, 0, struct.pack('4q', 0, 0, 200, 0), None); os.read(t, 8)"
     ),
+    "a pause that a signal ends": (
+        "import signal; signal.signal(signal.SIGUSR1, lambda *_: None); signal.pause()"
+    ),
     "the terminal's input": "import os; os.read(0, 1)",
     "a listening socket": "import socket; socket.create_server(('127.0.0.1', 0)).accept()",
     "a pipe that an outsider writes to": (
@@ -118,6 +121,7 @@ STUCK = {
         f"{FORK}a, b = m.Lock(), m.Lock()\na.acquire()\n"
         "p = m.Process(target=lambda: (b.acquire(), a.acquire())); p.start(); p.join()"
     ),
+    "a pause that no signal ends": "import signal; signal.pause()",
     "two readers of one queue": (
         f"{FORK}q = m.Queue()\np = m.Process(target=q.get); p.start(); q.get()"
     ),

@@ -214,6 +214,16 @@ def test_what_changes_between_two_looks_opens_the_set(change: dict[str, object])
     assert ways(prove((before, after))) == {Way.MOVED}
 
 
+@pytest.mark.parametrize(("handlers", "closed"), [((2, 15, 17), True), ((10,), False)])
+def test_pause_ends_by_a_signal_that_has_a_handler(
+    handlers: tuple[int, ...],
+    closed: bool,  # noqa: FBT001 - a case of the table
+) -> None:
+    thread = blocked(TRAINER, wait=Wait.SIGNAL, on="a signal")
+
+    assert found(process(TRAINER, thread, handlers=handlers)).closed is closed
+
+
 TRACKER = "run (/venv/lib/python3.12/site-packages/wandb/sdk/wandb_run.py:9)"
 SERVES = blocked(8, TRACKER, wait=Wait.SLEEP, left=0.0)
 

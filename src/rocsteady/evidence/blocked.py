@@ -28,6 +28,14 @@ _TIME = struct.Struct("=qq")
 _UNREADABLE = (OSError, OverflowError, ValueError, IndexError, struct.error)
 Arguments = Sequence[int]
 
+SIMPLE: Mapping[Call, Blocked] = {  # whatever their arguments are
+    Call.SLEEP: Blocked(on="time", left=0.0),
+    Call.PAUSE: Blocked(on="a signal"),  # whether there is a handler is seen elsewhere
+    Call.SEMAPHORE: Blocked(
+        on="a System V semaphore", outside=Outside.SYSTEM, who="any process may change it"
+    ),
+}
+
 
 class Blockings:
     """Explains the blocked calls of one tree, at one look."""
@@ -50,8 +58,6 @@ class Blockings:
     ) -> Blocked | None:
         if call is Call.FUTEX:
             return self._futex(pid, arguments)
-        if call is Call.SLEEP:
-            return Blocked(on="time", left=0.0)
         if call in (Call.READ, Call.WRITE):
             found = self._at(pid, int32(arguments[0]), writing=call is Call.WRITE)
             return _timed(found, self._timeout(pid, number, arguments))
@@ -67,9 +73,7 @@ class Blockings:
             return self._children(pid, which if kind == BY_PID else -1)
         if call is Call.FILE_LOCK:
             return _file_lock(pid, int32(arguments[0]))
-        if call is Call.SEMAPHORE:
-            return _beyond("a System V semaphore", Outside.SYSTEM, "any process may change it")
-        return None
+        return SIMPLE.get(call) if call else None
 
     def _futex(self, pid: int, arguments: Arguments) -> Blocked | None:
         address, operation, timeout = arguments[0], arguments[1], arguments[3]

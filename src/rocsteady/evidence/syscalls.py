@@ -25,6 +25,7 @@ class Call(Enum):
     WAIT_FOR = "wait4"  # a pid in the first argument
     WAIT_ID = "waitid"  # kind and id
     DEVICE = "ioctl"  # a descriptor in the first argument
+    PAUSE = "pause"  # any signal that is handled
     FILE_LOCK = "flock"  # a descriptor in the first argument; also fcntl
     OUTSIDE = "outside"  # a file, a connection being made, a signal
     RESTARTED = "restart"  # whatever it was before a signal; only the kernel function tells
@@ -44,7 +45,7 @@ X86_64: Mapping[int, Call] = {
     61: Call.WAIT_FOR,
     247: Call.WAIT_ID,
     16: Call.DEVICE,
-    2: Call.OUTSIDE, 34: Call.OUTSIDE, 40: Call.OUTSIDE, 42: Call.OUTSIDE, 69: Call.OUTSIDE,
+    2: Call.OUTSIDE, 34: Call.PAUSE, 40: Call.OUTSIDE, 42: Call.OUTSIDE, 69: Call.OUTSIDE,
     70: Call.OUTSIDE, 72: Call.FILE_LOCK, 73: Call.FILE_LOCK, 74: Call.OUTSIDE, 75: Call.OUTSIDE,
     128: Call.OUTSIDE, 130: Call.OUTSIDE, 208: Call.OUTSIDE, 242: Call.OUTSIDE,
     243: Call.OUTSIDE, 257: Call.OUTSIDE, 275: Call.OUTSIDE, 426: Call.OUTSIDE,

@@ -107,6 +107,7 @@ class Waits:
             Call.WAIT_FOR: lambda pid, given: self._children(pid, int32(given[0])),
             Call.WAIT_ID: self._wait_id,
             Call.DEVICE: self._device,
+            Call.PAUSE: lambda _, __: End(Wait.SIGNAL),
             Call.FILE_LOCK: lambda _, __: WORLD,
             Call.OUTSIDE: lambda _, __: WORLD,
         }

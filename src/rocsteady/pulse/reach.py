@@ -161,6 +161,8 @@ class _Walk:
         """Tell whether all that this wait is for is in the tree."""
         if thread.wait is Wait.LOCK:
             return not self._elsewhere or bool(thread.frames and _in_python_lock(thread.frames))
+        if thread.wait is Wait.SIGNAL:
+            return True
         if thread.wait in (Wait.TREE, Wait.CHILD):
             named = thread.waits_for or tuple(self._children(process.pid))
             known = all(pid in self._processes for pid in named)

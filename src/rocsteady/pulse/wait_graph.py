@@ -108,7 +108,10 @@ class _Graph:
             self._out(key, Way.TIMEOUT, _gives_up(blocked))
         if blocked.outside is not None:
             self._out(key, WAYS[blocked.outside], f"waits for {blocked.on}: {blocked.who}")
-        if any(_is_feeder(frame) for frame in self._threads[key][1].frames or ()):
+        process, thread = self._threads[key]
+        if thread.wait is Wait.SIGNAL and self._usable_handlers(process, {key[0]}):
+            self._out(key, Way.SIGNAL, "waits for a signal, and has a handler for one")
+        if any(_is_feeder(frame) for frame in thread.frames or ()):
             return [other for other in self._putting(key[0]) if other != key]
         return self._all_of(key, blocked.pids)
 
@@ -206,6 +209,14 @@ class _Graph:
         if process.timers:
             self._out(main, Way.TIMER, f"has {process.timers} timers")
 
+    def _usable_handlers(self, process: ProcessSeen, members: set[int]) -> set[int]:
+        """Return the signals with a handler that somebody outside these processes might send."""
+        given = set(process.handlers or ()) - HARMLESS
+        children = {each.pid for each in self._look.processes if each.parent == process.pid}
+        if CHILD_ENDED in (process.handlers or ()) and children - members:
+            given.add(CHILD_ENDED)
+        return given
+
     def _handlers(self, members: dict[Key, Member]) -> Iterator[str]:
         """Yield handlers that somebody might use, but for threads in PyTorch's own code."""
         pids = {pid for pid, _ in members}
@@ -214,12 +225,7 @@ class _Graph:
             main = self._threads.get((pid, pid))
             if (pid, pid) in members and main and is_torchs(main[1].frames):
                 continue
-            given = set(process.handlers or ()) - HARMLESS
-            if CHILD_ENDED in (process.handlers or ()) and any(
-                other.parent == pid and other.pid not in pids for other in self._look.processes
-            ):
-                given.add(CHILD_ENDED)
-            if given:
+            if given := self._usable_handlers(process, pids):
                 names = ", ".join(map(_signal_name, sorted(given)))
                 yield f"process {pid} has a handler for {names}"
 
