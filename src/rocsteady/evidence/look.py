@@ -158,7 +158,8 @@ def _handlers(pid: int) -> tuple[int, ...] | None:
 def _timers(pid: int) -> int:
     """Count POSIX timers. Where the kernel does not list them, their handlers are seen."""
     try:
-        return procfs.text(f"{PROC}/{pid}/timers").count("ID:")
+        lines = procfs.text(f"{PROC}/{pid}/timers").splitlines()
+        return sum(line.startswith("ID:") for line in lines)
     except OSError:
         return 0
 
