@@ -111,9 +111,11 @@ for burner in burners:
 """
     pinned = "os.sched_setaffinity(0, {0})\n"
     count = "\nfor _ in range(2_000_000):\n    pass"
+    idle = "os.sched_setscheduler(0, os.SCHED_{}, os.sched_param(0))\n"
+    once = "for _ in range(100_000):\n    pass\n"  # the idle class may get nothing of a busy core
     bodies = {
         "nice-19": pinned + "os.nice(19)" + count,
-        "idle-class": pinned + "os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))" + count,
+        "idle-class": pinned + idle.format("IDLE") + once + idle.format("OTHER"),
         "one-core-of-three-burners": pinned
         + "torch.randn(800, 800) @ torch.randn(800, 800)"
         + count,
