@@ -67,6 +67,11 @@ HEALTHY = {
         "threading.Thread(target=lambda: (l.acquire(), sum(iter(int, 1)))).start()\n"
         "time.sleep(.5); l.acquire()"
     ),
+    "a thread that holds the GIL and sleeps": (
+        "import ctypes, threading, time\nL = ctypes.PyDLL(None)\n"
+        "threading.Thread(target=lambda: (time.sleep(1), L.sleep(300))).start()\n"
+        "while True: time.sleep(.01)"
+    ),
     "two simulators that share a lock": (
         f"{FORK}l = m.Lock()\n"
         "def sim(c): c.recv(); l.acquire(); time.sleep(150); l.release(); c.send(1)\n"
@@ -122,6 +127,12 @@ STUCK = {
         "p = m.Process(target=lambda: (b.acquire(), a.acquire())); p.start(); p.join()"
     ),
     "a pause that no signal ends": "import signal; signal.pause()",
+    "a thread that holds the GIL for ever": (
+        "import ctypes, threading, time\nL = ctypes.PyDLL(None)\n"
+        "m = ctypes.create_string_buffer(64)\n"
+        "def hold(): time.sleep(1); L.pthread_mutex_lock(m); L.pthread_mutex_lock(m)\n"
+        "threading.Thread(target=hold).start()\nwhile True: time.sleep(.01)"
+    ),
     "two readers of one queue": (
         f"{FORK}q = m.Queue()\np = m.Process(target=q.get); p.start(); q.get()"
     ),

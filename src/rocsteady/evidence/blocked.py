@@ -15,13 +15,14 @@ from rocsteady.evidence import procfs, syscalls
 from rocsteady.evidence.ends import NESTED, Ends
 from rocsteady.evidence.outsiders import Outsiders
 from rocsteady.evidence.syscalls import Call, Clock
-from rocsteady.evidence.values import Blocked, Outside
+from rocsteady.evidence.values import GIL, Blocked, Outside
 
 FUTEX_COMMAND, PRIVATE, REALTIME = 0x7F, 128, 256
 WAIT, WAIT_BITSET = 0, 9  # those that locks, semaphores and conditions of the C library use
 BY_PID, BY_PIDFD = 1, 3  # kinds of waitid
 MOST_POLLED = 4096
 POLL_OUT, POLL_IN = 0x004, 0x001
+LONGEST_SWITCH = 1.0  # seconds for which a thread asks for the GIL at once; Python's own is 5 ms
 NAMED = 3  # objects that are spelled out; the rest is counted
 _POLLED = struct.Struct("=iHH")
 _TIME = struct.Struct("=qq")
@@ -88,6 +89,8 @@ class Blockings:
         mapping = None if operation & PRIVATE else self._outsiders.mapping(pid, address)
         on = f"lock {address:#x}"
         if mapping is None:
+            if left is not None and left < LONGEST_SWITCH:
+                on = GIL if self._outsiders.in_pythons_data(pid, address) else on
             return Blocked(on=on, left=left, whole=command == WAIT, pids=(pid,))
         who = self._outsiders.mapper(pid, mapping)
         mapped = (each for each in self._parents if self._outsiders.maps(each, mapping))

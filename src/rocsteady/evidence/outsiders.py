@@ -19,6 +19,7 @@ from rocsteady.evidence import procfs
 SHARED_FOLDER = "/dev/shm/"  # noqa: S108 - where POSIX semaphores and shared memory are
 OTHERS = 0o077  # permissions of group and others
 _MAPPING = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) ...([sp]) \S+ (\S+ [0-9]+) *(.*)$", re.MULTILINE)
+_PYTHON = re.compile(rb"/(?:lib)?python[0-9.]*(?:[a-z]*\.so[0-9.]*)?$")
 _UNREADABLE = (OSError, ValueError, IndexError)
 
 
@@ -49,6 +50,17 @@ class Outsiders:
             if int(found[1], 16) <= address < int(found[2], 16):
                 return Mapping(found[4], _text(found[5])) if found[3] == b"s" else None
         raise ProcessLookupError(pid)
+
+    def in_pythons_data(self, pid: int, address: int) -> bool:
+        """Tell whether an address lies in the variables of the interpreter itself."""
+        before, ends = b"", 0
+        for found in _MAPPING.finditer(self._map(pid)):
+            start, end = int(found[1], 16), int(found[2], 16)
+            name = found[5] or (before if start == ends else b"")  # what is zero at first follows
+            if start <= address < end:
+                return _PYTHON.search(name) is not None
+            before, ends = name, end
+        return False
 
     def maps(self, pid: int, mapping: Mapping) -> bool:
         """Tell whether a process of the tree has the same memory mapped, or if that is unknown."""

@@ -58,6 +58,9 @@ class Outside(Enum):
     SYSTEM = "system"  # a semaphore or a signal that any process may send
 
 
+GIL = "the GIL"  # what a thread waits for that Python lets ask for it every 5 ms
+
+
 class Blocked(Value, frozen=True, kw_only=True):
     """What the system call of a blocked thread says about how its wait can end."""
 

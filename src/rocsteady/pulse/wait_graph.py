@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable, Iterator
 
-from rocsteady.evidence.values import Blocked, Heartbeat, Look, ProcessSeen, ThreadSeen, Wait
+from rocsteady.evidence.values import GIL, Blocked, Heartbeat, Look, ProcessSeen, ThreadSeen, Wait
 from rocsteady.knowledge.waits import EndedBy
 from rocsteady.pulse.known import KnownWaits
 from rocsteady.pulse.places import has_users_code, is_of, is_torchs, place_of
@@ -73,6 +73,8 @@ class _Graph:
         blocked, until = thread.blocked, None
         enders: list[Key] = []
         loop = self._known.loop(thread.frames or (), thread.native or ())
+        if blocked is not None and blocked.on == GIL:
+            loop = EndedBy.PROCESS, blocked.left or 0.0
         if key in self._roots and process.python and thread.frames is None:
             self._out(key, Way.UNKNOWN, "has no stack that could be read")
         elif thread.wait is Wait.NOTHING:
