@@ -166,7 +166,7 @@ def test_a_file_for_elsewhere_says_what_of_a_way_it_lacks(cli: Rocsteady) -> Non
     ]
     kept.write_text(json.dumps(plan))
 
-    ended = cli("plan", "--export", "slurm")
+    ended = cli("plan", "--export", "slurm", "--force")  # it may be run twice
     refused = cli("plan", "--export", "slurm", "--way", "1", "--force")
 
     assert "not in the file, of way 2: workers=0 and one thread." in ended.err
