@@ -146,7 +146,7 @@ def test_the_list_of_runs_has_step_rate_and_time_left(open_journal: OpenJournal)
     journal.flush()
     journal.close()
 
-    newest, line = open_journal().runs()
+    newest, line = open_journal(clock=lambda: 6301.0).runs()
 
     assert newest.run.name == "bold-lynx"
     assert (newest.step, newest.rate, newest.alive) == (None, None, True)
@@ -284,3 +284,66 @@ def test_a_run_is_where_its_last_attempt_is(journal: Journal) -> None:
 
     (line,) = journal.runs()
     assert line.step == 104
+
+
+@pytest.mark.parametrize(
+    ("now", "verdict", "stalled", "rate"),
+    [
+        (1125.0, "healthy", False, 1.0),
+        (1140.0, "healthy", True, 0.33),
+        (1115.0, "slow", True, 0.75),
+        (1300.0, "healthy", True, 0.0),
+    ],
+)
+def test_a_run_that_makes_no_progress_is_stalled_and_has_no_end(
+    open_journal: OpenJournal, now: float, verdict: str, *, stalled: bool, rate: float
+) -> None:
+    journal = open_journal(clock=lambda: now)
+    run = begin(journal)
+    train(journal, run.id, 1, 1000.0, range(101))
+    for at in range(1105, int(now), 5):
+        look = Sample(at=float(at), step=100, verdict=verdict, quiet=at - 1100.0, total=500)
+        journal.progressed(run.id, 1, look)
+    journal._flush_meters(run.id)
+    journal.flush()
+
+    (line,) = journal.runs()
+
+    assert line.stalled is stalled
+    assert line.rate == pytest.approx(rate, abs=0.1)
+    assert (line.seconds_left is None) == stalled
+
+
+@linux
+def test_a_second_run_with_the_same_command_is_refused_and_the_first_is_named(
+    open_journal: OpenJournal,
+) -> None:
+    first, second = open_journal(), open_journal()
+    begin(first, "calm-otter")
+    other = this_process()
+    ours = msgspec.structs.replace(other, process=f"{other.process}0")  # as of another process
+    second.here = ours
+
+    with pytest.raises(JournalError, match="run calm-otter with the same command is running"):
+        second.begin_run(COMMAND, job={}, strategy={}, alone=True)
+    second.begin_run((*COMMAND, "--small"), job={}, strategy={}, alone=True)
+    second.begin_run(COMMAND, job={}, strategy={})
+    first.end_run(1, "done")
+    first.flush()
+    second.begin_run(COMMAND, job={}, strategy={}, alone=True)
+
+
+def test_a_run_that_has_made_all_its_steps_or_starts_again_is_not_stalled(
+    open_journal: OpenJournal,
+) -> None:
+    journal = open_journal(clock=lambda: 9000.0)
+    done, again = begin(journal), begin(journal)
+    train(journal, done.id, 1, 1000.0, range(501))
+    train(journal, again.id, 1, 1000.0, range(101))
+    look = Sample(at=8990.0, step=0, verdict="starting", quiet=0.0, total=500)
+    journal.progressed(again.id, 2, look)
+    for run in (done, again):
+        journal._flush_meters(run.id)
+    journal.flush()
+
+    assert [line.stalled for line in journal.runs()] == [False, False]

@@ -75,6 +75,15 @@ def test_without_a_deadline_the_end_is_said_alone() -> None:
     assert len(shown(msgspec.structs.replace(LINE, deadline=None))) == 1
 
 
+def test_a_stalled_run_shows_its_state_and_rate_and_no_end() -> None:
+    line = msgspec.structs.replace(
+        LINE, stalled=True, rate=0.0, seconds_left=None, deadline=None, last_progress=NOW - 240
+    )
+
+    (shown_line,) = shown(line)
+    assert shown_line.split()[1:] == ["stalled", "1,234,567/9,876,543", "0.00/s", "4", "min", "ago"]
+
+
 def test_a_run_that_was_left_is_foretold_from_now() -> None:
     line = msgspec.structs.replace(LINE, alive=False, deadline=None, forecast=ahead(NOW + HOUR))
 

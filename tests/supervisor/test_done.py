@@ -35,7 +35,7 @@ class Training:
         self.evidence = RunEvidence(
             folder=folder,
             started=STARTED,
-            ended=STARTED + 1800,
+            seconds=1800,
             exit_code=0,
             epochs=int(self.job.command[self.job.command.index("--epochs") + 1]),
             gpus_busy=2,
@@ -130,7 +130,7 @@ ONLY_B = [
 ONLY_D = [
     (lambda _: {"epochs": 0}, [Missing(key="done_when.epochs", what="1 epochs wanted, 0 reached")]),
     (
-        lambda _: {"ended": STARTED + 3700},
+        lambda _: {"seconds": 3700},
         [Missing(key="done_when.within", what="took 1:01:40, wanted within 1:00:00")],
     ),
     (writes_no_metadata, [Missing(key=METADATA, what="no file TRAINING/*_metadata.json")]),
@@ -164,7 +164,7 @@ def job(done_when: str) -> Job:
 
 
 def evidence(folder: Path, **options: object) -> RunEvidence:
-    fields = {"folder": folder, "started": STARTED, "ended": STARTED + 1, "exit_code": 0}
+    fields = {"folder": folder, "started": STARTED, "seconds": 1, "exit_code": 0}
     return RunEvidence(**{**fields, **options})  # type: ignore[arg-type] # as the test says
 
 

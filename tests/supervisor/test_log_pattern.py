@@ -61,10 +61,13 @@ def test_what_the_pattern_did_not_count_is_not_done(project: Project) -> None:
 def test_the_pattern_counts_also_where_the_optimizer_is_seen(
     project: Project, torch_python: str
 ) -> None:
-    project.job("total = { log = 'episode (?P<n>\\d+)', steps = 3 }")
     script = project.script(WITH_TORCH)
+    (project.folder / "rocsteady.toml").write_text(
+        f"command = ['{torch_python}', '{script}']\n"
+        "total = { log = 'episode (?P<n>\\d+)', steps = 3 }\n"
+    )
 
-    ended = project.run("--", torch_python, script)
+    ended = project.run()
     line = project.line()
 
     assert ended.code == 0, ended.err

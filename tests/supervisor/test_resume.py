@@ -8,7 +8,8 @@ import pytest
 
 from rocsteady.errors import JobError
 from rocsteady.supervisor.job import Job, parse_job
-from rocsteady.supervisor.resume import Checkpoint, Launch, launch, newest_checkpoint
+from rocsteady.supervisor.origin import Origin, find, stamp
+from rocsteady.supervisor.resume import Checkpoint, Launch, launch, whole_checkpoints
 
 RESUME = """
 [resume]
@@ -42,11 +43,33 @@ def test_the_newest_whole_checkpoint_is_taken(tmp_path: Path) -> None:
     )
 
 
-def test_those_from_before_do_not_count_when_asked_so(tmp_path: Path) -> None:
-    save(tmp_path / "checkpoints" / "a.pt", 100.0)
+def newest_checkpoint(job: Job, folder: Path, origin: Origin | None = None) -> Checkpoint | None:
+    return next(whole_checkpoints(job, folder, origin), None)
 
-    assert newest_checkpoint(job(), tmp_path, since=150.0) is None
-    assert newest_checkpoint(job(), tmp_path, since=100.01) is not None  # clocks are coarse
+
+def test_those_from_before_do_not_count_where_they_are_foreign(tmp_path: Path) -> None:
+    save(tmp_path / "checkpoints" / "a.pt", 100.0)
+    save(tmp_path / "last.pt", 100.0)
+    before = find(job().resume, tmp_path)
+    fresh, goes_on = Origin(before=before, foreign=before), Origin(before=before)
+
+    assert newest_checkpoint(job(), tmp_path, fresh) is None
+    save(tmp_path / "last.pt", 50.0)  # written again, by a clock that was set back
+
+    found = [newest_checkpoint(job(), tmp_path, each) for each in (fresh, goes_on)]
+    assert [each.path for each in found if each] == [Path("last.pt"), Path("last.pt")]
+    assert newest_checkpoint(job(), tmp_path) is not None
+
+
+def test_a_folder_that_was_written_again_is_another_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "ck").mkdir()
+    (tmp_path / "ck" / "a").write_text("x")
+    before = stamp(tmp_path, Path("ck"))
+    with (tmp_path / "ck" / "a").open("w") as stream:
+        stream.write("yy")
+
+    assert stamp(tmp_path, Path("ck")) != before
+    assert stamp(tmp_path, Path("gone")) is None
 
 
 def test_without_a_way_to_resume_or_a_checkpoint_there_is_none(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import random
-import re
 import signal
 import sys
 import time
@@ -70,7 +69,7 @@ def test_a_crash_is_resumed_from_the_newest_checkpoint_that_is_whole(project: Pr
     assert "from 2 ['--resume', 'checkpoints/step-2.pt']" in project.log(2)
     said = "\n".join(ended.said)
     assert "skipped: checkpoints/step-3.pt is cut short or damaged" in said
-    assert re.search(r"attempt 2, from checkpoints/step-2.pt, about step [123]\.", said)
+    assert "attempt 2, from checkpoints/step-2.pt, step 2." in said
     assert [a["exit_code"] for a in project.story()["attempts"]] == [3, 0]
 
 
@@ -195,7 +194,7 @@ def test_20_restarts_from_scratch_lose_no_checkpoint(project: Project, torch_pyt
     kept = {digest(path) for path in project.folder.rglob("*.pt")}
     assert len(written) == len(set(written)) == 2 * 21
     assert set(written) <= kept
-    assert terminal.text.count("2 files that it wrote were copied to") == 20
+    assert terminal.text.count("2 files written by the run were copied to") == 20
 
 
 def digest(path: Path) -> str:

@@ -11,6 +11,7 @@ import msgspec
 
 from rocsteady.cli.command_check import check_interpreter
 from rocsteady.cli.detach import WITHOUT_TERMINAL, detach
+from rocsteady.cli.existing import Choice, at_a_terminal
 from rocsteady.cli.kept import find_run
 from rocsteady.cli.kept_plan import command_of
 from rocsteady.cli.planned import planned
@@ -29,8 +30,9 @@ from rocsteady.journal.place import existing_place, find_place
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.supervisor.course import Wanted
 from rocsteady.supervisor.decision import PERSON_NEEDED
-from rocsteady.supervisor.job import FILE, Job, duration
+from rocsteady.supervisor.job import FILE, Existing, Job, duration
 from rocsteady.supervisor.settings import Settings
+from rocsteady.supervisor.stages import Turn
 
 EXAMPLE = "rocsteady run -- python train.py"
 
@@ -115,6 +117,11 @@ class Remedies(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     "--detach", "detached", is_flag=True, help="Run in the background, detached from this terminal."
 )
 @click.option("--resume", metavar="RUN", help="Resume a run that ended or was stopped.")
+@click.option("--fresh", is_flag=True, help="Ignore checkpoints from before this run.")
+@click.option(
+    "--continue", "go_on", is_flag=True, help="Resume from the newest checkpoint that is there."
+)
+@click.option("--anyway", is_flag=True, help="Start even if the same job is already running here.")
 @click.option(
     "--plan",
     "plan",
@@ -146,6 +153,9 @@ def command(  # noqa: PLR0913 - one argument an option
     again: bool,
     detached: bool,
     resume: str | None,
+    fresh: bool,
+    go_on: bool,
+    anyway: bool,
     plan: int | None,
     stage: str | None,
     yes: bool,
@@ -161,6 +171,7 @@ def command(  # noqa: PLR0913 - one argument an option
     """
     _check(ctx.params)
     folder = _folder(command, resume)
+    typed = bool(command)
     if plan is not None:
         command = command_of(folder, command)
     _check_job(folder, command, resume)
@@ -193,11 +204,14 @@ def command(  # noqa: PLR0913 - one argument an option
             journal=journal,
             memory=memory,
             terminal=DETACHED if alone else OURS,
+            choice=_choice(typed=typed, fresh=fresh, go_on=go_on, ask=not (yes or alone)),
+            alone=not anyway,
         )
+        runner = runner.chosen(_first(job, turns), resume)
         if turns and are_done(turns):
             code = 0
         elif detached:
-            code = detach(_again(ctx.params), folder, journal)
+            code = detach(_again(ctx.params, runner.choice), folder, journal)
         elif turns:
             code = carry_out_stages(turns, runner.carry_out)
         else:
@@ -234,6 +248,10 @@ def _check(options: dict[str, object]) -> None:
     own = ("command", "name", "stage", "plan")
     if options["resume"] is not None and any(options[each] for each in own):
         raise click.UsageError("--resume takes the run's own command and name")
+    if options["fresh"] and options["go_on"]:
+        raise click.UsageError("--fresh and --continue contradict each other")
+    if options["resume"] is not None and (options["fresh"] or options["go_on"]):
+        raise click.UsageError("--resume uses the run's own checkpoints: leave it away")
     if options["plan"] is not None and options["start_with"]:
         raise click.UsageError("--plan has its own settings: leave --with away")
 
@@ -247,10 +265,22 @@ def _check_free(name: str | None, journal: Journal) -> None:
         )
 
 
-def _again(options: dict[str, object]) -> list[str]:
+def _choice(*, typed: bool, fresh: bool, go_on: bool, ask: bool) -> Choice:
+    existing = Existing.FRESH if fresh else Existing.CONTINUE if go_on else None
+    return Choice(existing=existing, typed=typed, ask=ask and at_a_terminal())
+
+
+def _first(job: Job, turns: tuple[Turn, ...]) -> Job:
+    """Return the job that is carried out first: a stage that is not done, or all of it."""
+    return next((turn.job for turn in turns if not turn.done_by), job)
+
+
+def _again(options: dict[str, object], choice: Choice) -> list[str]:
     """Spell our own options once more, for the one that goes on without a terminal."""
-    flags = ("observe", "from_scratch", "no_remedies", "again")
+    flags = ("observe", "from_scratch", "no_remedies", "again", "anyway")
     words = ["--yes", *(f"--{flag.replace('_', '-')}" for flag in flags if options[flag])]
+    if choice.existing is not None:
+        words.append(f"--{choice.existing.value}")
     for option in ("name", "resume", "plan", "stage", "max_attempts"):
         if options[option] is not None:
             words += [f"--{option.replace('_', '-')}", str(options[option])]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import replace as replace_field
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from rocsteady.cli.existing import Choice, choose
 from rocsteady.cli.planned import keep_ways, kept_ways
 from rocsteady.cli.starting import course_for
 from rocsteady.errors import RocsteadyError
@@ -21,10 +23,10 @@ from rocsteady.supervisor.course import Wanted, as_json
 from rocsteady.supervisor.finish import DONE
 from rocsteady.supervisor.job import Job
 from rocsteady.supervisor.leftovers import end_what_was_left, guard
+from rocsteady.supervisor.origin import Origin
 from rocsteady.supervisor.run import Supervisor
 from rocsteady.supervisor.settings import Settings
 from rocsteady.supervisor.trust import remember_run
-from rocsteady.vocabulary import Strategy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,15 @@ class Runner:
     journal: Journal
     memory: Memory
     terminal: TerminalUse
+    choice: Choice
+    alone: bool = True  # refuse the same job twice at once
+
+    def chosen(self, job: Job, resume: str | None) -> Runner:
+        """Ask what is to be asked before a new run, so that nothing is asked later."""
+        if resume is not None:
+            return self
+        _, _, choice = choose(job, self.folder, self.journal.runs(), self.choice)
+        return replace_field(self, choice=replace_field(choice, ask=False))
 
     def carry_out(
         self, job: Job, *, name: str | None = None, resume: str | None = None
@@ -49,7 +60,10 @@ class Runner:
         announcer = Announcer()
         end_what_was_left(self.journal.runs(), self.journal.here, announcer.say)
         announcer.close()
-        run, earlier = _run(job, self.journal, self.wanted.strategy, name=name, resume=resume)
+        origin, note = Origin(), ""
+        if resume is None:
+            origin, note, _ = choose(job, self.folder, self.journal.runs(), self.choice)
+        run, earlier = self._run(job, name=name, resume=resume)
         if earlier is None:
             remember_run(run, self.journal.place, self.memory)
         wanted = self.wanted
@@ -69,26 +83,31 @@ class Runner:
             course=course_for(wanted, job, self.folder, self.journal, self.memory, known),
             terminal=self.terminal,
             earlier=earlier,
+            origin=origin,
+            note=note,
         )
         with guard(run.name, self.journal.here):
             return supervisor.carry_out(), supervisor.outcome == DONE
 
-
-def _run(
-    job: Job, journal: Journal, first: Strategy, *, name: str | None, resume: str | None
-) -> tuple[Run, RunStory | None]:
-    """Begin a run, or take over one that was left."""
-    if resume is None:
-        name = name or (_free_name(job.name, journal) if job.name else None)
-        strategy = as_json(first)
-        return journal.begin_run(job.command, job=job, strategy=strategy, name=name), None
-    line = next(line for line in journal.runs() if line.run.name == resume)
-    if line.alive:
-        raise RocsteadyError(f"{resume} is running; rocsteady stop {resume} ends it")
-    if line.run.outcome == DONE:
-        raise RocsteadyError(f"{resume} is done: there is nothing to go on with")
-    earlier = journal.story(resume)
-    return journal.take_over(resume), earlier
+    def _run(
+        self, job: Job, *, name: str | None, resume: str | None
+    ) -> tuple[Run, RunStory | None]:
+        """Begin a run, or take over one that was left."""
+        journal = self.journal
+        if resume is None:
+            name = name or (_free_name(job.name, journal) if job.name else None)
+            strategy = as_json(self.wanted.strategy)
+            run = journal.begin_run(
+                job.command, job=job, strategy=strategy, name=name, alone=self.alone
+            )
+            return run, None
+        line = next(line for line in journal.runs() if line.run.name == resume)
+        if line.alive:
+            raise RocsteadyError(f"{resume} is running; rocsteady stop {resume} ends it")
+        if line.run.outcome == DONE:
+            raise RocsteadyError(f"{resume} is done: there is nothing to go on with")
+        earlier = journal.story(resume)
+        return journal.take_over(resume, alone=self.alone), earlier
 
 
 def _free_name(wanted: str, journal: Journal) -> str:

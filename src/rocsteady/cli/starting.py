@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 
 import click
-import msgspec
 
 from rocsteady.cli.command_check import check_interpreter
 from rocsteady.cli.screen import json_text, tell
@@ -27,6 +26,7 @@ from rocsteady.machine.machine import Machine, examine
 from rocsteady.pulse.verdict import Patience
 from rocsteady.supervisor.course import Course, Wanted
 from rocsteady.supervisor.job import FILE, Job, JobFile, read_job
+from rocsteady.supervisor.stages import for_command
 from rocsteady.supervisor.trust import (
     Doubt,
     changes,
@@ -71,13 +71,20 @@ def examined(known: Knowledge) -> Machine:
 def job_here(
     folder: Path, command: tuple[str, ...], memory: Memory, *, yes: bool, example: str
 ) -> Job:
-    """Return the job of a folder's file; a command that is given comes in place of its own."""
+    """Return the job of a folder's file, or of a command that is given in place of its own."""
     path = folder / FILE
     if path.exists():
         file = read_job(path)
-        job = msgspec.structs.replace(file.job, command=command) if command else file.job
-        check_interpreter(job.command, folder)
+        check_interpreter(command or file.job.command, folder)
         ask_about(file, memory, yes=yes)
+        job, dropped = for_command(file.job, command or file.job.command)
+        if dropped:
+            own = shlex.join(file.job.command)
+            keys = ", ".join(dropped)
+            click.echo(
+                f"rocsteady: {FILE} is for another command ({own}); not used from it: {keys}.",
+                err=True,
+            )
         return job
     if not command:
         raise click.UsageError(f"name a command: {example}")

@@ -112,6 +112,9 @@ SETTINGS = (  # those that can be in it, named as in vocabulary.Strategy
 RESUME_FROM = "ROCSTEADY_RESUME_FROM"  # the checkpoint that rocsteady.training must go on from
 PART = "ROCSTEADY_PART"  # samples that rocsteady.Loop may train at a time
 BETWEEN_FAILURES = "ROCSTEADY_BETWEEN_FAILURES"  # seconds, as seen on this machine
+SAVE_AFTER = (
+    "ROCSTEADY_SAVE_AFTER"  # steps until rocsteady.Loop saves, where others did not get so far
+)
 FAULTS = "ROCSTEADY_FAULTS"  # JSON of what inside/ must bring about, in a drill
 FAULTS_VERSION = 1
 FIRED_SUFFIX = ".fired"  # NUMBER.fired: JSON of when and where a fault was brought about

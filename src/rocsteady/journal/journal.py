@@ -81,8 +81,12 @@ class Journal:
         job: Value | Mapping[str, object],
         strategy: Value | Mapping[str, object],
         name: str | None = None,
+        alone: bool = False,
     ) -> Run:
-        """Write a new run down, with a name of its own, and make its folder."""
+        """Write a new run down, with a name of its own, and make its folder.
+
+        ``alone``: refuse if a run with the same command is going on here.
+        """
         if name is not None:
             check_name(name)
         wanted = {
@@ -96,7 +100,7 @@ class Journal:
             "outcome": "",
         }
         run = self._writer.now(
-            lambda connection: self._new_run(connection, name, wanted), OPEN_WITHIN
+            lambda connection: self._new_run(connection, name, wanted, alone=alone), OPEN_WITHIN
         )
         make_run_folder(self.place.folder, run.name)
         return run
@@ -111,8 +115,11 @@ class Journal:
             )
         )
 
-    def take_over(self, name: str) -> Run:
-        """Make this process the supervisor of a run that was left, and return the run."""
+    def take_over(self, name: str, *, alone: bool = False) -> Run:
+        """Make this process the supervisor of a run that was left, and return the run.
+
+        ``alone``: refuse if another run with the same command is going on here.
+        """
         columns = (self.here.machine, self.here.boot_id, self.here.process, name)
 
         def write(connection: sqlite3.Connection) -> Run:
@@ -120,6 +127,9 @@ class Journal:
             ours = before.boot_id == self.here.boot_id
             if before.ended is None and ours and is_alive(before.process):
                 raise JournalError(f"{name} is running; rocsteady stop {name} ends it")
+            if alone:
+                command = reading.command_of(connection, name)
+                reading.refuse_second(connection, command, self.here)
             connection.execute(
                 "UPDATE runs SET machine = ?, boot_id = ?, process = ?, ended = NULL, outcome = ''"
                 " WHERE name = ?",
@@ -184,7 +194,7 @@ class Journal:
     def runs(self) -> tuple[RunLine, ...]:
         """Return every run, newest first."""
         with self._reader() as connection:
-            return reading.run_lines(connection, self.here) if connection else ()
+            return reading.run_lines(connection, self.here, self._clock()) if connection else ()
 
     def story(self, name: str) -> RunStory:
         """Return all that is known of a run."""
@@ -238,8 +248,15 @@ class Journal:
             raise JournalError(f"{self.place.database}: {error}") from None
 
     def _new_run(
-        self, connection: sqlite3.Connection, name: str | None, wanted: Mapping[str, object]
+        self,
+        connection: sqlite3.Connection,
+        name: str | None,
+        wanted: Mapping[str, object],
+        *,
+        alone: bool,
     ) -> Run:
+        if alone:
+            reading.refuse_second(connection, wanted["command"], self.here)
         taken = {found for (found,) in connection.execute("SELECT name FROM runs")}
         if name in taken:
             raise JournalError(f"there is a run {name!r} already; choose another --name")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -29,6 +30,10 @@ from rocsteady.machine.root import well_formed
 
 FAILURES_SINCE = 2  # format of the journal
 RATE_OVER = 15 * 60.0  # seconds of late progress that a rate is taken from
+STALLED_AFTER, STALLED_STEPS = 30.0, 20  # seconds without progress; also so many usual steps
+DOUBTED_AFTER, DOUBTED_STEPS = 10.0, 3  # the same after a verdict that it does not move
+NOT_MOVING = frozenset({"slow", "hung", "stopped"})  # verdicts
+RECENT = 60.0  # seconds, for the rate of a run that is stalled
 
 
 def run_named(connection: sqlite3.Connection, name: str) -> Run:
@@ -47,10 +52,21 @@ def command_of(connection: sqlite3.Connection, name: str) -> tuple[str, ...]:
     return tuple(command)
 
 
-def run_lines(connection: sqlite3.Connection, here: Identity) -> tuple[RunLine, ...]:
+def refuse_second(connection: sqlite3.Connection, command: object, here: Identity) -> None:
+    """Raise if a run with this command is going on here: two would write over each other."""
+    for run in select(connection, Run, "WHERE ended IS NULL AND boot_id = ?", here.boot_id):
+        if run.command == command and run.process != here.process and is_alive(run.process):
+            raise JournalError(
+                f"run {run.name} with the same command is running in this folder, and both would"
+                f" write to the same files; rocsteady stop {run.name} ends it, --anyway starts a"
+                " second one"
+            )
+
+
+def run_lines(connection: sqlite3.Connection, here: Identity, now: float) -> tuple[RunLine, ...]:
     """Return every run, newest first."""
     runs = select(connection, Run, "ORDER BY started DESC, id DESC")
-    return tuple(_line(connection, _shown(run), here) for run in runs)
+    return tuple(_line(connection, _shown(run), here, now) for run in runs)
 
 
 def story(connection: sqlite3.Connection, name: str) -> RunStory:
@@ -112,7 +128,7 @@ def _messages(connection: sqlite3.Connection, run: Run) -> tuple[Message, ...]:
     return select(connection, Message, where, run.id, run.started, end)
 
 
-def _line(connection: sqlite3.Connection, run: Run, here: Identity) -> RunLine:
+def _line(connection: sqlite3.Connection, run: Run, here: Identity, now: float) -> RunLine:
     last = select(
         connection, Bucket, "WHERE run = ? ORDER BY start DESC, attempt DESC LIMIT 32", run.id
     )[::-1]
@@ -123,9 +139,13 @@ def _line(connection: sqlite3.Connection, run: Run, here: Identity) -> RunLine:
     moved = [b.last_progress for b in last if b.last_progress is not None]
     ours = run.boot_id == here.boot_id and bool(here.boot_id)
     gone = run.machine == here.machine and not ours
+    alive = False if run.ended or gone else is_alive(run.process) if ours else None
+    stalled = alive is not False and run.ended is None and _is_stalled(last, speed, now)
+    if stalled:
+        speed, left = _recent_rate(last, now), None
     return RunLine(
         run=run,
-        alive=False if run.ended or gone else is_alive(run.process) if ours else None,
+        alive=alive,
         attempts=_count(connection, "attempts", run.id),
         incidents=_count(connection, "incidents", run.id),
         step=step,
@@ -133,7 +153,36 @@ def _line(connection: sqlite3.Connection, run: Run, here: Identity) -> RunLine:
         rate=speed,
         last_progress=max(moved, default=None),
         seconds_left=left / speed if left is not None and speed else None,
+        stalled=stalled,
     )
+
+
+def _is_stalled(buckets: Sequence[Bucket], speed: float | None, now: float) -> bool:
+    """Tell a run that makes no progress, by its own verdict or by how long a step usually takes."""
+    moving = [bucket for bucket in buckets if bucket.last_progress is not None]
+    last = moving[-1] if moving else None
+    if last is None or last.last_progress is None or last.last_step >= (last.total or math.inf):
+        return False
+    quiet = now - last.last_progress
+    since = [each for each in buckets if each.start + each.width > last.last_progress]
+    if any(NOT_MOVING & each.seconds_as.keys() for each in since):
+        least, steps = DOUBTED_AFTER, DOUBTED_STEPS
+    elif buckets[-1].attempt != last.attempt:  # which is starting
+        return False
+    else:
+        least, steps = STALLED_AFTER, STALLED_STEPS
+    return quiet > max(least, steps / speed if speed else 0.0)
+
+
+def _recent_rate(buckets: Sequence[Bucket], now: float) -> float:
+    """Return steps a second up to now, of a run that is stalled."""
+    steps = 0.0
+    for bucket in buckets:
+        begin, end = bucket.first_progress, bucket.last_progress
+        if begin is not None and end is not None and end > now - RECENT:
+            late = min(1.0, (end - (now - RECENT)) / max(end - begin, 1e-9))
+            steps += late * max(0, bucket.last_step - bucket.first_step)
+    return steps / RECENT
 
 
 def _count(connection: sqlite3.Connection, table: str, run: int) -> int:

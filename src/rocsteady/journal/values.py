@@ -198,6 +198,7 @@ class RunLine(Value, frozen=True, kw_only=True):
     rate: float | None  # steps a second of late
     last_progress: float | None
     seconds_left: float | None
+    stalled: bool = False  # it runs, and has made no progress for longer than it usually takes
     deadline: float | None = None
     forecast: Forecast | None = None  # None: too little is known, or it has ended
 

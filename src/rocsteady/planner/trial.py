@@ -20,6 +20,7 @@ from rocsteady.plan import Pace
 from rocsteady.planner.pace import Mark, measure
 from rocsteady.planner.watched import Watched, look_at
 from rocsteady.supervisor.attempt import Attempt
+from rocsteady.supervisor.checkpoints import Steps
 from rocsteady.supervisor.drill import LOOK_EVERY, Rehearsal
 from rocsteady.supervisor.outcome import AttemptEnd
 from rocsteady.supervisor.resume import Launch
@@ -67,7 +68,7 @@ class Trial(Rehearsal):
         self._known_since: float | None = None
         self._announcer.quiet = True
 
-    def _launch(self, number: int) -> tuple[Launch, tuple[int, int]]:
+    def _launch(self, number: int) -> tuple[Launch, Steps]:
         self._begun[number], self._phases, self._most_memory = time.time(), [], 0
         self._known_since = None
         return super()._launch(number)

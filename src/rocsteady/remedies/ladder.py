@@ -32,6 +32,7 @@ class Step(Value, frozen=True, kw_only=True):
     why: str  # one or two sentences for people
     passed_over: tuple[tuple[str, str], ...] = ()  # remedies for this failure, and why not
     person: Fix | None = None  # what somebody must do
+    exhausted: bool = False  # nothing is known to try, which says nothing against the same again
 
 
 def climb(situation: Situation) -> Step:
@@ -189,6 +190,7 @@ def _exhausted(
     known = f"Nothing {'else ' if used else ''}is known against {kind} here."
     return Step(
         strategy=None,
+        exhausted=not (_unwanted(RETRY.id, situation) or situation.deadly),
         taken_back=standing.taken_back,
         why=("The cause is not known." if kind == UNKNOWN else known) + names,
         passed_over=passed_over,

@@ -41,6 +41,8 @@ def render_runs(
 def _state(line: RunLine) -> str:
     if line.run.ended is not None:
         return line.run.outcome
+    if line.stalled:
+        return "stalled" if line.alive else "elsewhere, stalled"
     return {True: "running", False: "left; --resume", None: "elsewhere"}[line.alive]
 
 
@@ -51,7 +53,7 @@ def _step(line: RunLine) -> str:
 
 
 def _rate(line: RunLine) -> str:
-    return f"{line.rate:.2f}/s" if line.rate else "-"
+    return f"{line.rate or 0.0:.2f}/s" if line.rate or line.stalled else "-"
 
 
 def _ago(line: RunLine, now: float) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
+
+import msgspec
 
 from rocsteady.evidence.collect import collect
 from rocsteady.failures.symptoms import Symptoms
@@ -13,14 +15,22 @@ from rocsteady.knowledge.failures import SCRIPT_ERROR, UNKNOWN
 from rocsteady.remedies.ladder import Step
 from rocsteady.remedies.memory_arguments import memory_arguments
 from rocsteady.supervisor.announce import Announcer
+from rocsteady.supervisor.arguments import seed_option
+from rocsteady.supervisor.checkpoints import Checkpoints
 from rocsteady.supervisor.course import Course
-from rocsteady.supervisor.decision import Decision, Next, after_climbing, decide
-from rocsteady.supervisor.job import Job
+from rocsteady.supervisor.decision import (
+    PERSON_NEEDED,
+    Decision,
+    Next,
+    after_climbing,
+    decide,
+)
 from rocsteady.supervisor.outcome import AttemptEnd, Outcome
 from rocsteady.supervisor.outlook import Outlook
 from rocsteady.supervisor.records import Records
-from rocsteady.supervisor.resume import Checkpoint, whole_checkpoints
+from rocsteady.supervisor.resume import Checkpoint
 from rocsteady.supervisor.settings import Settings
+from rocsteady.supervisor.starts import MOST, Starts
 from rocsteady.supervisor.ways import WAY
 from rocsteady.vocabulary import Failure
 
@@ -33,10 +43,9 @@ class Aftermath:
 
     def __init__(  # noqa: PLR0913 - each is said by name
         self,
-        job: Job,
         run: Run,
         *,
-        folder: Path,
+        checkpoints: Checkpoints,
         settings: Settings,
         announcer: Announcer,
         records: Records,
@@ -44,12 +53,15 @@ class Aftermath:
         outlook: Outlook,
         told: Mapping[str, str],  # the variables that evidence may hold
     ) -> None:
-        self.job = job  # it becomes one that can resume when its script says so
-        self._run, self._folder = run, folder
+        self._run, self._checkpoints = run, checkpoints
         self._settings, self._announcer, self._records = settings, announcer, records
         self._course, self._outlook, self._told = course, outlook, told
-        self.avoid: list[Checkpoint] = []  # that did not lead on
         self._lowering: set[str] = set()  # kinds for which arguments were named
+        self.starts = Starts()
+        self._save_after: int | None = None  # as it was said
+        self._offered = False  # another seed
+        self._gpu_failed = False  # in the last attempt
+        self._last: Step | None = None  # what the ladder said to it
 
     def decide(
         self,
@@ -61,7 +73,7 @@ class Aftermath:
         went_on_from: Checkpoint | None,
     ) -> Decision:
         """Choose what comes next; after a failure the ladder is asked."""
-        can_resume = self.job.resume is not None
+        can_resume = self._checkpoints.job.resume is not None
         plain = decide(end, number=attempts, can_resume=can_resume, settings=self._settings)
         for each in end.applied:
             if each.outcome == "no effect":  # what was refused was said at once
@@ -69,21 +81,79 @@ class Aftermath:
         if symptoms is None:
             self._course.ended(end, self._run)
             return plain
+        decision = self._after_failure(
+            end, symptoms, plain, number=number, attempts=attempts, went_on_from=went_on_from
+        )
+        self.starts.ended(end.start, end.made, progressed=self._course.progressed)
+        decision = self._from_same_start(decision, plain, end)
+        if self._last is not None and decision.next is Next.END:
+            self._tell_end(self._last)
+        return msgspec.structs.replace(decision, gpu_failed=self._gpu_failed)
+
+    def _from_same_start(self, decision: Decision, plain: Decision, end: AttemptEnd) -> Decision:
+        """Get past a checkpoint by saving earlier, or give up on it, whatever the ladder says."""
+        if plain.next is Next.END:
+            return decision
+        saves_earlier = self._save_after != self.starts.save_after
+        self._save_after = self.starts.save_after
+        if saves_earlier or self.starts.is_stuck:
+            self._offer_seed()
+        if self.starts.is_stuck:
+            why = f"{MOST} attempts started from the same checkpoint, and none got past it"
+            return Decision(next=Next.END, why=why, code=PERSON_NEEDED)
+        if end.parts is None or self._save_after is None:
+            return decision
+        if saves_earlier:
+            self._announcer.say(
+                "two attempts from the same checkpoint ended before the next one: the script is"
+                f" asked to save after {self._save_after} steps."
+            )
+        exhausted = self._last is not None and self._last.exhausted
+        if exhausted and (saves_earlier or self._course.progressed):
+            why = "saving earlier may get it past where it failed"
+            return msgspec.structs.replace(plain, why=why)
+        return decision
+
+    def _offer_seed(self) -> None:
+        """Name the option by which a fault that depends on the order of the data may be avoided."""
+        job, folder = self._checkpoints.job, self._checkpoints.folder
+        if not self._offered and (option := seed_option(job.command, folder)):
+            self._offered = True
+            self._announcer.say(
+                f"if this comes from the data or its order, another value of {option} may get past"
+                " it. rocsteady does not change it by itself."
+            )
+
+    def _after_failure(  # noqa: PLR0913 - each is said by name
+        self,
+        end: AttemptEnd,
+        symptoms: Symptoms,
+        plain: Decision,
+        *,
+        number: int,
+        attempts: int,
+        went_on_from: Checkpoint | None,
+    ) -> Decision:
+        """Name the failure and ask the ladder."""
+        self._gpu_failed, self._last = False, None
+        can_resume = self._checkpoints.job.resume is not None
         try:
             failure = self._course.name(symptoms)
+            self._gpu_failed = self._course.is_of_gpu(failure)
             evidence = end.found.evidence.folder if end.found else self._keep(number, end)
             self._records.failed(number, failure, evidence)
             self._tell(failure, end)
             own_error = failure.kind == SCRIPT_ERROR
             plainly = self._settings.observe or end.outcome is Outcome.UNKILLABLE
             if plainly or not (self._settings.remedies or own_error):
+                self._course.ended(end, self._run)
                 return plain
             step = self._course.failed(
                 failure,
                 end,
                 self._run,
                 can_resume=can_resume,
-                checkpoints=len(tuple(islice(self._checkpoints(), 2))),
+                checkpoints=len(tuple(islice(self._checkpoints.whole(), 2))),
                 needs=None if plain.next is Next.END else self._outlook.needs(),
             )
         except Exception as error:  # noqa: BLE001 - a fault of ours costs the remedy, never the run
@@ -91,16 +161,13 @@ class Aftermath:
                 f"this is a bug in rocsteady; nothing is changed: {type(error).__name__}: {error}"
             )
             return plain
-        self._tell_end(step)
+        self._last = step
         if step.remedy == CHECKPOINT_BACK and went_on_from is not None:
-            self.avoid.append(went_on_from)
+            self._checkpoints.avoid.append(went_on_from)
         decision = after_climbing(plain, step, kind=failure.kind, attempts=attempts)
         if decision.remedy.startswith(WAY):
             self._outlook.other_way()
         return decision
-
-    def _checkpoints(self) -> Iterator[Checkpoint]:
-        return whole_checkpoints(self.job, self._folder, avoid=self.avoid)
 
     def _keep(self, number: int, end: AttemptEnd) -> str:
         """Keep what there is to know of a crash; "" where it cannot be kept."""
@@ -135,7 +202,7 @@ class Aftermath:
         if not kind.startswith(OUT_OF_MEMORY) or kind in self._lowering:
             return
         self._lowering.add(kind)
-        found = memory_arguments(self.job.command, kind)
+        found = memory_arguments(self._checkpoints.job.command, kind)
         if found:
             names = " or ".join(f"{name} (now {value:,})" for name, value in found[:2])
             self._announcer.say(f"to use less memory, lower {names}.")

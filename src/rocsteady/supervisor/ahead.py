@@ -50,4 +50,5 @@ def _line_ahead(
     if line.run.ended is not None or line.total is None:
         return msgspec.structs.replace(line, deadline=due_of(line.run))
     story = story_ahead(story_of(line.run.name), lines, now=now)
-    return msgspec.structs.replace(line, deadline=story.deadline, forecast=story.forecast)
+    ahead = None if line.stalled else story.forecast
+    return msgspec.structs.replace(line, deadline=story.deadline, forecast=ahead)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 _OPTION = re.compile(r"-[^0-9.].*", re.DOTALL)  # -1e-4 is a value
 _ASSIGNED = re.compile(r"[A-Za-z_+~][^=\s]*=.*", re.DOTALL)  # model.size=128
 _SCRIPT = ".py"
+SCRIPT_LIMIT = 1 << 20  # bytes
+_SEED = re.compile(r"((?:--)?(?:[a-z.]+[-_.])?seed)(?:=.*)?")
+_SEED_TEXT = re.compile(rb"""["'](--(?:[a-z]+[-_])?seed)["']""")
 
 
 def with_arguments(
@@ -21,6 +26,20 @@ def with_arguments(
     for group in _groups(arguments):
         _put_in(words, group)
     return tuple(words)
+
+
+def seed_option(command: Sequence[str], folder: Path) -> str:
+    """Return the option that sets the seed: as the command has it, or the script; "" if neither."""
+    for word in command:
+        if match := _SEED.fullmatch(word):
+            return match.group(1)
+    for word in command:
+        path = folder / word
+        if path.suffix == _SCRIPT and path.is_file():
+            with contextlib.suppress(OSError), path.open("rb") as stream:
+                if found := _SEED_TEXT.search(stream.read(SCRIPT_LIMIT)):
+                    return found.group(1).decode()
+    return ""
 
 
 def _groups(words: Sequence[str]) -> Iterator[list[str]]:

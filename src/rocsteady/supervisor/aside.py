@@ -24,12 +24,16 @@ class Aside(Value, frozen=True, kw_only=True):
     folder: str
     files: int
     bytes: int
+    names: tuple[str, ...] = ()  # from the folder that they were copied from
 
 
-def copy_aside(folder: Path, since: float, target: Path) -> Aside:
-    """Copy every file below ``folder`` that was written since then; refuse to fill the disk."""
+def copy_aside(folder: Path, since: float, target: Path, at_most: int | None = None) -> Aside:
+    """Copy every file below ``folder`` that was written since then; refuse to fill the disk.
+
+    More than ``at_most`` bytes are not copied, and the folder is "".
+    """
     try:
-        return _copied(dict(_written(folder, since)), folder, target)
+        return _copied(dict(_written(folder, since)), folder, target, at_most)
     except OSError as error:
         raise RocsteadyError(
             f"what the run wrote cannot be copied aside: {error.filename}: {error.strerror}"
@@ -44,8 +48,11 @@ def wrote_model(folder: Path, since: float) -> bool:
         return True
 
 
-def _copied(wanted: dict[Path, int], folder: Path, target: Path) -> Aside:
+def _copied(wanted: dict[Path, int], folder: Path, target: Path, at_most: int | None) -> Aside:
     size = sum(wanted.values())
+    names = tuple(sorted(str(path.relative_to(folder)) for path in wanted))
+    if at_most is not None and size > at_most:
+        return Aside(folder="", files=len(wanted), bytes=size, names=names)
     if size + RESERVE > shutil.disk_usage(target.parent).free:
         raise RocsteadyError(
             f"{size >> 20} MiB that the run wrote would have to be copied aside first, and the disk"
@@ -55,7 +62,7 @@ def _copied(wanted: dict[Path, int], folder: Path, target: Path) -> Aside:
         copy = target / path.relative_to(folder)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, copy)
-    return Aside(folder=str(target), files=len(wanted), bytes=size)
+    return Aside(folder=str(target), files=len(wanted), bytes=size, names=names)
 
 
 def _written(folder: Path, since: float) -> Iterator[tuple[Path, int]]:

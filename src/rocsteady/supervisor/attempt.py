@@ -28,7 +28,6 @@ from rocsteady.evidence.raised import read_raised
 from rocsteady.evidence.values import Look, Tick
 from rocsteady.host.child import Child, Ended, Exit, Stopping, TerminalUse
 from rocsteady.host.clock import boot_clock
-from rocsteady.inside import wire
 from rocsteady.journal.values import Sample
 from rocsteady.pulse.pulse import Pulse, begin, judge, learn, occupied, waits_for_gpu, withdrawn
 from rocsteady.pulse.verdict import Condition, Verdict
@@ -75,6 +74,7 @@ class Attempt:
             lambda: self._counter.progress,
             setting.total,
             before=setting.before,
+            resumed=setting.resumed,
             marks=means.marks,
             by_log=bool(setting.pattern),
         )
@@ -128,8 +128,7 @@ class Attempt:
         injection, existing = self._setting.injection, dict(self._setting.environment)
         added, unset = environment(self._setting.strategy, existing)
         existing = {name: value for name, value in existing.items() if name not in unset} | added
-        if self._setting.between_failures is not None:
-            existing[wire.BETWEEN_FAILURES] = f"{self._setting.between_failures:.0f}"
+        existing |= self._setting.saving
         if injection is None:
             return existing
         added = injection.environment(existing, run_id=self._setting.run_id, supervisor=os.getpid())
@@ -380,6 +379,8 @@ class Attempt:
             progress_seconds=reached.seconds,
             first_step=reached.first_step,
             last_step=reached.step,
+            confirmed=reached.own_step is not None,
+            own_counts=reached.own_counts,
             wrote_checkpoint=reached.wrote_checkpoint,
             found=found,
             learned=learn(msgspec.structs.replace(self._pulse, heartbeats=reached.heartbeats)),

@@ -65,3 +65,11 @@ class Beginning:
         attempted = self._journal.attempt_of(left.deed)
         if attempted is not None and left.deed.kind == START:
             self._course.took_down(*attempted, self._folder)
+
+
+def first_attempt(earlier: RunStory | None) -> int:
+    """Return the next number; an attempt may be known only by the intent to make it."""
+    if earlier is None:
+        return 1
+    made = [attempt.number for attempt in earlier.attempts]
+    return 1 + max([*made, *(deed.attempt or 0 for deed in earlier.deeds)], default=0)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 
 import msgspec
 
 from rocsteady.errors import RocsteadyError
+from rocsteady.evidence.kernel_log import read_kernel_log
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.journal.identity import script_fingerprint
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.values import Attempt, Deadly, Helped, NamedFailure, Run, RunStory
-from rocsteady.knowledge.failures import FailureKnowledge, load_failures
+from rocsteady.knowledge.failures import FailureKnowledge, Whose, load_failures
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.machine import Machine
 from rocsteady.machine.software import software_of
@@ -27,13 +29,15 @@ from rocsteady.remedies.ladder import Step, climb
 from rocsteady.remedies.observed import supported
 from rocsteady.remedies.remedy import Refused
 from rocsteady.remedies.situation import Situation, Tried
-from rocsteady.supervisor.outcome import AttemptEnd
+from rocsteady.supervisor.furthest import Furthest
+from rocsteady.supervisor.outcome import AttemptEnd, Outcome, is_failure
 from rocsteady.supervisor.visible import Visible, visible_to_a_run
 from rocsteady.supervisor.ways import FallTo, Ways, fell_after, is_as_deadly
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy, Value
 
 WENT_DOWN = "machine-went-down"
 STRATEGY_VERSION = 1
+KERNEL_WITHIN = timedelta(seconds=2)
 
 
 class Wanted(Value, frozen=True, kw_only=True):
@@ -64,6 +68,7 @@ class Course:
         self.strategy = wanted.strategy
         self.ways = Ways(wanted.ways, self._may_fall_to)
         self.remedy = ""  # that led to the strategy; "" for the first
+        self.progressed = False  # with the last attempt
         self._changed = False  # by that remedy: the same again can be had without asking
         self._wanted, self._script, self._here, self._memory = wanted, script, here, memory
         self._knowledge = knowledge
@@ -72,7 +77,7 @@ class Course:
         self._tried: list[Tried] = []
         self._before = 0  # how many of these were on ways that were given up
         self._answered = ""  # the kind of failure that the remedy is for
-        self._furthest = 0
+        self._furthest = Furthest()
         kept = memory.deadly(here, script) if memory else ()
         self._deadly = [strategy_of(entry.strategy) for entry in kept]
 
@@ -133,6 +138,18 @@ class Course:
         """Say why an attempt ended."""
         return Classifier(self._failures).name(symptoms)
 
+    def is_of_gpu(self, failure: Failure) -> bool:
+        """Tell a failure of the device."""
+        return self._failures.kinds[failure.kind].whose is Whose.DEVICE
+
+    def gpu_trouble(self, since: float) -> str:
+        """Return what the kernel has said of a GPU since a moment; "" if nothing."""
+        lines = read_kernel_log(since, within=KERNEL_WITHIN).lines
+        failure = self.name(Symptoms(kernel=lines)) if lines else None
+        if failure is None or not self.is_of_gpu(failure):
+            return ""
+        return failure.seen[0] if failure.seen else failure.title
+
     @cached_property
     def _failures(self) -> FailureKnowledge:
         """What is known of failures: most runs never need it."""
@@ -168,9 +185,12 @@ class Course:
         return step
 
     def ended(self, end: AttemptEnd, run: Run) -> bool:
-        """Tell whether an attempt came further than all before it; what helped it is remembered."""
-        progressed = (end.last_step or 0) > self._furthest
-        self._furthest = max(self._furthest, end.last_step or 0)
+        """Tell whether an attempt came further than all before it; what helped it is remembered.
+
+        Only the script's own count tells: steps that were made over again are none.
+        """
+        further = self._furthest.passes(end.own_step, end.own_counts)
+        progressed = further or (end.outcome is Outcome.BY_ITSELF and not is_failure(end))
         if progressed and self._changed and self._memory is not None:
             self._memory.helped(
                 Helped(
@@ -182,6 +202,7 @@ class Course:
                     at=time.time(),
                 )
             )
+        self.progressed = progressed
         return progressed
 
     def _climb(
@@ -264,11 +285,10 @@ class Course:
             Tried(
                 strategy=strategy_of(attempt.strategy),
                 failure=fingerprint,
-                progressed=steps > self._furthest,
+                progressed=self._furthest.passes(steps, {}),
                 steps=steps,
             )
         )
-        self._furthest = max(self._furthest, steps)
 
     def _start_with(self) -> None:
         seen = self._seen()

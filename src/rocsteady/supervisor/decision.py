@@ -38,6 +38,7 @@ class Decision(Value, frozen=True, kw_only=True):
     code: int  # with which rocsteady ends, if it ends
     remedy: str = ""  # that the next attempt has; "": the same again
     kind: str = ""  # of the failure that ended the run; "": not known, or none
+    gpu_failed: bool = False  # so it is checked before it is used again
 
 
 def decide(end: AttemptEnd, *, number: int, can_resume: bool, settings: Settings) -> Decision:

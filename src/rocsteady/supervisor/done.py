@@ -27,7 +27,7 @@ class RunEvidence(Value, frozen=True, kw_only=True):
 
     folder: Path  # that of the job file: patterns are read from there
     started: float  # seconds since 1970
-    ended: float
+    seconds: float  # that it took
     exit_code: int | None
     signal: int | None = None
     steps: int | None = None
@@ -91,7 +91,7 @@ def _amounts(wanted: DoneWhen, evidence: RunEvidence) -> Iterator[tuple[str, str
 
 
 def _time(wanted: DoneWhen, evidence: RunEvidence) -> Iterator[tuple[str, str]]:
-    taken = timedelta(seconds=round(evidence.ended - evidence.started))
+    taken = timedelta(seconds=round(evidence.seconds))
     if wanted.within is not None and taken > wanted.within:
         yield "done_when.within", f"took {taken}, wanted within {wanted.within}"
 

@@ -16,12 +16,14 @@ from rocsteady.evidence.pages import numbered
 from rocsteady.inside import wire
 from rocsteady.journal.values import Decision, RunStory
 from rocsteady.report.drill import FaultResult
+from rocsteady.supervisor.checkpoints import Steps
 from rocsteady.supervisor.decision import Next
 from rocsteady.supervisor.faults import HIGHEST, Fault, for_inside
 from rocsteady.supervisor.finish import DONE
 from rocsteady.supervisor.injection import Injection
+from rocsteady.supervisor.restart import UNCHANGED
 from rocsteady.supervisor.resume import Launch
-from rocsteady.supervisor.run import UNCHANGED, Supervisor
+from rocsteady.supervisor.run import Supervisor
 from rocsteady.supervisor.scratch import Scratch
 from rocsteady.untrusted_file import read_regular
 from rocsteady.vocabulary import Value
@@ -90,11 +92,11 @@ class Rehearsal(Supervisor):
         """The script sees its own folder, also where another lies over it."""
         return (*super()._folders, self._scratch.project)
 
-    def _launch(self, number: int) -> tuple[Launch, tuple[int, int]]:
+    def _launch(self, number: int) -> tuple[Launch, Steps]:
         launched, before = super()._launch(number)
         self._number = number
-        self.went_on_from[number] = before[0]
-        told = for_inside(self._faults, before=before[0], folder=self._marks_folder)
+        self.went_on_from[number] = before.least
+        told = for_inside(self._faults, before=before.least, folder=self._marks_folder)
         changed = msgspec.structs.replace(
             launched,
             command=self._scratch.command(launched.command),

@@ -13,6 +13,7 @@ from rocsteady.report.due import met
 from rocsteady.report.when import spelled
 from rocsteady.supervisor.announce import Announcer
 from rocsteady.supervisor.busy_gpus import BusyGpus
+from rocsteady.supervisor.clock import Since
 from rocsteady.supervisor.decision import (
     PERSON_NEEDED,
     RETRY_WITHOUT_A_PERSON,
@@ -27,6 +28,7 @@ from rocsteady.supervisor.outlook import Outlook
 from rocsteady.supervisor.wishes import Wishes
 
 DONE, NOT_DONE, STOPPED = "done", "ended, not done", "stopped by the user"
+NOT_STARTED = "not started"
 
 
 class Finish:
@@ -43,7 +45,7 @@ class Finish:
     ) -> None:
         self._job, self._run, self._announcer = job, run, announcer
         self._wishes, self._folder, self._outlook = wishes, folder, outlook
-        self._started = time.time()
+        self._since = Since()
         self._report = f"rocsteady report {run.name}"
         self._gpus = BusyGpus() if job.done_when.gpus_busy is not None else None
 
@@ -130,15 +132,15 @@ class Finish:
                 self._announcer.say(f"{left}.")
 
     def _took(self) -> str:
-        return spelled(time.time() - self._started)
+        return spelled(self._since.seconds)
 
     def _missing(self, end: AttemptEnd) -> list[str]:
         logs = Path(self._run.folder).glob("attempt-*.log")
         last = max(logs, key=_number, default=None)
         evidence = RunEvidence(
             folder=self._folder,
-            started=self._run.started,
-            ended=time.time(),
+            started=self._since.earliest(self._run.started),
+            seconds=self._since.now - self._run.started,
             exit_code=0,
             steps=end.last_step + end.unsure if end.last_step else end.last_step,
             epochs=epochs_printed(last) if last and self._job.done_when.epochs else None,

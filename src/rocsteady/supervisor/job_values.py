@@ -41,12 +41,21 @@ class DoneWhen(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     within: timedelta | None = None
 
 
+class Existing(Enum):
+    """What a new run does about checkpoints that it did not write."""
+
+    CONTINUE = "continue"
+    FRESH = "fresh"
+    REFUSE = "refuse"
+
+
 class Resume(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the command is told to go on from a checkpoint."""
 
     arguments: tuple[str, ...] = ()  # added to the command
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     checkpoints: tuple[str, ...]  # patterns, from the folder of the job file
+    existing: Existing | None = None  # None: continue if the last run of the job was unfinished
 
 
 class Total(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):

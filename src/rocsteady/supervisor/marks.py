@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from rocsteady.journal.values import Bucket
 
+SET_BACK = 60.0  # seconds by which a clock goes back that was set
 MOST = 20_000  # marks; every second one is forgotten when there are more
 
 
@@ -25,6 +26,9 @@ class Marks:
     def add(self, at: float, step: int) -> None:
         """Take a look into account."""
         self._latest = step
+        if self._at and at < self._at[-1] - SET_BACK:  # what was before it cannot be compared
+            self._at.clear()
+            self._steps.clear()
         if self._steps and (step == self._steps[-1] or at < self._at[-1] + self._apart):
             return
         self._at.append(at)
@@ -39,11 +43,9 @@ class Marks:
         return tuple(zip(self._at[first:], self._steps[first:], strict=False))
 
     def step_at(self, when: float) -> tuple[int, int]:
-        """Return the step that a file written at a moment has in it: about, and at most."""
+        """Return the step that a file written at a moment has in it: at least, and at most."""
         index = bisect_left(self._at, when)
         most = self._steps[index] if index < len(self._steps) else self._latest
         if not 0 < index < len(self._steps) or most < self._steps[index - 1]:
             return most, most
-        start, span = self._at[index - 1], self._at[index] - self._at[index - 1]
-        part = (when - start) / span if span else 1.0
-        return self._steps[index - 1] + round(part * (most - self._steps[index - 1])), most
+        return self._steps[index - 1], most

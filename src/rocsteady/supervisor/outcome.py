@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+import msgspec
+
 from rocsteady.evidence.collect import Collected
 from rocsteady.evidence.members import Members
 from rocsteady.evidence.pages import Applied, LoaderFacts, Parts
@@ -41,6 +43,12 @@ class AttemptEnd(Value, frozen=True, kw_only=True):
     progress_seconds: float  # from its first step to its last
     first_step: int | None
     last_step: int | None
+    confirmed: bool = True  # by the script's own count
+    own_counts: dict[str, int] = msgspec.field(
+        default_factory=dict
+    )  # other counts of the script's own, by their kind
+    start: str = ""  # by which the checkpoint that it went on from is known again; "": none
+    made: int = 0  # steps
     unsure: int = 0  # by how many steps that may be too few, where they go on from a checkpoint
     wrote_checkpoint: bool  # or it cannot be told that it did not
     found: Found | None  # when it was hung
@@ -56,6 +64,11 @@ class AttemptEnd(Value, frozen=True, kw_only=True):
     loader: LoaderFacts | None = None
     precision: str = ""  # the lowest that it computed in: fp32, bf16, fp16; "": not known
     parts: Parts | None = None  # None: not trained through rocsteady.Loop
+
+    @property
+    def own_step(self) -> int | None:
+        """How far it came by the script's own count; None if nothing confirms it."""
+        return self.last_step if self.confirmed else None
 
 
 def is_failure(end: AttemptEnd) -> bool:

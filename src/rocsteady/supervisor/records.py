@@ -12,6 +12,7 @@ from rocsteady.journal.memory import Memory
 from rocsteady.journal.values import Attempt, Incident, NamedFailure, Run, Stays
 from rocsteady.journal.values import Decision as DecisionRow
 from rocsteady.pulse import learning
+from rocsteady.supervisor.clock import Since
 from rocsteady.supervisor.course import as_json
 from rocsteady.supervisor.decision import Decision
 from rocsteady.supervisor.outcome import AttemptEnd
@@ -37,6 +38,7 @@ class Records:
         self._script = script
         self._journal = journal
         self._memory = memory
+        self._since = Since()  # the last attempt
 
     def begin(self, number: int, strategy: Strategy) -> Attempt:
         """Write down that an attempt starts."""
@@ -48,18 +50,23 @@ class Records:
             started=time.time(),
         )
         self._journal.record(row)
+        self._since = Since()
         return row
 
     def not_started(self, row: Attempt) -> None:
         """Write down that it could not be started."""
-        self._journal.record(msgspec.structs.replace(row, ended=time.time(), outcome="not started"))
+        self._journal.record(
+            msgspec.structs.replace(
+                row, ended=row.started + self._since.seconds, outcome="not started"
+            )
+        )
 
     def end(self, row: Attempt, end: AttemptEnd) -> None:
         """Write down how it ended, what was found, and what was learnt."""
         self._journal.record(
             msgspec.structs.replace(
                 row,
-                ended=time.time(),
+                ended=row.started + self._since.seconds,
                 exit_code=end.exit.code if end.exit else None,
                 signal=end.exit.signal if end.exit else None,
                 outcome=end.outcome.value,

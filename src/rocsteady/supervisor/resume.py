@@ -8,8 +8,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from rocsteady.errors import JobError
-from rocsteady.supervisor.done import CLOCK_GRAIN, matches, written
 from rocsteady.supervisor.job import CHECKPOINT, Job, Resume
+from rocsteady.supervisor.origin import NANOSECONDS, Origin, Stamp, find
 from rocsteady.supervisor.readable import kind_of, what_is_wrong
 from rocsteady.vocabulary import Value
 
@@ -29,34 +29,40 @@ class Checkpoint(Value, frozen=True, kw_only=True):
     passed_over: tuple[str, ...] = ()  # each with what is wrong with it
 
 
-def newest_checkpoint(
-    job: Job, folder: Path, since: float | None = None, avoid: Collection[Checkpoint] = ()
-) -> Checkpoint | None:
-    """Return the newest checkpoint that is whole, if any was written since a moment."""
-    return next(whole_checkpoints(job, folder, since, avoid), None)
-
-
 def whole_checkpoints(
-    job: Job, folder: Path, since: float | None = None, avoid: Collection[Checkpoint] = ()
+    job: Job,
+    folder: Path,
+    origin: Origin | None = None,
+    avoid: Collection[Checkpoint] = (),
+    judged: dict[Stamp, str] | None = None,
 ) -> Iterator[Checkpoint]:
-    """Yield checkpoints that are whole, the newest first, without those that are to be avoided."""
-    if job.resume is None:
-        return
-    paths = {path for pattern in job.resume.checkpoints for path in matches(folder, pattern)}
-    # Of two from one moment, step-1000 is newer than step-900.
-    found = sorted(((written(folder / path), len(str(path)), path) for path in paths), reverse=True)
+    """Yield checkpoints that are whole, the newest first: the run's own, then those from before it.
+
+    Left out are those that the run must not use, and those that are to be avoided. ``judged`` keeps
+    what was found wrong with each, since reading a large one takes long.
+    """
+    judged = {} if judged is None else judged
+    origin = origin or Origin()
+    usable = find(job.resume, folder) - origin.foreign
+    found = sorted(usable, key=lambda each: _age(each, origin), reverse=True)
     avoided = {(each.path, each.written) for each in avoid}
     passed_over: list[str] = []
-    for when, _, path in found:
-        if since is not None and when < since - CLOCK_GRAIN:
-            return
-        wrong = what_is_wrong(folder / path, kind_of(path))
+    for each in found:
+        path, when = Path(each.path), each.written / NANOSECONDS
+        if each not in judged:
+            judged[each] = what_is_wrong(folder / path, kind_of(path))
+        wrong = judged[each]
         if not wrong and (path, when) in avoided:
             wrong = "did not lead on"
         if wrong:
             passed_over.append(f"{path} {wrong}")
         else:
             yield Checkpoint(path=path, written=when, passed_over=tuple(passed_over))
+
+
+def _age(each: Stamp, origin: Origin) -> tuple[bool, int, int, str]:
+    """Sort by age. Of two from one moment, step-1000 is newer than step-900."""
+    return each not in origin.before, each.written, len(each.path), each.path
 
 
 def launch(job: Job, checkpoint: Path | None = None) -> Launch:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import msgspec
 
-from rocsteady.checkpoint_folder import is_ours, step_of
 from rocsteady.errors import CommandError, JournalError, RocsteadyError
 from rocsteady.evidence.pages import Resumes
 from rocsteady.failures.symptoms import Symptoms
@@ -22,39 +20,35 @@ from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.values import Run, RunStory
 from rocsteady.pulse.known import KnownWaits
-from rocsteady.report.when import spelled
 from rocsteady.supervisor.aftermath import Aftermath
 from rocsteady.supervisor.announce import Announcer
-from rocsteady.supervisor.aside import copy_aside, wrote_model
+from rocsteady.supervisor.aside import wrote_model
 from rocsteady.supervisor.attempt import Attempt
 from rocsteady.supervisor.autopsy import symptoms
-from rocsteady.supervisor.beginning import START, Beginning
+from rocsteady.supervisor.beginning import START, Beginning, first_attempt
 from rocsteady.supervisor.by_itself import keep, kept, resume_of, where
+from rocsteady.supervisor.checkpoints import Checkpoints, Steps
+from rocsteady.supervisor.clock import Since
 from rocsteady.supervisor.course import Course, in_words
-from rocsteady.supervisor.decision import PERSON_NEEDED, Decision, Next
+from rocsteady.supervisor.decision import PERSON_NEEDED, Next
+from rocsteady.supervisor.epochs import last_epoch_printed
 from rocsteady.supervisor.failing import between_failures
-from rocsteady.supervisor.finish import Finish
-from rocsteady.supervisor.gpu_free import wait_until_free
+from rocsteady.supervisor.finish import NOT_STARTED, Finish
+from rocsteady.supervisor.furthest import EPOCH
 from rocsteady.supervisor.injection import Injection, claim, lay_out, runtime_folder, sweep
 from rocsteady.supervisor.job import Job, Total
 from rocsteady.supervisor.logout import logging_out_ends_us
 from rocsteady.supervisor.marks import Marks
-from rocsteady.supervisor.outcome import AttemptEnd, Outcome, is_failure
+from rocsteady.supervisor.origin import Origin
+from rocsteady.supervisor.outcome import AttemptEnd, is_failure
 from rocsteady.supervisor.outlook import Outlook
 from rocsteady.supervisor.records import Records
-from rocsteady.supervisor.resume import (
-    Checkpoint,
-    Launch,
-    launch,
-    newest_checkpoint,
-)
+from rocsteady.supervisor.restart import Restart, near
+from rocsteady.supervisor.resume import Checkpoint, Launch, launch
 from rocsteady.supervisor.setting import Means, Setting
 from rocsteady.supervisor.settings import Settings
 from rocsteady.supervisor.stop_deadline import StopDeadline
-from rocsteady.supervisor.ways import WAY
 from rocsteady.supervisor.wishes import Wishes
-
-UNCHANGED = ("", "retry")  # the same again
 
 
 class Supervisor:
@@ -74,6 +68,8 @@ class Supervisor:
         terminal: TerminalUse = OURS,
         environment: Mapping[str, str] = os.environ,
         earlier: RunStory | None = None,  # of a run that was left
+        origin: Origin | None = None,  # of the checkpoints that a new run finds
+        note: str = "",  # what is to be said of them
         course: Course,
     ) -> None:
         if job.resume is None and earlier is not None:
@@ -88,6 +84,8 @@ class Supervisor:
         self._terminal = terminal
         self._environment = dict(environment)
         self._earlier = earlier
+        self._note = note
+        self._checkpoints = Checkpoints(job, folder, Path(run.folder), origin)
         self._told = {name: value for name, value in environment.items() if name in known_variables}
         self._announcer = Announcer(journal, run.id)
         self._wishes = Wishes()
@@ -107,11 +105,17 @@ class Supervisor:
         incidents = len(earlier.incidents) if earlier else 0
         self._records = Records(run, script, journal, memory, incidents=incidents)
         self.outcome = ""  # of the whole run, once it has ended
-        self._quick_crashes = 0
+        self._restart = Restart(
+            run,
+            folder=folder,
+            settings=settings,
+            announcer=self._announcer,
+            wishes=self._wishes,
+            gpu_trouble=course.gpu_trouble,
+        )
         self._course = course
         self._symptoms: Symptoms | None = None  # of the last attempt, if it failed
         self._went_on_from: Checkpoint | None = None
-        self._counts = False  # the script has told its steps from the job's beginning
         self._outlook = Outlook(
             run,
             job.deadline,
@@ -122,9 +126,8 @@ class Supervisor:
             earlier=earlier,
         )
         self._aftermath = Aftermath(
-            job,
             run,
-            folder=folder,
+            checkpoints=self._checkpoints,
             settings=settings,
             announcer=self._announcer,
             records=self._records,
@@ -166,20 +169,22 @@ class Supervisor:
         outcome, code = "the supervisor failed", PERSON_NEEDED
         try:
             sweep(self._environment, is_alive)
-            first = _first_attempt(self._earlier)
+            first = first_attempt(self._earlier)
             beginning = Beginning(
                 self._journal, self._memory, self._announcer, self._course, self._folder
             )
             beginning.tell_what_is_unfinished()
             refused = beginning.set_out(self._earlier)
             self._introduce(first)
-            self._keep_what_was_done(first)
+            self._find_checkpoints()
+            if self._earlier is not None and self._job.resume is None:
+                self._restart.take_over(self._earlier, first - 1)
             if refused:
                 code, outcome = PERSON_NEEDED, finish.refused(refused)
             else:
                 code, outcome = self._attempts(first, finish)
         except CommandError as error:
-            outcome, code = "not started", error.code
+            outcome, code = NOT_STARTED, error.code
             self._announcer.say(f"{error}.")
             finish.say_next("check that the command works without rocsteady")
         except JournalError as error:
@@ -213,7 +218,8 @@ class Supervisor:
             self._records.decided(number, decision)
             if decision.next is Next.END:
                 return finish.conclude(end, decision, self._records.incidents, number - first + 1)
-            self._prepare(end, decision, number)
+            beginning = self._checkpoints.beginning
+            self._restart.prepare(end, decision, number, beginning=beginning)
             number += 1
         self._deadline.reacted()
         return finish.stopped()
@@ -226,27 +232,24 @@ class Supervisor:
         observing = " Only observing." if self._settings.observe else ""
         say(
             f"run {self._run.name}, attempt {first}, {in_words(self._course.strategy)}. Log and"
-            f" evidence: {_near(self.folder)}.{resumes}{observing}"
+            f" evidence: {near(self.folder)}.{resumes}{observing}"
         )
         if self._terminal == OURS and logging_out_ends_us():
             say("logging out ends this run: logind kills what a session leaves. Use --detach.")
 
-    def _keep_what_was_done(self, first: int) -> None:
-        """See to it that taking over a run that cannot resume does not write over its work."""
-        if self._earlier is None or self._job.resume is not None:
-            return
-        saved = any(bucket.seconds_in.get("checkpoint") for bucket in self._earlier.progress)
-        if not saved and not wrote_model(self._folder, self._run.started):
-            return
-        if not self._settings.from_scratch:
-            raise RocsteadyError(
-                "it has written checkpoints and has no known way to resume; starting again would"
-                " write over them. Name one in rocsteady.toml, or give --from-scratch"
-            )
-        self._copy_aside(first - 1)
+    def _find_checkpoints(self) -> None:
+        """Tell the checkpoints of this run from others, and say so."""
+        if self._note:
+            self._announcer.say(self._note)
+        if self._earlier is None:
+            self._checkpoints.begin()
+        else:
+            others = [line.run for line in self._journal.runs()]
+            scratch = self._settings.from_scratch
+            self._checkpoints.take_over(self._run, others, from_scratch=scratch)
 
     def _attempt(self, number: int) -> AttemptEnd:
-        launched, (before, most) = self._launch(number)
+        since, (launched, before) = Since(), self._launch(number)
         run_id = f"{self._run.name}-{os.getpid()}-{number}"
         injection = self._inject(run_id)
         try:
@@ -264,7 +267,9 @@ class Supervisor:
                 total=self._total.count,
                 pattern=self._total.log,
                 log_rules=self._job.log_rules,
-                before=before,
+                before=before.least,
+                resumed=bool(before.key),
+                save_after=self._aftermath.starts.save_after,
                 between_failures=self._between_failures,
                 strategy=self._course.strategy,
             )
@@ -275,14 +280,23 @@ class Supervisor:
         finally:
             if injection is not None:
                 shutil.rmtree(injection.pages.parent, ignore_errors=True)
-        by_pages = not self._total.log
-        self._counts = self._counts or (by_pages and any(beat.total for beat in end.heartbeats))
-        if by_pages and before and end.heartbeats and not any(beat.base for beat in end.heartbeats):
-            end = msgspec.structs.replace(end, unsure=max(1, most - before))
+        if end.own_step is None and before.key and end.heartbeats:
+            end = msgspec.structs.replace(end, unsure=max(1, before.most - before.least))
+        if is_failure(end):
+            end = self._counted(end, before, setting.log)
         if is_failure(end) and self._job.resume is None and not end.wrote_checkpoint:
-            since = time.time() - end.seconds
-            return msgspec.structs.replace(end, wrote_checkpoint=wrote_model(self._folder, since))
+            wrote = wrote_model(self._folder, since.earliest(since.wall))
+            return msgspec.structs.replace(end, wrote_checkpoint=wrote)
         return end
+
+    def _counted(self, end: AttemptEnd, before: Steps, log: Path) -> AttemptEnd:
+        """Add what the script itself says of how far it came."""
+        counts = {**end.own_counts, **self._checkpoints.counts()}
+        epoch = last_epoch_printed(log)
+        if epoch is not None:
+            counts[EPOCH] = epoch
+        made = (end.last_step or 0) - before.least
+        return msgspec.structs.replace(end, own_counts=counts, start=before.key, made=max(0, made))
 
     def _carried_out(self, attempt: Attempt, launched: Launch, number: int) -> AttemptEnd:
         what = " ".join(launched.command)[:200]
@@ -315,19 +329,17 @@ class Supervisor:
                 raise RocsteadyError(text) from None
             raise CommandError(text, exists=not isinstance(error, FileNotFoundError)) from None
 
-    def _launch(self, number: int) -> tuple[Launch, tuple[int, int]]:
-        """Return what to start, and how many steps are done before: about, and at most."""
-        checkpoint = newest_checkpoint(self._job, self._folder, avoid=self._aftermath.avoid)
+    def _launch(self, number: int) -> tuple[Launch, Steps]:
+        """Return what to start, and the steps that are done before."""
+        checkpoint = self._checkpoints.newest()
+        self._checkpoints.started()
         self._went_on_from = checkpoint
         if checkpoint is None:
-            return launch(self._job), (0, 0)
+            return launch(self._job), Steps()
         for broken in checkpoint.passed_over:
             self._announcer.say(f"skipped: {broken}.")
-        before, about = self._marks.step_at(checkpoint.written), "about "
-        if self._counts and is_ours(self._folder / checkpoint.path):
-            exact = step_of(checkpoint.path) or 0
-            before, about = (exact, exact), ""
-        step = f", {about}step {before[0]:,}" if before[0] else ""
+        before = self._checkpoints.step_of(checkpoint, self._marks.step_at(checkpoint.written))
+        step = f", {before.words}" if before.words else ""
         self._announcer.say(f"attempt {number}, from {checkpoint.path}{step}.")
         return launch(self._job, checkpoint.path), before
 
@@ -336,7 +348,8 @@ class Supervisor:
         if self._job.resume is not None:
             return
         resume = resume_of(told, self._folders)
-        self._job = self._aftermath.job = msgspec.structs.replace(self._job, resume=resume)
+        self._job = msgspec.structs.replace(self._job, resume=resume)
+        self._checkpoints.told(self._job)
         keep(resume, self.folder)
         self._announcer.say(
             f"the script saves and resumes on its own: checkpoints in {where(resume)}."
@@ -353,48 +366,3 @@ class Supervisor:
                 shutil.rmtree(folder, ignore_errors=True)
             self._announcer.say(f"cannot observe steps: {error}")
             return None
-
-    def _prepare(self, end: AttemptEnd, decision: Decision, number: int) -> None:
-        """Get ready for the next attempt."""
-        same = decision.remedy in UNCHANGED or decision.remedy.startswith(WAY)
-        named = "" if same else f" Remedy {decision.remedy}."
-        self._announcer.say(f"attempt {number + 1}: {decision.why.rstrip('.')}.{named}")
-        if decision.next is Next.AGAIN_FROM_SCRATCH:
-            self._copy_aside(number)
-        left = wait_until_free(end.processes, self._settings.kfd_within)
-        if left:
-            self._announcer.say(f"{len(left)} old processes still use the GPU.")
-        quick = end.seconds < self._settings.quick_crash.total_seconds()
-        crashed = quick and end.outcome is Outcome.BY_ITSELF
-        self._quick_crashes = self._quick_crashes + 1 if crashed else 0
-        if self._quick_crashes > 1:
-            doubled = self._settings.back_off * 2 ** min(self._quick_crashes - 2, 10)
-            wait = min(doubled, self._settings.back_off_at_most).total_seconds()
-            self._announcer.say(f"the script crashed quickly again; waiting {spelled(wait)}.")
-            self._sleep(wait)
-
-    def _copy_aside(self, number: int) -> None:
-        aside = copy_aside(self._folder, self._run.started, self.folder / f"aside-{number}")
-        place = _near(Path(aside.folder))
-        self._announcer.say(f"{aside.files} files written by the run were copied to {place}.")
-
-    def _sleep(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while self._wishes.stop is None and time.monotonic() < deadline:
-            time.sleep(0.1)
-
-
-def _first_attempt(earlier: RunStory | None) -> int:
-    """Return the next number; an attempt may be known only by the intent to make it."""
-    if earlier is None:
-        return 1
-    made = [attempt.number for attempt in earlier.attempts]
-    return 1 + max([*made, *(deed.attempt or 0 for deed in earlier.deeds)], default=0)
-
-
-def _near(path: Path) -> str:
-    """Write a path as short as it can be typed from here."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except (OSError, ValueError):
-        return str(path)

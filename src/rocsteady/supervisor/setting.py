@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rocsteady.evidence.pages import Resumes
 from rocsteady.host.log_limit import LogRules
+from rocsteady.inside import wire
 from rocsteady.journal.journal import Journal
 from rocsteady.pulse.known import KnownWaits
 from rocsteady.pulse.learning import Learned
@@ -37,7 +38,15 @@ class Setting(Value, frozen=True, kw_only=True):
     pattern: str = ""  # for lines that count the work, if the job names one
     strategy: Strategy = Strategy()
     before: int = 0  # steps that the checkpoint has, from which it goes on, about
+    resumed: bool = False  # it goes on from a checkpoint
+    save_after: int | None = None  # steps, where earlier attempts did not come to a save
     between_failures: float | None = None  # seconds, as earlier runs here showed
+
+    @property
+    def saving(self) -> dict[str, str]:
+        """What rocsteady.Loop is told of when to save, as variables."""
+        told = {wire.BETWEEN_FAILURES: self.between_failures, wire.SAVE_AFTER: self.save_after}
+        return {name: f"{value:.0f}" for name, value in told.items() if value is not None}
 
     @property
     def log(self) -> Path:

@@ -29,6 +29,8 @@ class Settings(Value, frozen=True, kw_only=True):
     quick_crash: timedelta = timedelta(seconds=10)  # a second one within it backs off
     back_off: timedelta = timedelta(seconds=5)  # doubled each time
     back_off_at_most: timedelta = timedelta(minutes=2)
+    gpu_rest: timedelta = timedelta(seconds=60)  # that the kernel is quiet about a GPU that failed
+    gpu_rest_at_most: timedelta = timedelta(minutes=5)
     kfd_within: timedelta = timedelta(seconds=15)  # for old processes to leave the GPU
 
     @property

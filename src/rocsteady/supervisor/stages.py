@@ -6,13 +6,14 @@ import re
 import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
+from itertools import pairwise
 
 from msgspec.structs import replace
 
 from rocsteady.errors import JobError
 from rocsteady.journal.values import Run
 from rocsteady.supervisor.arguments import with_arguments
-from rocsteady.supervisor.job_values import Deadline, Job, Stage
+from rocsteady.supervisor.job_values import Deadline, Job, Stage, Total
 from rocsteady.vocabulary import Value
 
 
@@ -52,6 +53,36 @@ def with_variant(job: Job, name: str) -> Job:
     except ValueError as error:
         raise JobError(f"variants.{name}: {error}") from None
     return replace(job, command=command, total=variant.total or job.total)
+
+
+def for_command(job: Job, command: tuple[str, ...]) -> tuple[Job, tuple[str, ...]]:
+    """Return the job of a command, and the keys of a job for another one that do not apply to it.
+
+    How much work another command is, and by when, is not known. The same script with other
+    arguments counts and resumes in the same way, and writes the same files.
+    """
+    if command == job.command:
+        return job, ()
+    if _script(command) == _script(job.command):
+        total = Total(log=job.total.log) if job.total and job.total.log else None
+        other = replace(job, command=command, total=total, deadline=None, stages=())
+    else:
+        other = Job(
+            command=command,
+            budget=job.budget,
+            hang_after=job.hang_after,
+            log_limit=job.log_limit,
+        )
+    keys = ("name", "total", "deadline", "resume", "done_when", "variants", "stages")
+    return other, tuple(key for key in keys if getattr(job, key) != getattr(other, key))
+
+
+def _script(command: Sequence[str]) -> str:
+    """Return what a command runs: its script, its module, or its program."""
+    for before, word in pairwise(("", *command)):
+        if word.endswith(".py") or before == "-m":
+            return word
+    return command[0]
 
 
 def stage_job(job: Job, stage: Stage) -> Job:

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from rocsteady.goodput import best_interval, between_failures
-from rocsteady.inside.wire import BETWEEN_FAILURES
+from rocsteady.inside.wire import BETWEEN_FAILURES, SAVE_AFTER
 from rocsteady.training import told
 
 PRIOR = 4 * 3600.0  # seconds between failures, as long as nothing is known
@@ -55,3 +55,24 @@ class Interval:
         """Take up what an earlier process knew; that it ended before the work did is a failure."""
         self._failures = state["failures"] + 1
         self._before = state["trained"]
+
+
+class Early:
+    """Saves that the supervisor wants early, since others from this checkpoint did not get so far.
+
+    Each comes after twice as many steps as the one before it, so that they soon cost nothing.
+    """
+
+    def __init__(self, step: int) -> None:
+        self._after = int(told.number(SAVE_AFTER) or 0)
+        self._next = step + self._after
+
+    def due(self, step: int) -> bool:
+        """Tell whether it is time."""
+        return self._after > 0 and step >= self._next
+
+    def saved(self, step: int) -> None:
+        """Take a save into account."""
+        if self.due(step):
+            self._next += self._after
+            self._after *= 2

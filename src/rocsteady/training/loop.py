@@ -26,7 +26,7 @@ from rocsteady.inside.wire import PART
 from rocsteady.training import told
 from rocsteady.training.agreement import Agreement
 from rocsteady.training.checkpointer import Checkpointer, log
-from rocsteady.training.interval import Interval
+from rocsteady.training.interval import Early, Interval
 from rocsteady.training.order import Order
 from rocsteady.training.parts import Compute, Count, Parts, Reduction
 
@@ -86,6 +86,7 @@ class Loop:
         self._saving = -1  # the step that was last handed to the checkpointer
         self._batch = 0  # samples in a batch
         self._restore()
+        self._early = Early(self.steps)
         optimizer.register_step_post_hook(self._has_stepped)
         if (forced := told.number(PART)) is not None:
             self._parts.limit(int(forced))
@@ -166,7 +167,11 @@ class Loop:
         grow = self._parts.wants_to_grow(self._batch)
         asked = told.save_is_wanted()
         due = self._agreement.on(
-            grow or self._ending or asked != self._asked or self._interval.due()
+            grow
+            or self._ending
+            or asked != self._asked
+            or self._interval.due()
+            or self._early.due(self.steps)
         )
         saved = False
         now = due and (self._stepped or self._postponed >= PATIENCE)
@@ -205,6 +210,7 @@ class Loop:
         try:
             self.checkpointer.save(self.steps, self._state, wait=wait, per_rank=PER_RANK)
         finally:
+            self._early.saved(self.steps)
             self._interval.saved(self.checkpointer.stall, self.checkpointer.writing)
 
     def _try_to_save(self, *, wait: bool) -> bool:
