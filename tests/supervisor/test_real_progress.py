@@ -113,7 +113,7 @@ def test_one_step_more_each_time_is_not_further(hurried: Project) -> None:
     ended = hurried.run("--no-remedies", "--max-attempts", "9")
 
     assert ended.code == 76, ended.err
-    assert STUCK in ended.said[-1]
+    assert STUCK in ended.err
     assert [attempt["last_step"] for attempt in hurried.story()["attempts"]] == [10, 11, 12, 13]
     assert ended.err.count("another value of --seed may get past it") == 1
 

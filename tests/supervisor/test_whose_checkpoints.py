@@ -198,10 +198,10 @@ def test_a_run_whose_checkpoint_another_has_replaced_is_not_resumed_from_it(
     ended = trains.run("--resume", trains.name)
 
     assert ended.code == 76
-    assert ended.said[-1] == (
+    assert (
         f"{trains.name} has no checkpoint of its own: checkpoints/last.pt is of another run. Use"
         " --from-scratch to start it from the beginning."
-    )
+    ) in ended.said
     assert files(trains) == before
     assert len(starts(trains)) == 2
 
