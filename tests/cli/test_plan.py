@@ -239,4 +239,4 @@ def test_trials_are_in_proportion_to_the_job(project: Project) -> None:
 
     assert plan["ways"][0]["pace"]["rate"] == pytest.approx(50, rel=0.4)
     assert plan["trials"] == 1
-    assert plan["trial_seconds"] < 8
+    assert plan["ways"][0]["pace"]["seconds"] < 4  # the rest is starting, on a busy machine

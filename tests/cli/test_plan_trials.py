@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from rocsteady.cli.plan_trials import PlanTrials
+from rocsteady.cli.plan_trials import PlanTrials, TrialBounds
 from rocsteady.cli.trials import Trials
 from rocsteady.plan import Pace
 from rocsteady.planner.trial import Bounds
@@ -52,9 +52,8 @@ def test_trials_end_with_a_tenth_of_what_is_left(
     left: int | None, told: int | None, *, proportional: bool, count: int
 ) -> None:
     made = Made(10.0, told)
-    trials = PlanTrials(
-        cast("Trials", made), each=20.0, within=300.0, left=left, proportional=proportional
-    )
+    bounds = TrialBounds(each=20.0, within=300.0, left=left, proportional=proportional)
+    trials = PlanTrials(cast("Trials", made), bounds)
 
     for _ in range(6):
         trials(JOB, Strategy(), short=False, remedies=False, sample_stacks=False)

@@ -83,10 +83,7 @@ def command(  # noqa: PLR0913 - one argument an option
                 found = trials.make(Job(command=words), Strategy(), bounds)
             changed = trials.changed()
         if trials.stopped:
-            _say(
-                f"interrupted. {FILE} was not written, and nothing else in this folder was changed."
-            )
-            ctx.exit(INTERRUPTED)
+            raise KeyboardInterrupt  # noqa: TRY301 - wherever ^C is pressed, the same is said
         one = _watched(found, words)
         if changed:
             _say(f"not as before in your folder: {', '.join(changed[:5])}.")
@@ -94,6 +91,9 @@ def command(  # noqa: PLR0913 - one argument an option
         text = "" if failed else _text(words, one, folder, ask=ask)
         if text:
             _write(folder / FILE, text, memory)
+    except (KeyboardInterrupt, click.Abort):
+        _say(f"interrupted. {FILE} was not written, and nothing else in this folder was changed.")
+        ctx.exit(INTERRUPTED)
     finally:
         memory.close()
     if as_json:

@@ -16,7 +16,7 @@ from rocsteady.cli.command_check import check_command
 from rocsteady.cli.over_folder import ask_about_paths
 from rocsteady.cli.plan_export import write_files
 from rocsteady.cli.plan_here import circumstances, wish
-from rocsteady.cli.plan_trials import PlanTrials
+from rocsteady.cli.plan_trials import PlanTrials, TrialBounds
 from rocsteady.cli.project import enter, find_job_folder
 from rocsteady.cli.run import Duration
 from rocsteady.cli.screen import layout, show, show_json, tell
@@ -133,20 +133,15 @@ def command(  # noqa: PLR0913 - one argument an option
             words = [word for each in commands_of(job) for word in each[1:]]
             ask_about_paths([job.command[0], *words], folder, "trial", yes=yes)
             with Trials(folder, memory, again=again) as trials:
-                made = PlanTrials(
-                    trials,
-                    each=trial.total_seconds(),
-                    within=within.total_seconds(),
-                    left=wanted.left,
-                    proportional=not _typed(ctx, "trial", "within"),
-                )
-                planner = Planner(job, here, wanted, made, today=_today(), say=made.say)
-                planner.work()
+                bounds = _bounds(ctx, trial, within, wanted)
+                planner = _measured(job, here, wanted, PlanTrials(trials, bounds))
                 plan = _tried(_plan(job, folder, here, wanted, planner), trials)
                 if trials.stopped:
-                    tell(STOPPED)
-                    ctx.exit(INTERRUPTED)
+                    raise KeyboardInterrupt  # noqa: TRY301 - wherever ^C is pressed, the same is said
             _remember(planner, here, memory, journal)
+    except (KeyboardInterrupt, click.Abort):
+        tell(STOPPED)
+        ctx.exit(INTERRUPTED)
     finally:
         journal.close()
         memory.close()
@@ -155,10 +150,23 @@ def command(  # noqa: PLR0913 - one argument an option
     ctx.exit(FOUND if plan.ways else NONE_FOUND)
 
 
-def _typed(ctx: click.Context, *options: str) -> bool:
-    """Tell whether a person gave one of these options."""
+def _bounds(ctx: click.Context, trial: timedelta, within: timedelta, wanted: Wish) -> TrialBounds:
+    """Bound the trials: by the options if a person gave one, else also in proportion to the job."""
     default = click.core.ParameterSource.DEFAULT
-    return any(ctx.get_parameter_source(option) is not default for option in options)
+    given = any(ctx.get_parameter_source(it) is not default for it in ("trial", "within"))
+    return TrialBounds(
+        each=trial.total_seconds(),
+        within=within.total_seconds(),
+        left=wanted.left,
+        proportional=not given,
+    )
+
+
+def _measured(job: Job, here: Circumstances, wanted: Wish, made: PlanTrials) -> Planner:
+    """Make a planner that has tried what there is time for."""
+    planner = Planner(job, here, wanted, made, today=_today(), say=made.say)
+    planner.work()
+    return planner
 
 
 def _untried(job: Job, here: Circumstances, wanted: Wish) -> Planner:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from rocsteady.cli.redrawn import bar, duration, progress
 from rocsteady.cli.trials import Trials
@@ -16,14 +17,21 @@ STARTING = 130.0  # seconds for a script to start; a hang before its first step 
 LEAST = 15.0  # seconds that must be left to begin another
 
 
+class TrialBounds(NamedTuple):
+    """How long the trials of a plan may take."""
+
+    each: float  # seconds
+    within: float  # seconds, all together
+    left: int | None  # steps of the job, if known
+    proportional: bool  # all together no longer than a share of the job
+
+
 class PlanTrials:
     """Makes trials as the planner asks for them, as long as there is time."""
 
-    def __init__(
-        self, trials: Trials, *, each: float, within: float, left: int | None, proportional: bool
-    ) -> None:
-        self._trials, self._each, self._within = trials, each, within
-        self._left, self._proportional = left, proportional  # steps of the job
+    def __init__(self, trials: Trials, bounds: TrialBounds) -> None:
+        self._trials, self._each, self._within = trials, bounds.each, bounds.within
+        self._left, self._proportional = bounds.left, bounds.proportional
         self._title = ""
 
     def say(self, title: str) -> None:
