@@ -97,6 +97,7 @@ def test_without_trials_it_says_what_is_known_and_writes_nothing_here(cli: Rocst
     assert ended.code == 0, ended.err
     assert "CPU, as the script says" in ended.out
     assert "No recommendation: nothing was tried on this machine" in ended.out
+    assert "--no-trials was given" in ended.out
     assert "Take " not in ended.out
     assert "--export" not in ended.out  # nothing speaks for renting yet
     assert all(len(line) <= 80 for line in ended.out.splitlines() if "rocsteady" not in line)

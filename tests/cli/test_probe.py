@@ -122,7 +122,7 @@ def in_front(folder: Path, name: str, text: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("imporrt",), "Did you mean import?"),
+        (("imporrt",), "Did you mean 'import'?"),
         (("import", "--try", "NAME"), "say NAME=VALUE, or -NAME to unset it"),
         (("--try", "A=1"), "--try needs the names"),
         (("--rounds", "3"), "--rounds goes with --try"),

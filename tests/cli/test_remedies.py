@@ -124,8 +124,8 @@ def test_json_of_the_list_has_all_of_each(cli: Rocsteady) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--explain", "cpuu"), "Did you mean cpu?"),
-        (("--for", "hang-in-loder"), "Did you mean hang-in-loader?"),
+        (("--explain", "cpuu"), "Did you mean 'cpu'?"),
+        (("--for", "hang-in-loder"), "Did you mean 'hang-in-loader'?"),
         (("--for", "retry", "--explain", "cpu"), "two questions"),
         (("--for", "hang", "--root", "nowhere.json"), "nowhere.json"),
         (("cpu",), "unexpected"),

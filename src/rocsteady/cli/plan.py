@@ -180,6 +180,8 @@ def _untried(job: Job, here: Circumstances, wanted: Wish) -> Planner:
 
     planner = Planner(job, here, wanted, nothing, today=_today(), say=lambda _: None)
     planner.work()
+    why = ("--no-trials was given",)
+    planner.not_tried = [replace(way, rests_on=why) for way in planner.not_tried]
     return planner
 
 
