@@ -17,6 +17,7 @@ from lookalikes.runner import Setting, build, run
 
 PARTS = 10
 AT_ONCE = 12  # most of them wait
+LATE = 20  # seconds: times are measured by the whole corpus, on a machine that has less to do
 
 
 def of_today() -> list[Case]:
@@ -54,7 +55,7 @@ def test_ten_days_cover_the_corpus_and_its_halves_are_about_equal() -> None:
 @pytest.mark.xfail(strict=False, reason="healthy scripts are still killed")
 def test_a_tenth_of_the_corpus_is_judged_as_it_should_be(torch_python: str, tmp_path: Path) -> None:
     build(tmp_path)
-    setting = Setting(python=torch_python, libraries=tmp_path, short=True)
+    setting = Setting(python=torch_python, libraries=tmp_path, short=True, late=LATE)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         results = list(pool.map(lambda case: run(case, setting), of_today()))

@@ -122,6 +122,9 @@ def main() -> None:
             for done in as_completed([pool.submit(run, case, setting) for case in cases]):
                 result = done.result()
                 results.append(result)
+                if arguments.json:  # after each: the corpus may be interrupted
+                    texts = [dataclasses.asdict(each) for each in results]
+                    arguments.json.write_text(json.dumps(texts, indent=1))
                 found = "" if result.detected is None else f" after {result.detected:.1f} s"
                 row = (
                     f"{result.name:<48}{result.seconds:5.0f} s  {','.join(result.verdicts)}{found}"
@@ -135,8 +138,6 @@ def main() -> None:
         of = [result for result in results if result.half == half]
         if of:
             print(f"\n{half} half\n" + "\n".join(table(of)))
-    if arguments.json:
-        arguments.json.write_text(json.dumps([dataclasses.asdict(r) for r in results], indent=1))
     sys.exit(any(result.wrong for result in results))
 
 

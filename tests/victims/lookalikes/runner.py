@@ -37,6 +37,7 @@ class Setting:
     short: bool = False
     bare: bool = False
     grace: float = 150  # seconds, for imports and a busy machine
+    late: float = 0  # seconds, that a verdict may come later where many run at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,6 +303,7 @@ class _Execution:
         if found is None:
             return f"not found: reported {sorted(at)}, exit code {code}"
         limit = FOUND_WITHIN if self.case.expect == "hung" else HANG_AFTER + LATE
+        limit += self.setting.late
         return "" if found <= limit else f"found after {found:.1f} s, not within {limit:.0f} s"
 
 
