@@ -180,6 +180,7 @@ def command(  # noqa: PLR0913 - one argument an option
     journal = Journal(place)
     code = PERSON_NEEDED
     try:
+        journal.flush()  # within its bound; what reads the journal from here on has none
         job = _job(folder, command, resume, journal, memory, yes=yes)
         wanted = Wanted(allow=allow, deny=deny, start_with=start_with, again=again)
         if plan is not None:
