@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-NAME = re.compile(r"ROCSTEADY_[A-Z_]+")
+NAME = re.compile(r"(?<!_)ROCSTEADY_[A-Z_]+")
 QUOTED = re.compile(r"[\"'](ROCSTEADY_[A-Z_]+)[\"']")
 
 

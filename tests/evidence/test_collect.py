@@ -84,7 +84,7 @@ def test_a_part_that_hangs_costs_its_own_file_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "read_memory", lambda _: time.sleep(3))  # a stuck kernel
-    os.mkfifo(tmp_path / "log")  # nobody writes to it
+    os.mkfifo(tmp_path / "log")  # refused, never waited for
 
     began = time.monotonic()
     done = collect(
@@ -97,9 +97,9 @@ def test_a_part_that_hangs_costs_its_own_file_only(
     )
 
     assert time.monotonic() - began < 2
-    assert (done.missing["memory.json"], done.missing["log-tail.txt"]) == (LATE, LATE)
+    assert done.missing["memory.json"] == LATE
+    assert "not a regular file" in done.missing["log-tail.txt"]
     assert {"pages.json", "variables.json"} <= {file.name for file in done.files}
-    (tmp_path / "log").write_text("")  # let the thread go
 
 
 def test_one_that_fails_is_said_and_the_others_are_done() -> None:

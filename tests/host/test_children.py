@@ -28,14 +28,20 @@ LATER = timedelta(seconds=10)
 def _nothing_is_left() -> Iterator[None]:
     """See that no thread, descriptor or child of ours outlives a test."""
     threads, descriptors = threading.active_count(), open_descriptors()
+    children = children_of_ours()
     yield
     deadline = time.monotonic() + 5
     while threading.active_count() > threads and time.monotonic() < deadline:
         time.sleep(0.01)
     assert threading.active_count() == threads
     assert open_descriptors() == descriptors
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert children_of_ours() <= children
+
+
+def children_of_ours() -> set[str]:
+    """Return the children of this process, also those that other tests left to it."""
+    threads = Path("/proc/self/task").iterdir()
+    return {pid for thread in threads for pid in (thread / "children").read_text().split()}
 
 
 def open_descriptors() -> int:

@@ -102,13 +102,12 @@ def test_observing_never_restarts() -> None:
 
 
 @pytest.mark.parametrize("code", [0, 1, 130])
-def test_after_the_user_stopped_it_there_is_no_attempt_whatever_the_script_returns(
+def test_after_the_user_stopped_it_there_is_no_attempt_and_the_code_is_the_scripts(
     code: int,
 ) -> None:
-    assert chosen(end(outcome=Outcome.STOPPED, exit=Exit(code=code)), can_resume=True) == (
-        Next.END,
-        130,
-    )
+    stopped = end(outcome=Outcome.STOPPED, exit=Exit(code=code))
+
+    assert chosen(stopped, can_resume=True) == (Next.END, code)
 
 
 def test_exit_codes_are_as_a_shell_says_them() -> None:
