@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import io
 import os
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from rocsteady.journal.names import check_name
 from rocsteady.journal.place import RUNS
 from rocsteady.journal.values import Run
 from rocsteady.printable import printable
+from rocsteady.untrusted_file import open_regular
 
 PIECE = 64 * 1024  # bytes that are read at once
 LOOK_EVERY = 0.3  # seconds
@@ -95,11 +97,13 @@ def _print_attempt(
     if number > 1:
         show(f"==> attempt {number} <==\n")
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    with path.open("rb") as log:
+    with io.BufferedReader(open_regular(path, follow=False)) as log:
         if lines is not None:
             _seek_last(log, lines)
         while True:
             more = going_on()
+            if os.fstat(log.fileno()).st_size < log.tell():  # it has reached its limit
+                log.seek(0, os.SEEK_END)
             while piece := log.read(PIECE):
                 show(printable(decoder.decode(piece)))  # also its colours are not ours
             if not more:

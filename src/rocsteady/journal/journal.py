@@ -246,6 +246,8 @@ class Journal:
                 yield connection if schema.version(connection) else None
         except sqlite3.Error as error:
             raise JournalError(f"{self.place.database}: {error}") from None
+        except UnicodeDecodeError:  # SQLite's own message quotes the bytes that are wrong
+            raise JournalError(f"{self.place.database}: the database is damaged") from None
 
     def _new_run(
         self,

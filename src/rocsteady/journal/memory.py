@@ -152,7 +152,7 @@ class Memory:
         """Read; what cannot be read is not remembered."""
         if self._path is None or not self._path.exists():
             return ()
-        with contextlib.suppress(sqlite3.Error):
+        with contextlib.suppress(sqlite3.Error, UnicodeDecodeError):
             uri = f"{self._path.absolute().as_uri()}?mode=ro"
             with contextlib.closing(
                 sqlite3.connect(uri, uri=True, timeout=BUSY.total_seconds())

@@ -94,6 +94,8 @@ def connect(
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
             raise
+    except UnicodeDecodeError:  # SQLite's own message quotes the bytes that are wrong
+        pass
     set_aside(path)
     return _opened(path, migrations, wal=wal, busy=busy)
 

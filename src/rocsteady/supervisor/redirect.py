@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rocsteady.errors import RocsteadyError
+from rocsteady.untrusted_file import read_regular
 
 MOST_TEXT = 8 << 20  # bytes of a file that is looked through; larger ones hold data
 LOOKED_AT = 8192  # bytes in which a text has no zero
@@ -93,9 +94,7 @@ class Redirection:
 def _text(path: Path) -> str | None:
     """Return the content of a text file; None for anything else."""
     try:
-        if path.is_symlink() or not path.is_file() or path.stat().st_size > MOST_TEXT:
-            return None
-        content = path.read_bytes()
+        content = read_regular(path, MOST_TEXT, follow=False)
     except OSError:
         return None
     return None if b"\0" in content[:LOOKED_AT] else content.decode("utf-8", "surrogateescape")

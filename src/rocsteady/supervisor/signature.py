@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import time
 from pathlib import Path
 
 from rocsteady.host.logfile import Stamp
 from rocsteady.supervisor.outcome import AttemptEnd, Outcome
+from rocsteady.untrusted_file import open_regular
 
 STOPPED = "rocsteady: stopped this attempt: "
 _LINE = re.compile(rf"^{STOPPED}.*\n?", re.MULTILINE)
@@ -20,8 +22,9 @@ def sign(log: Path, end: AttemptEnd) -> None:
     if not why:
         return
     line = Stamp().at(time.time()) + f"{STOPPED}{why}.\n".encode(errors="replace")
-    with contextlib.suppress(OSError), log.open("ab") as stream:  # no room, or no log
-        stream.write(line)
+    with contextlib.suppress(OSError), open_regular(log, follow=False, writable=True) as stream:
+        stream.seek(0, os.SEEK_END)
+        stream.write(line)  # no room, or no log: it stays without
 
 
 def unsigned(text: str) -> str:

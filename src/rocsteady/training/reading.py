@@ -30,7 +30,8 @@ from rocsteady.errors import CheckpointError
 from rocsteady.training.storage import DTYPES, bytes_of
 from rocsteady.untrusted_file import open_regular
 
-STAGED = 16 * 1024 * 1024  # bytes that are copied at a time, by each thread
+STAGED = 1024 * 1024  # bytes that are copied at a time by each thread; they stay in its cache
+STAGED_FOR_DEVICE = 16 * 1024 * 1024  # the same, if they go to a GPU
 
 
 class LoadPlanner(DefaultLoadPlanner):
@@ -109,12 +110,14 @@ class Reader(StorageReader):
         piece, dtype = self._places[item.storage_index]
         with open_regular(self._folder / piece.file) as stream:
             if (
-                tuple(item.lengths) == piece.sizes
+                tuple(item.lengths[1:]) == piece.sizes[1:]  # whole rows, which lie together
                 and target.dtype == dtype
                 and target.device.type == "cpu"
                 and target.is_contiguous()
             ):
-                _fill(stream, piece.start, target)
+                row = math.prod(piece.sizes[1:]) * target.element_size()
+                first = item.storage_offsets[0] if piece.sizes else 0
+                _fill(stream, piece.start + first * row, target)
             else:
                 _copy(stream, piece, item, target, dtype)
 
@@ -154,7 +157,8 @@ def _copy(stream: io.FileIO, piece: Piece, item: Any, target: Any, dtype: Any) -
     first, count = (offsets[0], lengths[0]) if piece.sizes else (0, 1)
     row = math.prod(shape[1:])
     size = torch.empty(0, dtype=dtype).element_size()
-    most = min(count, max(1, STAGED // max(1, row * size)))
+    staged = STAGED if target.device.type == "cpu" else STAGED_FOR_DEVICE
+    most = min(count, max(1, staged // max(1, row * size)))
     memory = _host_memory((most, *shape[1:]), dtype, target.device)
     for at in range(0, count, max(1, most)):
         rows = memory[: min(most, count - at)]

@@ -1,0 +1,60 @@
+"""Files that others can write are opened in one place."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import rocsteady
+
+SOURCE = Path(rocsteady.__file__).parent
+# Who opens files by other means, and why that is right. Folders end with a slash.
+MAY = {
+    "untrusted_file.py": "the opener itself",
+    "inside/": "opens what it makes itself, in the training process",
+    "evidence/procfs.py": "files of the kernel",
+    "evidence/cgroups.py": "files of the kernel",
+    "evidence/gpu_signs.py": "files of the kernel",
+    "evidence/members.py": "files of the kernel",
+    "evidence/gpu_reading.py": "files of the kernel, in a child with a deadline",
+    "evidence/kernel_log.py": "a device of the kernel, without blocking",
+    "host/": "descriptors of its own; files of the kernel",
+    "knowledge/": "data that comes with rocsteady, or that the user has named as such",
+    "machine/disk_root.py": "has the same rules, below a root",
+    "journal/writer.py": "a folder, to make its names durable",
+    "training/storage.py": "writes new files",
+    "training/locking.py": "a lock of its own",
+    "cli/plain_file.py": "writes a new file",
+    "cli/redacted.py": "a file of the system",
+    "cli/screen.py": "/dev/null",
+    "cli/explain.py": "a pipe that the shell has opened: /dev/fd/N",
+    "supervisor/injection.py": "files that come with rocsteady, files of the kernel, new files",
+    "probes/processes.py": "files that come with rocsteady",
+    "supervisor/stop_deadline.py": "a pipe of its own",
+    "supervisor/logout.py": "files of the system",
+    "integrations/lightning.py": "a part of a zip that was judged before",
+}
+OPENS = {"open", "read_text", "read_bytes", "fdopen"}
+
+
+def opened_in(path: Path) -> list[int]:
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call):
+            function = node.func
+            name = function.attr if isinstance(function, ast.Attribute) else ""
+            name = function.id if isinstance(function, ast.Name) else name
+            if name in OPENS:
+                found.append(node.lineno)
+    return found
+
+
+def test_nothing_else_opens_files_that_others_can_write() -> None:
+    found = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        where = path.relative_to(SOURCE).as_posix()
+        allowed = where in MAY or any(where.startswith(each) for each in MAY if each[-1] == "/")
+        if not allowed and (lines := opened_in(path)):
+            found[where] = lines
+
+    assert found == {}, "use rocsteady.untrusted_file, or say in MAY why not"
