@@ -8,6 +8,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from rocsteady.untrusted_file import read_head
+
 _OPTION = re.compile(r"-[^0-9.].*", re.DOTALL)  # -1e-4 is a value
 _ASSIGNED = re.compile(r"[A-Za-z_+~][^=\s]*=.*", re.DOTALL)  # model.size=128
 _SCRIPT = ".py"
@@ -36,8 +38,8 @@ def seed_option(command: Sequence[str], folder: Path) -> str:
     for word in command:
         path = folder / word
         if path.suffix == _SCRIPT and path.is_file():
-            with contextlib.suppress(OSError), path.open("rb") as stream:
-                if found := _SEED_TEXT.search(stream.read(SCRIPT_LIMIT)):
+            with contextlib.suppress(OSError):
+                if found := _SEED_TEXT.search(read_head(path, SCRIPT_LIMIT)):
                     return found.group(1).decode()
     return ""
 

@@ -5,21 +5,29 @@ Nothing is ever unpickled: of a pickle the opcodes are listed, which runs none o
 
 from __future__ import annotations
 
+import io
 import json
 import pickletools
 import re
 import struct
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
+from typing import BinaryIO
 
+from rocsteady.untrusted_file import open_regular, read_regular
 from rocsteady.vocabulary import Value
 
 STEP, EPOCH = "step", "epoch"
 LARGEST = 4 << 20  # bytes of a pickle, a header or JSON that are looked at
 MOST_OPCODES = 400_000
 HIGHEST = 10**15
+_DAMAGED = (
+    *(OSError, ValueError, KeyError, TypeError, EOFError, OverflowError),
+    *(RuntimeError, zipfile.BadZipFile, zlib.error, struct.error),  # an encrypted zip is the first
+)
 TRAINER_STATE = "trainer_state.json"  # as the Hugging Face Trainer writes
 KEYS = {
     "global_step": STEP,
@@ -56,7 +64,7 @@ def number_of(path: Path) -> Number | None:
         return named
     try:
         inside = _inside(path)
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile, struct.error):
+    except _DAMAGED:
         inside = None
     return inside or named
 
@@ -71,25 +79,25 @@ def _by_name(name: str) -> Number | None:
 def _inside(path: Path) -> Number | None:
     if path.is_dir():
         state = path / TRAINER_STATE
-        return _chosen(_json(state.read_bytes())) if state.is_file() else None
+        return _chosen(_json(read_regular(state, LARGEST))) if state.is_file() else None
     if path.suffix == ".json":
-        return _chosen(_json(path.read_bytes())) if path.stat().st_size <= LARGEST else None
-    if path.suffix == ".safetensors":
-        return _of_safetensors(path)
-    return _of_torch(path) if zipfile.is_zipfile(path) else None
+        return _chosen(_json(read_regular(path, LARGEST)))
+    with io.BufferedReader(open_regular(path)) as stream:
+        if path.suffix == ".safetensors":
+            return _of_safetensors(stream)
+        return _of_torch(stream) if zipfile.is_zipfile(stream) else None
 
 
-def _of_safetensors(path: Path) -> Number | None:
-    with path.open("rb") as stream:
-        (length,) = struct.unpack("<Q", stream.read(8))
-        header = _json(stream.read(length)) if length <= LARGEST else {}
+def _of_safetensors(stream: BinaryIO) -> Number | None:
+    (length,) = struct.unpack("<Q", stream.read(8))
+    header = _json(stream.read(length)) if length <= LARGEST else {}
     metadata = header.get("__metadata__")
     return _chosen(metadata) if isinstance(metadata, dict) else None
 
 
-def _of_torch(path: Path) -> Number | None:
+def _of_torch(stream: BinaryIO) -> Number | None:
     """List what a pickle would set, and take a number only if all that say so agree."""
-    with zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(stream) as archive:
         for entry in archive.infolist():
             if entry.filename.rpartition("/")[2] == "data.pkl" and entry.file_size <= LARGEST:
                 found: dict[str, set[int]] = {}

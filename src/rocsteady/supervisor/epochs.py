@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
-from rocsteady.untrusted_file import open_regular
+from rocsteady.untrusted_file import open_regular, read_tail
 
 LOG_CHUNK = 1024 * 1024  # bytes
 TAIL = 4 * 1024 * 1024  # bytes
@@ -18,11 +17,10 @@ _EPOCH = re.compile(rb"(?i)\bepoch['\"]?[ \t]*[:=#\[(]?[ \t]*([0-9]{1,6})(\.[0-9
 def last_epoch_printed(log: Path) -> int | None:
     """Return the highest epoch in the last of a log; None if that speaks of none."""
     try:
-        with log.open("rb") as stream:
-            stream.seek(max(0, stream.seek(0, os.SEEK_END) - TAIL))
-            return max((int(whole) for whole, _ in _EPOCH.findall(stream.read())), default=None)
+        tail = read_tail(log, TAIL, follow=False)
     except OSError:
         return None
+    return max((int(whole) for whole, _ in _EPOCH.findall(tail)), default=None)
 
 
 def epochs_printed(log: Path) -> int | None:

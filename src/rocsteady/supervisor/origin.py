@@ -16,6 +16,7 @@ from rocsteady.host.files import write_whole
 from rocsteady.journal.values import Run
 from rocsteady.supervisor.done import CLOCK_GRAIN, matches
 from rocsteady.supervisor.job_values import Resume
+from rocsteady.untrusted_file import read_head
 from rocsteady.vocabulary import Value
 
 FILE = "checkpoints-before.json"
@@ -69,8 +70,7 @@ def keep(origin: Origin, records: Path) -> None:
 def kept(records: Path) -> Origin | None:
     """Return what was kept when a run began; None for a run of an earlier version."""
     try:
-        with (records / FILE).open("rb") as stream:
-            return msgspec.json.decode(stream.read(SIZE_LIMIT), type=Origin)
+        return msgspec.json.decode(read_head(records / FILE, SIZE_LIMIT), type=Origin)
     except (OSError, UnicodeDecodeError, msgspec.MsgspecError):
         return None
 
