@@ -17,6 +17,7 @@ UNIX, NETLINK = 1, 16  # address families; Windows lacks the names
 SOCK_DIAG, BY_FAMILY = 4, 20  # NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY
 DUMP_REQUEST = 0x301  # NLM_F_REQUEST | NLM_F_DUMP
 SHOW_PEER, PEER = 0x04, 2  # UDIAG_SHOW_PEER, UNIX_DIAG_PEER
+SHOW_PENDING, PENDING = 0x08, 3  # UDIAG_SHOW_ICONS, UNIX_DIAG_ICONS: connections not yet accepted
 ALL_STATES = 0xFFFFFFFF
 PATIENCE = 0.2  # seconds; the kernel answers in less than a millisecond
 MOST_ANSWERS = 1000  # of 64 KiB each
@@ -55,14 +56,18 @@ def _plain(address: str) -> str:
 
 
 def unix_peers() -> dict[int, int]:
-    """Return the other end of each unix socket of our own net."""
+    """Return the other end of each unix socket of our own net.
+
+    That of a connection which was never accepted is the socket that listens: only its holder can
+    answer.
+    """
     try:
         with socket.socket(NETLINK, socket.SOCK_RAW, SOCK_DIAG) as kernel:
             kernel.settimeout(PATIENCE)
-            request = _REQUEST.pack(UNIX, 0, 0, ALL_STATES, 0, SHOW_PEER, 0, 0)
+            request = _REQUEST.pack(UNIX, 0, 0, ALL_STATES, 0, SHOW_PEER | SHOW_PENDING, 0, 0)
             size = _HEADER.size + len(request)
             kernel.send(_HEADER.pack(size, BY_FAMILY, DUMP_REQUEST, 1, 0) + request)
-            return dict(_answers(kernel))
+            return {inode: peer for inode, peer in _answers(kernel) if inode and peer}
     except (OSError, struct.error):
         return {}
 
@@ -84,8 +89,10 @@ def _peer(message: bytes) -> Iterator[tuple[int, int]]:
     at = _MESSAGE.size
     while at + _ATTRIBUTE.size <= len(message):
         size, kind = _ATTRIBUTE.unpack_from(message, at)
-        if kind == PEER:
-            yield inode, struct.unpack_from("=I", message, at + _ATTRIBUTE.size)[0]
+        if kind in (PEER, PENDING):
+            content = message[at + _ATTRIBUTE.size : at + size]
+            numbers = [number for (number,) in struct.iter_unpack("=I", content)]
+            yield from ((inode, n) if kind == PEER else (n, inode) for n in numbers)
         at += _aligned(max(size, _ATTRIBUTE.size))
 
 
