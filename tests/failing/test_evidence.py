@@ -69,7 +69,7 @@ UNGUARDED = """
     from torch.utils.data import DataLoader, TensorDataset
     for (batch,) in DataLoader(TensorDataset(torch.zeros(8, 2)), batch_size=4, num_workers=1):
         time.sleep(2)
-    print("last", flush=True)
+    print("the end of the data", flush=True)
 """
 
 
@@ -137,9 +137,9 @@ def test_a_setting_that_is_refused_is_said_while_the_script_runs(
 ) -> None:
     command = ("--with", "loader-spawn", "--", torch_python, project.script(UNGUARDED))
     terminal = project.on_terminal(*project.program, "run", "--yes", *command)
-    terminal.wait_for("last", within=150)
+    terminal.wait_for("the end of the data", within=150)
 
-    said = terminal.text.partition("last")[0]
+    said = terminal.text.partition("the end of the data")[0]
     assert terminal.code() == 0
     assert said.count("worker_context is not in effect, and the script's own setting is used") == 1
-    assert "worker_context" not in terminal.text.partition("last")[2]
+    assert "worker_context" not in terminal.text.partition("the end of the data")[2]
