@@ -168,6 +168,11 @@ def _hide_body(done: list[str]) -> None:
         done[index] = REDACTED
 
 
+def is_commit(name: str, value: str) -> bool:
+    """Tell whether a value beside this name is a commit, such as ``git_version``."""
+    return bool(_HEX_40.fullmatch(value) and _COMMIT.search(f"{name}=".lower()))
+
+
 def _unless_commit(found: re.Match[str]) -> str:
     before = found.string[max(0, found.start() - _LOOK_BACK) : found.start()]
     return found.group() if _COMMIT.search(before) else REDACTED

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from rocsteady.redaction.forms import REDACTED, replace_forms, without_keys
+from rocsteady.redaction.forms import REDACTED, is_commit, replace_forms, without_keys
 from rocsteady.redaction.keys import Kind, harmless, kind_of, replace_named
 from rocsteady.redaction.places import (
     EVERYDAY,
@@ -61,7 +61,8 @@ class Secrets:
         """Redact the value that stands beside a name."""
         kind = kind_of(name)
         if kind is None or isinstance(value, bool) or value is None:
-            return self.value(value)
+            commit = isinstance(value, str) and is_commit(name, value)
+            return value if commit else self.value(value)
         if isinstance(value, str):
             return value if harmless(kind, name, value) else self._beside_name(kind, value)
         if kind is Kind.SECRET:
