@@ -39,9 +39,11 @@ def _nothing_is_left() -> Iterator[None]:
 
 
 def children_of_ours() -> set[str]:
-    """Return the children of this process, also those that other tests left to it."""
+    """Return the living children of this process; other tests made it adopt orphans."""
     threads = Path("/proc/self/task").iterdir()
-    return {pid for thread in threads for pid in (thread / "children").read_text().split()}
+    children = {pid for thread in threads for pid in (thread / "children").read_text().split()}
+    states = {pid: Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2] for pid in children}
+    return {pid for pid, state in states.items() if not state.startswith("Z")}
 
 
 def open_descriptors() -> int:
