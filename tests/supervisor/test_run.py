@@ -247,12 +247,15 @@ def test_an_incident_is_reported_without_names(
 ) -> None:
     shutil.copytree(VICTIMS, project.home / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
     victim = str(project.home / "scripts" / "hang_lock_across_fork.py")
-    if job is None:
+    command: tuple[str, ...] = ("--", torch_python, victim)
+    if job is None:  # its own job file, so that it can resume
         resumes = '[resume]\narguments = ["{checkpoint}"]\ncheckpoints = ["*.none"]'
-        (project.folder / "rocsteady.toml").write_text(f"command = ['x']\n{resumes}")
+        text = f"command = {[torch_python, victim]}\n{resumes}"
+        (project.folder / "rocsteady.toml").write_text(text)
+        command = ()
     project.environment |= {"USER": "marigold", "LOGNAME": "marigold"}
 
-    ended = project.run("--max-attempts", "1", "--", torch_python, victim, within=180)
+    ended = project.run("--max-attempts", "1", *command, within=180)
     page = project.say("report", project.name).out
     story = project.story()
 
