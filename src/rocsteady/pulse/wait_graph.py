@@ -19,6 +19,8 @@ from rocsteady.pulse.wait_set import WAYS, Exit, Key, Member, WaitSet, Way
 
 LOADER = "torch/utils/data/dataloader.py"
 WORKER = "torch/utils/data/_utils/worker.py"
+# What children run that end only with their parent: torch's own handler is there for their crash.
+SERVING = (WORKER, "multiprocessing/resource_tracker.py")
 PIN_MEMORY = "torch/utils/data/_utils/pin_memory.py"
 QUEUES = "multiprocessing/queues.py"
 SLACK = 0.5  # seconds by which a timeout may differ from what the loop gives
@@ -215,7 +217,8 @@ class _Graph:
         """Return the signals with a handler that somebody outside these processes might send."""
         given = set(process.handlers or ()) - HARMLESS
         children = {each.pid for each in self._look.processes if each.parent == process.pid}
-        if CHILD_ENDED in (process.handlers or ()) and children - members:
+        outside = [pid for pid in children - members if not any(self._in_files(pid, *SERVING))]
+        if CHILD_ENDED in (process.handlers or ()) and outside:
             given.add(CHILD_ENDED)
         return given
 
