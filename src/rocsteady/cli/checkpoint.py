@@ -12,7 +12,7 @@ import click
 
 import rocsteady
 from rocsteady import checkpoint_folder as folders
-from rocsteady.checkpoint_folder import BrokenError
+from rocsteady.checkpoint_folder import BrokenError, spelled_size
 from rocsteady.cli.plain_file import names_of, write_plain
 from rocsteady.cli.roots import open_root, python_option
 from rocsteady.cli.screen import layout, show, show_json
@@ -127,7 +127,7 @@ def export(  # noqa: PLR0913 - one argument an option
     names = {name: name for name in plan} if everything else names_of(checkpoint, state, entry)
     tensors = {name: plan[inside] for name, inside in names.items()}
     size = write_plain(checkpoint, tensors, target)
-    show(f"{target}: {counted(len(tensors), 'tensor')}, {_human(size)}.\n")
+    show(f"{target}: {counted(len(tensors), 'tensor')}, {spelled_size(size)}.\n")
 
 
 @command.command("import")
@@ -199,7 +199,7 @@ def _show(folder: Path, found: list[Listed], *, as_json: bool) -> None:
         page.line(f"{'step':>12}  {'written':<17} {'size':>9}  state", style=BOLD)
     for each in found:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.written))
-        size = "-" if each.bytes is None else _human(each.bytes)
+        size = "-" if each.bytes is None else spelled_size(each.bytes)
         state = f"broken: {each.wrong}" if each.wrong else "whole"
         text = f"{each.step:>12,}  {when:<17} {size:>9}  {state}"
         page.line(text, style=RED if each.wrong else "")
@@ -238,11 +238,3 @@ def _interpreter(python: str | None) -> str:
     if path is None:
         raise click.UsageError("no Python that trains was found; name it with --python.")
     return str(path)
-
-
-def _human(size: float) -> str:
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000:  # noqa: PLR2004 - the next unit
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"

@@ -105,7 +105,7 @@ class Runner:
         if line.alive:
             raise RocsteadyError(f"{resume} is running; rocsteady stop {resume} ends it")
         if line.run.outcome == DONE:
-            raise RocsteadyError(f"{resume} is done: there is nothing to go on with")
+            raise RocsteadyError(f"{resume} is done; there is nothing to resume")
         earlier = journal.story(resume)
         return journal.take_over(resume, alone=self.alone), earlier
 

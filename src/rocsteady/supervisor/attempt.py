@@ -163,7 +163,7 @@ class Attempt:
 
     def _interrupted_twice(self, child: Child) -> AttemptEnd:
         self._means.announcer.say(
-            "two interrupts, and the script goes on; ending it. Interrupt again to kill it at once."
+            "the script ignored two interrupts; ending it. Press ^C again to kill it at once."
         )
         stopping = self._settings.stopping
         quick = msgspec.structs.replace(stopping, save_wait=stopping.terminate_wait)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rocsteady import checkpoint_folder as folders
-from rocsteady.checkpoint_folder import UNFINISHED, BrokenError
+from rocsteady.checkpoint_folder import UNFINISHED, BrokenError, spelled_size
 from rocsteady.errors import CheckpointError
 
 SPARE = 0.02  # share of the disk that is left free
@@ -63,8 +63,8 @@ class Room:
         if usage.free >= size + spare:
             return ""
         return (
-            f"it needs {_human(size)}, and {folder} has {_human(usage.free)} free, of which"
-            f" {_human(spare)} are left to others"
+            f"it needs {spelled_size(size)}, and {folder} has {spelled_size(usage.free)} free,"
+            f" of which {spelled_size(spare)} are left to others"
         )
 
 
@@ -79,11 +79,3 @@ def remove(path: Path) -> None:
     with contextlib.suppress(OSError):
         path.rename(doomed)
         shutil.rmtree(doomed)
-
-
-def _human(size: float) -> str:
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000:  # noqa: PLR2004 - the next unit
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
