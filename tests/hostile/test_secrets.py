@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from in_process import Command, count, number
 from journals import NAME, write_journal
 from planted import EACH, Planted, key_of_lines, places, secrets
 
+from rocsteady.cli.redacted import redactor_here
 from rocsteady.evidence.collect import collect
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
@@ -34,6 +36,11 @@ rank 0: [c10d] The client socket has failed to connect to [localhost]:29500 (err
 epoch 3 step 17,500 loss 0.3331 lr 3e-4 grad_norm 1.25 [00:12<01:33, 2.40it/s]
 /work/project/checkpoints/step-500/model.safetensors amdgpu 0000:03:00.0: ring gfx_0.0.0 timeout
 python train.py --lr 3e-4 --tokenizer gpt2 --sort-key-first --batch-size 32 data/train.jsonl:17
+Enter the password:
+Killed
+token 0 of 512, key layer_norm_1, tokens: ['hello', 'world2'], keys: [1, 2], session 3 started
+Missing key: model.layers.10.self_attn.q_proj.weight, unexpected keys: ["blocks.0.attn.qkv_lora"]
+the secret is out of order, password, user and host were given, auth was refused, ENV PATH /opt/x1
 see https://github.com/ROCm/ROCm/issues/4730 and https://huggingface.co/gpt2/blob/main/config.json
 """
 
@@ -114,6 +121,28 @@ def test_a_name_beside_a_value_counts_in_tables_and_lists() -> None:
     assert "'epochs': 3" in str(told)
 
 
+def test_a_value_after_an_option_of_one_letter_is_found_in_a_list() -> None:
+    for words in (["sshpass", "-p", "hunter2", "ssh"], ["curl", "-u", "me:hunter2", "x"]):
+        told = nobody().value({"command": words})
+        assert "hunter2" not in str(told)
+        assert words[0] in str(told)
+
+
+def test_a_secret_of_this_machine_is_hidden_where_no_name_stands_beside_it() -> None:
+    told = redactor_here({"HF_TOKEN": "correct-horse-7", "LANG": "de_DE.UTF-8"}).text(
+        "401 for correct-horse-7 at de_DE.UTF-8"
+    )
+
+    assert told == "401 for <redacted> at de_DE.UTF-8"
+
+
+def test_a_secret_that_had_a_name_once_is_hidden_afterwards() -> None:
+    redactor = nobody()
+    redactor.value(["train.py", "--password", "abcDEF123456"])
+
+    assert redactor.text("ValueError: abcDEF123456 is wrong") == "ValueError: <redacted> is wrong"
+
+
 def test_reports_hold_no_secret(command: Command) -> None:
     planted = secrets() + places()
     key, lines = key_of_lines()
@@ -186,6 +215,12 @@ def test_summaries_of_evidence_hold_no_secret(tmp_path: Path) -> None:
 def test_nothing_that_a_diagnosis_needs_is_lost() -> None:
     assert nobody().text(NEEDED) == NEEDED
     assert Secrets().text(NEEDED) == NEEDED
+
+
+def test_the_signature_of_a_failure_is_no_secret(command: Command) -> None:
+    said = command("explain", "--json", "-", given="RuntimeError: HIP out of memory.\n")
+
+    assert json.loads(said.out)["failure"]["signature"] not in ("", "<redacted>")
 
 
 @pytest.mark.parametrize("folder", ["tuning", "held-out"])

@@ -8,6 +8,7 @@ import platform
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from rocsteady.redaction.keys import names_secret
 from rocsteady.redaction.redactor import Redactor
 
 HOMES = ("HOME", "USERPROFILE")
@@ -29,7 +30,9 @@ def redactor_here(environment: Mapping[str, str] = os.environ) -> Redactor:
     short = [name.partition(".")[0] for name in names]
     domains = [name.partition(".")[2] for name in names]
     found = (name for name in (*domains, *_domains()) if "." in name)
-    return Redactor(homes=homes, users=users, hosts=[*names, *short, *found])
+    hosts = [*names, *short, *found]
+    secrets = [value for name, value in environment.items() if names_secret(name, value)]
+    return Redactor(homes=homes, users=users, hosts=hosts, secrets=secrets)
 
 
 def _login() -> str:

@@ -18,16 +18,16 @@ _Form = tuple[tuple[str, ...], re.Pattern[str]]
 # Prefixes after which a secret follows, to the end of the word.
 _PREFIXES = (
     "AGE-SECRET-KEY-1", "ATATT3", "ATCTT3", "CCIPAT_", "CCIPRJ_", "CLOJARS_", "EZAK", "EZTK",
-    "FLWSECK", "GOCSPX-", "GR1348941", "KGAT_", "NRAK-", "NRJS-", "PMAK-", "api_org_", "dckr_oat_",
-    "dckr_pat_", "doo_v1_", "dop_v1_", "dor_v1_", "dp.pt.", "dt0c01.", "figd_", "fm1_", "fm2_",
-    "gho_", "ghp_", "ghr_", "ghs_", "ghu_", "github_pat_", "glagent-", "glcbt-", "gldt-", "glft-",
-    "glimt-", "glpat-", "glptt-", "glrt-", "glsa_", "glsoat-", "gsk_", "hf_", "hvb.", "hvr.",
-    "lin_api_", "lsv2_", "npm_", "ntn_", "nvapi-", "ops_eyJ", "pk_live_", "pk_test_", "pnu_",
-    "pplx-", "pscale_", "rdme_", "rk_live_", "rk_test_", "rpa_", "rubygems_", "s-s4t2ud-", "sbp_",
-    "sha256~", "shippo_", "shpat_", "shpca_", "shppa_", "shpss_", "sk_live_", "sk_test_",
-    "sntrys_", "sntryu_", "sq0atp-", "sq0csp-", "tfp_", "tk-us-", "tskey-", "wandb_v1_", "whsec_",
-    "xapp-", "xkeysib-", "xoxa-", "xoxb-", "xoxe-", "xoxe.", "xoxo-", "xoxp-", "xoxr-", "xoxs-",
-    "ya29.",
+    "FLWSECK", "GOCSPX-", "GR1348941", "KGAT_", "NRAK-", "NRJS-", "PMAK-", "api_org_", "csk-",
+    "dckr_oat_", "dckr_pat_", "doo_v1_", "dop_v1_", "dor_v1_", "dp.pt.", "dt0c01.", "e2b_",
+    "esecret_", "figd_", "fm1_", "fm2_", "fw_", "gho_", "ghp_", "ghr_", "ghs_", "ghu_",
+    "github_pat_", "glagent-", "glcbt-", "gldt-", "glft-", "glimt-", "glpat-", "glptt-", "glrt-",
+    "glsa_", "glsoat-", "gsk_", "hf_", "hvb.", "hvr.", "jina_", "lin_api_", "lsv2_", "npm_", "ntn_",
+    "nvapi-", "ops_eyJ", "pcsk_", "pk_live_", "pk_test_", "pnu_", "pplx-", "pscale_", "rdme_",
+    "rk_live_", "rk_test_", "rpa_", "rubygems_", "s-s4t2ud-", "sbp_", "sha256~", "shippo_",
+    "shpat_", "shpca_", "shppa_", "shpss_", "sk_live_", "sk_test_", "sntrys_", "sntryu_", "sq0atp-",
+    "sq0csp-", "tfp_", "tgp_v1_", "tk-us-", "tskey-", "tvly-", "wandb_v1_", "whsec_", "xapp-",
+    "xkeysib-", "xoxa-", "xoxb-", "xoxe-", "xoxe.", "xoxo-", "xoxp-", "xoxr-", "xoxs-", "ya29.",
 )  # fmt: skip
 _NOT_IN_WORD = r"(?<![A-Za-z0-9])"
 # Names in snake case are no secrets: a digit, a capital or one long word must follow.
@@ -80,6 +80,8 @@ _FORMS: tuple[_Form, ...] = (
         r"/[\w@./-]{8,}",
     ),
     _form("maker.ifttt.com", r"(?<=/with/)key/[\w-]{8,}"),
+    _form("://ntfy.sh/ ://hc-ping.com/", r"(?:(?<=://ntfy\.sh/)|(?<=://hc-ping\.com/))[\w-]+"),
+    _form("code=", r"(?<=[?&]code=)[\w.~%/-]{16,}"),
     _form("://", r"(?<=://)[^/\s\"'<>]{1,512}(?=@)"),
     _form("googleusercontent.com", r"[0-9]{6,20}-[a-z0-9]{16,40}(?=\.apps\.googleusercontent)"),
     # headers and options
@@ -88,8 +90,21 @@ _FORMS: tuple[_Form, ...] = (
         r"(?i:(?<=bearer )|(?<=bearer  ))(?=\S{0,200}[0-9]|\S{1,200}[A-Z]|\S{20})[\w.~+/=-]{6,}",
     ),
     _form("-u", r"(?:(?<=[ \"']-u )|(?<=-user )|(?<=-user=))[^\s:/]{1,64}:[^\s\"']+"),
-    _form("login", r"(?:(?<=password )|(?<=passwd ))\S+"),  # a line of ~/.netrc
-    _form("sshpass", r"(?:(?<=sshpass -p )|(?<=sshpass -p))\S+"),
+    _form(
+        "login",  # a line of ~/.netrc
+        r"(?:(?<=password )|(?<=passwd )|(?<=account ))(?![!=:|>\\-]|is\s|was\s)\S+",
+    ),
+    _form(":5432:", r"(?<=:5432:)[\w*.-]{1,64}:[\w*.-]{1,64}:[^\s\"']+"),  # a line of ~/.pgpass
+    _form("<Cookie", r"(?<=<Cookie )[^\s=]{1,99}=\S+"),
+    _form("DENTIFIED dentified", r"(?i:(?<=identified by ['\"]))[^'\"\n]+"),
+    _form("$", r"\$(?:2[abxy]|[156y]|argon2\w{1,3})\$[^\s:\"']{20,}"),  # hashes of passwords
+    _form("LS0tLS1CRUdJTi", r"LS0tLS1CRUdJTi[\w+/=-]+"),  # base64 of a key or a certificate
+)
+# Programs that take a password after an option of one letter.
+_OPTION = re.compile(
+    r"(?P<kept>\b(?:(?:mysql|mariadb|7z|sshpass)\w{0,9}\b[^\n]{0,200}?\s-p"
+    r"|(?:(?:docker|podman) login|sshpass|unzip|sqlcmd)\b[^\n]{0,200}?\s-[pP]\s+"
+    r"|redis-cli\b[^\n]{0,200}?\s-a\s+|ldap\w{3,8}\b[^\n]{0,200}?\s-w\s+))[^\s\"'<]+"
 )
 _BASIC = re.compile(r"(?i:\bbasic)[ \t]+(?P<code>[A-Za-z0-9+/_-]{6,}={0,2})")
 # 40 hexadecimal digits are a key of Weights & Biases, or a commit; these words tell them apart.
@@ -113,6 +128,7 @@ def replace_forms(text: str) -> str:
     for needles, pattern in _FORMS:
         if any(needle in text for needle in needles):
             text = pattern.sub(REDACTED, text)
+    text = _OPTION.sub(lambda found: found["kept"] + REDACTED, text)
     text = _KEY_LINE.sub(_if_random, text)
     text = _HEX_40.sub(_unless_commit, text)
     if "asic" in text or "ASIC" in text:

@@ -23,12 +23,30 @@ class Kind(Enum):
     SERIAL = "serial"
 
 
-_STRONG = ("password", "passwd", "passphrase", "passcode", "secret", "credential", "apikey")
+_STRONG = (
+    "password",
+    "passwd",
+    "passwort",
+    "passphrase",
+    "passcode",
+    "secret",
+    "credential",
+    "apikey",
+)
 _LIKELY = frozenset({
     "auth", "authorization", "bearer", "cookie", "cred", "creds", "dsn", "hmac", "key", "pass",
-    "pat", "pw", "pwd", "sas", "sig", "signature", "token",
+    "pat", "psk", "pw", "pwd", "sas", "sessid", "session", "sessionid", "sig", "signature", "token",
 })  # fmt: skip
-_JOINED = ("token", "pwd", "authkey", "accesskey", "accountkey", "privatekey", "signingkey")
+_JOINED = (
+    "token",
+    "pwd",
+    "sessid",
+    "authkey",
+    "accesskey",
+    "accountkey",
+    "privatekey",
+    "signingkey",
+)
 _AFTER = frozenset({"id", "value", "data", "b64", "base", "raw", "hex", "string", "header"})
 _USERS = frozenset({"user", "username", "logname", "login"})
 _HOSTS = frozenset({"host", "hostname", "nodename", "nodelist", "addr", "endpoint", "fqdn"})
@@ -49,6 +67,7 @@ class _Spot(NamedTuple):
     name: str
     at: int
     line_start: bool
+    sure: bool  # a sign stands between them; otherwise the value must look like a secret
 
 
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
@@ -60,15 +79,22 @@ _MOST_CLOSERS = 8  # brackets and stops after a value that are not part of it
 _NAMED = re.compile(
     r"""
     (?:pass|pwd|pw|token|secret|key|sig|auth|cred|cookie|bearer|hmac|apikey|dsn|sas|pat
-      |user|login|logname|host|node|addr|endpoint|fqdn|serial|unique|s/n|hive)
+      |psk|sess|user|login|logname|host|node|addr|endpoint|fqdn|serial|unique|s/n|hive)
     (?=(?P<rest>[a-z0-9_.-]{0,40}))(?P=rest)
     (?P<second>[ ](?:id|number|no|num)\b)?
     (?:
-      (?P<listed>["'][ \t]{0,4},[ \t]{0,4}(?=["']))
-      | (?:\\{0,3}["']\]?)?[ \t]{0,20}(?P<sign>=>|:=|==?|:(?![:/])|%3[da])[ \t]{0,8}
+      (?:\\{0,3}["']\]?)?[ \t]{0,20}
+        (?P<sign>
+          :[ ]?(?:optional\[)?str\]?(?:[ ]\|[ ]none)?[ ]?=(?!=)|=>|:=|[=!]?=|:(?![:/])|%3[da])
+        [ \t]{0,8}
       | (?P<xml>>)(?=[^<>\s]{1,99}</)
-      | (?P<below>["']?[ \t]{0,4},?\n[ \t]{0,40}["']?value["']?:[ \t]{0,8})  # a pair of Kubernetes
-      | (?P<space>[ \t]{1,8}|\r?\n[ \t]{0,20}(?:-[ ])?)(?=[^\s=:])
+      # a pair of Kubernetes, an argument of a parser, a value that pydantic refused
+      | (?P<below>["']?[ \t]{0,4},?[ \n][ \t]{0,40}["']?value["']?[:=][ \t]{0,8}
+        |["'],[^\n]{0,80}?default=|\n[ \t][^\n]{0,200}?input_value=)
+      | (?P<listed>["'][ \t]{0,4},[ \t]{0,4}(?=["']))
+      # said rather than assigned: "the password is ...", a row of a table
+      | (?P<said>[ \t]{0,8}(?:[,|]|->)[ \t]{0,8}|[ \t]{1,8}(?:is|was)[ \t]{1,8})(?=[^\s=:])
+      | (?P<space>[ \t]{0,8}\\?\r?\n[ \t]{0,20}(?:-[ ])?|[ \t]{1,8})(?=[^\s=:])
     )
     """,
     re.VERBOSE,
@@ -89,9 +115,10 @@ _STATUS = frozenset({
 })  # fmt: skip
 # Names of parameters and of PyTorch's own keys: "fc.weight", "store_based_barrier_key:1".
 _PARAMETER = re.compile(
-    r"(?:[A-Za-z_]\w{0,40}\.){1,20}(?:weight|bias|\w{0,20}(?:mean|var|tracked))$"
+    r"(?:\w{1,40}\.){1,20}(?:weight|bias|\w{0,20}(?:mean|var|tracked))$"
     r"|[a-z]{1,20}(?:_[a-z]{1,20}){2,6}(?::[0-9]{1,6})?$"
 )
+_SLUG = re.compile(r"[a-z]{2,20}(?:-[a-z0-9]{1,20}){1,8}")
 _CALL = re.compile(r"[A-Za-z_]\w{0,60}(?:\.\w{1,60}){1,8}\(")
 _PLAIN_HOST = re.compile(
     r"[0-9.:]+$|\[|x86|aarch|cpu|gpu|cuda|hip\b|linux|device|memory|pinned|local|0x|/|-",
@@ -103,6 +130,16 @@ _UNQUOTED = re.compile(
 _TO_END = re.compile(r"[^\n\r]+")
 _TO_QUOTE_OR_END = re.compile(r"[^\n\r\"']+")
 _BLOCK = re.compile(r"[|>][+-]?[0-9]?[ \t]*\n([ \t]+[^\n]*(?:\n[ \t]+[^\n]*)*)")  # of YAML
+_LIST = re.compile(r"\r?\n([ \t]*- [^\n]*(?:\n[ \t]*- [^\n]*)*)")  # of YAML
+_NEXT_LINE = re.compile(r"\r?\n[ \t]{0,20}(\S{6,200})[ \t]*(?=[\r\n]|$)")
+_SETS = re.compile(r"\b(?:setx|setenv|set -\w{1,4}|ENV|configure set)\s+$")  # NAME VALUE
+_WORD = re.compile(r"[^\s\"'`,;()\[\]{}<>]{6,}")
+_CHANCE = re.compile(r"[A-Za-z0-9+/=_-]+")
+_HEX = re.compile(r"[0-9a-f]{16,}")
+_LONGEST_LIST = 2000
+_MOST_NESTED = 8
+_DIGITS = 3
+_LEAST_VALUE = 8
 _PREFIX = re.compile(r"[bBrRuUfF]{0,2}(?=(\\{0,3}[\"']))")
 _CLOSERS, _OPENERS = ")]}>.,;:|\\", {")": "(", "]": "[", "}": "{", ">": "<"}
 
@@ -146,8 +183,18 @@ def harmless(kind: Kind, name: str, value: str) -> bool:  # noqa: PLR0911 - one 
         return True
     if kind in (Kind.USER, Kind.HOST):
         return value[0].isdigit() or bool(_PLAIN_HOST.match(value))
+    if name == "signature" and _SLUG.fullmatch(value):
+        return True  # of a failure that is known here
     known = value.lower().rstrip(".,;:") in _STATUS or _CALL.match(value)
     return bool(known or _PARAMETER.match(value))
+
+
+def names_secret(name: str, value: str) -> bool:
+    """Say whether a variable holds a secret that can be told from everyday words."""
+    kind = kind_of(name)
+    if kind not in (Kind.SECRET, Kind.LIKELY) or harmless(kind, name, value):
+        return False
+    return len(value) >= _LEAST_VALUE and _like_a_password(value)
 
 
 def replace_named(text: str, stand_in: Callable[[Kind, str], str]) -> str:
@@ -158,17 +205,59 @@ def replace_named(text: str, stand_in: Callable[[Kind, str], str]) -> str:
     while found := _NAMED.search(lowered, at):
         at = found.end()
         name = _whole_name(text, found.start(), found.end("rest"))
-        kind = kind_of(name + (found["second"] or ""))
-        if kind is None or not _belongs(found, name, text):
+        spot = _spot(text, found, name)
+        if spot is None:
             at = found.end("rest")
             continue
-        spot = _Spot(kind, name, at, _starts_line(text, found, name))
         first, last = _value(text, spot, at + _ENOUGH)
-        if last > first and not harmless(kind, name, text[first:last]):
+        if last > first and _counts(spot, text[first:last]):
             first, last = _value(text, spot, len(text))
-            done += (text[copied:first], stand_in(kind, text[first:last]))
+            done += (text[copied:first], stand_in(spot.kind, text[first:last]))
             copied = at = last
     return "".join((*done, text[copied:]))
+
+
+def looks_random(value: str, *, least: int = 16) -> bool:
+    """Say whether a word is no word: long, with digits, and in no case that a name would have."""
+    if len(value) < least or not _CHANCE.fullmatch(value):
+        return False
+    mixed = value.lower() != value != value.upper()
+    digits = sum(mark.isdigit() for mark in value)
+    return digits >= _DIGITS and (mixed or bool(_HEX.fullmatch(value)))
+
+
+def _spot(text: str, found: re.Match[str], name: str) -> _Spot | None:
+    """Tell what the name means, if it and what follows are a pair."""
+    kind, sure = kind_of(name + (found["second"] or "")), True
+    if kind is None and name.endswith("s"):
+        kind, sure = kind_of(name[:-1]), False
+    if kind is None or (not sure and kind not in (Kind.SECRET, Kind.LIKELY)):
+        return None
+    line_start = _starts_line(text, found, name)
+    belongs = _belongs(found, name, text)
+    if not belongs and kind not in (Kind.SECRET, Kind.LIKELY):
+        return None
+    at = found.end()
+    elsewhere = text[at : at + 1] in ("\r", "\n") and not _LIST.match(text, at)
+    return _Spot(kind, name, at, line_start, sure=sure and belongs and not elsewhere)
+
+
+def _counts(spot: _Spot, value: str) -> bool:
+    """Say whether a value is to be replaced."""
+    several = value[0] in "[({"
+    if spot.sure and not several:
+        return not harmless(spot.kind, spot.name, value)
+    if spot.sure and spot.kind is Kind.SECRET:
+        return True
+    tells = _like_a_password if spot.kind is Kind.SECRET else looks_random
+    return any(map(tells, _WORD.findall(value)))
+
+
+def _like_a_password(word: str) -> bool:
+    """Say whether a word is none of a sentence, and no path, number or code."""
+    if word.startswith(("/", "./", "~")) or not any(mark.isdigit() for mark in word):
+        return False
+    return not (_NUMBER.match(word) or _CODE.match(word) or _CALL.match(word))
 
 
 def _whole_name(text: str, start: int, end: int) -> str:
@@ -185,9 +274,15 @@ def _belongs(found: re.Match[str], name: str, text: str) -> bool:
     """Say whether the name and what follows are a pair: an option needs no sign between them."""
     if found["sign"] or found["xml"] or found["below"]:
         return True
-    if found["space"] and kind_of(name) is Kind.SECRET and text[found.end()] in "\"'":
+    secret = kind_of(name) is Kind.SECRET
+    start = found.end("rest") - len(name)
+    if found["listed"] and secret and text[max(0, start - 2) : start - 1] == "(":
         return True
-    if not name.startswith("-"):
+    if found["space"] and secret and text[found.end()] in "\"'":
+        return True
+    if found["space"] and _SETS.search(text, max(0, start - 16), start):
+        return True
+    if found["said"] or not name.startswith("-"):
         # "unique_id 123456789", as the kernel writes it
         return bool(found["space"]) and kind_of(name) is Kind.SERIAL and text[found.end()].isdigit()
     following = text[found.end() : found.end() + 3].lstrip("\"'")
@@ -208,14 +303,13 @@ def _value(text: str, spot: _Spot, until: int) -> tuple[int, int]:
     if quoted:
         first = quoted.end(1)
         return first, _closing(text, first, quoted[1], until)
-    block = _BLOCK.match(text, at, until)
-    if block:
-        return block.start(1), block.end(1)
-    pattern = _UNQUOTED
-    if spot.name.lower().endswith(("authorization", "cookie")):
-        pattern = _TO_QUOTE_OR_END
-    elif spot.kind is Kind.SECRET and text[at - 2 : at] in (": ", "= "):
-        pattern = _TO_END if spot.line_start else _TO_QUOTE_OR_END
+    for pattern in (_BLOCK, _LIST, _NEXT_LINE):
+        lines = pattern.match(text, at, until)
+        if lines:
+            return lines.span(1)
+    if text[at : at + 1] in ("[", "{", "(") and spot.kind in (Kind.SECRET, Kind.LIKELY):
+        return at, _bracket(text, at, until)
+    pattern = _extent(text, spot)
     found = pattern.match(text, at, until)
     if found is None:
         return at, at
@@ -227,6 +321,31 @@ def _value(text: str, spot: _Spot, until: int) -> tuple[int, int]:
             break
         end -= 1
     return at, end
+
+
+def _extent(text: str, spot: _Spot) -> re.Pattern[str]:
+    """Return how far a value without quotation marks reaches."""
+    if spot.name.lower().endswith(("authorization", "cookie")):
+        digest = text[spot.at : spot.at + 6].lower() == "digest"
+        return _TO_END if digest else _TO_QUOTE_OR_END
+    if spot.kind is Kind.SECRET and text[spot.at - 2 : spot.at] in (": ", "= "):
+        return _TO_END if spot.line_start else _TO_QUOTE_OR_END
+    return _UNQUOTED
+
+
+def _bracket(text: str, first: int, until: int) -> int:
+    """Return where a list or a table ends, or where looking for its end stops."""
+    opener = text[first]
+    closer = {"[": "]", "{": "}", "(": ")"}[opener]
+    limit = min(until, first + _LONGEST_LIST, len(text))
+    end = first
+    for _ in range(_MOST_NESTED):
+        end = text.find(closer, end, limit) + 1
+        if not end:
+            return limit
+        if text.count(opener, first, end) <= text.count(closer, first, end):
+            return end
+    return end
 
 
 def _closing(text: str, first: int, quote: str, until: int) -> int:

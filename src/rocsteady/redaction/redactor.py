@@ -11,7 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from rocsteady.redaction.forms import REDACTED, is_commit, replace_forms, without_keys
-from rocsteady.redaction.keys import Kind, harmless, kind_of, replace_named
+from rocsteady.redaction.keys import (
+    Kind,
+    harmless,
+    kind_of,
+    looks_random,
+    replace_named,
+)
 from rocsteady.redaction.places import (
     EVERYDAY,
     HOME,
@@ -27,6 +33,8 @@ TEMPORARY = "/tmp"  # noqa: S108 - recognised, not written to
 _UUID = re.compile(r"[0-9a-f]{8}([-_])(?:[0-9a-f]{4}\1){3}[0-9a-f]{12}(?![0-9a-f])", re.IGNORECASE)
 _GPU = re.compile(r"\bGPU-(?P<id>[0-9a-f]{12,16})(?![0-9a-f-])", re.IGNORECASE)
 _CONTAINER = re.compile(r"\b[0-9a-f]{64}\b")
+_COLOUR = re.compile(r"\x1b\[[0-9;:]{0,32}m")
+_LEAST_SECRET, _MOST_SECRETS = 10, 200  # that are known by their value
 _LEAST_NAME = 3  # a user called "a" cannot be told from the letter
 _NUMBERED = re.compile(r"[0-9]+")
 # Stems of host names that mean other things when a number follows.
@@ -36,8 +44,15 @@ _COMMON_STEMS = EVERYDAY | {"card", "cpu", "epoch", "node", "rank", "run", "step
 @lru_cache(maxsize=4096)  # of stacks the same lines come again and again
 def hide_secrets(text: str) -> str:
     """Return ``text`` without passwords, tokens and keys. Names and addresses stay."""
-    text = replace_forms("\n".join(without_keys(text.split("\n"))))
+    text = _without_forms(text)
     return replace_named(text, _secret)
+
+
+def _without_forms(text: str) -> str:
+    """Replace what has the form of a secret. Colours go: they may stand beside a name."""
+    if "\x1b" in text:
+        text = _COLOUR.sub("", text)
+    return replace_forms("\n".join(without_keys(text.split("\n"))))
 
 
 class Secrets:
@@ -87,7 +102,12 @@ class Secrets:
             option = isinstance(before, str) and before.startswith("-") and "=" not in before
             follows = option and isinstance(word, str) and not word.startswith("-")
             done.append(self.pair(str(before), word) if follows else self.value(word))
-        return done
+        return self._as_command([str(word) for word in done]) if texts else done
+
+    def _as_command(self, words: list[str]) -> list[object]:
+        """Redact what only the words before it give away, as in ``sshpass -p ...``."""
+        told = self.text(" ".join(words)).split(" ")
+        return list(told if len(told) == len(words) else words)
 
     def _all(self, value: object) -> object:
         """Replace every text and number below a name that tells of secrets."""
@@ -104,7 +124,15 @@ class Secrets:
 class Redactor(Secrets):
     """Knows the names of one machine and replaces them everywhere."""
 
-    def __init__(self, *, homes: Iterable[str], users: Iterable[str], hosts: Iterable[str]) -> None:
+    def __init__(
+        self,
+        *,
+        homes: Iterable[str],
+        users: Iterable[str],
+        hosts: Iterable[str],
+        secrets: Iterable[str] = (),
+    ) -> None:
+        self._secrets = set(secrets)
         self._serials: dict[str, int] = {}
         self._addresses: dict[str, int] = {}
         # Longest first, so that a home below another home is not cut in half.
@@ -122,13 +150,15 @@ class Redactor(Secrets):
 
     def text(self, text: str) -> str:
         """Return ``text`` with secrets, names and addresses replaced."""
-        text = replace_forms("\n".join(without_keys(text.split("\n"))))
+        text = _without_forms(text)
         for home in self._homes:
             stand_in = _stand_in(home)
             for spelling in (home, home.replace("/", "\\"), home.replace("/", "\\\\")):
                 if spelling in text:
                     text = re.sub(rf"{re.escape(spelling)}(?![A-Za-z0-9_.-])", stand_in, text)
         text = replace_named(replace_folders(text), self._beside_name)
+        for secret in self._secrets:
+            text = text.replace(secret, REDACTED)
         text = _UUID.sub(lambda match: self._uuid(match.group()), text)
         text = _GPU.sub(lambda match: f"GPU-{self._padded(match['id'], 16)}", text)
         text = _CONTAINER.sub(lambda match: self._padded(match.group(), 64), text)
@@ -151,6 +181,8 @@ class Redactor(Secrets):
             name, colon, port = value.partition(":")
             plain = name.lower() in EVERYDAY or is_public(name)
             return value if plain else f"{HOST}{colon}{self.text(port)}"
+        if looks_random(value, least=_LEAST_SECRET) and len(self._secrets) < _MOST_SECRETS:
+            self._secrets.add(value)  # it may stand elsewhere without its name
         return _secret(kind, value)
 
     def _whose(self, match: re.Match[str]) -> str:

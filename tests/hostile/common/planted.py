@@ -89,6 +89,9 @@ FORMS: dict[str, Callable[[Maker], str]] = {
     "square": _prefixed("sq0" + "atp-", 22, URLSAFE),
     "shopify": _prefixed("shp" + "at_", 32, HEX),
     "artifactory": _prefixed("AK" + "C", 60, ALNUM),
+    "tavily": _prefixed("tv" + "ly-", 32),
+    "together": _prefixed("tgp" + "_v1_", 40, URLSAFE),
+    "pinecone": _prefixed("pc" + "sk_", 60, ALNUM + "_"),
     "age": _prefixed("AGE-" + "SECRET-KEY-1", 58, UPPER),
 }  # fmt: skip
 
@@ -129,6 +132,42 @@ AROUND: dict[str, str] = {
     "yaml block": "private_key: |\n  {}\nnext: 1",
     "toml": 'passphrase = "{}"',
     "shell": "export WANDB_API_KEY='{}'",
+    "yaml list": "passwords:\n  - first\n  - {}\nepochs: 3",
+    "json list": '{{"api_keys": ["{}"], "epochs": 3}}',
+    "json list on lines": '{{\n  "secrets": [\n    "a",\n    "{}"\n  ]\n}}',
+    "table in a table": "{{'secret': {{'value': '{}'}}}}",
+    "pair": "[('password', '{}'), ('epochs', '3')]",
+    "name and value": '{{"name": "DB_PASSWORD", "value": "{}"}}',
+    "set by a call": "os.environ.setdefault('WANDB_API_KEY', '{}')",
+    "default of an option": 'add_argument("--password", default="{}")',
+    "refused by pydantic": "api_key\n  Input should be an integer [input_value='{}', a=1]",
+    "annotated": '    secret: str | None = "{}"',
+    "compared": 'if password != "{}":',
+    "digest": 'Authorization: Digest username="u", response="{}"',
+    "cookie of a jar": "<Cookie session={} for .example.com/>",
+    "session": "PHPSESSID={}",
+    "setx": "setx API_TOKEN {}",
+    "fish": "set -gx HF_TOKEN {}",
+    "Dockerfile": "ENV SECRET_KEY {}",
+    "aws configure": "aws configure set aws_secret_access_key {}",
+    "mysql": "mysql -u root -p{} runs",
+    "docker login": "docker login -u trainer -p {} registry.example.org",
+    "redis": "redis-cli -a {} ping",
+    "netrc account": "machine x login trainer account {} password y",
+    "pgpass": "db:5432:runs:trainer:{}",
+    "sql": "CREATE USER trainer IDENTIFIED BY '{}';",
+    "hash of a password": "trainer:$6$saltsalt${}abcdef:19000:0",
+    "key in base64": "LS0tLS1CRUdJTi{}",
+    "authorization code": "https://example.org/back?code={}aaaa&state=1",
+    "topic of ntfy": "https://ntfy.sh/{}",
+    "said": "the password is {}",
+    "said with": "logging in with password {} again",
+    "row of a table": "| password | {} |",
+    "row of a file": "password,{}",
+    "on the next line": "password:\n{}\n",
+    "next line of a command": "--password \\\n  {} \\\n  --lr 1",
+    "coloured": "\x1b[32m'password'\x1b[0m: \x1b[32m'{}'\x1b[0m",
+    "Passwort": "Passwort: {}",
 }
 
 
@@ -174,7 +213,7 @@ def secrets(seed: int = 14) -> list[Planted]:
             text = draw(make)
             found.append(Planted(kind, text, text))
         for kind, around in AROUND.items():
-            secret = make.some(ALNUM, 20) if number % 2 else "hunter" + make.some(ALNUM, 9)
+            secret = make.some(ALNUM, 20) if number % 2 else "hunter2" + make.some(ALNUM, 9)
             found.append(Planted(kind, around.format(secret), secret))
         code = base64.b64encode(f"trainer:{make.some(ALNUM, 12)}".encode()).decode()
         found.append(Planted("basic", f"Authorization: Basic {code}", code))
