@@ -31,16 +31,16 @@ from pathlib import Path
 import msgspec
 
 from rocsteady import __version__
-from rocsteady.cli import kept_plan
+from rocsteady.cli import saved_plan
 from rocsteady.cli.trials import Trials
+from rocsteady.job.job_file import FILE, read_job
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
 from rocsteady.plan import Basis, Finish, Pace, Plan, Way
+from rocsteady.planner.completion import History, Loss, finish
 from rocsteady.planner.cpu import settings
-from rocsteady.planner.finishing import History, Loss, finish
-from rocsteady.planner.planning import SEE_AND_START
+from rocsteady.planner.planner import SEE_AND_START
 from rocsteady.planner.trial import Bounds
-from rocsteady.supervisor.job import FILE, read_job
 from rocsteady.vocabulary import Strategy, Value
 
 TITLE, STRATEGY = next(settings(Strategy(), cores=1))
@@ -150,7 +150,7 @@ def carry_out(folder: Path, steps: int) -> tuple[float, int]:
         left=steps,
         ways=(way,),
     )
-    if why := kept_plan.keep(plan, folder):
+    if why := saved_plan.keep(plan, folder):
         raise SystemExit(why)
     began = time.monotonic()
     with (folder.parent / "log").open("wb") as log:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocsteady.supervisor.job import Job, Resume, Total, parse_job, read_job
+from rocsteady.job.job_file import parse_job, read_job
+from rocsteady.job.values import Job, Resume, Total
 
 if TYPE_CHECKING:
     from supervised import Project

@@ -8,10 +8,10 @@ import pytest
 
 from rocsteady.cli.plan_trials import PlanTrials, TrialBounds
 from rocsteady.cli.trials import Trials
+from rocsteady.job.values import Job
 from rocsteady.plan import Pace
 from rocsteady.planner.trial import Bounds
-from rocsteady.planner.tried import Tried
-from rocsteady.supervisor.job import Job
+from rocsteady.planner.trial_result import Tried
 from rocsteady.vocabulary import Strategy
 
 JOB = Job(command=("python", "train.py"))

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocsteady.evidence import collect as module
-from rocsteady.evidence.bounded import LATE, run_all
 from rocsteady.evidence.collect import LOG_TAIL, collect
+from rocsteady.evidence.parallel import LATE, run_all
 
 if TYPE_CHECKING:
     from tests.evidence.conftest import Start

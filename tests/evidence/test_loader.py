@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocsteady.evidence.look import look
+from rocsteady.evidence.snapshot import look
 from rocsteady.evidence.values import Wait
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocsteady.evidence.counters import Progress
-from rocsteady.evidence.line_pattern import LinePattern
 from rocsteady.evidence.log_count import KEPT, LogCount
 from rocsteady.evidence.output import OutputCounter
+from rocsteady.job.line_pattern import LinePattern
 
 EPISODE = r"episode (?P<n>[\d,]+)(?:/(?P<total>\d+))?"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.evidence.ends import Ends
+from rocsteady.evidence.descriptor_ends import Ends
 from rocsteady.evidence.sockets import unix_peers
 from rocsteady.evidence.values import Wait
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import hurried
 
-from rocsteady.cli import run, starting
+from rocsteady.cli import job_start, run
 from rocsteady.cli.main import main
 from rocsteady.machine.recording import RecordedRoot, read_recording
 
@@ -18,5 +18,5 @@ if __name__ == "__main__":
     recording = read_recording(Path(sys.argv.pop(1)))
     wanted = {"patience": hurried.PATIENCE}
     setattr(run, "Settings", lambda **given: hurried.SETTINGS(**{**given, **wanted}))  # noqa: B010 - not typed
-    setattr(starting, "DiskRoot", lambda: RecordedRoot(recording))  # noqa: B010 - the same
+    setattr(job_start, "DiskRoot", lambda: RecordedRoot(recording))  # noqa: B010 - the same
     main()

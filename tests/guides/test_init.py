@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from supervised import Project, until
 
-from rocsteady.supervisor.job import Job, Resume, Total, read_job
+from rocsteady.job.job_file import read_job
+from rocsteady.job.values import Job, Resume, Total
 
 TRANSFORMERS = """
     import os

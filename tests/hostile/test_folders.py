@@ -11,10 +11,10 @@ import pytest
 from in_process import count
 from supervised import Project
 
-from rocsteady.supervisor import scratch
-from rocsteady.supervisor.redirect import LeadsBackError, Redirection
-from rocsteady.supervisor.scratch import Method, Scratch, make_scratch, remove
-from rocsteady.supervisor.tree import differences, look_over
+from rocsteady.sandbox import scratch
+from rocsteady.sandbox.folder_tree import differences, look_over
+from rocsteady.sandbox.redirect import LeadsBackError, Redirection
+from rocsteady.sandbox.scratch import Method, Scratch, make_scratch, remove
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="mounts and links of POSIX")
 

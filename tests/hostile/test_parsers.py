@@ -19,6 +19,7 @@ from in_process import count, number
 
 from rocsteady.checkpoint_folder import MANIFEST, FileFact, hash_of, manifest_text, what_is_wrong
 from rocsteady.errors import JobError, JournalError, RecordingError
+from rocsteady.evidence.exceptions import read_raised
 from rocsteady.evidence.pages import (
     read_applied,
     read_loader_facts,
@@ -28,13 +29,12 @@ from rocsteady.evidence.pages import (
     read_resumes,
     read_size,
 )
-from rocsteady.evidence.raised import read_raised
 from rocsteady.inside import wire
+from rocsteady.job.job_file import read_job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.place import find_place
 from rocsteady.machine.machine import examine
 from rocsteady.machine.recording import RecordedRoot, read_recording
-from rocsteady.supervisor.job import read_job
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="makes FIFOs and devices")
 AT_MOST = 10.0  # seconds for one input, on a machine that does other things too

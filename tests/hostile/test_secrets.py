@@ -12,7 +12,7 @@ from in_process import Command, count, number
 from journals import NAME, write_journal
 from planted import EACH, Planted, key_of_lines, places, secrets
 
-from rocsteady.cli.redacted import redactor_here
+from rocsteady.cli.machine_names import redactor_here
 from rocsteady.evidence.collect import collect
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms

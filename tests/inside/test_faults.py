@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from rocsteady.drills.faults import for_inside, read_faults
 from rocsteady.inside import wire
-from rocsteady.supervisor.faults import for_inside, read_faults
 
 if TYPE_CHECKING:
     from tests.inside.conftest import Inside, Run

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from rocsteady.inside import loading_ahead, loading_thread
-from rocsteady.inside.ending import PASSED_OVER
-from rocsteady.inside.loader_facts import GUARD
+from rocsteady.inside.heartbeat.loader_facts import GUARD
+from rocsteady.inside.heartbeat.script_end import PASSED_OVER
+from rocsteady.inside.overrides import prefetch, prefetch_thread
 from rocsteady.knowledge.waits import load_waits
 
 
 @pytest.mark.parametrize(
     "function",
     [
-        loading_thread.LoadingThread._run,
-        loading_thread.Fetch.__call__,
-        loading_ahead._Ahead.next,
-        loading_ahead._Ahead._try,
-        loading_ahead._Ahead._take,
+        prefetch_thread.LoadingThread._run,
+        prefetch_thread.Fetch.__call__,
+        prefetch._Ahead.next,
+        prefetch._Ahead._try,
+        prefetch._Ahead._take,
     ],
 )
 def test_a_thread_that_loads_is_not_taken_for_one_of_ours_that_only_serves(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocsteady.plan import Basis, Finish, Pace, Risk, Way
-from rocsteady.planner.tried import Tried
+from rocsteady.planner.trial_result import Tried
 from rocsteady.vocabulary import Confidence, Finding, Fix, Severity, Strategy
 
 HOUR = 3600.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from builders import failed, tried
 
 from rocsteady.planner.cpu import FLUSHED_TOLD, KEEP_FREED, THREADS, settings, tune
-from rocsteady.planner.tried import Tried
+from rocsteady.planner.trial_result import Tried
 from rocsteady.vocabulary import Strategy
 
 

@@ -12,15 +12,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rocsteady.evidence.pages import LoaderFacts, Size
+from rocsteady.job.job_file import parse_job
+from rocsteady.job.values import DoneWhen, FileKind, Job, Resume, Total, WantedFile
 from rocsteady.plan import Pace
-from rocsteady.planner.going_on import going_on
-from rocsteady.planner.jobfile import Draft, job_text, seen
-from rocsteady.planner.printed import Counter, Printed
+from rocsteady.planner.job_file_text import Draft, job_text, seen
+from rocsteady.planner.log_counters import Counter, Printed
+from rocsteady.planner.resume_discovery import going_on
 from rocsteady.planner.script_facts import ScriptFacts, read_facts
-from rocsteady.planner.tried import Tried
-from rocsteady.planner.watched import Watched
+from rocsteady.planner.script_traces import Watched
+from rocsteady.planner.trial_result import Tried
 from rocsteady.planner.work import Work, how_much
-from rocsteady.supervisor.job import DoneWhen, FileKind, Job, Resume, Total, WantedFile, parse_job
 from rocsteady.vocabulary import Strategy
 
 if TYPE_CHECKING:

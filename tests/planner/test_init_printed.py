@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.evidence.line_pattern import LinePattern
-from rocsteady.planner.printed import Counter, epochs_in, of_the_job, read_printed
+from rocsteady.job.line_pattern import LinePattern
+from rocsteady.planner.log_counters import Counter, epochs_in, of_the_job, read_printed
 
 STAMP = "2026-11-15T10:00:{second:02}.000Z "
 BEGAN = 1794736800.0  # 2026-11-15T10:00:00Z

@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from rocsteady.planner.watched import _apart, _there_before
+from rocsteady.planner.script_traces import _apart, _there_before
 
 
 @pytest.mark.parametrize(

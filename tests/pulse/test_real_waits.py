@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.evidence.look import look
+from rocsteady.evidence.snapshot import look
 from rocsteady.evidence.tree import Tree
 from rocsteady.inside import wire
 from rocsteady.pulse.wait_graph import wait_set

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from rocsteady.journal.values import Forecast, Run, RunLine
-from rocsteady.report.due import met, remains
+from rocsteady.report.deadline import met, remains
 from rocsteady.report.runs import render_runs
 
 NOW = 1763920800.0  # Sun 23 Nov 2025 18:00 UTC

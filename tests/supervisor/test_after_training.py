@@ -22,10 +22,10 @@ if os.name == "nt":
 from supervised import Ended, Project
 
 from rocsteady.evidence.values import Heartbeat
-from rocsteady.supervisor import living
-from rocsteady.supervisor.done import proves
-from rocsteady.supervisor.job import DoneWhen, WantedFile
-from rocsteady.supervisor.living import Living
+from rocsteady.job.done_when import proves
+from rocsteady.job.values import DoneWhen, WantedFile
+from rocsteady.supervisor import live_processes
+from rocsteady.supervisor.live_processes import Living
 
 VICTIMS = Path(__file__).parent.parent / "victims"
 PAUSE = 14  # seconds; hurried, "still for 8 s after the script's own code is done" was too long
@@ -84,7 +84,7 @@ def beat(pid: int, **fields: object) -> Heartbeat:
 def births(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
     """Give the processes that live, with the moment of their birth."""
     found: dict[int, int] = {}
-    monkeypatch.setattr(living, "_birth", found.get)
+    monkeypatch.setattr(live_processes, "_birth", found.get)
     return found
 
 

@@ -13,8 +13,8 @@ from rocsteady.journal.place import find_place
 from rocsteady.journal.values import Run
 from rocsteady.machine.software import software_of
 from rocsteady.pulse.learning import Learned
+from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
 from rocsteady.supervisor.course import Course, Wanted
-from rocsteady.supervisor.outcome import AttemptEnd, Outcome
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Observation, ProbeOutcome
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import pytest
 from rocsteady.host.child import Exit
 from rocsteady.pulse.learning import Learned
 from rocsteady.remedies.ladder import Step
+from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
 from rocsteady.supervisor.decision import Decision, Next, after_climbing, decide, exit_code
-from rocsteady.supervisor.outcome import AttemptEnd, Outcome
 from rocsteady.supervisor.settings import Settings
 from rocsteady.vocabulary import Fix, Strategy
 

@@ -34,13 +34,16 @@ def test_lays_out_one_package_and_sitecustomize_for_their_owner_only(tmp_path: P
         "sitecustomize.py",
     }
     package = injection.site / "_rocsteady_inside"
-    names = {path.name for path in package.iterdir()}
     inside = Path(wire.__file__).parent
-    assert names == {path.name for path in inside.glob("*.py")} - {"sitecustomize.py"}
-    assert {"heart.py", "hooks.py", "overrides.py", "wire.py"} <= names
-    for path in (injection.site, package, injection.pages):
+    sources = {path.relative_to(inside) for path in inside.rglob("*.py")}
+    laid_out = {path.relative_to(package) for path in package.rglob("*.py")}
+    not_needed = {path for path in sources if path.parts[0] in ("payloads", "sitecustomize.py")}
+    assert laid_out == sources - not_needed
+    assert Path("heartbeat/hooks.py") in laid_out
+    folders = [path for path in package.rglob("*") if path.is_dir()]
+    for path in (injection.site, package, injection.pages, *folders):
         assert path.stat().st_mode & 0o777 == 0o700
-    assert {path.stat().st_mode & 0o777 for path in package.iterdir()} == {0o600}
+    assert {(package / path).stat().st_mode & 0o777 for path in laid_out} == {0o600}
 
 
 def test_lays_out_again_with_no_page_of_before(tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from rocsteady.forecast.runs import lines_ahead, story_ahead
+from rocsteady.job.values import Deadline
 from rocsteady.journal.values import Decision, Forecast, Run, RunLine, RunStory, Sample
-from rocsteady.supervisor.ahead import lines_ahead, story_ahead
-from rocsteady.supervisor.announce import Announcer
-from rocsteady.supervisor.job import Deadline
+from rocsteady.supervisor.announcer import Announcer
+from rocsteady.supervisor.fallback import FallTo
 from rocsteady.supervisor.outlook import LONGEST, MOST, Outlook, Slip
-from rocsteady.supervisor.ways import FallTo
 from rocsteady.vocabulary import Strategy
 
 RUN = Run(

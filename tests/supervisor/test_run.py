@@ -15,7 +15,7 @@ import pytest
 from cases import HERE as VICTIMS
 from supervised import ROCSTEADY, Project, until
 
-from rocsteady.supervisor.job import read_job
+from rocsteady.job.job_file import read_job
 
 HERE = Path(__file__).parent
 TRAINS = """

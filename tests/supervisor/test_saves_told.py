@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rocsteady.evidence.values import Heartbeat
-from rocsteady.supervisor.announce import Announcer
-from rocsteady.supervisor.telling import Teller
+from rocsteady.supervisor.announcer import Announcer
+from rocsteady.supervisor.verdict_messages import Teller
 
 
 class Heard(Announcer):

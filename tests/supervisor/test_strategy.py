@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.inside import strategy as inside
 from rocsteady.inside import wire
+from rocsteady.inside.overrides import strategy as inside
 from rocsteady.supervisor.strategy import environment
 from rocsteady.vocabulary import Strategy
 

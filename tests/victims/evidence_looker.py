@@ -11,7 +11,7 @@ from datetime import timedelta
 import msgspec
 
 from rocsteady.evidence import stacks
-from rocsteady.evidence.look import look
+from rocsteady.evidence.snapshot import look
 
 NOBODY = 65534
 NO_NEW_PRIVILEGES, SET_SECCOMP, FILTER = 38, 22, 2

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rocsteady.cli.screen import tell
 from rocsteady.errors import RocsteadyError
-from rocsteady.host.detached import Detached, start_detached
+from rocsteady.host.background import Detached, start_detached
 from rocsteady.journal.journal import Journal
 from rocsteady.untrusted_file import open_regular, read_exactly
 

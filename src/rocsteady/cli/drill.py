@@ -14,34 +14,35 @@ import msgspec
 import platformdirs
 
 from rocsteady.cli.command_check import check_command
-from rocsteady.cli.over_folder import (
+from rocsteady.cli.job_start import course_for, examined, job_here, patience_for
+from rocsteady.cli.project import enter, find_job_folder
+from rocsteady.cli.sandbox_run import (
     ON_STDERR,
     ask_about_paths,
+    job_in,
     lay_out_scratch,
     make_root,
     name_for,
     say_where,
 )
-from rocsteady.cli.project import enter, find_job_folder
 from rocsteady.cli.screen import layout, show, show_json
-from rocsteady.cli.starting import course_for, examined, job_here, patience_for
+from rocsteady.drills.drill import Rehearsal, read_fired, results
+from rocsteady.drills.faults import Fault, not_tried, read_faults
 from rocsteady.errors import NotRecordedError, RocsteadyError
+from rocsteady.job.done_when import matches
+from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import Place, find_place
 from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.knowledge.waits import load_waits
 from rocsteady.report.drill import DrillResult, render_drill
+from rocsteady.sandbox.folder_tree import differences, look_over
+from rocsteady.sandbox.scratch import remove
 from rocsteady.supervisor.course import Wanted, as_json
-from rocsteady.supervisor.done import matches
-from rocsteady.supervisor.drill import Rehearsal, read_fired, results
-from rocsteady.supervisor.faults import Fault, not_tried, read_faults
 from rocsteady.supervisor.injection import claim
-from rocsteady.supervisor.job import Job
-from rocsteady.supervisor.scratch import remove
 from rocsteady.supervisor.settings import Settings
-from rocsteady.supervisor.tree import differences, look_over
-from rocsteady.supervisor.visible import visible_to_a_run
+from rocsteady.supervisor.visible_gpus import visible_to_a_run
 from rocsteady.vocabulary import Strategy
 
 SURVIVED, NOT_SURVIVED = 0, 1
@@ -136,7 +137,7 @@ def _drill(
     scratch, environment, marks = lay_out_scratch(folder, root, before, _checkpoints(job, folder))
     say_where(scratch, NAME)
     known = load_knowledge()
-    job = msgspec.structs.replace(scratch.job(job), deadline=None)  # of the run, not of a drill
+    job = msgspec.structs.replace(job_in(scratch, job), deadline=None)  # of the run, not of a drill
     run = journal.begin_run(job.command, job=job, strategy=as_json(Strategy()), name=NAME)
     rehearsal = Rehearsal(
         job,

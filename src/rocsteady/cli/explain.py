@@ -11,7 +11,7 @@ from typing import BinaryIO
 import click
 import msgspec
 
-from rocsteady.cli.redacted import redactor_here
+from rocsteady.cli.machine_names import redactor_here
 from rocsteady.cli.screen import layout, show, show_json
 from rocsteady.errors import ExaminationError
 from rocsteady.failures.classify import Classifier

@@ -10,25 +10,26 @@ from pathlib import Path
 
 import click
 
-from rocsteady.cli import kept_plan
+from rocsteady.cli import saved_plan
 from rocsteady.cli.command_check import check_command
 from rocsteady.cli.init_questions import ask_command, ask_limits, ask_total
-from rocsteady.cli.over_folder import ask_about_paths
-from rocsteady.cli.redrawn import bar, progress
+from rocsteady.cli.sandbox_run import ask_about_paths
 from rocsteady.cli.screen import show, show_json, tell
+from rocsteady.cli.status_line import bar, progress
 from rocsteady.cli.trials import Trials
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.files import write_whole
+from rocsteady.job.job_file import FILE, parse_job, read_job
+from rocsteady.job.trust import trust
+from rocsteady.job.values import Job
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
-from rocsteady.planner.going_on import going_on
-from rocsteady.planner.jobfile import Draft, job_text, seen
+from rocsteady.planner.job_file_text import Draft, job_text, seen
+from rocsteady.planner.resume_discovery import going_on
 from rocsteady.planner.script_facts import read_facts, script_in
 from rocsteady.planner.trial import Bounds
-from rocsteady.planner.tried import Tried
+from rocsteady.planner.trial_result import Tried
 from rocsteady.planner.work import how_much
-from rocsteady.supervisor.job import FILE, Job, parse_job, read_job
-from rocsteady.supervisor.trust import trust
 from rocsteady.vocabulary import Strategy
 
 WRITTEN, FAILED, INTERRUPTED = 0, 1, 130
@@ -75,7 +76,7 @@ def command(  # noqa: PLR0913 - one argument an option
     check_command(words, folder)
     ask_about_paths(words, folder, "short run", yes=yes)
     _say(f"watching {shlex.join(words)} for {seconds} s of training, over this folder.")
-    memory = Memory(find_place(kept_plan.home(folder)))  # nothing is made in the user's folder
+    memory = Memory(find_place(saved_plan.home(folder)))  # nothing is made in the user's folder
     try:
         with Trials(folder, memory) as trials:
             bounds = Bounds(wanted=seconds, within=max(AT_MOST, TIMES * seconds))

@@ -11,14 +11,14 @@ from typing import TypeVar
 import click
 from msgspec.structs import replace
 
+from rocsteady.cli.job_start import examined
 from rocsteady.cli.screen import tell
-from rocsteady.cli.starting import examined
+from rocsteady.job.quantities import deadline, dollars
+from rocsteady.job.values import Total
 from rocsteady.knowledge.reader import load_knowledge
-from rocsteady.planner.jobfile import Draft
+from rocsteady.planner.job_file_text import Draft
 from rocsteady.planner.script_facts import scripts_here
 from rocsteady.planner.work import Work
-from rocsteady.supervisor.job import Total
-from rocsteady.supervisor.job_words import deadline, dollars
 
 PLACES = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
 NAME_ONE = "name a command: rocsteady init -- python train.py"

@@ -13,10 +13,10 @@ from typing import BinaryIO
 
 import click
 
-from rocsteady.cli.kept import find_run, kept_journal
+from rocsteady.cli.project_journal import find_run, kept_journal
 from rocsteady.cli.screen import show
+from rocsteady.job.names import check_name
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.names import check_name
 from rocsteady.journal.place import RUNS
 from rocsteady.journal.values import Run
 from rocsteady.printable import printable

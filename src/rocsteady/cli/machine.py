@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from rocsteady import __version__
-from rocsteady.cli.redacted import redactor_here
+from rocsteady.cli.machine_names import redactor_here
 from rocsteady.cli.roots import open_root, python_option, root_option
 from rocsteady.cli.screen import layout, show, show_json, tell
 from rocsteady.errors import ExaminationError

@@ -11,31 +11,31 @@ import click
 from msgspec.structs import replace
 
 from rocsteady import __version__
-from rocsteady.cli import kept_plan
+from rocsteady.cli import saved_plan
 from rocsteady.cli.command_check import check_command
-from rocsteady.cli.over_folder import ask_about_paths
+from rocsteady.cli.job_start import job_here
 from rocsteady.cli.plan_export import write_files
-from rocsteady.cli.plan_here import circumstances, wish
+from rocsteady.cli.plan_inputs import circumstances, wish
 from rocsteady.cli.plan_trials import PlanTrials, TrialBounds
 from rocsteady.cli.project import enter, find_job_folder
 from rocsteady.cli.run import Duration
+from rocsteady.cli.sandbox_run import ask_about_paths
 from rocsteady.cli.screen import layout, show, show_json, tell
-from rocsteady.cli.starting import job_here
 from rocsteady.cli.trials import Trials, look_back
+from rocsteady.job.stages import commands_of
+from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import existing_place, find_place
 from rocsteady.plan import Basis, Plan, Way
 from rocsteady.planner.advice import take
 from rocsteady.planner.circumstances import Circumstances
-from rocsteady.planner.elsewhere import CLOUD
+from rocsteady.planner.estimates import CLOUD
 from rocsteady.planner.exports.catalog import PLACES
-from rocsteady.planner.planning import Planner, Wish
+from rocsteady.planner.planner import Planner, Wish
 from rocsteady.planner.ranking import ranked
-from rocsteady.planner.tried import Tried, observation
+from rocsteady.planner.trial_result import Tried, observation
 from rocsteady.report.plan import render_plan
-from rocsteady.supervisor.job import Job
-from rocsteady.supervisor.stages import commands_of
 from rocsteady.vocabulary import Strategy
 
 FOUND, NONE_FOUND, INTERRUPTED = 0, 1, 130
@@ -114,11 +114,11 @@ def command(  # noqa: PLR0913 - one argument an option
     if (way is not None or force or bucket) and export is None:
         raise click.UsageError("--way, --bucket and --force go with --export")
     folder = Path.cwd() if command else enter(find_job_folder(Path.cwd()))
-    own = find_place(kept_plan.home(folder))  # nothing is made in the user's folder
+    own = find_place(saved_plan.home(folder))  # nothing is made in the user's folder
     memory, journal = Memory(own), Journal(existing_place(folder) or own)
     try:
         if export is not None:
-            command = kept_plan.command_of(folder, command)
+            command = saved_plan.command_of(folder, command)
         job = job_here(folder, command, memory, yes=yes, example=EXAMPLE)
         if export is not None:
             write_files(export, way, folder, job, bucket=bucket, force=force)
@@ -145,7 +145,7 @@ def command(  # noqa: PLR0913 - one argument an option
     finally:
         journal.close()
         memory.close()
-    why = kept_plan.keep(plan, folder)
+    why = saved_plan.keep(plan, folder)
     _show(replace(plan, warnings=(*plan.warnings, why)) if why else plan, as_json=as_json)
     ctx.exit(FOUND if plan.ways else NONE_FOUND)
 

@@ -9,21 +9,21 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from rocsteady.cli.kept_plan import kept, way_of
+from rocsteady.cli.job_start import examined
+from rocsteady.cli.saved_plan import kept, way_of
 from rocsteady.cli.screen import show, tell
-from rocsteady.cli.starting import examined
 from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.errors import RocsteadyError
+from rocsteady.forecast.forecast import due
+from rocsteady.job.values import Job
 from rocsteady.knowledge.offers import Offer, load_offers
 from rocsteady.plan import Way
 from rocsteady.planner.candidates import CPU
-from rocsteady.planner.elsewhere import CLOUD
+from rocsteady.planner.estimates import CLOUD
 from rocsteady.planner.exports.catalog import PLACES
 from rocsteady.planner.exports.export import Export
 from rocsteady.remedies.difference import told
-from rocsteady.supervisor.forecast import due
-from rocsteady.supervisor.job import Job
-from rocsteady.supervisor.visible import visible_to_a_run
+from rocsteady.supervisor.visible_gpus import visible_to_a_run
 from rocsteady.vocabulary import Strategy
 
 AT_MOST = 1.25  # times the price that the plan knows may be paid an hour

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rocsteady.cli.redrawn import bar, duration, progress
+from rocsteady.cli.status_line import bar, duration, progress
 from rocsteady.cli.trials import Trials
+from rocsteady.job.values import Job
 from rocsteady.planner.trial import SHARE, Bounds
-from rocsteady.planner.tried import Tried
-from rocsteady.supervisor.job import Job
+from rocsteady.planner.trial_result import Tried
 from rocsteady.vocabulary import Strategy
 
 SHORT = 0.6  # of the seconds of a trial, for those that only compare

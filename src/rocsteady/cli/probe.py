@@ -37,7 +37,7 @@ from rocsteady.machine.machine import Machine, examine
 from rocsteady.machine.root import Root
 from rocsteady.machine.software import software_of
 from rocsteady.probes.catalog import PROBES
-from rocsteady.probes.comparing import ROUNDS, Setting, read_setting
+from rocsteady.probes.comparison import ROUNDS, Setting, read_setting
 from rocsteady.probes.runner import Runner
 from rocsteady.probes.suite import (
     LEVEL_NAMES,

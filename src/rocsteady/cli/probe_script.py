@@ -10,26 +10,26 @@ import platformdirs
 from msgspec.structs import replace
 
 from rocsteady.cli.command_check import check_command
-from rocsteady.cli.over_folder import (
+from rocsteady.cli.job_start import course_for
+from rocsteady.cli.sandbox_run import (
     ON_STDERR,
     ask_about_paths,
     lay_out_scratch,
     make_root,
     name_for,
 )
-from rocsteady.cli.starting import course_for
 from rocsteady.errors import NotRecordedError, RocsteadyError
+from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.place import find_place
 from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.knowledge.waits import load_waits
 from rocsteady.probes.script import FewSteps, observed
+from rocsteady.sandbox.folder_tree import differences, look_over
+from rocsteady.sandbox.scratch import remove
 from rocsteady.supervisor.course import Wanted, as_json
 from rocsteady.supervisor.injection import claim
-from rocsteady.supervisor.job import Job
-from rocsteady.supervisor.scratch import remove
 from rocsteady.supervisor.settings import Settings
-from rocsteady.supervisor.tree import differences, look_over
 from rocsteady.vocabulary import Observation, Strategy, Value
 
 NAME = "probe"  # of the run

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from rocsteady.cli.redrawn import Redrawn, bar, duration
 from rocsteady.cli.screen import layout, show, show_json, tell
+from rocsteady.cli.status_line import Redrawn, bar, duration
 from rocsteady.probes.catalog import FRESH_START
-from rocsteady.probes.comparing import ROUNDS, Setting, compare
+from rocsteady.probes.comparison import ROUNDS, Setting, compare
 from rocsteady.probes.probe import LEVELS
 from rocsteady.probes.suite import SOAK, Planned, Suite, line_of, total
 from rocsteady.report.page import Page, counted

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rocsteady.cli.screen import tell
+from rocsteady.job.job_file import FILE
 from rocsteady.journal.place import FOLDER
-from rocsteady.supervisor.job import FILE
 
 
 def find_project(start: Path) -> Path:

@@ -25,7 +25,7 @@ from rocsteady.remedies.preview import preview
 from rocsteady.remedies.remedy import ANY, Remedy
 from rocsteady.remedies.situation import Situation, Tried
 from rocsteady.report.page import BOLD, Page
-from rocsteady.supervisor.visible import visible_to_a_run
+from rocsteady.supervisor.visible_gpus import visible_to_a_run
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy
 
 AS_IF = 100  # the step at which a preview lets every attempt fail

@@ -11,28 +11,29 @@ import msgspec
 
 from rocsteady.cli.command_check import check_interpreter
 from rocsteady.cli.detach import WITHOUT_TERMINAL, detach
-from rocsteady.cli.existing import Choice, at_a_terminal
-from rocsteady.cli.kept import find_run
-from rocsteady.cli.kept_plan import command_of
-from rocsteady.cli.planned import planned
+from rocsteady.cli.existing_checkpoints import Choice, at_a_terminal
+from rocsteady.cli.job_start import ask_about_run, job_here, patience_for
+from rocsteady.cli.plan_choice import planned
 from rocsteady.cli.project import enter, find_job_folder, find_project
+from rocsteady.cli.project_journal import find_run
 from rocsteady.cli.runner import Runner
+from rocsteady.cli.saved_plan import command_of
 from rocsteady.cli.screen import tell
-from rocsteady.cli.staged import are_done, carry_out_stages, turns_of
-from rocsteady.cli.starting import ask_about_run, job_here, patience_for
+from rocsteady.cli.stage_runs import Turn, are_done, carry_out_stages, turns_of
 from rocsteady.cli.suggestions import no_such
 from rocsteady.errors import JournalError, NotRecordedError, RocsteadyError
 from rocsteady.host.child import DETACHED, OURS
+from rocsteady.job.job_file import FILE
+from rocsteady.job.names import check_name
+from rocsteady.job.quantities import duration
+from rocsteady.job.values import Existing, Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
-from rocsteady.journal.names import check_name
 from rocsteady.journal.place import existing_place, find_place
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.supervisor.course import Wanted
 from rocsteady.supervisor.decision import PERSON_NEEDED
-from rocsteady.supervisor.job import FILE, Existing, Job, duration
 from rocsteady.supervisor.settings import Settings
-from rocsteady.supervisor.stages import Turn
 
 EXAMPLE = "rocsteady run -- python train.py"
 

@@ -8,25 +8,25 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from rocsteady.cli.existing import Choice, choose
-from rocsteady.cli.planned import keep_ways, kept_ways
-from rocsteady.cli.starting import course_for
+from rocsteady.cli.existing_checkpoints import Choice, choose
+from rocsteady.cli.job_start import course_for
+from rocsteady.cli.plan_choice import keep_ways, kept_ways
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.child import TerminalUse
+from rocsteady.job.checkpoint_origin import Origin
+from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
+from rocsteady.journal.run_trust import remember_run
 from rocsteady.journal.values import Run, RunStory
 from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.knowledge.waits import load_waits
-from rocsteady.supervisor.announce import Announcer
+from rocsteady.supervisor.announcer import Announcer
 from rocsteady.supervisor.course import Wanted, as_json
-from rocsteady.supervisor.finish import DONE
-from rocsteady.supervisor.job import Job
 from rocsteady.supervisor.leftovers import end_what_was_left, guard
-from rocsteady.supervisor.origin import Origin
 from rocsteady.supervisor.run import Supervisor
+from rocsteady.supervisor.run_end import DONE
 from rocsteady.supervisor.settings import Settings
-from rocsteady.supervisor.trust import remember_run
 
 
 @dataclass(frozen=True, kw_only=True)

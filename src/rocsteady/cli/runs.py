@@ -8,12 +8,12 @@ import time
 import click
 import msgspec
 
-from rocsteady.cli.kept import kept_journal
+from rocsteady.cli.project_journal import kept_journal
 from rocsteady.cli.screen import layout, show, show_json
+from rocsteady.forecast.runs import lines_ahead
 from rocsteady.journal.values import RunLine
 from rocsteady.redaction.redactor import Secrets
 from rocsteady.report.runs import render_runs
-from rocsteady.supervisor.ahead import lines_ahead
 
 
 @click.command("runs")

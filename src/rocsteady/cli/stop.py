@@ -6,10 +6,10 @@ import time
 
 import click
 
-from rocsteady.cli.kept import find_run, kept_journal
+from rocsteady.cli.project_journal import find_run, kept_journal
 from rocsteady.cli.screen import tell
 from rocsteady.errors import RocsteadyError
-from rocsteady.host.detached import ask_to_end
+from rocsteady.host.background import ask_to_end
 from rocsteady.journal.identity import is_alive
 from rocsteady.journal.values import Run
 

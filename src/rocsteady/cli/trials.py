@@ -8,26 +8,26 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from rocsteady.cli.kept_plan import home
-from rocsteady.cli.over_folder import lay_out_scratch, make_root, say_where
-from rocsteady.cli.starting import course_for, patience_for
+from rocsteady.cli.job_start import course_for, patience_for
+from rocsteady.cli.sandbox_run import job_in, lay_out_scratch, make_root, say_where
+from rocsteady.cli.saved_plan import home
 from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.host.child import DETACHED
+from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
 from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.knowledge.waits import load_waits
 from rocsteady.planner.trial import Bounds, Trial
-from rocsteady.planner.tried import Tried, tried
-from rocsteady.supervisor.announce import Announcer
-from rocsteady.supervisor.beginning import Beginning
+from rocsteady.planner.trial_result import Tried, tried
+from rocsteady.sandbox.folder_tree import Tree, differences, look_over
+from rocsteady.sandbox.scratch import remove
+from rocsteady.supervisor.announcer import Announcer
 from rocsteady.supervisor.course import Wanted, as_json
 from rocsteady.supervisor.injection import claim
-from rocsteady.supervisor.job import Job
-from rocsteady.supervisor.scratch import remove
 from rocsteady.supervisor.settings import Settings
-from rocsteady.supervisor.tree import Tree, differences, look_over
+from rocsteady.supervisor.startup import Beginning
 from rocsteady.vocabulary import Strategy
 
 NAME = "trial"  # of the run; the next ones are trial-2, trial-3
@@ -96,7 +96,7 @@ class Trials:
         )
         if self.count == 1:
             say_where(scratch, NAME)
-        inner = replace(scratch.job(job), deadline=None)  # of the run, not of a trial
+        inner = replace(job_in(scratch, job), deadline=None)  # of the run, not of a trial
         run = self._journal.begin_run(
             inner.command, job=inner, strategy=as_json(strategy), name=name
         )

@@ -12,7 +12,7 @@ from types import MappingProxyType
 import msgspec
 
 from rocsteady import __version__
-from rocsteady.doctor import observed
+from rocsteady.doctor import probe_findings
 from rocsteady.doctor.brief import brief, names, trains_on
 from rocsteady.doctor.checks import (
     miopen_cache,
@@ -102,7 +102,7 @@ def diagnose(
         elif match.holds is None:
             missing += [(fact, rule.id) for fact in match.missing]
             open_rules.add(rule.id)
-    findings += observed.findings(observations, software_of(machine))
+    findings += probe_findings.findings(observations, software_of(machine))
     order = list(Severity)
     findings.sort(key=lambda finding: order.index(finding.severity))
     return Diagnosis(

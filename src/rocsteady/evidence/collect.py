@@ -15,13 +15,13 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.evidence import procfs
-from rocsteady.evidence.bounded import run_all
 from rocsteady.evidence.gpu_counters import read_gpu_counters
 from rocsteady.evidence.kernel_log import read_kernel_log
 from rocsteady.evidence.last_resort import ask_for_stacks
-from rocsteady.evidence.look import look
 from rocsteady.evidence.memory import read_memory
 from rocsteady.evidence.pages import read_notes, read_pages
+from rocsteady.evidence.parallel import run_all
+from rocsteady.evidence.snapshot import look
 from rocsteady.evidence.values import Heartbeat, Look, ProcessSeen, ThreadSeen
 from rocsteady.host.files import write_whole
 from rocsteady.redaction.redactor import Secrets, hide_secrets

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from rocsteady.evidence.bounded import run_all
 from rocsteady.evidence.cgroups import ROOT, read
+from rocsteady.evidence.parallel import run_all
 from rocsteady.host.children import Outcome, ask
 from rocsteady.vocabulary import Value
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 
 from rocsteady.evidence.counters import MOST_DIGITS, Progress, strip_ansi
-from rocsteady.evidence.line_pattern import LINE, LinePattern
+from rocsteady.job.line_pattern import LINE, LinePattern
 
 KEPT = 256 * 1024  # bytes of what was printed since it was last read
 READ_WITHIN = 0.02  # seconds of CPU for all lines that wait, and the one that is begun by then

@@ -13,9 +13,9 @@ from collections import OrderedDict
 from typing import TypeVar
 
 from rocsteady.evidence.counters import Line, Progress, strip_ansi, take_apart
-from rocsteady.evidence.line_pattern import LinePattern
 from rocsteady.evidence.log_count import LogCount
 from rocsteady.evidence.values import Output
+from rocsteady.job.line_pattern import LinePattern
 
 LINE_LIMIT = 2048  # bytes of a line that are looked at
 READ_PER_SECOND = 16 * 1024  # bytes looked at, on average

@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.evidence import procfs
-from rocsteady.evidence.bounded import run_all
+from rocsteady.evidence.parallel import run_all
 from rocsteady.host.children import Answer, Outcome, ask
 from rocsteady.vocabulary import Value
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from rocsteady.evidence import procfs, syscalls
-from rocsteady.evidence.blocked import Blockings, int32
-from rocsteady.evidence.ends import WORLD, End, Ends, together
+from rocsteady.evidence.blocking_calls import Blockings, int32
+from rocsteady.evidence.descriptor_ends import WORLD, End, Ends, together
 from rocsteady.evidence.syscalls import Call
 from rocsteady.evidence.values import Wait
 

@@ -19,9 +19,10 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from . import page, wire
-from .ending import PASSED_OVER
-from .heart import Heart
+from . import wire
+from .heartbeat import page
+from .heartbeat.heart import Heart
+from .heartbeat.script_end import PASSED_OVER
 
 InPlaceOf = Callable[[Any, Any], Any]  # makes a function of ours look like the original
 

@@ -103,11 +103,13 @@ def wrap(name: str, loader: "Any") -> None:
 
 
 def tell(when: str, name: str, module: "ModuleType") -> None:
-    """Call ``_rocsteady_inside.hooks``, if this process has torch."""
+    """Call ``_rocsteady_inside.heartbeat.hooks``, if this process has torch."""
     if TORCH in WATCHED:
         return
     try:
-        hooks = __import__(INSIDE + ".hooks", fromlist=["hooks"])  # only once there is torch
+        hooks = __import__(
+            INSIDE + ".heartbeat.hooks", fromlist=["hooks"]
+        )  # only once there is torch
         getattr(hooks, when)(name, module)
     except Exception as error:  # whatever it is, the script must go on
         note(f"hook of {name}", error)

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from rocsteady import whole_files
-from rocsteady.integrations.newest import EVERYTHING, newest_whole
-from rocsteady.training import told
+from rocsteady.integrations.newest_checkpoint import EVERYTHING, newest_whole
+from rocsteady.training import supervisor_link
 
 PATTERN = "checkpoint_*"
 RANDOM = re.compile(r"random_states_[0-9]+\.pkl")  # written after model, optimizer and scheduler
@@ -31,7 +31,7 @@ def newest_checkpoint(folder: str | os.PathLike[str], pattern: str = PATTERN) ->
     supervisor is told that this script goes on by itself.
     """
     root = Path(folder)
-    told.resumes(root, pattern)
+    supervisor_link.resumes(root, pattern)
     newest = newest_whole(_checkpoints(root, pattern), what_is_wrong)
     return None if newest is None else str(newest)
 

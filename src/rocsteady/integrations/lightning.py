@@ -26,8 +26,8 @@ except ImportError:
     from pytorch_lightning import Callback
 
 from rocsteady import whole_files
-from rocsteady.integrations.newest import EVERYTHING, log, newest_whole
-from rocsteady.training import told
+from rocsteady.integrations.newest_checkpoint import EVERYTHING, log, newest_whole
+from rocsteady.training import supervisor_link
 
 PATTERN = "*.ckpt"
 SAVED = "rocsteady-step={step}.ckpt"  # what is saved because the supervisor asked
@@ -46,7 +46,7 @@ def newest_checkpoint(dirpath: str | os.PathLike[str]) -> str | None:
     Sharded checkpoints, which are folders, are not looked at.
     """
     root = Path(dirpath)
-    told.resumes(root, PATTERN)
+    supervisor_link.resumes(root, PATTERN)
     found = [(step_of(path), path) for path in root.glob(PATTERN) if path.is_file()]
     # One whose step cannot be read comes first, so that it is named.
     newest = newest_whole(
@@ -93,9 +93,9 @@ class RocsteadyCallback(Callback):
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ANN401, ARG002 - a hook
         """Say where it goes on, and how far it is to go."""
-        told.total(_total(trainer))
-        told.began_at(trainer.global_step)
-        self._asked = told.save_is_wanted()
+        supervisor_link.total(_total(trainer))
+        supervisor_link.began_at(trainer.global_step)
+        self._asked = supervisor_link.save_is_wanted()
 
     def on_train_batch_end(
         self,
@@ -106,7 +106,7 @@ class RocsteadyCallback(Callback):
         batch_idx: int,
     ) -> None:
         """Save, if that is wanted, and if no gradients are being added up."""
-        asked = told.save_is_wanted()
+        asked = supervisor_link.save_is_wanted()
         stepped = (batch_idx + 1) % trainer.accumulate_grad_batches == 0
         wanted = trainer.received_sigterm or (asked != self._asked and stepped)
         if wanted and trainer.world_size == 1:
@@ -124,7 +124,7 @@ class RocsteadyCallback(Callback):
         if folder is None:
             return  # without ModelCheckpoint there is no place that anybody would look at
         path = Path(folder) / SAVED.format(step=trainer.global_step)
-        with told.saving():
+        with supervisor_link.saving():
             trainer.save_checkpoint(path)
         log.warning("rocsteady: step %d is saved.", trainer.global_step)
         if self._last is not None and self._last != path:

@@ -21,8 +21,8 @@ from transformers import TrainerCallback
 
 from rocsteady import whole_files
 from rocsteady.checkpoint_folder import ASIDE
-from rocsteady.integrations.newest import EVERYTHING, log, newest_whole
-from rocsteady.training import told
+from rocsteady.integrations.newest_checkpoint import EVERYTHING, log, newest_whole
+from rocsteady.training import supervisor_link
 from rocsteady.untrusted_file import read_regular
 
 PATTERN = "checkpoint-*"
@@ -48,7 +48,7 @@ def newest_checkpoint(output_dir: str | os.PathLike[str]) -> str | None:
     supervisor is told that this script goes on by itself.
     """
     root = Path(output_dir)
-    told.resumes(root, PATTERN)
+    supervisor_link.resumes(root, PATTERN)
     newest = newest_whole(_checkpoints(root), what_is_wrong)
     return None if newest is None else str(newest)
 
@@ -84,9 +84,9 @@ class RocsteadyCallback(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401, ARG002 - a hook of the Trainer
         """Say where it goes on, and how far it is to go."""
-        told.total(state.max_steps)
-        told.began_at(state.global_step)
-        self._asked = told.save_is_wanted()
+        supervisor_link.total(state.max_steps)
+        supervisor_link.began_at(state.global_step)
+        self._asked = supervisor_link.save_is_wanted()
         self._alone = args.world_size == 1
         if state.is_world_process_zero:
             _set_aside(Path(args.output_dir), state.global_step)
@@ -98,15 +98,15 @@ class RocsteadyCallback(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401, ARG002
         """Have the Trainer save, if that is wanted."""
-        if self._alone and (self._ending or told.save_is_wanted() != self._asked):
+        if self._alone and (self._ending or supervisor_link.save_is_wanted() != self._asked):
             control.should_save = True
         if control.should_save and not control.should_evaluate:
-            self._phase.enter_context(told.saving())
+            self._phase.enter_context(supervisor_link.saving())
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401, ARG002
         """Be told that a checkpoint was written."""
         self._phase.close()
-        self._asked = told.save_is_wanted()
+        self._asked = supervisor_link.save_is_wanted()
         if self._ending:
             log.warning("rocsteady: SIGTERM: step %d is saved; ending.", state.global_step)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)

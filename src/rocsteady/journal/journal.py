@@ -19,10 +19,10 @@ from datetime import timedelta
 import msgspec
 
 from rocsteady.errors import JournalError, NotRecordedError
+from rocsteady.job.names import check_name, new_name
 from rocsteady.journal import intents, reading, schema
 from rocsteady.journal.identity import Identity, is_alive, this_process
 from rocsteady.journal.intents import Intent
-from rocsteady.journal.names import check_name, new_name
 from rocsteady.journal.place import RUNS, Place, make_run_folder
 from rocsteady.journal.progress import Meter, age
 from rocsteady.journal.rows import Work, insert, put, select

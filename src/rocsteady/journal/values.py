@@ -12,6 +12,8 @@ from msgspec import field
 
 from rocsteady.vocabulary import Value
 
+FALLBACK = "way-"  # begins ``Decision.what`` where a run falls back to another option
+
 
 class Run(Value, frozen=True, kw_only=True):
     """A job being carried out."""
@@ -78,6 +80,11 @@ class Decision(Value, frozen=True, kw_only=True):
     what: str
     why: str
     at: float
+
+    @property
+    def falls_back(self) -> bool:
+        """Tell whether the run fell back to another option of its plan."""
+        return self.what.startswith(FALLBACK)
 
 
 class Message(Value, frozen=True, kw_only=True):

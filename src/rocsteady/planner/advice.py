@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rocsteady.plan import Basis, Plan, Way
 from rocsteady.planner.ranking import A_CHANCE, in_time, likely_cost, too_dear
-from rocsteady.report.when import spelled
+from rocsteady.report.times import spelled
 
 SURE = 0.995
 WORTH_A_WORD = 1.1  # times as long

@@ -8,7 +8,7 @@ from rocsteady.journal.values import RunStory
 from rocsteady.knowledge.failures import load_failures
 from rocsteady.knowledge.harmful import Harmful
 from rocsteady.knowledge.speeds import CardSpeed
-from rocsteady.planner.finishing import History
+from rocsteady.planner.completion import History
 from rocsteady.supervisor.course import strategy_of
 from rocsteady.vocabulary import ComputeDevice, Finding, Strategy, Value
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from rocsteady.planner.tried import Tried
+from rocsteady.planner.trial_result import Tried
 from rocsteady.vocabulary import Strategy, Value
 
 THREADS = "OMP_NUM_THREADS"

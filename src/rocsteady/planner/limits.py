@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from rocsteady.evidence.pages import LoaderFacts
 from rocsteady.plan import Limit, Pace
-from rocsteady.planner.tried import Tried
+from rocsteady.planner.trial_result import Tried
 
 LEAST_STACKS = 8  # fewer say nothing of shares
 WORTH = 0.03  # a smaller share is not told

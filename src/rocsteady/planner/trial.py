@@ -11,19 +11,19 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
+from rocsteady.drills.drill import LOOK_EVERY, Rehearsal
 from rocsteady.evidence.memory import read_memory
 from rocsteady.evidence.pages import Size, read_pages, read_size
 from rocsteady.evidence.stacks import take_stacks
 from rocsteady.evidence.tree import processes
 from rocsteady.evidence.values import Heartbeat
+from rocsteady.job.resume import Launch
 from rocsteady.plan import Pace
 from rocsteady.planner.pace import Mark, measure
-from rocsteady.planner.watched import Watched, look_at
+from rocsteady.planner.script_traces import Watched, look_at
 from rocsteady.supervisor.attempt import Attempt
+from rocsteady.supervisor.attempt_end import AttemptEnd
 from rocsteady.supervisor.checkpoints import Steps
-from rocsteady.supervisor.drill import LOOK_EVERY, Rehearsal
-from rocsteady.supervisor.outcome import AttemptEnd
-from rocsteady.supervisor.resume import Launch
 from rocsteady.vocabulary import Value
 
 SHARE = 0.1  # of the time that the job still takes, for trials

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rocsteady.planner.printed import EPOCH, Counter, epochs_in, of_the_job
+from rocsteady.job.done_when import matches
+from rocsteady.job.values import Total
+from rocsteady.planner.log_counters import EPOCH, Counter, epochs_in, of_the_job
 from rocsteady.planner.script_facts import Amount, ScriptFacts, amounts
-from rocsteady.planner.tried import Tried
-from rocsteady.supervisor.done import matches
-from rocsteady.supervisor.job import Total
+from rocsteady.planner.trial_result import Tried
 from rocsteady.vocabulary import Value
 
 NEAR = 0.25  # a counter that grows by so much more or less than the steps still counts steps

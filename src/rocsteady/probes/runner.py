@@ -20,7 +20,7 @@ from typing import Protocol
 import msgspec
 
 from rocsteady.evidence.collect import collect
-from rocsteady.evidence.look import look
+from rocsteady.evidence.snapshot import look
 from rocsteady.evidence.values import Look
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Raised, Symptoms

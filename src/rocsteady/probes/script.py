@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 
+from rocsteady.drills.drill import Rehearsal
 from rocsteady.journal.values import RunStory
-from rocsteady.supervisor.drill import Rehearsal
 from rocsteady.vocabulary import Observation, ProbeOutcome
 
 NAME = "script"

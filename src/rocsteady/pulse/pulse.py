@@ -12,10 +12,10 @@ import msgspec
 
 from rocsteady.evidence.values import Heartbeat, Look, Tick
 from rocsteady.pulse.budgets import Budgets, Ended, budgets
-from rocsteady.pulse.known import KnownWaits
 from rocsteady.pulse.learning import Learned, from_heartbeats
 from rocsteady.pulse.reach import Ending, finished, training
 from rocsteady.pulse.reading import Reading, read
+from rocsteady.pulse.stack_facts import KnownWaits
 from rocsteady.pulse.verdict import Condition, Patience, Verdict
 from rocsteady.pulse.wait_graph import wait_set
 from rocsteady.pulse.wait_set import WaitSet, moved, prove

@@ -13,8 +13,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from rocsteady.evidence.values import Heartbeat, Look, ProcessSeen, ThreadSeen, Wait
-from rocsteady.pulse.known import KnownWaits
 from rocsteady.pulse.places import is_of
+from rocsteady.pulse.stack_facts import KnownWaits
 
 LOADER = "data/dataloader.py"  # torch's: looks keep only the last folder of a path
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rocsteady.evidence.values import Heartbeat, Look, Wait
-from rocsteady.pulse.known import KnownWaits
 from rocsteady.pulse.motion import moved
 from rocsteady.pulse.places import place_of
 from rocsteady.pulse.reach import Ending, Reached, reach
+from rocsteady.pulse.stack_facts import KnownWaits
 from rocsteady.vocabulary import Value
 
 

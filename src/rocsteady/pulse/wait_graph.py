@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 
 from rocsteady.evidence.values import GIL, Blocked, Heartbeat, Look, ProcessSeen, ThreadSeen, Wait
 from rocsteady.knowledge.waits import EndedBy
-from rocsteady.pulse.known import KnownWaits
 from rocsteady.pulse.places import has_users_code, is_of, is_torchs, place_of
 from rocsteady.pulse.reach import helps, ranks_elsewhere, roots, training
+from rocsteady.pulse.stack_facts import KnownWaits
 from rocsteady.pulse.wait_set import WAYS, Exit, Key, Member, WaitSet, Way
 
 LOADER = "torch/utils/data/dataloader.py"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rocsteady.remedies.here import torch_fits, without_gpu
+from rocsteady.remedies.preconditions import torch_fits, without_gpu
 from rocsteady.remedies.remedy import Refused
 from rocsteady.remedies.situation import Situation
 from rocsteady.vocabulary import Strategy

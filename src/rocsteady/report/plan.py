@@ -12,9 +12,9 @@ from pathlib import PureWindowsPath
 from types import MappingProxyType
 
 from rocsteady.plan import Basis, Plan, Way
+from rocsteady.report.option import NONE, cells, clean, counted_steps, priced_on, titled
 from rocsteady.report.page import BOLD, DIM, YELLOW, Page, counted
-from rocsteady.report.way import NONE, cells, clean, counted_steps, priced_on, titled
-from rocsteady.report.when import moment, roughly, spelled
+from rocsteady.report.times import moment, roughly, spelled
 
 INDENT, GAP = 2, 2
 RIGHT = ("", "it/s", "by then", "cost", "set-up")  # columns of figures

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import tzinfo
 
 from rocsteady.journal.values import RunLine
-from rocsteady.report.due import ahead, met, until
+from rocsteady.report.deadline import ahead, met, until
 from rocsteady.report.page import BOLD, Page
-from rocsteady.report.when import roughly
+from rocsteady.report.times import roughly
 
 DONE = "done"  # the outcome
 

@@ -9,8 +9,8 @@ from datetime import datetime, timezone
 import msgspec
 
 from rocsteady.journal.values import Attempt, Incident, NamedFailure, RunStory
-from rocsteady.report.due import ahead, met
-from rocsteady.report.when import moment
+from rocsteady.report.deadline import ahead, met
+from rocsteady.report.times import moment
 from rocsteady.vocabulary import Failure
 
 

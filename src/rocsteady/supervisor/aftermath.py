@@ -10,12 +10,14 @@ import msgspec
 
 from rocsteady.evidence.collect import collect
 from rocsteady.failures.symptoms import Symptoms
-from rocsteady.journal.values import Run
+from rocsteady.job.arguments import seed_option
+from rocsteady.job.resume import Checkpoint
+from rocsteady.journal.values import FALLBACK, Run
 from rocsteady.knowledge.failures import SCRIPT_ERROR, UNKNOWN
 from rocsteady.remedies.ladder import Step
 from rocsteady.remedies.memory_arguments import memory_arguments
-from rocsteady.supervisor.announce import Announcer
-from rocsteady.supervisor.arguments import seed_option
+from rocsteady.supervisor.announcer import Announcer
+from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
 from rocsteady.supervisor.checkpoints import Checkpoints
 from rocsteady.supervisor.course import Course
 from rocsteady.supervisor.decision import (
@@ -25,13 +27,10 @@ from rocsteady.supervisor.decision import (
     after_climbing,
     decide,
 )
-from rocsteady.supervisor.outcome import AttemptEnd, Outcome
 from rocsteady.supervisor.outlook import Outlook
 from rocsteady.supervisor.records import Records
-from rocsteady.supervisor.resume import Checkpoint
 from rocsteady.supervisor.settings import Settings
-from rocsteady.supervisor.starts import MOST, Starts
-from rocsteady.supervisor.ways import WAY
+from rocsteady.supervisor.start_points import MOST, Starts
 from rocsteady.vocabulary import Failure
 
 CHECKPOINT_BACK = "checkpoint-back"
@@ -165,7 +164,7 @@ class Aftermath:
         if step.remedy == CHECKPOINT_BACK and went_on_from is not None:
             self._checkpoints.avoid.append(went_on_from)
         decision = after_climbing(plain, step, kind=failure.kind, attempts=attempts)
-        if decision.remedy.startswith(WAY):
+        if decision.remedy.startswith(FALLBACK):
             self._outlook.other_way()
         return decision
 

@@ -10,8 +10,8 @@ import msgspec
 
 from rocsteady.errors import NotRecordedError
 from rocsteady.evidence.collect import Collected, collect
+from rocsteady.evidence.exceptions import read_raised
 from rocsteady.evidence.gpu_signs import GpuSigns
-from rocsteady.evidence.look import look
 from rocsteady.evidence.members import Collector
 from rocsteady.evidence.memory import GroupMemory, oom_kills_since, read_groups
 from rocsteady.evidence.output import OutputCounter
@@ -24,30 +24,30 @@ from rocsteady.evidence.pages import (
     read_precision,
     read_resumes,
 )
-from rocsteady.evidence.raised import read_raised
+from rocsteady.evidence.snapshot import look
 from rocsteady.evidence.values import Look, Tick
 from rocsteady.host.child import Child, Ended, Exit, Stopping, TerminalUse
 from rocsteady.host.clock import boot_clock
+from rocsteady.job.resume import Launch
 from rocsteady.journal.values import Sample
 from rocsteady.pulse.pulse import Pulse, begin, judge, learn, occupied, waits_for_gpu, withdrawn
 from rocsteady.pulse.verdict import Condition, Verdict
 from rocsteady.pulse.wait_set import sentences
-from rocsteady.report.when import spelled
-from rocsteady.supervisor.asking import ask_to_save
-from rocsteady.supervisor.ending import continue_tree, end_tree, interrupted_twice
+from rocsteady.report.times import spelled
+from rocsteady.supervisor.attempt_context import Means, Setting
+from rocsteady.supervisor.attempt_end import AttemptEnd, Found, Outcome
 from rocsteady.supervisor.engines import plain
+from rocsteady.supervisor.injection_check import Unseen
 from rocsteady.supervisor.leftovers import named
-from rocsteady.supervisor.living import Living
-from rocsteady.supervisor.outcome import AttemptEnd, Found, Outcome
+from rocsteady.supervisor.live_processes import Living
+from rocsteady.supervisor.log_end import sign
 from rocsteady.supervisor.outlook import Outlook
-from rocsteady.supervisor.reached import Reached
+from rocsteady.supervisor.progress import Reached
 from rocsteady.supervisor.refusals import Refusals
-from rocsteady.supervisor.resume import Launch
-from rocsteady.supervisor.setting import Means, Setting
-from rocsteady.supervisor.signature import sign
+from rocsteady.supervisor.save_request import ask_to_save
 from rocsteady.supervisor.strategy import environment
-from rocsteady.supervisor.telling import Teller
-from rocsteady.supervisor.unseen import Unseen
+from rocsteady.supervisor.termination import continue_tree, end_tree, interrupted_twice
+from rocsteady.supervisor.verdict_messages import Teller
 
 LAST_LOOKS = 3  # before a signal, until one confirms the verdict
 MOST_LOOKS = 40  # kept; older ones say nothing more

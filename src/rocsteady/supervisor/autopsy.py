@@ -10,15 +10,15 @@ from pathlib import Path
 
 import msgspec
 
-from rocsteady.evidence.bounded import run_all
 from rocsteady.evidence.collect import Processes
 from rocsteady.evidence.kernel_log import concerning, read_kernel_log
 from rocsteady.evidence.memory import shared_memory_is_full
+from rocsteady.evidence.parallel import run_all
 from rocsteady.evidence.values import Look
 from rocsteady.failures.symptoms import Raised, Symptoms
-from rocsteady.supervisor.outcome import AttemptEnd, Outcome
-from rocsteady.supervisor.setting import Setting
-from rocsteady.supervisor.signature import unsigned
+from rocsteady.supervisor.attempt_context import Setting
+from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
+from rocsteady.supervisor.log_end import unsigned
 from rocsteady.untrusted_file import read_regular, read_tail
 
 LOG_TAIL = 1024 * 1024  # bytes

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from rocsteady.checkpoint_folder import is_ours
 from rocsteady.errors import RocsteadyError
+from rocsteady.job.checkpoint_number import STEP, number_of
+from rocsteady.job.checkpoint_origin import NANOSECONDS, Origin, Stamp, find, keep, kept
+from rocsteady.job.done_when import CLOCK_GRAIN
+from rocsteady.job.resume import Checkpoint, whole_checkpoints
+from rocsteady.job.values import Job, Resume
 from rocsteady.journal.values import Run
-from rocsteady.supervisor.checkpoint_number import STEP, number_of
-from rocsteady.supervisor.furthest import SAVED
-from rocsteady.supervisor.job import Job
-from rocsteady.supervisor.origin import Origin, Stamp, find, keep, taken_over
+from rocsteady.supervisor.progress_counts import SAVED
 from rocsteady.supervisor.restart import StartsAt
-from rocsteady.supervisor.resume import Checkpoint, whole_checkpoints
 from rocsteady.vocabulary import Value
 
 
@@ -107,3 +108,29 @@ class Checkpoints:
     def whole(self) -> Iterator[Checkpoint]:
         """Yield those that the run may go on from, the newest first."""
         return whole_checkpoints(self.job, self.folder, self._origin, self.avoid, self._judged)
+
+
+def taken_over(
+    run: Run, others: Iterable[Run], resume: Resume | None, found: frozenset[Stamp]
+) -> Origin:
+    """Return what a run that was left may use: not what other runs have written since."""
+    own = kept(Path(run.folder)) or Origin()
+    others = [other for other in others if other.id != run.id]
+    later = [other for other in others if other.id > max(run.id, own.runs)]
+    written = {each for other in later for each in _by(other, resume, found)}
+    return Origin(
+        before=own.before,
+        foreign=own.foreign | (written - own.before),
+        runs=max((other.id for other in others), default=0),
+    )
+
+
+def _by(run: Run, resume: Resume | None, found: frozenset[Stamp]) -> Iterable[Stamp]:
+    """Return the checkpoints that another run may have written: those that it did not find."""
+    origin, its = kept(Path(run.folder)), run.job.get("resume")
+    patterns = its.get("checkpoints") if isinstance(its, dict) else None
+    if origin is not None and resume is not None and patterns == list(resume.checkpoints):
+        return found - origin.before
+    end = float("inf") if run.ended is None else run.ended + CLOCK_GRAIN
+    begin = run.started - CLOCK_GRAIN
+    return [each for each in found if begin <= each.written / NANOSECONDS <= end]

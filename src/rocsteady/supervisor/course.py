@@ -14,6 +14,7 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.evidence.kernel_log import read_kernel_log
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
+from rocsteady.forecast.forecast import fell_after
 from rocsteady.journal.identity import script_fingerprint
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.values import Attempt, Deadly, Helped, NamedFailure, Run, RunStory
@@ -21,18 +22,18 @@ from rocsteady.knowledge.failures import FailureKnowledge, Whose, load_failures
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.machine import Machine
 from rocsteady.machine.software import software_of
-from rocsteady.remedies.asked import strategy_of as asked_for
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.remedies.difference import told
 from rocsteady.remedies.history import BROUGHT_ABOUT
 from rocsteady.remedies.ladder import Step, climb
-from rocsteady.remedies.observed import supported
+from rocsteady.remedies.probe_evidence import supported
 from rocsteady.remedies.remedy import Refused
+from rocsteady.remedies.requested_strategy import strategy_of as asked_for
 from rocsteady.remedies.situation import Situation, Tried
-from rocsteady.supervisor.furthest import Furthest
-from rocsteady.supervisor.outcome import AttemptEnd, Outcome, is_failure
-from rocsteady.supervisor.visible import Visible, visible_to_a_run
-from rocsteady.supervisor.ways import FallTo, Ways, fell_after, is_as_deadly
+from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome, is_failure
+from rocsteady.supervisor.fallback import FallTo, Ways, is_as_deadly
+from rocsteady.supervisor.progress_counts import Furthest
+from rocsteady.supervisor.visible_gpus import Visible, visible_to_a_run
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy, Value
 
 WENT_DOWN = "machine-went-down"

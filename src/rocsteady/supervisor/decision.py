@@ -12,9 +12,9 @@ import msgspec
 
 from rocsteady.knowledge.failures import SCRIPT_ERROR, UNKNOWN
 from rocsteady.remedies.ladder import Step
-from rocsteady.supervisor.outcome import AttemptEnd, Outcome
+from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
 from rocsteady.supervisor.settings import Settings
-from rocsteady.supervisor.wishes import INTERRUPTED
+from rocsteady.supervisor.stop_requests import INTERRUPTED
 from rocsteady.vocabulary import Value
 
 RETRY_WITHOUT_A_PERSON, PERSON_NEEDED = 75, 76

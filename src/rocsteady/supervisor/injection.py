@@ -21,6 +21,7 @@ from rocsteady.untrusted_file import read_regular
 from rocsteady.vocabulary import Value
 
 PACKAGE = "_rocsteady_inside"
+PACKAGES = ("", "heartbeat", "overrides")  # of inside/ that a training process needs
 SITECUSTOMIZE = "sitecustomize.py"
 PREFIX = "rocsteady-"
 OWNER_LIMIT = 4096  # bytes
@@ -60,13 +61,15 @@ def lay_out(folder: Path) -> Injection:
             shutil.rmtree(folder / name)
     injection = Injection(site=folder / "site", pages=folder / "pages")
     package = injection.site / PACKAGE
-    for made in (injection.site, package, injection.pages):
+    for made in (injection.site, injection.pages):
         made.mkdir(mode=PRIVATE_FOLDER)
-    for source in resources.files("rocsteady.inside").iterdir():
-        if source.name == SITECUSTOMIZE:
-            _write(injection.site / source.name, source.read_bytes())
-        elif source.name.endswith(".py"):
-            _write(package / source.name, source.read_bytes())
+    inside = resources.files("rocsteady.inside")
+    _write(injection.site / SITECUSTOMIZE, (inside / SITECUSTOMIZE).read_bytes())
+    for name in PACKAGES:
+        (package / name).mkdir(mode=PRIVATE_FOLDER)
+        for source in (inside / name if name else inside).iterdir():
+            if source.name.endswith(".py") and source.name != SITECUSTOMIZE:
+                _write(package / name / source.name, source.read_bytes())
     return injection
 
 

@@ -8,22 +8,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from rocsteady.journal.values import Forecast, Run, RunStory, Sample
-from rocsteady.report import due as words
-from rocsteady.report.when import moment
-from rocsteady.supervisor.announce import Announcer
-from rocsteady.supervisor.failing import PRIOR
-from rocsteady.supervisor.forecast import (
+from rocsteady.forecast.failure_rate import PRIOR
+from rocsteady.forecast.forecast import (
     Point,
     Restarts,
     due,
+    fell_after,
     forecast,
     needed,
     points_of,
     totals,
 )
-from rocsteady.supervisor.job import Deadline
-from rocsteady.supervisor.ways import FallTo, fell_after
+from rocsteady.job.values import Deadline
+from rocsteady.journal.values import Forecast, Run, RunStory, Sample
+from rocsteady.report import deadline as words
+from rocsteady.report.times import moment
+from rocsteady.supervisor.announcer import Announcer
+from rocsteady.supervisor.fallback import FallTo
 
 MOST = 500  # points; every second one is forgotten when there are more
 LOOK_EVERY = 2.0  # seconds

@@ -12,10 +12,10 @@ from rocsteady.journal.memory import Memory
 from rocsteady.journal.values import Attempt, Incident, NamedFailure, Run, Stays
 from rocsteady.journal.values import Decision as DecisionRow
 from rocsteady.pulse import learning
+from rocsteady.supervisor.attempt_end import AttemptEnd
 from rocsteady.supervisor.clock import Since
 from rocsteady.supervisor.course import as_json
 from rocsteady.supervisor.decision import Decision
-from rocsteady.supervisor.outcome import AttemptEnd
 from rocsteady.vocabulary import Failure, Strategy
 
 DEVICE_WAIT, LOCKED_WAIT = "(device wait)", "(locked wait)"  # kept like phases

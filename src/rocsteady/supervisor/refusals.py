@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rocsteady.evidence.pages import read_applied
-from rocsteady.supervisor.announce import Announcer
-from rocsteady.supervisor.setting import Setting
+from rocsteady.supervisor.announcer import Announcer
+from rocsteady.supervisor.attempt_context import Setting
 from rocsteady.vocabulary import Strategy
 
 EVERY = 1.0  # seconds between looks

@@ -14,41 +14,41 @@ import msgspec
 from rocsteady.errors import CommandError, JournalError, RocsteadyError
 from rocsteady.evidence.pages import Resumes
 from rocsteady.failures.symptoms import Symptoms
+from rocsteady.forecast.failure_rate import between_failures
 from rocsteady.host.child import OURS, Child, TerminalUse
+from rocsteady.job.checkpoint_origin import Origin
+from rocsteady.job.resume import Checkpoint, Launch, launch
+from rocsteady.job.values import Job, Total
 from rocsteady.journal.identity import is_alive, script_fingerprint
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.values import Run, RunStory
-from rocsteady.pulse.known import KnownWaits
+from rocsteady.pulse.stack_facts import KnownWaits
 from rocsteady.supervisor.aftermath import Aftermath
-from rocsteady.supervisor.announce import Announcer
-from rocsteady.supervisor.aside import wrote_model
+from rocsteady.supervisor.announcer import Announcer
 from rocsteady.supervisor.attempt import Attempt
+from rocsteady.supervisor.attempt_context import Means, Setting
+from rocsteady.supervisor.attempt_end import AttemptEnd, is_failure
 from rocsteady.supervisor.autopsy import symptoms
-from rocsteady.supervisor.beginning import START, Beginning, first_attempt
-from rocsteady.supervisor.by_itself import keep, kept, resume_of, where
+from rocsteady.supervisor.backup import wrote_model
 from rocsteady.supervisor.checkpoints import Checkpoints, Steps
 from rocsteady.supervisor.clock import Since
 from rocsteady.supervisor.course import Course, in_words
 from rocsteady.supervisor.decision import PERSON_NEEDED, Next
 from rocsteady.supervisor.epochs import last_epoch_printed
-from rocsteady.supervisor.failing import between_failures
-from rocsteady.supervisor.finish import NOT_STARTED, Finish
-from rocsteady.supervisor.furthest import EPOCH
 from rocsteady.supervisor.injection import Injection, claim, lay_out, runtime_folder, sweep
-from rocsteady.supervisor.job import Job, Total
 from rocsteady.supervisor.logout import logging_out_ends_us
-from rocsteady.supervisor.marks import Marks
-from rocsteady.supervisor.origin import Origin
-from rocsteady.supervisor.outcome import AttemptEnd, is_failure
 from rocsteady.supervisor.outlook import Outlook
+from rocsteady.supervisor.progress_counts import EPOCH
 from rocsteady.supervisor.records import Records
 from rocsteady.supervisor.restart import Restart, near
-from rocsteady.supervisor.resume import Checkpoint, Launch, launch
-from rocsteady.supervisor.setting import Means, Setting
+from rocsteady.supervisor.run_end import NOT_STARTED, Finish
+from rocsteady.supervisor.script_resume import keep, kept, resume_of, where
 from rocsteady.supervisor.settings import Settings
+from rocsteady.supervisor.startup import START, Beginning, first_attempt
+from rocsteady.supervisor.step_times import Marks
 from rocsteady.supervisor.stop_deadline import StopDeadline
-from rocsteady.supervisor.wishes import Wishes
+from rocsteady.supervisor.stop_requests import Wishes
 
 
 class Supervisor:

@@ -19,9 +19,9 @@ from datetime import timedelta
 from rocsteady.host.child import Child, Stopping
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.values import Run
-from rocsteady.supervisor.announce import Announcer
-from rocsteady.supervisor.finish import STOPPED
-from rocsteady.supervisor.wishes import TERMINATED
+from rocsteady.supervisor.announcer import Announcer
+from rocsteady.supervisor.run_end import STOPPED
+from rocsteady.supervisor.stop_requests import TERMINATED
 
 REACT_WITHIN = 1.0  # seconds, after which the thread acts itself
 LEAVE_WITHIN = 0.5  # seconds for the record of the run and the terminal

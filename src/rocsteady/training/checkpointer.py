@@ -41,9 +41,9 @@ from rocsteady.checkpoint_folder import (
     RankState,
 )
 from rocsteady.errors import CheckpointError
-from rocsteady.training import told
+from rocsteady.training import supervisor_link
 from rocsteady.training.loading import fill, reason, state_of
-from rocsteady.training.locking import locked
+from rocsteady.training.lock import locked
 from rocsteady.training.remote import Remote
 from rocsteady.training.room import Room, is_full, remove
 from rocsteady.training.staging import Buffer, Buffers
@@ -121,7 +121,7 @@ class Checkpointer:
             self._say(f"step {step} is not saved: there is one of step {self.newest}")
             return
         began = time.monotonic()
-        with told.saving():
+        with supervisor_link.saving():
             save: _Save | str
             try:
                 save = self._staged(state, per_rank)
@@ -165,8 +165,8 @@ class Checkpointer:
         """
         self.wait()
         self.passed_over = []
-        told.resumes(self.folder)
-        asked = told.resume_from()
+        supervisor_link.resumes(self.folder)
+        asked = supervisor_link.resume_from()
         if asked is not None and asked.parent.absolute() == self.folder.absolute():
             start = start or asked
         path = self._newest_whole(start) or self._fetched(start)
@@ -251,7 +251,7 @@ class Checkpointer:
             self._with_room(step, self._all_have(save))
         except BaseException as error:  # noqa: BLE001 - DCP's own is one; a failed save never kills
             self.failed = reason(error)
-            told.save_failed(step)
+            supervisor_link.save_failed(step)
             self._say(f"step {step} was not saved: {self.failed}")
             return
         finally:
@@ -294,7 +294,7 @@ class Checkpointer:
             raise
         self.newest = self.saved = step
         self.writing, self.failed = time.monotonic() - began, ""
-        told.save_failed(None)
+        supervisor_link.save_failed(None)
         if self._rank == 0:
             try:
                 self._point_to(folders.name_of(step))

@@ -7,7 +7,7 @@ from typing import Any
 
 from rocsteady.goodput import best_interval, between_failures
 from rocsteady.inside.wire import BETWEEN_FAILURES, SAVE_AFTER
-from rocsteady.training import told
+from rocsteady.training import supervisor_link
 
 PRIOR = 4 * 3600.0  # seconds between failures, as long as nothing is known
 FIRST = 30.0  # seconds until the first save, which shows what one costs
@@ -20,7 +20,7 @@ class Interval:
 
     def __init__(self, lose_at_most: float) -> None:
         self._lose_at_most = lose_at_most
-        self._prior = told.number(BETWEEN_FAILURES) or PRIOR
+        self._prior = supervisor_link.number(BETWEEN_FAILURES) or PRIOR
         self._failures = 0
         self._before = 0.0  # seconds of training in earlier processes
         self._began = self._saved = time.monotonic()
@@ -64,7 +64,7 @@ class Early:
     """
 
     def __init__(self, step: int) -> None:
-        self._after = int(told.number(SAVE_AFTER) or 0)
+        self._after = int(supervisor_link.number(SAVE_AFTER) or 0)
         self._next = step + self._after
 
     def due(self, step: int) -> bool:

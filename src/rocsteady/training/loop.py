@@ -23,7 +23,7 @@ import torch
 
 from rocsteady.errors import CheckpointError
 from rocsteady.inside.wire import PART
-from rocsteady.training import told
+from rocsteady.training import supervisor_link
 from rocsteady.training.agreement import Agreement
 from rocsteady.training.checkpointer import Checkpointer, log
 from rocsteady.training.interval import Early, Interval
@@ -88,7 +88,7 @@ class Loop:
         self._restore()
         self._early = Early(self.steps)
         optimizer.register_step_post_hook(self._has_stepped)
-        if (forced := told.number(PART)) is not None:
+        if (forced := supervisor_link.number(PART)) is not None:
             self._parts.limit(int(forced))
 
     def __iter__(self) -> Iterator[Any]:
@@ -165,7 +165,7 @@ class Loop:
 
     def _after_batch(self) -> None:
         grow = self._parts.wants_to_grow(self._batch)
-        asked = told.save_is_wanted()
+        asked = supervisor_link.save_is_wanted()
         due = self._agreement.on(
             grow
             or self._ending
@@ -240,7 +240,7 @@ class Loop:
             raise CheckpointError(
                 f"the checkpoint of step {step} has no progress of rocsteady.Loop: {error!r}"
             ) from None
-        told.began_at(step)
+        supervisor_link.began_at(step)
         log.warning(
             "rocsteady: going on from step %d (epoch %d), restored in %.1f s.",
             step,
@@ -250,7 +250,7 @@ class Loop:
 
     def _tell_total(self) -> None:
         try:
-            told.total(self._epochs * len(self._order))
+            supervisor_link.total(self._epochs * len(self._order))
         except TypeError:  # data without a length
             return
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from rocsteady.errors import PartError
-from rocsteady.training import memory_errors, told
+from rocsteady.training import memory_errors, supervisor_link
 from rocsteady.training.batches import Count, Reduction, cut, samples_in, split
 from rocsteady.training.comparison import compare
 from rocsteady.training.undo import Undo
@@ -162,7 +162,7 @@ class Parts:
             return None
         finally:  # before it is trained: it may be the last that is heard of this process
             if self.trained is not None and self.trained != told_before:
-                told.parts(*self.trained)
+                supervisor_link.parts(*self.trained)
 
     def _split(
         self,

@@ -9,15 +9,15 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from rocsteady.cli.over_folder import name_for
+from rocsteady.cli.sandbox_run import name_for
+from rocsteady.job.job_file import FILE, read_job
 from rocsteady.journal.identity import script_fingerprint, this_process
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
 from rocsteady.journal.values import Attempt, Helped, NamedFailure
-from rocsteady.supervisor.beginning import START
 from rocsteady.supervisor.course import as_json
-from rocsteady.supervisor.job import FILE, read_job
+from rocsteady.supervisor.startup import START
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy
 
 DAY = 86_400.0

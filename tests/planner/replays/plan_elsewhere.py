@@ -17,12 +17,12 @@ import hurried
 import msgspec
 from msgspec.structs import replace
 
-from rocsteady.cli import plan, plan_trials, starting, trials
+from rocsteady.cli import job_start, plan, plan_trials, trials
 from rocsteady.cli.main import main
+from rocsteady.job.values import Job
 from rocsteady.machine.recording import RecordedRoot, read_recording
 from rocsteady.planner.circumstances import key
-from rocsteady.planner.tried import Tried
-from rocsteady.supervisor.job import Job
+from rocsteady.planner.trial_result import Tried
 from rocsteady.vocabulary import Strategy
 
 SOON = timedelta(seconds=5)
@@ -54,7 +54,7 @@ if __name__ == "__main__":
     recording = read_recording(Path(sys.argv.pop(1)))
     KeptTrials.file = Path(sys.argv.pop(1))
     for module, name, value in (
-        (starting, "DiskRoot", lambda: RecordedRoot(recording)),
+        (job_start, "DiskRoot", lambda: RecordedRoot(recording)),
         (trials, "patience_for", lambda _: PATIENCE),
         (plan_trials, "STARTING", STARTING),
         (plan, "PlanTrials", KeptTrials),

@@ -9,16 +9,17 @@ from builders import failed, finding, pace, tried
 from msgspec.structs import replace
 from replays.earlier import Earlier, leave_runs
 
+from rocsteady.job.job_file import FILE, parse_job
+from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.place import find_place
 from rocsteady.knowledge.harmful import harmful_variables
 from rocsteady.plan import Basis, Risk, Way
 from rocsteady.planner.circumstances import Circumstances, histories, key
-from rocsteady.planner.finishing import History
-from rocsteady.planner.planning import Planner, Wish
-from rocsteady.planner.tried import Tried
-from rocsteady.planner.watched import Watched
-from rocsteady.supervisor.job import FILE, Job, parse_job
+from rocsteady.planner.completion import History
+from rocsteady.planner.planner import Planner, Wish
+from rocsteady.planner.script_traces import Watched
+from rocsteady.planner.trial_result import Tried
 from rocsteady.vocabulary import ComputeDevice, Strategy
 
 CPU = Strategy(device="cpu")

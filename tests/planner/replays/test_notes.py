@@ -16,9 +16,9 @@ import pytest
 from replays.earlier import Earlier, leave_death, leave_runs
 from replays.replay import HERE, MACHINES, Replay, named
 
+from rocsteady.job.job_file import FILE, read_job
+from rocsteady.job.stages import with_variant
 from rocsteady.plan import Basis, Risk
-from rocsteady.supervisor.job import FILE, read_job
-from rocsteady.supervisor.stages import with_variant
 from rocsteady.vocabulary import Strategy
 
 pytestmark = pytest.mark.slow

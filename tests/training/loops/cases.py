@@ -26,7 +26,7 @@ from torch.utils.data import (
 )
 
 import rocsteady
-from rocsteady.training import parts, told
+from rocsteady.training import parts, supervisor_link
 
 CASES: list[Callable[[Path], None]] = []
 
@@ -307,7 +307,7 @@ def a_handler_of_the_users_own_stays(folder: Path) -> None:
 @case
 def the_supervisor_may_ask_for_a_save(folder: Path) -> None:
     asked = 0
-    told.save_is_wanted = lambda: asked
+    supervisor_link.save_is_wanted = lambda: asked
     data = DataLoader(TensorDataset(torch.ones(40, 4)), batch_size=4)
     loop, model = make(folder, data, epochs=1, lose_at_most=1e9)
     for batch in loop:

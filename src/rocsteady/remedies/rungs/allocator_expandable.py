@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from rocsteady.remedies.allocator import with_key
-from rocsteady.remedies.here import fits, rocm_fits, torch_fits
+from rocsteady.remedies.preconditions import fits, rocm_fits, torch_fits
 from rocsteady.remedies.remedy import Refused, Remedy
 from rocsteady.remedies.situation import Situation
 from rocsteady.vocabulary import Strategy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rocsteady.remedies.here import without_gpu
+from rocsteady.remedies.preconditions import without_gpu
 from rocsteady.remedies.remedy import Refused, Remedy
 from rocsteady.remedies.situation import Situation
 from rocsteady.vocabulary import Strategy

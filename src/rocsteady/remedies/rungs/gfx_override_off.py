@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from rocsteady.machine.gpus import gfx_name
-from rocsteady.remedies.here import gfx_names, without_rocr
+from rocsteady.remedies.preconditions import gfx_names, without_rocr
 from rocsteady.remedies.remedy import Refused, Remedy
 from rocsteady.remedies.situation import Situation
 from rocsteady.vocabulary import Strategy

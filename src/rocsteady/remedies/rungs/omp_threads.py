@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocsteady.remedies.here import setting
+from rocsteady.remedies.preconditions import setting
 from rocsteady.remedies.remedy import Refused, Remedy
 from rocsteady.remedies.situation import Situation
 from rocsteady.vocabulary import Strategy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rocsteady.remedies.here import half_crashes, without_rocm
+from rocsteady.remedies.preconditions import half_crashes, without_rocm
 from rocsteady.remedies.remedy import Refused, Remedy
 from rocsteady.remedies.situation import Situation
 from rocsteady.vocabulary import Strategy

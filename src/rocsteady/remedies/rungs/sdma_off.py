@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocsteady.remedies.here import rocm_fits, setting, without_rocr
+from rocsteady.remedies.preconditions import rocm_fits, setting, without_rocr
 from rocsteady.remedies.remedy import Refused, Remedy
 from rocsteady.remedies.situation import Situation
 from rocsteady.vocabulary import Strategy

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rocsteady.host.child import Child, TerminalUse, start_child
 from rocsteady.host.log_limit import LogRules
-from rocsteady.supervisor.resume import Launch
+from rocsteady.job.resume import Launch
 
 
 def start(  # noqa: PLR0913 - each is said by name

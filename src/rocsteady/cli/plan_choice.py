@@ -1,0 +1,54 @@
+"""``run --plan N``: the way of the kept plan that is taken, and those that it may fall to.
+
+A run keeps the latter in its own folder, for when it is left and resumed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from pathlib import Path
+
+import click
+import msgspec
+
+from rocsteady.cli.saved_plan import kept, way_of
+from rocsteady.host.files import write_whole
+from rocsteady.job.stages import with_variant
+from rocsteady.job.values import Job
+from rocsteady.plan import Basis, Way
+from rocsteady.supervisor.fallback import FallTo, ways_after
+from rocsteady.untrusted_file import read_regular
+
+WAYS = "ways.json"
+WAYS_LIMIT = 1024 * 1024  # bytes
+
+
+def planned(folder: Path, job: Job, number: int) -> tuple[Job, Way, tuple[FallTo, ...]]:
+    """Return the job of a way of the last plan, the way, and what follows it in the plan."""
+    plan = kept(folder)
+    way = way_of(plan, number)
+    if plan.command != job.command:
+        same = f"rocsteady run --plan {number} -- {shlex.join(plan.command)}"
+        raise click.UsageError(
+            f"the plan is for another command. Type: {same}, or plan again: rocsteady plan"
+        )
+    if way.basis is not Basis.TRIAL:
+        instead = f": {way.do}" if way.do else ""
+        raise click.UsageError(f"option {number} ({way.title}) cannot run here{instead}")
+    taken = with_variant(job, way.variant) if way.variant else job
+    return taken, way, ways_after(plan, way.number)
+
+
+def keep_ways(ways: tuple[FallTo, ...], run: Path) -> None:
+    """Write them into the folder of a run. Without a disk it can be run, and not resumed so."""
+    with contextlib.suppress(OSError):
+        write_whole(run / WAYS, msgspec.json.encode(ways))
+
+
+def kept_ways(run: Path) -> tuple[FallTo, ...]:
+    """Read them; none, if there are none or they cannot be read."""
+    try:
+        return msgspec.json.decode(read_regular(run / WAYS, WAYS_LIMIT), type=tuple[FallTo, ...])
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return ()

@@ -1,0 +1,155 @@
+"""What ``plan`` knows before it tries anything: machine, findings, memory, earlier runs, wishes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import msgspec
+
+from rocsteady.cli.job_start import examined
+from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
+from rocsteady.errors import JournalError
+from rocsteady.forecast.forecast import due
+from rocsteady.job.stages import commands_of
+from rocsteady.job.values import Job
+from rocsteady.journal.identity import script_fingerprint
+from rocsteady.journal.journal import Journal
+from rocsteady.journal.memory import Memory
+from rocsteady.journal.values import Fate, RunLine, RunStory
+from rocsteady.knowledge.harmful import harmful_variables
+from rocsteady.knowledge.speeds import CardSpeed, load_speeds, speed_of
+from rocsteady.machine.machine import Machine
+from rocsteady.machine.software import software_of
+from rocsteady.planner.circumstances import Circumstances, histories
+from rocsteady.planner.planner import Wish
+from rocsteady.remedies.catalog import RUNGS
+from rocsteady.remedies.probe_evidence import supported
+from rocsteady.remedies.requested_strategy import strategy_of as asked_for
+from rocsteady.supervisor.course import strategy_of
+from rocsteady.supervisor.run_end import DONE
+from rocsteady.supervisor.startup import START
+from rocsteady.supervisor.visible_gpus import visible_to_a_run
+from rocsteady.vocabulary import Observation, ProbeOutcome, Strategy
+
+LATEST = 20  # runs that are looked at
+
+
+def circumstances(
+    job: Job, folder: Path, memory: Memory, journal: Journal, *, again: bool
+) -> Circumstances:
+    """Gather what is known of this machine and of this script on it."""
+    known = doctors_knowledge()
+    machine = examined(known)
+    here, script = journal.here.machine, script_fingerprint(job.command, str(folder))
+    scripts = {script_fingerprint(command, str(folder)) for command in commands_of(job)}
+    observations = memory.observations(here)
+    diagnosis = diagnose(machine, known, observations=observations)
+    seen = visible_to_a_run(machine, known)
+    software = software_of(machine)
+    deadly = [strategy_of(each.strategy) for it in scripts for each in memory.deadly(here, it)]
+    deadly += _under_way_when_it_went_down(scripts, folder, journal)
+    if _probe_went_down(observations, software):
+        deadly.append(Strategy())
+    helped = [each.remedy for each in memory.what_helped(here, script) if each.remedy in RUNGS]
+    wanted = dict.fromkeys((*helped, *supported(observations, software)))
+    return Circumstances(
+        os=machine.system.os,
+        wsl=machine.system.wsl,
+        gpus=seen.gpus,
+        gfx=seen.gfx,
+        card=_card(machine),
+        trains_on=diagnosis.trains_on,
+        cores=_cores(),
+        software=software,
+        findings=diagnosis.findings,
+        deadly=() if again else tuple(deadly),
+        remedied=tuple(_remedied(wanted, machine, seen.gpus)),
+        harmful=tuple(each for each in harmful_variables() if each.harms(os.environ)),
+        histories=histories(_stories(job, journal)),
+    )
+
+
+def wish(job: Job, journal: Journal, now: float) -> Wish:
+    """Say what is wanted in figures: what is left, by when, for how much."""
+    total = job.total
+    done = _done(job, journal) if total is not None and job.resume is not None else 0
+    return Wish(
+        left=max(1, total.count - done) if total and total.count else None,
+        epochs=total.epochs if total else None,
+        done=done,
+        by=due(job.deadline, now),
+        budget=job.budget,
+    )
+
+
+def _remedied(names: dict[str, None], machine: Machine, gpus: int) -> list[tuple[str, Strategy]]:
+    found = []
+    for name in names:
+        strategy = asked_for((name,), machine, dict(os.environ), gpus=gpus)
+        if isinstance(strategy, Strategy):
+            found.append((name, strategy))
+    return found
+
+
+def _under_way_when_it_went_down(
+    scripts: set[str], folder: Path, journal: Journal
+) -> list[Strategy]:
+    """Return how these scripts ran when the machine went down, if no run has looked back since."""
+    try:
+        left = [each.deed for each in journal.unfinished() if each.fate is Fate.MACHINE_WENT_DOWN]
+        found = [journal.attempt_of(deed) for deed in left if deed.kind == START]
+    except JournalError:
+        return []
+    return [
+        strategy_of(each[1].strategy)
+        for each in found
+        if each is not None and script_fingerprint(each[0].command, str(folder)) in scripts
+    ]
+
+
+def _probe_went_down(observations: tuple[Observation, ...], software: str) -> bool:
+    """Tell whether a probe took this machine down with today's software."""
+    down = ProbeOutcome.WENT_DOWN
+    return any(each.outcome is down and each.software == software for each in observations)
+
+
+def _card(machine: Machine) -> CardSpeed | None:
+    cards = load_speeds().values()
+    for gpu in machine.gpus.gpus:
+        found = speed_of(cards, gpu.device, gpu.compute_units)
+        if found is not None:
+            return found
+    return None
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _lines(job: Job, journal: Journal) -> list[RunLine]:
+    """Return the runs of the same command, the newest first."""
+    try:
+        lines = journal.runs()
+    except JournalError:
+        return []
+    own = [line for line in lines if line.run.command == job.command]
+    return sorted(own, key=lambda line: -line.run.started)[:LATEST]
+
+
+def _stories(job: Job, journal: Journal) -> tuple[RunStory, ...]:
+    found = []
+    for line in _lines(job, journal):
+        with contextlib.suppress(JournalError, msgspec.MsgspecError):
+            found.append(journal.story(line.run.name))
+    return tuple(found)
+
+
+def _done(job: Job, journal: Journal) -> int:
+    """Return the steps that the last run made, if it was left and can be gone on with."""
+    for line in _lines(job, journal):
+        return 0 if line.run.outcome == DONE else line.step or 0
+    return 0

@@ -1,0 +1,1 @@
+"""What happens when something fails: injects faults into an ordinary run."""

@@ -1,0 +1,264 @@
+"""A drill: an ordinary run with faults in it, and what came of each."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import struct
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from rocsteady.drills.faults import HIGHEST, Fault, for_inside
+from rocsteady.evidence.pages import numbered
+from rocsteady.inside import wire
+from rocsteady.job.resume import Launch
+from rocsteady.journal.values import Decision, RunStory
+from rocsteady.report.drill import FaultResult
+from rocsteady.sandbox.scratch import Scratch
+from rocsteady.supervisor.checkpoints import Steps
+from rocsteady.supervisor.decision import Next
+from rocsteady.supervisor.injection import Injection
+from rocsteady.supervisor.restart import UNCHANGED
+from rocsteady.supervisor.run import Supervisor
+from rocsteady.supervisor.run_end import DONE
+from rocsteady.untrusted_file import read_regular
+from rocsteady.vocabulary import Value
+
+PAST = 50  # steps after the last fault, after which there is nothing more to see
+SLOW_PAST, SLOW = 5, 120.0  # the same where that many steps took so many seconds
+LOOK_EVERY = 0.1  # seconds
+NAN = "nan-loss"
+FIRED_LIMIT = 64 * 1024  # bytes
+KILL = "kill"  # the intent to end what is hung
+_WORDS = struct.Struct(f"={wire.SIZE // 8}Q")
+
+
+class Fired(Value, frozen=True, kw_only=True):
+    """A fault that was brought about, as the process that did it told."""
+
+    at: float  # by the wall clock
+    step: int  # that was being made
+    run: str  # of the attempt: NAME-PID-NUMBER
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt."""
+        return int(self.run.rpartition("-")[2])
+
+
+class Seen(Value, frozen=True, kw_only=True):
+    """What the pages of an attempt told of the loss."""
+
+    at: float  # when it was seen not to be finite, by the wall clock
+    lasting: bool  # it was so when it was last looked at
+
+
+class Rehearsal(Supervisor):
+    """Carries out one run with faults, and ends it when the last one is behind it."""
+
+    _faults: tuple[Fault, ...] = ()
+    _scratch: Scratch
+    _marks_folder: Path
+    _pages: Path | None = None
+    _number = 0
+
+    def rehearse(self, faults: tuple[Fault, ...], scratch: Scratch, marks: Path) -> int:
+        """Make the run; ``marks`` is a folder that remembers which faults there were."""
+        self._faults, self._scratch, self._marks_folder = faults, scratch, marks
+        self._announcer.names_run = False  # it is in no journal that other commands read
+        self.went_on_from: dict[int, int] = {}  # by attempt: steps that it did not have to make
+        self.losses: dict[int, Seen] = {}  # by attempt
+        self.is_over = False  # the run was ended because there is nothing more to see
+        ended = threading.Event()
+        watching = threading.Thread(target=self._watch, args=(ended,), daemon=True)
+        watching.start()
+        try:
+            return self.carry_out()
+        finally:
+            ended.set()
+            watching.join()
+
+    @property
+    def stopped_by_user(self) -> bool:
+        """Tell whether somebody wanted it to end before it was over."""
+        return self._wishes.stop is not None and not self.is_over
+
+    @property
+    def _folders(self) -> Sequence[Path]:
+        """The script sees its own folder, also where another lies over it."""
+        return (*super()._folders, self._scratch.project)
+
+    def _launch(self, number: int) -> tuple[Launch, Steps]:
+        launched, before = super()._launch(number)
+        self._number = number
+        self.went_on_from[number] = before.least
+        told = for_inside(self._faults, before=before.least, folder=self._marks_folder)
+        changed = msgspec.structs.replace(
+            launched,
+            command=self._scratch.command(launched.command),
+            environment={**launched.environment, wire.FAULTS: told},
+        )
+        return changed, before
+
+    def _inject(self, run_id: str) -> Injection | None:
+        injection = super()._inject(run_id)
+        self._pages = injection.pages if injection else None
+        return injection
+
+    def _watch(self, ended: threading.Event) -> None:
+        """Look at the pages of the attempt that is under way."""
+        while not ended.wait(LOOK_EVERY):
+            pages = _pages(self._pages) if self._pages else []
+            spoilt = [words[wire.W_NOT_FINITE] > words[wire.W_FINITE] for words in pages]
+            if any(words[wire.W_NOT_FINITE] for words in pages):
+                first = self.losses.get(self._number)
+                at = first.at if first else time.time()
+                self.losses[self._number] = Seen(at=at, lasting=any(spoilt))
+            made = max((words[wire.W_STEP] for words in pages), default=0)
+            step = self.went_on_from.get(self._number, 0) + made
+            if not self.is_over and self._is_behind(step):
+                self.is_over = True
+                self._announcer.say("all faults have been injected; the drill ends here.")
+                self._wishes.stop = signal.SIGTERM
+
+    def _is_behind(self, step: int) -> bool:
+        """Tell whether every fault was long ago, or should have been."""
+        fired = read_fired(self._marks_folder, len(self._faults))
+        due = [
+            fired[number].step if number in fired else _due(fault)
+            for number, fault in enumerate(self._faults)
+        ]
+        past = step - max(due)
+        since = time.time() - max((each.at for each in fired.values()), default=0.0)
+        return past >= PAST or (past >= SLOW_PAST and since >= SLOW)
+
+
+def read_fired(folder: Path, count: int) -> dict[int, Fired]:
+    """Return which faults were brought about, by number."""
+    found = {}
+    for number in range(count):
+        with contextlib.suppress(OSError, msgspec.MsgspecError):  # not yet, or just being written
+            path = folder / f"{number}{wire.FIRED_SUFFIX}"
+            content = read_regular(path, FIRED_LIMIT, follow=False)
+            found[number] = msgspec.json.decode(content, type=Fired)
+    return found
+
+
+def _due(fault: Fault) -> int:
+    """Return the step of a fault; for a call of an operator nobody knows it."""
+    return HIGHEST if "::" in fault.place else fault.at
+
+
+def results(
+    faults: Sequence[Fault],
+    fired: Mapping[int, Fired],
+    story: RunStory,
+    *,
+    went_on_from: Mapping[int, int],
+    losses: Mapping[int, Seen],
+) -> tuple[FaultResult, ...]:
+    """Say of each fault what came of it."""
+    failures = {row.attempt: str(row.failure.get("kind", "")) for row in story.failures}
+    to_blame = {
+        attempt: _to_blame(kind, faults, fired, attempt) for attempt, kind in failures.items()
+    }
+    told = []
+    for number, fault in enumerate(faults):
+        if number not in fired:
+            told.append(FaultResult(fault=fault.spelt, fired=False))
+            continue
+        attempt, step = fired[number].attempt, fired[number].step
+        plain = FaultResult(fault=fault.spelt, fired=True, step=step, attempt=attempt)
+        if to_blame.get(attempt) == number:
+            result = _failed(plain, failures[attempt], fired[number], story, went_on_from)
+        else:
+            seen = losses.get(attempt) if fault.kind == "nan" else None
+            result = _not_failed(plain, fired[number], story, seen)
+        told.append(result)
+    return tuple(told)
+
+
+def _to_blame(
+    kind: str, faults: Sequence[Fault], fired: Mapping[int, Fired], attempt: int
+) -> int | None:
+    """Return the fault that an attempt failed of: the last one, or the NaN that is named."""
+    here = sorted((it.at, number) for number, it in fired.items() if it.attempt == attempt)
+    numbers = [number for _, number in here]
+    nans = [number for number in numbers if faults[number].kind == "nan" and kind == NAN]
+    return next(reversed(nans or numbers), None)
+
+
+def _failed(
+    plain: FaultResult,
+    kind: str,
+    fired: Fired,
+    story: RunStory,
+    went_on_from: Mapping[int, int],
+) -> FaultResult:
+    """Tell of a fault that an attempt failed of."""
+    decision = next((each for each in story.decisions if each.attempt == fired.attempt), None)
+    later = [each for each in story.attempts if each.number > fired.attempt]
+    passed = any((each.last_step or 0) >= fired.step for each in later)
+    return msgspec.structs.replace(
+        plain,
+        seen_after=max(0.0, _seen_at(story, fired.attempt) - fired.at),
+        called=kind,
+        done=_in_words(decision),
+        went_on_from=went_on_from.get(fired.attempt + 1),
+        survived=passed or (bool(later) and story.run.outcome == DONE),
+    )
+
+
+def _not_failed(
+    plain: FaultResult, fired: Fired, story: RunStory, seen: Seen | None
+) -> FaultResult:
+    """Tell of a fault that ended nothing."""
+    made = next((it.last_step for it in story.attempts if it.number == fired.attempt), None)
+    passed = (made or 0) >= fired.step
+    went_on = "the script went on" if passed else "nothing"
+    if seen is None:
+        return msgspec.structs.replace(plain, done=went_on, survived=passed)
+    return msgspec.structs.replace(
+        plain,
+        seen_after=max(0.0, seen.at - fired.at),
+        called=NAN,
+        done=went_on,
+        survived=passed and not seen.lasting,
+    )
+
+
+def _seen_at(story: RunStory, attempt: int) -> float:
+    """Return when it was known: by the verdict, or with the end of the process."""
+    verdicts = [deed.at for deed in story.deeds if (deed.kind, deed.attempt) == (KILL, attempt)]
+    ended = [each.ended for each in story.attempts if each.number == attempt and each.ended]
+    return min([*verdicts, *ended], default=0.0)
+
+
+def _in_words(decision: Decision | None) -> str:
+    if decision is None:
+        return "nothing more was done"
+    if decision.what == Next.END.value:
+        return "given up"
+    if decision.what in (*UNCHANGED, Next.AGAIN.value):
+        return "retried unchanged"
+    begins = decision.what == Next.AGAIN_FROM_SCRATCH.value
+    return "begun again" if begins else decision.what
+
+
+def _pages(folder: Path) -> list[tuple[int, ...]]:
+    """Return the words of each page."""
+    found = []
+    for _, path in numbered(folder, wire.SUFFIX):
+        try:
+            content = read_regular(path, wire.SIZE, follow=False)
+        except OSError:
+            continue
+        if len(content) == wire.SIZE:
+            words = _WORDS.unpack(content)
+            if words[wire.W_MAGIC] == wire.MAGIC and words[wire.W_VERSION] == wire.VERSION:
+                found.append(words)
+    return found

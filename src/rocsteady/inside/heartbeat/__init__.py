@@ -1,0 +1,1 @@
+"""What the training process reports about itself: step, phase, times, loss, exceptions."""

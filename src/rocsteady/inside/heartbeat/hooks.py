@@ -1,0 +1,232 @@
+"""Which entry points of PyTorch beat, hooked as each module is imported."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from ..wire import CHECKPOINT, COMPILE, COMPUTE, EVALUATE, FAULTS, STRATEGY
+from . import hot, page, script_end
+from .heart import AFTER_ASIDE, Heart
+from .loader_facts import LoaderFacts
+from .loss import Loss
+from .size import Size
+
+heart = Heart()
+stacks = page.Stacks()
+facts = LoaderFacts(heart)
+size = Size(heart)
+
+
+def before(name: str, _module: ModuleType) -> None:
+    """Be told that a module is about to be run: torch itself is where it all begins."""
+    if name != "torch":
+        return
+    page.let_supervisor_trace()
+    stacks.register()
+    page.show_crashes()
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_after_fork)
+    script_end.install(heart)
+    if not page.is_child():
+        try:
+            heart.open()
+        except Exception as error:  # ours, and not the script's business
+            heart.stop(error)
+
+
+def after(name: str, module: ModuleType) -> None:
+    """Be told that a module was run."""
+    hook = _HOOKS.get(name)
+    try:
+        if hook is not None:
+            hook(module)
+    finally:
+        if STRATEGY in os.environ:
+            _overrides().apply(name, module)
+        if FAULTS in os.environ:
+            _faults().apply(name, module)
+
+
+@functools.cache
+def _overrides() -> Any:
+    from ..overrides.overrides import Overrides  # noqa: PLC0415 - only where there is a strategy
+
+    return Overrides(facts, _in_place_of)
+
+
+@functools.cache
+def _faults() -> Any:
+    from ..faults import Faults  # noqa: PLC0415 - only in a drill
+
+    return Faults(heart, _in_place_of)
+
+
+def _after_fork() -> None:
+    """Leave the page to the parent; a child that trains makes its own."""
+    try:
+        heart.reset()
+        facts.reset()
+        size.reset()
+        page.let_supervisor_trace()
+        stacks.again()
+    except Exception as error:  # ours, and not the script's business
+        page.note("after fork", error)
+
+
+def _optimizer(module: Any) -> None:
+    step_begins, step_ends = hot.step_hooks(heart, size.stepped)
+    for function in (step_begins, step_ends):
+        function._torchdynamo_disable = True  # type: ignore[attr-defined]  # noqa: SLF001
+    _pass_over(step_begins, step_ends)
+    module.register_optimizer_step_pre_hook(step_begins)
+    module.register_optimizer_step_post_hook(step_ends)
+    heart.hooked("optimizer")
+
+
+def _loader(module: Any) -> None:
+    iterator = module._BaseDataLoaderIter  # noqa: SLF001 - its name has been the same for years
+    original = iterator.__next__
+    iterator.__next__ = _in_place_of(original, hot.around_next(heart, original))
+    heart.hooked("loader")
+    made = iterator.__init__
+
+    def __init__(self: Any, loader: Any) -> None:  # noqa: N807 - it becomes that method
+        try:
+            size.iterated(loader)
+            facts.iterated(loader)
+        except Exception as error:  # ours, and not the script's business
+            page.note("facts of a loader", error)
+        made(self, loader)
+
+    iterator.__init__ = _in_place_of(made, __init__)
+
+
+def _backward(module: Any) -> None:
+    original = module.backward
+    looking = _in_place_of(original, Loss(heart).around(original))
+    module.backward = _in_place_of(original, hot.around_backward(heart, looking))
+    heart.hooked("backward")
+
+
+def _saves(*names: str) -> Callable[[Any], None]:
+    def hook(module: Any) -> None:
+        for name in names:
+            original = getattr(module, name, None)
+            if original is not None:
+                setattr(module, name, _save(original))
+                heart.hooked("save")
+
+    return hook
+
+
+def _save(original: Any) -> Any:
+    def save(*args: Any, **kwargs: Any) -> Any:  # whatever torch has
+        try:
+            phase = -1 if heart.is_strange() else heart.begin(CHECKPOINT, AFTER_ASIDE)
+        except Exception as error:  # ours, and not the script's business
+            phase = -1
+            heart.stop(error)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            try:
+                heart.end(phase)
+            except Exception as error:  # ours, and not the script's business
+                heart.stop(error)
+
+    return _in_place_of(original, save)
+
+
+def _evaluate(module: Any) -> None:
+    # Not train(): it calls itself for every submodule. What ends an evaluation is that training
+    # goes on, which backward and the optimizer tell.
+    original = module.Module.eval
+
+    def evaluate(self: Any) -> Any:  # whatever torch has
+        try:
+            if heart.phase == COMPUTE and not heart.is_strange():
+                heart.begin(EVALUATE, AFTER_ASIDE)
+        except Exception as error:  # ours, and not the script's business
+            heart.stop(error)
+        return original(self)
+
+    module.Module.eval = _in_place_of(original, evaluate)
+    heart.hooked("evaluate")
+
+
+def _compile(module: Any) -> None:
+    phase = -1
+
+    def compile_begins(*_: object) -> None:
+        nonlocal phase
+        try:
+            phase = heart.begin(COMPILE, AFTER_ASIDE)
+        except Exception as error:  # ours, and not the script's business
+            heart.stop(error)
+
+    def compile_ends(*_: object) -> None:
+        try:
+            heart.end(phase)
+        except Exception as error:  # ours, and not the script's business
+            heart.stop(error)
+
+    def register() -> None:
+        module.on_compile_start(compile_begins)
+        module.on_compile_end(compile_ends)
+
+    register()
+    clear = module.callback_handler.clear
+
+    def clear_but_ours() -> None:  # torch._dynamo.reset() calls it
+        clear()
+        register()
+
+    module.callback_handler.clear = clear_but_ours
+    heart.hooked("compile")
+
+
+def _dynamo(module: Any) -> None:
+    _skip.append(module.eval_frame.skip_code)
+    _pass_over()
+
+
+def _pass_over(*functions: Any) -> None:
+    """Keep Dynamo from tracing these when it meets them outside a graph."""
+    _ours.extend(functions)
+    for skip in _skip:
+        for function in _ours:
+            skip(function.__code__)
+
+
+def _in_place_of(original: Any, ours: Any) -> Any:  # any function
+    """Make ours look like the original, to people, to ``warnings`` and to Dynamo."""
+    functools.update_wrapper(ours, original)
+    ours.__code__ = ours.__code__.replace(co_filename=script_end.PASSED_OVER)
+    ours._torchdynamo_inline = original  # noqa: SLF001 - in a graph it is the original that counts
+    _pass_over(ours)
+    return ours
+
+
+_skip: list[Callable[[CodeType], None]] = []  # Dynamo's own way to do so, once it is imported
+_ours = [
+    function
+    for owner in (Heart, Loss, page)
+    for function in vars(owner).values()
+    if isinstance(function, FunctionType)
+]
+_HOOKS: dict[str, Callable[[Any], None]] = {
+    "torch.autograd": _backward,
+    "torch.nn.modules.module": _evaluate,
+    "torch.optim.optimizer": _optimizer,
+    "torch.serialization": _saves("save"),
+    "torch.utils.data.dataloader": _loader,
+    "torch.distributed.checkpoint.state_dict_saver": _saves("save", "async_save"),
+    "torch._dynamo": _dynamo,
+    "torch._dynamo.callback": _compile,
+    "concurrent.futures.thread": lambda _: script_end.be_first(heart),
+    "safetensors.torch": _saves("save_file"),
+}

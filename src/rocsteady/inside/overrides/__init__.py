@@ -1,0 +1,1 @@
+"""Applies the settings of a strategy to an unmodified script."""

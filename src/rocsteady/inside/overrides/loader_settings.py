@@ -1,0 +1,135 @@
+"""Settings of every DataLoader that the script makes with workers.
+
+A loader that the script makes without workers stays so: it may have its reasons. One that a
+framework makes again from the attributes of another is known by its dataset.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+import weakref
+from typing import Any
+
+from ..heartbeat import page
+from ..heartbeat.loader_facts import MARK, LoaderFacts, spelled
+from . import pickling
+from .strategy import Record
+
+NAMES = frozenset(
+    ("workers", "loader_thread", "worker_context", "persistent_workers", "prefetch_factor")
+)
+SENT = ("dataset", "collate_fn", "worker_init_fn")  # to the workers
+WORKERS_ONLY = ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context")
+Mark = tuple[int, str, int]  # workers, context and prefetch factor that the script asked for
+UNGUARDED = 'the main module has no `if __name__ == "__main__":` around what runs'
+
+
+class Settings:
+    """Settles the arguments of loaders."""
+
+    def __init__(self, wanted: dict[str, Any], record: Record, facts: LoaderFacts) -> None:
+        self._wanted = wanted
+        self._record = record
+        self._facts = facts
+        self._inline: dict[int, tuple[Any, Any]] = {}  # by dataset: a weak reference, its mark
+
+    def around_init(self, original: Any) -> Any:
+        """Make ``DataLoader.__init__`` take what was asked for."""
+        signature = inspect.signature(original)
+
+        def __init__(self_: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+            mark = bound = None
+            try:
+                if not page.is_loader_worker():
+                    bound = signature.bind(self_, *args, **kwargs)
+                    mark = self._settle(bound.arguments)
+            except TypeError:
+                bound = None  # the script's own mistake, which torch will name
+            except Exception as error:  # ours, and not the script's business
+                bound = None
+                page.note("loader settings", error)
+            if bound is None:
+                original(self_, *args, **kwargs)
+            else:
+                original(*bound.args, **bound.kwargs)
+            if mark is not None:
+                setattr(self_, MARK, mark)
+
+        return __init__
+
+    def _settle(self, given: dict[str, Any]) -> Mark | None:
+        """Change the arguments, and give what the script asked for."""
+        workers = given.get("num_workers", 0)
+        if workers <= 0:
+            return self._made_again(given["dataset"])
+        context = spelled(given.get("multiprocessing_context"))
+        mark = workers, context, given.get("prefetch_factor") or 2
+        wanted = self._wanted.get("workers", workers)
+        if wanted != workers:
+            given["num_workers"] = wanted
+            self._record.applied("workers", _what_changes(given, workers, wanted))
+        if wanted > 0:
+            self._settle_workers(given, context)
+        else:
+            for name in WORKERS_ONLY:
+                given.pop(name, None)
+            self._remember(given["dataset"], mark)
+        return mark
+
+    def _settle_workers(self, given: dict[str, Any], context: str) -> None:
+        for name, default in (("persistent_workers", False), ("prefetch_factor", 2)):
+            wanted, has = self._wanted.get(name), given.get(name)
+            has = default if has is None else has
+            if wanted is not None and wanted != has:
+                given[name] = wanted
+                self._record.applied(name, f"{has} -> {wanted}")
+        wanted = self._wanted.get("worker_context")
+        if wanted is None or wanted == context:
+            return
+        why_not = self._why_not(wanted, given)
+        if why_not:
+            self._record.refused("worker_context", why_not)
+        else:
+            given["multiprocessing_context"] = wanted
+            self._record.applied("worker_context", f"{context} -> {wanted}")
+
+    def _why_not(self, context: str, given: dict[str, Any]) -> str:
+        """Say what stands against starting workers in this way; "" if nothing does."""
+        if context not in sys.modules["multiprocessing"].get_all_start_methods():
+            return f"this system has no {context}"
+        if context == "fork":
+            return ""
+        if not self._facts.guarded():
+            return UNGUARDED
+        for name in SENT:
+            why_not = pickling.why_not(given.get(name))
+            if why_not:
+                self._facts.pickles(can=False)
+                return f"{name} {why_not}"
+        self._facts.pickles(can=True)
+        return ""
+
+    def _remember(self, dataset: Any, mark: Mark) -> None:
+        key = id(dataset)
+        with contextlib.suppress(TypeError):  # a list, say, to which there are no weak references
+            reference = weakref.ref(dataset, lambda _: self._inline.pop(key, None))
+            self._inline[key] = reference, mark
+
+    def _made_again(self, dataset: Any) -> Mark | None:
+        reference, mark = self._inline.get(id(dataset), (None, None))
+        return mark if reference is not None and reference() is dataset else None
+
+
+def _what_changes(given: dict[str, Any], workers: int, wanted: int) -> str:
+    text = f"num_workers {workers} -> {wanted}"
+    if wanted == 0:
+        text += "; random numbers that the dataset draws are then the training's own"
+        if given.get("worker_init_fn") is not None:
+            text += "; worker_init_fn is not called"
+        if given.get("persistent_workers"):
+            text += "; persistent workers save a draw an epoch, so later epochs shuffle differently"
+    if isinstance(given["dataset"], sys.modules["torch.utils.data.dataset"].IterableDataset):
+        text += "; an iterable dataset may give other batches to another number of workers"
+    return text

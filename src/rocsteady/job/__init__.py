@@ -1,0 +1,1 @@
+"""What the user wants done: the job file, its stages and variants, when it is done, and trust."""

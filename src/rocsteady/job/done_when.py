@@ -1,0 +1,154 @@
+"""Done means done: what a job asked for and does not have, each item named.
+
+Exit code 0 is not enough. A script that swallows its errors, writes no model, or trains on one GPU
+of two ends with 0 as well. What cannot be told counts as missing, and says so.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Collection, Iterator
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path
+
+from rocsteady.job.file_check import what_is_wrong
+from rocsteady.job.values import DoneWhen, Job, WantedFile
+from rocsteady.untrusted_file import open_regular
+from rocsteady.vocabulary import Value
+
+CLOCK_GRAIN = 0.02  # seconds; a file's time comes from a coarser clock than ours
+MATCHES_LIMIT = 100_000
+LOG_CHUNK = 1024 * 1024  # bytes
+
+
+class RunEvidence(Value, frozen=True, kw_only=True):
+    """What is known of a run when its command has ended. None: it could not be told."""
+
+    folder: Path  # that of the job file: patterns are read from there
+    started: float  # seconds since 1970
+    seconds: float  # that it took
+    exit_code: int | None
+    signal: int | None = None
+    steps: int | None = None
+    epochs: int | None = None
+    gpus_busy: int | None = None  # how many did work
+    logs: tuple[Path, ...] = ()  # all that the last attempt printed
+
+
+class Missing(Value, frozen=True, kw_only=True):
+    """One thing without which the job is not done."""
+
+    key: str  # of the job file; "exit" for the way it ended
+    what: str
+
+
+def done(job: Job, evidence: RunEvidence) -> tuple[Missing, ...]:
+    """Return what is missing. Nothing: the job is done."""
+    wanted = job.done_when
+    return tuple(
+        Missing(key=key, what=what)
+        for missing in (_exit, _amounts, _time, _texts, _files)
+        for key, what in missing(wanted, evidence)
+    )
+
+
+def proves(wanted: DoneWhen) -> bool:
+    """Tell whether the criteria say what must be there, and not only what must not."""
+    return bool(wanted.steps or wanted.epochs or wanted.present_text or wanted.files)
+
+
+def matches(folder: Path, pattern: str) -> Iterator[Path]:
+    """Yield what a pattern finds, as the pattern is written: below the folder, or anywhere."""
+    found = glob.iglob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207 - Path.glob refuses absolute patterns
+    yield from map(Path, islice(found, MATCHES_LIMIT))
+
+
+def written(path: Path) -> float:
+    """Return when a file was last written, in seconds since 1970; 0 if it is gone."""
+    try:
+        return path.stat().st_mtime
+    except OSError:  # removed in the meantime, or a link to nothing
+        return 0.0
+
+
+def _exit(_: DoneWhen, evidence: RunEvidence) -> Iterator[tuple[str, str]]:
+    if evidence.signal is not None:
+        yield "exit", f"ended by signal {evidence.signal}"
+    elif evidence.exit_code != 0:
+        yield "exit", f"ended with code {evidence.exit_code}"
+
+
+def _amounts(wanted: DoneWhen, evidence: RunEvidence) -> Iterator[tuple[str, str]]:
+    for key, name in (("steps", "steps"), ("epochs", "epochs"), ("gpus_busy", "GPUs busy")):
+        want, had = getattr(wanted, key), getattr(evidence, key)
+        if want is None:
+            continue
+        if had is None:
+            yield f"done_when.{key}", f"{want} {name} wanted; how many there were is not known"
+        elif had < want:
+            yield f"done_when.{key}", f"{want} {name} wanted, {had} reached"
+
+
+def _time(wanted: DoneWhen, evidence: RunEvidence) -> Iterator[tuple[str, str]]:
+    taken = timedelta(seconds=round(evidence.seconds))
+    if wanted.within is not None and taken > wanted.within:
+        yield "done_when.within", f"took {taken}, wanted within {wanted.within}"
+
+
+def _texts(wanted: DoneWhen, evidence: RunEvidence) -> Iterator[tuple[str, str]]:
+    texts = {*wanted.absent_text, *wanted.present_text}
+    if not texts:
+        return
+    try:
+        found = {text for log in evidence.logs for text in _texts_in(log, texts)}
+    except OSError as error:
+        found, why = set(), f"the log cannot be read: {error.strerror or error}"
+    else:
+        why = "" if evidence.logs else "there is no log"
+    for text in wanted.absent_text:
+        if text in found or why:
+            yield "done_when.absent_text", why or f"the log has {text!r}"
+    for text in wanted.present_text:
+        if text not in found:
+            yield "done_when.present_text", why or f"the log does not have {text!r}"
+
+
+def _texts_in(log: Path, texts: Collection[str]) -> set[str]:
+    """Search a log of any size, once, in little memory."""
+    left = {text.encode("utf-8", "surrogateescape"): text for text in texts}
+    overlap = max(map(len, left)) - 1
+    found: set[str] = set()
+    with open_regular(log, follow=False) as stream:
+        window = b""
+        while left and (chunk := stream.read(LOG_CHUNK)):
+            window += chunk
+            for wanted in [wanted for wanted in left if wanted in window]:
+                found.add(left.pop(wanted))
+            window = window[-overlap:] if overlap else b""
+    return found
+
+
+def _files(wanted: DoneWhen, evidence: RunEvidence) -> Iterator[tuple[str, str]]:
+    for number, file in enumerate(wanted.files):
+        if problem := _wrong_with(file, evidence):
+            yield f"done_when.files[{number}]", problem
+
+
+def _wrong_with(wanted: WantedFile, evidence: RunEvidence) -> str:
+    """Look for one file that is new and readable; otherwise say what is wrong with the newest."""
+    found = [
+        (path, written(evidence.folder / path)) for path in matches(evidence.folder, wanted.path)
+    ]
+    if not found:
+        return f"no file {wanted.path}"
+    found.sort(key=lambda entry: entry[1], reverse=True)
+    problem = ""
+    for path, when in found:
+        if when < evidence.started - CLOCK_GRAIN:
+            return problem or f"{path} is from before this run"
+        wrong = what_is_wrong(evidence.folder / path, wanted.kind) if wanted.readable else ""
+        if not wrong:
+            return ""
+        problem = problem or f"{path} {wrong}"
+    return problem

@@ -1,0 +1,184 @@
+"""The text of a job file that ``init`` writes: each part with what it rests on."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+
+from rocsteady.job.values import Total
+from rocsteady.planner.resume_discovery import GoingOn
+from rocsteady.planner.trial_result import Tried
+from rocsteady.planner.work import Work
+from rocsteady.vocabulary import Value
+
+WIDTH = 96
+GUESS = "A guess, look at it. "
+MORE = 1000  # of a unit before the next one is used
+
+
+class Draft(Value, frozen=True, kw_only=True):
+    """What goes into a job file."""
+
+    command: tuple[str, ...]
+    day: str  # on which it was written, 2026-11-15
+    seen: tuple[str, ...]  # sentences about the short run
+    work: Work
+    going_on: GoingOn
+    models: tuple[str, ...] = ()  # that were written when it ended by itself
+    deadline: str = ""  # as a person typed it
+    budget: float | None = None  # dollars
+
+
+def seen(one: Tried) -> tuple[str, ...]:
+    """Say what was seen of a script."""
+    return tuple(_seen(one))
+
+
+def job_text(draft: Draft) -> str:
+    """Write the job file."""
+    parts = [
+        _comment(
+            f"Written by rocsteady init on {draft.day} from a short run on this machine. Seen:",
+            *(f"- {sentence}" for sentence in draft.seen),
+        ),
+        f"command = {_list(draft.command)}",
+        _total(draft.work),
+        _limits(draft),
+        _resume(draft.going_on),
+        _done_when(draft.models),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _seen(one: Tried) -> Iterator[str]:
+    pace = one.pace
+    if pace is not None:
+        unit = "steps" if one.watched.counted else "of its own count"
+        yield (
+            f"{pace.rate:.3g} {unit} a second ({pace.low:.3g} to {pace.high:.3g}, 90 %), after"
+            f" {pace.starting:.1f} s to start"
+        )
+        if pace.memory:
+            yield f"{_size(pace.memory)} of host memory at most"
+    if one.finished:
+        steps = f" after {one.step:,} steps" if one.step else ""
+        yield f"it ended by itself in {one.seconds:.1f} s{steps}"
+    elif pace is None:
+        yield f"{one.step or 'no'} steps in {one.seconds:.0f} s"
+    if one.loader is not None:
+        how = f", by {one.loader.context}" if one.loader.workers else ""
+        loaders = _many(one.loader.loaders, "loader")
+        yield f"{loaders}, {_many(one.loader.workers, 'worker')} at most{how}"
+    if one.size is not None:
+        batches = f", {one.size.batches:,} batches an epoch" if one.size.batches else ""
+        batch = f"{one.size.batch:,} samples a batch{batches}; " if one.size.batch else ""
+        yield f"{batch}{one.size.parameters:,} parameters are trained"
+    if one.watched.checkpoints:
+        yield f"checkpoints written: {', '.join(one.watched.checkpoints)}"
+    if one.watched.models:
+        yield f"models written: {', '.join(one.watched.models)}"
+
+
+def _total(work: Work) -> str:
+    if work.total is None:
+        return _comment(work.why, "total = { steps = 10000 }")
+    lead = "" if work.sure else GUESS
+    return f"{_comment(lead + work.why)}\ntotal = {_table(_of_total(work.total))}"
+
+
+def _of_total(total: Total) -> Iterator[tuple[str, str]]:
+    if total.log:
+        yield "log", f"'{total.log}'" if "'" not in total.log else _text(total.log)
+    for key, count in (("steps", total.steps), ("epochs", total.epochs)):
+        if count is not None:
+            yield key, str(count)
+
+
+def _limits(draft: Draft) -> str:
+    due = '# deadline = "36h"  # or 2026-11-30T18:00:00'
+    due = f"deadline = {_text(draft.deadline)}" if draft.deadline else due
+    dollars = "# budget = 25" if draft.budget is None else f"budget = {draft.budget:g}"
+    return "\n".join((_comment("By when, and for how many dollars at most:"), due, dollars))
+
+
+def _resume(going_on: GoingOn) -> str:
+    resume = going_on.resume
+    if resume is None:
+        return _comment(
+            going_on.why,
+            "Without a way to resume, it is not started again once it has got on. A way would be:",
+            "[resume]",
+            'arguments = ["--resume", "{checkpoint}"]',
+            f"checkpoints = {_list(going_on.written or ('checkpoints/*.pt',))}",
+        )
+    lines = [_comment(f"{going_on.why} rocsteady drill rehearses it."), "[resume]"]
+    if resume.arguments:
+        lines.append(f"arguments = {_list(resume.arguments)}")
+    if resume.environment:
+        pairs = ((name, _text(value)) for name, value in resume.environment.items())
+        lines.append(f"environment = {_table(pairs)}")
+    return "\n".join([*lines, f"checkpoints = {_list(resume.checkpoints)}"])
+
+
+def _done_when(models: tuple[str, ...]) -> str:
+    if not models:
+        return _comment(
+            "No model was seen to be written in the end. If there is one that must be there:",
+            "[done_when]",
+            'files = [{ path = "model.pt", kind = "model" }]',
+        )
+    files = (_table((("path", _text(path)), ("kind", '"model"'))) for path in models)
+    return "\n".join(
+        [
+            _comment("It had written these when it ended by itself."),
+            "[done_when]",
+            f"files = [{', '.join(files)}]",
+        ]
+    )
+
+
+def _comment(*lines: str) -> str:
+    wrapped = (
+        piece
+        for line in lines
+        for piece in textwrap.wrap(
+            _printable(line),
+            WIDTH - 2,
+            subsequent_indent="  " if line.startswith("- ") else "",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    )
+    return "\n".join(f"# {piece}" for piece in wrapped)
+
+
+def _printable(text: str) -> str:
+    """Keep what a script printed, or a file is called, from ending the comment."""
+    return "".join(mark if mark.isprintable() else "?" for mark in text)
+
+
+def _list(words: Iterable[str]) -> str:
+    return f"[{', '.join(map(_text, words))}]"
+
+
+def _table(pairs: Iterable[tuple[str, str]] | Mapping[str, str]) -> str:
+    inside = pairs.items() if isinstance(pairs, Mapping) else pairs
+    return f"{{ {', '.join(f'{key} = {value}' for key, value in inside)} }}"
+
+
+def _text(word: str) -> str:
+    """Quote as TOML does: JSON's escapes are among its own, and it has one more."""
+    return json.dumps(word, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count or 'no'} {what}{'' if count == 1 else 's'}"
+
+
+def _size(size: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if size < MORE:
+            return f"{size:.0f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"

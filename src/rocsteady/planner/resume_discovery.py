@@ -1,0 +1,47 @@
+"""How a script goes on from a checkpoint, from what it wrote in a short run and what it takes."""
+
+from __future__ import annotations
+
+from rocsteady.inside import wire
+from rocsteady.job.values import CHECKPOINT, Resume
+from rocsteady.planner.script_facts import ScriptFacts, resume_option
+from rocsteady.planner.trial_result import Tried
+from rocsteady.vocabulary import Value
+
+BY_ITSELF = {wire.RESUME_FROM: CHECKPOINT}  # for rocsteady's own library; others do not read it
+
+
+class GoingOn(Value, frozen=True, kw_only=True):
+    """How to go on, and what says so."""
+
+    resume: Resume | None = None
+    why: str
+    written: tuple[str, ...] = ()  # patterns of checkpoints
+
+
+def going_on(one: Tried, facts: ScriptFacts) -> GoingOn:
+    """Return how the script goes on; only what was seen to be written is gone on from."""
+    written, option = one.watched.checkpoints or one.watched.found, resume_option(facts)
+    seen = "It wrote these in the short run" if one.watched.checkpoints else "These were found here"
+    if one.watched.resume is not None:
+        why = "The script told rocsteady that it saves and resumes by itself."
+        return GoingOn(resume=one.watched.resume, why=why)
+    way = f"{option.flags[-1]} in {facts.name}, line {option.line}" if option else ""
+    if not option and facts.goes_on:
+        way = f"the Trainer goes on by itself, {facts.name}, line {facts.goes_on}"
+    if not written:
+        seconds = f"No checkpoint was written in the {one.seconds:.0f} s that were watched"
+        told = f"To resume there is {way}; name what it goes on from." if way else ""
+        return GoingOn(why=f"{seconds}. {told}".rstrip())
+    if not way:
+        why = f"{seen}: {', '.join(written)}. No option to resume from them was found."
+        return GoingOn(why=why, written=written)
+    why = f"How: {way}. {seen}. Whether the script resumes from them was not tried."
+    if option is None:
+        return GoingOn(resume=Resume(environment=BY_ITSELF, checkpoints=written), why=why)
+    flag = option.flags[-1]
+    if option.alone:
+        resume = Resume(arguments=(flag,), environment=BY_ITSELF, checkpoints=written)
+    else:
+        resume = Resume(arguments=(flag, CHECKPOINT), checkpoints=written)
+    return GoingOn(resume=resume, why=why)

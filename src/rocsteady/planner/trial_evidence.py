@@ -1,0 +1,82 @@
+"""What the attempts of a trial show of a strategy, and how that is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rocsteady.knowledge.failures import Whose, load_failures
+from rocsteady.planner.circumstances import key
+from rocsteady.planner.completion import History
+from rocsteady.planner.trial_result import Tried
+
+
+def by_strategy(results: Iterable[Tried]) -> dict[str, Tried]:
+    """Return the last of each strategy; one that was cut short says nothing against a failure."""
+    last: dict[str, Tried] = {}
+    for one in results:
+        name = key(one.strategy)
+        if one.works or one.failure or name not in last:
+            last[name] = one
+    return last
+
+
+def survived(one: Tried) -> bool:
+    """Tell a failure that a fresh process gets over: it came some way and left a checkpoint."""
+    if one.pace is None or not one.resumes or not (one.saves or one.watched.checkpoints):
+        return False
+    kind = load_failures().kinds.get(one.failure)
+    return kind is not None and kind.whose in (Whose.DEVICE, Whose.LOADER, Whose.MEMORY)
+
+
+def is_of_loaders(kind: str) -> bool:
+    """Tell whether a kind of failure is one of loader processes."""
+    known = load_failures().kinds.get(kind)
+    return known is not None and known.whose is Whose.LOADER
+
+
+def failed(one: Tried) -> str:
+    """Say what came of a trial that did not get on."""
+    if not one.failure:
+        made = f"no step after the first {one.step:,}" if one.step else "no step"
+        return f"trial: {made} in {one.seconds:.0f} s"
+    at = f", at step {one.step:,}" if one.step else ""
+    return f"trial: {one.failure}, {one.title.rstrip('.')}{at}"
+
+
+def trial_history(results: Iterable[Tried], one: Tried) -> History:
+    """Count what a trial showed of one strategy."""
+    own = [each for each in results if each.strategy == one.strategy]
+    kinds = tuple(each.failure for each in own if each.failure)
+    return History(
+        failures=len(kinds),
+        seconds=sum(each.seconds for each in own),
+        steps=sum(each.step for each in own),
+        kinds=kinds,
+    )
+
+
+def together(first: History, second: History) -> History:
+    """Add up two histories of a strategy."""
+    return History(
+        failures=first.failures + second.failures,
+        seconds=first.seconds + second.seconds,
+        steps=first.steps + second.steps,
+        kinds=first.kinds + second.kinds,
+    )
+
+
+def rests_on(one: Tried, seen: History) -> tuple[str, ...]:
+    """Say what the figures of a way rest on: the trial, and the failures that were seen or not."""
+    pace = one.pace
+    measured = f"trial, {pace.steps:,} steps in {pace.seconds:.0f} s" if pace else "trial"
+    parts = one.watched.parts
+    if parts is not None and parts.part < parts.batch:  # rocsteady.Loop found what fits
+        measured += f", batches of {parts.batch} in parts of {parts.part}"
+    if seen.failures:
+        kinds = ", ".join(dict.fromkeys(seen.kinds))
+        count = f"{seen.failures} failure{'s' if seen.failures > 1 else ''}"
+        after = "; a fresh process goes on from the checkpoint" if one.resumes else ""
+        return (f"{measured}; {count} in {seen.steps:,} steps here ({kinds}){after}",)
+    if seen.steps:
+        return (f"{measured}; 0 failures in {seen.steps:,} steps",)
+    return (measured,)

@@ -1,0 +1,106 @@
+"""What came of the attempts of a trial."""
+
+from __future__ import annotations
+
+from rocsteady.evidence.pages import LoaderFacts, Size
+from rocsteady.journal.values import RunStory
+from rocsteady.plan import Pace
+from rocsteady.planner.script_traces import Watched
+from rocsteady.planner.trial import Trial
+from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
+from rocsteady.supervisor.course import no_effect, strategy_of
+from rocsteady.vocabulary import TRIAL, Observation, ProbeOutcome, Strategy, Value
+
+NO_MEMORY = "oom"  # what kinds of failure for want of memory begin with
+
+
+class Tried(Value, frozen=True, kw_only=True):
+    """One attempt: a strategy, and its pace or its failure."""
+
+    strategy: Strategy
+    pace: Pace | None = None
+    failure: str = ""  # its kind; "": it did not fail
+    title: str = ""  # of the failure, one line
+    place: str = ""
+    hung: bool = False
+    step: int = 0  # reached
+    seconds: float = 0.0
+    finished: bool = False  # by itself and well, before the trial was over
+    idle: tuple[str, ...] = ()  # settings of the strategy that found nothing to act on
+    stacks: tuple[tuple[str, ...], ...] = ()  # of the training thread, innermost first
+    remedy: str = ""  # that led to the strategy
+    total: int | None = None  # steps of the whole job, if the script or the job told
+    size: Size | None = None
+    loader: LoaderFacts | None = None
+    resumes: bool = False  # there is a known way to go on from a checkpoint
+    saves: int = 0  # checkpoints that were seen to be written
+    watched: Watched = Watched()  # what it prints and writes
+
+    @property
+    def works(self) -> bool:
+        """Tell whether it got on."""
+        return not self.failure and (self.pace is not None or self.finished)
+
+
+def tried(story: RunStory, trial: Trial) -> tuple[Tried, ...]:
+    """Put together what is known of each attempt."""
+    failures = {row.attempt: row.failure for row in story.failures}
+    remedies = {row.attempt: row.what for row in story.decisions}
+    totals = {bucket.attempt: bucket.total for bucket in story.progress}
+    found = []
+    for attempt in story.attempts:
+        end = trial.ends.get(attempt.number)
+        if end is None:
+            continue
+        failure = failures.get(attempt.number, {})
+        print_ = failure.get("fingerprint")
+        found.append(
+            Tried(
+                strategy=strategy_of(attempt.strategy),
+                pace=trial.paces.get(attempt.number),
+                failure=str(failure.get("kind", "")),
+                title=str(failure.get("title", "")),
+                place=str(print_.get("place", "")) if isinstance(print_, dict) else "",
+                hung=end.outcome in (Outcome.HUNG, Outcome.UNKILLABLE),
+                step=end.last_step or 0,
+                seconds=end.seconds,
+                finished=end.exit is not None and end.exit.code == 0 and not trial.is_over,
+                idle=no_effect(end),
+                stacks=tuple(trial.stacks),
+                watched=trial.watched.get(attempt.number, Watched()),
+                remedy=remedies.get(attempt.number - 1, ""),
+                total=totals.get(attempt.number),
+                size=trial.sizes.get(attempt.number),
+                loader=end.loader,
+                resumes=trial.can_resume,
+                saves=_saves(end),
+            )
+        )
+    return tuple(found)
+
+
+def _saves(end: AttemptEnd) -> int:
+    counts = [sum(beat.histogram.get("checkpoint", ())) for beat in end.heartbeats]
+    return max(counts, default=0)
+
+
+def observation(one: Tried, way: str, *, software: str, at: float) -> Observation:
+    """Return what a trial showed, as the machine's memory keeps it."""
+    outcome = ProbeOutcome.OK if one.works else ProbeOutcome.EXCEPTION
+    if one.hung:
+        outcome = ProbeOutcome.HANG
+    elif one.failure.startswith(NO_MEMORY):
+        outcome = ProbeOutcome.NO_MEMORY
+    return Observation(
+        probe=TRIAL,
+        variant=way,
+        outcome=outcome,
+        tries=one.step,
+        seconds=one.seconds,
+        why=one.title,
+        place=one.place,
+        failure=one.failure,
+        figures={"steps_per_second": one.pace.rate} if one.pace else {},
+        software=software,
+        at=at,
+    )

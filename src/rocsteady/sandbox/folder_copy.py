@@ -1,0 +1,145 @@
+"""A copy of a project's folder, for a drill where nothing better can be had."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Collection, Iterator
+from itertools import islice
+from pathlib import Path, PurePath
+from typing import NamedTuple
+
+from rocsteady.errors import RocsteadyError
+from rocsteady.sandbox.folder_tree import CACHES, Tree, look_over
+
+MOST_BYTES = 4 << 30  # that are copied where blocks cannot be shared
+RESERVE = 1 << 30  # bytes that stay free
+NOT_COPIED = {*CACHES, ".git"}
+NAMED = 3  # large files in a refusal
+
+if sys.platform == "win32":
+
+    def clone(source: Path, target: Path) -> bool:
+        """Share blocks: nothing here can."""
+        del source, target
+        return False
+
+else:
+    from rocsteady.host.posix.clone import clone
+
+
+class Wanted(NamedTuple):
+    """A file to be copied."""
+
+    source: Path
+    path: str  # from the folder of the copy
+    size: int
+
+
+def copy_project(
+    project: Path, copy: Path, tree: Tree, without: Collection[str], *, link: bool = True
+) -> None:
+    """Copy a folder; refuse what is too large. Links that lead out of it are followed.
+
+    Environments in it are not copied: there are links to them, or with ``link`` false empty folders
+    in which they can be shown.
+    """
+    if not tree.whole:
+        raise RocsteadyError(f"{project} has too many files to be copied")
+    files = list(_files(project, "", tree, without, {os.path.realpath(project)}))
+    copy.mkdir(parents=True)
+    try:
+        shares = bool(files) and _copied(files[0], copy, shares=True)
+        if not shares:
+            _check_room(files, copy)
+        for path in tree.folders():
+            if not _is_left_out(path):
+                (copy / path).mkdir(parents=True, exist_ok=True)
+        for wanted in islice(files, int(shares), None):
+            _copied(wanted, copy, shares=shares)
+        for path in tree.environments:
+            if link:
+                (copy / path).symlink_to(project / path)
+            else:
+                (copy / path).mkdir(parents=True)
+        _link(project, copy, tree)
+    except OSError as error:
+        raise RocsteadyError(f"it cannot be copied: {error.filename}: {error.strerror}") from None
+
+
+def moved(word: str, project: Path, copy: Path) -> str:
+    """Return a word of a command in which a path into the project leads into its copy."""
+    option, equals, text = word.rpartition("=") if word.startswith("-") else ("", "", word)
+    path = PurePath(text)
+    if not (path.is_absolute() or ".." in path.parts):
+        return word
+    place, real = os.path.realpath(project / path), os.path.realpath(project)
+    if PurePath(place).is_relative_to(real):
+        return f"{option}{equals}{copy / PurePath(place).relative_to(real)}"
+    return word if path.is_absolute() else f"{option}{equals}{place}"
+
+
+def _files(
+    folder: Path, at: str, tree: Tree, without: Collection[str], known: set[str]
+) -> Iterator[Wanted]:
+    for path, entry in tree.files():
+        if not _is_left_out(path) and path not in without:
+            yield Wanted(folder / path, os.path.join(at, path), entry.size)  # noqa: PTH118
+    for link in tree.links():
+        target = os.path.realpath(folder / link)
+        out = not any(PurePath(target).is_relative_to(each) for each in known)
+        if not out or _is_left_out(link) or not os.path.exists(target):  # noqa: PTH110
+            continue
+        behind, shown = Path(target), os.path.join(at, link)  # noqa: PTH118
+        if behind.is_file():
+            yield Wanted(behind, shown, behind.stat().st_size)
+        elif behind.is_dir():
+            inner = look_over(behind)
+            if not inner.whole:
+                raise RocsteadyError(f"{link} leads to too many files to be copied")
+            yield from _files(behind, shown, inner, (), known | {target})
+
+
+def _link(project: Path, copy: Path, tree: Tree) -> None:
+    """Make the links that lead to something inside the project."""
+    inside = os.path.realpath(project)
+    for link in tree.links():
+        target = PurePath(os.path.realpath(project / link))
+        if target.is_relative_to(inside) and not _is_left_out(link):
+            (copy / link).symlink_to(copy / target.relative_to(inside))
+
+
+def _is_left_out(path: str) -> bool:
+    return not NOT_COPIED.isdisjoint(PurePath(path).parts)
+
+
+def _check_room(files: list[Wanted], copy: Path) -> None:
+    size = sum(file.size for file in files)
+    free = shutil.disk_usage(copy).free - RESERVE
+    if size <= min(MOST_BYTES, free):
+        return
+    largest = sorted(files, key=lambda file: -file.size)[:NAMED]
+    names = ", ".join(f"{file.path} ({_spelled(file.size)})" for file in largest)
+    most = f"only {_spelled(free)} are free" if size > free else f"{_spelled(MOST_BYTES)} is most"
+    raise RocsteadyError(
+        f"{_spelled(size)} would have to be copied, and {most}: {names}. Nothing would have to be"
+        " copied where the kernel lets you lay files over a folder, or with a --scratch beside it"
+        " on Btrfs or XFS, which share blocks"
+    )
+
+
+def _spelled(size: int) -> str:
+    return f"{size / (1 << 30):.1f} GiB" if size >= 1 << 30 else f"{size >> 20} MiB"
+
+
+def _copied(wanted: Wanted, copy: Path, *, shares: bool) -> bool:
+    """Copy one file. False: its blocks could not be shared."""
+    target = copy / wanted.path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if shares and clone(wanted.source, target):
+        shutil.copystat(wanted.source, target)
+        return True
+    if not shares:
+        shutil.copy2(wanted.source, target)
+    return False

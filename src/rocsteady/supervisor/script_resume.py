@@ -1,0 +1,58 @@
+"""How a script goes on that resumes by itself: it has told where its checkpoints lie.
+
+That is as good as a [resume] in a job file, and is used in the same way. It is kept beside the
+records of the run, so that it is known when the run is taken over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from rocsteady.evidence.pages import Resumes
+from rocsteady.host.files import write_whole
+from rocsteady.inside import wire
+from rocsteady.job.values import CHECKPOINT, Resume
+from rocsteady.untrusted_file import read_regular
+
+FILE = "resumes.json"
+SIZE_LIMIT = 64 * 1024  # bytes
+
+
+def resume_of(told: Iterable[Resumes], folders: Sequence[Path]) -> Resume:
+    """Return how to resume. A place in one of ``folders`` is named from there."""
+    patterns = dict.fromkeys(_pattern(each, folders) for each in told)
+    return Resume(environment={wire.RESUME_FROM: CHECKPOINT}, checkpoints=tuple(patterns))
+
+
+def where(resume: Resume) -> str:
+    """Name the folders of the checkpoints to a person."""
+    return ", ".join(dict.fromkeys(f"{Path(each).parent}/" for each in resume.checkpoints))
+
+
+def keep(resume: Resume, records: Path) -> None:
+    """Keep it with the records of a run; where that is not possible, the run goes on without."""
+    with contextlib.suppress(OSError):
+        write_whole(records / FILE, msgspec.json.encode(resume))
+
+
+def kept(records: Path) -> Resume | None:
+    """Return what an earlier supervisor of a run has kept."""
+    try:
+        return msgspec.json.decode(read_regular(records / FILE, SIZE_LIMIT), type=Resume)
+    except (OSError, UnicodeDecodeError, msgspec.MsgspecError):
+        return None
+
+
+def _pattern(told: Resumes, folders: Sequence[Path]) -> str:
+    place = Path(told.folder)
+    for folder in folders:
+        if place.is_relative_to(folder):
+            near = str(place.relative_to(folder))
+            if not near.startswith("-"):  # it could be taken for an option
+                return f"{glob.escape(near)}/{told.pattern}"
+    return f"{glob.escape(told.folder)}/{told.pattern}"

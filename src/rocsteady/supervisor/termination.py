@@ -1,0 +1,63 @@
+"""Ends a tree mildly; at once, if the user says so meanwhile. Continues one that was stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
+
+from rocsteady.host.child import Child, Ended, Stopping
+from rocsteady.supervisor.stop_requests import Wishes
+
+LOOK_EVERY = 0.05  # seconds
+
+
+def end_tree(
+    child: Child,
+    stopping: Stopping,
+    first: signal.Signals | None,
+    wishes: Wishes,
+    *,
+    patience: int = 1,
+) -> Ended:
+    """Stop the child from the ``first`` signal on; more than ``patience`` interrupts kill it."""
+    if wishes.stop is not None:
+        wishes.reacted()
+    if first is None or _at_once(child, wishes, len(child.interrupts)):
+        return child.stop(stopping, first=None)
+    before = len(child.interrupts)
+    with ThreadPoolExecutor(1, thread_name_prefix="rocsteady-ending") as pool:
+        ending = pool.submit(child.stop, stopping, first=first)
+        while not wait([ending], timeout=LOOK_EVERY).done:
+            if wishes.stop is not None:
+                wishes.reacted()
+            if _at_once(child, wishes, before + patience):
+                child.stop(stopping, first=None)  # beside the mild one, which then finds it ended
+                break
+        return ending.result()
+
+
+def interrupted_twice(child: Child) -> bool:
+    """Tell whether two interrupts ask for the end, and not for a prompt that shows by now."""
+    if not child.interrupts.ask_for_the_end(time.monotonic()):
+        return False
+    if child.at_prompt():
+        child.interrupts.answered()
+        return False
+    return True
+
+
+def continue_tree(child: Child) -> None:
+    """Continue every process that was stopped by a signal."""
+    if sys.platform != "win32":
+        for pid in child.tree():
+            with contextlib.suppress(OSError):  # gone, or not ours
+                os.kill(pid, signal.SIGCONT)
+
+
+def _at_once(child: Child, wishes: Wishes, interrupts: int) -> bool:
+    """Tell whether the user will not wait: asked to end it again, or typed too many interrupts."""
+    return wishes.at_once or len(child.interrupts) > interrupts

@@ -1,0 +1,99 @@
+"""Turns verdicts into what a person is told: what changed, once each time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rocsteady.evidence.values import Heartbeat
+from rocsteady.pulse.verdict import Condition, Verdict
+from rocsteady.report.times import spelled
+from rocsteady.supervisor.announcer import Announcer
+
+CALM = (Condition.HEALTHY, Condition.STARTING, Condition.FINISHING)
+
+
+class Teller:
+    """Remembers what was said of one attempt."""
+
+    def __init__(self, announcer: Announcer, run: str, *, observe: bool = False) -> None:
+        self._announcer = announcer
+        self._run = run
+        self._observe = observe
+        self._said: Condition | None = None
+        self._looking = False
+        self._save_failed = 0  # the step that was last said
+        self._not_finite = False  # the loss, as it was last said
+
+    def tell(self, verdict: Verdict, *, looked: bool) -> None:
+        """Say what is new. ``looked``: there were closer looks since the last progress."""
+        if verdict.condition in CALM:
+            if self._looking and not looked:
+                self._announcer.say("progress resumed.")
+                self._looking, self._said = False, None
+            elif verdict.examine and not self._looking and verdict.condition is Condition.HEALTHY:
+                self._looking = True
+                self._announcer.say(f"{verdict.why}; inspecting stacks.")
+        elif verdict.condition not in (Condition.HUNG, self._said):
+            self._looking, self._said = True, verdict.condition
+            place = f", at {verdict.place}" if verdict.place else ""
+            then = self._what_to_do(verdict) if verdict.condition is Condition.SLOW else ""
+            self._announcer.say(f"{verdict.condition.value}: {verdict.why}{place}.{then}")
+
+    def _what_to_do(self, verdict: Verdict) -> str:
+        """Say how long it is left alone, and what a person can type."""
+        if self._observe:
+            return " Only observing: rocsteady does not stop it."
+        proven = verdict.waits is not None and verdict.waits.closed
+        doubt = "" if proven else " This is not proven to be a hang."
+        left = (
+            "rocsteady cannot see the work itself and does not stop it"
+            if verdict.limit is None
+            else f"rocsteady leaves it alone until {spelled(verdict.limit)} after the last progress"
+        )
+        return (
+            f"{doubt} {left}. To end it now, type rocsteady stop {self._run}; --hang-after sets"
+            " another limit."
+        )
+
+    def withdrawn(self) -> None:
+        """Say that a verdict did not hold."""
+        self._looking, self._said = False, None
+        self._announcer.say(
+            "not hung after all: the run moved while the evidence was collected. It was not"
+            " stopped, and rocsteady is more patient from now on."
+        )
+
+    def loss(self, heartbeats: Sequence[Heartbeat], before: int) -> None:
+        """Say that the loss is no number any more, or is one again. Nothing is done about it."""
+        spoilt = [beat for beat in heartbeats if beat.not_finite > beat.finite]
+        if bool(spoilt) == self._not_finite:
+            return
+        self._not_finite = bool(spoilt)
+        if spoilt:
+            step = min((beat.base or before) + beat.not_finite for beat in spoilt)
+            self._announcer.say(f"loss is not finite since step {step:,}. The run continues.")
+        else:
+            step = max((beat.base or before) + beat.finite for beat in heartbeats)
+            self._announcer.say(f"loss is finite again since step {step:,}.")
+
+    def saves(self, heartbeats: Sequence[Heartbeat]) -> None:
+        """Say that the last checkpoint could not be saved, or that one was saved again."""
+        failed = max((beat.save_failed or 0 for beat in heartbeats), default=0)
+        if failed == self._save_failed:
+            return
+        if failed:
+            self._announcer.say(
+                f"the checkpoint of step {failed:,} was not saved; the log says why. The run"
+                " continues and saves again at the next interval."
+            )
+        else:
+            self._announcer.say("a checkpoint was saved again.")
+        self._save_failed = failed
+
+    def hung(self, verdict: Verdict, then: str) -> None:
+        """Say that it is hung, where, and what is done about it."""
+        if self._said is Condition.HUNG:
+            return
+        self._looking, self._said = True, Condition.HUNG
+        place = f" Location: {verdict.place}." if verdict.place else ""
+        self._announcer.say(f"hung: {verdict.why}.{place} {then}")

@@ -1,0 +1,63 @@
+"""What probes saw decides which remedy comes first."""
+
+from __future__ import annotations
+
+from rocsteady.remedies.catalog import RUNGS
+from rocsteady.remedies.probe_evidence import supported
+from rocsteady.vocabulary import Observation, ProbeOutcome
+
+NOW = "GPU gfx1100; torch 2.10.0"
+
+
+def seen(  # noqa: PLR0913 - one argument a field
+    probe: str,
+    variant: str,
+    outcome: ProbeOutcome,
+    *,
+    at: float = 1.0,
+    software: str = NOW,
+    settings: dict[str, str | None] | None = None,
+) -> Observation:
+    return Observation(
+        probe=probe,
+        variant=variant,
+        outcome=outcome,
+        tries=1,
+        seconds=1.0,
+        at=at,
+        software=software,
+        settings=settings or {},
+    )
+
+
+FLASH = seen("attention-backward", "flash", ProbeOutcome.HANG)
+MATH = seen("attention-backward", "math", ProbeOutcome.OK)
+FORK = seen("loader", "2 workers, fork", ProbeOutcome.HANG)
+INLINE = seen("loader", "0 workers", ProbeOutcome.OK)
+COMPILE = seen("compile", "", ProbeOutcome.CRASH)
+
+
+def test_each_speaks_for_the_remedy_that_avoids_it() -> None:
+    assert supported([FLASH, MATH], NOW) == ("attention-math",)
+    assert supported([FORK, INLINE], NOW) == ("loader-inline",)
+    assert supported([COMPILE], NOW) == ("compile-off",)
+    assert set(supported([FLASH, MATH, FORK, INLINE, COMPILE], NOW)) <= set(RUNGS)
+
+
+def test_without_the_other_half_nothing_is_said() -> None:
+    assert supported([FLASH], NOW) == ()
+    assert supported([MATH], NOW) == ()
+    assert supported([FLASH, seen("attention-backward", "math", ProbeOutcome.CRASH)], NOW) == ()
+    assert (
+        supported([seen("loader", "2 workers, forkserver", ProbeOutcome.HANG), INLINE], NOW) == ()
+    )
+
+
+def test_only_the_newest_of_todays_software_and_settings_counts() -> None:
+    mended = seen("attention-backward", "flash", ProbeOutcome.OK, at=2.0)
+    older = seen("attention-backward", "flash", ProbeOutcome.HANG, software="torch 2.9.1")
+    tried = seen("attention-backward", "flash", ProbeOutcome.HANG, settings={"A": "1"})
+
+    assert supported([mended, FLASH, MATH], NOW) == ()
+    assert supported([older, MATH], NOW) == ()
+    assert supported([tried, MATH], NOW) == ()

@@ -1,0 +1,49 @@
+"""Remedies that a person asks for by name, before anything has failed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocsteady.remedies.remedy import Refused
+from rocsteady.remedies.requested_strategy import strategy_of
+from rocsteady.vocabulary import Strategy
+
+if TYPE_CHECKING:
+    from tests.conftest import Recorded
+
+
+def test_one_after_the_other(recorded: Recorded) -> None:
+    machine = recorded.machine("rx9070xt")
+
+    strategy = strategy_of(
+        ("hipblaslt-off", "loader-inline", "precision-bf16", "cpu"), machine, {}, gpus=1
+    )
+
+    assert strategy == Strategy(
+        workers=0,
+        loader_thread=True,
+        precision="bf16",
+        device="cpu",
+        variables={"TORCH_BLAS_PREFER_HIPBLASLT": "0"},
+    )
+
+
+def test_a_harmful_variable_is_unset_without_a_failure_that_it_brought_about(
+    recorded: Recorded,
+) -> None:
+    strategy = strategy_of(
+        ("unset-variable",), recorded.machine("no-amd-gpu"), {"AMD_SERIALIZE_KERNEL": "3"}, gpus=0
+    )
+
+    assert strategy == Strategy(variables={"AMD_SERIALIZE_KERNEL": None})
+
+
+def test_what_is_not_right_here_is_refused_by_name(recorded: Recorded) -> None:
+    machine = recorded.machine("no-amd-gpu")
+
+    assert strategy_of(("loader-inline", "sdma-off"), machine, {}, gpus=0) == Refused(
+        why="sdma-off: torch 2.9.0+cpu is not built for ROCm"
+    )
+    asked = strategy_of(("cpu",), machine, {}, gpus=0)  # what is so already is no error
+    assert asked == Strategy(device="cpu")
+    assert isinstance(strategy_of(("retry",), machine, {}, gpus=0), Refused)

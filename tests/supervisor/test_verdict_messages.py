@@ -1,0 +1,65 @@
+"""A slow run is reported once: what it waits for, how long it is left alone, what to type."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from rocsteady.pulse.verdict import Condition, Verdict
+from rocsteady.pulse.wait_set import Member, WaitSet
+from rocsteady.supervisor.announcer import Announcer
+from rocsteady.supervisor.verdict_messages import Teller
+
+
+class Heard:
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+def told(*verdicts: Verdict, observe: bool = False) -> list[str]:
+    heard = Heard()
+    teller = Teller(cast("Announcer", heard), "calm-otter", observe=observe)
+    for verdict in verdicts:
+        teller.tell(verdict, looked=True)
+    return heard.said
+
+
+def slow(limit: float | None, waits: WaitSet | None = None) -> Verdict:
+    why = "no step for 30 s; the training thread waits for a lock"
+    return Verdict(condition=Condition.SLOW, why=why, quiet=30.0, limit=limit, waits=waits)
+
+
+CLOSED = WaitSet(
+    at=0.0,
+    members=(
+        Member(pid=1, tid=1, trains=True, python=True, place="", on="lock 0x1", enders=(), cpu=0.0),
+    ),
+)
+
+
+def test_slow_is_said_once_with_its_limit_and_what_to_type() -> None:
+    (said,) = told(slow(1800.0), slow(1800.0))
+
+    assert said == (
+        "slow: no step for 30 s; the training thread waits for a lock. This is not proven to be a"
+        " hang. rocsteady leaves it alone until 30 min after the last progress. To end it now, type"
+        " rocsteady stop calm-otter; --hang-after sets another limit."
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdict", "observe", "expected"),
+    [
+        (slow(None), False, "cannot see the work itself and does not stop it"),
+        (slow(1800.0), True, "Only observing: rocsteady does not stop it."),
+        (slow(300.0, CLOSED), False, "a lock. rocsteady leaves it alone until 5 min"),
+    ],
+)
+def test_it_says_what_applies(verdict: Verdict, observe: bool, expected: str) -> None:  # noqa: FBT001 - a case of the table
+    assert expected in told(verdict, observe=observe)[0]
