@@ -97,13 +97,7 @@ with contextlib.suppress(TimeoutError):
     "sleep": "time.sleep(WAIT)",
 }
 
-
-def timeouts() -> Iterator[Case]:
-    """Waits with a finite timeout, for all of its length."""
-    yield from healthy("timeouts", TIMEOUTS)
-    yield Case(
-        name="timeouts/loader-timeout",
-        setup="""
+LOCKED_DATASET = """
 class Stuck(torch.utils.data.Dataset):
     def __len__(self):
         return 8
@@ -112,12 +106,31 @@ class Stuck(torch.utils.data.Dataset):
         lock = threading.Lock()
         lock.acquire()
         lock.acquire()
-""",
+"""
+
+
+def timeouts() -> Iterator[Case]:
+    """Waits with a finite timeout, for all of its length."""
+    yield from healthy("timeouts", TIMEOUTS)
+    yield Case(
+        name="timeouts/loader-timeout",
+        setup=LOCKED_DATASET,
         body="""
 try:
     next(iter(torch.utils.data.DataLoader(Stuck(), num_workers=1, timeout=WAIT)))
 except RuntimeError as error:
     print(error)
+""",
+    )
+    yield Case(
+        name="timeouts/loader-timeout-polled",
+        setup=LOCKED_DATASET,
+        body="""
+batches = iter(torch.utils.data.DataLoader(Stuck(), num_workers=1, timeout=5))
+ends = time.monotonic() + WAIT
+while time.monotonic() < ends:
+    with contextlib.suppress(RuntimeError):
+        next(batches)
 """,
     )
 
