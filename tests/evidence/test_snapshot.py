@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rocsteady.evidence.native_stacks import NativeStacks
 from rocsteady.evidence.snapshot import NO_PYTHON, look
-from rocsteady.evidence.stacks import NOT_INSTALLED
+from rocsteady.evidence.stacks import NOT_INSTALLED, find_py_spy
 from rocsteady.evidence.values import Look, ProcessSeen, ThreadSeen, Wait
 
 if TYPE_CHECKING:
@@ -169,6 +170,38 @@ def test_native_frames_are_taken_of_a_process_that_runs(start: Start) -> None:
     assert thread.frames is not None
     assert thread.frames[0].startswith("runs (")
     assert thread.native is not None
+
+
+def test_native_frames_are_not_taken_again_of_a_thread_that_did_not_run(
+    start: Start, tmp_path: Path
+) -> None:
+    victim = start("gil_held_in_c")
+    settled(victim, lambda seen: seen.wait is Wait.LOCK)
+    paused = tmp_path / "paused"
+    program = tmp_path / "py-spy"
+    program.write_text(
+        f'#!/bin/sh\ncase "$*" in *--native*) echo once >> {paused};; esac\n'
+        f'exec {find_py_spy()} "$@"\n'
+    )
+    program.chmod(0o755)
+    known = NativeStacks()
+
+    seen = [
+        look(
+            [victim.pid],
+            stacks=True,
+            within=SOON,
+            native=[victim.pid],
+            known=known,
+            py_spy=str(program),
+        )
+        for _ in range(3)
+    ]
+
+    natives = [main_thread(each, victim.pid).native for each in seen]
+    assert natives[0]
+    assert natives[0] == natives[1] == natives[2]
+    assert paused.read_text().count("once") == 1
 
 
 @pytest.mark.parametrize(("state", "wait"), [("stopped", Wait.STOPPED), ("traced", Wait.TRACED)])

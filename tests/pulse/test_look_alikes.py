@@ -201,10 +201,10 @@ LOOK_ALIKES: dict[str, Segments] = {
         STEADY,
     ),
     "^Z for 60 s, then fg": (STEADY, Quiet(seconds=60, tree=blocked(Wait.STOPPED)), STEADY),
-    "^Z, then 8 s in a lock": (
+    "^Z, then 4 s in a lock": (
         STEADY,
         Quiet(seconds=15, tree=blocked(Wait.STOPPED)),
-        Quiet(seconds=8, tree=blocked(Wait.LOCK)),
+        Quiet(seconds=4, tree=blocked(Wait.LOCK)),
         STEADY,
     ),
     "a debugger attached for an hour": (
@@ -215,14 +215,14 @@ LOOK_ALIKES: dict[str, Segments] = {
     "breakpoint() for an hour": (STEADY, Quiet(seconds=3600, tree=at_the_prompt, tick=1), STEADY),
     "the machine asleep for 60 s": (
         STEADY,
-        Quiet(seconds=8.4, tree=blocked(Wait.LOCK), asleep=60),
-        Quiet(seconds=8, tree=blocked(Wait.LOCK)),
+        Quiet(seconds=4.2, tree=blocked(Wait.LOCK), asleep=60),
+        Quiet(seconds=4, tree=blocked(Wait.LOCK)),
         STEADY,
     ),
     "we and the tree stopped for 60 s": (
         STEADY,
-        Quiet(seconds=8.4, tree=blocked(Wait.LOCK), away=60),
-        Quiet(seconds=8, tree=blocked(Wait.LOCK)),
+        Quiet(seconds=4.2, tree=blocked(Wait.LOCK), away=60),
+        Quiet(seconds=4, tree=blocked(Wait.LOCK)),
         STEADY,
     ),
     "time.sleep(60) between epochs": (STEADY, Quiet(seconds=60, tree=blocked(Wait.SLEEP)), STEADY),

@@ -19,6 +19,7 @@ from rocsteady.evidence.gpu_counters import read_gpu_counters
 from rocsteady.evidence.kernel_log import read_kernel_log
 from rocsteady.evidence.last_resort import ask_for_stacks
 from rocsteady.evidence.memory import read_memory
+from rocsteady.evidence.native_stacks import NativeStacks
 from rocsteady.evidence.pages import read_notes, read_pages
 from rocsteady.evidence.parallel import run_all
 from rocsteady.evidence.snapshot import look
@@ -87,18 +88,20 @@ def collect(  # noqa: PLR0913 - what there is to know of an attempt, each by nam
     attempt: str = "",
     variables: Mapping[str, str] | None = None,
     waits: Sequence[str] = (),
+    known: NativeStacks | None = None,
     within: timedelta = WITHIN,
 ) -> Collected:
     """Write all evidence into ``folder`` and be back in time, whatever happens.
 
     ``since`` is when the attempt began, in seconds of the monotonic clock; ``variables`` are those
-    that may be told; ``waits`` are lines about who waits for whom.
+    that may be told; ``waits`` are lines about who waits for whom; ``known`` are native stacks that
+    were read before.
     """
     began = time.monotonic()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     incident = _Incident(folder, tuple(pids), within * PART)
     parts: dict[str, Callable[[], None]] = {
-        "stacks": lambda: incident.stacks(pages),
+        "stacks": lambda: incident.stacks(pages, known),
         "kernel.txt": lambda: incident.kernel(since),
         "memory.json": incident.memory,
         "gpu.json": incident.gpu,
@@ -137,9 +140,9 @@ class _Incident:
         told = Secrets().value(msgspec.to_builtins(value))
         self.put(name, msgspec.json.format(msgspec.json.encode(told), indent=1) + b"\n")
 
-    def stacks(self, pages: Path | None) -> None:
+    def stacks(self, pages: Path | None, known: NativeStacks | None) -> None:
         """Look once, with native frames where they can be had; the kernel's side beside it."""
-        seen = look(self._pids, stacks=True, within=self._within, native=self._pids)
+        seen = look(self._pids, stacks=True, within=self._within, native=self._pids, known=known)
         lines = map(hide_secrets, stacks_text(seen).split("\n"))
         self.put("stacks.txt", "\n".join(lines).encode())
         self.put_json("stacks.json", [process for process in seen.processes if process.python])

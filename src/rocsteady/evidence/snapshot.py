@@ -11,6 +11,7 @@ import msgspec
 
 from rocsteady.evidence import procfs
 from rocsteady.evidence.cgroups import is_frozen
+from rocsteady.evidence.native_stacks import NativeStacks
 from rocsteady.evidence.parallel import run_all
 from rocsteady.evidence.procfs import PROC
 from rocsteady.evidence.stacks import Stacks, ThreadStack, take_stacks
@@ -26,18 +27,20 @@ NOT_ON_WINDOWS = "the processes of a run cannot be looked at on native Windows"
 _UNREADABLE = (OSError, ValueError, IndexError)  # gone, or changing under our eyes
 
 
-def look(
+def look(  # noqa: PLR0913 - how closely, each by name
     pids: Sequence[int],
     *,
     stacks: bool,
     within: timedelta,
     native: Collection[int] | None = None,
+    known: NativeStacks | None = None,
     py_spy: str | None = None,
 ) -> Look:
     """Look at these processes, and be back at the deadline. Those that ended are left out.
 
     Native frames cost a pause of the process. Unless told of which to take them, they are taken of
-    those that are at something in native code: only its frames tell what that is.
+    those that are at something in native code: only its frames tell what that is. Those in
+    ``known`` are not taken again.
     """
     if os.name == "nt":
         return Look(at=time.monotonic(), processes=(), stacks=False, why_no_stacks=NOT_ON_WINDOWS)
@@ -50,16 +53,22 @@ def look(
         [process.pid for process in pythons], within=_left(at, within), py_spy=py_spy
     )
     seen = [_with_stacks(process, found) for process in seen]
+    known = known or NativeStacks()
     wanted = [
-        process.pid
+        process
         for process in seen
         if process.pid in found.threads
         and (_in_native_code(process) if native is None else process.pid in native)
     ][: MOST_DEEPER if native is None else None]
-    deeper = take_stacks(wanted, within=_left(at, within), native=True, py_spy=py_spy)
+    again = [process for process in wanted if not known.still(process, _telling(process, native))]
+    deeper = take_stacks(
+        [process.pid for process in again], within=_left(at, within), native=True, py_spy=py_spy
+    )
+    same = known.of(process.pid for process in wanted if process not in again)
+    known.keep(again, deeper, _switches)
     return Look(
         at=at,
-        processes=tuple(_with_stacks(process, deeper) for process in seen),
+        processes=tuple(_with_stacks(_with_stacks(process, same), deeper) for process in seen),
         stacks=bool(found.threads),
         why_no_stacks=_why_none(found),
     )
@@ -205,6 +214,15 @@ def _runs_python(pid: int, name: str) -> bool:
 
 def _in_native_code(process: ProcessSeen) -> bool:
     return any(_is_in_native_code(thread) for thread in process.threads)
+
+
+def _telling(process: ProcessSeen, native: Collection[int] | None) -> list[ThreadSeen]:
+    """Return the threads whose native frames are wanted."""
+    return [
+        thread
+        for thread in process.threads
+        if _is_in_native_code(thread) or (native is not None and thread.frames is not None)
+    ]
 
 
 def _is_in_native_code(thread: ThreadSeen) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 
 from rocsteady.evidence.values import Heartbeat
@@ -11,6 +12,7 @@ from rocsteady.pulse.verdict import Patience
 from rocsteady.vocabulary import Value
 
 SELDOM = frozenset({"starting", "checkpoint", "compile", "evaluate"})
+EARLIER = timedelta(seconds=3.3)  # looks over 3 s must fit between suspicion and verdict
 BEATS_A_STEP = 20  # a script without a torch optimizer has beats but no steps
 
 
@@ -46,9 +48,10 @@ def budgets(
     longest = max((stay.longest for stay in stays), default=0.0)
     steps = min((_steps(beat) for beat in trainers), default=0)
     seldom = steps < patience.steady_steps or any(beat.phase in SELDOM for beat in trainers)
-    least = patience.seldom_after if seldom else patience.stuck_after
+    least = patience.seldom_after if seldom else _steady(trainers, patience)
     if trainers and all(beat.ended for beat in trainers):
         least = patience.exit_after
+    suspect = min(patience.suspect_after, max(least - EARLIER, patience.steady_suspect_after))
     start = 0.0 if steps > 0 else patience.start_after.total_seconds()
     stuck = _between(least, patience.stuck_factor * usual, patience.stuck_at_most)
     locked = patience.locked_factor * max(ended.locked, earlier.locked_wait)
@@ -56,15 +59,25 @@ def budgets(
     return Budgets(
         started=steps > 0,
         usual=usual,
-        suspect=_between(
-            patience.suspect_after, patience.suspect_factor * usual, patience.suspect_at_most
-        ),
+        suspect=_between(suspect, patience.suspect_factor * usual, patience.suspect_at_most),
         stuck=max(start, stuck, locked),
         sure=max(start, patience.sure_after.total_seconds()),
         spin=max(start, patience.spin_after.total_seconds(), patience.spin_factor * device),
         long=max(patience.long_after.total_seconds(), patience.long_factor * longest),
         works=max(patience.works_after.total_seconds(), patience.long_factor * longest),
     )
+
+
+def _steady(trainers: Iterable[Heartbeat], patience: Patience) -> timedelta:
+    """Return the least for a closed set while steps are made: sooner, the shorter steps are."""
+    step = max((_mean_step(beat) for beat in trainers), default=0.0)
+    wanted = timedelta(seconds=patience.steady_factor * step)
+    return min(max(patience.steady_stuck_after, wanted), patience.stuck_after)
+
+
+def _mean_step(beat: Heartbeat) -> float:
+    spent = sum(seconds for phase, seconds in beat.seconds_in.items() if phase not in SELDOM)
+    return spent / max(beat.step, 1)
 
 
 def _between(least: timedelta, wanted: float, most: timedelta) -> float:

@@ -121,7 +121,7 @@ def _ended(pulse: Pulse, at: float) -> Ended:
         return msgspec.structs.replace(ended, unexamined=max(ended.unexamined, waited))
     if reading.ending is Ending.DEVICE:
         return msgspec.structs.replace(ended, device=max(ended.device, waited))
-    if pulse.sets and _proof(pulse).closed:
+    if len(pulse.sets) > 1 and _proof(pulse).closed:  # a single look is not one moment
         seemed = at - pulse.sets[0].at
         return msgspec.structs.replace(ended, locked=max(ended.locked, seemed))
     return ended
@@ -323,6 +323,8 @@ def _way_out(proof: WaitSet) -> str:
 
 
 def _spelled(seconds: float) -> str:
+    if seconds < 0.1:  # noqa: PLR2004 - a digit after the point would say nothing
+        return f"{seconds * 1000:.0f} ms"
     if seconds < 10:  # noqa: PLR2004 - below it a digit more says something
         return f"{seconds:.1f} s"
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"  # noqa: PLR2004

@@ -39,9 +39,12 @@ class Patience(Value, frozen=True, kw_only=True):
     """How long is too long. Every figure has its reason in docs/explanation-hangs.md."""
 
     suspect_after: timedelta = timedelta(seconds=4)  # least quiet before stacks are taken
+    steady_suspect_after: timedelta = timedelta(seconds=1.2)  # the same, at a steady pace
     suspect_factor: float = 1.5  # times the longest usual stay in this phase
     suspect_at_most: timedelta = timedelta(seconds=60)  # looking is cheap: never later
     stuck_after: timedelta = timedelta(seconds=9)  # least quiet, when all waited for is stuck
+    steady_stuck_after: timedelta = timedelta(seconds=4.5)  # the same, at a steady pace
+    steady_factor: float = 50.0  # times the mean step: no pace is steady enough for less
     stuck_factor: float = 2.0  # times the longest usual stay
     locked_factor: float = 4.0  # times the longest that all seemed stuck, and yet went on
     stuck_at_most: timedelta = timedelta(minutes=2)  # of stuck_factor; proof needs no more
@@ -67,6 +70,7 @@ class Patience(Value, frozen=True, kw_only=True):
         order = (
             "sample_span",
             "suspect_after",
+            "steady_stuck_after",
             "stuck_after",
             "sure_after",
             "spin_after",

@@ -14,6 +14,7 @@ from rocsteady.evidence.exceptions import read_raised
 from rocsteady.evidence.gpu_signs import GpuSigns
 from rocsteady.evidence.members import Collector
 from rocsteady.evidence.memory import GroupMemory, oom_kills_since, read_groups
+from rocsteady.evidence.native_stacks import NativeStacks
 from rocsteady.evidence.output import OutputCounter
 from rocsteady.evidence.pages import (
     read_applied,
@@ -70,6 +71,7 @@ class Attempt:
         self._pulse: Pulse = begin(self._began, boot_clock(), setting.learned)
         self._counter = OutputCounter(setting.pattern)
         self._looks: tuple[Look, ...] = ()
+        self._native_stacks = NativeStacks()
         self._reached = Reached(
             lambda: self._counter.progress,
             setting.total,
@@ -238,7 +240,7 @@ class Attempt:
     def _look(self, child: Child) -> None:
         """Look closer; at what the GPU says too, if that is waited for."""
         pids, within = child.tree(), self._settings.look_within
-        taken = look(pids, stacks=True, within=within)
+        taken = look(pids, stacks=True, within=within, known=self._native_stacks)
         if waits_for_gpu(self._pulse):
             signs = self._gpu_signs.read(pids, self._members.members(), within)
             taken = msgspec.structs.replace(taken, gpu_signs=signs)
@@ -338,6 +340,7 @@ class Attempt:
                 attempt=attempt,
                 variables=self._setting.told,
                 waits=sentences(verdict.waits) if verdict.waits else (),
+                known=self._native_stacks,
                 within=self._settings.evidence_within,
             )
         except OSError as error:  # no room for its folder: what is hung is still hung

@@ -9,6 +9,7 @@ from rocsteady.pulse.verdict import Condition, Verdict
 from rocsteady.report.times import spelled
 from rocsteady.supervisor.announcer import Announcer
 
+WORTH_SAYING = 4.0  # seconds: shorter pauses are looked into without a word
 CALM = (Condition.HEALTHY, Condition.STARTING, Condition.FINISHING)
 
 
@@ -30,7 +31,7 @@ class Teller:
             if self._looking and not looked:
                 self._announcer.say("progress resumed.")
                 self._looking, self._said = False, None
-            elif verdict.examine and not self._looking and verdict.condition is Condition.HEALTHY:
+            elif verdict.examine and not self._looking and self._worth_saying(verdict):
                 self._looking = True
                 self._announcer.say(f"{verdict.why}; inspecting stacks.")
         elif verdict.condition not in (Condition.HUNG, self._said):
@@ -38,6 +39,10 @@ class Teller:
             place = f", at {verdict.place}" if verdict.place else ""
             then = self._what_to_do(verdict) if verdict.condition is Condition.SLOW else ""
             self._announcer.say(f"{verdict.condition.value}: {verdict.why}{place}.{then}")
+
+    @staticmethod
+    def _worth_saying(verdict: Verdict) -> bool:
+        return verdict.condition is Condition.HEALTHY and verdict.quiet >= WORTH_SAYING
 
     def _what_to_do(self, verdict: Verdict) -> str:
         """Say how long it is left alone, and what a person can type."""
