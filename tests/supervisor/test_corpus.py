@@ -52,7 +52,6 @@ def test_ten_days_cover_the_corpus_and_its_halves_are_about_equal() -> None:
 
 @pytest.mark.slow
 @pytest.mark.turns(1)
-@pytest.mark.xfail(strict=False, reason="healthy scripts are still killed")
 def test_a_tenth_of_the_corpus_is_judged_as_it_should_be(torch_python: str, tmp_path: Path) -> None:
     build(tmp_path)
     setting = Setting(python=torch_python, libraries=tmp_path, short=True, late=LATE)
