@@ -226,6 +226,23 @@ def test_taking_over_shows_the_command_and_goes_on_with_the_next_attempt(project
     assert (again.code, "is done" in again.said[-1]) == (1, True)
 
 
+def test_a_run_is_restarted_by_hand_from_its_newest_checkpoint(project: Project) -> None:
+    project.job(RESUMES, project.script(LASTS))
+    child = project.start()
+    until(lambda: "step 3/" in project.log())
+
+    restarted = project.say("restart", "--detach", project.name)
+    (project.folder / "finish").touch()
+    until(lambda: project.line()["run"]["ended"])
+
+    assert restarted.code == 0, restarted.err
+    assert child.wait() != 0
+    assert f"{project.name} has ended." in restarted.err
+    assert [a["number"] for a in project.story()["attempts"]] == [1, 2]
+    assert project.line()["run"]["outcome"] == "done"
+    assert project.say("restart", project.name).code == 1
+
+
 def test_taking_over_does_not_write_over_what_was_saved(project: Project) -> None:
     script = project.script("""
         open("model.pt", "ab").write(b"x")

@@ -48,8 +48,9 @@ def test_slow_is_said_once_with_its_limit_and_what_to_type() -> None:
 
     assert said == (
         "slow: no step for 30 s; the training thread waits for a lock. This is not proven to be a"
-        " hang. rocsteady leaves it alone until 30 min after the last progress. To end it now, type"
-        " rocsteady stop calm-otter; --hang-after sets another limit."
+        " hang. rocsteady leaves it alone until 30 min after the last progress. To act now, type"
+        " rocsteady restart calm-otter or rocsteady stop calm-otter; --hang-after sets another"
+        " limit."
     )
 
 

@@ -33,6 +33,7 @@ COMMANDS = {
     "runs": ("rocsteady.cli.runs", "List the runs of this project."),
     "logs": ("rocsteady.cli.logs", "Print the output of a run, or follow it."),
     "stop": ("rocsteady.cli.stop", "Stop a run."),
+    "restart": ("rocsteady.cli.restart", "Stop a run and resume it from its newest checkpoint."),
     "report": ("rocsteady.cli.report", "Explain what happened in a run, and why."),
     "remedies": ("rocsteady.cli.remedies", "List what rocsteady may change after a failure."),
     "checkpoint": ("rocsteady.cli.checkpoint", "List, verify, export and import checkpoints."),

@@ -21,6 +21,11 @@ LOOK_EVERY = 0.2
 @click.argument("name", metavar="RUN")
 def command(*, name: str) -> None:
     """Stop a run gracefully and do not restart it."""
+    stop(name)
+
+
+def stop(name: str) -> None:
+    """Ask the supervisor of a run to end it, and wait until it has."""
     with kept_journal() as journal:
         line = find_run(journal, name)
         if line.run.ended is not None or line.alive is False:

@@ -56,8 +56,8 @@ class Teller:
             else f"rocsteady leaves it alone until {spelled(verdict.limit)} after the last progress"
         )
         return (
-            f"{doubt} {left}. To end it now, type rocsteady stop {self._run}; --hang-after sets"
-            " another limit."
+            f"{doubt} {left}. To act now, type rocsteady restart {self._run} or rocsteady stop"
+            f" {self._run}; --hang-after sets another limit."
         )
 
     def withdrawn(self) -> None:
