@@ -31,8 +31,6 @@ from pathlib import Path
 import msgspec
 
 from rocsteady import __version__
-from rocsteady.cli import saved_plan
-from rocsteady.cli.trials import Trials
 from rocsteady.job.job_file import FILE, read_job
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
@@ -42,6 +40,8 @@ from rocsteady.planner.cpu import settings
 from rocsteady.planner.planner import SEE_AND_START
 from rocsteady.planner.trial import Bounds
 from rocsteady.vocabulary import Strategy, Value
+from rocsteady.workflows import saved_plan
+from rocsteady.workflows.trials import Trials
 
 TITLE, STRATEGY = next(settings(Strategy(), cores=1))
 
@@ -120,7 +120,7 @@ def try_out(folder: Path, wanted: float) -> tuple[Pace, float]:
     """Make a trial of so many seconds of steps; return the pace, and the seconds that it took."""
     memory = Memory(find_place(folder))
     try:
-        with Trials(folder, memory) as trials:
+        with Trials(folder, memory, print) as trials:
             job = read_job(folder / FILE).job
             tried = trials.make(job, STRATEGY, Bounds(wanted=wanted, within=TRIAL))
             if not tried or tried[-1].pace is None:

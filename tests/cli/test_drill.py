@@ -21,8 +21,8 @@ HURRIED = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[1] / "victims")!r})
 import hurried
-from rocsteady.cli import drill
-drill.Settings = lambda **given: hurried.SETTINGS(**{{**given, "patience": hurried.PATIENCE}})
+from rocsteady.workflows import drills
+drills.Settings = lambda **given: hurried.SETTINGS(**{{**given, "patience": hurried.PATIENCE}})
 hurried.main()
 """
 TRAINS = """

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import hurried
 
-from rocsteady.cli import job_start, run
+from rocsteady.cli import run
 from rocsteady.cli.main import main
 from rocsteady.machine.recording import RecordedRoot, read_recording
+from rocsteady.workflows import supervision
 
 if __name__ == "__main__":
     recording = read_recording(Path(sys.argv.pop(1)))
     wanted = {"patience": hurried.PATIENCE}
     setattr(run, "Settings", lambda **given: hurried.SETTINGS(**{**given, **wanted}))  # noqa: B010 - not typed
-    setattr(job_start, "DiskRoot", lambda: RecordedRoot(recording))  # noqa: B010 - the same
+    setattr(supervision, "DiskRoot", lambda: RecordedRoot(recording))  # noqa: B010 - the same
     main()

@@ -23,8 +23,9 @@ HURRIED = f"""
 import sys
 sys.path.insert(0, {str(ROOT / "tests" / "victims")!r})
 import hurried
-from rocsteady.cli import drill, run
-for command in (drill, run):
+from rocsteady.cli import run
+from rocsteady.workflows import drills
+for command in (drills, run):
     command.Settings = lambda **given: hurried.SETTINGS(**{{**given, "patience": hurried.PATIENCE}})
 hurried.main()
 """

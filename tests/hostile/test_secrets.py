@@ -12,11 +12,11 @@ from in_process import Command, count, number
 from journals import NAME, write_journal
 from planted import EACH, Planted, key_of_lines, places, secrets
 
-from rocsteady.cli.machine_names import redactor_here
 from rocsteady.evidence.collect import collect
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.knowledge.failures import load_failures
+from rocsteady.redaction.machine_names import redactor_here
 from rocsteady.redaction.redactor import Redactor, Secrets
 
 PIECE = 8  # characters of a secret that must not stand together

@@ -7,11 +7,11 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from msgspec.structs import replace
 
-from rocsteady.cli.stage_runs import Turn, survey
 from rocsteady.errors import JobError
 from rocsteady.job.stages import stage_job, variant_command, with_variant
 from rocsteady.job.values import Deadline, DoneWhen, Job, Stage, Total, Variant
 from rocsteady.journal.values import Run
+from rocsteady.workflows.stages import Turn, survey
 
 SMALL = Variant(arguments=("--dim", "128"), without=("--val",), total=Total(steps=50))
 JOB = Job(

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.cli.sandbox_run import job_in
 from rocsteady.errors import RocsteadyError
 from rocsteady.job.values import DoneWhen, Job, Resume, WantedFile
 from rocsteady.sandbox import folder_copy, scratch
@@ -20,6 +19,7 @@ from rocsteady.sandbox.folder_copy import copy_project, moved
 from rocsteady.sandbox.folder_tree import differences, look_over
 from rocsteady.sandbox.offline import offline
 from rocsteady.sandbox.scratch import Scratch, make_scratch, outside, remove
+from rocsteady.workflows.sandbox_run import job_in
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links and shells of POSIX")
 

@@ -13,7 +13,6 @@ import click
 import rocsteady
 from rocsteady import checkpoint_folder as folders
 from rocsteady.checkpoint_folder import BrokenError, spelled_size
-from rocsteady.cli.plain_file import names_of, write_plain
 from rocsteady.cli.roots import open_root, python_option
 from rocsteady.cli.screen import layout, show, show_json
 from rocsteady.errors import CheckpointError, ExaminationError, RocsteadyError
@@ -22,6 +21,7 @@ from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.machine.machine import examine
 from rocsteady.report.page import BOLD, RED, Page, counted
 from rocsteady.vocabulary import Value
+from rocsteady.workflows.plain_checkpoint import names_of, write_plain
 
 WHOLE, BROKEN = 0, 1
 AT_LEAST = timedelta(minutes=2)  # that torch may take, which is first imported

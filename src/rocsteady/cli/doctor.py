@@ -9,7 +9,6 @@ import click
 
 from rocsteady.cli.roots import open_root, python_option, root_option
 from rocsteady.cli.screen import json_text, layout, show, show_json
-from rocsteady.cli.suggestions import no_such
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
 from rocsteady.journal.identity import machine_fingerprint
 from rocsteady.journal.memory import memory_to_read
@@ -17,6 +16,7 @@ from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.machine import examine
 from rocsteady.report.diagnosis import render_diagnosis
 from rocsteady.report.rules import render_rule, render_rule_list
+from rocsteady.suggestions import no_such
 from rocsteady.vocabulary import Severity
 
 NOTHING_BLOCKS, SOMETHING_BLOCKS = 0, 1

@@ -11,7 +11,6 @@ from typing import BinaryIO
 import click
 import msgspec
 
-from rocsteady.cli.machine_names import redactor_here
 from rocsteady.cli.screen import layout, show, show_json
 from rocsteady.errors import ExaminationError
 from rocsteady.failures.classify import Classifier
@@ -23,6 +22,7 @@ from rocsteady.knowledge.failures import (
     Nature,
     load_failures,
 )
+from rocsteady.redaction.machine_names import redactor_here
 from rocsteady.report.page import BOLD, DIM, Page
 from rocsteady.untrusted_file import read_tail
 from rocsteady.vocabulary import Certainty, Failure, Fix

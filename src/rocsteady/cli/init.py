@@ -10,13 +10,11 @@ from pathlib import Path
 
 import click
 
-from rocsteady.cli import saved_plan
 from rocsteady.cli.command_check import check_command
 from rocsteady.cli.init_questions import ask_command, ask_limits, ask_total
-from rocsteady.cli.sandbox_run import ask_about_paths
+from rocsteady.cli.job_questions import ask_about_paths
 from rocsteady.cli.screen import show, show_json, tell
 from rocsteady.cli.status_line import bar, progress
-from rocsteady.cli.trials import Trials
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.files import write_whole
 from rocsteady.job.job_file import FILE, parse_job, read_job
@@ -31,6 +29,8 @@ from rocsteady.planner.trial import Bounds
 from rocsteady.planner.trial_result import Tried
 from rocsteady.planner.work import how_much
 from rocsteady.vocabulary import Strategy
+from rocsteady.workflows import saved_plan
+from rocsteady.workflows.trials import Trials
 
 WRITTEN, FAILED, INTERRUPTED = 0, 1, 130
 SECONDS = 10
@@ -78,7 +78,7 @@ def command(  # noqa: PLR0913 - one argument an option
     _say(f"watching {shlex.join(words)} for {seconds} s of training, over this folder.")
     memory = Memory(find_place(saved_plan.home(folder)))  # nothing is made in the user's folder
     try:
-        with Trials(folder, memory) as trials:
+        with Trials(folder, memory, tell) as trials:
             bounds = Bounds(wanted=seconds, within=max(AT_MOST, TIMES * seconds))
             with progress(lambda elapsed: _progress(elapsed, trials.measured, seconds)):
                 found = trials.make(Job(command=words), Strategy(), bounds)

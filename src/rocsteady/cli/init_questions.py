@@ -11,7 +11,6 @@ from typing import TypeVar
 import click
 from msgspec.structs import replace
 
-from rocsteady.cli.job_start import examined
 from rocsteady.cli.screen import tell
 from rocsteady.job.quantities import deadline, dollars
 from rocsteady.job.values import Total
@@ -19,6 +18,7 @@ from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.planner.job_file_text import Draft
 from rocsteady.planner.script_facts import scripts_here
 from rocsteady.planner.work import Work
+from rocsteady.workflows.supervision import examined
 
 PLACES = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
 NAME_ONE = "name a command: rocsteady init -- python train.py"

@@ -10,7 +10,6 @@ import click
 import msgspec
 
 from rocsteady import __version__
-from rocsteady.cli.machine_names import redactor_here
 from rocsteady.cli.roots import open_root, python_option, root_option
 from rocsteady.cli.screen import layout, show, show_json, tell
 from rocsteady.errors import ExaminationError
@@ -20,6 +19,7 @@ from rocsteady.machine.machine import examine
 from rocsteady.machine.record import record
 from rocsteady.machine.view import View
 from rocsteady.printable import printable_json
+from rocsteady.redaction.machine_names import redactor_here
 from rocsteady.report.machine import render_machine
 
 

@@ -15,8 +15,8 @@ import click
 
 from rocsteady import __version__
 from rocsteady.cli.screen import silence_stdout, tell
-from rocsteady.cli.suggestions import no_such
 from rocsteady.errors import ExaminationError, JobError, RocsteadyError
+from rocsteady.suggestions import no_such
 
 # Name to module and one line of help. Not in this table, not a command.
 COMMANDS = {

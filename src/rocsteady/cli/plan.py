@@ -2,50 +2,46 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
-from datetime import date, timedelta
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import click
 from msgspec.structs import replace
 
-from rocsteady import __version__
-from rocsteady.cli import saved_plan
 from rocsteady.cli.command_check import check_command
-from rocsteady.cli.job_start import job_here
+from rocsteady.cli.job_questions import ask_about_paths, job_here
 from rocsteady.cli.plan_export import write_files
-from rocsteady.cli.plan_inputs import circumstances, wish
-from rocsteady.cli.plan_trials import PlanTrials, TrialBounds
 from rocsteady.cli.project import enter, find_job_folder
 from rocsteady.cli.run import Duration
-from rocsteady.cli.sandbox_run import ask_about_paths
 from rocsteady.cli.screen import layout, show, show_json, tell
-from rocsteady.cli.trials import Trials, look_back
+from rocsteady.cli.status_line import bar, duration, progress
 from rocsteady.job.stages import commands_of
-from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import existing_place, find_place
-from rocsteady.plan import Basis, Plan, Way
-from rocsteady.planner.advice import take
-from rocsteady.planner.circumstances import Circumstances
-from rocsteady.planner.estimates import CLOUD
+from rocsteady.plan import Plan
 from rocsteady.planner.exports.catalog import PLACES
-from rocsteady.planner.planner import Planner, Wish
-from rocsteady.planner.ranking import ranked
-from rocsteady.planner.trial_result import Tried, observation
+from rocsteady.planner.planner import Wish
 from rocsteady.report.plan import render_plan
-from rocsteady.vocabulary import Strategy
+from rocsteady.workflows import saved_plan
+from rocsteady.workflows.plan_inputs import circumstances, wish
+from rocsteady.workflows.plan_trials import PlanTrials, TrialBounds, TrialProgress
+from rocsteady.workflows.plans import (
+    make_plan,
+    measured_planner,
+    remember,
+    untried_planner,
+    with_trials,
+)
+from rocsteady.workflows.trials import Trials, look_back
 
 FOUND, NONE_FOUND, INTERRUPTED = 0, 1, 130
 STOPPED = "rocsteady: interrupted. No plan was made, and nothing in this folder was changed."
-UNTRIED = (
-    "No recommendation: nothing was tried on this machine, so its options cannot be compared. To"
-    " measure them: rocsteady plan"
-)
 EXAMPLE = "rocsteady plan -- python train.py"
-EXPORTED = ("wsl2", "container")  # ways that have a file of their own name
 
 
 @click.command("plan", context_settings={"allow_interspersed_args": False})
@@ -128,17 +124,18 @@ def command(  # noqa: PLR0913 - one argument an option
         here = circumstances(job, folder, memory, journal, again=again)
         wanted = wish(job, journal, time.time())
         if no_trials:
-            plan = _plan(job, folder, here, wanted, _untried(job, here, wanted))
+            plan = make_plan(job, folder, here, wanted, untried_planner(job, here, wanted))
         else:
             words = [word for each in commands_of(job) for word in each[1:]]
             ask_about_paths([job.command[0], *words], folder, "trial", yes=yes)
-            with Trials(folder, memory, again=again) as trials:
+            with Trials(folder, memory, tell, again=again) as trials:
                 bounds = _bounds(ctx, trial, within, wanted)
-                planner = _measured(job, here, wanted, PlanTrials(trials, bounds))
-                plan = _tried(_plan(job, folder, here, wanted, planner), trials)
+                made = PlanTrials(trials, bounds, _show_progress)
+                planner = measured_planner(job, here, wanted, made)
+                plan = with_trials(make_plan(job, folder, here, wanted, planner), trials)
                 if trials.stopped:
                     raise KeyboardInterrupt  # noqa: TRY301 - wherever ^C is pressed, the same is said
-            _remember(planner, here, memory, journal)
+            remember(planner, here, memory, journal)
     except (KeyboardInterrupt, click.Abort):
         tell(STOPPED)
         ctx.exit(INTERRUPTED)
@@ -162,77 +159,14 @@ def _bounds(ctx: click.Context, trial: timedelta, within: timedelta, wanted: Wis
     )
 
 
-def _measured(job: Job, here: Circumstances, wanted: Wish, made: PlanTrials) -> Planner:
-    """Make a planner that has tried what there is time for."""
-    planner = Planner(job, here, wanted, made, today=_today(), say=made.say)
-    planner.work()
-    return planner
+def _show_progress(
+    far: Callable[[float], TrialProgress],
+) -> contextlib.AbstractContextManager[None]:
+    def text(elapsed: float) -> str:
+        now = far(elapsed)
+        return f"{bar(now.share)} {duration(now.left)} at most  {now.title}"
 
-
-def _untried(job: Job, here: Circumstances, wanted: Wish) -> Planner:
-    """Make a planner that tries nothing."""
-
-    def nothing(
-        job: Job, strategy: Strategy, *, short: bool, remedies: bool, sample_stacks: bool
-    ) -> tuple[Tried, ...]:
-        del job, strategy, short, remedies, sample_stacks
-        return ()
-
-    planner = Planner(job, here, wanted, nothing, today=_today(), say=lambda _: None)
-    planner.work()
-    why = ("--no-trials was given",)
-    planner.not_tried = [replace(way, rests_on=why) for way in planner.not_tried]
-    return planner
-
-
-def _plan(job: Job, folder: Path, here: Circumstances, wanted: Wish, planner: Planner) -> Plan:
-    """Put the ways in order, number them, and say which to take."""
-    now = time.time()
-    ways = ranked(planner.ways, budget=wanted.budget)
-    numbered = tuple(_numbered(way, number) for number, way in enumerate(ways, start=1))
-    plan = Plan(
-        rocsteady=__version__,
-        made=now,
-        command=job.command,
-        folder=str(folder),
-        software=here.software,
-        total=job.total.count if job.total and job.total.count else planner.total,
-        left=planner.left,
-        deadline=wanted.by,
-        budget=wanted.budget,
-        ways=numbered,
-        ruled_out=tuple(planner.ruled_out),
-        not_tried=tuple(planner.not_tried),
-        limits=planner.limits,
-    )
-    return replace(plan, take=take(plan) if planner.observed else UNTRIED)
-
-
-def _tried(plan: Plan, trials: Trials) -> Plan:
-    changed = trials.changed()
-    warnings = plan.warnings
-    if changed:
-        warnings = (*warnings, f"the trials changed files of yours: {', '.join(changed[:5])}")
-    return replace(plan, trials=trials.count, trial_seconds=trials.seconds, warnings=warnings)
-
-
-def _numbered(way: Way, number: int) -> Way:
-    if way.basis is Basis.TRIAL:
-        do = f"rocsteady run --plan {number}"
-    elif way.id.startswith(CLOUD):
-        do = f"rocsteady plan --export skypilot --way {number}"
-    elif way.id in EXPORTED:
-        do = f"rocsteady plan --export {way.id} --way {number}"
-    else:
-        do = ""
-    return replace(way, number=number, do=do)
-
-
-def _remember(planner: Planner, here: Circumstances, memory: Memory, journal: Journal) -> None:
-    """Keep what the trials showed, as observations of this machine."""
-    for way, one in planner.observed:
-        seen = observation(one, way, software=here.software, at=time.time())
-        memory.observed(journal.here.machine, seen)
+    return progress(text)
 
 
 def _show(plan: Plan, *, as_json: bool) -> None:
@@ -241,7 +175,3 @@ def _show(plan: Plan, *, as_json: bool) -> None:
         return
     width, colour = layout(sys.stdout)
     show(render_plan(plan, now=time.time(), width=width, colour=colour))
-
-
-def _today() -> date:
-    return date.today()  # noqa: DTZ011 - the user's own day

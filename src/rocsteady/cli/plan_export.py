@@ -9,8 +9,6 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from rocsteady.cli.job_start import examined
-from rocsteady.cli.saved_plan import kept, way_of
 from rocsteady.cli.screen import show, tell
 from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.errors import RocsteadyError
@@ -25,6 +23,8 @@ from rocsteady.planner.exports.export import Export
 from rocsteady.remedies.difference import told
 from rocsteady.supervisor.visible_gpus import visible_to_a_run
 from rocsteady.vocabulary import Strategy
+from rocsteady.workflows.saved_plan import kept, way_of
+from rocsteady.workflows.supervision import examined
 
 AT_MOST = 1.25  # times the price that the plan knows may be paid an hour
 REQUIREMENTS = "requirements.txt"

@@ -25,7 +25,6 @@ from rocsteady.cli.probe_session import (
 )
 from rocsteady.cli.roots import open_root, python_option
 from rocsteady.cli.screen import layout, show, tell
-from rocsteady.cli.suggestions import no_such
 from rocsteady.errors import ExaminationError, NotRecordedError
 from rocsteady.journal.identity import is_alive, machine_fingerprint
 from rocsteady.journal.journal import Journal
@@ -60,6 +59,7 @@ from rocsteady.report.probe import (
     render_stories,
     title_column,
 )
+from rocsteady.suggestions import no_such
 from rocsteady.supervisor.injection import OWNER, claim, read_owner
 from rocsteady.vocabulary import Observation, ProbeOutcome
 
@@ -221,9 +221,14 @@ def _check_script(script: Sequence[str], steps: int | None, *, other: bool) -> N
 
 
 def _script(script: tuple[str, ...], steps: int, *, as_json: bool, yes: bool) -> int:
-    from rocsteady.cli.probe_script import probe_script  # noqa: PLC0415 - all of the supervisor
+    from rocsteady.cli.command_check import check_command  # noqa: PLC0415 - as below
+    from rocsteady.cli.job_questions import ask_about_paths  # noqa: PLC0415 - as below
+    from rocsteady.workflows.script_probe import NAME, probe_script  # noqa: PLC0415 - all of the supervisor
 
-    result = probe_script(script, steps, yes=yes)
+    folder = Path.cwd()
+    check_command(script, folder)
+    ask_about_paths(script, folder, NAME, yes=yes)
+    result = probe_script(script, steps, folder)
     seen = result.observation
     line = ProbeLine(observation=seen, what="steps")
     if as_json:

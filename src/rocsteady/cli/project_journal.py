@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from rocsteady.cli.project import find_project
-from rocsteady.cli.suggestions import no_such
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.place import existing_place
 from rocsteady.journal.values import RunLine
+from rocsteady.suggestions import no_such
 
 
 @contextmanager

@@ -11,7 +11,6 @@ import click
 
 from rocsteady.cli.roots import open_root, python_option, root_option
 from rocsteady.cli.screen import json_text, layout, show
-from rocsteady.cli.suggestions import no_such
 from rocsteady.doctor.trainable import settings
 from rocsteady.knowledge.failures import FailureKind, load_failures
 from rocsteady.knowledge.harmful import harmful_variables
@@ -25,6 +24,7 @@ from rocsteady.remedies.preview import preview
 from rocsteady.remedies.remedy import ANY, Remedy
 from rocsteady.remedies.situation import Situation, Tried
 from rocsteady.report.page import BOLD, Page
+from rocsteady.suggestions import no_such
 from rocsteady.supervisor.visible_gpus import visible_to_a_run
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy
 

@@ -7,12 +7,12 @@ import time
 import click
 import msgspec
 
-from rocsteady.cli.machine_names import redactor_here
 from rocsteady.cli.project_journal import find_run, kept_journal, nothing_run
 from rocsteady.cli.screen import show, show_json
 from rocsteady.forecast.runs import story_ahead
 from rocsteady.journal.values import RunStory
 from rocsteady.printable import printable
+from rocsteady.redaction.machine_names import redactor_here
 from rocsteady.report.story import render_story
 
 

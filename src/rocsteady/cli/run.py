@@ -11,16 +11,10 @@ import msgspec
 
 from rocsteady.cli.command_check import check_interpreter
 from rocsteady.cli.detach import WITHOUT_TERMINAL, detach
-from rocsteady.cli.existing_checkpoints import Choice, at_a_terminal
-from rocsteady.cli.job_start import ask_about_run, job_here, patience_for
-from rocsteady.cli.plan_choice import planned
+from rocsteady.cli.job_questions import ask_about_run, ask_existing, at_a_terminal, job_here
 from rocsteady.cli.project import enter, find_job_folder, find_project
 from rocsteady.cli.project_journal import find_run
-from rocsteady.cli.runner import Runner
-from rocsteady.cli.saved_plan import command_of
 from rocsteady.cli.screen import tell
-from rocsteady.cli.stage_runs import Turn, are_done, carry_out_stages, turns_of
-from rocsteady.cli.suggestions import no_such
 from rocsteady.errors import JournalError, NotRecordedError, RocsteadyError
 from rocsteady.host.child import DETACHED, OURS
 from rocsteady.job.job_file import FILE
@@ -31,9 +25,16 @@ from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import existing_place, find_place
 from rocsteady.remedies.catalog import RUNGS
+from rocsteady.suggestions import no_such
 from rocsteady.supervisor.course import Wanted
 from rocsteady.supervisor.decision import PERSON_NEEDED
 from rocsteady.supervisor.settings import Settings
+from rocsteady.workflows.existing_checkpoints import Choice
+from rocsteady.workflows.plan_choice import planned
+from rocsteady.workflows.runs import Runner
+from rocsteady.workflows.saved_plan import command_of
+from rocsteady.workflows.stages import Turn, are_done, carry_out_stages, turns_of
+from rocsteady.workflows.supervision import patience_for
 
 EXAMPLE = "rocsteady run -- python train.py"
 
@@ -269,7 +270,8 @@ def _check_free(name: str | None, journal: Journal) -> None:
 
 def _choice(*, typed: bool, fresh: bool, go_on: bool, ask: bool) -> Choice:
     existing = Existing.FRESH if fresh else Existing.CONTINUE if go_on else None
-    return Choice(existing=existing, typed=typed, ask=ask and at_a_terminal())
+    asks = ask_existing if ask and at_a_terminal() else None
+    return Choice(existing=existing, typed=typed, ask=asks)
 
 
 def _first(job: Job, turns: tuple[Turn, ...]) -> Job:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
-import struct
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,28 +10,23 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.drills.faults import HIGHEST, Fault, for_inside
-from rocsteady.evidence.pages import numbered
+from rocsteady.evidence.pages import read_pages
 from rocsteady.inside import wire
 from rocsteady.job.resume import Launch
 from rocsteady.journal.values import Decision, RunStory
 from rocsteady.report.drill import FaultResult
-from rocsteady.sandbox.scratch import Scratch
-from rocsteady.supervisor.checkpoints import Steps
 from rocsteady.supervisor.decision import Next
-from rocsteady.supervisor.injection import Injection
+from rocsteady.supervisor.observer import ObservedRun, Observer
 from rocsteady.supervisor.restart import UNCHANGED
-from rocsteady.supervisor.run import Supervisor
 from rocsteady.supervisor.run_end import DONE
 from rocsteady.untrusted_file import read_regular
 from rocsteady.vocabulary import Value
 
 PAST = 50  # steps after the last fault, after which there is nothing more to see
 SLOW_PAST, SLOW = 5, 120.0  # the same where that many steps took so many seconds
-LOOK_EVERY = 0.1  # seconds
 NAN = "nan-loss"
 FIRED_LIMIT = 64 * 1024  # bytes
 KILL = "kill"  # the intent to end what is hung
-_WORDS = struct.Struct(f"={wire.SIZE // 8}Q")
 
 
 class Fired(Value, frozen=True, kw_only=True):
@@ -57,77 +49,38 @@ class Seen(Value, frozen=True, kw_only=True):
     lasting: bool  # it was so when it was last looked at
 
 
-class Rehearsal(Supervisor):
-    """Carries out one run with faults, and ends it when the last one is behind it."""
+class FaultInjection(Observer):
+    """Has the training bring faults about, and ends the run when the last one is behind it."""
 
-    _faults: tuple[Fault, ...] = ()
-    _scratch: Scratch
-    _marks_folder: Path
-    _pages: Path | None = None
-    _number = 0
-
-    def rehearse(self, faults: tuple[Fault, ...], scratch: Scratch, marks: Path) -> int:
-        """Make the run; ``marks`` is a folder that remembers which faults there were."""
-        self._faults, self._scratch, self._marks_folder = faults, scratch, marks
-        self._announcer.names_run = False  # it is in no journal that other commands read
+    def __init__(self, faults: tuple[Fault, ...], marks: Path) -> None:
+        """Take a folder that remembers which faults there were."""
+        self._faults, self._marks = faults, marks
         self.went_on_from: dict[int, int] = {}  # by attempt: steps that it did not have to make
         self.losses: dict[int, Seen] = {}  # by attempt
-        self.is_over = False  # the run was ended because there is nothing more to see
-        ended = threading.Event()
-        watching = threading.Thread(target=self._watch, args=(ended,), daemon=True)
-        watching.start()
-        try:
-            return self.carry_out()
-        finally:
-            ended.set()
-            watching.join()
 
-    @property
-    def stopped_by_user(self) -> bool:
-        """Tell whether somebody wanted it to end before it was over."""
-        return self._wishes.stop is not None and not self.is_over
-
-    @property
-    def _folders(self) -> Sequence[Path]:
-        """The script sees its own folder, also where another lies over it."""
-        return (*super()._folders, self._scratch.project)
-
-    def _launch(self, number: int) -> tuple[Launch, Steps]:
-        launched, before = super()._launch(number)
-        self._number = number
-        self.went_on_from[number] = before.least
-        told = for_inside(self._faults, before=before.least, folder=self._marks_folder)
-        changed = msgspec.structs.replace(
-            launched,
-            command=self._scratch.command(launched.command),
-            environment={**launched.environment, wire.FAULTS: told},
+    def launching(self, run: ObservedRun, launch: Launch) -> Launch:
+        """Tell the training process of the faults."""
+        self.went_on_from[run.attempt] = run.steps_before
+        told = for_inside(self._faults, before=run.steps_before, folder=self._marks)
+        return msgspec.structs.replace(
+            launch, environment={**launch.environment, wire.FAULTS: told}
         )
-        return changed, before
 
-    def _inject(self, run_id: str) -> Injection | None:
-        injection = super()._inject(run_id)
-        self._pages = injection.pages if injection else None
-        return injection
-
-    def _watch(self, ended: threading.Event) -> None:
+    def ticked(self, run: ObservedRun) -> None:
         """Look at the pages of the attempt that is under way."""
-        while not ended.wait(LOOK_EVERY):
-            pages = _pages(self._pages) if self._pages else []
-            spoilt = [words[wire.W_NOT_FINITE] > words[wire.W_FINITE] for words in pages]
-            if any(words[wire.W_NOT_FINITE] for words in pages):
-                first = self.losses.get(self._number)
-                at = first.at if first else time.time()
-                self.losses[self._number] = Seen(at=at, lasting=any(spoilt))
-            made = max((words[wire.W_STEP] for words in pages), default=0)
-            step = self.went_on_from.get(self._number, 0) + made
-            if not self.is_over and self._is_behind(step):
-                self.is_over = True
-                self._announcer.say("all faults have been injected; the drill ends here.")
-                self._wishes.stop = signal.SIGTERM
+        pages = read_pages(run.pages) if run.pages else ()
+        spoilt = [beat.not_finite > beat.finite for beat in pages]
+        if any(beat.not_finite for beat in pages):
+            first = self.losses.get(run.attempt)
+            at = first.at if first else time.time()
+            self.losses[run.attempt] = Seen(at=at, lasting=any(spoilt))
+        step = run.steps_before + max((beat.step for beat in pages), default=0)
+        if not run.is_over and self._is_behind(step):
+            run.end("all faults have been injected; the drill ends here.")
 
     def _is_behind(self, step: int) -> bool:
         """Tell whether every fault was long ago, or should have been."""
-        fired = read_fired(self._marks_folder, len(self._faults))
+        fired = read_fired(self._marks, len(self._faults))
         due = [
             fired[number].step if number in fired else _due(fault)
             for number, fault in enumerate(self._faults)
@@ -247,18 +200,3 @@ def _in_words(decision: Decision | None) -> str:
         return "retried unchanged"
     begins = decision.what == Next.AGAIN_FROM_SCRATCH.value
     return "begun again" if begins else decision.what
-
-
-def _pages(folder: Path) -> list[tuple[int, ...]]:
-    """Return the words of each page."""
-    found = []
-    for _, path in numbered(folder, wire.SUFFIX):
-        try:
-            content = read_regular(path, wire.SIZE, follow=False)
-        except OSError:
-            continue
-        if len(content) == wire.SIZE:
-            words = _WORDS.unpack(content)
-            if words[wire.W_MAGIC] == wire.MAGIC and words[wire.W_VERSION] == wire.VERSION:
-                found.append(words)
-    return found

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
 import time
 from collections.abc import Mapping
 from datetime import timedelta
 
 from msgspec.structs import replace
 
-from rocsteady.drills.drill import LOOK_EVERY, Rehearsal
 from rocsteady.evidence.memory import read_memory
 from rocsteady.evidence.pages import Size, read_pages, read_size
 from rocsteady.evidence.stacks import take_stacks
@@ -21,9 +18,9 @@ from rocsteady.job.resume import Launch
 from rocsteady.plan import Pace
 from rocsteady.planner.pace import Mark, measure
 from rocsteady.planner.script_traces import Watched, look_at
-from rocsteady.supervisor.attempt import Attempt
+from rocsteady.sandbox.scratch import Scratch
 from rocsteady.supervisor.attempt_end import AttemptEnd
-from rocsteady.supervisor.checkpoints import Steps
+from rocsteady.supervisor.observer import ObservedRun, Observer
 from rocsteady.vocabulary import Value
 
 SHARE = 0.1  # of the time that the job still takes, for trials
@@ -48,15 +45,12 @@ class Bounds(Value, frozen=True, kw_only=True):
         return min(self.wanted, SHARE * left / pace.rate)
 
 
-class Trial(Rehearsal):
-    """Carries out a run without faults and ends it when its pace is known."""
+class Measurement(Observer):
+    """Measures the pace of a run, and ends it when that is known."""
 
-    bounds = Bounds()
-    sample_stacks = False  # to see where the time goes, when the pace is known
-
-    def prepare(self, bounds: Bounds, *, sample_stacks: bool) -> None:
-        """Say how long it may take."""
-        self.bounds, self.sample_stacks = bounds, sample_stacks
+    def __init__(self, bounds: Bounds, scratch: Scratch, *, sample_stacks: bool) -> None:
+        """Say how long it may take, and whether to see then where the time goes."""
+        self._bounds, self._scratch, self._sample_stacks = bounds, scratch, sample_stacks
         self.paces: dict[int, Pace] = {}  # by attempt
         self.ends: dict[int, AttemptEnd] = {}
         self.watched: dict[int, Watched] = {}
@@ -66,49 +60,48 @@ class Trial(Rehearsal):
         self._phases: list[tuple[float, dict[str, float]]] = []
         self._most_memory = 0
         self._known_since: float | None = None
-        self._announcer.quiet = True
+        self._since, self._looked = time.monotonic(), 0.0
 
-    def _launch(self, number: int) -> tuple[Launch, Steps]:
-        self._begun[number], self._phases, self._most_memory = time.time(), [], 0
+    def launching(self, run: ObservedRun, launch: Launch) -> Launch:
+        """Begin anew with each attempt."""
+        self._begun[run.attempt], self._phases, self._most_memory = time.time(), [], 0
         self._known_since = None
-        return super()._launch(number)
+        return launch
 
-    def _carried_out(self, attempt: Attempt, launched: Launch, number: int) -> AttemptEnd:
-        end = self.ends[number] = super()._carried_out(attempt, launched, number)
-        self.watched[number] = look_at(
+    def ended(self, run: ObservedRun, end: AttemptEnd) -> None:
+        """Look at what an attempt has left."""
+        self.ends[run.attempt] = end
+        self.watched[run.attempt] = look_at(
             end,
-            pages=self._pages,
-            log=self.folder / f"attempt-{number}.log",
+            pages=run.pages,
+            log=run.folder / f"attempt-{run.attempt}.log",
             scratch=self._scratch,
-            marks=self._marks,
-            since=self._begun[number],
+            marks=run.marks,
+            since=self._begun[run.attempt],
         )
-        return end
 
-    def _watch(self, ended: threading.Event) -> None:
+    def ticked(self, run: ObservedRun) -> None:
         """Look at the attempt that is under way until its pace is known."""
-        began, looked = time.monotonic(), 0.0
-        while not ended.wait(LOOK_EVERY):
-            number = self._number
-            if self.is_over or number not in self._begun:
-                continue
-            beats = read_pages(self._pages) if self._pages else ()
-            self._phases.append((time.time(), _by_phase(beats)))
-            if time.monotonic() - looked >= MEMORY_EVERY:
-                looked = time.monotonic()
-                self._most_memory = max(self._most_memory, self._held(number))
-            self._take_in(number)
-            if self._is_known(number, beats) or time.monotonic() - began > self.bounds.within:
-                self.is_over = True
-                self._wishes.stop = signal.SIGTERM
+        number = run.attempt
+        if run.is_over or number not in self._begun:
+            return
+        beats = read_pages(run.pages) if run.pages else ()
+        self._phases.append((time.time(), _by_phase(beats)))
+        if time.monotonic() - self._looked >= MEMORY_EVERY:
+            self._looked = time.monotonic()
+            self._most_memory = max(self._most_memory, _held(run))
+        self._take_in(run)
+        if self._is_known(number, beats) or time.monotonic() - self._since > self._bounds.within:
+            run.end()
 
-    def _take_in(self, number: int) -> None:
+    def _take_in(self, run: ObservedRun) -> None:
         if self._known_since is not None:  # stacks are looked at, which costs it some time
             return
-        size = read_size(self._pages) if self._pages else None
+        number = run.attempt
+        size = read_size(run.pages) if run.pages else None
         if size is not None:
             self.sizes[number] = size
-        marks = [Mark(*mark) for mark in self._marks.since(self._begun[number])]
+        marks = [Mark(*mark) for mark in run.marks.since(self._begun[number])]
         pace = measure(marks, started=self._begun[number])
         if pace is None:
             return
@@ -122,10 +115,10 @@ class Trial(Rehearsal):
         if pace is None:
             return False
         told = max((beat.total for beat in beats if beat.total), default=None)
-        enough = self.bounds.enough(pace, told)
+        enough = self._bounds.enough(pace, told)
         if pace.seconds < enough:
             return False
-        if not self.sample_stacks:
+        if not self._sample_stacks:
             return True
         self._known_since = self._known_since or time.monotonic()
         self._look_at_stacks(beats)
@@ -157,11 +150,13 @@ class Trial(Rehearsal):
             if whole > 0 and seconds > 0
         }
 
-    def _held(self, number: int) -> int:
-        if os.name == "nt":
-            return 0
-        pids = processes(0, f"{self._run.name}-{os.getpid()}-{number}")
-        return sum(_own(sizes) for sizes in read_memory(pids).processes.values())
+
+def _held(run: ObservedRun) -> int:
+    """Return the memory that the processes of an attempt hold."""
+    if os.name == "nt":
+        return 0
+    pids = processes(0, f"{run.run.name}-{os.getpid()}-{run.attempt}")
+    return sum(_own(sizes) for sizes in read_memory(pids).processes.values())
 
 
 def _own(sizes: Mapping[str, int]) -> int:

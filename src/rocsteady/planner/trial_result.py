@@ -6,7 +6,7 @@ from rocsteady.evidence.pages import LoaderFacts, Size
 from rocsteady.journal.values import RunStory
 from rocsteady.plan import Pace
 from rocsteady.planner.script_traces import Watched
-from rocsteady.planner.trial import Trial
+from rocsteady.planner.trial import Measurement
 from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
 from rocsteady.supervisor.course import no_effect, strategy_of
 from rocsteady.vocabulary import TRIAL, Observation, ProbeOutcome, Strategy, Value
@@ -42,8 +42,10 @@ class Tried(Value, frozen=True, kw_only=True):
         return not self.failure and (self.pace is not None or self.finished)
 
 
-def tried(story: RunStory, trial: Trial) -> tuple[Tried, ...]:
-    """Put together what is known of each attempt."""
+def tried(
+    story: RunStory, trial: Measurement, *, is_over: bool, resumes: bool
+) -> tuple[Tried, ...]:
+    """Put together what is known of each attempt; ``is_over``: it was ended once that was known."""
     failures = {row.attempt: row.failure for row in story.failures}
     remedies = {row.attempt: row.what for row in story.decisions}
     totals = {bucket.attempt: bucket.total for bucket in story.progress}
@@ -64,7 +66,7 @@ def tried(story: RunStory, trial: Trial) -> tuple[Tried, ...]:
                 hung=end.outcome in (Outcome.HUNG, Outcome.UNKILLABLE),
                 step=end.last_step or 0,
                 seconds=end.seconds,
-                finished=end.exit is not None and end.exit.code == 0 and not trial.is_over,
+                finished=end.exit is not None and end.exit.code == 0 and not is_over,
                 idle=no_effect(end),
                 stacks=tuple(trial.stacks),
                 watched=trial.watched.get(attempt.number, Watched()),
@@ -72,7 +74,7 @@ def tried(story: RunStory, trial: Trial) -> tuple[Tried, ...]:
                 total=totals.get(attempt.number),
                 size=trial.sizes.get(attempt.number),
                 loader=end.loader,
-                resumes=trial.can_resume,
+                resumes=resumes,
                 saves=_saves(end),
             )
         )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import signal
-
-from rocsteady.drills.drill import Rehearsal
+from rocsteady.evidence.pages import read_pages
 from rocsteady.journal.values import RunStory
+from rocsteady.supervisor.observer import ObservedRun, Observer
 from rocsteady.vocabulary import Observation, ProbeOutcome
 
 NAME = "script"
@@ -13,20 +12,19 @@ NO_MEMORY = "oom"  # what kinds of failure for want of memory begin with
 UNKILLABLE = "cannot be killed"
 
 
-class FewSteps(Rehearsal):
-    """Carries out one attempt without faults, over the user's folder and never in it."""
+class StepCount(Observer):
+    """Ends a run once it has made so many steps."""
 
-    steps = 50  # to be made
-    made = 0
+    def __init__(self, steps: int) -> None:
+        self._steps = steps  # to be made
+        self.made = 0
 
-    def _is_behind(self, step: int) -> bool:
-        """End it when the steps are made; there is no fault to wait for."""
-        self.made = step
-        if step >= self.steps:
-            self.is_over = True
-            self._announcer.say(f"{step} steps are made: the probe ends here.")
-            self._wishes.stop = signal.SIGTERM
-        return False
+    def ticked(self, run: ObservedRun) -> None:
+        """Count the steps of the attempt that is under way."""
+        pages = read_pages(run.pages) if run.pages else ()
+        self.made = run.steps_before + max((beat.step for beat in pages), default=0)
+        if not run.is_over and self.made >= self._steps:
+            run.end(f"{self.made} steps are made: the probe ends here.")
 
 
 def observed(story: RunStory, *, made: int, is_over: bool, at: float) -> Observation:

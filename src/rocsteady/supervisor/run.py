@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -38,6 +39,7 @@ from rocsteady.supervisor.decision import PERSON_NEEDED, Next
 from rocsteady.supervisor.epochs import last_epoch_printed
 from rocsteady.supervisor.injection import Injection, claim, lay_out, runtime_folder, sweep
 from rocsteady.supervisor.logout import logging_out_ends_us
+from rocsteady.supervisor.observer import ObservedRun, Observer, ticking
 from rocsteady.supervisor.outlook import Outlook
 from rocsteady.supervisor.progress_counts import EPOCH
 from rocsteady.supervisor.records import Records
@@ -51,53 +53,77 @@ from rocsteady.supervisor.stop_deadline import StopDeadline
 from rocsteady.supervisor.stop_requests import Wishes
 
 
-class Supervisor:
-    """Carries out one run."""
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """What is carried out, and where."""
 
-    def __init__(  # noqa: PLR0913 - each is said by name
+    job: Job
+    run: Run
+    folder: Path
+    seen_as: tuple[Path, ...] = ()  # other paths by which the script sees its folder
+    is_listed: bool = True  # other commands know the run by its name
+    earlier: RunStory | None = None  # of a run that was left
+    origin: Origin | None = None  # of the checkpoints that a new run finds
+    note: str = ""  # what is to be said of them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Equipment:
+    """What a supervisor works with."""
+
+    settings: Settings
+    journal: Journal
+    memory: Memory | None  # that it may add to
+    waits: KnownWaits
+    known_variables: frozenset[str]
+    terminal: TerminalUse = OURS
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    quiet: bool = False  # only the journal is told
+
+
+class Supervisor:
+    """Carries out one run. A drill, a trial and a probe differ by their observers only."""
+
+    def __init__(
         self,
-        job: Job,
-        run: Run,
-        *,
-        folder: Path,
-        settings: Settings,
-        journal: Journal,
-        memory: Memory | None,
-        waits: KnownWaits,
-        known_variables: frozenset[str],
-        terminal: TerminalUse = OURS,
-        environment: Mapping[str, str] = os.environ,
-        earlier: RunStory | None = None,  # of a run that was left
-        origin: Origin | None = None,  # of the checkpoints that a new run finds
-        note: str = "",  # what is to be said of them
+        spec: RunSpec,
+        equipment: Equipment,
         course: Course,
+        observers: Sequence[Observer] = (),
     ) -> None:
+        job, run, earlier, folder = spec.job, spec.run, spec.earlier, spec.folder
+        settings, journal = equipment.settings, equipment.journal
         if job.resume is None and earlier is not None:
             job = msgspec.structs.replace(job, resume=kept(Path(run.folder)))
         self._job = job
         self._total = job.total or Total()
         self._run = run
         self._folder = folder
+        self._folders = (folder, *spec.seen_as)
         self._settings = settings
         self._journal = journal
-        self._memory = memory
-        self._terminal = terminal
-        self._environment = dict(environment)
+        self._memory = memory = equipment.memory
+        self._terminal = equipment.terminal
+        self._environment = environment = dict(equipment.environment)
         self._earlier = earlier
-        self._note = note
-        self._checkpoints = Checkpoints(job, folder, Path(run.folder), origin)
-        self._told = {name: value for name, value in environment.items() if name in known_variables}
+        self._note = spec.note
+        self._checkpoints = Checkpoints(job, folder, Path(run.folder), spec.origin)
+        known = equipment.known_variables
+        self._told = {name: value for name, value in environment.items() if name in known}
         self._announcer = Announcer(journal, run.id)
+        self._announcer.quiet, self._announcer.names_run = equipment.quiet, spec.is_listed
         self._wishes = Wishes()
         self._deadline = StopDeadline(run, journal, self._announcer, settings.stopping)
         self._wishes.reacted = self._deadline.reacted
         self._marks = Marks(earlier.progress if earlier else ())
+        self._observers = tuple(observers)
+        self.observed = ObservedRun(run, self._marks, self._announcer, self._wishes)
         self._means = Means(
             settings=settings,
             journal=journal,
             announcer=self._announcer,
             wishes=self._wishes,
-            waits=waits,
+            waits=equipment.waits,
             marks=self._marks,
             resumes=self._resumes,
         )
@@ -154,13 +180,12 @@ class Supervisor:
         except JournalError:
             return None
 
-    @property
-    def _folders(self) -> Sequence[Path]:
-        """The folders in which the script sees itself."""
-        return (self._folder,)
-
     def carry_out(self) -> int:
         """Make attempts until there is nothing more to do; return the exit code."""
+        with ticking(self._observers, self.observed):
+            return self._carry_out()
+
+    def _carry_out(self) -> int:
         self._wishes.listen()
         self._deadline.start()
         finish = Finish(
@@ -250,8 +275,10 @@ class Supervisor:
 
     def _attempt(self, number: int) -> AttemptEnd:
         since, (launched, before) = Since(), self._launch(number)
+        launched = self._observe_launch(number, launched, before)
         run_id = f"{self._run.name}-{os.getpid()}-{number}"
         injection = self._inject(run_id)
+        self.observed.pages = injection.pages if injection else None
         try:
             setting = Setting(
                 run=self._run.id,
@@ -276,6 +303,8 @@ class Supervisor:
             self._outlook.begin(number)
             attempt = Attempt(setting, self._means, self._outlook)
             end = self._carried_out(attempt, launched, number)
+            for observer in self._observers:
+                observer.ended(self.observed, end)
             self._symptoms = symptoms(setting, end) if is_failure(end) else None
         finally:
             if injection is not None:
@@ -288,6 +317,13 @@ class Supervisor:
             wrote = wrote_model(self._folder, since.earliest(since.wall))
             return msgspec.structs.replace(end, wrote_checkpoint=wrote)
         return end
+
+    def _observe_launch(self, number: int, launched: Launch, before: Steps) -> Launch:
+        self.observed.pages = None
+        self.observed.attempt, self.observed.steps_before = number, before.least
+        for observer in self._observers:
+            launched = observer.launching(self.observed, launched)
+        return launched
 
     def _counted(self, end: AttemptEnd, before: Steps, log: Path) -> AttemptEnd:
         """Add what the script itself says of how far it came."""
@@ -313,6 +349,8 @@ class Supervisor:
             self._records.not_started(row)
             raise
         with self._deadline.over(child):
+            for observer in self._observers:
+                observer.started(self.observed)
             end = attempt.watch(child)
         intent.end(end.outcome.value)
         self._records.end(row, end)

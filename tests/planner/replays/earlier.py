@@ -9,7 +9,6 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from rocsteady.cli.sandbox_run import name_for
 from rocsteady.job.job_file import FILE, read_job
 from rocsteady.journal.identity import script_fingerprint, this_process
 from rocsteady.journal.journal import Journal
@@ -19,6 +18,7 @@ from rocsteady.journal.values import Attempt, Helped, NamedFailure
 from rocsteady.supervisor.course import as_json
 from rocsteady.supervisor.startup import START
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy
+from rocsteady.workflows.sandbox_run import name_for
 
 DAY = 86_400.0
 

@@ -17,13 +17,14 @@ import hurried
 import msgspec
 from msgspec.structs import replace
 
-from rocsteady.cli import job_start, plan, plan_trials, trials
+from rocsteady.cli import plan
 from rocsteady.cli.main import main
 from rocsteady.job.values import Job
 from rocsteady.machine.recording import RecordedRoot, read_recording
 from rocsteady.planner.circumstances import key
 from rocsteady.planner.trial_result import Tried
 from rocsteady.vocabulary import Strategy
+from rocsteady.workflows import plan_trials, supervision, trials
 
 SOON = timedelta(seconds=5)
 PATIENCE = replace(hurried.PATIENCE, start_after=SOON, seldom_after=SOON)
@@ -54,7 +55,7 @@ if __name__ == "__main__":
     recording = read_recording(Path(sys.argv.pop(1)))
     KeptTrials.file = Path(sys.argv.pop(1))
     for module, name, value in (
-        (job_start, "DiskRoot", lambda: RecordedRoot(recording)),
+        (supervision, "DiskRoot", lambda: RecordedRoot(recording)),
         (trials, "patience_for", lambda _: PATIENCE),
         (plan_trials, "STARTING", STARTING),
         (plan, "PlanTrials", KeptTrials),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
-from rocsteady.cli.status_line import bar, duration, progress
-from rocsteady.cli.trials import Trials
 from rocsteady.job.values import Job
 from rocsteady.planner.trial import SHARE, Bounds
 from rocsteady.planner.trial_result import Tried
 from rocsteady.vocabulary import Strategy
+from rocsteady.workflows.trials import Trials
 
 SHORT = 0.6  # of the seconds of a trial, for those that only compare
 STARTING = 130.0  # seconds for a script to start; a hang before its first step is seen after 100
@@ -26,13 +26,24 @@ class TrialBounds(NamedTuple):
     proportional: bool  # all together no longer than a share of the job
 
 
+class TrialProgress(NamedTuple):
+    """How far the trials are."""
+
+    share: float  # of the time that there is
+    left: float  # seconds, at most
+    title: str  # what is being tried
+
+
+Show = Callable[[Callable[[float], TrialProgress]], AbstractContextManager[None]]
+
+
 class PlanTrials:
     """Makes trials as the planner asks for them, as long as there is time."""
 
-    def __init__(self, trials: Trials, bounds: TrialBounds) -> None:
+    def __init__(self, trials: Trials, bounds: TrialBounds, show: Show) -> None:
         self._trials, self._each, self._within = trials, bounds.each, bounds.within
         self._left, self._proportional = bounds.left, bounds.proportional
-        self._title = ""
+        self._title, self._show = "", show
 
     def say(self, title: str) -> None:
         """Name what is tried next."""
@@ -52,7 +63,7 @@ class PlanTrials:
             in_proportion=self._proportional,
             left=self._left,
         )
-        with progress(self._progress):
+        with self._show(self._progress):
             results = self._trials.make(
                 job, strategy, bounds, remedies=remedies, sample_stacks=sample_stacks
             )
@@ -68,7 +79,7 @@ class PlanTrials:
             if one.pace is not None and left:
                 yield SHARE * left / one.pace.rate
 
-    def _progress(self, elapsed: float) -> str:
+    def _progress(self, elapsed: float) -> TrialProgress:
         used = self._trials.seconds + elapsed
-        left = duration(max(1.0, self._within - used))
-        return f"{bar(used / self._within)} {left} at most  {self._title}"
+        left = max(1.0, self._within - used)
+        return TrialProgress(share=used / self._within, left=left, title=self._title)

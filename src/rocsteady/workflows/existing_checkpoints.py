@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import click
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.job.checkpoint_origin import Origin, Stamp, find, kept
@@ -17,8 +14,6 @@ from rocsteady.journal.values import RunLine
 from rocsteady.supervisor import script_resume
 from rocsteady.supervisor.run_end import DONE, NOT_STARTED
 
-QUIT = "quit"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
@@ -26,7 +21,7 @@ class Choice:
 
     existing: Existing | None = None  # --fresh or --continue
     typed: bool = False  # the command: it runs as it is
-    ask: bool = False  # a person at a terminal
+    ask: Callable[[str, Existing], Existing] | None = None  # a person; None: there is none
 
 
 def choose(
@@ -43,8 +38,8 @@ def choose(
         return origin, "", choice
     made = choice.existing or (job.resume.existing if job.resume and not choice.typed else None)
     found = f"found checkpoints from before this run, the newest {newest.path}"
-    if made is None and choice.ask and not choice.typed:
-        made = _asked(f"{found[:1].upper()}{found[1:]}.", usual)
+    if made is None and choice.ask is not None and not choice.typed:
+        made = choice.ask(f"{found[:1].upper()}{found[1:]}.", usual)
         choice = Choice(existing=made, typed=choice.typed)
     if made is Existing.REFUSE:
         raise RocsteadyError(
@@ -87,21 +82,3 @@ def _usual(
     its = kept(Path(last.run.folder))
     why = f" the last run of this job, {last.run.name}, which was left unfinished"
     return Existing.CONTINUE, why, before & its.foreign if its else frozenset()
-
-
-def _asked(found: str, usual: Existing) -> Existing:
-    choices = [Existing.CONTINUE.value, Existing.FRESH.value, QUIT]
-    answer = click.prompt(
-        f"{found} Continue from them, start fresh, or quit?",
-        type=click.Choice(choices),
-        default=usual.value,
-        err=True,
-    )
-    if answer == QUIT:
-        raise click.Abort
-    return Existing(answer)
-
-
-def at_a_terminal() -> bool:
-    """Tell whether there is a person to ask."""
-    return sys.stdin is not None and sys.stdin.isatty()

@@ -9,12 +9,13 @@ import click
 import pytest
 from msgspec.structs import replace
 
-from rocsteady.cli.existing_checkpoints import Choice, choose
+from rocsteady.cli.job_questions import ask_existing
 from rocsteady.errors import RocsteadyError
 from rocsteady.job.checkpoint_origin import Origin, find, keep
 from rocsteady.job.values import Existing, Job, Resume
 from rocsteady.journal.values import Run, RunLine
 from rocsteady.supervisor import script_resume
+from rocsteady.workflows.existing_checkpoints import Choice, choose
 
 RESUME = Resume(arguments=("--resume", "{checkpoint}"), checkpoints=("*.pt",))
 JOB = Job(command=("python", "train.py"), resume=RESUME)
@@ -106,9 +107,9 @@ def test_what_the_last_run_must_not_use_its_successor_must_not_either(folder: Pa
 
 
 def test_without_checkpoints_nothing_is_asked_or_said(tmp_path: Path) -> None:
-    _, said, choice = choose(JOB, tmp_path, [line(tmp_path)], Choice(ask=True))
+    _, said, choice = choose(JOB, tmp_path, [line(tmp_path)], Choice(ask=ask_existing))
 
-    assert (said, choice) == ("", Choice(ask=True))
+    assert (said, choice) == ("", Choice(ask=ask_existing))
 
 
 def test_a_person_is_asked_unless_the_job_file_says(
@@ -121,11 +122,11 @@ def test_a_person_is_asked_unless_the_job_file_says(
     monkeypatch.setattr(click, "prompt", prompt)
     asked: list[str] = []
     answers = ["fresh", "continue", "quit"]
-    said = [choose(JOB, folder, [line(folder)], Choice(ask=True)) for _ in range(2)]
+    said = [choose(JOB, folder, [line(folder)], Choice(ask=ask_existing)) for _ in range(2)]
     with pytest.raises(click.Abort):
-        choose(JOB, folder, [], Choice(ask=True))
+        choose(JOB, folder, [], Choice(ask=ask_existing))
     job = replace(JOB, resume=replace(RESUME, existing=Existing.FRESH))
-    choose(job, folder, [], Choice(ask=True))
+    choose(job, folder, [], Choice(ask=ask_existing))
 
     assert [IGNORES in said[0][1], CONTINUES in said[1][1]] == [True, True]
     assert [each.existing for _, _, each in said] == [Existing.FRESH, Existing.CONTINUE]

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-from msgspec.structs import replace
-
-from rocsteady.cli.job_start import course_for, patience_for
-from rocsteady.cli.sandbox_run import job_in, lay_out_scratch, make_root, say_where
-from rocsteady.cli.saved_plan import home
 from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.host.child import DETACHED
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
-from rocsteady.knowledge.reader import load_knowledge
-from rocsteady.knowledge.waits import load_waits
-from rocsteady.planner.trial import Bounds, Trial
+from rocsteady.planner.trial import Bounds, Measurement
 from rocsteady.planner.trial_result import Tried, tried
 from rocsteady.sandbox.folder_tree import Tree, differences, look_over
 from rocsteady.sandbox.scratch import remove
 from rocsteady.supervisor.announcer import Announcer
-from rocsteady.supervisor.course import Wanted, as_json
+from rocsteady.supervisor.course import Wanted
 from rocsteady.supervisor.injection import claim
 from rocsteady.supervisor.settings import Settings
 from rocsteady.supervisor.startup import Beginning
 from rocsteady.vocabulary import Strategy
+from rocsteady.workflows.sandbox_run import SandboxRun, lay_out_scratch, make_root, where
+from rocsteady.workflows.saved_plan import home
+from rocsteady.workflows.supervision import SupervisorFactory, Surroundings, patience_for
 
 NAME = "trial"  # of the run; the next ones are trial-2, trial-3
 
@@ -36,15 +33,17 @@ NAME = "trial"  # of the run; the next ones are trial-2, trial-3
 class Trials:
     """Makes trials of one folder's script, and removes what they wrote."""
 
-    def __init__(self, folder: Path, memory: Memory, *, again: bool = False) -> None:
+    def __init__(
+        self, folder: Path, memory: Memory, say: Callable[[str], None], *, again: bool = False
+    ) -> None:
         self._folder, self._memory, self._again = folder, memory, again
+        self._say = say
         self._root = _root(folder)
         self.seconds = 0.0  # that the trials took
         self.count = 0
         self.stopped = False  # by the user
-        self._known = load_knowledge()
         self._before: Tree | None = None
-        self._trial: Trial | None = None  # the last one
+        self._trial: Measurement | None = None  # the last one
 
     def __enter__(self) -> Trials:  # noqa: PYI034 - Self is of Python 3.11
         """Make a place for them. What an earlier one was doing when the machine died is kept."""
@@ -56,6 +55,9 @@ class Trials:
             busy="trials of this folder's script are going on",
         )
         self._journal = Journal(find_place(self._root))
+        self._factory = SupervisorFactory(
+            folder=self._folder, journal=self._journal, memory=self._memory
+        )
         claim(self._root, self._journal.here.process)
         self._before = look_over(self._folder)
         return self
@@ -91,46 +93,37 @@ class Trials:
         began = time.monotonic()
         place = self._root / name
         place.mkdir()
-        scratch, environment, marks = lay_out_scratch(
+        scratch, environment, _ = lay_out_scratch(
             self._folder, place, self._before or look_over(self._folder)
         )
         if self.count == 1:
-            say_where(scratch, NAME)
-        inner = replace(job_in(scratch, job), deadline=None)  # of the run, not of a trial
-        run = self._journal.begin_run(
-            inner.command, job=inner, strategy=as_json(strategy), name=name
+            for line in where(scratch, NAME):
+                self._say(line)
+        settings = Settings(
+            max_attempts=None if remedies else 1,
+            remedies=remedies,
+            from_scratch=True,
+            quick_crash=timedelta(0),
+            patience=patience_for(job.hang_after),
         )
-        wanted = Wanted(strategy=strategy, again=self._again)
-        course = course_for(wanted, job, self._folder, self._journal, self._memory, self._known)
-        trial = Trial(
-            inner,
-            run,
-            folder=scratch.folder,
-            settings=Settings(
-                max_attempts=None if remedies else 1,
-                remedies=remedies,
-                from_scratch=True,
-                quick_crash=timedelta(0),
-                patience=patience_for(job.hang_after),
-            ),
-            journal=self._journal,
-            memory=None,
-            waits=load_waits(),
-            known_variables=frozenset(self._known.variables),
-            course=course,
-            terminal=DETACHED,
-            environment=environment,
+        self._trial = trial = Measurement(bounds, scratch, sample_stacks=sample_stacks)
+        run = SandboxRun(
+            name=name,
+            scratch=scratch,
+            surroundings=Surroundings(terminal=DETACHED, environment=environment, quiet=True),
+            settings=settings,
+            factory=self._factory,
+            wanted=Wanted(strategy=strategy, again=self._again),
         )
-        trial.prepare(bounds, sample_stacks=sample_stacks)
-        self._trial = trial
         try:
-            trial.rehearse((), scratch, marks)
+            supervisor, _ = run.carry_out(job, trial)
         except NotRecordedError as error:
             raise RocsteadyError(f"{error}. Nothing was started") from None
         self.seconds += time.monotonic() - began
-        self.stopped = self.stopped or trial.stopped_by_user
-        self._journal.flush()
-        results = tried(self._journal.story(name), trial)
+        seen = supervisor.observed
+        self.stopped = self.stopped or seen.stopped_by_user
+        story = self._journal.story(name)
+        results = tried(story, trial, is_over=seen.is_over, resumes=supervisor.can_resume)
         remove(place)
         return results
 
@@ -142,8 +135,8 @@ def look_back(folder: Path, memory: Memory) -> None:
     journal = Journal(find_place(_root(folder)))
     announcer = Announcer()
     try:
-        job, known = Job(command=("",)), load_knowledge()
-        course = course_for(Wanted(), job, folder, journal, memory, known)
+        factory = SupervisorFactory(folder=folder, journal=journal, memory=memory)
+        course = factory.course(Wanted(), Job(command=("",)))
         Beginning(journal, memory, announcer, course, folder).tell_what_is_unfinished()
     finally:
         announcer.close()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import cast
 
 import pytest
 
-from rocsteady.cli.plan_trials import PlanTrials, TrialBounds
-from rocsteady.cli.trials import Trials
 from rocsteady.job.values import Job
 from rocsteady.plan import Pace
 from rocsteady.planner.trial import Bounds
 from rocsteady.planner.trial_result import Tried
 from rocsteady.vocabulary import Strategy
+from rocsteady.workflows.plan_trials import PlanTrials, TrialBounds
+from rocsteady.workflows.trials import Trials
 
 JOB = Job(command=("python", "train.py"))
 
@@ -53,7 +54,7 @@ def test_trials_end_with_a_tenth_of_what_is_left(
 ) -> None:
     made = Made(10.0, told)
     bounds = TrialBounds(each=20.0, within=300.0, left=left, proportional=proportional)
-    trials = PlanTrials(cast("Trials", made), bounds)
+    trials = PlanTrials(cast("Trials", made), bounds, lambda _: nullcontext())
 
     for _ in range(6):
         trials(JOB, Strategy(), short=False, remedies=False, sample_stacks=False)

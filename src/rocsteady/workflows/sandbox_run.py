@@ -1,45 +1,33 @@
-"""What commands share that run a script over its folder, and never in it.
-
-A place for what it writes, and a word about paths that are not protected.
-"""
+"""Runs over the user's folder that never change it: drills, trials and probed scripts."""
 
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 from msgspec.structs import replace
 
-from rocsteady.cli.screen import tell
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.child import TerminalUse
+from rocsteady.job.resume import Launch
 from rocsteady.job.values import Job
 from rocsteady.journal.identity import fingerprint, is_alive
 from rocsteady.sandbox.folder_tree import Tree
 from rocsteady.sandbox.offline import offline
 from rocsteady.sandbox.redirect import LeadsBackError
-from rocsteady.sandbox.scratch import Method, Scratch, make_scratch, outside, remove
+from rocsteady.sandbox.scratch import Method, Scratch, make_scratch, remove
+from rocsteady.supervisor.course import Wanted, as_json
 from rocsteady.supervisor.injection import OWNER, read_owner
+from rocsteady.supervisor.observer import ObservedRun, Observer
+from rocsteady.supervisor.run import RunSpec, Supervisor
+from rocsteady.supervisor.settings import Settings
+from rocsteady.workflows.supervision import SupervisorFactory, Surroundings
 
-WRONG_USAGE = 2
 SHOWN_LINES = 5  # of those whose paths were redirected
 ON_STDERR = TerminalUse(stdin=None, stdout=2, stderr=2)  # stdout is for what came of it
-
-
-def ask_about_paths(words: Sequence[str], folder: Path, what: str, *, yes: bool) -> None:
-    """Name paths that the script would write to as in earnest."""
-    found = outside(words, folder)
-    if not found or yes:
-        return
-    tell(
-        f"rocsteady: outside this folder, and not protected: {', '.join(found)}. If the script"
-        f" writes there, so does the {what}."
-    )
-    if not sys.stdin.isatty() or not click.confirm("Go on?", err=True):
-        raise click.UsageError("nothing was started. Other paths, or --yes.")
 
 
 def name_for(folder: Path) -> str:
@@ -74,28 +62,27 @@ def lay_out_scratch(
     try:
         scratch = make_scratch(folder, root, before, environment=environment, without=without)
     except LeadsBackError as error:
-        tell(f"error: {error}. Nothing was started.")
-        raise click.exceptions.Exit(WRONG_USAGE) from None
+        raise click.UsageError(f"{error}. Nothing was started.") from None
     return scratch, scratch.environment(environment), marks
 
 
-def say_where(scratch: Scratch, what: str) -> None:
-    """Say how the user's folder is kept as it is."""
+def where(scratch: Scratch, what: str) -> Iterator[str]:
+    """Say how the user's folder is kept as it is, in lines."""
     if scratch.method is Method.COPY:
         where = f"the {what} runs in a copy of this folder (no mounts here): {scratch.folder}"
     elif scratch.method is Method.BIND:
         where = f"the {what} runs in a copy of this folder, mounted in its place: {scratch.folder}"
     else:
         where = f"the {what} runs over this folder (overlay); its output goes to {scratch.folder}"
-    tell(f"rocsteady: {where}.")
+    yield f"rocsteady: {where}."
     if scratch.method is Method.OVERLAY_NO_RENAME:
-        tell("rocsteady: renaming a folder that exists already fails there (EXDEV).")
+        yield "rocsteady: renaming a folder that exists already fails there (EXDEV)."
     if scratch.redirected:
         more = len(scratch.redirected) - SHOWN_LINES
-        tell("rocsteady: absolute paths into this folder lead into the copy there:")
-        tell("\n".join(f"  {line}" for line in scratch.redirected[:SHOWN_LINES]))
+        yield "rocsteady: absolute paths into this folder lead into the copy there:"
+        yield "\n".join(f"  {line}" for line in scratch.redirected[:SHOWN_LINES])
         if more > 0:
-            tell(f"  and {more} more lines")
+            yield f"  and {more} more lines"
 
 
 def job_in(scratch: Scratch, job: Job) -> Job:
@@ -105,3 +92,53 @@ def job_in(scratch: Scratch, job: Job) -> Job:
     if resume is not None:
         resume = replace(resume, checkpoints=tuple(map(scratch.inside, resume.checkpoints)))
     return replace(job, done_when=replace(done, files=files), resume=resume)
+
+
+class _InSandbox(Observer):
+    """Starts each attempt where it cannot change the user's folder."""
+
+    def __init__(self, scratch: Scratch) -> None:
+        self._scratch = scratch
+
+    def launching(self, run: ObservedRun, launch: Launch) -> Launch:
+        """Start it over the folder, or in the copy."""
+        del run
+        return replace(launch, command=self._scratch.command(launch.command))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandboxRun:
+    """A run over the user's folder that never changes it: a drill, a trial or a probed script."""
+
+    name: str
+    scratch: Scratch
+    surroundings: Surroundings
+    settings: Settings
+    factory: SupervisorFactory
+    wanted: Wanted = field(default_factory=Wanted)
+
+    def carry_out(self, job: Job, observer: Observer) -> tuple[Supervisor, int]:
+        """Carry it out; return who did, and its exit code. What is learnt in it is not kept."""
+        journal = self.factory.journal
+        job = replace(job_in(self.scratch, job), deadline=None)  # of the run, not of a rehearsal
+        run = journal.begin_run(
+            job.command, job=job, strategy=as_json(self.wanted.strategy), name=self.name
+        )
+        spec = RunSpec(
+            job=job,
+            run=run,
+            folder=self.scratch.folder,
+            seen_as=(self.scratch.project,),
+            is_listed=False,
+        )
+        supervisor = self.factory.supervisor(
+            spec,
+            self.wanted,
+            self.settings,
+            learns=False,
+            surroundings=self.surroundings,
+            observers=(_InSandbox(self.scratch), observer),
+        )
+        code = supervisor.carry_out()
+        journal.flush()
+        return supervisor, code

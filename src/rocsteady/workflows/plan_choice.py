@@ -12,13 +12,13 @@ from pathlib import Path
 import click
 import msgspec
 
-from rocsteady.cli.saved_plan import kept, way_of
 from rocsteady.host.files import write_whole
 from rocsteady.job.stages import with_variant
 from rocsteady.job.values import Job
 from rocsteady.plan import Basis, Way
 from rocsteady.supervisor.fallback import FallTo, ways_after
 from rocsteady.untrusted_file import read_regular
+from rocsteady.workflows.saved_plan import kept, way_of
 
 WAYS = "ways.json"
 WAYS_LIMIT = 1024 * 1024  # bytes

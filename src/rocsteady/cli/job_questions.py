@@ -1,12 +1,10 @@
-"""What commands share that start a training command: leave to use its job file, and a course."""
+"""Questions before a training command is started: about its job file, its run and its paths."""
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
-from datetime import timedelta
-from functools import cache
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -22,50 +20,14 @@ from rocsteady.job.trust import (
     doubts,
     trust,
 )
-from rocsteady.job.values import Job
-from rocsteady.journal.identity import script_fingerprint
-from rocsteady.journal.journal import Journal
+from rocsteady.job.values import Existing, Job
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import Place
 from rocsteady.journal.run_trust import knows_run, remember_run
 from rocsteady.journal.values import Run
-from rocsteady.knowledge.harmful import harmful_variables
-from rocsteady.knowledge.reader import Knowledge
-from rocsteady.machine.disk_root import DiskRoot
-from rocsteady.machine.machine import Machine, examine
-from rocsteady.pulse.verdict import Patience
-from rocsteady.supervisor.course import Course, Wanted
+from rocsteady.sandbox.scratch import outside
 
-
-def course_for(  # noqa: PLR0913, PLR0917 - all that it rests on
-    wanted: Wanted,
-    job: Job,
-    folder: Path,
-    journal: Journal,
-    memory: Memory | None,
-    known: Knowledge,
-) -> Course:
-    """Make the course of a run here; the machine is examined when that is first needed."""
-
-    @cache
-    def machine() -> Machine:
-        return examined(known)
-
-    telling = {*known.variables, *(each.name for each in harmful_variables())}
-    return Course(
-        wanted,
-        script=script_fingerprint(job.command, str(folder)),
-        here=journal.here.machine,
-        memory=memory,
-        knowledge=known,
-        machine=machine,
-        variables={name: os.environ[name] for name in telling if name in os.environ},
-    )
-
-
-def examined(known: Knowledge) -> Machine:
-    """Return what this machine is."""
-    return examine(DiskRoot(), known.variables)[0]
+QUIT = "quit"
 
 
 def job_here(
@@ -121,6 +83,33 @@ def ask_about_run(run: Run, place: Place, memory: Memory, *, yes: bool) -> None:
     remember_run(run, place, memory)
 
 
-def patience_for(hang_after: timedelta | None) -> Patience:
-    """Return how long is too long; the user's own limit replaces those of all that is unproven."""
-    return Patience(hang_after=hang_after)
+def ask_about_paths(words: Sequence[str], folder: Path, what: str, *, yes: bool) -> None:
+    """Name paths that the script would write to as in earnest."""
+    found = outside(words, folder)
+    if not found or yes:
+        return
+    tell(
+        f"rocsteady: outside this folder, and not protected: {', '.join(found)}. If the script"
+        f" writes there, so does the {what}."
+    )
+    if not sys.stdin.isatty() or not click.confirm("Go on?", err=True):
+        raise click.UsageError("nothing was started. Other paths, or --yes.")
+
+
+def ask_existing(found: str, usual: Existing) -> Existing:
+    """Ask what to do about checkpoints that are there before a run."""
+    choices = [Existing.CONTINUE.value, Existing.FRESH.value, QUIT]
+    answer = click.prompt(
+        f"{found} Continue from them, start fresh, or quit?",
+        type=click.Choice(choices),
+        default=usual.value,
+        err=True,
+    )
+    if answer == QUIT:
+        raise click.Abort
+    return Existing(answer)
+
+
+def at_a_terminal() -> bool:
+    """Tell whether there is a person to ask."""
+    return sys.stdin is not None and sys.stdin.isatty()

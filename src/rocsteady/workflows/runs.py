@@ -8,9 +8,6 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from rocsteady.cli.existing_checkpoints import Choice, choose
-from rocsteady.cli.job_start import course_for
-from rocsteady.cli.plan_choice import keep_ways, kept_ways
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.child import TerminalUse
 from rocsteady.job.checkpoint_origin import Origin
@@ -19,14 +16,15 @@ from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.run_trust import remember_run
 from rocsteady.journal.values import Run, RunStory
-from rocsteady.knowledge.reader import load_knowledge
-from rocsteady.knowledge.waits import load_waits
 from rocsteady.supervisor.announcer import Announcer
 from rocsteady.supervisor.course import Wanted, as_json
 from rocsteady.supervisor.leftovers import end_what_was_left, guard
-from rocsteady.supervisor.run import Supervisor
+from rocsteady.supervisor.run import RunSpec
 from rocsteady.supervisor.run_end import DONE
 from rocsteady.supervisor.settings import Settings
+from rocsteady.workflows.existing_checkpoints import Choice, choose
+from rocsteady.workflows.plan_choice import keep_ways, kept_ways
+from rocsteady.workflows.supervision import SupervisorFactory, Surroundings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +45,7 @@ class Runner:
         if resume is not None:
             return self
         _, _, choice = choose(job, self.folder, self.journal.runs(), self.choice)
-        return replace_field(self, choice=replace_field(choice, ask=False))
+        return replace_field(self, choice=replace_field(choice, ask=None))
 
     def carry_out(
         self, job: Job, *, name: str | None = None, resume: str | None = None
@@ -56,7 +54,6 @@ class Runner:
 
         Returns its exit code, and whether it is done: one that was stopped may give 0 too.
         """
-        known = load_knowledge()
         announcer = Announcer()
         end_what_was_left(self.journal.runs(), self.journal.here, announcer.say)
         announcer.close()
@@ -71,20 +68,13 @@ class Runner:
             wanted = replace(wanted, ways=kept_ways(Path(run.folder)))
         elif wanted.ways:
             keep_ways(wanted.ways, Path(run.folder))
-        supervisor = Supervisor(
-            job,
-            run,
-            folder=self.folder,
-            settings=self.settings,
-            journal=self.journal,
-            memory=self.memory,
-            waits=load_waits(),
-            known_variables=frozenset(known.variables),
-            course=course_for(wanted, job, self.folder, self.journal, self.memory, known),
-            terminal=self.terminal,
-            earlier=earlier,
-            origin=origin,
-            note=note,
+        spec = RunSpec(
+            job=job, run=run, folder=self.folder, earlier=earlier, origin=origin, note=note
+        )
+        factory = SupervisorFactory(folder=self.folder, journal=self.journal, memory=self.memory)
+        surroundings = Surroundings(terminal=self.terminal)
+        supervisor = factory.supervisor(
+            spec, wanted, self.settings, learns=True, surroundings=surroundings
         )
         with guard(run.name, self.journal.here):
             return supervisor.carry_out(), supervisor.outcome == DONE

@@ -8,12 +8,12 @@ import click
 import msgspec
 import platformdirs
 
-from rocsteady.cli.sandbox_run import name_for
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.files import write_whole
 from rocsteady.job.job_file import FILE as JOB_FILE
 from rocsteady.plan import PLAN_VERSION, Plan, Way
 from rocsteady.untrusted_file import read_regular
+from rocsteady.workflows.sandbox_run import name_for
 
 FILE = "plan.json"
 PLAN_LIMIT = 16 * 1024 * 1024  # bytes

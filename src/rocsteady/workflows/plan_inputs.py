@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 
-from rocsteady.cli.job_start import examined
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
 from rocsteady.errors import JournalError
 from rocsteady.forecast.forecast import due
@@ -32,6 +31,7 @@ from rocsteady.supervisor.run_end import DONE
 from rocsteady.supervisor.startup import START
 from rocsteady.supervisor.visible_gpus import visible_to_a_run
 from rocsteady.vocabulary import Observation, ProbeOutcome, Strategy
+from rocsteady.workflows.supervision import examined
 
 LATEST = 20  # runs that are looked at
 

@@ -15,8 +15,8 @@ import click
 
 from rocsteady.checkpoint_folder import SIZES, Tensor
 from rocsteady.checkpoint_state import KIND
-from rocsteady.cli.suggestions import no_such
 from rocsteady.errors import CheckpointError
+from rocsteady.suggestions import no_such
 from rocsteady.untrusted_file import open_regular
 
 ALIGNED = 8  # bytes, to which the header is filled up

@@ -1,0 +1,103 @@
+"""A drill: the job over the user's folder with faults in it, and what came of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import platformdirs
+
+from rocsteady.drills.drill import FaultInjection, read_fired, results
+from rocsteady.drills.faults import Fault, not_tried
+from rocsteady.job.done_when import matches
+from rocsteady.job.values import Job
+from rocsteady.journal.journal import Journal
+from rocsteady.report.drill import DrillResult
+from rocsteady.sandbox.folder_tree import differences, look_over
+from rocsteady.supervisor.settings import Settings
+from rocsteady.supervisor.visible_gpus import visible_to_a_run
+from rocsteady.workflows.sandbox_run import (
+    ON_STDERR,
+    SandboxRun,
+    lay_out_scratch,
+    make_root,
+    name_for,
+    where,
+)
+from rocsteady.workflows.supervision import (
+    SupervisorFactory,
+    Surroundings,
+    examined,
+    patience_for,
+)
+
+NAME = "drill"  # of the run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drill:
+    """A drill of one folder's job."""
+
+    folder: Path
+    root: Path  # for all that it writes
+    journal: Journal
+    say: Callable[[str], None]
+
+    def carry_out(self, job: Job, faults: tuple[Fault, ...]) -> tuple[DrillResult, int | None]:
+        """Return what came of it, and the exit code if the user stopped it."""
+        before = look_over(self.folder)
+        scratch, environment, marks = lay_out_scratch(
+            self.folder, self.root, before, _checkpoints(job, self.folder)
+        )
+        for line in where(scratch, NAME):
+            self.say(line)
+        # What is learnt from faults of ours is not true of this machine: it has no memory.
+        factory = SupervisorFactory(folder=self.folder, journal=self.journal, memory=None)
+        run = SandboxRun(
+            name=NAME,
+            scratch=scratch,
+            surroundings=Surroundings(terminal=ON_STDERR, environment=environment),
+            settings=Settings(quick_crash=timedelta(0), patience=patience_for(job.hang_after)),
+            factory=factory,
+        )
+        injection = FaultInjection(faults, marks)
+        supervisor, code = run.carry_out(job, injection)
+        story = self.journal.story(NAME)
+        told = results(
+            faults,
+            read_fired(marks, len(faults)),
+            story,
+            went_on_from=injection.went_on_from,
+            losses=injection.losses,
+        )
+        after = look_over(self.folder)
+        known = factory.known
+        result = DrillResult(
+            command=job.command,
+            faults=told,
+            can_resume=supervisor.can_resume,
+            ended="ended after the last fault"
+            if supervisor.observed.is_over
+            else story.run.outcome,
+            not_tried=not_tried(faults),
+            on_gpu=bool(visible_to_a_run(examined(known), known).gpus),
+            changed=differences(before, after) if before.whole and after.whole else None,
+        )
+        return result, code if supervisor.observed.stopped_by_user else None
+
+
+def drill_root(folder: Path, scratch: Path | None) -> Path:
+    """Make the folder for all that this drill writes; what an earlier one left is removed."""
+    state = platformdirs.user_state_path("rocsteady", appauthor=False) / "drills"
+    own = name_for(folder)
+    root = (scratch / f"rocsteady-{own}") if scratch else state / own
+    inside = "the folder itself; choose another with --scratch"
+    return make_root(root, folder, inside=inside, busy="a drill of this folder is going on")
+
+
+def _checkpoints(job: Job, folder: Path) -> Iterable[str]:
+    """Name the checkpoints that there are: a drill begins at the beginning."""
+    patterns = job.resume.checkpoints if job.resume else ()
+    return [str(path) for pattern in patterns for path in matches(folder, pattern)]

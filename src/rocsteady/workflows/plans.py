@@ -1,0 +1,108 @@
+"""Makes a plan: a planner with or without trials, its options in order, and what to keep of it."""
+
+from __future__ import annotations
+
+import time
+from datetime import date
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from rocsteady import __version__
+from rocsteady.job.values import Job
+from rocsteady.journal.journal import Journal
+from rocsteady.journal.memory import Memory
+from rocsteady.plan import Basis, Plan, Way
+from rocsteady.planner.advice import take
+from rocsteady.planner.circumstances import Circumstances
+from rocsteady.planner.estimates import CLOUD
+from rocsteady.planner.planner import Planner, Wish
+from rocsteady.planner.ranking import ranked
+from rocsteady.planner.trial_result import Tried, observation
+from rocsteady.vocabulary import Strategy
+from rocsteady.workflows.plan_trials import PlanTrials
+from rocsteady.workflows.trials import Trials
+
+UNTRIED = (
+    "No recommendation: nothing was tried on this machine, so its options cannot be compared. To"
+    " measure them: rocsteady plan"
+)
+EXPORTED = ("wsl2", "container")  # ways that have a file of their own name
+
+
+def measured_planner(job: Job, here: Circumstances, wanted: Wish, made: PlanTrials) -> Planner:
+    """Make a planner that has tried what there is time for."""
+    planner = Planner(job, here, wanted, made, today=_today(), say=made.say)
+    planner.work()
+    return planner
+
+
+def untried_planner(job: Job, here: Circumstances, wanted: Wish) -> Planner:
+    """Make a planner that tries nothing."""
+
+    def nothing(
+        job: Job, strategy: Strategy, *, short: bool, remedies: bool, sample_stacks: bool
+    ) -> tuple[Tried, ...]:
+        del job, strategy, short, remedies, sample_stacks
+        return ()
+
+    planner = Planner(job, here, wanted, nothing, today=_today(), say=lambda _: None)
+    planner.work()
+    why = ("--no-trials was given",)
+    planner.not_tried = [replace(way, rests_on=why) for way in planner.not_tried]
+    return planner
+
+
+def make_plan(job: Job, folder: Path, here: Circumstances, wanted: Wish, planner: Planner) -> Plan:
+    """Put the ways in order, number them, and say which to take."""
+    now = time.time()
+    ways = ranked(planner.ways, budget=wanted.budget)
+    numbered = tuple(_numbered(way, number) for number, way in enumerate(ways, start=1))
+    plan = Plan(
+        rocsteady=__version__,
+        made=now,
+        command=job.command,
+        folder=str(folder),
+        software=here.software,
+        total=job.total.count if job.total and job.total.count else planner.total,
+        left=planner.left,
+        deadline=wanted.by,
+        budget=wanted.budget,
+        ways=numbered,
+        ruled_out=tuple(planner.ruled_out),
+        not_tried=tuple(planner.not_tried),
+        limits=planner.limits,
+    )
+    return replace(plan, take=take(plan) if planner.observed else UNTRIED)
+
+
+def with_trials(plan: Plan, trials: Trials) -> Plan:
+    """Say in a plan what its trials took, and what they changed."""
+    changed = trials.changed()
+    warnings = plan.warnings
+    if changed:
+        warnings = (*warnings, f"the trials changed files of yours: {', '.join(changed[:5])}")
+    return replace(plan, trials=trials.count, trial_seconds=trials.seconds, warnings=warnings)
+
+
+def _numbered(way: Way, number: int) -> Way:
+    if way.basis is Basis.TRIAL:
+        do = f"rocsteady run --plan {number}"
+    elif way.id.startswith(CLOUD):
+        do = f"rocsteady plan --export skypilot --way {number}"
+    elif way.id in EXPORTED:
+        do = f"rocsteady plan --export {way.id} --way {number}"
+    else:
+        do = ""
+    return replace(way, number=number, do=do)
+
+
+def remember(planner: Planner, here: Circumstances, memory: Memory, journal: Journal) -> None:
+    """Keep what the trials showed, as observations of this machine."""
+    for way, one in planner.observed:
+        seen = observation(one, way, software=here.software, at=time.time())
+        memory.observed(journal.here.machine, seen)
+
+
+def _today() -> date:
+    return date.today()  # noqa: DTZ011 - the user's own day

@@ -1,0 +1,96 @@
+"""Puts supervisors together: that of every run, drill, trial and probed script is made here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+
+from rocsteady.host.child import OURS, TerminalUse
+from rocsteady.job.values import Job
+from rocsteady.journal.identity import script_fingerprint
+from rocsteady.journal.journal import Journal
+from rocsteady.journal.memory import Memory
+from rocsteady.knowledge.harmful import harmful_variables
+from rocsteady.knowledge.reader import Knowledge, load_knowledge
+from rocsteady.knowledge.waits import load_waits
+from rocsteady.machine.disk_root import DiskRoot
+from rocsteady.machine.machine import Machine, examine
+from rocsteady.pulse.verdict import Patience
+from rocsteady.supervisor.course import Course, Wanted
+from rocsteady.supervisor.observer import Observer
+from rocsteady.supervisor.run import Equipment, RunSpec, Supervisor
+from rocsteady.supervisor.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What the script of a run sees."""
+
+    terminal: TerminalUse = OURS
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    quiet: bool = False  # nothing is said of the run but in its journal
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupervisorFactory:
+    """Makes the supervisors of one command."""
+
+    folder: Path  # the user's own
+    journal: Journal
+    memory: Memory | None  # by which strategies are chosen
+    known: Knowledge = field(default_factory=load_knowledge)
+
+    def course(self, wanted: Wanted, job: Job) -> Course:
+        """Make the course of a run; the machine is examined when that is first needed."""
+
+        @cache
+        def machine() -> Machine:
+            return examined(self.known)
+
+        telling = {*self.known.variables, *(each.name for each in harmful_variables())}
+        return Course(
+            wanted,
+            script=script_fingerprint(job.command, str(self.folder)),
+            here=self.journal.here.machine,
+            memory=self.memory,
+            knowledge=self.known,
+            machine=machine,
+            variables={name: os.environ[name] for name in telling if name in os.environ},
+        )
+
+    def supervisor(  # noqa: PLR0913 - each is said by name
+        self,
+        spec: RunSpec,
+        wanted: Wanted,
+        settings: Settings,
+        *,
+        learns: bool,  # what it sees is true of this machine, and remembered
+        surroundings: Surroundings,
+        observers: Sequence[Observer] = (),
+    ) -> Supervisor:
+        """Return who carries out a run."""
+        equipment = Equipment(
+            settings=settings,
+            journal=self.journal,
+            memory=self.memory if learns else None,
+            waits=load_waits(),
+            known_variables=frozenset(self.known.variables),
+            terminal=surroundings.terminal,
+            environment=surroundings.environment,
+            quiet=surroundings.quiet,
+        )
+        return Supervisor(spec, equipment, self.course(wanted, spec.job), observers)
+
+
+def examined(known: Knowledge) -> Machine:
+    """Return what this machine is."""
+    return examine(DiskRoot(), known.variables)[0]
+
+
+def patience_for(hang_after: timedelta | None) -> Patience:
+    """Return how long is too long; the user's own limit replaces those of all that is unproven."""
+    return Patience(hang_after=hang_after)
