@@ -17,7 +17,7 @@ from supervised import ROCSTEADY, Project, until
 
 from rocsteady.job.job_file import read_job
 
-HERE = Path(__file__).parent
+JOBS = Path(__file__).parents[1] / "job"
 TRAINS = """
     import json, os, pathlib, sys, zipfile
     without = os.environ.get("WITHOUT", "")
@@ -68,9 +68,9 @@ STEPS = """
 def test_done_means_done_and_what_is_missing_is_named(
     project: Project, note: str, without: str, expected: list[str]
 ) -> None:
-    kept = (HERE / f"job_{note}.toml").read_text()
+    kept = (JOBS / f"job_{note}.toml").read_text()
     script = project.script(TRAINS)
-    words = read_job(HERE / f"job_{note}.toml").job.command[2:]
+    words = read_job(JOBS / f"job_{note}.toml").job.command[2:]
     rest = re.sub(r"^command = .*$|^gpus_busy = .*$", "", kept, flags=re.MULTILINE)
     project.job(rest, script, *words)
     project.environment["WITHOUT"] = without
