@@ -31,6 +31,7 @@ class Confidence(Enum):
     OFFICIAL = "official"  # the vendor's documentation, or the source code itself
     MAINTAINER = "maintainer"  # someone who maintains the component said so in public
     COMMUNITY = "community"  # users reported it
+    INFERENCE = "inference"  # our own conclusion from what the sources say
 
 
 class Need(Enum):

@@ -92,7 +92,7 @@ def test_without_torch_it_is_open(recorded: Recorded, machine_name: str) -> None
                 python="environment /home/user/venv (VIRTUAL_ENV)",
                 torch="2.11.0+rocm7.2, Python 3.12.3",
                 torch_code=(
-                    "includes code for gfx900 gfx906 gfx908 gfx90a gfx942 gfx950 gfx1030 gfx1100 "
+                    "includes code for gfx908 gfx90a gfx942 gfx950 gfx1030 gfx1100 "
                     "gfx1101 gfx1102 gfx1150 gfx1151 gfx1200 gfx1201 (from the release table)"
                 ),
             ),

@@ -16,6 +16,7 @@ from rocsteady.machine.torch_build import (
     TorchBuild,
     gfx_names,
     in_order,
+    made_by,
     packages,
     parse_version_file,
     read_torch,
@@ -150,13 +151,33 @@ def test_code_is_told_by_the_library_itself() -> None:
         f"{SITE}/torch/lib/libtorch_hip.so": Entry(
             pieces={at: base64.b64encode(raw).decode() for at, raw in pieces.items()}
         ),
-        f"{SITE}/torch/lib/rocblas/library": Entry(names=("TensileLibrary_gfx942.dat",)),
+        f"{SITE}/torch/lib/rocblas/library": Entry(
+            names=("TensileLibrary_gfx942.dat", "TensileLibrary_lazy_gfx1100.dat")
+        ),
     }
 
     found = read_torch(view(files), PYTHON)
 
+    assert found is not None  # rocBLAS has nothing for the gfx90a that torch itself has code for
+    assert (found.arches, found.arches_from) == (("gfx1100",), "library")
+
+
+@pytest.mark.parametrize(
+    ("version", "whose"),
+    [
+        ("2.12.0+rocm7.2", "pytorch"),
+        ("2.6.0+rocm6.2.4", "pytorch"),
+        ("2.9.1+rocm7.2.0.git7e1940d4", "amd"),
+        ("2.11.0+rocm7.14.0", "amd"),
+        ("2.9.1+rocmsdk20251116", "amd"),
+        ("2.12.0a0+git1234567", "other"),
+    ],
+)
+def test_whose_build_it_is_stands_in_the_tag(version: str, whose: str) -> None:
+    found = installed(OF_2_5_1.replace("2.5.1+rocm6.2", version))
+
     assert found is not None
-    assert (found.arches, found.arches_from) == (("gfx90a", "gfx1100"), "library")
+    assert made_by(found) == whose
 
 
 def test_code_is_told_by_the_names_of_kernel_files() -> None:

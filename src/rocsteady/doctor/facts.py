@@ -17,6 +17,7 @@ from rocsteady.doctor.trainable import trainable, visible
 from rocsteady.knowledge.cards import gfx_of
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.machine import Machine
+from rocsteady.machine.torch_build import made_by
 
 Scalar = bool | int | float | str
 GIB = 1 << 30
@@ -51,6 +52,7 @@ FACTS: Mapping[str, str] = MappingProxyType(
         "torch.build": "rocm, cuda or cpu",
         "torch.hip": "the HIP it was built with; absent if it is not a ROCm build",
         "torch.rocm": "the ROCm release it was built for; absent if it is not a ROCm build",
+        "torch.made_by": "pytorch, amd or other; absent if it is not a ROCm build",
         "torch.arches": "gfx names it has code for",
         "device.kfd": "ok, denied or missing",
         "device.render": "the same, one value a GPU",
@@ -112,7 +114,7 @@ def gather(machine: Machine, knowledge: Knowledge) -> Facts:
 def release_arches(machine: Machine, knowledge: Knowledge) -> tuple[str, ...]:
     """Return the gfx names of PyTorch's own wheels of this release; none for other builds."""
     torch = machine.torch
-    if torch is None or torch.build != "rocm" or not torch.version.endswith(f"+rocm{torch.rocm}"):
+    if torch is None or made_by(torch) != "pytorch":
         return ()
     try:
         version = Version(Version(torch.version).base_version)
@@ -221,6 +223,7 @@ def _torch(facts: Facts, machine: Machine, knowledge: Knowledge) -> None:
     facts.know("torch.build", [torch.build])
     facts.know("torch.hip", [torch.hip])
     facts.know("torch.rocm", [torch.rocm])
+    facts.know("torch.made_by", [made_by(torch) if torch.build == "rocm" else None])
     arches = torch.arches or release_arches(machine, knowledge)
     facts.know("torch.arches", arches)
     if torch.build == "rocm" and not arches:

@@ -72,6 +72,19 @@ def read_torch(view: View, python: PythonEnv) -> TorchBuild | None:
     )
 
 
+def made_by(torch: TorchBuild) -> str:
+    """Return whose ROCm build it is: "pytorch", "amd" or "other".
+
+    The wheels of pytorch.org have the release alone in their tag, +rocm7.2; AMD's have all of its
+    numbers and often more, +rocm7.14.0 or +rocm7.2.0.git7e1940d4. 2.6 for ROCm 6.2.4 is an
+    exception of pytorch.org.
+    """
+    tag = torch.version.partition("+")[2]
+    if re.fullmatch(r"rocm\d+\.\d+", tag) or tag == "rocm6.2.4":
+        return "pytorch"
+    return "amd" if re.match(r"rocm(?:\d+\.\d+\.\d|sdk)", tag) else "other"
+
+
 def packages(view: View, python: PythonEnv) -> tuple[tuple[str, str], ...]:
     """Return name and version of the packages that matter, from the names of their folders."""
     matches = (PACKAGES.match(name) for site in python.site_packages for name in view.names(site))
@@ -102,7 +115,9 @@ def _arches(view: View, folder: str, python: PythonEnv) -> tuple[tuple[str, ...]
     lib = f"{folder}/lib"
     from_library = gpu_targets(view, f"{lib}/{DEVICE_LIBRARY}")
     if from_library:
-        return in_order(from_library), "library"
+        # The first matrix product ends a process whose GPU rocBLAS has no files for.
+        with_products = gfx_names(view.names(f"{lib}/rocblas/library"))
+        return in_order(set(from_library) & (with_products or set(from_library))), "library"
     # rocBLAS carries one set of files for each GPU that the wheel was built for. The other
     # libraries support fewer, so they only help where rocBLAS lies elsewhere.
     for kernels in KERNEL_FOLDERS:

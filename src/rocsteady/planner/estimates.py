@@ -82,8 +82,7 @@ def row(way: OtherWay, measured: Measured | None, *, gpus: int = 1) -> Way:
     if pace is not None and gpus > 1 and way.id in ON_ALL_GPUS:
         pace = _estimated(pace, pace.rate * math.sqrt(gpus), pace.low, pace.high * gpus)
         basis = (f"between one GPU's pace here and {gpus} times that: our guess",)
-    if way.setup is None:
-        basis += (f"how long it takes to set up is not known; {UNKNOWN_SETUP / 60:.0f} h assumed",)
+    basis += _setup_rests_on(way)
     return Way(
         id=way.id,
         title=way.title,
@@ -125,6 +124,15 @@ def costs(way: Way, early: float, late: float) -> tuple[float, float] | None:
     return way.price.dollars * early / 3600, way.price.dollars * late / 3600
 
 
+def _setup_rests_on(way: OtherWay) -> tuple[str, ...]:
+    """Say whose word the minutes are: a field note's are one person's, in one place."""
+    if way.setup is None:
+        return (f"how long it takes to set up is not known; {UNKNOWN_SETUP / 60:.0f} h assumed",)
+    if way.setup_by.startswith("field-note"):
+        return ("the time to set it up is what one write-up of 2025 says; nobody measured it",)
+    return ()
+
+
 def _offered(
     way: OtherWay, offer: Offer, pace: Pace | None, basis: tuple[str, ...], today: date
 ) -> Way:
@@ -142,7 +150,7 @@ def _offered(
         setup=way.setup,
         risk=Risk.LOW,
         price=price,
-        rests_on=basis,
+        rests_on=(*basis, *_setup_rests_on(way)),
         sources=(offer.source, *way.sources),
     )
 

@@ -8,6 +8,7 @@ import msgspec
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from rocsteady.machine.torch_build import made_by
 from rocsteady.remedies.remedy import Refused
 from rocsteady.remedies.situation import Situation
 from rocsteady.vocabulary import Strategy
@@ -54,6 +55,12 @@ def rocm_fits(situation: Situation, wanted: str) -> bool:
     """Compare the ROCm release that torch was built for; one that is not known fits nothing."""
     torch = situation.machine.torch
     return torch is not None and fits(torch.rocm or "", wanted)
+
+
+def built_by_amd(situation: Situation) -> bool:
+    """Tell AMD's own build of torch: its tag has three numbers, as in +rocm7.14.0."""
+    torch = situation.machine.torch
+    return torch is not None and made_by(torch) == "amd"
 
 
 def fits(version: str, wanted: str) -> bool:

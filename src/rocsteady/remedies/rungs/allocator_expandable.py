@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from rocsteady.remedies.allocator import with_key
-from rocsteady.remedies.preconditions import fits, rocm_fits, torch_fits
+from rocsteady.remedies.preconditions import built_by_amd, fits, gfx_names, rocm_fits, torch_fits
 from rocsteady.remedies.remedy import Refused, Remedy
 from rocsteady.remedies.situation import Situation
 from rocsteady.vocabulary import Strategy
@@ -14,7 +12,7 @@ REMEDY = Remedy(
     id="allocator-expandable",
     title="Memory segments that grow",
     answers=("oom-fragmentation",),
-    cost="nothing known",
+    cost="silently wrong numbers were reported with it on RDNA4, and on gfx1100 with ROCm 7.14",
     rank=30,
     sources=(
         "pytorch/pytorch#177974",
@@ -22,14 +20,18 @@ REMEDY = Remedy(
         "ROCm/pytorch#3106",
         "pytorch/pytorch#192259",
         "ROCm/rocm-systems#9820",
+        "pytorch/pytorch#195202",
+        "ROCm/legacy-rocm-build#6603",
     ),
     evidence=(
         "PyTorch's own means against fragmentation; in ROCm builds since 2026, and seen to hang"
-        " in the fourth thread"
+        " in the fourth thread and to give wrong numbers in the last two"
     ),
     when_not=(
         "Builds before torch 2.12 (AMD's own: 2.11) or for ROCm below 7.0 ignore it; with ROCm 7.14"
-        " or later on a kernel before 6.16 the first allocation hangs; not on Windows or WSL."
+        " or later on a kernel before 6.16 the first allocation hangs; on gfx1200 and gfx1201 it"
+        " turned training into NaN, and beside max_split_size_mb it lost data; not on Windows or"
+        " WSL."
     ),
 )
 
@@ -48,6 +50,8 @@ def _against(situation: Situation) -> str:
         return ""  # CUDA builds have it; with_key refuses the others
     if not _built_in(situation):
         return f"torch {machine.torch.version} ignores it"
+    if harmed := _harmed(situation):
+        return harmed
     # DRM 3.64 came with Linux 6.16; AMD's separate driver counts as the kernel it is made from.
     driver = machine.driver.version or machine.system.kernel
     if rocm_fits(situation, ">=7.14") and not fits(driver, ">=6.16"):
@@ -56,9 +60,15 @@ def _against(situation: Situation) -> str:
 
 
 def _built_in(situation: Situation) -> bool:
-    """Tell a build that has it: 2.12 on, and AMD's own of 2.11, whose tag has three numbers."""
-    torch = situation.machine.torch
-    if torch is None or not rocm_fits(situation, ">=7.0"):
-        return False
-    amds = re.search(r"\+rocm\d+\.\d+\.\d", torch.version) is not None
-    return torch_fits(situation, ">=2.11" if amds else ">=2.12")
+    """Tell a build that has it: 2.12 on, and AMD's own of 2.11."""
+    since = ">=2.11" if built_by_amd(situation) else ">=2.12"
+    return rocm_fits(situation, ">=7.0") and torch_fits(situation, since)
+
+
+def _harmed(situation: Situation) -> str:
+    """Say where it was seen to give wrong numbers."""
+    if set(gfx_names(situation)) & {"gfx1200", "gfx1201"}:
+        return "on RDNA4 it was seen to turn training into NaN"
+    if any("max_split_size_mb" in value for value in situation.in_force.values()):
+        return "together with max_split_size_mb it was seen to lose data"
+    return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rocsteady.remedies.preconditions import (
+    built_by_amd,
     gfx_names,
     half_crashes,
     setting,
@@ -15,6 +16,7 @@ from rocsteady.vocabulary import Strategy
 
 VARIABLE = "TORCH_BLAS_PREFER_HIPBLASLT"
 PREFERRING = ("gfx90a", "gfx942", "gfx950", "gfx1200", "gfx1201")  # hipBLASLt is their default
+PREFERRING_BY_AMD = ("gfx1100", "gfx1101", "gfx1102", "gfx1150", "gfx1151")  # in AMD's own builds
 
 REMEDY = Remedy(
     id="hipblaslt-off",
@@ -43,6 +45,9 @@ REMEDY = Remedy(
         "pytorch/pytorch#138067",
         "pytorch/pytorch#194447",
         "ROCm/rocm-libraries#5706",
+        "ROCm/pytorch#2741",
+        "ROCm/pytorch#3207",
+        "ROCm/pytorch#3448",
     ),
     evidence=(
         "AMD's own advice for RX 9070 and R9700; a maintainer's for the stall on gfx12; mixed"
@@ -50,7 +55,8 @@ REMEDY = Remedy(
     ),
     when_not=(
         "gfx1100 with torch 2.8 for ROCm 6.3, where the other path crashes; torch 2.6 to 2.8, which"
-        " ignore it; GPUs for which hipBLASLt is not the default; Windows."
+        " ignore it; GPUs for which hipBLASLt is not the default (for RDNA3 it is in AMD's own"
+        " builds only); Windows."
     ),
 )
 
@@ -73,6 +79,7 @@ def _against(situation: Situation) -> str:
         return "which GPU this is is not known"
     # 2.4 and 2.5 asked for it on every GPU, and some builds took it for an error where it is not.
     refused = situation.failure.kind in ("blas-error", "blas-not-supported")
-    if not set(names) & set(PREFERRING) and not (refused and torch_fits(situation, ">=2.4,<2.6")):
+    preferring = {*PREFERRING, *(PREFERRING_BY_AMD if built_by_amd(situation) else ())}
+    if not set(names) & preferring and not (refused and torch_fits(situation, ">=2.4,<2.6")):
         return f"it is not the default on {', '.join(names)}"
     return ""
