@@ -12,7 +12,7 @@ REMEDY = Remedy(
     id="allocator-expandable",
     title="Memory segments that grow",
     answers=("oom-fragmentation",),
-    cost="silently wrong numbers were reported with it on RDNA4, and on gfx1100 with ROCm 7.14",
+    cost="silently wrong numbers were reported on RDNA4, and on gfx1100 with ROCm 7.14",
     rank=30,
     sources=(
         "pytorch/pytorch#177974",

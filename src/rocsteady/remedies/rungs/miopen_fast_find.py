@@ -11,7 +11,7 @@ REMEDY = Remedy(
     id="miopen-fast-find",
     title="MIOpen without a search for kernels",
     answers=("hang-in-kernel-search", "miopen-failure"),
-    cost="slower convolutions where its estimates are wrong: training with Conv3d took twice as long",
+    cost="slower convolutions where its estimates are wrong: Conv3d took twice as long",
     rank=41,
     sources=(
         "multimodal-art-projection/YuE#169",
