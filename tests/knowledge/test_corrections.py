@@ -14,7 +14,7 @@ from rocsteady.knowledge.failures import load_failures
 from rocsteady.knowledge.reader import DATA, Knowledge
 from rocsteady.knowledge.ways import load_other_ways
 from rocsteady.machine.variables import SetVariable
-from rocsteady.planner.elsewhere import _setup_rests_on
+from rocsteady.planner.estimates import _setup_rests_on
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.vocabulary import Confidence
 
