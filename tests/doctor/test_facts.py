@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from rocsteady.doctor.facts import FACTS, NO_VARIABLES, NO_WSL_GPU, Scalar, gather, release_arches
+from rocsteady.doctor.facts import (
+    FACTS,
+    GIB,
+    NO_VARIABLES,
+    NO_WSL_GPU,
+    Scalar,
+    gather,
+    release_arches,
+)
 from rocsteady.machine.disk_root import DiskRoot
 from rocsteady.machine.machine import Machine, examine
 from rocsteady.machine.python_env import PythonEnv
@@ -57,6 +65,21 @@ KNOWN: dict[str, tuple[str, tuple[Scalar, ...]]] = {
     "torch.hip": ("rx5700xt-override", ("6.2.41133-dd7f95766",)),
     "torch.rocm": ("rx9070xt-windows", ("7.1",)),
     "torch.made_by": ("rx9070xt-windows", ("amd",)),
+    "kernel.arguments": ("strix-halo", ("ttm.pages_limit=29360128",)),
+    "kernel.numa_balancing": ("r9700-pair", (True,)),
+    "driver.release": ("mi300x-8", ("6.10.5",)),
+    "gpu.discrete.vram_gib": ("radeon-vii", (17163091968 / GIB,)),
+    "gpu.integrated.vram_gib": ("vega-apu", (2.0,)),
+    "gpu.integrated.gtt_share": ("vega-apu", (0.5,)),
+    "gpu.reachable": ("r9700-pair", ("part", "part")),
+    "gpu.peers": ("r9700-pair", ("redirected", "redirected")),
+    "gpu.mes": ("radeon-890m", ("0x83",)),
+    "gpu.processes": ("radeon-780m", (4,)),
+    "libraries.libnuma": ("mi355x", (True,)),
+    "package.bitsandbytes": ("container-small-shm", ("0.48.2",)),
+    "package.flash_attn": ("container-small-shm", ("2.8.3",)),
+    "package.torch_directml": ("windows-rocm-10", ("0.2.5.dev240914",)),
+    "package.triton": ("rx7900xtx-switches", ("3.5.0",)),
     "torch.arches": ("rx5700xt-override", ARCHES_2_5),
     "device.kfd": ("kfd-denied", ("denied",)),
     "device.render": ("container-no-kfd", ("missing",)),
@@ -91,6 +114,12 @@ ABSENT = {
     "override.effect": "rx7900xtx",
     "override.settings": "rx7900xtx",
     "libraries.distro_hsa": "rx7900xtx",
+    "gpu.reachable": "rx7900xtx",
+    "gpu.peers": "rx7900xtx",
+    "gpu.mes": "rx7900xtx",
+    "gpu.integrated.gtt_share": "rx7900xtx",
+    "kernel.numa_balancing": "rx7900xtx",
+    "package.bitsandbytes": "rx7900xtx",
 }
 UNKNOWN = {
     "kernel.iommu": ("old-kernel", NOBODY_SAYS),

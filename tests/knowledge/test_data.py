@@ -38,16 +38,10 @@ KNOWN_BY_QUOTATION = {  # have no address: what they say is known to us as other
 }
 DATE = re.compile(r"20\d\d(-\d\d(-\d\d)?)?")
 FACTS_NO_RULE_NEEDS_YET = {  # there for the rules that come next, or for the doctor itself
-    "container",
     "driver.loaded",
     "driver.version",
     "gpu.vram_gib",
-    "kernel.version",
-    "memory.gib",
-    "memory.limit_gib",
     "rocm.version",
-    "shm.gib",
-    "disk.free_gib",
     "torch.arches",
     "torch.hip",
 }
@@ -96,6 +90,14 @@ def test_there_are_the_rules_that_were_asked_for(knowledge: Knowledge) -> None:
         "R28": {"mixed-rocm-libraries"},
         "R30": {"torch-without-rocm"},
         "R32": {"hsa-variables-on-windows"},
+        "R02": {"windows-asserts-hang"},
+        "R04": {"gfx1201-fp32-slow"},
+        "R15": {"expandable-hangs"},
+        "R19": {"miopen-search-enforced", "tuning-left-on"},
+        "R20": {"aotriton-wrong-numbers"},
+        "R23": {"windows-no-rccl"},
+        "R26": {"desktop-beside-compute"},
+        "R29": {"gfx1151-kernel", "mes-firmware-broken"},
         "what the driver says": {
             "driver-too-old",
             "gpu-left-out",
@@ -106,7 +108,8 @@ def test_there_are_the_rules_that_were_asked_for(knowledge: Knowledge) -> None:
         },
     }
 
-    assert set(knowledge.rules) == set().union(*asked_for.values())
+    assert set().union(*asked_for.values()) <= set(knowledge.rules)
+    assert len(knowledge.rules) >= 80
 
 
 @each_rule

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 
-from rocsteady.machine.pci import Link, read_link
+from rocsteady.machine.pci import Link, read_link, redirects_peers
 from rocsteady.machine.recording import Entry, RecordedRoot, Recording
 from rocsteady.machine.view import View
 
@@ -92,3 +94,30 @@ def test_the_climb_ends_at_the_root_of_a_hostile_recording() -> None:
     )
 
     assert read_link(View(RecordedRoot(recording)), CARD) is None
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "redirected"),
+    [
+        ("0d000100 0f00 0c00", True),  # ACS with both redirects on
+        ("0d000100 0f00 0000", False),
+        ("01000111 00000000 00000000 00000000 0d000100 0f00 0400", True),  # after AER, at 0x110
+        ("01000100 00000000", None),  # no ACS
+        ("", None),  # not readable by an ordinary user
+    ],
+)
+def test_acs_is_found_among_the_capabilities_of_a_bridge(
+    capabilities: str, *, redirected: bool | None
+) -> None:
+    space = bytes.fromhex(capabilities.replace(" ", ""))
+    files: Files = gpu() | bridge(PORT, "16", "16.0 GT/s PCIe", vendor="0x1022")
+    files |= bridge(UPSTREAM, "16", "16.0 GT/s PCIe") | bridge(DOWNSTREAM, "16", "16.0 GT/s PCIe")
+    files[CARD] = Entry(link=f"../../../devices/{GPU.removeprefix('/sys/devices/')}")
+    if space:
+        pieces = {"256": base64.b64encode(space + bytes(64)).decode()}
+        files[f"{PORT}/config"] = Entry(pieces=pieces)
+    recording = Recording(
+        version=1, note="", platform="linux", folder="/", files=files, environment={}
+    )
+
+    assert redirects_peers(View(RecordedRoot(recording)), CARD) is redirected

@@ -11,11 +11,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from retyped import elsewhere, instinct, radeon, trouble
+from retyped import current, elsewhere, instinct, radeon, trouble
 from retyped.recording import Recording
 
 HERE = Path(__file__).resolve().parent
-AUTHORS = (*radeon.MACHINES, *instinct.MACHINES, *elsewhere.MACHINES, *trouble.MACHINES)
+AUTHORS = (
+    *radeon.MACHINES,
+    *instinct.MACHINES,
+    *elsewhere.MACHINES,
+    *trouble.MACHINES,
+    *current.MACHINES,
+)
 
 
 def written(recording: Recording) -> str:

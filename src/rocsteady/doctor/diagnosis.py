@@ -23,7 +23,7 @@ from rocsteady.doctor.checks import (
     wheel_lacks_arch,
     wheel_lacks_one_arch,
 )
-from rocsteady.doctor.facts import FACTS, Facts, gather
+from rocsteady.doctor.facts import FACTS, Facts, Scalar, gather
 from rocsteady.doctor.matching import Match, Matcher, Seen
 from rocsteady.knowledge.conditions import PLACEHOLDER
 from rocsteady.knowledge.reader import Knowledge, load_knowledge
@@ -121,7 +121,7 @@ def diagnose(
 def _finding(rule: Rule, match: Match, facts: Facts, knowledge: Knowledge) -> Finding:
     def values(name: str) -> list[str]:
         own = {"seen": match.checked, "set": match.settings}
-        return [str(value) for value in dict.fromkeys(own.get(name, facts.values(name)))]
+        return [_spelled(value) for value in dict.fromkeys(own.get(name, facts.values(name)))]
 
     def filled(template: str) -> list[str]:
         """Repeat a command for each value of the fact it names."""
@@ -142,6 +142,11 @@ def _finding(rule: Rule, match: Match, facts: Facts, knowledge: Knowledge) -> Fi
         confirmed_on=rule.confirmed_on,
         sources=tuple(knowledge.sources[key] for key in rule.sources),
     )
+
+
+def _spelled(value: Scalar) -> str:
+    """Spell a value for a sentence: sizes are not told to six digits."""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _templates(fix: Fix, facts: Facts) -> tuple[str, ...]:

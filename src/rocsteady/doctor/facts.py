@@ -21,6 +21,7 @@ from rocsteady.machine.torch_build import made_by
 
 Scalar = bool | int | float | str
 GIB = 1 << 30
+PACKAGES = ("bitsandbytes", "flash_attn", "torch_directml", "triton")  # that rules speak of
 
 FACTS: Mapping[str, str] = MappingProxyType(
     {
@@ -31,8 +32,11 @@ FACTS: Mapping[str, str] = MappingProxyType(
         "container": "its kind; absent outside one",
         "kernel.version": "of the running kernel",
         "kernel.iommu": "passthrough, translated or off",
+        "kernel.arguments": "words of its command line that matter to a GPU",
+        "kernel.numa_balancing": "whether it moves memory between NUMA nodes on its own",
         "driver.loaded": "whether amdgpu is loaded",
         "driver.version": "of the separately installed driver; absent for the kernel's own",
+        "driver.release": "of the separately installed driver, else of the kernel that brings it",
         "gpu.count": "GPUs that the driver offers us; each partition counts",
         "gpu.gfx": "one value a GPU",
         "gpu.discrete.count": "cards, not counting partitions and integrated GPUs",
@@ -46,6 +50,13 @@ FACTS: Mapping[str, str] = MappingProxyType(
         "gpu.not_offered": "AMD GPUs on the PCI bus that the compute driver does not offer",
         "gpu.link_width": "PCIe lanes, one value a discrete card",
         "gpu.vram_gib": "one value a GPU",
+        "gpu.discrete.vram_gib": "one value a GPU that is not integrated",
+        "gpu.integrated.vram_gib": "memory set aside for an integrated GPU by the firmware",
+        "gpu.integrated.gtt_share": "part of the machine's memory that an integrated GPU may map",
+        "gpu.reachable": "whole or part: how much of its memory other cards reach; one a card",
+        "gpu.peers": "direct or redirected, by ACS; one value a card where root may read it",
+        "gpu.mes": "version of the scheduler's firmware, such as 0x83; one value a GPU",
+        "gpu.processes": "processes that compute on GPUs now",
         "rocm.version": "one value an install of the system",
         "torch.installed": "whether the environment that trains has torch",
         "torch.version": "without the local tag",
@@ -64,6 +75,8 @@ FACTS: Mapping[str, str] = MappingProxyType(
         "override.effect": "same, within-family, across-families or refused, one value a GPU",
         "override.settings": "the forms of HSA_OVERRIDE_GFX_VERSION that are set, with values",
         "libraries.distro_hsa": "ROCm runtime libraries of the distribution",
+        "libraries.libnuma": "whether a libnuma.so is there, of the system or in the wheel",
+        **{f"package.{name}": "its version; absent if it is not installed" for name in PACKAGES},
     }
 )
 
@@ -135,7 +148,14 @@ def _system(facts: Facts, machine: Machine) -> None:
     facts.know("driver.version", [machine.driver.version])
     facts.know("rocm.version", (install.version for install in machine.rocm))
     facts.know("libraries.distro_hsa", machine.distribution_hsa)
+    in_wheel = machine.torch is not None and machine.torch.brings_libnuma
+    facts.know("libraries.libnuma", [bool(machine.libnuma) or in_wheel])
+    for name in PACKAGES:
+        facts.know(f"package.{name}", [machine.packages.get(name)])
     facts.know("kernel.version", [system.kernel or None])
+    facts.know("kernel.arguments", system.cmdline)
+    facts.know("kernel.numa_balancing", [system.numa_balancing])
+    facts.know("driver.release", [machine.driver.version or system.kernel or None])
     if not system.kernel:
         facts.cannot_tell("kernel.version", "the kernel does not say")
     iommu = _iommu(machine)
@@ -173,7 +193,12 @@ def _gpus(facts: Facts, machine: Machine, knowledge: Knowledge) -> None:
     facts.know("gpu.undescribed", [sum(gpu.gfx is None for gpu in survey.gpus)])
     facts.know("gpu.not_offered", (gpu.pci_address for gpu in survey.not_offered))
     facts.know("gpu.link_width", (gpu.link.width for gpu in cards.values() if gpu.link))
-    facts.know("gpu.vram_gib", (gpu.vram_bytes / GIB for gpu in survey.gpus if gpu.vram_bytes))
+    _gpu_memory(facts, machine)
+    facts.know("gpu.processes", [survey.processes])
+    redirected = (gpu.peers_redirected for gpu in cards.values())
+    named = {True: "redirected", False: "direct", None: None}
+    facts.know("gpu.peers", (named[it] for it in redirected))
+    facts.know("gpu.mes", (_mes(gpu.firmware.get("mes", "")) for gpu in survey.gpus))
     places = (str(place) for place, gpu in enumerate(survey.gpus) if not gpu.integrated)
     facts.know("gpu.discrete.indices", [",".join(places) or None])
     facts.know("gpu.visible.count", [len(visible(machine))])
@@ -183,6 +208,30 @@ def _gpus(facts: Facts, machine: Machine, knowledge: Knowledge) -> None:
         for name in FACTS:
             if name.startswith("gpu."):
                 facts.cannot_tell(name, NO_WSL_GPU)
+
+
+def _gpu_memory(facts: Facts, machine: Machine) -> None:
+    gpus = [gpu for gpu in machine.gpus.gpus if gpu.vram_bytes]
+    memory = machine.limits.memory_total
+    for name, those in (
+        ("gpu.vram_gib", gpus),
+        ("gpu.discrete.vram_gib", [gpu for gpu in gpus if not gpu.integrated]),
+        ("gpu.integrated.vram_gib", [gpu for gpu in gpus if gpu.integrated]),
+    ):
+        facts.know(name, ((gpu.vram_bytes or 0) / GIB for gpu in those))
+    shared = (gpu.gtt_bytes for gpu in machine.gpus.gpus if gpu.integrated)
+    facts.know("gpu.integrated.gtt_share", (it / memory for it in shared if it and memory))
+    cards = (gpu for gpu in gpus if not gpu.integrated and gpu.reachable_bytes)
+    whole = ((gpu.reachable_bytes or 0) >= (gpu.vram_bytes or 0) * 0.9 for gpu in cards)
+    facts.know("gpu.reachable", ("whole" if it else "part" for it in whole))
+
+
+def _mes(version: str) -> str | None:
+    """Spell it as people do: 0x00000083 is 0x83. Only the low twelve bits are the version."""
+    try:
+        return f"0x{int(version, 16) & 0xFFF:x}"
+    except ValueError:
+        return None
 
 
 def _variables(facts: Facts, machine: Machine, knowledge: Knowledge) -> None:

@@ -12,12 +12,14 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from rocsteady.machine.pci import Link, read_link
+from rocsteady.machine.pci import Link, read_link, redirects_peers
 from rocsteady.machine.view import View, whole_number
 from rocsteady.vocabulary import Value
 
 NODES = "/sys/class/kfd/kfd/topology/nodes"
+PROCESSES = "/sys/class/kfd/kfd/proc"
 PCI = "/sys/bus/pci/devices"
+DEBUGFS = "/sys/kernel/debug/dri"  # root's alone, mostly
 MARKETING_NAMES = "/usr/share/libdrm/amdgpu.ids"
 AMD = 0x1002
 DISPLAY, ACCELERATOR = "0x03", "0x12"  # PCI classes a GPU may have
@@ -31,6 +33,9 @@ INTEGRATED_GFX = frozenset({
 })  # fmt: skip
 MI300A = 0x74A0
 
+_FIRMWARE = re.compile(
+    r"^(\w+) feature version: \d+, firmware version: (0x[0-9a-f]+)", re.MULTILINE
+)
 _PROPERTY = re.compile(r"^(\w+) (\d{1,20})$", re.ASCII | re.MULTILINE)
 
 
@@ -49,6 +54,8 @@ class Gpu(Value, frozen=True, kw_only=True):
     compute_units: int | None
     vram_bytes: int | None
     gtt_bytes: int | None  # system memory that the GPU may map; what an APU really trains in
+    reachable_bytes: int | None = None  # of the VRAM, by the processor and by other cards
+    peers_redirected: bool | None = None  # ACS sends what cards tell each other through the root
     render_minor: int | None
     link: Link | None
     iommu: str | None  # the type of its IOMMU group: "identity" is passthrough
@@ -72,6 +79,7 @@ class GpuSurvey(Value, frozen=True, kw_only=True):
     gpus: tuple[Gpu, ...] = ()
     withheld_nodes: tuple[int, ...] = ()
     not_offered: tuple[PciGpu, ...] = ()
+    processes: int = 0  # that compute on them now
 
 
 def survey_gpus(view: View) -> GpuSurvey:
@@ -101,6 +109,7 @@ def survey_gpus(view: View) -> GpuSurvey:
         gpus=gpus,
         withheld_nodes=tuple(withheld),
         not_offered=() if withheld else _not_offered(view, offered),
+        processes=sum(name.isdecimal() for name in view.names(PROCESSES)),
     )
 
 
@@ -158,6 +167,8 @@ def _read_gpu(
         compute_units=facts.get("simd_count", 0) // per_unit if per_unit else None,
         vram_bytes=_vram(view, node, facts, card, integrated=integrated),
         gtt_bytes=view.number(f"{card}/mem_info_gtt_total"),
+        reachable_bytes=view.number(f"{card}/mem_info_vis_vram_total"),
+        peers_redirected=redirects_peers(view, card),
         render_minor=facts.get("drm_render_minor") or None,
         link=None if asleep else read_link(view, card),
         iommu=view.text(f"{card}/iommu_group/type"),
@@ -202,7 +213,13 @@ def _firmware(view: View, card: str, facts: Mapping[str, int]) -> dict[str, str]
         if name.endswith("_fw_version")
     }
     told = {"kfd": "fw_version", "kfd_sdma": "sdma_fw_version"}
-    return published | {name: str(facts[key]) for name, key in told.items() if key in facts}
+    minor = facts.get("drm_render_minor")
+    info = view.text(f"{DEBUGFS}/{minor}/amdgpu_firmware_info") if minor else None
+    return (
+        {name.lower(): version for name, version in _FIRMWARE.findall(info or "")}
+        | published
+        | {name: str(facts[key]) for name, key in told.items() if key in facts}
+    )
 
 
 def _not_offered(view: View, offered: set[str]) -> tuple[PciGpu, ...]:

@@ -15,6 +15,7 @@ from rocsteady.machine.rocm import (
     Shadow,
     read_distribution_hsa,
     read_installs,
+    read_libnuma,
     read_shadows,
 )
 from rocsteady.machine.root import Root
@@ -39,6 +40,7 @@ class Machine(Value, frozen=True, kw_only=True):
     rocm: tuple[RocmInstall, ...]
     library_shadows: tuple[Shadow, ...]
     distribution_hsa: tuple[str, ...]
+    libnuma: str = ""  # of the system, under the plain name that rocSHMEM asks for
     limits: Limits
     caches: tuple[Cache, ...]
     python: PythonEnv | None
@@ -67,6 +69,7 @@ def examine(root: Root, known_variables: Collection[str]) -> tuple[Machine, View
             rocm=read_installs(view),
             library_shadows=read_shadows(view),
             distribution_hsa=read_distribution_hsa(view),
+            libnuma=read_libnuma(view),
             limits=read_limits(view),
             caches=read_caches(view),
             python=python,

@@ -15,6 +15,8 @@ from rocsteady.vocabulary import Value
 
 AMD_GRAPHICS = 0x1002  # bridges on graphics cards; AMD's processors use 0x1022
 BRIDGE = "0x0604"
+EXTENDED, END = 0x100, 0x1000  # where PCIe's own capabilities lie; only root may read there
+ACS, REDIRECTS = 0x000D, 0b1100  # the capability, and its two bits for requests and completions
 
 
 class Link(Value, frozen=True, kw_only=True):
@@ -34,6 +36,32 @@ def read_link(view: View, card: str) -> Link | None:
         links += [found for found in (_link(view, above),) if found]
         above = parent(above)
     return min(links, key=lambda link: link.width * link.speed, default=None)
+
+
+def redirects_peers(view: View, card: str) -> bool | None:
+    """Tell whether a bridge above the card sends what cards tell each other up to the root."""
+    found = None
+    above = parent(view.resolve(card))
+    while (view.text(f"{above}/class") or "").startswith(BRIDGE):
+        control = _acs(view.piece(f"{above}/config", EXTENDED, END - EXTENDED))
+        if control is not None:
+            found = bool(found) or bool(control & REDIRECTS)
+        above = parent(above)
+    return found
+
+
+def _acs(space: bytes) -> int | None:
+    """Return ACS's control register, from the list of extended capabilities."""
+    at = EXTENDED
+    for _ in range((END - EXTENDED) // 4):
+        start = at - EXTENDED
+        if not EXTENDED <= at <= EXTENDED + len(space) - 8:
+            return None
+        header = int.from_bytes(space[start : start + 4], "little")
+        if header & 0xFFFF == ACS:
+            return int.from_bytes(space[start + 6 : start + 8], "little")
+        at = header >> 20
+    return None
 
 
 def _is_card_bridge(view: View, folder: str) -> bool:

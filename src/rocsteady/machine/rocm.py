@@ -16,6 +16,11 @@ DISTRIBUTION_HSA = (
     "/usr/lib/x86_64-linux-gnu/libhsakmt.so.1",
     "/usr/lib64/libhsa-runtime64.so.1",
 )
+LIBNUMA = (
+    "/usr/lib/x86_64-linux-gnu/libnuma.so",
+    "/usr/lib64/libnuma.so",
+    "/usr/lib/libnuma.so",
+)
 MOST_FOLDERS = 32  # of LD_LIBRARY_PATH
 
 
@@ -56,6 +61,11 @@ def read_shadows(view: View) -> tuple[Shadow, ...]:
         if libraries:
             shadows.append(Shadow(folder=folder, libraries=libraries))
     return tuple(shadows)
+
+
+def read_libnuma(view: View) -> str:
+    """Return where the loader finds libnuma under its plain name; "" if it does not."""
+    return next((path for path in LIBNUMA if view.exists(path)), "")
 
 
 def read_distribution_hsa(view: View) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ class System(Value, frozen=True, kw_only=True):
     kernel: str
     cmdline: tuple[str, ...]  # words that matter to a GPU
     iommu_active: bool | None  # None: could not be told
+    numa_balancing: bool | None = None  # the kernel moves memory between nodes on its own
     container: str  # the kind; "" outside one
     wsl: bool
     dxg: bool  # /dev/dxg: WSL2's GPU
@@ -53,6 +54,7 @@ def read_system(view: View) -> System:
         kernel=kernel,
         cmdline=relevant_words(view.text("/proc/cmdline") or ""),
         iommu_active=bool(view.names(IOMMUS)) if view.exists(IOMMUS) else None,
+        numa_balancing=_switched_on(view.text("/proc/sys/kernel/numa_balancing")),
         container=_container(view),
         wsl="microsoft" in kernel.lower(),
         dxg=view.exists("/dev/dxg"),
@@ -76,6 +78,10 @@ def read_driver(view: View) -> Driver:
 def relevant_words(cmdline: str) -> tuple[str, ...]:
     """Keep what matters to a GPU; drop what names disks, servers and people."""
     return tuple(word for word in cmdline.split() if CMDLINE_WORDS.fullmatch(word))
+
+
+def _switched_on(text: str | None) -> bool | None:
+    return None if text is None else text != "0"
 
 
 def _container(view: View) -> str:

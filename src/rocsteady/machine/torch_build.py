@@ -45,6 +45,7 @@ class TorchBuild(Value, frozen=True, kw_only=True):
     arches_from: str  # "library" or "file names"; "" where its files do not tell
     bundles_rocm: bool  # brings ROCm's own libraries along
     twice: tuple[str, ...]  # versions, if more than one is registered: a broken upgrade
+    brings_libnuma: bool = False  # under the plain name that rocSHMEM asks for
 
 
 def read_torch(view: View, python: PythonEnv) -> TorchBuild | None:
@@ -69,6 +70,7 @@ def read_torch(view: View, python: PythonEnv) -> TorchBuild | None:
         arches_from=arches_from,
         bundles_rocm=_bundles_rocm(view, folder, python),
         twice=tuple(registered) if len(registered) > 1 else (),
+        brings_libnuma="libnuma.so" in view.names(f"{folder}/lib"),
     )
 
 

@@ -9,7 +9,7 @@ Bus widths and memory clocks are ours, except the Vega's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MIB = 1024 * 1024
 
@@ -42,6 +42,7 @@ class Chip:
     speed: str = GEN4
     heap: int = 1  # 1: the CPU reaches all of the memory; 2: not so
     bank: int | None = None  # bytes that KFD offers, where that is not the vram
+    reachable: int | None = None  # bytes of it that other devices reach, where that was recorded
 
     def properties(self, **here: int) -> dict[str, int]:
         """Return the properties of a node; ``here`` has those that differ from card to card."""
@@ -242,5 +243,105 @@ MI300X_EIGHTH = Chip(  # one of the eight partitions of a card in CPX mode
     bank=MI300X.vram // 8,
 )
 
+RADEON_VII = Chip(
+    name="AMD Radeon VII",
+    device=0x66AF,
+    revision=0xC1,
+    vram=17163091968,
+    kfd="cpu_cores_count 0 mem_banks_count 1 wave_front_size 64 simd_per_cu 4 local_mem_size 0 "
+    "simd_count 240 gfx_target_version 90006 max_engine_clk_fcompute 1801",
+    width=4096,
+    clock=1000,
+    bridges=VEGA_BRIDGES,
+    speed=GEN3,
+)
+CEZANNE = Chip(
+    name="AMD Radeon Graphics",
+    device=0x1638,
+    revision=0xC6,
+    vram=2048 * MIB,
+    kfd="cpu_cores_count 0 mem_banks_count 1 wave_front_size 64 simd_per_cu 4 local_mem_size 0 "
+    "simd_count 32 gfx_target_version 90012 max_engine_clk_fcompute 2000",
+    width=128,
+    clock=1600,
+    bridges=None,
+    heap=2,
+)
+VAN_GOGH = Chip(
+    name="AMD Custom GPU 0405",
+    device=0x163F,
+    revision=0xAE,
+    vram=1024 * MIB,
+    kfd=RDNA + "simd_count 16 gfx_target_version 100303 max_engine_clk_fcompute 1600",
+    width=128,
+    clock=2750,
+    bridges=None,
+    heap=2,
+)
+PHOENIX = Chip(
+    name="AMD Radeon 780M",
+    device=0x15BF,
+    revision=0xC4,
+    vram=4096 * MIB,
+    kfd=RDNA + "simd_count 24 gfx_target_version 110003 max_engine_clk_fcompute 2700",
+    width=128,
+    clock=2800,
+    bridges=None,
+    heap=2,
+)
+STRIX_POINT = Chip(
+    name="AMD Radeon 890M Graphics",
+    device=0x150E,
+    revision=0xC1,
+    vram=16384 * MIB,
+    kfd=RDNA + "simd_count 32 gfx_target_version 110500 max_engine_clk_fcompute 2900",
+    width=128,
+    clock=2800,
+    bridges=None,
+    heap=2,
+)
+RX_9060_XT = Chip(
+    name="AMD Radeon RX 9060 XT",
+    device=0x7590,
+    revision=0xC0,
+    vram=17095983104,
+    kfd=RDNA + "simd_count 64 gfx_target_version 120000 max_engine_clk_fcompute 3320",
+    width=128,
+    clock=1258,
+    speed=GEN5,
+    heap=1,
+)
+R9700 = Chip(
+    name="AMD Radeon AI PRO R9700",
+    device=0x7551,
+    revision=0xC0,
+    vram=34208743424,
+    kfd=RDNA + "simd_count 128 gfx_target_version 120001 fw_version 3010",
+    width=256,
+    clock=1258,
+    speed=GEN5,
+    heap=2,
+    reachable=256 * MIB,
+)
+MI355X = Chip(
+    name="AMD Instinct MI355X",
+    device=0x75A3,
+    revision=0x00,
+    vram=309220868096,
+    kfd="cpu_cores_count 0 simd_count 1024 mem_banks_count 1 wave_front_size 64 array_count 32 "
+    "simd_per_cu 4 gfx_target_version 90500 max_engine_clk_fcompute 2400 local_mem_size 0 "
+    "num_xcc 8",
+    width=8192,
+    clock=2000,
+    bridges=None,
+    pci_class=ACCELERATOR,
+    speed=GEN5,
+)
+
 NAMED = (RX_5700_XT, RX_6700_XT, RX_6900_XT, RX_7900_XTX, RX_7900_XT, RX_7800_XT, RX_7600)
 NAMED_LATER = (*NAMED, RX_9070_XT, STRIX_HALO, VEGA, MI210, MI300X)
+
+
+def replace_memory(chip: Chip, *, vram: int | None = None, reachable: int | None = None) -> Chip:
+    """Return the same chip with another amount of memory, or another part of it reachable."""
+    return replace(chip, vram=vram or chip.vram, reachable=reachable or chip.reachable)

@@ -20,7 +20,9 @@ CONTROL = "/HKLM/SYSTEM/CurrentControlSet/Control/Class/{4d36e968-e325-11ce-bfc1
 WINDOWS = "/HKLM/SOFTWARE/Microsoft/Windows NT/CurrentVersion"
 
 
-def wsl(name: str, note: str, *, boot: int, libraries: Sequence[str]) -> Recording:
+def wsl(
+    name: str, note: str, *, boot: int, libraries: Sequence[str], torch: str = AMD_TORCH
+) -> Recording:
     """Return a WSL2 with AMD's torch and a system ROCm that has these libraries."""
     machine = start(name, note, ubuntu("24.04", WSL_KERNEL), boot=boot, memory=32_768_000)
     machine.device("/dev/dxg", gid=0, mode="0666")
@@ -28,7 +30,7 @@ def wsl(name: str, note: str, *, boot: int, libraries: Sequence[str]) -> Recordi
     add_function(machine, path, vendor=0x1414, device=0x008E, pci_class=0x030200, link=None)
     machine.names("/usr/lib/wsl/lib", ["libd3d12.so", "libd3d12core.so", "libdxcore.so"])
     install_rocm(machine, "7.2.0", libraries)
-    add_venv(machine, AMD_TORCH, python="3.12.3")
+    add_venv(machine, torch, python="3.12.3")
     return machine
 
 
@@ -58,38 +60,24 @@ def wsl2_bridge() -> Recording:
     return machine
 
 
-def rx9070xt_windows() -> Recording:
-    """One card under Windows itself; the registry is a tree of files."""
-    note = (
-        "Scenario and both variables: field note A of 2025 (Windows, RX 9070 XT, backward hangs). "
-        "torch: the build of November 2025 that users of AMD's Windows wheels print (re-typed "
-        "from a public copy without a stable address); the VRAM size is that of rocminfo in "
-        "ROCm/TheRock#7712. Driver version, Windows build and everything else is ours."
-    )
+def windows(
+    name: str, note: str, torch: str, variables: dict[str, str], *, more: str = ""
+) -> Recording:
+    """Return a Windows 11 with one RX 9070 XT; the registry is a tree of files."""
     venv = "C:/Users/user/venv"
     machine = Recording(
-        name="rx9070xt-windows",
+        name=name,
         note=note,
         platform="win32",
         folder="C:/Users/user/work",
         uid=None,
-        environment={
-            "USERPROFILE": "C:\\Users\\user",
-            "VIRTUAL_ENV": venv,
-            "HSA_ENABLE_SDMA": "0",
-            "HIP_LAUNCH_BLOCKING": "1",
-        },
+        environment={"USERPROFILE": "C:\\Users\\user", "VIRTUAL_ENV": venv, **variables},
     )
     machine.disk(machine.folder, total=1000 * GB, free=400 * GB, filesystem="NTFS")
-    registry = {
-        f"{CONTROL}/DriverDesc": RX_9070_XT.name,
-        f"{CONTROL}/DriverVersion": "32.0.21025.1024",
-        f"{CONTROL}/MatchingDeviceId": "PCI\\VEN_1002&DEV_7550&REV_C0",
-        f"{CONTROL}/HardwareInformation.qwMemorySize": str(RX_9070_XT.vram),
-        f"{WINDOWS}/ProductName": "Windows 11 Pro",
-        f"{WINDOWS}/CurrentBuild": "26100",
-    }
-    machine.files.update(registry)  # values, not lines: nothing follows them
+    add_adapter(machine, CONTROL)
+    machine.files.update(  # values, not lines: nothing follows them
+        {f"{WINDOWS}/ProductName": "Windows 11 Pro", f"{WINDOWS}/CurrentBuild": "26100"}
+    )
     machine.text(
         f"{venv}/pyvenv.cfg",
         "home = C:\\Users\\user\\AppData\\Local\\Programs\\Python\\Python312",
@@ -97,8 +85,32 @@ def rx9070xt_windows() -> Recording:
         "version = 3.12.10",
     )
     machine.names(f"{venv}/Scripts", ["python.exe"])
-    add_torch(machine, f"{venv}/Lib/site-packages", "2.9.1+rocmsdk20251116")
+    add_torch(machine, f"{venv}/Lib/site-packages", torch, more=more)
     return machine
+
+
+def add_adapter(machine: Recording, key: str) -> None:
+    """Add an RX 9070 XT to the registry."""
+    machine.files.update(
+        {
+            f"{key}/DriverDesc": RX_9070_XT.name,
+            f"{key}/DriverVersion": "32.0.21025.1024",
+            f"{key}/MatchingDeviceId": "PCI\\VEN_1002&DEV_7550&REV_C0",
+            f"{key}/HardwareInformation.qwMemorySize": str(RX_9070_XT.vram),
+        }
+    )
+
+
+def rx9070xt_windows() -> Recording:
+    """One card under Windows itself."""
+    note = (
+        "Scenario and both variables: field note A of 2025 (Windows, RX 9070 XT, backward hangs). "
+        "torch: the build of November 2025 that users of AMD's Windows wheels print (re-typed "
+        "from a public copy without a stable address); the VRAM size is that of rocminfo in "
+        "ROCm/TheRock#7712. Driver version, Windows build and everything else is ours."
+    )
+    variables = {"HSA_ENABLE_SDMA": "0", "HIP_LAUNCH_BLOCKING": "1"}
+    return windows("rx9070xt-windows", note, "2.9.1+rocmsdk20251116", variables)
 
 
 MACHINES = (wsl2, wsl2_bridge, rx9070xt_windows)

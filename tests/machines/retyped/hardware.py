@@ -126,6 +126,8 @@ def plug(
     if gtt is not None:
         bind(machine, path, "amdgpu")
         machine.text(f"{path}/mem_info_vram_total", str(chip.vram))
+        if chip.reachable is not None:
+            machine.text(f"{path}/mem_info_vis_vram_total", str(chip.reachable))
         machine.text(f"{path}/mem_info_gtt_total", str(gtt))
     return path
 

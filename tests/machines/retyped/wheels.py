@@ -16,6 +16,13 @@ ARCHES_2_5 = "gfx900 gfx906 gfx908 gfx90a gfx942 gfx1030 gfx1100"
 ARCHES_2_7 = f"{ARCHES_2_5} gfx1101 gfx1102 gfx1200 gfx1201"
 ARCHES_2_9 = f"{ARCHES_2_7} gfx950 gfx1150 gfx1151"
 
+ARCHES_2_10 = (
+    "gfx908 gfx90a gfx942 gfx950 gfx1030 gfx1100 gfx1101 gfx1102 gfx1150 gfx1151 gfx1200 gfx1201"
+)
+ARCHES_2_14 = f"{ARCHES_2_10} gfx1103"
+SDK_7_14 = "rocm-7.14.0 rocm_sdk_core-7.14.0 rocm_sdk_libraries-7.14.0"
+SDK_10 = "rocm-10.0.0 rocm_sdk_core-10.0.0 rocm_sdk_libraries-10.0.0"
+
 TORCH_LIBRARIES = (
     "libc10.so libc10_hip.so libtorch.so libtorch_cpu.so libtorch_hip.so libtorch_python.so "
     "libMIOpen.so libamd_comgr.so libamdhip64.so libhipblas.so libhipblaslt.so libhsa-runtime64.so "
@@ -92,6 +99,12 @@ WHEELS = {
             fields="cuda hip rocm xpu",
             arches=ARCHES_2_9,
         ),
+        Wheel("2.10.0+rocm7.1", "7.1.52802-26aae437f6", "triton_rocm-3.6.0", arches=ARCHES_2_10),
+        Wheel("2.13.0+rocm7.2", "7.2.53211-e1a6bc5663", "triton_rocm-3.8.0", arches=ARCHES_2_10),
+        Wheel("2.14.0+rocm7.14", "7.14.60850", "triton_rocm-3.9.0", arches=ARCHES_2_14),
+        Wheel("2.10.0+rocm7.14.0", "7.14.60850", f"triton-3.7.1+rocm7.14.0 {SDK_7_14}"),
+        Wheel("2.12.0+rocm7.14.0", "7.14.60850", f"triton-3.7.0+rocm7.14.0 {SDK_7_14}"),
+        Wheel("2.12.0+rocm10.0.0", "7.15.26333", f"triton-3.7.0+rocm10.0.0 {SDK_10}"),
         Wheel(
             "2.9.1+rocmsdk20251116",
             "7.1.52802-561cc400e1",
@@ -101,13 +114,14 @@ WHEELS = {
 }
 
 
-def add_venv(
+def add_venv(  # noqa: PLR0913 - each is said by name
     machine: Recording,
     version: str,
     *,
     python: str = "3.10.12",
     folder: str = "/home/user/venv",
     kernels: bool = False,
+    more: str = "",  # distributions beside it: name-version ...
 ) -> None:
     """Add a virtual environment in force that holds this torch."""
     minor = python.rpartition(".")[0]
@@ -121,7 +135,8 @@ def add_venv(
     )
     machine.link(f"{folder}/bin/python", f"/usr/bin/python{minor}")
     machine.names("/usr/bin", [f"python{minor}"])
-    add_torch(machine, f"{folder}/lib/python{minor}/site-packages", version, kernels=kernels)
+    site = f"{folder}/lib/python{minor}/site-packages"
+    add_torch(machine, site, version, kernels=kernels, more=more)
 
 
 def add_conda(machine: Recording, version: str, *, python: str, folder: str) -> None:
@@ -135,10 +150,12 @@ def add_conda(machine: Recording, version: str, *, python: str, folder: str) -> 
     add_torch(machine, f"{folder}/lib/python{minor}/site-packages", version)
 
 
-def add_torch(machine: Recording, packages: str, version: str, *, kernels: bool = False) -> None:
+def add_torch(
+    machine: Recording, packages: str, version: str, *, kernels: bool = False, more: str = ""
+) -> None:
     """Add an installed torch: its version, what lies beside it and, if asked, its kernels."""
     wheel = WHEELS[version]
-    beside = [*wheel.beside.split(), f"torch-{version}", "numpy-1.26.4"]
+    beside = [*wheel.beside.split(), *more.split(), f"torch-{version}", "numpy-1.26.4"]
     machine.names(packages, ["numpy", "torch", *(f"{name}.dist-info" for name in beside)])
     machine.text(f"{packages}/torch/version.py", *version_lines(wheel))
     if machine.platform == "win32":
