@@ -10,8 +10,9 @@ from rocsteady.inside.wire import BETWEEN_FAILURES, SAVE_AFTER
 from rocsteady.training import supervisor_link
 
 PRIOR = 4 * 3600.0  # seconds between failures, as long as nothing is known
-FIRST = 30.0  # seconds until the first save, which shows what one costs
-LEAST = 10.0  # seconds between two saves
+FIRST = 2.0  # seconds until the first save, which shows what one costs
+LEAST = 2.0  # seconds between two saves
+STALLED = 0.01  # of the time: saves never make the training wait longer
 REST = 2.0  # times the time that writing takes: the disk is also there for others
 
 
@@ -34,7 +35,9 @@ class Interval:
         trained = self._before + time.monotonic() - self._began
         between = between_failures(trained, self._failures, prior=self._prior)
         best = best_interval(self._stall, between)
-        return min(max(best, LEAST, REST * self._writing), self._lose_at_most)
+        return min(
+            max(best, LEAST, self._stall / STALLED, REST * self._writing), self._lose_at_most
+        )
 
     def due(self) -> bool:
         """Tell whether it is time."""
@@ -49,12 +52,19 @@ class Interval:
     def state(self) -> dict[str, Any]:
         """Return what the next process should know."""
         trained = self._before + time.monotonic() - self._began
-        return {"failures": self._failures, "trained": trained}
+        return {
+            "failures": self._failures,
+            "trained": trained,
+            "stall": self._stall,
+            "writing": self._writing,
+        }
 
     def interrupted(self, state: dict[str, Any]) -> None:
         """Take up what an earlier process knew; that it ended before the work did is a failure."""
         self._failures = state["failures"] + 1
         self._before = state["trained"]
+        self._stall = state.get("stall", 0.0)  # not in checkpoints of older versions
+        self._writing = state.get("writing", 0.0)
 
 
 class Early:

@@ -26,7 +26,7 @@ from torch.utils.data import (
 )
 
 import rocsteady
-from rocsteady.training import parts, supervisor_link
+from rocsteady.training import interval, parts, supervisor_link
 
 CASES: list[Callable[[Path], None]] = []
 
@@ -318,6 +318,24 @@ def the_supervisor_may_ask_for_a_save(folder: Path) -> None:
             loop.checkpointer.wait()
             assert loop.checkpointer.saved == 4
     loop.checkpointer.close()
+
+
+@case
+def the_next_process_knows_what_a_save_costs(folder: Path) -> None:
+    first = interval.Interval(600.0)
+    assert first.seconds == 2.0  # until it is known what a save costs
+    first.saved(stall=0.5, writing=3.0)
+    assert first.seconds >= 50.0  # so that saves stall below 1 % of the time
+
+    following = interval.Interval(600.0)
+    following.interrupted(first.state())
+    assert 50.0 <= following.seconds <= first.seconds  # one failure more: not less often
+
+    loop, model = make(folder, DataLoader(TensorDataset(torch.ones(8, 4)), batch_size=4))
+    for batch in loop:
+        loop.step(batch, lambda part: model(part[0]).mean())
+    again, _ = make(folder, DataLoader(TensorDataset(torch.ones(8, 4)), batch_size=4))
+    assert again._interval._stall > 0
 
 
 @case
