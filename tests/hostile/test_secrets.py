@@ -197,6 +197,18 @@ def test_recordings_hold_no_secret(
             break
 
 
+@pytest.mark.parametrize("words", [("machine",), ("doctor",), ("doctor", "--json")])
+def test_what_is_said_of_a_machine_holds_no_secret(
+    command: Command, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("PYTORCH_HIP_ALLOC_CONF", "expandable_segments:True,token=hunter2")
+
+    said = command(*words)
+
+    assert said.code in (0, 1), said.err
+    assert "hunter2" not in said.out
+
+
 def test_summaries_of_evidence_hold_no_secret(tmp_path: Path) -> None:
     planted = secrets()
     variables = {f"VARIABLE_{index}": each.text for index, each in enumerate(planted)}

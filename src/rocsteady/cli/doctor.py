@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from rocsteady.cli.roots import open_root, python_option, root_option
-from rocsteady.cli.screen import json_text, layout, show, show_json
+from rocsteady.cli.screen import json_text, layout, show, show_json, without_secrets
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
 from rocsteady.journal.identity import machine_fingerprint
 from rocsteady.journal.memory import memory_to_read
@@ -58,7 +58,7 @@ def command(  # noqa: PLR0913 - one argument an option
         show_json(diagnosis)
     else:
         width, colour = layout(sys.stdout)
-        show(render_diagnosis(diagnosis, width=width, colour=colour))
+        show(render_diagnosis(without_secrets(diagnosis), width=width, colour=colour))
     counted = (Severity.BLOCKS, Severity.RISKS) if strict else (Severity.BLOCKS,)
     blocked = any(diagnosis.having(severity) for severity in counted)
     ctx.exit(SOMETHING_BLOCKS if blocked else NOTHING_BLOCKS)

@@ -11,7 +11,7 @@ import msgspec
 
 from rocsteady import __version__
 from rocsteady.cli.roots import open_root, python_option, root_option
-from rocsteady.cli.screen import layout, show, show_json, tell
+from rocsteady.cli.screen import layout, show, show_json, tell, without_secrets
 from rocsteady.errors import ExaminationError
 from rocsteady.host.files import write_whole
 from rocsteady.knowledge.reader import Knowledge, load_knowledge
@@ -43,7 +43,7 @@ def command(*, as_json: bool, record: Path | None, python: str | None, root: Pat
         show_json(machine)
     else:
         width, colour = layout(sys.stdout)
-        show(render_machine(machine, knowledge, width=width, colour=colour))
+        show(render_machine(without_secrets(machine), knowledge, width=width, colour=colour))
 
 
 def _write(path: Path, view: View, knowledge: Knowledge) -> None:

@@ -7,12 +7,14 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping
-from typing import TextIO
+from typing import TextIO, TypeVar
 
 import click
 import msgspec
 
 from rocsteady.printable import printable, printable_json
+
+_Value = TypeVar("_Value")
 
 _COLOUR = re.compile(r"(\x1b\[[0-9;]{1,8}m)")
 PLAIN_WIDTH = 80  # of output that is not on a terminal
@@ -37,6 +39,13 @@ def show(text: str) -> None:
     What a terminal would act on is written out; colours pass if the terminal takes them.
     """
     _write(_coloured(text) if layout(sys.stdout)[1] else printable(text))
+
+
+def without_secrets(value: _Value) -> _Value:
+    """Return a value without passwords, tokens and keys, to be laid out as text."""
+    from rocsteady.redaction.redactor import Secrets  # noqa: PLC0415 - not needed by every command
+
+    return msgspec.convert(Secrets().value(msgspec.to_builtins(value)), type(value))
 
 
 def show_json(value: object, *, indent: int = 2) -> None:
