@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import subprocess
 import sys
 from pathlib import Path
 
@@ -124,7 +125,80 @@ def test_a_link_in_the_folder_of_a_run_is_not_followed(
     assert not target.exists() if name else sorted(target.iterdir()) == before
 
 
-def edit(project: Project, column: str, value: str) -> None:
+@pytest.mark.slow
+def test_a_link_in_the_place_of_all_runs_is_not_followed(project: Project, tmp_path: Path) -> None:
+    left_run(project)
+    runs, target = project.folder / ".rocsteady" / "runs", tmp_path / "target"
+    shutil.rmtree(runs)
+    target.mkdir()
+    runs.symlink_to(target)
+
+    code, said = resume(project)
+
+    assert code == 1
+    assert "is a link" in said
+    assert list(target.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-journal"])
+def test_a_link_in_the_place_of_the_journal_is_not_followed(
+    project: Project, tmp_path: Path, suffix: str
+) -> None:
+    folder, target = project.folder / ".rocsteady", tmp_path / "target.db"
+    folder.mkdir(mode=0o700)
+    sqlite3.connect(target).close()
+    before = target.read_bytes()
+    (folder / f"journal.db{suffix}").symlink_to(target)
+
+    ended = project.run("--", sys.executable, project.script(SCRIPT))
+
+    assert ended.code == 76, ended.err
+    assert "is a link" in ended.err
+    assert target.read_bytes() == before
+    assert not (project.folder / "starts").exists()
+
+
+def test_a_journal_that_changes_what_is_written_to_it_is_not_used(project: Project) -> None:
+    left_run(project)
+    command = json.dumps({"version": 1, "value": ["touch", f"{project.folder}/owned"]})
+    change = f"UPDATE runs SET command = '{command}'"  # noqa: S608 - ours
+    with sqlite3.connect(project.folder / ".rocsteady" / "journal.db") as connection:
+        connection.execute(f"CREATE TRIGGER t AFTER INSERT ON runs BEGIN {change}; END")
+    connection.close()
+    script = project.script(SCRIPT)
+    words = ("--name", "later", "--max-attempts", "1", "--no-remedies")
+
+    project.say("run", *words, "--", sys.executable, script)
+    project.say("run", "--resume", "later", "--max-attempts", "1")
+
+    assert starts(project) == 3
+    assert not (project.folder / "owned").exists()
+    assert list((project.folder / ".rocsteady").glob("journal.db.broken-1"))
+
+
+def test_stop_ends_no_process_that_is_not_a_supervisor(project: Project) -> None:
+    left_run(project)
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        born = Path(f"/proc/{other.pid}/stat").read_text().rpartition(")")[2].split()[19]
+        edit(project, "process", f"{number_space()}:{other.pid}:{born}")
+        edit(project, "ended", None)
+
+        ended = project.say("stop", project.name)
+
+        assert ended.code == 1, ended.err
+        assert "is not running" in ended.err
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+def number_space() -> str:
+    return str(Path("/proc/self/ns/pid").readlink()).removeprefix("pid:[").removesuffix("]")
+
+
+def edit(project: Project, column: str, value: str | None) -> None:
     """Change what the journal says of the run."""
     with sqlite3.connect(project.folder / ".rocsteady" / "journal.db") as connection:
         connection.execute(f"UPDATE runs SET {column} = ?", (value,))  # noqa: S608 - ours

@@ -10,7 +10,7 @@ from rocsteady.cli.project_journal import find_run, kept_journal
 from rocsteady.cli.screen import tell
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.background import ask_to_end
-from rocsteady.journal.identity import is_alive
+from rocsteady.journal.identity import is_alive, is_supervisor
 from rocsteady.journal.values import Run
 
 WAIT = 45.0  # seconds: longer than stopping may take
@@ -43,10 +43,13 @@ def stop(name: str) -> None:
 
 
 def _ask(run: Run) -> None:
-    """Signal the very process that the journal names: its number, and its moment of birth."""
+    """Signal the very process that the journal names: its number, and its moment of birth.
+
+    The journal may have come with the project, so the process must be a supervisor.
+    """
     number = int(run.process.split(":")[1])
     try:
-        asked = ask_to_end(number, lambda: is_alive(run.process) is True)
+        asked = ask_to_end(number, lambda: is_alive(run.process) is True and is_supervisor(number))
     except PermissionError:
         raise RocsteadyError(f"{run.name} is the run of another user") from None
     if not asked:

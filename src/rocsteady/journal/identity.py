@@ -19,6 +19,7 @@ from rocsteady.vocabulary import Value
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"
 STATE, BORN = 0, 19  # fields of /proc/PID/stat after the name in parentheses
+_FIRST_WORDS = 4  # an interpreter, its options, the program
 
 
 class Identity(Value, frozen=True, kw_only=True):
@@ -73,6 +74,12 @@ def is_alive(process: str, root: Root | None = None) -> bool | None:
     if not (space and birth and number.isdecimal()) or space != _number_space():
         return None
     return _birth(root or DiskRoot(), int(number)) == birth
+
+
+def is_supervisor(number: int, root: Root | None = None) -> bool:
+    """Tell whether a process is one of rocsteady's, by the words that started it."""
+    words = _text(root or DiskRoot(), f"/proc/{number}/cmdline").split("\0")
+    return any(Path(word).stem == "rocsteady" for word in words[:_FIRST_WORDS])
 
 
 def _birth(root: Root, number: int) -> str:

@@ -125,7 +125,7 @@ def make_private(folder: Path) -> None:
         if stat.S_IMODE(facts.st_mode) != PRIVATE:
             folder.chmod(PRIVATE)
     ignore = folder / ".gitignore"
-    if not ignore.exists():
+    if not os.path.lexists(ignore):
         ignore.write_text("*\n", encoding="utf-8")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise OSError(f"{folder} cannot be written")
@@ -135,13 +135,19 @@ def make_run_folder(folder: Path, name: str) -> Path:
     """Make the folder of a run, or check the one that is there: a link could lead anywhere."""
     path = folder / RUNS / name
     try:
-        path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-        links = [each for each in (path.parent, path, *path.iterdir()) if each.is_symlink()]
+        for made in (path.parent, path):
+            _refuse_link(made)
+            made.mkdir(mode=PRIVATE, exist_ok=True)
+        for each in path.iterdir():
+            _refuse_link(each)
     except OSError as error:
         raise JournalError(f"{path}: {error.strerror}") from None
-    if links:
-        raise JournalError(f"{links[0]} is a link, which rocsteady does not write through")
     return path
+
+
+def _refuse_link(path: Path) -> None:
+    if path.is_symlink():
+        raise JournalError(f"{path} is a link, which rocsteady does not write through")
 
 
 def _first_usable(

@@ -17,6 +17,7 @@ from rocsteady.errors import JournalError
 STRICT = "STRICT" if sqlite3.sqlite_version_info >= (3, 37) else ""
 KEYED = f"{STRICT + ', ' if STRICT else ''}WITHOUT ROWID"
 PRIVATE_FILE = 0o600
+PARTS = ("", "-wal", "-shm", "-journal")  # what SQLite keeps beside a database
 WAL_LIMIT = 4 * 1024 * 1024  # bytes that the log beside the database keeps
 
 Migrations = Sequence[Sequence[str]]  # the n-th brings version n to n + 1
@@ -102,6 +103,7 @@ def connect(
 
 def connect_to_read(path: Path, migrations: Migrations, busy: timedelta) -> sqlite3.Connection:
     """Open a database that is there; nothing is changed in it."""
+    _refuse_links(path)
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=_s(busy)
     )
@@ -109,6 +111,7 @@ def connect_to_read(path: Path, migrations: Migrations, busy: timedelta) -> sqli
         connection.execute("PRAGMA query_only = ON")
         connection.execute("PRAGMA trusted_schema = OFF")
         _check_version(connection, len(migrations))
+        _check_kinds(connection)
     except BaseException:
         connection.close()
         raise
@@ -130,7 +133,7 @@ def set_aside(path: Path) -> Path:
     number = 1
     while (aside := path.with_name(f"{path.name}.broken-{number}")).exists():
         number += 1
-    for suffix in ("", "-wal", "-shm", "-journal"):
+    for suffix in PARTS:
         part = path.with_name(path.name + suffix)
         if part.exists():
             part.replace(aside.with_name(aside.name + suffix))
@@ -152,6 +155,7 @@ def _make_private(path: Path) -> None:
 def _opened(
     path: Path, migrations: Migrations, *, wal: bool, busy: timedelta, doubtful: bool = False
 ) -> sqlite3.Connection:
+    _refuse_links(path)
     _make_private(path)
     connection = sqlite3.connect(path, isolation_level=None, timeout=_s(busy))
     try:
@@ -162,6 +166,7 @@ def _opened(
         connection.execute("PRAGMA trusted_schema = OFF")  # the file may have come with the project
         if doubtful and connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
             raise sqlite3.DatabaseError("quick_check found damage")  # noqa: TRY301 - as SQLite says
+        _check_kinds(connection)
         _migrate(connection, migrations)
         _check_tables(connection, migrations)
     except BaseException:
@@ -193,6 +198,20 @@ def _check_tables(connection: sqlite3.Connection, migrations: Migrations) -> Non
     there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     if not wanted <= there:
         raise sqlite3.DatabaseError(f"no table {', '.join(sorted(wanted - there))}")
+
+
+def _check_kinds(connection: sqlite3.Connection) -> None:
+    """Refuse a database that changes by itself what is written to it."""
+    others = "SELECT type, name FROM sqlite_master WHERE type NOT IN ('table', 'index') LIMIT 1"
+    for kind, name in connection.execute(others):
+        raise sqlite3.DatabaseError(f"it has a {kind} ({name}), which is not ours")
+
+
+def _refuse_links(path: Path) -> None:
+    """Refuse a database that came with a project and would be written elsewhere."""
+    for part in (path.with_name(path.name + suffix) for suffix in PARTS):
+        if part.is_symlink():
+            raise JournalError(f"{part} is a link, which rocsteady does not write through")
 
 
 def _check_version(connection: sqlite3.Connection, known: int) -> int:

@@ -7,7 +7,7 @@ partitions of one card keep one serial, a path and the variable that names it st
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from rocsteady.redaction.forms import REDACTED, is_commit, replace_forms, without_keys
@@ -44,15 +44,22 @@ _COMMON_STEMS = EVERYDAY | {"card", "cpu", "epoch", "node", "rank", "run", "step
 @lru_cache(maxsize=4096)  # of stacks the same lines come again and again
 def hide_secrets(text: str) -> str:
     """Return ``text`` without passwords, tokens and keys. Names and addresses stay."""
-    text = _without_forms(text)
-    return replace_named(text, _secret)
+    return _colourless(text, _hide_secrets) if "\x1b" in text else _hide_secrets(text)
+
+
+def _hide_secrets(text: str) -> str:
+    return replace_named(_without_forms(text), _secret)
 
 
 def _without_forms(text: str) -> str:
-    """Replace what has the form of a secret. Colours go: they may stand beside a name."""
-    if "\x1b" in text:
-        text = _COLOUR.sub("", text)
     return replace_forms("\n".join(without_keys(text.split("\n"))))
+
+
+def _colourless(text: str, hide: Callable[[str], str]) -> str:
+    """Hide what is secret, also where colours stand between a name and its value."""
+    plain = _COLOUR.sub("", text)
+    told = hide(plain)
+    return hide(text) if told == plain else told
 
 
 class Secrets:
@@ -150,6 +157,9 @@ class Redactor(Secrets):
 
     def text(self, text: str) -> str:
         """Return ``text`` with secrets, names and addresses replaced."""
+        return _colourless(text, self._text) if "\x1b" in text else self._text(text)
+
+    def _text(self, text: str) -> str:
         text = _without_forms(text)
         for home in self._homes:
             stand_in = _stand_in(home)
