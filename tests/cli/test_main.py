@@ -72,6 +72,7 @@ SURFACE = {
     "runs": {"--json"},
     "logs": {"-f", "--follow", "-n", "--lines", "name"},
     "stop": {"name"},
+    "restart": {"--detach", "name"},
     "report": {"--json", "name"},
     "checkpoint list": {"--json", "folder"},
     "checkpoint verify": {"--json", "folder"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
@@ -192,9 +193,11 @@ def _count(connection: sqlite3.Connection, table: str, run: int) -> int:
 
 def _losses(attempts: Sequence[Attempt], progress: Sequence[Bucket]) -> Iterable[Loss]:
     """Yield what each attempt that was followed by another cost."""
+    of: dict[int, list[Bucket]] = defaultdict(list)
+    for bucket in progress:
+        of[bucket.attempt].append(bucket)
     for attempt, following in pairwise(attempts):
-        own = [bucket for bucket in progress if bucket.attempt == attempt.number]
-        then = [bucket for bucket in progress if bucket.attempt == following.number]
+        own, then = of[attempt.number], of[following.number]
         stopped = max((b.last_progress for b in own if b.last_progress), default=attempt.started)
         resumed = min(
             (b.first_progress for b in then if b.first_progress),

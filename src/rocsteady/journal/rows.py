@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import TypeVar
 
 import msgspec
@@ -81,7 +82,7 @@ def select(
     connection: sqlite3.Connection, kind: type[T], where: str = "", *columns: object
 ) -> tuple[T, ...]:
     """Read the values that a condition of our own picks."""
-    names = ", ".join(field.name for field in msgspec.structs.fields(kind))
+    names = ", ".join(_columns(kind)[0])
     rows = connection.execute(f"SELECT {names} FROM {TABLES[kind]} {where}", columns)  # noqa: S608
     return tuple(_values(kind, rows))
 
@@ -115,16 +116,23 @@ def unpacked(text: str) -> object:
 
 
 def _values(kind: type[T], rows: Iterable[tuple[object, ...]]) -> Iterable[T]:
-    fields = msgspec.structs.fields(kind)
-    packed = {field.name for field in fields if _is_json(field.type)}
+    names, packed = _columns(kind)
     for row in rows:
-        columns = dict(zip((field.name for field in fields), row, strict=True))
+        columns = dict(zip(names, row, strict=True))
         for name in packed:
             columns[name] = unpacked(str(columns[name]))
         try:
             yield msgspec.convert(columns, kind)
         except msgspec.ValidationError as error:
             raise JournalError(f"the journal is damaged: {TABLES[kind]}: {error}") from None
+
+
+@cache  # to ask msgspec takes longer than to read a row
+def _columns(kind: type[Value]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the columns of a table, and those of them that hold JSON."""
+    fields = msgspec.structs.fields(kind)
+    packed = tuple(field.name for field in fields if _is_json(field.type))
+    return tuple(field.name for field in fields), packed
 
 
 def _is_json(kind: object) -> bool:

@@ -100,6 +100,7 @@ _FORMS: tuple[_Form, ...] = (
     _form("$", r"\$(?:2[abxy]|[156y]|argon2\w{1,3})\$[^\s:\"']{20,}"),  # hashes of passwords
     _form("LS0tLS1CRUdJTi", r"LS0tLS1CRUdJTi[\w+/=-]+"),  # base64 of a key or a certificate
 )
+_NEEDLES = tuple({needle for needles, _ in _FORMS for needle in needles})
 # Programs that take a password after an option of one letter.
 _OPTION = re.compile(
     r"(?P<kept>\b(?:(?:mysql|mariadb|7z|sshpass)\w{0,9}\b[^\n]{0,200}?\s-p"
@@ -125,9 +126,10 @@ _OF_EACH = 5  # capitals, small letters and digits in a line of a key, at least
 
 def replace_forms(text: str) -> str:
     """Replace every secret that its form gives away."""
-    for needles, pattern in _FORMS:
-        if any(needle in text for needle in needles):
-            text = pattern.sub(REDACTED, text)
+    if any(map(text.__contains__, _NEEDLES)):  # few texts have one
+        for needles, pattern in _FORMS:
+            if any(needle in text for needle in needles):
+                text = pattern.sub(REDACTED, text)
     text = _OPTION.sub(lambda found: found["kept"] + REDACTED, text)
     text = _KEY_LINE.sub(_if_random, text)
     text = _HEX_40.sub(_unless_commit, text)

@@ -10,6 +10,7 @@ import re
 import string
 from collections.abc import Callable
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
 
 
@@ -144,6 +145,7 @@ _PREFIX = re.compile(r"[bBrRuUfF]{0,2}(?=(\\{0,3}[\"']))")
 _CLOSERS, _OPENERS = ")]}>.,;:|\\", {")": "(", "]": "[", "}": "{", ">": "<"}
 
 
+@lru_cache(maxsize=4096)
 def kind_of(name: str) -> Kind | None:  # noqa: PLR0911 - one answer a rule
     """Say what a name means for the value beside it."""
     if name in ("S/N", "s/n"):

@@ -35,6 +35,7 @@ _GPU = re.compile(r"\bGPU-(?P<id>[0-9a-f]{12,16})(?![0-9a-f-])", re.IGNORECASE)
 _CONTAINER = re.compile(r"\b[0-9a-f]{64}\b")
 _COLOUR = re.compile(r"\x1b\[[0-9;:]{0,32}m")
 _LEAST_SECRET, _MOST_SECRETS = 10, 200  # that are known by their value
+_LONGEST_REMEMBERED, _MOST_REMEMBERED = 200, 20_000
 _LEAST_NAME = 3  # a user called "a" cannot be told from the letter
 _NUMBERED = re.compile(r"[0-9]+")
 # Stems of host names that mean other things when a number follows.
@@ -140,6 +141,7 @@ class Redactor(Secrets):
         secrets: Iterable[str] = (),
     ) -> None:
         self._secrets = set(secrets)
+        self._done: dict[str, str] = {}  # the same texts come again and again
         self._serials: dict[str, int] = {}
         self._addresses: dict[str, int] = {}
         # Longest first, so that a home below another home is not cut in half.
@@ -157,7 +159,12 @@ class Redactor(Secrets):
 
     def text(self, text: str) -> str:
         """Return ``text`` with secrets, names and addresses replaced."""
-        return _colourless(text, self._text) if "\x1b" in text else self._text(text)
+        done = self._done.get(text)
+        if done is None:
+            done = _colourless(text, self._text) if "\x1b" in text else self._text(text)
+            if len(text) <= _LONGEST_REMEMBERED and len(self._done) < _MOST_REMEMBERED:
+                self._done[text] = done
+        return done
 
     def _text(self, text: str) -> str:
         text = _without_forms(text)
@@ -193,6 +200,7 @@ class Redactor(Secrets):
             return value if plain else f"{HOST}{colon}{self.text(port)}"
         if looks_random(value, least=_LEAST_SECRET) and len(self._secrets) < _MOST_SECRETS:
             self._secrets.add(value)  # it may stand elsewhere without its name
+            self._done.clear()
         return _secret(kind, value)
 
     def _whose(self, match: re.Match[str]) -> str:
