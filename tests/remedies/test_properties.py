@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rocsteady.machine.torch_build import made_by
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.remedies.difference import changed
 from rocsteady.remedies.ladder import Step, climb
@@ -39,6 +40,7 @@ VARIABLES = {
     "TORCH_BLAS_PREFER_HIPBLASLT": "1",
 }
 OWN = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+ANYWHERE = {"HF_HUB_DISABLE_XET", "TORCHINDUCTOR_COMPILE_THREADS"}  # act without a GPU too
 PREFERRING = {"gfx90a", "gfx942", "gfx950", "gfx1200", "gfx1201"}
 
 
@@ -236,19 +238,20 @@ def ruled_out(situation: Situation, strategy: Strategy) -> list[str]:
         for name in set_now
         if name in situation.variables and name not in OWN
     ]
-    if not situation.gpus and (set_now or strategy.device == "cpu"):
+    if not situation.gpus and (set_now.keys() - ANYWHERE or strategy.device == "cpu"):
         wrong.append("there is no GPU")
     if (
         torch is not None
         and torch.build == "cpu"
-        and set_now.keys() - {"OMP_NUM_THREADS", "NCCL_P2P_DISABLE"}
+        and set_now.keys() - {"OMP_NUM_THREADS", "NCCL_P2P_DISABLE"} - ANYWHERE
     ):
         wrong.append("torch is for the CPU")
     if machine.system.os == "windows":
         wrong += [name for name in set_now if name.startswith(("HSA_", "NCCL_", "TORCH_BLAS"))]
     if "TORCH_BLAS_PREFER_HIPBLASLT" in set_now and not names & PREFERRING:
         assert torch is not None
-        wrong += [] if torch.version.startswith(("2.4", "2.5")) else ["hipBLASLt is not used"]
+        used = torch.version.startswith(("2.4", "2.5")) or made_by(torch) == "amd"
+        wrong += [] if used else ["hipBLASLt is not used"]
     if "HSA_ENABLE_SDMA" in set_now and not all(gpu.integrated for gpu in machine.gpus.gpus):
         assert torch is not None
         wrong += [] if str(torch.rocm).startswith("5.") else ["copies are not known to hang"]
