@@ -10,7 +10,7 @@ import pytest
 
 from rocsteady.doctor.diagnosis import diagnose
 from rocsteady.machine.variables import SetVariable
-from rocsteady.report.diagnosis import closing_sentence, render_diagnosis
+from rocsteady.report.diagnosis import closing_sentence, in_full, render_diagnosis
 from rocsteady.vocabulary import (
     Brief,
     ComputeDevice,
@@ -201,8 +201,11 @@ def test_every_word_is_there_at_every_width(
 
     words = " ".join(render_diagnosis(said, width=width, colour=False).split())
 
-    for each in said.findings:
+    shown, named = in_full(said)
+    for each in shown:
         assert " ".join(each.summary.split()) in words
+    for each in named:
+        assert each.rule in words
     assert closing_sentence(said) in words
 
 

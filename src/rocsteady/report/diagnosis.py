@@ -10,6 +10,7 @@ MIN_ID = 16
 HERE = "this machine"  # confirmed here: what a probe saw, which has no rule to explain
 KNOWN_TO_HANG = ("rx9070xt-windows-hang",)  # rules of GPUs on which training was seen to hang
 MOST_COMMANDS = 2  # on the screen; --explain has them all
+MOST_FINDINGS = 6  # in full, and everything that blocks; the others by name
 LABELS = {Severity.BLOCKS: "BLOCK", Severity.RISKS: "RISK", Severity.NOTES: "note"}
 STYLES = {Severity.BLOCKS: f"{BOLD};{RED}", Severity.RISKS: f"{BOLD};{YELLOW}", Severity.NOTES: DIM}
 SEVERITY = 7  # columns
@@ -22,9 +23,12 @@ def render_diagnosis(diagnosis: Diagnosis, *, width: int, colour: bool) -> str:
     column = max([MIN_ID, *(len(finding.rule) + 2 for finding in diagnosis.findings)])
     if diagnosis.findings:
         page.line()
-    for severity in Severity:
-        for finding in diagnosis.having(severity):
-            _finding(page, finding, column)
+    shown, named = in_full(diagnosis)
+    for finding in shown:
+        _finding(page, finding, column)
+    if named:
+        others = ", ".join(f"{finding.rule} ({LABELS[finding.severity]})" for finding in named)
+        page.row("also", others, column=SEVERITY, style=DIM)
     if diagnosis.unchecked:
         page.line()
         page.line("Not checked", style=DIM)
@@ -34,6 +38,13 @@ def render_diagnosis(diagnosis: Diagnosis, *, width: int, colour: bool) -> str:
     page.paragraph(closing_sentence(diagnosis), style=BOLD)
     _hint(page, diagnosis)
     return str(page)
+
+
+def in_full(diagnosis: Diagnosis) -> tuple[list[Finding], list[Finding]]:
+    """Return what the screen shows in full, the worst first, and what it only names."""
+    ordered = [finding for severity in Severity for finding in diagnosis.having(severity)]
+    most = max(MOST_FINDINGS, len(diagnosis.having(Severity.BLOCKS)))
+    return ordered[:most], ordered[most:]
 
 
 def closing_sentence(diagnosis: Diagnosis) -> str:
