@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from rocsteady.evidence.pages import LoaderFacts
-from rocsteady.remedies.ladder import Step
+from rocsteady.remedies.ladder import Proposal
 from rocsteady.remedies.situation import EITHER, Situation, Tried
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy
 
@@ -81,7 +81,7 @@ class Situations:
     def after(
         self,
         situation: Situation,
-        step: Step,
+        step: Proposal,
         kind: str = "",
         *,
         steps: int = 100,

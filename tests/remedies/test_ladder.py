@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rocsteady.evidence.pages import Parts
-from rocsteady.remedies.ladder import Step, climb
+from rocsteady.remedies.ladder import Proposal, climb
 from rocsteady.remedies.preview import preview
 from rocsteady.remedies.situation import DETERMINISTIC, EITHER, TRANSIENT, Budget, Situation, Tried
 from rocsteady.vocabulary import Fix, Strategy
@@ -215,7 +215,7 @@ def test_what_was_tried_again_after_it_took_the_machine_down_is_judged_by_that(
     situations: Situations,
 ) -> None:
     down = situations("machine-went-down")
-    again = Step(strategy=Strategy(), remedy="", why="asked for with --again")
+    again = Proposal(strategy=Strategy(), remedy="", why="asked for with --again")
 
     stumbled = situations.after(down, again, "network-error", steps=50, nature=TRANSIENT)
 

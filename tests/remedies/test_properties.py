@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rocsteady.machine.torch_build import made_by
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.remedies.difference import changed
-from rocsteady.remedies.ladder import Step, climb
+from rocsteady.remedies.ladder import Proposal, climb
 from rocsteady.remedies.preview import preview
 from rocsteady.remedies.remedy import ANY
 from rocsteady.remedies.situation import DETERMINISTIC, EITHER, TRANSIENT, Situation, Tried
@@ -104,7 +104,7 @@ class Run:
         self.situation = situation
         self._fail(Strategy(), "")
 
-    def play(self) -> Iterator[tuple[Situation, Step]]:
+    def play(self) -> Iterator[tuple[Situation, Proposal]]:
         """Climb until it ends."""
         most = (MOST_PROGRESS + 1) * self.situation.budget.barren + 1
         for _ in range(most):
@@ -202,7 +202,7 @@ def test_on_every_machine_the_whole_ladder_of_every_failure_is_right_there(
         assert end.passed_over or kind in ("script-error", "disk-full")
 
 
-def check(situation: Situation, step: Step, strategy: Strategy) -> None:
+def check(situation: Situation, step: Proposal, strategy: Strategy) -> None:
     for deadly in situation.deadly:
         assert not same_settings(deadly, strategy), "it took the machine down"
     assert changes(situation, strategy) <= 1, "two changes at once"

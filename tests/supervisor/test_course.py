@@ -13,8 +13,11 @@ from rocsteady.journal.place import find_place
 from rocsteady.journal.values import Run
 from rocsteady.machine.software import software_of
 from rocsteady.pulse.learning import Learned
+from rocsteady.remedies.ladder import Proposal
 from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
 from rocsteady.supervisor.course import Course, Wanted
+from rocsteady.supervisor.recovery import Choices, propose
+from rocsteady.supervisor.settings import Settings
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Observation, ProbeOutcome
 
 if TYPE_CHECKING:
@@ -55,11 +58,19 @@ def course(recorded: Recorded, memory: Memory, wanted: Wanted | None = None) -> 
     )
 
 
+def answer(course: Course, failed: Failure, end: AttemptEnd, run: Run) -> Proposal:
+    course.failed(failed, end, run)
+    situation = course.situation(failed, end, can_resume=True, checkpoints=1)
+    proposal = propose(situation, Choices(settings=Settings()))
+    course.take(proposal, failed)
+    return proposal
+
+
 def test_a_change_with_which_it_came_further_is_remembered(
     recorded: Recorded, memory: Memory
 ) -> None:
     climbing = course(recorded, memory)
-    steps = [climbing.failed(HUNG, END, RUN, can_resume=True, checkpoints=1) for _ in range(3)]
+    steps = [answer(climbing, HUNG, END, RUN) for _ in range(3)]
     climbing.ended(msgspec.structs.replace(END, last_step=120), RUN)
     memory.close()
 
@@ -71,7 +82,7 @@ def test_a_change_with_which_it_came_further_is_remembered(
 
 def test_the_same_again_is_not_a_change(recorded: Recorded, memory: Memory) -> None:
     climbing = course(recorded, memory)
-    step = climbing.failed(HUNG, END, RUN, can_resume=True, checkpoints=1)
+    step = answer(climbing, HUNG, END, RUN)
     climbing.ended(msgspec.structs.replace(END, last_step=120), RUN)
     memory.close()
 
@@ -100,7 +111,7 @@ def test_what_probes_saw_here_decides_what_comes_first(recorded: Recorded, memor
     memory.flush()
     climbing = course(recorded, memory)
 
-    step = climbing.failed(HUNG, END, RUN, can_resume=True, checkpoints=1)
+    step = answer(climbing, HUNG, END, RUN)
     memory.close()
 
     assert step.remedy == "loader-inline"

@@ -14,11 +14,13 @@ from rocsteady.journal.place import find_place
 from rocsteady.journal.values import Attempt, Deadly, Decision, NamedFailure, Run, RunStory
 from rocsteady.plan import Basis, Pace, Plan, Way
 from rocsteady.pulse.learning import Learned
-from rocsteady.remedies.ladder import Step
+from rocsteady.remedies.ladder import Proposal
 from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
 from rocsteady.supervisor.course import Course, Wanted, as_json
-from rocsteady.supervisor.fallback import FallTo, ways_after
+from rocsteady.supervisor.recovery import Choices, FallTo, propose
+from rocsteady.supervisor.settings import Settings
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy
+from rocsteady.workflows.plan_choice import ways_after
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded
@@ -64,12 +66,28 @@ def course(recorded: Recorded, memory: Memory | None = None, *ways: FallTo) -> C
     )
 
 
-def fails(climbing: Course, kind: str, steps: int = 25, needs: float | None = None) -> Step:
+def answer(  # as the supervisor does it
+    course: Course, failed: Failure, end: AttemptEnd, run: Run, needs: float | None = None
+) -> Proposal:
+    course.failed(failed, end, run)
+    situation = course.situation(failed, end, can_resume=True, checkpoints=1)
+    choices = Choices(
+        settings=Settings(),
+        fallbacks=course.open_fallbacks(),
+        blamed=course.is_option_to_blame(failed),
+        needs=needs,
+    )
+    proposal = propose(situation, choices)
+    course.take(proposal, failed)
+    return proposal
+
+
+def fails(climbing: Course, kind: str, steps: int = 25, needs: float | None = None) -> Proposal:
     end = msgspec.structs.replace(END, last_step=steps)
-    return climbing.failed(failure(kind), end, RUN, can_resume=True, checkpoints=1, needs=needs)
+    return answer(climbing, failure(kind), end, RUN, needs)
 
 
-def until_it_falls(climbing: Course, kind: str) -> Step:
+def until_it_falls(climbing: Course, kind: str) -> Proposal:
     for _ in range(20):
         step = fails(climbing, kind)
         if step.strategy is None or step.remedy.startswith("way-"):
@@ -93,13 +111,14 @@ def test_remedies_come_first_then_the_ways_in_their_order_and_then_it_ends(
     two = until_it_falls(climbing, "abort")
     three = until_it_falls(climbing, "abort")
 
-    assert one == Step(
+    assert one == Proposal(
         strategy=CPU.strategy,
         remedy="way-2",
+        fallback=2,
         why="No remedies are left; falling back to option 2 of the plan: CPU, 2 threads.",
     )
     assert (two.remedy, two.strategy, three.strategy) == ("way-4", SLOW.strategy, None)
-    assert climbing.ways.left == ()
+    assert climbing.fallbacks == ()
 
 
 @pytest.mark.parametrize("kind", ["script-error", "disk-full", "gpu-overheated", "device-assert"])
@@ -107,7 +126,7 @@ def test_what_no_way_mends_ends_it(recorded: Recorded, kind: str) -> None:
     climbing = course(recorded)
 
     assert fails(climbing, kind).strategy is None
-    assert climbing.ways.left == (CPU, SLOW)
+    assert climbing.fallbacks == (CPU, SLOW)
 
 
 def test_a_way_on_which_the_script_does_not_start_is_passed_over(recorded: Recorded) -> None:
@@ -192,7 +211,7 @@ def test_a_restart_takes_the_first_way_that_is_in_time_where_this_one_is_not(
         "At this pace it is past the deadline; taking way 4 of the plan, which is in time by its"
         " trial: one GPU."
     )
-    assert climbing.ways.left == (CPU,)  # slower, and still better than to give up
+    assert climbing.fallbacks == (CPU,)  # slower, and still better than to give up
 
 
 @pytest.mark.parametrize("needs", [None, 9.0])
@@ -241,7 +260,7 @@ def test_a_run_that_was_left_goes_on_with_the_way_that_it_fell_to(recorded: Reco
 
     assert fell_after(left.decisions) == 2
     assert climbing.strategy == CPU.strategy  # decided, and not yet begun
-    assert climbing.ways.left == (SLOW,)
+    assert climbing.fallbacks == (SLOW,)
     assert fails(climbing, "abort").remedy == "retry"
 
 

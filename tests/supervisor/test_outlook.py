@@ -11,8 +11,8 @@ from rocsteady.forecast.runs import lines_ahead, story_ahead
 from rocsteady.job.values import Deadline
 from rocsteady.journal.values import Decision, Forecast, Run, RunLine, RunStory, Sample
 from rocsteady.supervisor.announcer import Announcer
-from rocsteady.supervisor.fallback import FallTo
 from rocsteady.supervisor.outlook import LONGEST, MOST, Outlook, Slip
+from rocsteady.supervisor.recovery import FallTo
 from rocsteady.vocabulary import Strategy
 
 RUN = Run(

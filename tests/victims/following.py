@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rocsteady.cli import run
 from rocsteady.supervisor.course import Wanted
-from rocsteady.supervisor.fallback import FallTo
+from rocsteady.supervisor.recovery import FallTo
 from rocsteady.vocabulary import Strategy
 
 CPU = FallTo(number=2, title="CPU, 2 threads", strategy=Strategy(device="cpu"), rate=100.0)

@@ -19,7 +19,7 @@ from rocsteady.machine.machine import Machine, examine
 from rocsteady.machine.root import Root
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.remedies.difference import told
-from rocsteady.remedies.ladder import Step
+from rocsteady.remedies.ladder import Proposal
 from rocsteady.remedies.preview import preview
 from rocsteady.remedies.remedy import ANY, Remedy
 from rocsteady.remedies.situation import Situation, Tried
@@ -38,8 +38,8 @@ class Previewed(NamedTuple):
     """What would be tried against one kind of failure on one machine."""
 
     kind: FailureKind
-    steps: Sequence[Step]
-    end: Step
+    steps: Sequence[Proposal]
+    end: Proposal
     ranks: int
 
     @property

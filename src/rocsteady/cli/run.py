@@ -27,7 +27,7 @@ from rocsteady.journal.place import existing_place, find_place
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.suggestions import no_such
 from rocsteady.supervisor.course import Wanted
-from rocsteady.supervisor.decision import PERSON_NEEDED
+from rocsteady.supervisor.recovery import PERSON_NEEDED
 from rocsteady.supervisor.settings import Settings
 from rocsteady.workflows.existing_checkpoints import Choice
 from rocsteady.workflows.plan_choice import planned

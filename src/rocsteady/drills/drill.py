@@ -15,8 +15,8 @@ from rocsteady.inside import wire
 from rocsteady.job.resume import Launch
 from rocsteady.journal.values import Decision, RunStory
 from rocsteady.report.drill import FaultResult
-from rocsteady.supervisor.decision import Next
 from rocsteady.supervisor.observer import ObservedRun, Observer
+from rocsteady.supervisor.recovery import Next
 from rocsteady.supervisor.restart import UNCHANGED
 from rocsteady.supervisor.run_end import DONE
 from rocsteady.untrusted_file import read_regular

@@ -9,7 +9,7 @@ import msgspec
 from rocsteady.plan import Basis, Risk, Way
 from rocsteady.planner.circumstances import Circumstances
 from rocsteady.remedies.difference import told
-from rocsteady.supervisor.fallback import is_as_deadly
+from rocsteady.supervisor.recovery import is_as_deadly
 from rocsteady.vocabulary import ComputeDevice, Severity, Strategy
 
 GPU, CPU = "gpu", "cpu"

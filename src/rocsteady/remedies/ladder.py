@@ -23,7 +23,7 @@ from rocsteady.vocabulary import Fix, Strategy, Value
 SCRIPT_ERROR, WENT_DOWN, UNKNOWN = "script-error", "machine-went-down", "unknown"
 
 
-class Step(Value, frozen=True, kw_only=True):
+class Proposal(Value, frozen=True, kw_only=True):
     """What comes next."""
 
     strategy: Strategy | None  # None: stop
@@ -32,30 +32,31 @@ class Step(Value, frozen=True, kw_only=True):
     why: str  # one or two sentences for people
     passed_over: tuple[tuple[str, str], ...] = ()  # remedies for this failure, and why not
     person: Fix | None = None  # what somebody must do
+    fallback: int = 0  # the option of the plan that it is; 0: no other option
     exhausted: bool = False  # nothing is known to try, which says nothing against the same again
 
 
-def climb(situation: Situation) -> Step:
+def climb(situation: Situation) -> Proposal:
     """Choose the next strategy, or stop."""
     standing = stand(situation)
     blamed = bool(standing.taken_back) and situation.failure.kind in BROUGHT_ABOUT
     if not blamed and (end := _at_once(situation)):
         return end
     if why := _spent(situation):
-        return Step(strategy=None, why=why)
+        return Proposal(strategy=None, why=why)
     if not blamed and (again := _chance_below_a_remedy(situation, standing)):
         return again
     return _next_rung(situation, standing)
 
 
-def _at_once(situation: Situation) -> Step | None:
+def _at_once(situation: Situation) -> Proposal | None:
     """End where no setting can help."""
     failure = situation.failure
     if situation.person is not None:
         why = f"{failure.title or failure.kind}: this needs a person."
-        return Step(strategy=None, why=why, person=situation.person)
+        return Proposal(strategy=None, why=why, person=situation.person)
     if failure.kind == SCRIPT_ERROR:
-        return Step(strategy=None, why="The script raised an error that no setting can fix.")
+        return Proposal(strategy=None, why="The script raised an error that no setting can fix.")
     return None
 
 
@@ -73,7 +74,7 @@ def _spent(situation: Situation) -> str:
     return ""
 
 
-def _chance_below_a_remedy(situation: Situation, standing: Standing) -> Step | None:
+def _chance_below_a_remedy(situation: Situation, standing: Standing) -> Proposal | None:
     """Try a remedy once more if what ended it may be chance, and not what it was meant for."""
     if not standing.taken_back or same(situation.failure.fingerprint, standing.answering):
         return None
@@ -82,12 +83,12 @@ def _chance_below_a_remedy(situation: Situation, standing: Standing) -> Step | N
     strategy = RUNGS[RETRY.id].apply(situation)
     if isinstance(strategy, Refused) or _against(strategy, situation, situation.strategy):
         return None
-    return Step(
+    return Proposal(
         strategy=strategy, remedy=RETRY.id, why="This may be transient; retrying without changes."
     )
 
 
-def _next_rung(situation: Situation, standing: Standing) -> Step:
+def _next_rung(situation: Situation, standing: Standing) -> Proposal:
     """Take the cheapest remedy that is right here, from the strategy that is kept."""
     here = _as_answered(situation, standing)
     passed_over: list[tuple[str, str]] = []
@@ -96,7 +97,7 @@ def _next_rung(situation: Situation, standing: Standing) -> Step:
         if isinstance(result, Refused):
             passed_over.append((name, result.why))
             continue
-        return Step(
+        return Proposal(
             strategy=result,
             remedy=name,
             taken_back=standing.taken_back,
@@ -173,12 +174,12 @@ def _on_the_machine(strategy: Strategy) -> Strategy:
 
 def _exhausted(
     situation: Situation, standing: Standing, passed_over: tuple[tuple[str, str], ...]
-) -> Step:
+) -> Proposal:
     """Go on as before if that brings the job further; else stop."""
     kind, strategy = standing.answering.kind, standing.kept
     further = situation.tried[-1].progressed and not _unwanted(RETRY.id, situation)
     if further and not _against(strategy, situation, strategy):
-        return Step(
+        return Proposal(
             strategy=strategy,
             remedy=RETRY.id,
             taken_back=standing.taken_back,
@@ -188,7 +189,7 @@ def _exhausted(
     used = dict.fromkeys(entry.remedy for entry in situation.tried if entry.remedy)
     names = f" Tried: {', '.join(used)}." if used else ""
     known = f"Nothing {'else ' if used else ''}is known against {kind} here."
-    return Step(
+    return Proposal(
         strategy=None,
         exhausted=not (_unwanted(RETRY.id, situation) or situation.deadly),
         taken_back=standing.taken_back,

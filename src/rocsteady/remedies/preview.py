@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from rocsteady.remedies.ladder import Step, climb
+from rocsteady.remedies.ladder import Proposal, climb
 from rocsteady.remedies.situation import Situation, Tried
 
 
-def preview(situation: Situation) -> tuple[Step, ...]:
+def preview(situation: Situation) -> tuple[Proposal, ...]:
     """Climb until it ends; the last step is the end."""
     steps = [climb(situation)]
     while (strategy := steps[-1].strategy) is not None:

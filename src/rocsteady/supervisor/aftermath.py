@@ -12,25 +12,26 @@ from rocsteady.evidence.collect import collect
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.job.arguments import seed_option
 from rocsteady.job.resume import Checkpoint
-from rocsteady.journal.values import FALLBACK, Run
+from rocsteady.journal.values import Run
 from rocsteady.knowledge.failures import SCRIPT_ERROR, UNKNOWN
-from rocsteady.remedies.ladder import Step
+from rocsteady.remedies.ladder import Proposal
 from rocsteady.remedies.memory_arguments import memory_arguments
 from rocsteady.supervisor.announcer import Announcer
 from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
 from rocsteady.supervisor.checkpoints import Checkpoints
 from rocsteady.supervisor.course import Course
-from rocsteady.supervisor.decision import (
-    PERSON_NEEDED,
-    Decision,
-    Next,
-    after_climbing,
-    decide,
-)
 from rocsteady.supervisor.outlook import Outlook
 from rocsteady.supervisor.records import Records
+from rocsteady.supervisor.recovery import (
+    Choices,
+    Decision,
+    History,
+    Next,
+    recover,
+    without_remedies,
+)
 from rocsteady.supervisor.settings import Settings
-from rocsteady.supervisor.start_points import MOST, Starts
+from rocsteady.supervisor.start_points import Starts
 from rocsteady.vocabulary import Failure
 
 CHECKPOINT_BACK = "checkpoint-back"
@@ -60,7 +61,6 @@ class Aftermath:
         self._save_after: int | None = None  # as it was said
         self._offered = False  # another seed
         self._gpu_failed = False  # in the last attempt
-        self._last: Step | None = None  # what the ladder said to it
 
     def decide(
         self,
@@ -71,47 +71,117 @@ class Aftermath:
         attempts: int,
         went_on_from: Checkpoint | None,
     ) -> Decision:
-        """Choose what comes next; after a failure the ladder is asked."""
-        can_resume = self._checkpoints.job.resume is not None
-        plain = decide(end, number=attempts, can_resume=can_resume, settings=self._settings)
+        """Say why an attempt ended, and choose what comes next."""
         for each in end.applied:
             if each.outcome == "no effect":  # what was refused was said at once
                 self._announcer.say(f"{each.setting} had no effect in this script.")
+        can_resume = self._checkpoints.job.resume is not None
+        choices = Choices(settings=self._settings, can_resume=can_resume)
+        history = History(attempts=attempts, failed=symptoms is not None)
         if symptoms is None:
             self._course.ended(end, self._run)
-            return plain
-        decision = self._after_failure(
-            end, symptoms, plain, number=number, attempts=attempts, went_on_from=went_on_from
+            return recover(end, history, choices)
+        failure, asked = None, False
+        try:
+            failure = self._named(symptoms, end, number)
+            asked = self._asks_ladder(failure, end)
+            if asked:
+                self._course.failed(failure, end, self._run)
+            else:
+                self._course.ended(end, self._run)
+        except Exception as error:  # noqa: BLE001 - a fault of ours costs the remedy, never the run
+            self._say_bug(error)
+            asked = False
+        history = self._with_starts(history, end)
+        again = without_remedies(
+            end, number=attempts, can_resume=can_resume, settings=self._settings
         )
-        self.starts.ended(end.start, end.made, progressed=self._course.progressed)
-        decision = self._from_same_start(decision, plain, end)
-        if self._last is not None and decision.next is Next.END:
-            self._tell_end(self._last)
-        return msgspec.structs.replace(decision, gpu_failed=self._gpu_failed)
+        if again.next is not Next.END:
+            self._say_starts(history, end)
+        decision = recover(end, history, choices)
+        if asked and failure is not None:
+            try:
+                decision = self._remedied(end, failure, history, choices)
+            except Exception as error:  # noqa: BLE001 - the same
+                self._say_bug(error)
+        self._act(decision, failure, went_on_from)
+        return decision
 
-    def _from_same_start(self, decision: Decision, plain: Decision, end: AttemptEnd) -> Decision:
-        """Get past a checkpoint by saving earlier, or give up on it, whatever the ladder says."""
-        if plain.next is Next.END:
-            return decision
-        saves_earlier = self._save_after != self.starts.save_after
-        self._save_after = self.starts.save_after
-        if saves_earlier or self.starts.is_stuck:
+    def _named(self, symptoms: Symptoms, end: AttemptEnd, number: int) -> Failure:
+        """Name a failure, keep its evidence, and say it."""
+        self._gpu_failed = False
+        failure = self._course.name(symptoms)
+        self._gpu_failed = self._course.is_of_gpu(failure)
+        evidence = end.found.evidence.folder if end.found else self._keep(number, end)
+        self._records.failed(number, failure, evidence)
+        self._tell(failure, end)
+        return failure
+
+    def _asks_ladder(self, failure: Failure, end: AttemptEnd) -> bool:
+        if self._settings.observe or end.outcome is Outcome.UNKILLABLE:
+            return False
+        return self._settings.remedies or failure.kind == SCRIPT_ERROR
+
+    def _remedied(
+        self, end: AttemptEnd, failure: Failure, history: History, choices: Choices
+    ) -> Decision:
+        """Choose with the ladder and the options of the plan."""
+        situation = self._course.situation(
+            failure,
+            end,
+            can_resume=choices.can_resume,
+            checkpoints=len(tuple(islice(self._checkpoints.whole(), 2))),
+        )
+        choices = msgspec.structs.replace(
+            choices,
+            fallbacks=self._course.open_fallbacks(),
+            blamed=self._course.is_option_to_blame(failure),
+            needs=self._outlook.needs(),
+        )
+        return recover(end, msgspec.structs.replace(history, situation=situation), choices)
+
+    def _act(
+        self, decision: Decision, failure: Failure | None, went_on_from: Checkpoint | None
+    ) -> None:
+        """Take up what was decided."""
+        proposal = decision.proposal
+        if proposal is None or failure is None:
+            return
+        self._course.take(proposal, failure)
+        if proposal.remedy == CHECKPOINT_BACK and went_on_from is not None:
+            self._checkpoints.avoid.append(went_on_from)
+        if decision.fallback:
+            self._outlook.other_way()
+        if decision.next is Next.END:
+            self._tell_end(proposal)
+
+    def _with_starts(self, history: History, end: AttemptEnd) -> History:
+        """Add from where attempts started, and whether they got past it."""
+        self.starts.ended(end.start, end.made, progressed=self._course.progressed)
+        return msgspec.structs.replace(
+            history,
+            gpu_failed=self._gpu_failed,
+            progressed=self._course.progressed,
+            is_stuck=self.starts.is_stuck,
+            save_after=self.starts.save_after,
+            saves_earlier=self._save_after != self.starts.save_after,
+        )
+
+    def _say_starts(self, history: History, end: AttemptEnd) -> None:
+        self._save_after = history.save_after
+        if history.saves_earlier or history.is_stuck:
             self._offer_seed()
-        if self.starts.is_stuck:
-            why = f"{MOST} attempts started from the same checkpoint, and none got past it"
-            return Decision(next=Next.END, why=why, code=PERSON_NEEDED)
-        if end.parts is None or self._save_after is None:
-            return decision
-        if saves_earlier:
+        asked = end.parts is not None and history.save_after is not None
+        if asked and history.saves_earlier and not history.is_stuck:
             self._announcer.say(
                 "two attempts from the same checkpoint ended before the next one: the script is"
-                f" asked to save after {self._save_after} steps."
+                f" asked to save after {history.save_after} steps."
             )
-        exhausted = self._last is not None and self._last.exhausted
-        if exhausted and (saves_earlier or self._course.progressed):
-            why = "saving earlier may get it past where it failed"
-            return msgspec.structs.replace(plain, why=why)
-        return decision
+
+    def _say_bug(self, error: Exception) -> None:
+        self._announcer.say(
+            f"this is a bug in rocsteady; nothing is changed: {type(error).__name__}: {error}"
+        )
 
     def _offer_seed(self) -> None:
         """Name the option by which a fault that depends on the order of the data may be avoided."""
@@ -122,51 +192,6 @@ class Aftermath:
                 f"if this comes from the data or its order, another value of {option} may get past"
                 " it. rocsteady does not change it by itself."
             )
-
-    def _after_failure(  # noqa: PLR0913 - each is said by name
-        self,
-        end: AttemptEnd,
-        symptoms: Symptoms,
-        plain: Decision,
-        *,
-        number: int,
-        attempts: int,
-        went_on_from: Checkpoint | None,
-    ) -> Decision:
-        """Name the failure and ask the ladder."""
-        self._gpu_failed, self._last = False, None
-        can_resume = self._checkpoints.job.resume is not None
-        try:
-            failure = self._course.name(symptoms)
-            self._gpu_failed = self._course.is_of_gpu(failure)
-            evidence = end.found.evidence.folder if end.found else self._keep(number, end)
-            self._records.failed(number, failure, evidence)
-            self._tell(failure, end)
-            own_error = failure.kind == SCRIPT_ERROR
-            plainly = self._settings.observe or end.outcome is Outcome.UNKILLABLE
-            if plainly or not (self._settings.remedies or own_error):
-                self._course.ended(end, self._run)
-                return plain
-            step = self._course.failed(
-                failure,
-                end,
-                self._run,
-                can_resume=can_resume,
-                checkpoints=len(tuple(islice(self._checkpoints.whole(), 2))),
-                needs=None if plain.next is Next.END else self._outlook.needs(),
-            )
-        except Exception as error:  # noqa: BLE001 - a fault of ours costs the remedy, never the run
-            self._announcer.say(
-                f"this is a bug in rocsteady; nothing is changed: {type(error).__name__}: {error}"
-            )
-            return plain
-        self._last = step
-        if step.remedy == CHECKPOINT_BACK and went_on_from is not None:
-            self._checkpoints.avoid.append(went_on_from)
-        decision = after_climbing(plain, step, kind=failure.kind, attempts=attempts)
-        if decision.remedy.startswith(FALLBACK):
-            self._outlook.other_way()
-        return decision
 
     def _keep(self, number: int, end: AttemptEnd) -> str:
         """Keep what there is to know of a crash; "" where it cannot be kept."""
@@ -206,7 +231,7 @@ class Aftermath:
             names = " or ".join(f"{name} (now {value:,})" for name, value in found[:2])
             self._announcer.say(f"to use less memory, lower {names}.")
 
-    def _tell_end(self, step: Step) -> None:
+    def _tell_end(self, step: Proposal) -> None:
         """Say what was not tried, and what a person can do, if this is the end."""
         if step.strategy is not None:
             return

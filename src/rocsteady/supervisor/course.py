@@ -25,14 +25,15 @@ from rocsteady.machine.software import software_of
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.remedies.difference import told
 from rocsteady.remedies.history import BROUGHT_ABOUT
-from rocsteady.remedies.ladder import Step, climb
+from rocsteady.remedies.ladder import Proposal
 from rocsteady.remedies.probe_evidence import supported
 from rocsteady.remedies.remedy import Refused
 from rocsteady.remedies.requested_strategy import strategy_of as asked_for
 from rocsteady.remedies.situation import Situation, Tried
 from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome, is_failure
-from rocsteady.supervisor.fallback import FallTo, Ways, is_as_deadly
 from rocsteady.supervisor.progress_counts import Furthest
+from rocsteady.supervisor.recovery import Choices, FallTo, is_as_deadly, propose
+from rocsteady.supervisor.settings import Settings
 from rocsteady.supervisor.visible_gpus import Visible, visible_to_a_run
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy, Value
 
@@ -67,7 +68,7 @@ class Course:
         variables: dict[str, str],
     ) -> None:
         self.strategy = wanted.strategy
-        self.ways = Ways(wanted.ways, self._may_fall_to)
+        self.fallbacks = wanted.ways  # that are left, best first
         self.remedy = ""  # that led to the strategy; "" for the first
         self.progressed = False  # with the last attempt
         self._changed = False  # by that remedy: the same again can be had without asking
@@ -93,9 +94,9 @@ class Course:
             if attempt is not None:
                 self._remember(attempt, row)
                 self._before = len(self._tried) if row.attempt <= fell else self._before
-        self.strategy = self.ways.go_on(story) or self.strategy
+        self._leave_out_taken(story)
 
-    def start(self) -> Step | None:
+    def start(self) -> Proposal | None:
         """Choose the first strategy. A step is returned if the one at hand was deadly."""
         if self._wanted.start_with:
             self._start_with()
@@ -103,9 +104,14 @@ class Course:
             return None
         failure = self._went_down()
         self._tried.append(Tried(strategy=self.strategy, failure=failure.fingerprint))
-        step = self._climb(failure, None, can_resume=True, checkpoints=0)
-        step = self._otherwise(step, failure)
-        self._take(step, failure)
+        situation = self.situation(failure, None, can_resume=True, checkpoints=0)
+        choices = Choices(
+            settings=Settings(),
+            fallbacks=self.open_fallbacks(),
+            blamed=self.is_option_to_blame(failure),
+        )
+        step = propose(situation, choices)
+        self.take(step, failure)
         return step
 
     def offers(self) -> tuple[Helped, ...]:
@@ -156,20 +162,8 @@ class Course:
         """What is known of failures: most runs never need it."""
         return load_failures()
 
-    def failed(  # noqa: PLR0913 - each is said by name
-        self,
-        failure: Failure,
-        end: AttemptEnd,
-        run: Run,
-        *,
-        can_resume: bool,
-        checkpoints: int,
-        needs: float | None = None,
-    ) -> Step:
-        """Take a failure into account, and choose what comes next.
-
-        ``needs`` are the steps a second to be done in time, if this way does not make them.
-        """
+    def failed(self, failure: Failure, end: AttemptEnd, run: Run) -> None:
+        """Take a failure into account."""
         progressed = self.ended(end, run)
         self._tried.append(
             Tried(
@@ -180,10 +174,6 @@ class Course:
                 steps=end.last_step or 0,
             )
         )
-        step = self._climb(failure, end, can_resume=can_resume, checkpoints=checkpoints)
-        step = self._otherwise(step, failure, needs)
-        self._take(step, failure)
-        return step
 
     def ended(self, end: AttemptEnd, run: Run) -> bool:
         """Tell whether an attempt came further than all before it; what helped it is remembered.
@@ -206,35 +196,34 @@ class Course:
         self.progressed = progressed
         return progressed
 
-    def _climb(
+    def situation(
         self, failure: Failure, end: AttemptEnd | None, *, can_resume: bool, checkpoints: int
-    ) -> Step:
+    ) -> Situation:
+        """Return all that the ladder looks at, after a failure that was taken into account."""
         kind, seen = self._failures.kinds[failure.kind], self._seen()
-        return climb(
-            Situation(
-                failure=failure,
-                nature=kind.nature.value,
-                whose=kind.whose.value,
-                person=kind.fix,
-                strategy=self.strategy,
-                tried=tuple(self._tried[self._before :]),
-                machine=self._machine(),
-                variables=self._variables,
-                gpus=seen.gpus,
-                gfx=seen.gfx,
-                arches=seen.arches,
-                loader=end.loader if end else None,
-                parts=end.parts if end else None,
-                precision=end.precision if end else "",
-                can_resume=can_resume,
-                checkpoints=checkpoints,
-                ranks=max([1, *(beat.world or 1 for beat in (end.heartbeats if end else ()))]),
-                no_effect=no_effect(end) if end else (),
-                deadly=self._never(),
-                worked_here=(*(helped.remedy for helped in self.offers()), *self._probed()),
-                allow=self._wanted.allow,
-                deny=self._wanted.deny,
-            )
+        return Situation(
+            failure=failure,
+            nature=kind.nature.value,
+            whose=kind.whose.value,
+            person=kind.fix,
+            strategy=self.strategy,
+            tried=tuple(self._tried[self._before :]),
+            machine=self._machine(),
+            variables=self._variables,
+            gpus=seen.gpus,
+            gfx=seen.gfx,
+            arches=seen.arches,
+            loader=end.loader if end else None,
+            parts=end.parts if end else None,
+            precision=end.precision if end else "",
+            can_resume=can_resume,
+            checkpoints=checkpoints,
+            ranks=max([1, *(beat.world or 1 for beat in (end.heartbeats if end else ()))]),
+            no_effect=no_effect(end) if end else (),
+            deadly=self._never(),
+            worked_here=(*(helped.remedy for helped in self.offers()), *self._probed()),
+            allow=self._wanted.allow,
+            deny=self._wanted.deny,
         )
 
     def _probed(self) -> tuple[str, ...]:
@@ -248,16 +237,22 @@ class Course:
         given_up = self._tried[: self._before]
         return (*self._deadly, *(e.strategy for e in given_up if e.failure.kind == WENT_DOWN))
 
-    def _otherwise(self, step: Step, failure: Failure, needs: float | None = None) -> Step:
-        """Take another way of the plan, where remedies are used up or only it is in time.
-
-        What a way that was fallen to brought about at its start speaks against that way.
-        """
+    def is_option_to_blame(self, failure: Failure) -> bool:
+        """Tell whether an option that was fallen back to has brought the failure about itself."""
         first = 0 < self._before == len(self._tried) - 1
-        blamed = first and failure.kind in BROUGHT_ABOUT and not self._tried[-1].progressed
-        whose = self._failures.kinds[failure.kind].whose.value
-        fallen = self.ways.fallen(step, whose=whose, blamed=blamed)
-        return fallen or self.ways.hurried(step, needs) or step
+        return first and failure.kind in BROUGHT_ABOUT and not self._tried[-1].progressed
+
+    def open_fallbacks(self) -> tuple[FallTo, ...]:
+        """Return the options of the plan that may be fallen back to."""
+        return tuple(option for option in self.fallbacks if self._may_fall_to(option.strategy))
+
+    def _leave_out_taken(self, story: RunStory) -> None:
+        """Leave out the options that a run has taken; go on with the last if it was not tried."""
+        taken = {decision.what: decision.attempt for decision in story.decisions}
+        last = story.attempts[-1].number if story.attempts else None
+        waiting = [each.strategy for each in self.fallbacks if taken.get(each.decision, 0) == last]
+        self.fallbacks = tuple(each for each in self.fallbacks if each.decision not in taken)
+        self.strategy = waiting[-1] if waiting else self.strategy
 
     def _may_fall_to(self, strategy: Strategy) -> bool:
         """Tell a strategy that was not tried and is not what took the machine down."""
@@ -267,10 +262,12 @@ class Course:
         deadly = strategy in never or any(is_as_deadly(strategy, one) for one in never)
         return self._wanted.again or not deadly
 
-    def _take(self, step: Step, failure: Failure) -> None:
+    def take(self, step: Proposal, failure: Failure) -> None:
+        """Go on with what was proposed after a failure."""
         if step.strategy is None:
             return
-        fell = self.ways.take(step)
+        fell = bool(step.fallback)
+        self.fallbacks = tuple(each for each in self.fallbacks if each.number != step.fallback)
         self._before = len(self._tried) if fell else self._before
         self._changed = step.strategy != self.strategy and not fell
         self.strategy, self.remedy = step.strategy, "" if fell else step.remedy

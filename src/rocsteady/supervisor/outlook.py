@@ -24,7 +24,7 @@ from rocsteady.journal.values import Forecast, Run, RunStory, Sample
 from rocsteady.report import deadline as words
 from rocsteady.report.times import moment
 from rocsteady.supervisor.announcer import Announcer
-from rocsteady.supervisor.fallback import FallTo
+from rocsteady.supervisor.recovery import FallTo
 
 MOST = 500  # points; every second one is forgotten when there are more
 LOOK_EVERY = 2.0  # seconds

@@ -15,7 +15,7 @@ from rocsteady.pulse import learning
 from rocsteady.supervisor.attempt_end import AttemptEnd
 from rocsteady.supervisor.clock import Since
 from rocsteady.supervisor.course import as_json
-from rocsteady.supervisor.decision import Decision
+from rocsteady.supervisor.recovery import Decision
 from rocsteady.vocabulary import Failure, Strategy
 
 DEVICE_WAIT, LOCKED_WAIT = "(device wait)", "(locked wait)"  # kept like phases

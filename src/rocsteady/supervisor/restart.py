@@ -8,14 +8,14 @@ from enum import Enum
 from pathlib import Path
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.journal.values import FALLBACK, Run, RunStory
+from rocsteady.journal.values import Run, RunStory
 from rocsteady.report.times import spelled
 from rocsteady.supervisor.announcer import Announcer
 from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
 from rocsteady.supervisor.backup import copy_aside, wrote_model
 from rocsteady.supervisor.clock import Since
-from rocsteady.supervisor.decision import Decision, Next
 from rocsteady.supervisor.gpu_release import KFD, wait_until_free, wait_until_quiet
+from rocsteady.supervisor.recovery import Decision, Next
 from rocsteady.supervisor.settings import Settings
 from rocsteady.supervisor.stop_requests import Wishes
 
@@ -68,7 +68,7 @@ class Restart:
         self, end: AttemptEnd, decision: Decision, number: int, *, beginning: StartsAt
     ) -> None:
         """Get ready for the next attempt."""
-        same = decision.remedy in UNCHANGED or decision.remedy.startswith(FALLBACK)
+        same = decision.remedy in UNCHANGED or bool(decision.fallback)
         named = "" if same else f" Remedy {decision.remedy}."
         self._announcer.say(f"attempt {number + 1}: {decision.why.rstrip('.')}.{named}")
         if beginning is not StartsAt.CHECKPOINT:

@@ -35,7 +35,6 @@ from rocsteady.supervisor.backup import wrote_model
 from rocsteady.supervisor.checkpoints import Checkpoints, Steps
 from rocsteady.supervisor.clock import Since
 from rocsteady.supervisor.course import Course, in_words
-from rocsteady.supervisor.decision import PERSON_NEEDED, Next
 from rocsteady.supervisor.epochs import last_epoch_printed
 from rocsteady.supervisor.injection import Injection, claim, lay_out, runtime_folder, sweep
 from rocsteady.supervisor.logout import logging_out_ends_us
@@ -43,6 +42,7 @@ from rocsteady.supervisor.observer import ObservedRun, Observer, ticking
 from rocsteady.supervisor.outlook import Outlook
 from rocsteady.supervisor.progress_counts import EPOCH
 from rocsteady.supervisor.records import Records
+from rocsteady.supervisor.recovery import PERSON_NEEDED, Next
 from rocsteady.supervisor.restart import Restart, near
 from rocsteady.supervisor.run_end import NOT_STARTED, Finish
 from rocsteady.supervisor.script_resume import keep, kept, resume_of, where
@@ -146,7 +146,7 @@ class Supervisor:
             run,
             job.deadline,
             self._announcer,
-            ways=lambda: course.ways.left,
+            ways=lambda: course.fallbacks,
             resumes=lambda: self.can_resume,
             between=lambda: self._between_failures,
             earlier=earlier,

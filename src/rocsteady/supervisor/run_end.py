@@ -17,14 +17,14 @@ from rocsteady.supervisor.announcer import Announcer
 from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
 from rocsteady.supervisor.busy_gpus import BusyGpus
 from rocsteady.supervisor.clock import Since
-from rocsteady.supervisor.decision import (
+from rocsteady.supervisor.epochs import epochs_printed
+from rocsteady.supervisor.outlook import Outlook
+from rocsteady.supervisor.recovery import (
     PERSON_NEEDED,
     RETRY_WITHOUT_A_PERSON,
     Decision,
     exit_code,
 )
-from rocsteady.supervisor.epochs import epochs_printed
-from rocsteady.supervisor.outlook import Outlook
 from rocsteady.supervisor.stop_requests import Wishes
 
 DONE, NOT_DONE, STOPPED = "done", "ended, not done", "stopped by the user"

@@ -15,8 +15,8 @@ import msgspec
 from rocsteady.host.files import write_whole
 from rocsteady.job.stages import with_variant
 from rocsteady.job.values import Job
-from rocsteady.plan import Basis, Way
-from rocsteady.supervisor.fallback import FallTo, ways_after
+from rocsteady.plan import Basis, Plan, Way
+from rocsteady.supervisor.recovery import FallTo
 from rocsteady.untrusted_file import read_regular
 from rocsteady.workflows.saved_plan import kept, way_of
 
@@ -38,6 +38,34 @@ def planned(folder: Path, job: Job, number: int) -> tuple[Job, Way, tuple[FallTo
         raise click.UsageError(f"option {number} ({way.title}) cannot run here{instead}")
     taken = with_variant(job, way.variant) if way.variant else job
     return taken, way, ways_after(plan, way.number)
+
+
+def ways_after(plan: Plan, number: int) -> tuple[FallTo, ...]:
+    """Return the ways after the one that is taken, of those that ran here with its command.
+
+    Another variant is another model, bf16 has other numbers, and what only an estimate speaks for
+    cannot be run here.
+    """
+    taken = next((way for way in plan.ways if way.number == number), None)
+    return tuple(
+        FallTo(
+            number=way.number,
+            title=way.title,
+            strategy=way.strategy,
+            rate=way.pace.rate if way.pace else None,
+        )
+        for way in plan.ways
+        if way.number > number and way.basis is Basis.TRIAL
+        if taken is not None and _is_same_job(way, taken)
+    )
+
+
+def _is_same_job(way: Way, taken: Way) -> bool:
+    """Tell whether it trains the same model, with the same numbers or with the script's own."""
+    same_model = (way.variant, way.command) == (taken.variant, taken.command)
+    numbers = way.strategy.precision, way.strategy.autocast
+    own = None, None
+    return same_model and numbers in (own, (taken.strategy.precision, taken.strategy.autocast))
 
 
 def keep_ways(ways: tuple[FallTo, ...], run: Path) -> None:

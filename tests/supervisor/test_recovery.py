@@ -7,9 +7,18 @@ import pytest
 
 from rocsteady.host.child import Exit
 from rocsteady.pulse.learning import Learned
-from rocsteady.remedies.ladder import Step
+from rocsteady.remedies.ladder import Proposal
 from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
-from rocsteady.supervisor.decision import Decision, Next, after_climbing, decide, exit_code
+from rocsteady.supervisor.recovery import (
+    Choices,
+    Decision,
+    History,
+    Next,
+    exit_code,
+    joined,
+    recover,
+    without_remedies,
+)
 from rocsteady.supervisor.settings import Settings
 from rocsteady.vocabulary import Fix, Strategy
 
@@ -39,7 +48,7 @@ def chosen(
     settings: Settings | None = None,
 ) -> tuple[Next, int]:
     settings = settings or Settings(remedies=False)
-    decision = decide(attempt, number=number, can_resume=can_resume, settings=settings)
+    decision = without_remedies(attempt, number=number, can_resume=can_resume, settings=settings)
     return decision.next, decision.code
 
 
@@ -53,7 +62,7 @@ def test_what_was_terminated_at_exit_needs_a_person_unless_its_criteria_are_met(
 
 @pytest.mark.parametrize("outcome", [Outcome.HUNG, Outcome.AT_EXIT, Outcome.UNKILLABLE])
 def test_exit_code_0_of_what_rocsteady_killed_is_no_success(outcome: Outcome) -> None:
-    decision = decide(
+    decision = without_remedies(
         end(outcome=outcome, exit=Exit(code=0)),
         number=4,
         can_resume=False,
@@ -122,27 +131,53 @@ PERSON = Fix(text="Free some space.")
 @pytest.mark.parametrize(
     ("step", "kind", "attempts", "code"),
     [
-        (Step(strategy=None, why="own"), "script-error", 3, 7),
-        (Step(strategy=None, why="own", person=PERSON), "script-error", 1, 7),
-        (Step(strategy=None, why="not known"), "unknown", 2, 7),
-        (Step(strategy=None, why="nothing to try"), "segfault", 1, 7),
-        (Step(strategy=None, why="gave up"), "segfault", 2, 76),
-        (Step(strategy=None, why="full", person=PERSON), "disk-full", 1, 76),
+        (Proposal(strategy=None, why="own"), "script-error", 3, 7),
+        (Proposal(strategy=None, why="own", person=PERSON), "script-error", 1, 7),
+        (Proposal(strategy=None, why="not known"), "unknown", 2, 7),
+        (Proposal(strategy=None, why="nothing to try"), "segfault", 1, 7),
+        (Proposal(strategy=None, why="gave up"), "segfault", 2, 76),
+        (Proposal(strategy=None, why="full", person=PERSON), "disk-full", 1, 76),
     ],
 )
 def test_giving_up_is_a_code_of_ours_and_the_rest_the_scripts(
-    step: Step, kind: str, attempts: int, code: int
+    step: Proposal, kind: str, attempts: int, code: int
 ) -> None:
     plain = Decision(next=Next.AGAIN, why="it can", code=7)
-    decision = after_climbing(plain, step, kind=kind, attempts=attempts)
+    decision = joined(plain, step, kind=kind, attempts=attempts)
     assert (decision.next, decision.code, decision.why) == (Next.END, code, step.why)
 
 
 def test_the_ladder_does_not_overrule_what_may_not_be_thrown_away() -> None:
-    step = Step(strategy=Strategy(workers=0), remedy="loader-inline", why="No workers.")
+    step = Proposal(strategy=Strategy(workers=0), remedy="loader-inline", why="No workers.")
     precious = Decision(next=Next.END, why="it would throw work away", code=1)
     again = Decision(next=Next.AGAIN, why="it can", code=1)
 
-    assert after_climbing(precious, step, kind="hang-in-loader", attempts=1) == precious
-    found = after_climbing(again, step, kind="hang-in-loader", attempts=1)
+    assert joined(precious, step, kind="hang-in-loader", attempts=1) == precious
+    found = joined(again, step, kind="hang-in-loader", attempts=1)
     assert (found.next, found.remedy, found.why) == (Next.AGAIN, "loader-inline", "No workers.")
+
+
+STUCK = History(attempts=3, failed=True, is_stuck=True)
+CHOICES = Choices(settings=Settings(), can_resume=True)
+
+
+def test_too_many_attempts_from_one_checkpoint_end_the_run() -> None:
+    decision = recover(CRASHED, STUCK, CHOICES)
+
+    assert (decision.next, decision.code) == (Next.END, 76)
+    assert decision.why == "3 attempts started from the same checkpoint, and none got past it"
+
+
+def test_an_attempt_that_did_not_fail_is_not_judged_by_earlier_ones() -> None:
+    decision = recover(
+        end(exit=Exit(code=0)), msgspec.structs.replace(STUCK, failed=False), CHOICES
+    )
+
+    assert (decision.next, decision.code) == (Next.END, 0)
+
+
+def test_that_the_gpu_failed_is_handed_on() -> None:
+    history = History(attempts=1, failed=True, gpu_failed=True)
+
+    assert recover(CRASHED, history, CHOICES).gpu_failed
+    assert not recover(CRASHED, History(attempts=1, failed=True), CHOICES).gpu_failed
