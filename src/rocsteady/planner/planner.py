@@ -80,6 +80,7 @@ class Planner:
         self.limits: tuple[Limit, ...] = ()
         self.failures: list[str] = []  # kinds, in trials and in earlier runs
         self.observed: list[tuple[str, Tried]] = []  # way and what came of it
+        self._notes: dict[tuple[str, str], tuple[str, ...]] = {}  # beside what a trial says itself
         self._grounds: dict[tuple[str, str], tuple[Tried | None, History, Job | None]] = {}
 
     def work(self) -> None:
@@ -178,6 +179,7 @@ class Planner:
         seen = together(self._here.history(one.strategy), trial)
         told = rests_on(one, seen)
         way = _with_failures(way, seen)
+        self._notes[_name(way)] = way.rests_on
         self.ways.append(
             self._forecast(replace(way, rests_on=(*told, *way.rests_on)), one, seen, job)
         )
@@ -251,20 +253,20 @@ class Planner:
         if one.failure:
             self.failures.append(one.failure)
         row = _with_failures(row, seen)
-        told = row.rests_on[1:]
         if row.pace and one.pace and one.works:
-            told += (f"once more: {one.pace.rate / row.pace.rate:.2f} times as fast",)
+            once_more = f"once more: {one.pace.rate / row.pace.rate:.2f} times as fast"
+            self._notes[_name(row)] = (*self._notes[_name(row)], once_more)
             rates = (*row.rates, one.pace.rate)
             row = replace(row, pace=pooled(row.pace, one.pace), rates=rates)
-        if first is not None:
-            told = (*rests_on(replace(first, pace=row.pace), seen), *told)
-        self.ways[number] = replace(row, rests_on=told)
+        told = rests_on(replace(first, pace=row.pace), seen) if first is not None else ()
+        self.ways[number] = replace(row, rests_on=(*told, *self._notes[_name(row)]))
 
     def _note(self, way: Way, lines: Iterable[str]) -> None:
-        self.ways = [
-            replace(each, rests_on=(*each.rests_on, *lines)) if each.id == way.id else each
-            for each in self.ways
-        ]
+        lines = tuple(lines)
+        for place, each in enumerate(self.ways):
+            if each.id == way.id:
+                self._notes[_name(each)] = (*self._notes.get(_name(each), ()), *lines)
+                self.ways[place] = replace(each, rests_on=(*each.rests_on, *lines))
 
     def _variants(self) -> None:
         """Try other sizes of the model on the fastest way that works."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from rocsteady.evidence.pages import read_pages
 from rocsteady.journal.values import RunStory
+from rocsteady.supervisor.attempt_end import Outcome
 from rocsteady.supervisor.observer import ObservedRun, Observer
 from rocsteady.vocabulary import Observation, ProbeOutcome
 
 NAME = "script"
 NO_MEMORY = "oom"  # what kinds of failure for want of memory begin with
-UNKILLABLE = "cannot be killed"
 
 
 class StepCount(Observer):
@@ -55,7 +55,7 @@ def _went_wrong(story: RunStory, kind: str) -> ProbeOutcome:
     attempt = story.attempts[-1] if story.attempts else None
     if attempt is None:
         return ProbeOutcome.NOT_RUN
-    if UNKILLABLE in attempt.outcome:
+    if attempt.outcome == Outcome.UNKILLABLE.value:
         return ProbeOutcome.UNKILLABLE
     if kind.startswith(NO_MEMORY):
         return ProbeOutcome.NO_MEMORY
