@@ -35,7 +35,7 @@ from rocsteady.job.job_file import FILE, read_job
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
 from rocsteady.plan import Basis, Finish, Pace, Plan, Way
-from rocsteady.planner.completion import History, Loss, finish
+from rocsteady.planner.completion import FailureCost, FailureHistory, finish
 from rocsteady.planner.cpu import settings
 from rocsteady.planner.planner import SEE_AND_START
 from rocsteady.planner.trial import Bounds
@@ -133,8 +133,8 @@ def try_out(folder: Path, wanted: float) -> tuple[Pace, float]:
 def foresee(pace: Pace, steps: int) -> Finish:
     """Forecast the end of the whole job from its trial alone."""
     interval = steps / SAVES / pace.rate
-    loss = Loss(again=SEE_AND_START + pace.starting, interval=interval)
-    return finish(pace, steps, history=History(), loss=loss, due=None)
+    loss = FailureCost(again=SEE_AND_START + pace.starting, interval=interval)
+    return finish(pace, steps, history=FailureHistory(), loss=loss, due=None)
 
 
 def carry_out(folder: Path, steps: int) -> tuple[float, int]:

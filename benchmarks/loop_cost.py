@@ -168,7 +168,7 @@ def main() -> None:
     inner = {
         "generators and buffers kept": (undo.Undo, "keep"),
         "what moved": (undo.Undo, "learn"),
-        "whether and where to split": (parts.Parts, "_places"),
+        "whether and where to split": (parts.MicroBatches, "_places"),
     }
     good = True
     for title, normal, part in (

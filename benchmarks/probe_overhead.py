@@ -26,7 +26,7 @@ from rocsteady.journal.place import find_place
 from rocsteady.probes.catalog import PROBES, at_level, estimate
 from rocsteady.probes.probe import Probe
 from rocsteady.probes.processes import lay_out
-from rocsteady.probes.runner import Runner
+from rocsteady.probes.runner import ProbeRunner
 
 WANTED = 1.3  # times the bare payloads
 FORKED = {  # tries, for about half a second each
@@ -86,12 +86,12 @@ def bare(python: str, probes: Sequence[Probe], tries: dict[str, int]) -> dict[st
 
 
 @contextlib.contextmanager
-def runner(python: str) -> Iterator[Runner]:
+def runner(python: str) -> Iterator[ProbeRunner]:
     """Give a runner with a journal of its own."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         journal = Journal(find_place(folder, state=folder / "state"))
-        made = Runner(python, folder=folder, journal=journal, environment=dict(os.environ))
+        made = ProbeRunner(python, folder=folder, journal=journal, environment=dict(os.environ))
         try:
             yield made
         finally:
@@ -99,7 +99,7 @@ def runner(python: str) -> Iterator[Runner]:
             journal.close()
 
 
-def isolated(made: Runner, probes: Sequence[Probe], tries: dict[str, int]) -> float:
+def isolated(made: ProbeRunner, probes: Sequence[Probe], tries: dict[str, int]) -> float:
     """Time the same, each in a process of its own."""
     began = time.monotonic()
     for probe in probes:
@@ -109,7 +109,7 @@ def isolated(made: Runner, probes: Sequence[Probe], tries: dict[str, int]) -> fl
     return time.monotonic() - began
 
 
-def compare(python: str, made: Runner, titles: dict[str, int], repeat: int) -> list[float]:
+def compare(python: str, made: ProbeRunner, titles: dict[str, int], repeat: int) -> list[float]:
     """Return how many times longer it took, for each repetition."""
     probes = chosen(titles)
     ratios = []

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rocsteady.drills.drill import Fired, Seen, read_fired, results
+from rocsteady.drills.drill import Fired, LossSeen, read_fired, results
 from rocsteady.drills.faults import read_faults
-from rocsteady.journal.values import Attempt, Decision, Deed, NamedFailure, Run, RunStory
+from rocsteady.journal.values import (
+    AttemptRecord,
+    DecisionRecord,
+    Deed,
+    NamedFailure,
+    Run,
+    RunStory,
+)
 from rocsteady.report.drill import FaultResult
 
 
-def attempt(number: int, last_step: int, *, ended: float = 0.0) -> Attempt:
-    return Attempt(
+def attempt(number: int, last_step: int, *, ended: float = 0.0) -> AttemptRecord:
+    return AttemptRecord(
         run=1,
         number=number,
         strategy={},
@@ -26,8 +33,8 @@ def failed(number: int, kind: str) -> NamedFailure:
     return NamedFailure(run=1, attempt=number, failure={"kind": kind}, evidence="", at=0.0)
 
 
-def decided(number: int, what: str) -> Decision:
-    return Decision(run=1, attempt=number, what=what, why="", at=0.0)
+def decided(number: int, what: str) -> DecisionRecord:
+    return DecisionRecord(run=1, attempt=number, what=what, why="", at=0.0)
 
 
 def verdict(number: int, at: float) -> Deed:
@@ -45,9 +52,9 @@ def verdict(number: int, at: float) -> Deed:
 
 
 def story(
-    *attempts: Attempt,
+    *attempts: AttemptRecord,
     failures: tuple[NamedFailure, ...] = (),
-    decisions: tuple[Decision, ...] = (),
+    decisions: tuple[DecisionRecord, ...] = (),
     deeds: tuple[Deed, ...] = (),
     outcome: str = "ended, not done",
 ) -> RunStory:
@@ -195,7 +202,7 @@ def test_a_loss_that_is_no_number_any_more_is_not_survived_by_going_on() -> None
             {0: fired(1, 20)},
             story(attempt(1, 70, ended=21.0), outcome="done"),
             went_on_from={1: 0},
-            losses={1: Seen(at=10.25, lasting=lasts)},
+            losses={1: LossSeen(at=10.25, lasting=lasts)},
         )[0]
         for lasts in (True, False)
     )
@@ -212,7 +219,7 @@ def test_a_nan_that_the_script_finds_is_its_failure_whatever_it_is_called() -> N
             {0: fired(1, 20)},
             story(attempt(1, 20, ended=11.0), attempt(2, 70), failures=(failed(1, kind),)),
             went_on_from={1: 0, 2: 10},
-            losses={1: Seen(at=10.25, lasting=True)},
+            losses={1: LossSeen(at=10.25, lasting=True)},
         )
 
         assert (told.called, told.survived) == (kind, True)

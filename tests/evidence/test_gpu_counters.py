@@ -7,7 +7,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from rocsteady.evidence.gpu_counters import GpuCounters, Reading, read_gpu_counters
+from rocsteady.evidence.gpu_counters import GpuCounters, GpuReading, read_gpu_counters
 
 SOON = timedelta(seconds=5)
 
@@ -46,7 +46,7 @@ def test_a_card_tells_load_memory_temperature_and_power(tmp_path: Path) -> None:
             card="card0",
             pci_address="0000:03:00.0",
             asleep=False,
-            reading=Reading(
+            reading=GpuReading(
                 busy_percent=100,
                 vram_used_bytes=1024,
                 vram_total_bytes=2048,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.evidence.pages import Parts, Resumes, read_pages, read_parts, read_resumes
+from rocsteady.evidence.pages import BatchSplit, Resumes, read_pages, read_parts, read_resumes
 from rocsteady.inside import wire
 
 TOLD = {"version": wire.RESUMES_VERSION, "folder": "/job/checkpoints", "pattern": "step-*"}
@@ -91,8 +91,8 @@ def test_how_a_batch_is_trained(tmp_path: Path) -> None:
     assert read_parts(tmp_path) is None
 
     page(tmp_path, 7, W_BATCH=32)
-    assert read_parts(tmp_path) == Parts(batch=32, part=32)
+    assert read_parts(tmp_path) == BatchSplit(batch=32, part=32)
 
     page(tmp_path, 7, W_BATCH=32, W_PART=8)
     page(tmp_path, 8, W_BATCH=16, W_PART=16)
-    assert read_parts(tmp_path) == Parts(batch=32, part=8)
+    assert read_parts(tmp_path) == BatchSplit(batch=32, part=8)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.evidence.descriptor_ends import Ends
+from rocsteady.evidence.descriptor_ends import Descriptors
 from rocsteady.evidence.sockets import unix_peers
 from rocsteady.evidence.values import Wait
 
@@ -31,7 +31,7 @@ def test_a_connection_that_was_never_accepted_belongs_to_the_listener(
         client.connect("here")
 
         assert unix_peers()[inode(client)] == inode(listener)
-        end = Ends([os.getpid()]).at(os.getpid(), client.fileno())
+        end = Descriptors([os.getpid()]).at(os.getpid(), client.fileno())
         accepted, _ = listener.accept()
         with accepted:
             assert unix_peers()[inode(client)] == inode(accepted)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from host_children import Children, bearing
 
-from rocsteady.host.child import Ended, Exit, How, Stopping
+from rocsteady.host.child import Exit, How, Stopping, StopResult
 from rocsteady.host.posix.keeper import is_alive, look
 
 SHORT = Stopping(
@@ -180,7 +180,7 @@ def test_one_that_ended_by_itself_needs_nothing(children: Children) -> None:
 
     ended = child.stop(Stopping())
 
-    assert ended == Ended(exit=Exit(code=0), seconds=ended.seconds, how=How.BY_ITSELF)
+    assert ended == StopResult(exit=Exit(code=0), seconds=ended.seconds, how=How.BY_ITSELF)
 
 
 def test_what_a_command_leaves_behind_is_ended_by_close(children: Children) -> None:

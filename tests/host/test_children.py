@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rocsteady.host import children
-from rocsteady.host.children import ANSWER_LIMIT, Answer, Outcome, ask
+from rocsteady.host.children import ANSWER_LIMIT, Answer, AnswerKind, ask
 
 if os.name == "nt":
     pytest.skip("needs Linux", allow_module_level=True)
@@ -70,7 +70,7 @@ def is_gone(pid: int) -> bool:
 
 def test_an_answer_and_its_exit_code() -> None:
     assert ask(["sh", "-c", "echo hello; echo no >&2; exit 3"], within=LATER) == Answer(
-        outcome=Outcome.ANSWERED, text="hello\n", exit_code=3
+        outcome=AnswerKind.ANSWERED, text="hello\n", exit_code=3
     )
 
 
@@ -79,7 +79,7 @@ def test_what_is_not_utf8_is_an_answer() -> None:
 
 
 def test_nothing_can_be_typed_into_it() -> None:
-    assert ask(["cat"], within=LATER) == Answer(outcome=Outcome.ANSWERED, text="", exit_code=0)
+    assert ask(["cat"], within=LATER) == Answer(outcome=AnswerKind.ANSWERED, text="", exit_code=0)
 
 
 def test_it_runs_in_the_folder_and_with_the_variables_that_it_is_given(tmp_path: Path) -> None:
@@ -97,12 +97,12 @@ def test_it_runs_in_the_folder_and_with_the_variables_that_it_is_given(tmp_path:
     ids=["absent", "a folder", "no name", "not executable"],
 )  # fmt: skip
 def test_what_cannot_be_started_is_said(command: list[str]) -> None:
-    assert ask(command, within=SOON) == Answer(outcome=Outcome.NOT_STARTED)
+    assert ask(command, within=SOON) == Answer(outcome=AnswerKind.NOT_STARTED)
 
 
 def test_a_folder_that_is_gone_is_said(tmp_path: Path) -> None:
     assert ask(["pwd"], within=SOON, folder=str(tmp_path / "gone")) == Answer(
-        outcome=Outcome.NOT_STARTED
+        outcome=AnswerKind.NOT_STARTED
     )
 
 
@@ -120,7 +120,7 @@ def test_one_that_never_returns_and_ignores_sigterm_is_ended_with_its_children(
     answer = ask(["sh", "-c", victim], within=SOON)
 
     assert time.monotonic() - began < 0.3 + 0.2 + 0.25
-    assert answer == Answer(outcome=Outcome.TIMED_OUT, text="before\n")
+    assert answer == Answer(outcome=AnswerKind.TIMED_OUT, text="before\n")
     numbers = [int(pid) for pid in pids.read_text().split()]
     assert len(numbers) == 2
     assert all(is_gone(pid) for pid in numbers)
@@ -135,7 +135,7 @@ def test_one_that_closes_its_output_and_lingers_is_ended(tmp_path: Path) -> None
     )
 
     assert time.monotonic() - began < 1.0
-    assert answer == Answer(outcome=Outcome.TIMED_OUT, text="done\n")
+    assert answer == Answer(outcome=AnswerKind.TIMED_OUT, text="done\n")
     assert is_gone(int(pid.read_text()))
 
 
@@ -143,7 +143,7 @@ def test_one_that_takes_a_moment_to_end_after_its_last_word_has_answered() -> No
     code = "import os, time; os.write(1, b'x'); os.close(1); time.sleep(0.15)"
 
     assert ask(python(code), within=LATER) == Answer(
-        outcome=Outcome.ANSWERED, text="x", exit_code=0
+        outcome=AnswerKind.ANSWERED, text="x", exit_code=0
     )
 
 
@@ -155,7 +155,7 @@ def test_what_a_child_leaves_behind_is_ended_with_it(tmp_path: Path, output: str
     answer = ask(["sh", "-c", f"sleep 60 {output} & echo $! > {pid}; echo done"], within=SOON)
 
     assert time.monotonic() - began < 1.0
-    assert answer == Answer(outcome=Outcome.ANSWERED, text="done\n", exit_code=0)
+    assert answer == Answer(outcome=AnswerKind.ANSWERED, text="done\n", exit_code=0)
     assert is_gone(int(pid.read_text()))
 
 
@@ -166,7 +166,7 @@ def test_a_flood_is_cut_off() -> None:
 
     assert time.monotonic() - began < 5.0
     assert answer == Answer(
-        outcome=Outcome.ANSWERED, text="y\n" * (ANSWER_LIMIT // 2), exit_code=-signal.SIGPIPE
+        outcome=AnswerKind.ANSWERED, text="y\n" * (ANSWER_LIMIT // 2), exit_code=-signal.SIGPIPE
     )
 
 
@@ -178,7 +178,7 @@ def test_a_flood_that_ignores_the_closed_pipe_is_ended() -> None:
 
     answer = ask(python(code), within=timedelta(milliseconds=600))
 
-    assert answer == Answer(outcome=Outcome.TIMED_OUT, text="x" * ANSWER_LIMIT)
+    assert answer == Answer(outcome=AnswerKind.TIMED_OUT, text="x" * ANSWER_LIMIT)
 
 
 def test_one_that_cannot_be_killed_is_abandoned_within_the_bound(
@@ -191,7 +191,7 @@ def test_one_that_cannot_be_killed_is_abandoned_within_the_bound(
     answer = ask(["sleep", "60"], within=SOON)
 
     assert time.monotonic() - began < 1.0
-    assert answer == Answer(outcome=Outcome.UNKILLABLE)
+    assert answer == Answer(outcome=AnswerKind.UNKILLABLE)
     abandoned = children._abandoned.pop()
     abandoned.kill()
     abandoned.wait()

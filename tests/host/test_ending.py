@@ -6,10 +6,10 @@ import signal
 from datetime import timedelta
 from pathlib import Path
 
-from rocsteady.host.child import Ended, Exit, How, Stopping
+from rocsteady.host.child import Exit, How, Stopping, StopResult
 from rocsteady.host.posix.cgroup import make_cgroup
 from rocsteady.host.posix.ending import end_child
-from rocsteady.host.posix.keeper import Family, Seen
+from rocsteady.host.posix.keeper import Family, ProcessSnapshot
 
 NOBODY = 2**22 + 1  # above every pid that Linux gives
 QUICK = timedelta(seconds=0.1)
@@ -21,8 +21,8 @@ class Stuck(Family):
     def __init__(self) -> None:
         super().__init__(keeper=NOBODY, run_id="stuck")
 
-    def members(self) -> dict[int, Seen]:
-        return {NOBODY: Seen(state="D", parent=1, start=1)}
+    def members(self) -> dict[int, ProcessSnapshot]:
+        return {NOBODY: ProcessSnapshot(state="D", parent=1, start=1)}
 
 
 def test_what_cannot_be_killed_is_named_in_time() -> None:
@@ -34,7 +34,7 @@ def test_what_cannot_be_killed_is_named_in_time() -> None:
     stopping = Stopping(interrupt_wait=QUICK, terminate_wait=QUICK, kill_wait=QUICK)
     ended = end_child(Stuck(), wait, lambda: asked.append("interrupt"), stopping, signal.SIGINT)
 
-    assert ended == Ended(
+    assert ended == StopResult(
         exit=None, unkillable=(NOBODY,), seconds=ended.seconds, how=How.UNKILLABLE
     )
     assert asked == ["interrupt"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocsteady.host.log_limit import LogRules
-from rocsteady.host.logfile import HELD_LIMIT, Lines, LogFile, Stamp
+from rocsteady.host.logfile import HELD_LIMIT, Lines, LogFile, Timestamp
 
 
 def fed(*chunks: bytes, step: float = 0.0) -> bytes:
@@ -20,7 +20,7 @@ def fed(*chunks: bytes, step: float = 0.0) -> bytes:
 
 
 def test_a_moment_is_spelt_in_utc_with_milliseconds() -> None:
-    assert Stamp().at(1794704523.4567) == b"2026-11-15T01:02:03.456Z "
+    assert Timestamp().at(1794704523.4567) == b"2026-11-15T01:02:03.456Z "
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ from rocsteady.journal.identity import this_process
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.place import Place, find_place
 from rocsteady.journal.values import (
-    Attempt,
-    Decision,
+    AttemptCost,
+    AttemptRecord,
+    DecisionRecord,
     Incident,
-    Loss,
     Message,
     NamedFailure,
     Run,
@@ -37,9 +37,9 @@ def begin(journal: Journal, name: str | None = None) -> Run:
     return journal.begin_run(COMMAND, job={"command": COMMAND}, strategy={}, name=name)
 
 
-def attempt(run: int, number: int, started: float, **options: object) -> Attempt:
+def attempt(run: int, number: int, started: float, **options: object) -> AttemptRecord:
     fields = {"run": run, "number": number, "strategy": {}, "boot_id": "b", "started": started}
-    return Attempt(**{**fields, **options})  # type: ignore[arg-type] # as the test says
+    return AttemptRecord(**{**fields, **options})  # type: ignore[arg-type] # as the test says
 
 
 def train(journal: Journal, run: int, number: int, start: float, steps: range) -> None:
@@ -105,7 +105,9 @@ def test_the_story_of_a_run_comes_back_as_it_was_written(open_journal: OpenJourn
         run=run.id, attempt=1, number=1, verdict="hung", why="no step for 9 s",
         place="dataset.py:88 __getitem__", quiet=9.5, evidence="incident-1", at=1190.0,
     )  # fmt: skip
-    decision = Decision(run=run.id, attempt=1, what="the same again", why="a first", at=1200.0)
+    decision = DecisionRecord(
+        run=run.id, attempt=1, what="the same again", why="a first", at=1200.0
+    )
     message = Message(run=run.id, text="attempt 2, from step 80", at=1201.0)
 
     journal.record(attempt(run.id, 1, 1000.0))
@@ -130,7 +132,7 @@ def test_the_story_of_a_run_comes_back_as_it_was_written(open_journal: OpenJourn
     assert [(deed.kind, deed.outcome) for deed in story.deeds] == [("stop", "done")]
     assert story.progress[-1].last_step == 150
     (loss,) = story.losses  # from 1100, the last step, to 1212, the first new one
-    assert loss == Loss(attempt=1, idle=112.0, steps_redone=20, redoing=loss.redoing)
+    assert loss == AttemptCost(attempt=1, idle=112.0, steps_redone=20, redoing=loss.redoing)
     assert loss.redoing == pytest.approx(20, rel=0.02)
     assert story.seconds_lost == loss.idle + loss.redoing
     assert msgspec.json.decode(msgspec.json.encode(story), type=RunStory) == story

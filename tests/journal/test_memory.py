@@ -18,15 +18,15 @@ from rocsteady.journal.values import (
     Deed,
     Fate,
     Helped,
-    Learned,
-    Stays,
+    LearnedRecord,
+    StaysRecord,
     Takedown,
     Unfinished,
 )
 from rocsteady.machine.disk_root import DiskRoot
 from rocsteady.vocabulary import Observation, ProbeOutcome
 
-PHASES = {"data": Stays(count=5, longest=0.9, histogram=(0, 3, 2))}
+PHASES = {"data": StaysRecord(count=5, longest=0.9, histogram=(0, 3, 2))}
 
 
 def test_what_a_script_usually_does_is_remembered_for_this_machine(place: Place) -> None:
@@ -35,7 +35,7 @@ def test_what_a_script_usually_does_is_remembered_for_this_machine(place: Place)
     memory.close()
     again = Memory(place)
 
-    learned = Learned(script="script", machine="machine", phases=PHASES, at=5.0)
+    learned = LearnedRecord(script="script", machine="machine", phases=PHASES, at=5.0)
     assert again.learned("script", "machine") == learned
     assert again.learned("script", "another") is None
     again.close()

@@ -10,7 +10,7 @@ import pytest
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.place import Place
 from rocsteady.journal.progress import DAY, HOUR
-from rocsteady.journal.values import Attempt, Decision, Incident, Message, Sample
+from rocsteady.journal.values import AttemptRecord, DecisionRecord, Incident, Message, Sample
 
 OpenJournal = Callable[..., Journal]
 LOOK_EVERY = 20  # seconds
@@ -27,9 +27,11 @@ def incident(journal: Journal, run: int, number: int, at: float) -> None:
     )  # fmt: skip
     for text in ("Looking.", "hung in the DataLoader. " * 6, "the same again", "from step 4,800"):
         journal.record(Message(run=run, text=text, at=at))
-    journal.record(Decision(run=run, attempt=number, what="the same again", why="chance", at=at))
     journal.record(
-        Attempt(run=run, number=number + 1, strategy={"device": "gpu", "workers": 2},
+        DecisionRecord(run=run, attempt=number, what="the same again", why="chance", at=at)
+    )
+    journal.record(
+        AttemptRecord(run=run, number=number + 1, strategy={"device": "gpu", "workers": 2},
                 boot_id="b" * 36, started=at, ended=at + 600, signal=9, outcome="hung",
                 first_step=1000 * number, last_step=1000 * number + 900)
     )  # fmt: skip

@@ -12,7 +12,7 @@ import pytest
 from rocsteady.errors import NotRecordedError
 from rocsteady.journal import schema
 from rocsteady.journal.rows import Work, put
-from rocsteady.journal.values import Losses, Message
+from rocsteady.journal.values import Message, UnwrittenEntries
 from rocsteady.journal.writer import Writer
 
 BUSY = timedelta(milliseconds=50)
@@ -64,7 +64,7 @@ def test_a_disk_that_hangs_makes_nobody_wait_and_costs_the_oldest(disk: Disk) ->
         writer.put(message(number))
 
     assert time.monotonic() - start < 1
-    assert writer.losses == Losses(dropped=9_900, waiting=100)
+    assert writer.losses == UnwrittenEntries(dropped=9_900, waiting=100)
     disk.answers.set()
     assert writer.close(timedelta(seconds=5))
     kept = texts(disk.path)
@@ -92,7 +92,7 @@ def test_a_full_disk_keeps_entries_until_there_is_room(disk: Disk) -> None:
     with pytest.raises(NotRecordedError, match="disk is full"):
         writer.now(lambda _: None, timedelta(seconds=5))
 
-    assert writer.losses == Losses(waiting=1, why="database or disk is full")
+    assert writer.losses == UnwrittenEntries(waiting=1, why="database or disk is full")
     disk.trouble = None
     assert writer.now(lambda _: 7, timedelta(seconds=5)) == 7
     assert writer.close(timedelta(seconds=5))

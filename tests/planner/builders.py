@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocsteady.plan import Basis, Finish, Pace, Risk, Way
-from rocsteady.planner.trial_result import Tried
+from rocsteady.planner.trial_result import TrialResult
 from rocsteady.vocabulary import Confidence, Finding, Fix, Severity, Strategy
 
 HOUR = 3600.0
@@ -21,14 +21,16 @@ def pace(rate: float = 2.0, spread: float = 1.1, **slowed_by: float) -> Pace:
     )
 
 
-def tried(rate: float | None = 2.0, strategy: Strategy | None = None, **more: object) -> Tried:
+def tried(
+    rate: float | None = 2.0, strategy: Strategy | None = None, **more: object
+) -> TrialResult:
     found = None if rate is None else pace(rate)
     settled: dict[str, object] = {"step": 60, "seconds": 30.0, "pace": found, **more}
-    return Tried(strategy=strategy or Strategy(), **settled)  # type: ignore[arg-type]
+    return TrialResult(strategy=strategy or Strategy(), **settled)  # type: ignore[arg-type]
 
 
-def failed(kind: str, strategy: Strategy | None = None, step: int = 7) -> Tried:
-    return Tried(
+def failed(kind: str, strategy: Strategy | None = None, step: int = 7) -> TrialResult:
+    return TrialResult(
         strategy=strategy or Strategy(),
         failure=kind,
         title=f"it had {kind}",

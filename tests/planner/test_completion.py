@@ -11,15 +11,17 @@ from hypothesis import strategies as st
 
 from rocsteady.goodput import share_of_work
 from rocsteady.plan import Finish, Pace
-from rocsteady.planner.completion import History, Loss, finish
+from rocsteady.planner.completion import FailureCost, FailureHistory, finish
 from rocsteady.planner.pace import NORMAL
 
 HOUR, DAY = 3600.0, 86_400.0
 RATE = 10.0  # steps a second
 RUNS = 200
-SAVES = Loss(again=60.0, interval=600.0)
-NEVER_SAVES = Loss(again=60.0, interval=None)
-FAILS_HOURLY = History(failures=10_000, seconds=10_000 * HOUR)  # long enough that it is well known
+SAVES = FailureCost(again=60.0, interval=600.0)
+NEVER_SAVES = FailureCost(again=60.0, interval=None)
+FAILS_HOURLY = FailureHistory(
+    failures=10_000, seconds=10_000 * HOUR
+)  # long enough that it is well known
 
 
 def pace_of(spread: float = 1e-6, *, starting: float = 0.0) -> Pace:
@@ -34,22 +36,22 @@ def forecast(  # noqa: PLR0913 - as what it calls
     work: float,
     *,
     pace: Pace | None = None,
-    history: History | None = None,
-    loss: Loss = SAVES,
+    history: FailureHistory | None = None,
+    loss: FailureCost = SAVES,
     due: float | None = None,
     setup: float = 0.0,
 ) -> Finish:
     return finish(
         pace or pace_of(),
         round(work * RATE),
-        history=history or History(),
+        history=history or FailureHistory(),
         loss=loss,
         due=due,
         setup=setup,
     )
 
 
-def really(dice: random.Random, work: float, between: float, loss: Loss) -> float:
+def really(dice: random.Random, work: float, between: float, loss: FailureCost) -> float:
     """Carry out simulated work that fails at random, also while it starts again."""
     now = saved = 0.0
     step = loss.interval or work
@@ -70,13 +72,13 @@ def really(dice: random.Random, work: float, between: float, loss: Loss) -> floa
 @pytest.mark.parametrize(
     ("work", "history", "between"),
     [
-        pytest.param(220.0, History(), 1e9, id="minutes, nothing known, nothing fails"),
+        pytest.param(220.0, FailureHistory(), 1e9, id="minutes, nothing known, nothing fails"),
         pytest.param(2 * HOUR, FAILS_HOURLY, HOUR, id="two failures"),
         pytest.param(DAY, FAILS_HOURLY, HOUR, id="many failures"),
     ],
 )
 def test_the_interval_holds_nine_times_in_ten(
-    work: float, history: History, between: float
+    work: float, history: FailureHistory, between: float
 ) -> None:
     """How often it really fails is given here, and not taken from what the forecast supposes."""
     found = forecast(work, pace=pace_of(0.06), history=history)
@@ -88,11 +90,11 @@ def test_the_interval_holds_nine_times_in_ten(
     assert 0.80 * RUNS <= inside <= 0.99 * RUNS
 
 
-@pytest.mark.parametrize("loss", [SAVES, Loss(again=300.0, interval=1800.0)])
-def test_long_work_takes_what_the_exact_formula_says(loss: Loss) -> None:
+@pytest.mark.parametrize("loss", [SAVES, FailureCost(again=300.0, interval=1800.0)])
+def test_long_work_takes_what_the_exact_formula_says(loss: FailureCost) -> None:
     assert loss.interval is not None
     work = 100 * DAY
-    known = History(failures=10**6, seconds=10**6 * HOUR)  # one an hour
+    known = FailureHistory(failures=10**6, seconds=10**6 * HOUR)  # one an hour
     found = forecast(work, history=known, loss=loss)
     share = share_of_work(loss.interval, 0.0, loss.again, HOUR)
     assert found.seconds == pytest.approx(work / share, rel=0.01)
@@ -101,14 +103,14 @@ def test_long_work_takes_what_the_exact_formula_says(loss: Loss) -> None:
 
 
 def test_where_nothing_fails_and_the_pace_is_sure_the_end_is_the_work() -> None:
-    quiet = History(failures=0, seconds=10_000 * DAY)
+    quiet = FailureHistory(failures=0, seconds=10_000 * DAY)
     found = forecast(HOUR, pace=pace_of(starting=30.0), history=quiet)
     assert (found.early, found.seconds, found.late) == pytest.approx([HOUR + 30] * 3, rel=1e-4)
     assert found.lost == pytest.approx(0.0, abs=1e-4)
 
 
 def test_the_interval_is_that_of_the_pace_where_nothing_fails() -> None:
-    quiet = History(failures=0, seconds=10_000 * DAY)
+    quiet = FailureHistory(failures=0, seconds=10_000 * DAY)
     found = forecast(HOUR, pace=pace_of(0.1), history=quiet)
     assert math.log(found.late / found.seconds) == pytest.approx(NORMAL * 0.1, rel=0.1)
     assert math.log(found.seconds / found.early) == pytest.approx(NORMAL * 0.1, rel=0.1)
@@ -118,7 +120,7 @@ def test_the_interval_is_that_of_the_pace_where_nothing_fails() -> None:
 def test_a_deadline_far_before_or_after_the_end_leaves_no_doubt(
     due: float | None, chance: float | None
 ) -> None:
-    quiet = History(failures=0, seconds=10_000 * DAY)
+    quiet = FailureHistory(failures=0, seconds=10_000 * DAY)
     assert forecast(HOUR, pace=pace_of(0.06), history=quiet, due=due).in_time == chance
 
 
@@ -130,7 +132,7 @@ def test_a_deadline_in_the_middle_of_the_interval_is_met_half_the_time() -> None
 
 def test_failures_that_were_seen_make_it_later() -> None:
     ends = [
-        forecast(DAY, history=History(failures=failures, seconds=DAY)).seconds
+        forecast(DAY, history=FailureHistory(failures=failures, seconds=DAY)).seconds
         for failures in (0, 10, 50, 200)
     ]
     assert ends == sorted(ends)
@@ -146,7 +148,7 @@ def test_without_a_checkpoint_it_is_much_later() -> None:
 
 
 def test_what_cannot_end_is_said_to_take_for_ever_and_misses_every_deadline() -> None:
-    often = History(failures=10**5, seconds=10**5 * 60)  # one a minute
+    often = FailureHistory(failures=10**5, seconds=10**5 * 60)  # one a minute
     found = forecast(DAY, history=often, loss=NEVER_SAVES, due=365 * DAY)
     assert found.seconds > 3650 * DAY
     assert found.in_time == 0.0
@@ -170,8 +172,8 @@ def test_setup_comes_on_top() -> None:
 def test_the_middle_lies_between_early_and_late_and_is_the_same_each_time(
     work: float, spread: float, failures: int, seconds: float, interval: float | None
 ) -> None:
-    history = History(failures=failures, seconds=seconds)
-    loss = Loss(again=60.0, interval=interval)
+    history = FailureHistory(failures=failures, seconds=seconds)
+    loss = FailureCost(again=60.0, interval=interval)
     found = forecast(work, pace=pace_of(spread), history=history, loss=loss)
     assert 0 < found.early <= found.seconds <= found.late < math.inf
     assert 0 <= found.lost <= 1

@@ -5,14 +5,14 @@ from __future__ import annotations
 from builders import failed, tried
 
 from rocsteady.planner.cpu import FLUSHED_TOLD, KEEP_FREED, THREADS, settings, tune
-from rocsteady.planner.trial_result import Tried
+from rocsteady.planner.trial_result import TrialResult
 from rocsteady.vocabulary import Strategy
 
 
 def test_what_is_faster_is_kept_and_what_is_not_is_told() -> None:
     made: list[Strategy] = []
 
-    def attempt(strategy: Strategy) -> Tried | None:
+    def attempt(strategy: Strategy) -> TrialResult | None:
         made.append(strategy)
         faster = 3.0 if strategy.compile else 2.0
         return tried(faster if strategy.variables.get(THREADS) != "1" else 0.5, strategy)
@@ -27,7 +27,7 @@ def test_what_is_faster_is_kept_and_what_is_not_is_told() -> None:
 
 
 def test_what_changes_the_numbers_is_a_result_of_its_own_that_says_so() -> None:
-    def attempt(strategy: Strategy) -> Tried | None:
+    def attempt(strategy: Strategy) -> TrialResult | None:
         return tried(4.0 if strategy.autocast else 2.0, strategy)
 
     same, other = tune(Strategy(), tried(2.0), 2, attempt)
@@ -49,7 +49,7 @@ def test_a_gain_that_the_first_has_too_when_tried_again_is_none() -> None:
 def test_what_is_faster_only_than_the_first_once_more_is_taken() -> None:
     """The machine became slower after the first."""
 
-    def attempt(strategy: Strategy) -> Tried | None:
+    def attempt(strategy: Strategy) -> TrialResult | None:
         return tried(1.8 if strategy.variables.keys() >= KEEP_FREED.keys() else 1.5, strategy)
 
     (tuned,) = tune(Strategy(), tried(2.0), 2, attempt)
@@ -60,7 +60,7 @@ def test_what_is_faster_only_than_the_first_once_more_is_taken() -> None:
 
 
 def test_a_setting_that_fails_or_finds_nothing_to_act_on_is_not_taken() -> None:
-    def attempt(strategy: Strategy) -> Tried | None:
+    def attempt(strategy: Strategy) -> TrialResult | None:
         if strategy.compile:
             return tried(9.0, strategy, idle=("compile",))
         return failed("segfault", strategy)

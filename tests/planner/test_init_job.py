@@ -16,11 +16,11 @@ from rocsteady.job.job_file import parse_job
 from rocsteady.job.values import DoneWhen, FileKind, Job, Resume, Total, WantedFile
 from rocsteady.plan import Pace
 from rocsteady.planner.job_file_text import Draft, job_text, seen
-from rocsteady.planner.log_counters import Counter, Printed
+from rocsteady.planner.log_counters import LogCounter, Printed
 from rocsteady.planner.resume_discovery import going_on
 from rocsteady.planner.script_facts import ScriptFacts, read_facts
-from rocsteady.planner.script_traces import Watched
-from rocsteady.planner.trial_result import Tried
+from rocsteady.planner.script_traces import ScriptTraces
+from rocsteady.planner.trial_result import TrialResult
 from rocsteady.planner.work import Work, how_much
 from rocsteady.vocabulary import Strategy
 
@@ -31,7 +31,7 @@ COMMAND = ("python", "train.py")
 NOTHING = ScriptFacts(name="")
 PACE = Pace(steps=400, seconds=10.0, rate=40.0, low=38.0, high=42.0, starting=2.0, memory=3 << 28)
 SIZE = Size(parameters=1234567, batch=64, batches=100)
-COUNTER = Counter(
+COUNTER = LogCounter(
     word="step",
     n=400,
     total=7500,
@@ -47,11 +47,11 @@ EPOCH = replace(COUNTER, word="epoch", n=4, total=None, pattern=r"epoch\s*(?P<n>
 
 
 def one(
-    *counters: Counter, finished: bool = False, size: Size | None = SIZE, **seen: object
-) -> Tried:
+    *counters: LogCounter, finished: bool = False, size: Size | None = SIZE, **seen: object
+) -> TrialResult:
     """Make what came of a short run in which steps were counted."""
-    watched = Watched(**{"torch": True, "counted": True, **seen})  # type: ignore[arg-type]
-    return Tried(
+    watched = ScriptTraces(**{"torch": True, "counted": True, **seen})  # type: ignore[arg-type]
+    return TrialResult(
         strategy=Strategy(),
         pace=PACE,
         step=400,
@@ -89,7 +89,7 @@ def script(tmp_path: Path, text: str) -> ScriptFacts:
     ],
 )  # fmt: skip
 def test_how_much_work_it_is(
-    tmp_path: Path, words: tuple[str, ...], tried: Tried, total: Total | None, *, sure: bool
+    tmp_path: Path, words: tuple[str, ...], tried: TrialResult, total: Total | None, *, sure: bool
 ) -> None:
     found = how_much((*COMMAND, *words), tried, NOTHING, tmp_path)
 
@@ -106,7 +106,7 @@ def test_how_much_work_it_is(
     ],
 )
 def test_without_torch_what_is_printed_counts(
-    tmp_path: Path, words: tuple[str, ...], counter: Counter, total: Total | None
+    tmp_path: Path, words: tuple[str, ...], counter: LogCounter, total: Total | None
 ) -> None:
     tried = one(counter, size=None, torch=False, counted=False)
 

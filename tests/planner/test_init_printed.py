@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from rocsteady.job.line_pattern import LinePattern
-from rocsteady.planner.log_counters import Counter, epochs_in, of_the_job, read_printed
+from rocsteady.planner.log_counters import LogCounter, epochs_in, of_the_job, read_printed
 
 STAMP = "2026-11-15T10:00:{second:02}.000Z "
 BEGAN = 1794736800.0  # 2026-11-15T10:00:00Z
 
 
-def counters(tmp_path: Path, *lines: str, steps: tuple[int, ...] = ()) -> tuple[Counter, ...]:
+def counters(tmp_path: Path, *lines: str, steps: tuple[int, ...] = ()) -> tuple[LogCounter, ...]:
     """Read lines that were printed a second apart."""
     log = tmp_path / "attempt-1.log"
     text = [STAMP.format(second=second) + line for second, line in enumerate(lines)]
@@ -25,7 +25,7 @@ def test_a_counter_is_read_with_the_steps_that_were_made_meanwhile(tmp_path: Pat
     lines = ("step   40/1200 loss 0.5", "step   60/1200 loss 0.4", "step 80/1200 loss 0.3")
 
     assert counters(tmp_path, *lines, steps=(40, 60, 80)) == (
-        Counter(
+        LogCounter(
             word="step",
             n=80,
             total=1200,

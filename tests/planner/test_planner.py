@@ -16,10 +16,10 @@ from rocsteady.knowledge.harmful import harmful_variables
 from rocsteady.plan import Basis, Plan, Risk, Way
 from rocsteady.planner.advice import take
 from rocsteady.planner.circumstances import Circumstances, key
-from rocsteady.planner.completion import History
+from rocsteady.planner.completion import FailureHistory
 from rocsteady.planner.planner import Planner, Wish
 from rocsteady.planner.ranking import ranked
-from rocsteady.planner.trial_result import Tried
+from rocsteady.planner.trial_result import TrialResult
 from rocsteady.vocabulary import ComputeDevice, Strategy
 
 INLINE = Strategy(workers=0, loader_thread=True)
@@ -32,13 +32,13 @@ GPU = Circumstances(
 class Scripted:
     """Gives back what a trial of each strategy is told to show."""
 
-    def __init__(self, **results: Sequence[Tried]) -> None:
+    def __init__(self, **results: Sequence[TrialResult]) -> None:
         self._results = results
         self.made: list[Strategy] = []
 
     def __call__(
         self, job: Job, strategy: Strategy, *, short: bool, remedies: bool, sample_stacks: bool
-    ) -> tuple[Tried, ...]:
+    ) -> tuple[TrialResult, ...]:
         del short, remedies, sample_stacks
         self.made.append(strategy)
         if "--small" in job.command:
@@ -80,7 +80,9 @@ def test_what_failed_once_and_then_worked_as_it_is_stays_a_way_that_counts_the_f
 
 
 def test_earlier_runs_count_against_a_way() -> None:
-    history = {key(Strategy()): History(failures=9, seconds=3600.0, steps=7000, kinds=("hang",))}
+    history = {
+        key(Strategy()): FailureHistory(failures=9, seconds=3600.0, steps=7000, kinds=("hang",))
+    }
     calm, _ = planned(Scripted(gpu=(tried(2.0),), cpu=(tried(0.1),)))
     shaken, _ = planned(
         Scripted(gpu=(tried(2.0),), cpu=(tried(0.1),)), replace(GPU, histories=history)
@@ -234,7 +236,7 @@ def test_what_works_but_is_late_is_not_said_to_fail() -> None:
 def test_the_cpu_once_more_counts_for_its_row() -> None:
     rates = iter([2.0, *[1.0] * 99])
 
-    def attempt(job: Job, strategy: Strategy, **_: bool) -> tuple[Tried, ...]:
+    def attempt(job: Job, strategy: Strategy, **_: bool) -> tuple[TrialResult, ...]:
         del job
         return (tried(next(rates), strategy),)
 
@@ -249,7 +251,7 @@ def test_the_cpu_once_more_counts_for_its_row() -> None:
 def test_the_cpu_once_more_that_fails_counts_against_its_row() -> None:
     made: list[Strategy] = []
 
-    def attempt(job: Job, strategy: Strategy, **_: bool) -> tuple[Tried, ...]:
+    def attempt(job: Job, strategy: Strategy, **_: bool) -> tuple[TrialResult, ...]:
         del job
         made.append(strategy)
         again = made.count(Strategy()) > 1 and strategy == Strategy()

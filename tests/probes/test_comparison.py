@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from rocsteady.probes.comparison import Setting, compare, counted, read_setting
+from rocsteady.probes.comparison import VariableSetting, compare, counted, read_setting
 from rocsteady.report.probe import Comparison, conclusion, difference
 from rocsteady.vocabulary import Observation, ProbeOutcome
 
@@ -35,7 +35,7 @@ def some(wrong: int, runs: int) -> list[Observation]:
     [("A=1", "A", "1"), ("A=", "A", ""), ("-A", "A", None), ("A=b=c", "A", "b=c")],
 )
 def test_a_setting_is_a_value_an_empty_one_or_none(text: str, name: str, value: str | None) -> None:
-    assert read_setting(text) == Setting(spelt=text, name=name, value=value)
+    assert read_setting(text) == VariableSetting(spelt=text, name=name, value=value)
 
 
 @pytest.mark.parametrize("text", ["A", "", "=1", "-A=1", "1A=2", "--", "A B=1"])
@@ -83,7 +83,7 @@ def test_each_has_its_turn_and_another_one_comes_first_each_time() -> None:
     turns: list[str] = []
     two = read_setting("B=2")
 
-    def turn(setting: Setting | None) -> Observation:
+    def turn(setting: VariableSetting | None) -> Observation:
         turns.append(setting.spelt if setting else "-")
         name = {setting.name: setting.value or ""} if setting else {}
         return seen(bad=False, said=name)
@@ -95,7 +95,7 @@ def test_each_has_its_turn_and_another_one_comes_first_each_time() -> None:
 
 
 def test_a_variable_that_is_not_in_force_makes_it_void() -> None:
-    def turn(setting: Setting | None) -> Observation:
+    def turn(setting: VariableSetting | None) -> Observation:
         return seen(bad=setting is None, said={setting.name: "1"} if setting else {})
 
     result = compare(PROBE, [OFF], 8, turn, {})
@@ -108,7 +108,7 @@ def test_a_variable_that_is_not_in_force_makes_it_void() -> None:
 
 
 def test_what_is_so_already_is_not_compared() -> None:
-    def turn(setting: Setting | None) -> Observation:
+    def turn(setting: VariableSetting | None) -> Observation:
         raise AssertionError(setting)
 
     result = compare(PROBE, [OFF], 8, turn, {OFF.name: "0"})
@@ -118,7 +118,7 @@ def test_what_is_so_already_is_not_compared() -> None:
 
 
 def test_a_process_that_died_could_not_tell_and_still_counts() -> None:
-    def turn(setting: Setting | None) -> Observation:
+    def turn(setting: VariableSetting | None) -> Observation:
         return seen(bad=setting is not None)
 
     result = compare(PROBE, [OFF], 8, turn, {})

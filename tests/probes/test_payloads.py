@@ -17,14 +17,14 @@ from rocsteady.journal.place import find_place
 from rocsteady.probes import processes
 from rocsteady.probes.catalog import PROBES
 from rocsteady.probes.probe import Probe
-from rocsteady.probes.runner import Runner
+from rocsteady.probes.runner import ProbeRunner
 from rocsteady.vocabulary import Observation, ProbeOutcome
 
 pytestmark = pytest.mark.slow
 
 FAULTY = Path(__file__).parent / "faulty"
 SHARED_MEMORY = Path("/dev/shm")
-MakeRunner = Callable[..., Runner]
+MakeRunner = Callable[..., ProbeRunner]
 # The same code as others, with more processes that each import torch.
 LEFT_OUT = ("loader 4 workers, forkserver", "loader 4 workers, spawn", "ranks DDP, nccl")
 WITHOUT_GPU = {probe.title for probe in PROBES if probe.gpus} | {
@@ -42,10 +42,10 @@ def make_runner(tmp_path: Path, torch_python: str) -> Iterator[MakeRunner]:
     project.mkdir()
     folder.mkdir()
     journal = Journal(find_place(project, state=tmp_path / "state"))
-    made: list[Runner] = []
+    made: list[ProbeRunner] = []
     before = shared()
 
-    def make(fault: str = "") -> Runner:
+    def make(fault: str = "") -> ProbeRunner:
         environment = {**os.environ, "HOME": str(tmp_path)}
         if fault:
             environment |= {
@@ -53,7 +53,9 @@ def make_runner(tmp_path: Path, torch_python: str) -> Iterator[MakeRunner]:
                 "FAULTY": fault,
                 "FAULTY_COUNT": str(tmp_path / "count"),
             }
-        made.append(Runner(torch_python, folder=folder, journal=journal, environment=environment))
+        made.append(
+            ProbeRunner(torch_python, folder=folder, journal=journal, environment=environment)
+        )
         return made[-1]
 
     try:
@@ -91,7 +93,7 @@ def titled(title: str) -> Probe:
     return next(probe for probe in PROBES if probe.title == title)
 
 
-def tried(runner: Runner, title: str, tries: int = 5, **changes: object) -> Observation:
+def tried(runner: ProbeRunner, title: str, tries: int = 5, **changes: object) -> Observation:
     probe = msgspec.structs.replace(titled(title), **changes)
     return runner.run(probe, tries=tries, seconds=60.0)
 

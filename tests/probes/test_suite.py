@@ -17,11 +17,11 @@ from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import Place, find_place
 from rocsteady.probes.probe import Probe
-from rocsteady.probes.runner import INTENT, Runner
+from rocsteady.probes.runner import INTENT, ProbeRunner
 from rocsteady.probes.suite import (
     MOST_EVIDENCE,
+    KnownBefore,
     Planned,
-    Standing,
     Suite,
     keep_evidence,
     let_go,
@@ -70,8 +70,8 @@ def seen(title: str, outcome: ProbeOutcome = ProbeOutcome.OK, at: float = 1.0) -
 
 
 @pytest.fixture
-def one_card(recorded: Recorded) -> Standing:
-    return Standing(machine=recorded.machine("rx7900xtx"), screens=())
+def one_card(recorded: Recorded) -> KnownBefore:
+    return KnownBefore(machine=recorded.machine("rx7900xtx"), screens=())
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def titles(planned: tuple[Planned, ...]) -> list[str]:
     return [each.probe.title for each in planned if not each.why_not]
 
 
-def test_a_level_runs_what_belongs_to_it_and_says_what_it_cannot(one_card: Standing) -> None:
+def test_a_level_runs_what_belongs_to_it_and_says_what_it_cannot(one_card: KnownBefore) -> None:
     planned = plan(PROBES, "1", (), one_card)
 
     assert titles(planned) == ["import", "attention-backward flash", "attention-backward math"]
@@ -100,7 +100,7 @@ def test_a_level_runs_what_belongs_to_it_and_says_what_it_cannot(one_card: Stand
     assert [(each.tries, each.seconds) for each in planned[1:2]] == [(20, 1.0)]
 
 
-def test_deeper_levels_run_more_and_longer(one_card: Standing) -> None:
+def test_deeper_levels_run_more_and_longer(one_card: KnownBefore) -> None:
     two, soak = plan(PROBES, "2", (), one_card), plan(PROBES, "soak", (), one_card)
 
     assert "soft" in titles(two)
@@ -108,7 +108,7 @@ def test_deeper_levels_run_more_and_longer(one_card: Standing) -> None:
     assert [each.tries for each in soak if each.probe.name == "soft"] == [2000]
 
 
-def test_what_is_named_is_run_whatever_its_level(one_card: Standing) -> None:
+def test_what_is_named_is_run_whatever_its_level(one_card: KnownBefore) -> None:
     assert titles(plan(PROBES, "1", ("soft",), one_card)) == ["soft"]
     one = plan(PROBES, "1", ("attention-backward:math",), one_card)
     assert titles(one) == ["attention-backward math"]
@@ -116,7 +116,7 @@ def test_what_is_named_is_run_whatever_its_level(one_card: Standing) -> None:
 
 
 def test_without_a_gpu_what_needs_one_is_not_run(recorded: Recorded) -> None:
-    standing = Standing(machine=recorded.machine("no-amd-gpu"), screens=())
+    standing = KnownBefore(machine=recorded.machine("no-amd-gpu"), screens=())
 
     planned = plan(PROBES, "1", (), standing)
 
@@ -133,7 +133,7 @@ def test_without_a_gpu_what_needs_one_is_not_run(recorded: Recorded) -> None:
     ],
 )
 def test_what_may_reset_a_gpu_asks_where_that_would_hurt(
-    one_card: Standing, change: dict[str, object], risk: str
+    one_card: KnownBefore, change: dict[str, object], risk: str
 ) -> None:
     planned = plan(PROBES, "1", (), replace(one_card, **change))
 
@@ -143,7 +143,7 @@ def test_what_may_reset_a_gpu_asks_where_that_would_hurt(
     assert not any(each.risk for each in left)
 
 
-def test_what_took_the_machine_down_is_not_tried_again_unasked(one_card: Standing) -> None:
+def test_what_took_the_machine_down_is_not_tried_again_unasked(one_card: KnownBefore) -> None:
     down = seen("attention-backward math", ProbeOutcome.WENT_DOWN, at=2.0)
     standing = replace(one_card, observations=(seen("attention-backward math"), down))
     since = replace(standing, observations=(down, seen("attention-backward math", at=3.0)))
@@ -155,7 +155,7 @@ def test_what_took_the_machine_down_is_not_tried_again_unasked(one_card: Standin
     assert titles(plan(PROBES, "1", ("attention-backward:math",), since))
 
 
-def test_how_long_it_takes_is_known_from_last_time(one_card: Standing) -> None:
+def test_how_long_it_takes_is_known_from_last_time(one_card: KnownBefore) -> None:
     standing = replace(one_card, observations=(seen("attention-backward math"),))
 
     (first,) = plan(PROBES, "1", ("attention-backward:math",), one_card)
@@ -209,7 +209,7 @@ def test_a_bad_probe_is_remembered_with_its_evidence_and_nothing_else_is_left(
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     journal = Journal(place)
-    runner = Runner(
+    runner = ProbeRunner(
         sys.executable, folder=scratch, journal=journal, environment=os.environ, software=SOFTWARE
     )
     suite = Suite(runner, memory, "m", tmp_path / "kept")
@@ -241,7 +241,7 @@ def test_what_hangs_is_ended_and_where_it_hung_is_kept(
     (fake / "__init__.py").write_text("import time\ntime.sleep(600)\n", encoding="utf-8")
     journal = Journal(place)
     environment = {**os.environ, "PYTHONPATH": str(fake.parent)}
-    runner = Runner(
+    runner = ProbeRunner(
         sys.executable, folder=scratch, journal=journal, environment=environment, software=SOFTWARE
     )
     suite = Suite(runner, memory, "m", tmp_path / "kept")
@@ -299,7 +299,9 @@ def test_a_fresh_process_that_ends_does_not_end_the_one_that_forks(
 ) -> None:
     journal = Journal(place)
     with tempfile.TemporaryDirectory(prefix="rp-") as folder:  # short enough for a socket's name
-        runner = Runner(torch_python, folder=Path(folder), journal=journal, environment=os.environ)
+        runner = ProbeRunner(
+            torch_python, folder=Path(folder), journal=journal, environment=os.environ
+        )
         forked = replace(PROBES[0], fresh=False)
         seen = [
             runner.run(probe, tries=1, seconds=1.0).outcome for probe in (forked, PROBES[0], forked)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rocsteady.evidence.values import ProcessSeen, Wait
-from rocsteady.pulse.verdict import Condition
+from rocsteady.pulse.verdict import RunState
 from tests.pulse.simulate import (
     TRAINER,
     WORKER,
@@ -109,7 +109,7 @@ def run(seed: int, steps: int, tally: Tally, *, devices: bool = False) -> None:
     tally.false += [
         f"seed {seed}: {said.verdict.why}"
         for said in simulation.changes()
-        if said.condition is Condition.HUNG
+        if said.condition is RunState.HUNG
     ]
     _hang(simulation, chance, tally)
 
@@ -157,7 +157,7 @@ def _hang(simulation: Simulation, chance: random.Random, tally: Tally) -> None:
     while simulation.now < began + HANG_SECONDS:
         simulation.now += 0.2
         simulation.tick(Quiet(seconds=0, tree=tree))
-        if simulation.said[-1].condition is Condition.HUNG:
+        if simulation.said[-1].condition is RunState.HUNG:
             tally.delays.setdefault(name, []).append(simulation.now - began)
             break
     else:

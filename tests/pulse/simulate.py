@@ -23,10 +23,10 @@ from rocsteady.evidence.values import (
     Tick,
     Wait,
 )
-from rocsteady.knowledge.waits import Waits, load_waits
-from rocsteady.pulse.learning import Learned
+from rocsteady.knowledge.waits import WaitKnowledge, load_waits
+from rocsteady.pulse.learning import PhaseHistory
 from rocsteady.pulse.pulse import Pulse, begin, judge
-from rocsteady.pulse.verdict import Condition, Patience, Verdict
+from rocsteady.pulse.verdict import Patience, RunState, Verdict
 
 TICK = 0.2
 LOOK_TAKES = 0.3
@@ -39,7 +39,7 @@ TORCH = "/venv/lib/python3.12/site-packages/torch"
 STATES = {Wait.NOTHING: "R", Wait.DISK: "D", Wait.STOPPED: "T", Wait.TRACED: "t"}
 
 Tree = Callable[[float], tuple[ProcessSeen, ...]]
-known: Callable[[], Waits] = cache(load_waits)
+known: Callable[[], WaitKnowledge] = cache(load_waits)
 
 
 def thread(tid: int, wait: Wait, *frames: str, **fields: object) -> ThreadSeen:
@@ -182,7 +182,7 @@ class Said:
     verdict: Verdict
 
     @property
-    def condition(self) -> Condition:
+    def condition(self) -> RunState:
         return self.verdict.condition
 
 
@@ -193,7 +193,7 @@ class Simulation:
         self,
         pages: Sequence[Page] | None = None,
         patience: Patience | None = None,
-        learned: Learned | None = None,
+        learned: PhaseHistory | None = None,
         stride: float = TICK,
     ) -> None:
         self.now = 1000.0
@@ -280,6 +280,6 @@ class Simulation:
         self.said.append(Said(self.now, verdict))
 
 
-def first(said: Iterable[Said], condition: Condition) -> Said | None:
+def first(said: Iterable[Said], condition: RunState) -> Said | None:
     """Return the first verdict with this word."""
     return next((one for one in said if one.condition is condition), None)

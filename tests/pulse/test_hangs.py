@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from rocsteady.evidence.values import ProcessSeen, ThreadSeen, Wait
-from rocsteady.pulse.verdict import Condition, Patience
+from rocsteady.pulse.verdict import Patience, RunState
 from tests.pulse.simulate import (
     TORCH,
     TRAINER,
@@ -47,7 +47,7 @@ def hang(
     last_step = simulation.now
     tick = 1 if seconds > 600 else 0.2
     simulation.run(Quiet(seconds=seconds, tree=tree, tick=tick, gpu_signs=gpu_signs))
-    hung = first(simulation.said, Condition.HUNG)
+    hung = first(simulation.said, RunState.HUNG)
     assert hung is not None, simulation.said[-1].verdict
     return hung, hung.at - last_step
 
@@ -202,7 +202,7 @@ def test_a_device_wait_has_10_times_the_longest_that_ended_in_this_run() -> None
     last_step = simulation.now
     simulation.run(Quiet(seconds=500, tree=DEVICE))
 
-    hung = first(simulation.said, Condition.HUNG)
+    hung = first(simulation.said, RunState.HUNG)
 
     assert hung is not None
     assert 395 <= hung.at - last_step <= 435
@@ -233,7 +233,7 @@ def test_before_the_first_step_such_a_limit_is_no_shorter_than_a_start_may_take(
         Quiet(seconds=130, tree=of(process(TRAINER, thread(TRAINER, Wait.SLEEP, "f (/u/t.py:1)"))))
     )
 
-    hung = first(simulation.said, Condition.HUNG)
+    hung = first(simulation.said, RunState.HUNG)
 
     assert hung is not None
     assert 100 <= hung.at - began <= 101
@@ -251,7 +251,7 @@ def test_a_printed_counter_does_not_outvote_the_step() -> None:
     last_step = simulation.now
     simulation.run(Quiet(seconds=2000, tree=beating, counts_every=1, tick=1))
 
-    slow, hung = (first(simulation.said, word) for word in (Condition.SLOW, Condition.HUNG))
+    slow, hung = (first(simulation.said, word) for word in (RunState.SLOW, RunState.HUNG))
     assert slow is not None
     assert hung is not None
     assert slow.at - last_step <= 35
@@ -262,7 +262,7 @@ def test_a_counter_beside_a_closed_set_keeps_it_from_being_proven() -> None:
     simulation = Simulation()
     simulation.run(Steps(seconds=6), Quiet(seconds=60, tree=gil_held, counts_every=1))
 
-    assert first(simulation.said, Condition.HUNG) is None
+    assert first(simulation.said, RunState.HUNG) is None
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_without_any_step_it_is_said_within_120_seconds(wait: Wait, frames: tupl
         Quiet(seconds=130, tree=of(process(TRAINER, thread(TRAINER, wait, *frames), *openmp(100))))
     )
 
-    hung = first(simulation.said, Condition.HUNG)
+    hung = first(simulation.said, RunState.HUNG)
 
     assert hung is not None
     assert 100 <= hung.at - began <= 120
@@ -293,7 +293,7 @@ def test_an_endless_python_loop_is_said_to_be_slow_within_60_seconds_and_ends_af
     last_step = simulation.now
     simulation.run(Quiet(seconds=3.1 * 3600, tree=tree, tick=1))
 
-    slow, hung = (first(simulation.said, word) for word in (Condition.SLOW, Condition.HUNG))
+    slow, hung = (first(simulation.said, word) for word in (RunState.SLOW, RunState.HUNG))
     assert slow is not None
     assert hung is not None
     assert slow.at - last_step <= 60
@@ -321,7 +321,7 @@ def test_without_stacks_there_is_only_the_long_budget() -> None:
     last_step = simulation.now
     simulation.run(Quiet(seconds=1900, tree=gil_held, stacks=False, tick=1))
 
-    hung = first(simulation.said, Condition.HUNG)
+    hung = first(simulation.said, RunState.HUNG)
 
     assert hung is not None
     assert hung.at - last_step == pytest.approx(1800, abs=2)
@@ -352,12 +352,12 @@ def test_a_stopped_process_is_said_within_12_seconds_and_is_never_hung(
         Quiet(seconds=400, tree=of(process(TRAINER, thread(TRAINER, wait, "main (/u/t.py:1)"))))
     )
 
-    stopped = first(simulation.said, Condition.STOPPED)
+    stopped = first(simulation.said, RunState.STOPPED)
 
     assert stopped is not None
     assert stopped.at - last_step <= 12
     assert word in stopped.verdict.why
-    assert first(simulation.said, Condition.HUNG) is None
+    assert first(simulation.said, RunState.HUNG) is None
 
 
 def at_exit(tree: Tree, seconds: float) -> Simulation:
@@ -378,7 +378,7 @@ def test_a_deadlock_at_exit_is_found() -> None:
     waiting = thread(TRAINER + 9, Wait.LOCK, "get (/usr/lib/python3.12/queue.py:171)")
     simulation = at_exit(lambda _: joining(waiting), 60)
 
-    hung = first(simulation.said, Condition.HUNG)
+    hung = first(simulation.said, RunState.HUNG)
 
     assert hung is not None
     assert hung.verdict.over
@@ -390,7 +390,7 @@ def test_a_thread_that_waits_for_the_world_at_exit_has_the_long_budget() -> None
     waiting = thread(TRAINER + 9, Wait.WORLD, "sendall (/home/u/upload.py:7)")
     simulation = at_exit(lambda _: joining(waiting), 4000)
 
-    slow, hung = (first(simulation.said, each) for each in (Condition.SLOW, Condition.HUNG))
+    slow, hung = (first(simulation.said, each) for each in (RunState.SLOW, RunState.HUNG))
 
     assert slow is not None
     assert slow.verdict.over
@@ -416,5 +416,5 @@ def test_work_at_exit_is_not_ended_for_hours(work: Callable[[float], dict[str, o
 
     simulation = at_exit(tree, 10_000)
 
-    assert first(simulation.said, Condition.HUNG) is None
-    assert first(simulation.said, Condition.SLOW) is not None
+    assert first(simulation.said, RunState.HUNG) is None
+    assert first(simulation.said, RunState.SLOW) is not None

@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from rocsteady.pulse.learning import Learned, Stays, merge
+from rocsteady.pulse.learning import PhaseHistory, Stays, merge
 from rocsteady.pulse.places import place_of
 from rocsteady.pulse.pulse import begin, learn
 from rocsteady.pulse.verdict import Patience
@@ -44,8 +44,8 @@ def test_quantiles_are_at_most_doubled() -> None:
 
 
 def test_merging_adds_and_keeps_the_longest() -> None:
-    one = Learned(phases={"data": stays(1.0)}, device_wait=3.0)
-    other = Learned(phases={"data": stays(8.0), "compute": stays(2.0)}, locked_wait=4.0)
+    one = PhaseHistory(phases={"data": stays(1.0)}, device_wait=3.0)
+    other = PhaseHistory(phases={"data": stays(8.0), "compute": stays(2.0)}, locked_wait=4.0)
 
     both = merge(one, other)
 
@@ -62,7 +62,7 @@ def test_what_was_learned_survives_the_journal() -> None:
     learned = learn(simulation.pulse)
 
     assert learned.of("compute").count == simulation.pages[0].step
-    assert msgspec.json.decode(msgspec.json.encode(learned), type=Learned) == learned
+    assert msgspec.json.decode(msgspec.json.encode(learned), type=PhaseHistory) == learned
     assert begin(0.0, 0.0, learned).earlier == learned
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocsteady.evidence.values import Blocked, ProcessSeen, ThreadSeen, Wait
-from rocsteady.pulse.verdict import Condition
+from rocsteady.pulse.verdict import RunState
 from tests.pulse.simulate import (
     TORCH,
     TRAINER,
@@ -255,8 +255,8 @@ def test_is_never_hung(name: str) -> None:
 
     simulation.run(*LOOK_ALIKES[name])
 
-    assert Condition.HUNG not in {said.condition for said in simulation.said}
-    assert simulation.said[-1].condition is Condition.HEALTHY
+    assert RunState.HUNG not in {said.condition for said in simulation.said}
+    assert simulation.said[-1].condition is RunState.HEALTHY
 
 
 @pytest.mark.parametrize("name", WITHOUT_PAGES)
@@ -265,7 +265,7 @@ def test_without_pages_is_never_hung(name: str) -> None:
 
     simulation.run(*WITHOUT_PAGES[name])
 
-    assert Condition.HUNG not in {said.condition for said in simulation.said}
+    assert RunState.HUNG not in {said.condition for said in simulation.said}
 
 
 def test_rank_0_may_validate_for_90_s_while_rank_1_waits_in_a_barrier() -> None:
@@ -273,7 +273,7 @@ def test_rank_0_may_validate_for_90_s_while_rank_1_waits_in_a_barrier() -> None:
 
     simulation.run(STEADY, Quiet(seconds=90, tree=rank_zero_validates), STEADY)
 
-    assert Condition.HUNG not in {said.condition for said in simulation.said}
+    assert RunState.HUNG not in {said.condition for said in simulation.said}
 
 
 def test_what_cannot_be_seen_is_said() -> None:
@@ -282,7 +282,7 @@ def test_what_cannot_be_seen_is_said() -> None:
     simulation.run(Quiet(seconds=60, tree=foreign))
 
     last = simulation.said[-1].verdict
-    assert last.condition is Condition.SLOW
+    assert last.condition is RunState.SLOW
     assert "cannot be seen from here" in last.why
 
 
@@ -296,7 +296,7 @@ def test_ranks_on_other_machines_are_waited_for() -> None:
     simulation = Simulation([Page(rank=0, world=16)])
     simulation.run(STEADY, Quiet(seconds=1500, tree=tree, tick=1), STEADY)
 
-    assert Condition.HUNG not in {said.condition for said in simulation.said}
+    assert RunState.HUNG not in {said.condition for said in simulation.said}
 
 
 class Launcher(Page):
@@ -311,4 +311,4 @@ def test_an_idle_launcher_with_a_page_of_its_own_does_not_hide_a_healthy_run() -
 
     simulation.run(STEADY)
 
-    assert simulation.said[-1].condition is Condition.HEALTHY
+    assert simulation.said[-1].condition is RunState.HEALTHY

@@ -15,9 +15,9 @@ from rocsteady.evidence.values import (
     Tick,
     Wait,
 )
-from rocsteady.pulse.learning import Learned, merge
+from rocsteady.pulse.learning import PhaseHistory, merge
 from rocsteady.pulse.pulse import begin, judge, learn
-from rocsteady.pulse.verdict import Condition, Patience
+from rocsteady.pulse.verdict import Patience, RunState
 from tests.pulse.simulate import TRAINER, known, thread
 
 PATIENCE = Patience()
@@ -105,7 +105,7 @@ def test_no_input_raises(
         tick = Tick(at=at, boot=boot, heartbeats=heartbeats, output=Output(), alive=True)
         pulse, verdict = judge(pulse, tick, looks, PATIENCE, known())
         assert verdict.why
-    merge(learn(pulse), Learned())
+    merge(learn(pulse), PhaseHistory())
 
 
 STUCK = ProcessSeen(
@@ -144,7 +144,7 @@ def test_hung_takes_looks_that_agree_and_judging_changes_nothing(
         assert first == judge(pulse, tick, looks, PATIENCE, known())
         assert msgspec.json.encode((pulse, tick, looks)) == before
         pulse, verdict = first
-        if verdict.condition is Condition.HUNG and verdict.quiet < 1800:
+        if verdict.condition is RunState.HUNG and verdict.quiet < 1800:
             assert len(looks) >= PATIENCE.samples
             agreeing = [look for look in looks if look.at >= pulse.agreed_from]
             assert len(agreeing) >= PATIENCE.samples
@@ -171,4 +171,4 @@ def test_a_training_thread_that_moves_is_not_hung_before_the_long_budget(
             at=float(second), boot=float(second), heartbeats=(beat,), output=Output(), alive=True
         )
         pulse, verdict = judge(pulse, tick, looks, PATIENCE, known())
-        assert verdict.condition is not Condition.HUNG
+        assert verdict.condition is not RunState.HUNG

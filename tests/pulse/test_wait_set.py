@@ -18,7 +18,7 @@ from rocsteady.evidence.values import (
     Wait,
 )
 from rocsteady.pulse.wait_graph import wait_set
-from rocsteady.pulse.wait_set import WaitSet, Way, prove, sentences
+from rocsteady.pulse.wait_set import WaitSet, WayOut, prove, sentences
 from tests.pulse.simulate import LOADER, TORCH, TRAINER, WORKER, WORKER_LOOP, Page, known
 
 SELECT = "select (/usr/lib/python3.12/selectors.py:415)"
@@ -51,7 +51,7 @@ def found(*processes: ProcessSeen, pages: list[Page] | None = None, at: float = 
     return wait_set(Look(at=at, processes=processes, stacks=True), heartbeats, known())
 
 
-def ways(one: WaitSet) -> set[Way]:
+def ways(one: WaitSet) -> set[WayOut]:
     return {each.way for each in one.exits}
 
 
@@ -68,22 +68,22 @@ def test_two_threads_that_wait_for_each_other_are_closed_and_said_so() -> None:
     assert text[-1].startswith("The set is closed")
 
 
-WAYS_OUT: dict[str, tuple[Way, ThreadSeen]] = {
-    "a timeout": (Way.TIMEOUT, blocked(7, left=20.0, pids=(TRAINER,))),
-    "a timeout that is nearly over": (Way.TIMEOUT, blocked(7, left=0.1, pids=(TRAINER,))),
-    "a sleep": (Way.TIMEOUT, blocked(7, wait=Wait.SLEEP, left=0.0)),
-    "a file": (Way.DESCRIPTOR, blocked(7, outside=Outside.DESCRIPTOR, who="x")),
-    "mapped elsewhere": (Way.MEMORY, blocked(7, outside=Outside.MEMORY, who="x")),
-    "a file lock": (Way.FILE_LOCK, blocked(7, outside=Outside.FILE_LOCK, who="process 9")),
+WAYS_OUT: dict[str, tuple[WayOut, ThreadSeen]] = {
+    "a timeout": (WayOut.TIMEOUT, blocked(7, left=20.0, pids=(TRAINER,))),
+    "a timeout that is nearly over": (WayOut.TIMEOUT, blocked(7, left=0.1, pids=(TRAINER,))),
+    "a sleep": (WayOut.TIMEOUT, blocked(7, wait=Wait.SLEEP, left=0.0)),
+    "a file": (WayOut.DESCRIPTOR, blocked(7, outside=Outside.DESCRIPTOR, who="x")),
+    "mapped elsewhere": (WayOut.MEMORY, blocked(7, outside=Outside.MEMORY, who="x")),
+    "a file lock": (WayOut.FILE_LOCK, blocked(7, outside=Outside.FILE_LOCK, who="process 9")),
     "it runs": (
-        Way.RUNS,
+        WayOut.RUNS,
         ThreadSeen(tid=7, name="x", state="R", cpu=1, wait=Wait.NOTHING, frames=(MAIN,)),
     ),
     "not understood": (
-        Way.UNKNOWN,
+        WayOut.UNKNOWN,
         ThreadSeen(tid=7, name="x", state="S", cpu=1, wait=Wait.UNKNOWN, frames=(MAIN,)),
     ),
-    "a process that was not seen": (Way.UNKNOWN, blocked(7, pids=(4711,))),
+    "a process that was not seen": (WayOut.UNKNOWN, blocked(7, pids=(4711,))),
 }
 
 
@@ -109,14 +109,14 @@ def test_a_sibling_that_sleeps_with_a_shared_lock_is_alive() -> None:
 def test_a_handler_of_an_alarm_opens_the_set(number: int) -> None:
     one = found(process(TRAINER, blocked(TRAINER, pids=(TRAINER,)), handlers=(2, number)))
 
-    assert ways(one) == {Way.SIGNAL}
+    assert ways(one) == {WayOut.SIGNAL}
 
 
 def test_a_timer_and_unknown_handlers_open_the_set() -> None:
     thread = blocked(TRAINER, pids=(TRAINER,))
 
-    assert ways(found(process(TRAINER, thread, timers=1))) == {Way.TIMER}
-    assert ways(found(process(TRAINER, thread, handlers=None))) == {Way.UNKNOWN}
+    assert ways(found(process(TRAINER, thread, timers=1))) == {WayOut.TIMER}
+    assert ways(found(process(TRAINER, thread, handlers=None))) == {WayOut.UNKNOWN}
 
 
 def test_a_handler_of_sigusr1_asks_for_minutes_but_not_in_pytorchs_own_code() -> None:
@@ -161,14 +161,14 @@ def test_the_loader_asks_its_workers_for_ever_and_a_bar_beside_it_does_not_matte
 def test_a_timeout_that_the_user_gave_the_loader_is_a_timeout(seconds: float) -> None:
     one = found(process(TRAINER, loader_wait(seconds)), stuck_worker(), idle_worker())
 
-    assert ways(one) == {Way.TIMEOUT}
+    assert ways(one) == {WayOut.TIMEOUT}
 
 
 def test_the_same_wait_in_a_users_own_code_is_a_timeout() -> None:
     frames = (SELECT, GET, MAIN, f"_try_get_data ({LOADER}:1131)")
     thread = blocked(TRAINER, *frames, on="pipe 7", left=5.0, whole=True, pids=(WORKER,))
 
-    assert ways(found(process(TRAINER, thread), stuck_worker())) == {Way.TIMEOUT}
+    assert ways(found(process(TRAINER, thread), stuck_worker())) == {WayOut.TIMEOUT}
 
 
 def test_a_thread_that_pins_memory_must_be_seen_to_ask_again() -> None:
@@ -185,7 +185,7 @@ def test_a_thread_that_pins_memory_must_be_seen_to_ask_again() -> None:
     ]
 
     assert all(one.closed for one in waits)
-    assert ways(prove(waits[:3])) == {Way.TIMEOUT}
+    assert ways(prove(waits[:3])) == {WayOut.TIMEOUT}
     assert prove(waits).closed
 
 
@@ -211,7 +211,7 @@ def test_what_changes_between_two_looks_opens_the_set(change: dict[str, object])
     before = found(process(TRAINER, thread), at=0.0)
     after = found(process(TRAINER, msgspec.structs.replace(thread, **change)), at=1.0)
 
-    assert ways(prove((before, after))) == {Way.MOVED}
+    assert ways(prove((before, after))) == {WayOut.MOVED}
 
 
 @pytest.mark.parametrize(("handlers", "closed"), [((2, 15, 17), True), ((10,), False)])
@@ -241,7 +241,7 @@ def test_a_thread_that_only_serves_is_left_out_unless_its_service_is_waited_for(
 def test_a_rank_that_a_late_look_left_out_opens_the_set() -> None:
     pages = [Page(pid=500, rank=0, world=2, beats=9), Page(pid=600, rank=1, world=2, beats=9)]
 
-    assert ways(found(process(500, blocked(500, pids=(500,))), pages=pages)) == {Way.UNKNOWN}
+    assert ways(found(process(500, blocked(500, pids=(500,))), pages=pages)) == {WayOut.UNKNOWN}
 
 
 @dataclass

@@ -9,7 +9,7 @@ import pytest
 
 from rocsteady.evidence.pages import LoaderFacts
 from rocsteady.remedies.ladder import Proposal
-from rocsteady.remedies.situation import EITHER, Situation, Tried
+from rocsteady.remedies.situation import EITHER, FailedAttempt, Situation
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Situations:
             "failure": self.named(print_, rank=rank),
             "nature": EITHER,
             "strategy": plan,
-            "tried": (Tried(strategy=plan, failure=print_, progressed=True, steps=100),),
+            "tried": (FailedAttempt(strategy=plan, failure=print_, progressed=True, steps=100),),
             "machine": machine,
             "variables": {each.name: each.value or "" for each in machine.variables},
             "gpus": len(machine.gpus.gpus),
@@ -90,7 +90,7 @@ class Situations:
         """Return where the run stands when the next attempt has failed too."""
         assert step.strategy is not None, step.why
         print_ = Fingerprint(kind=kind or situation.failure.kind, place=PLACE, step=steps)
-        attempt = Tried(
+        attempt = FailedAttempt(
             strategy=step.strategy,
             remedy=step.remedy,
             failure=print_,

@@ -6,10 +6,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from rocsteady.evidence.pages import Parts
+from rocsteady.evidence.pages import BatchSplit
 from rocsteady.remedies.ladder import Proposal, climb
 from rocsteady.remedies.preview import preview
-from rocsteady.remedies.situation import DETERMINISTIC, EITHER, TRANSIENT, Budget, Situation, Tried
+from rocsteady.remedies.situation import (
+    DETERMINISTIC,
+    EITHER,
+    TRANSIENT,
+    Budget,
+    FailedAttempt,
+    Situation,
+)
 from rocsteady.vocabulary import Fix, Strategy
 
 if TYPE_CHECKING:
@@ -139,7 +146,7 @@ def test_what_fails_before_its_first_step_is_not_tried_again_unchanged(
 ) -> None:
     def at_the_start(kind: str) -> Situation:
         situation = situations(kind)
-        tried = Tried(strategy=Strategy(), failure=situation.failure.fingerprint)
+        tried = FailedAttempt(strategy=Strategy(), failure=situation.failure.fingerprint)
         return msgspec.structs.replace(situation, tried=(tried,))
 
     assert climb(at_the_start("segfault")).strategy is None
@@ -302,20 +309,22 @@ def test_progress_refills_the_budget(situations: Situations) -> None:
 def test_parts_get_smaller_until_they_fit_or_are_single_samples(situations: Situations) -> None:
     """What was in force is told by each attempt; a half that failed is taken back first."""
     part, parts = 16, []
-    situation = situations("oom-device", nature=DETERMINISTIC, parts=Parts(batch=16, part=part))
+    situation = situations(
+        "oom-device", nature=DETERMINISTIC, parts=BatchSplit(batch=16, part=part)
+    )
     while (step := climb(situation)).remedy == "smaller-part":
         assert step.strategy is not None
         part = step.strategy.part or 0
         parts.append(part)
         situation = msgspec.structs.replace(
-            situations.after(situation, step), parts=Parts(batch=16, part=part)
+            situations.after(situation, step), parts=BatchSplit(batch=16, part=part)
         )
 
     assert parts == [8, 4, 2, 1]
 
 
 def test_a_part_that_brought_the_run_further_is_kept(situations: Situations) -> None:
-    situation = situations("oom-device", nature=DETERMINISTIC, parts=Parts(batch=16, part=16))
+    situation = situations("oom-device", nature=DETERMINISTIC, parts=BatchSplit(batch=16, part=16))
     step = climb(situation)
 
     further = situations.after(situation, step, "hang-in-loader", steps=200, nature=EITHER)

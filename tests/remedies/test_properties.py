@@ -16,7 +16,7 @@ from rocsteady.remedies.difference import changed
 from rocsteady.remedies.ladder import Proposal, climb
 from rocsteady.remedies.preview import preview
 from rocsteady.remedies.remedy import ANY
-from rocsteady.remedies.situation import DETERMINISTIC, EITHER, TRANSIENT, Situation, Tried
+from rocsteady.remedies.situation import DETERMINISTIC, EITHER, TRANSIENT, FailedAttempt, Situation
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Fix, Strategy
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Run:
         steps = max(0, furthest + reach - 2) if reach else 0
         self._progress += steps > furthest
         print_ = Fingerprint(kind=kind, place=PLACES[event.place], step=steps or None)
-        attempt = Tried(
+        attempt = FailedAttempt(
             strategy=strategy,
             remedy=remedy,
             failure=print_,

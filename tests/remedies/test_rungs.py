@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from rocsteady.evidence.pages import Parts
+from rocsteady.evidence.pages import BatchSplit
 from rocsteady.machine.machine import Machine
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.remedies.remedy import Refused
-from rocsteady.remedies.situation import Situation, Tried
+from rocsteady.remedies.situation import FailedAttempt, Situation
 from rocsteady.vocabulary import Fingerprint, Strategy
 
 if TYPE_CHECKING:
@@ -319,7 +319,7 @@ def test_workers_start_clean_only_where_the_script_bears_it(
 
 def test_spawn_is_not_tried_after_a_fork_server(situations: Situations) -> None:
     print_ = Fingerprint(kind="hang-in-loader")
-    tried = (Tried(strategy=Strategy(worker_context="forkserver"), failure=print_),)
+    tried = (FailedAttempt(strategy=Strategy(worker_context="forkserver"), failure=print_),)
 
     assert "fork server" in refused("loader-spawn", situations("hang-in-loader", tried=tried))
 
@@ -390,7 +390,7 @@ def test_on_the_cpu_nothing_for_gpus_is_tried_any_more(situations: Situations) -
 
 
 def test_fused_attention_is_not_asked_for_where_it_has_failed(situations: Situations) -> None:
-    nan = Tried(strategy=Strategy(), failure=Fingerprint(kind="nan-loss"))
+    nan = FailedAttempt(strategy=Strategy(), failure=Fingerprint(kind="nan-loss"))
 
     math = situations("oom-device", "strix-halo", strategy=Strategy(attention="math"))
     before = situations("oom-device", "strix-halo", tried=(nan,))
@@ -425,13 +425,13 @@ def test_a_part_is_halved_from_what_was_in_force(
     situations: Situations, batch: int, part: int, half: int
 ) -> None:
     for kind in ("oom-device", "oom-host"):
-        situation = situations(kind, parts=Parts(batch=batch, part=part))
+        situation = situations(kind, parts=BatchSplit(batch=batch, part=part))
 
         assert applied("smaller-part", situation) == Strategy(part=half)
 
 
 def test_parts_are_only_for_scripts_that_have_them(situations: Situations) -> None:
-    single = situations("oom-device", parts=Parts(batch=32, part=1))
+    single = situations("oom-device", parts=BatchSplit(batch=32, part=1))
 
     assert refused("smaller-part", situations("oom-device")) == (
         "the script does not train through rocsteady.Loop"

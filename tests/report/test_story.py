@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from rocsteady.journal.values import Attempt, Decision, Forecast, NamedFailure, Run, RunStory
+from rocsteady.journal.values import (
+    AttemptRecord,
+    DecisionRecord,
+    Forecast,
+    NamedFailure,
+    Run,
+    RunStory,
+)
 from rocsteady.report.story import render_story
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Role
 
@@ -29,8 +36,8 @@ def story(**changes: object) -> RunStory:
     told = RunStory(
         run=run,
         attempts=(
-            Attempt(run=1, number=1, strategy={"version": 1}, boot_id="b", started=1.0),
-            Attempt(
+            AttemptRecord(run=1, number=1, strategy={"version": 1}, boot_id="b", started=1.0),
+            AttemptRecord(
                 run=1,
                 number=2,
                 strategy={"version": 1, "workers": 0, "variables": {"A": None, "B": "1"}},
@@ -44,7 +51,7 @@ def story(**changes: object) -> RunStory:
                 run=1, attempt=1, failure=msgspec.to_builtins(FAILURE), evidence="/e", at=1.5
             ),
         ),
-        decisions=(Decision(run=1, attempt=1, what="unset-variable", why="a | b", at=1.6),),
+        decisions=(DecisionRecord(run=1, attempt=1, what="unset-variable", why="a | b", at=1.6),),
         messages=(),
         deeds=(),
         progress=(),

@@ -12,10 +12,10 @@ from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
 from rocsteady.journal.values import Run
 from rocsteady.machine.software import software_of
-from rocsteady.pulse.learning import Learned
+from rocsteady.pulse.learning import PhaseHistory
 from rocsteady.remedies.ladder import Proposal
 from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
-from rocsteady.supervisor.course import Course, Wanted
+from rocsteady.supervisor.course import Course, RunWishes
 from rocsteady.supervisor.recovery import Choices, propose
 from rocsteady.supervisor.settings import Settings
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Observation, ProbeOutcome
@@ -29,7 +29,7 @@ RUN = Run(
 )  # fmt: skip
 END = AttemptEnd(
     outcome=Outcome.HUNG, exit=None, seconds=9.0, progress_seconds=5.0, first_step=1, last_step=25,
-    wrote_checkpoint=True, found=None, learned=Learned(), processes=(1,),
+    wrote_checkpoint=True, found=None, learned=PhaseHistory(), processes=(1,),
 )  # fmt: skip
 HUNG = Failure(
     kind="hang-in-loader",
@@ -46,9 +46,9 @@ def memory(tmp_path: Path) -> Memory:
     return Memory(find_place(tmp_path, state=tmp_path / "state"))
 
 
-def course(recorded: Recorded, memory: Memory, wanted: Wanted | None = None) -> Course:
+def course(recorded: Recorded, memory: Memory, wanted: RunWishes | None = None) -> Course:
     return Course(
-        wanted or Wanted(),
+        wanted or RunWishes(),
         script="s",
         here="m",
         memory=memory,
@@ -91,7 +91,7 @@ def test_the_same_again_is_not_a_change(recorded: Recorded, memory: Memory) -> N
 
 
 def test_what_was_asked_for_answered_no_failure(recorded: Recorded, memory: Memory) -> None:
-    asked = course(recorded, memory, Wanted(start_with=("loader-inline",)))
+    asked = course(recorded, memory, RunWishes(start_with=("loader-inline",)))
     asked.start()
     asked.ended(END, RUN)
     memory.close()

@@ -11,12 +11,19 @@ import pytest
 from rocsteady.forecast.forecast import fell_after
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
-from rocsteady.journal.values import Attempt, Deadly, Decision, NamedFailure, Run, RunStory
+from rocsteady.journal.values import (
+    AttemptRecord,
+    Deadly,
+    DecisionRecord,
+    NamedFailure,
+    Run,
+    RunStory,
+)
 from rocsteady.plan import Basis, Pace, Plan, Way
-from rocsteady.pulse.learning import Learned
+from rocsteady.pulse.learning import PhaseHistory
 from rocsteady.remedies.ladder import Proposal
 from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
-from rocsteady.supervisor.course import Course, Wanted, as_json
+from rocsteady.supervisor.course import Course, RunWishes, as_json
 from rocsteady.supervisor.recovery import Choices, FallTo, propose
 from rocsteady.supervisor.settings import Settings
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy
@@ -31,7 +38,7 @@ RUN = Run(
 )  # fmt: skip
 END = AttemptEnd(
     outcome=Outcome.BY_ITSELF, exit=None, seconds=9.0, progress_seconds=5.0, first_step=1,
-    last_step=25, wrote_checkpoint=True, found=None, learned=Learned(), processes=(1,),
+    last_step=25, wrote_checkpoint=True, found=None, learned=PhaseHistory(), processes=(1,),
 )  # fmt: skip
 FIRST = Strategy(attention="math")
 CPU = FallTo(number=2, title="CPU, 2 threads", strategy=Strategy(device="cpu"), rate=2.0)
@@ -56,7 +63,7 @@ def memory(tmp_path: Path) -> Memory:
 
 def course(recorded: Recorded, memory: Memory | None = None, *ways: FallTo) -> Course:
     return Course(
-        Wanted(strategy=FIRST, ways=ways or (CPU, SLOW)),
+        RunWishes(strategy=FIRST, ways=ways or (CPU, SLOW)),
         script="s",
         here="m",
         memory=memory,
@@ -229,7 +236,7 @@ def story(*attempts: tuple[int, Strategy], fell: int) -> RunStory:
     return RunStory(
         run=RUN,
         attempts=tuple(
-            Attempt(run=1, number=number, strategy=as_json(with_), boot_id="b", started=1.0)
+            AttemptRecord(run=1, number=number, strategy=as_json(with_), boot_id="b", started=1.0)
             for number, with_ in attempts
         ),
         incidents=(),
@@ -241,8 +248,8 @@ def story(*attempts: tuple[int, Strategy], fell: int) -> RunStory:
             for number, _ in attempts
         ),
         decisions=(
-            Decision(run=1, attempt=1, what="retry", why="", at=1.0),
-            Decision(run=1, attempt=fell, what="way-2", why="", at=2.0),
+            DecisionRecord(run=1, attempt=1, what="retry", why="", at=1.0),
+            DecisionRecord(run=1, attempt=fell, what="way-2", why="", at=2.0),
         ),
         messages=(),
         deeds=(),

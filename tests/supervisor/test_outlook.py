@@ -9,7 +9,7 @@ import pytest
 
 from rocsteady.forecast.runs import lines_ahead, story_ahead
 from rocsteady.job.values import Deadline
-from rocsteady.journal.values import Decision, Forecast, Run, RunLine, RunStory, Sample
+from rocsteady.journal.values import DecisionRecord, Forecast, Run, RunLine, RunStory, Sample
 from rocsteady.supervisor.announcer import Announcer
 from rocsteady.supervisor.outlook import LONGEST, MOST, Outlook, Slip
 from rocsteady.supervisor.recovery import FallTo
@@ -248,7 +248,7 @@ def test_a_run_that_ended_has_a_deadline_and_no_forecast() -> None:
 
 
 def test_a_run_that_fell_to_another_way_is_foretold_by_that_way() -> None:
-    fell = Decision(run=1, attempt=1, what="way-2", why="", at=1.0)
+    fell = DecisionRecord(run=1, attempt=1, what="way-2", why="", at=1.0)
 
     told = story_ahead(msgspec.structs.replace(STORY, decisions=(fell,)), [], now=3000.0)
 

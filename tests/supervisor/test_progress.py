@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rocsteady.evidence.counters import Progress
 from rocsteady.evidence.values import Heartbeat
-from rocsteady.pulse.verdict import Condition, Verdict
-from rocsteady.supervisor.progress import Reached
+from rocsteady.pulse.verdict import RunState, Verdict
+from rocsteady.supervisor.progress import AttemptProgress
 
-HEALTHY = Verdict(condition=Condition.HEALTHY, why="", quiet=0.0)
+HEALTHY = Verdict(condition=RunState.HEALTHY, why="", quiet=0.0)
 
 
 def beat(step: int, base: int = 0, total: int | None = None) -> Heartbeat:
@@ -31,8 +31,8 @@ def beat(step: int, base: int = 0, total: int | None = None) -> Heartbeat:
     )
 
 
-def reached(*beats: Heartbeat, before: int = 0) -> Reached:
-    made = Reached(lambda: None, None, before=before)
+def reached(*beats: Heartbeat, before: int = 0) -> AttemptProgress:
+    made = AttemptProgress(lambda: None, None, before=before)
     made.heartbeats = beats
     return made
 
@@ -63,7 +63,7 @@ def test_the_first_step_is_the_first_after_the_one_it_went_on_from() -> None:
 
 def test_where_the_job_names_a_pattern_it_is_the_count_of_work() -> None:
     printed = [Progress(n=3, total=300, rate=None)]
-    made = Reached(lambda: printed[-1], None, before=2, by_log=True)
+    made = AttemptProgress(lambda: printed[-1], None, before=2, by_log=True)
     made.heartbeats = (beat(4000, base=900, total=9000),)
 
     first = made.seen(1.0, HEALTHY)
@@ -75,19 +75,19 @@ def test_where_the_job_names_a_pattern_it_is_the_count_of_work() -> None:
 
 
 def test_before_the_first_line_it_is_where_it_went_on_from() -> None:
-    made = Reached(lambda: None, None, before=150, by_log=True)
+    made = AttemptProgress(lambda: None, None, before=150, by_log=True)
 
     assert (made.seen(1.0, HEALTHY).step, made.first_step) == (150, None)
 
 
 def test_what_the_job_says_of_its_total_comes_first() -> None:
-    made = Reached(lambda: Progress(n=3, total=300, rate=None), 200, by_log=True)
+    made = AttemptProgress(lambda: Progress(n=3, total=300, rate=None), 200, by_log=True)
 
     assert made.seen(1.0, HEALTHY).total == 200
 
 
 def test_work_that_a_pattern_does_not_see_can_be_lost_all_the_same() -> None:
-    made = Reached(lambda: None, None, by_log=True)
+    made = AttemptProgress(lambda: None, None, by_log=True)
     for second in (1, 2, 9):
         made.heartbeats = (beat(second),)
         made.seen(float(second), HEALTHY)
@@ -95,10 +95,12 @@ def test_work_that_a_pattern_does_not_see_can_be_lost_all_the_same() -> None:
     assert (made.step, made.first_step, made.seconds) == (None, None, 8.0)
 
 
-def printing(*looks: tuple[int, int], before: int = 150) -> Reached:
+def printing(*looks: tuple[int, int], before: int = 150) -> AttemptProgress:
     """Look at a resumed script that prints a counter beside the steps that it makes."""
     printed: list[Progress] = []
-    made = Reached(lambda: printed[-1] if printed else None, None, before=before, resumed=True)
+    made = AttemptProgress(
+        lambda: printed[-1] if printed else None, None, before=before, resumed=True
+    )
     for number, (n, step) in enumerate(looks):
         printed.append(Progress(n=n, total=400, rate=None))
         made.heartbeats = (beat(step),)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from rocsteady.host.child import Exit
-from rocsteady.pulse.learning import Learned
+from rocsteady.pulse.learning import PhaseHistory
 from rocsteady.remedies.ladder import Proposal
 from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
 from rocsteady.supervisor.recovery import (
@@ -31,7 +31,7 @@ CRASHED = AttemptEnd(
     last_step=500,
     wrote_checkpoint=False,
     found=None,
-    learned=Learned(),
+    learned=PhaseHistory(),
     processes=(1,),
 )
 

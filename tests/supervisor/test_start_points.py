@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rocsteady.supervisor.progress_counts import Furthest
-from rocsteady.supervisor.start_points import Starts
+from rocsteady.supervisor.progress_counts import ProgressCounts
+from rocsteady.supervisor.start_points import StartPoints
 
 
-def after(*ends: tuple[str, int, bool]) -> Starts:
-    starts = Starts()
+def after(*ends: tuple[str, int, bool]) -> StartPoints:
+    starts = StartPoints()
     for start, made, progressed in ends:
         starts.ended(start, made, progressed=progressed)
     return starts
@@ -34,7 +34,7 @@ def test_after_two_deaths_from_one_checkpoint_it_is_saved_earlier() -> None:
 
 
 def test_only_what_the_script_counts_is_further_and_one_step_more_is_not() -> None:
-    furthest = Furthest()
+    furthest = ProgressCounts()
 
     steps = [furthest.passes(step, {}) for step in (1, 160, 161, 160, None, 163)]
 
@@ -42,7 +42,7 @@ def test_only_what_the_script_counts_is_further_and_one_step_more_is_not() -> No
 
 
 def test_without_a_step_another_count_of_the_scripts_own_must_be_higher() -> None:
-    furthest = Furthest()
+    furthest = ProgressCounts()
     seen = [
         furthest.passes(150, {"saved epoch": 3, "printed": 30}),
         furthest.passes(None, {"saved epoch": 3, "printed": 31}),
@@ -56,7 +56,7 @@ def test_without_a_step_another_count_of_the_scripts_own_must_be_higher() -> Non
 
 
 def test_what_is_saved_for_the_first_time_is_further_though_it_failed_at_the_same_step() -> None:
-    furthest = Furthest()
+    furthest = ProgressCounts()
     seen = [
         furthest.passes(60, {}),
         furthest.passes(60, {}),

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from rocsteady.supervisor.step_times import MOST, Marks
+from rocsteady.supervisor.step_times import MOST, StepTimes
 
 
 def test_a_checkpoint_has_at_most_the_step_that_was_next_seen() -> None:
-    marks = Marks()
+    marks = StepTimes()
     for at, step in ((10.0, 100), (11.0, 200), (12.0, 300), (20.0, 210), (21.0, 220)):
         marks.add(at, step)
 
@@ -15,11 +15,11 @@ def test_a_checkpoint_has_at_most_the_step_that_was_next_seen() -> None:
 
 
 def test_nothing_is_known_at_first() -> None:
-    assert Marks().step_at(1e9) == (0, 0)
+    assert StepTimes().step_at(1e9) == (0, 0)
 
 
 def test_a_clock_that_goes_back_is_passed_over() -> None:
-    marks = Marks()
+    marks = StepTimes()
     for at, step in ((10.0, 1), (5.0, 2), (11.0, 3)):
         marks.add(at, step)
 
@@ -28,7 +28,7 @@ def test_a_clock_that_goes_back_is_passed_over() -> None:
 
 
 def test_a_clock_that_was_set_back_by_a_day_begins_anew() -> None:
-    marks = Marks()
+    marks = StepTimes()
     for at, step in ((90_000.0, 1), (90_001.0, 2), (3600.0, 3), (3601.0, 9)):
         marks.add(at, step)
 
@@ -37,7 +37,7 @@ def test_a_clock_that_was_set_back_by_a_day_begins_anew() -> None:
 
 @pytest.mark.parametrize("steps", [MOST, MOST + 1, 3 * MOST, 5 * MOST])
 def test_a_long_run_is_remembered_more_coarsely(steps: int) -> None:
-    marks = Marks()
+    marks = StepTimes()
     for step in range(steps):
         marks.add(float(step), step)
 

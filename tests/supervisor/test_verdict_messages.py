@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from rocsteady.pulse.verdict import Condition, Verdict
+from rocsteady.pulse.verdict import RunState, Verdict
 from rocsteady.pulse.wait_set import Member, WaitSet
 from rocsteady.supervisor.announcer import Announcer
 from rocsteady.supervisor.verdict_messages import Teller
@@ -32,7 +32,7 @@ def told(*verdicts: Verdict, observe: bool = False) -> list[str]:
 
 def slow(limit: float | None, waits: WaitSet | None = None) -> Verdict:
     why = "no step for 30 s; the training thread waits for a lock"
-    return Verdict(condition=Condition.SLOW, why=why, quiet=30.0, limit=limit, waits=waits)
+    return Verdict(condition=RunState.SLOW, why=why, quiet=30.0, limit=limit, waits=waits)
 
 
 CLOSED = WaitSet(

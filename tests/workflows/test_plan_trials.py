@@ -10,7 +10,7 @@ import pytest
 from rocsteady.job.values import Job
 from rocsteady.plan import Pace
 from rocsteady.planner.trial import Bounds
-from rocsteady.planner.trial_result import Tried
+from rocsteady.planner.trial_result import TrialResult
 from rocsteady.vocabulary import Strategy
 from rocsteady.workflows.plan_trials import PlanTrials, TrialBounds
 from rocsteady.workflows.trials import Trials
@@ -31,11 +31,15 @@ class Made:
         self.seconds, self.bounds = 0.0, list[Bounds]()
         self._rate, self._total = rate, total
 
-    def make(self, job: Job, strategy: Strategy, bounds: Bounds, **_: bool) -> tuple[Tried, ...]:
+    def make(
+        self, job: Job, strategy: Strategy, bounds: Bounds, **_: bool
+    ) -> tuple[TrialResult, ...]:
         del job
         self.seconds += 10.0
         self.bounds.append(bounds)
-        return (Tried(strategy=strategy, seconds=10.0, pace=pace(self._rate), total=self._total),)
+        return (
+            TrialResult(strategy=strategy, seconds=10.0, pace=pace(self._rate), total=self._total),
+        )
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from rocsteady.checkpoint_folder import BrokenError, spelled_size
 from rocsteady.cli.roots import open_root, python_option
 from rocsteady.cli.screen import layout, show, show_json
 from rocsteady.errors import CheckpointError, ExaminationError, RocsteadyError
-from rocsteady.host.children import Outcome, ask
+from rocsteady.host.children import AnswerKind, ask
 from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.machine.machine import examine
 from rocsteady.report.page import BOLD, RED, Page, counted
@@ -216,10 +216,10 @@ def _in_python(
     command = (interpreter, "-c", PROGRAM, ours, what, *paths, *more)
     within = AT_LEAST + timedelta(seconds=size / BYTES_A_SECOND)
     answer = ask(command, within=within, complaints=True)
-    if answer.outcome is Outcome.NOT_STARTED:
+    if answer.outcome is AnswerKind.NOT_STARTED:
         raise RocsteadyError(f"{interpreter} could not be started")
     lines = answer.text.strip().splitlines() or ["it said nothing"]
-    if answer.outcome is not Outcome.ANSWERED:
+    if answer.outcome is not AnswerKind.ANSWERED:
         raise RocsteadyError(f"{interpreter} was not done within {within}: {lines[-1]}")
     if answer.exit_code != 0:
         raise CheckpointError(lines[-1])

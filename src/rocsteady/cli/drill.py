@@ -28,7 +28,7 @@ from rocsteady.workflows.drills import NAME, Drill, drill_root
 SURVIVED, NOT_SURVIVED = 0, 1
 
 
-class Faults(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+class FaultsParam(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     """What is to go wrong, with commas between."""
 
     name = "KIND[:PLACE]@STEP[,...]"
@@ -48,7 +48,7 @@ class Faults(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 @click.command("drill", context_settings={"allow_interspersed_args": False})
 @click.option(
     "--faults",
-    type=Faults(),
+    type=FaultsParam(),
     required=True,
     help="Such as hang:backward@200,kill@500 (in that optimizer step), or oom:aten::mm@40 (at that"
     " call of the operator). KIND: hang, oom, fault, kill, segv, abort, nan.",

@@ -26,7 +26,7 @@ from rocsteady.planner.job_file_text import Draft, job_text, seen
 from rocsteady.planner.resume_discovery import going_on
 from rocsteady.planner.script_facts import read_facts, script_in
 from rocsteady.planner.trial import Bounds
-from rocsteady.planner.trial_result import Tried
+from rocsteady.planner.trial_result import TrialResult
 from rocsteady.planner.work import how_much
 from rocsteady.vocabulary import Strategy
 from rocsteady.workflows import saved_plan
@@ -121,13 +121,13 @@ def _progress(elapsed: float, measured: float, wanted: int) -> str:
     return f"{bar(measured / wanted)} {min(measured, wanted):.0f} of {wanted} s of training"
 
 
-def _watched(found: tuple[Tried, ...], words: tuple[str, ...]) -> Tried:
+def _watched(found: tuple[TrialResult, ...], words: tuple[str, ...]) -> TrialResult:
     if not found:
         raise RocsteadyError(f"{words[0]} could not be started. Nothing was written")
     return found[-1]
 
 
-def _why_not(one: Tried) -> str:
+def _why_not(one: TrialResult) -> str:
     """Say how the script failed; "" if it did not."""
     if not one.failure:
         return ""
@@ -135,7 +135,7 @@ def _why_not(one: Tried) -> str:
     return f"the script failed after {one.seconds:.0f} s: {one.failure}{place}. {one.title}"
 
 
-def _tell_failure(one: Tried, failed: str) -> None:
+def _tell_failure(one: TrialResult, failed: str) -> None:
     _say(f"{failed.rstrip('.')}. Nothing was written.")
     tail = one.watched.printed.tail
     if any(NO_INPUT in line for line in tail):
@@ -144,7 +144,7 @@ def _tell_failure(one: Tried, failed: str) -> None:
     _say("next: fix the error, then: rocsteady init (rocsteady doctor checks this machine)")
 
 
-def _text(words: tuple[str, ...], one: Tried, folder: Path, *, ask: bool) -> str:
+def _text(words: tuple[str, ...], one: TrialResult, folder: Path, *, ask: bool) -> str:
     """Put the job file together, and see to it that it can be read."""
     facts = read_facts(script_in(words, folder))
     draft = Draft(
@@ -170,7 +170,7 @@ def _write(path: Path, text: str, memory: Memory) -> None:
     trust(read_job(path), memory)
 
 
-def _tell(one: Tried, text: str) -> None:
+def _tell(one: TrialResult, text: str) -> None:
     if text:
         show(text)
     _say(f"{FILE} is written.")
@@ -185,7 +185,7 @@ def _tell(one: Tried, text: str) -> None:
     _say("next: rocsteady run, or rocsteady plan to compare the options first")
 
 
-def _print_json(words: tuple[str, ...], one: Tried, text: str) -> None:
+def _print_json(words: tuple[str, ...], one: TrialResult, text: str) -> None:
     told = {
         "version": JSON_VERSION,
         "command": words,

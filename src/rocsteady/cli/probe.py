@@ -19,7 +19,7 @@ from rocsteady.cli.probe_session import (
     INTERRUPTED,
     NOTHING_WRONG,
     SOMETHING_WRONG,
-    Session,
+    ProbeSession,
     depth,
     print_json,
 )
@@ -36,13 +36,13 @@ from rocsteady.machine.machine import Machine, examine
 from rocsteady.machine.root import Root
 from rocsteady.machine.software import software_of
 from rocsteady.probes.catalog import PROBES
-from rocsteady.probes.comparison import ROUNDS, Setting, read_setting
-from rocsteady.probes.runner import Runner
+from rocsteady.probes.comparison import ROUNDS, VariableSetting, read_setting
+from rocsteady.probes.runner import ProbeRunner
 from rocsteady.probes.suite import (
     LEVEL_NAMES,
     SOAK,
+    KnownBefore,
     Planned,
-    Standing,
     Suite,
     let_go,
     line_of,
@@ -77,9 +77,9 @@ class TrySetting(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Setting:
+    ) -> VariableSetting:
         """Read it, or say what is wrong with it."""
-        if isinstance(value, Setting):
+        if isinstance(value, VariableSetting):
             return value
         try:
             return read_setting(str(value))
@@ -134,7 +134,7 @@ def command(  # noqa: PLR0913 - one argument an option
     names: tuple[str, ...],
     level: str,
     python: str | None,
-    tried: tuple[Setting, ...],
+    tried: tuple[VariableSetting, ...],
     rounds: int | None,
     steps: int | None,
     as_json: bool,
@@ -169,18 +169,18 @@ def command(  # noqa: PLR0913 - one argument an option
         _tell_takedowns(recover(journal, memory, software))
         memory.flush()
         here = journal.here.machine
-        standing = Standing(
+        standing = KnownBefore(
             machine=machine,
             screens=displays(root),
             took_down=bool(memory.takedowns(here)),
             observations=memory.observations(here),
         )
         planned = _asked(plan(PROBES, level, names, standing, again=again), yes=yes)
-        runner = Runner(
+        runner = ProbeRunner(
             interpreter, folder=folder, journal=journal, environment=os.environ, software=software
         )
         suite = Suite(runner, memory, here, place.folder / "evidence")
-        session = Session(suite, planned, level=level, software=software, as_json=as_json)
+        session = ProbeSession(suite, planned, level=level, software=software, as_json=as_json)
         session.announce(tried, rounds)
         try:
             if tried:
@@ -199,7 +199,7 @@ def command(  # noqa: PLR0913 - one argument an option
 
 
 def _check_usage(
-    names: Sequence[str], level: str, tried: Sequence[Setting], rounds: int | None
+    names: Sequence[str], level: str, tried: Sequence[VariableSetting], rounds: int | None
 ) -> None:
     for name in unknown_names(PROBES, names):
         known = sorted({probe.name for probe in PROBES})

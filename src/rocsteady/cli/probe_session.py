@@ -12,7 +12,7 @@ import msgspec
 from rocsteady.cli.screen import layout, show, show_json, tell
 from rocsteady.cli.status_line import Redrawn, bar, duration
 from rocsteady.probes.catalog import FRESH_START
-from rocsteady.probes.comparison import ROUNDS, Setting, compare
+from rocsteady.probes.comparison import ROUNDS, VariableSetting, compare
 from rocsteady.probes.probe import LEVELS
 from rocsteady.probes.suite import SOAK, Planned, Suite, line_of, total
 from rocsteady.report.page import Page, counted
@@ -30,7 +30,7 @@ from rocsteady.vocabulary import Observation, ProbeOutcome
 NOTHING_WRONG, SOMETHING_WRONG, INTERRUPTED = 0, 1, 130
 
 
-class Session:
+class ProbeSession:
     """One use of the command: runs what is planned, and shows what comes of it as it comes."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Session:
         self._left = self._whole = 0.0  # seconds, about
         self.interrupted = False
 
-    def announce(self, tried: Sequence[Setting], rounds: int | None) -> None:
+    def announce(self, tried: Sequence[VariableSetting], rounds: int | None) -> None:
         """Say what will be done, before it is."""
         live = [each for each in self._planned if not each.why_not]
         seconds = sum(each.about for each in live)
@@ -92,7 +92,7 @@ class Session:
             if not any(not planned.why_not for planned in self._planned):
                 return
 
-    def compare(self, tried: Sequence[Setting], rounds: int) -> None:
+    def compare(self, tried: Sequence[VariableSetting], rounds: int) -> None:
         """Run each without and with settings."""
         for number, planned in enumerate(self._planned):
             if planned.why_not:
@@ -170,11 +170,11 @@ class Session:
         return draw
 
     def _compare(
-        self, planned: Planned, number: int, tried: Sequence[Setting], rounds: int
+        self, planned: Planned, number: int, tried: Sequence[VariableSetting], rounds: int
     ) -> None:
         probe = planned.probe
 
-        def turn(setting: Setting | None) -> Observation:
+        def turn(setting: VariableSetting | None) -> Observation:
             more = f" with {setting.spelt}" if setting else " without"
             observation = self._suite.run(
                 planned,

@@ -22,7 +22,7 @@ from rocsteady.remedies.difference import told
 from rocsteady.remedies.ladder import Proposal
 from rocsteady.remedies.preview import preview
 from rocsteady.remedies.remedy import ANY, Remedy
-from rocsteady.remedies.situation import Situation, Tried
+from rocsteady.remedies.situation import FailedAttempt, Situation
 from rocsteady.report.page import BOLD, Page
 from rocsteady.suggestions import no_such
 from rocsteady.supervisor.visible_gpus import visible_to_a_run
@@ -152,7 +152,7 @@ def _situation(kind: FailureKind, machine: Machine, knowledge: Knowledge) -> Sit
         whose=kind.whose.value,
         person=kind.fix,
         strategy=Strategy(),
-        tried=(Tried(strategy=Strategy(), failure=print_, progressed=True, steps=AS_IF),),
+        tried=(FailedAttempt(strategy=Strategy(), failure=print_, progressed=True, steps=AS_IF),),
         machine=machine,
         variables=dict(settings(machine)),
         can_resume=True,

@@ -26,12 +26,12 @@ from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import existing_place, find_place
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.suggestions import no_such
-from rocsteady.supervisor.course import Wanted
+from rocsteady.supervisor.course import RunWishes
 from rocsteady.supervisor.recovery import PERSON_NEEDED
 from rocsteady.supervisor.settings import Settings
 from rocsteady.workflows.existing_checkpoints import Choice
 from rocsteady.workflows.plan_choice import planned
-from rocsteady.workflows.runs import Runner
+from rocsteady.workflows.runs import RunLauncher
 from rocsteady.workflows.saved_plan import command_of
 from rocsteady.workflows.stages import Turn, are_done, carry_out_stages, turns_of
 from rocsteady.workflows.supervision import patience_for
@@ -184,7 +184,7 @@ def command(  # noqa: PLR0913 - one argument an option
     try:
         journal.flush()  # within its bound; what reads the journal from here on has none
         job = _job(folder, command, resume, journal, memory, yes=yes)
-        wanted = Wanted(allow=allow, deny=deny, start_with=start_with, again=again)
+        wanted = RunWishes(allow=allow, deny=deny, start_with=start_with, again=again)
         if plan is not None:
             job, way, after = planned(folder, job, plan)
             wanted = msgspec.structs.replace(wanted, strategy=way.strategy, ways=after)
@@ -200,7 +200,7 @@ def command(  # noqa: PLR0913 - one argument an option
             remedies=not no_remedies,
             patience=patience_for(hang_after or job.hang_after),
         )
-        runner = Runner(
+        runner = RunLauncher(
             folder=folder,
             settings=settings,
             wanted=wanted,

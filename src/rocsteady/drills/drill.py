@@ -13,7 +13,7 @@ from rocsteady.drills.faults import HIGHEST, Fault, for_inside
 from rocsteady.evidence.pages import read_pages
 from rocsteady.inside import wire
 from rocsteady.job.resume import Launch
-from rocsteady.journal.values import Decision, RunStory
+from rocsteady.journal.values import DecisionRecord, RunStory
 from rocsteady.report.drill import FaultResult
 from rocsteady.supervisor.observer import ObservedRun, Observer
 from rocsteady.supervisor.recovery import Next
@@ -42,7 +42,7 @@ class Fired(Value, frozen=True, kw_only=True):
         return int(self.run.rpartition("-")[2])
 
 
-class Seen(Value, frozen=True, kw_only=True):
+class LossSeen(Value, frozen=True, kw_only=True):
     """What the pages of an attempt told of the loss."""
 
     at: float  # when it was seen not to be finite, by the wall clock
@@ -56,7 +56,7 @@ class FaultInjection(Observer):
         """Take a folder that remembers which faults there were."""
         self._faults, self._marks = faults, marks
         self.went_on_from: dict[int, int] = {}  # by attempt: steps that it did not have to make
-        self.losses: dict[int, Seen] = {}  # by attempt
+        self.losses: dict[int, LossSeen] = {}  # by attempt
 
     def launching(self, run: ObservedRun, launch: Launch) -> Launch:
         """Tell the training process of the faults."""
@@ -73,7 +73,7 @@ class FaultInjection(Observer):
         if any(beat.not_finite for beat in pages):
             first = self.losses.get(run.attempt)
             at = first.at if first else time.time()
-            self.losses[run.attempt] = Seen(at=at, lasting=any(spoilt))
+            self.losses[run.attempt] = LossSeen(at=at, lasting=any(spoilt))
         step = run.steps_before + max((beat.step for beat in pages), default=0)
         if not run.is_over and self._is_behind(step):
             run.end("all faults have been injected; the drill ends here.")
@@ -112,7 +112,7 @@ def results(
     story: RunStory,
     *,
     went_on_from: Mapping[int, int],
-    losses: Mapping[int, Seen],
+    losses: Mapping[int, LossSeen],
 ) -> tuple[FaultResult, ...]:
     """Say of each fault what came of it."""
     failures = {row.attempt: str(row.failure.get("kind", "")) for row in story.failures}
@@ -167,7 +167,7 @@ def _failed(
 
 
 def _not_failed(
-    plain: FaultResult, fired: Fired, story: RunStory, seen: Seen | None
+    plain: FaultResult, fired: Fired, story: RunStory, seen: LossSeen | None
 ) -> FaultResult:
     """Tell of a fault that ended nothing."""
     made = next((it.last_step for it in story.attempts if it.number == fired.attempt), None)
@@ -191,7 +191,7 @@ def _seen_at(story: RunStory, attempt: int) -> float:
     return min([*verdicts, *ended], default=0.0)
 
 
-def _in_words(decision: Decision | None) -> str:
+def _in_words(decision: DecisionRecord | None) -> str:
     if decision is None:
         return "nothing more was done"
     if decision.what == Next.END.value:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rocsteady.evidence import procfs, syscalls
-from rocsteady.evidence.descriptor_ends import NESTED, Ends
+from rocsteady.evidence.descriptor_ends import NESTED, Descriptors
 from rocsteady.evidence.outsiders import Outsiders
 from rocsteady.evidence.syscalls import Call, Clock
 from rocsteady.evidence.values import GIL, Blocked, Outside
@@ -41,7 +41,7 @@ SIMPLE: Mapping[Call, Blocked] = {  # whatever their arguments are
 class Blockings:
     """Explains the blocked calls of one tree, at one look."""
 
-    def __init__(self, parents: Mapping[int, int], ends: Ends) -> None:
+    def __init__(self, parents: Mapping[int, int], ends: Descriptors) -> None:
         self._parents = parents
         self._ends = ends
         self._outsiders = Outsiders(parents.keys())

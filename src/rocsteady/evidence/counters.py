@@ -63,7 +63,7 @@ class Progress(Value, frozen=True, kw_only=True):
     rate: float | None  # a second
 
 
-class Line(NamedTuple):
+class PrintedLine(NamedTuple):
     """A printed line, taken apart."""
 
     text: str  # without clocks, rates and spinners
@@ -81,17 +81,17 @@ def strip_ansi(text: str) -> tuple[str, bool]:
     return _ANSI.sub("", text), bool(_MOVES.search(text))
 
 
-def take_apart(text: str) -> Line:
+def take_apart(text: str) -> PrintedLine:
     """Find what counts in a line."""
     bar = ("|" in text or "[" in text or not text.isascii()) and bool(_BAR.search(text))
     still = _without_clocks(text if text.isascii() else text.translate(_MOVING))
     numbers = _ANY_NUMBER.findall(still)
     if not numbers:
-        return Line(still, still, (), (), bar, None)
+        return PrintedLine(still, still, (), (), bar, None)
     named = _named(still)
     pairs = _PAIR.findall(still) if "/" in still else []
     bare = _BARE_COUNT.findall(still) if "it" in still else []
-    return Line(
+    return PrintedLine(
         text=still,
         label=_ANY_NUMBER.sub("#", _BAR.sub("", still) if bar else still)[:LABEL_LIMIT],
         counters=(*(n for n, _ in pairs), *(n + part for n, part, _ in named), *bare),

@@ -30,7 +30,7 @@ class End(NamedTuple):
 WORLD = End(Wait.WORLD)
 
 
-class Ends:
+class Descriptors:
     """The descriptors of all processes of a tree."""
 
     def __init__(self, pids: Sequence[int]) -> None:

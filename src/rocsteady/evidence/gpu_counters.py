@@ -14,7 +14,7 @@ import msgspec
 
 from rocsteady.evidence.cgroups import ROOT, read
 from rocsteady.evidence.parallel import run_all
-from rocsteady.host.children import Outcome, ask
+from rocsteady.host.children import AnswerKind, ask
 from rocsteady.vocabulary import Value
 
 CARDS = "sys/class/drm"
@@ -23,7 +23,7 @@ AWAKE = frozenset({"active", "unsupported", ""})  # what the power management sa
 READING = Path(__file__).with_name("gpu_reading.py")
 
 
-class Reading(Value, frozen=True, kw_only=True):
+class GpuReading(Value, frozen=True, kw_only=True):
     """What one GPU answered. None is "not told"."""
 
     busy_percent: int | None = None  # 100 is normal in a hung one: never a sign of progress
@@ -42,7 +42,7 @@ class GpuCounters(Value, frozen=True, kw_only=True):
     card: str
     pci_address: str
     asleep: bool
-    reading: Reading | None
+    reading: GpuReading | None
     why_not: str = ""
 
 
@@ -69,10 +69,10 @@ class _Question:
             return _without(self._card, asleep=True, why_not="it sleeps, and asking would wake it")
         command = [sys.executable, "-I", "-S", str(READING), str(device)]
         answer = ask(command, within=self._within)
-        if answer.outcome is not Outcome.ANSWERED:
+        if answer.outcome is not AnswerKind.ANSWERED:
             return _without(self._card, why_not=f"the child that asked it: {answer.outcome.value}")
         try:
-            reading = msgspec.json.decode(answer.text, type=Reading)
+            reading = msgspec.json.decode(answer.text, type=GpuReading)
         except msgspec.DecodeError as error:
             return _without(self._card, why_not=f"its answer cannot be read: {error}")
         return GpuCounters(

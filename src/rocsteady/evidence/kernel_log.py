@@ -15,7 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from rocsteady.evidence.members import Members
-from rocsteady.host.children import Outcome, ask
+from rocsteady.host.children import AnswerKind, ask
 from rocsteady.vocabulary import Value
 
 KMSG = Path("/dev/kmsg")
@@ -119,8 +119,8 @@ def _from_journal(since: float, within: timedelta, why_not_kmsg: str) -> KernelL
         return KernelLog(source="journalctl", lines=_spoken(entries, since))
     # The kernel always speaks when it starts, so that an empty journal is one we may not read.
     why = {
-        Outcome.NOT_STARTED: "there is no journalctl",
-        Outcome.ANSWERED: "journalctl shows us nothing of the kernel",
+        AnswerKind.NOT_STARTED: "there is no journalctl",
+        AnswerKind.ANSWERED: "journalctl shows us nothing of the kernel",
     }.get(answer.outcome, "journalctl did not answer")
     return KernelLog(source="", why_not=f"{why_not_kmsg}; {why}")
 

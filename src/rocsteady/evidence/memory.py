@@ -28,7 +28,7 @@ class GroupMemory(Value, frozen=True, kw_only=True):
     oom_kills: int | None  # processes that the kernel killed in it for memory
 
 
-class Memory(Value, frozen=True, kw_only=True):
+class MemoryUse(Value, frozen=True, kw_only=True):
     """The memory of a machine and of a process tree, in bytes."""
 
     machine: dict[str, int]
@@ -39,11 +39,11 @@ class Memory(Value, frozen=True, kw_only=True):
     processes: dict[int, dict[str, int]]
 
 
-def read_memory(pids: Iterable[int], root: Path = ROOT) -> Memory:
+def read_memory(pids: Iterable[int], root: Path = ROOT) -> MemoryUse:
     """Read what the kernel tells; what it does not tell is left out."""
     wanted = tuple(pids)
     shared_total, shared_free = _shared(root)
-    return Memory(
+    return MemoryUse(
         machine=_sizes(read(root / "proc/meminfo"), OF_THE_MACHINE),
         shared_total=shared_total,
         shared_free=shared_free,

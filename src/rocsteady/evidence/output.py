@@ -12,7 +12,7 @@ import re
 from collections import OrderedDict
 from typing import TypeVar
 
-from rocsteady.evidence.counters import Line, Progress, strip_ansi, take_apart
+from rocsteady.evidence.counters import PrintedLine, Progress, strip_ansi, take_apart
 from rocsteady.evidence.log_count import LogCount
 from rocsteady.evidence.values import Output
 from rocsteady.job.line_pattern import LinePattern
@@ -120,14 +120,14 @@ class OutputCounter:
             self._at = self._line_at
             self._progress = line.progress or self._progress
 
-    def _changed(self, line: Line, counters: tuple[str, ...]) -> bool:
+    def _changed(self, line: PrintedLine, counters: tuple[str, ...]) -> bool:
         if not counters:
             return False
         before = self._bars.get(line.label)
         _remember(self._bars, line.label, counters)
         return before != counters
 
-    def _is_new(self, line: Line) -> bool:
+    def _is_new(self, line: PrintedLine) -> bool:
         seen = line.text in self._lines_seen
         _remember(self._lines_seen, line.text, None)
         return not seen

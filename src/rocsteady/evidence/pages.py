@@ -56,7 +56,7 @@ class LoaderFacts(Value, frozen=True, kw_only=True):
     draws: bool | None  # a dataset draws from the global generators; None: not seen yet
 
 
-class Parts(Value, frozen=True, kw_only=True):
+class BatchSplit(Value, frozen=True, kw_only=True):
     """How rocsteady.Loop trains a batch, in the process that has the largest."""
 
     batch: int  # samples
@@ -142,7 +142,7 @@ def read_loader_facts(folder: Path) -> LoaderFacts | None:
     )
 
 
-def read_parts(folder: Path) -> Parts | None:
+def read_parts(folder: Path) -> BatchSplit | None:
     """Return how batches are trained; None: not through rocsteady.Loop, or no step was made."""
     pages = [_words(path, pid) for pid, path in numbered(folder, wire.SUFFIX)]
     told = [words for words in pages if words is not None and words[wire.W_BATCH]]
@@ -150,7 +150,7 @@ def read_parts(folder: Path) -> Parts | None:
         return None
     most = max(told, key=lambda words: words[wire.W_BATCH])
     part = most[wire.W_PART] or most[wire.W_BATCH]
-    return Parts(batch=most[wire.W_BATCH], part=min(part, most[wire.W_BATCH]))
+    return BatchSplit(batch=most[wire.W_BATCH], part=min(part, most[wire.W_BATCH]))
 
 
 def read_precision(folder: Path) -> str:

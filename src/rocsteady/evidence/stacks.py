@@ -23,7 +23,7 @@ import msgspec
 
 from rocsteady.evidence import procfs
 from rocsteady.evidence.parallel import run_all
-from rocsteady.host.children import Answer, Outcome, ask
+from rocsteady.host.children import Answer, AnswerKind, ask
 from rocsteady.vocabulary import Value
 
 DUMP_LIMIT = 8 * 1024 * 1024  # bytes of one answer
@@ -129,7 +129,7 @@ class _Dump:
             return None
         command = [self._program, "dump", "--json", *how, "--pid", str(self._pid)]
         answer = ask(command, within=left, limit=DUMP_LIMIT, complaints=True)
-        if answer.outcome is not Outcome.ANSWERED and "--nonblocking" not in how:
+        if answer.outcome is not AnswerKind.ANSWERED and "--nonblocking" not in how:
             _let_go(self._pid)
         found = _read(answer, native="--native" in how)
         if found is None:
@@ -138,7 +138,7 @@ class _Dump:
 
 
 def _read(answer: Answer, *, native: bool) -> tuple[ThreadStack, ...] | None:
-    if answer.outcome is not Outcome.ANSWERED or answer.exit_code != 0:
+    if answer.outcome is not AnswerKind.ANSWERED or answer.exit_code != 0:
         return None
     try:
         threads = _DUMP.decode(answer.text[answer.text.find("[") :])
@@ -175,9 +175,9 @@ def _short(filename: str) -> str:
 
 def _complaint(answer: Answer) -> str:
     """Say in one line why py-spy gave no stack."""
-    if answer.outcome is Outcome.NOT_STARTED:
+    if answer.outcome is AnswerKind.NOT_STARTED:
         return NOT_INSTALLED
-    if answer.outcome is not Outcome.ANSWERED:
+    if answer.outcome is not AnswerKind.ANSWERED:
         return LATE
     text = answer.text.lower()
     if "permission denied" in text or "operation not permitted" in text or "eperm" in text:

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from rocsteady.evidence import procfs, syscalls
 from rocsteady.evidence.blocking_calls import Blockings, int32
-from rocsteady.evidence.descriptor_ends import WORLD, End, Ends, together
+from rocsteady.evidence.descriptor_ends import WORLD, Descriptors, End, together
 from rocsteady.evidence.syscalls import Call
 from rocsteady.evidence.values import Wait
 
@@ -43,7 +43,7 @@ class Waits:
 
     def __init__(self, parents: Mapping[int, int]) -> None:
         self._parents = parents  # of each process of the tree
-        self._ends = Ends(tuple(parents))
+        self._ends = Descriptors(tuple(parents))
         self._blockings = Blockings(parents, self._ends)
         self._table = syscalls.table()
 

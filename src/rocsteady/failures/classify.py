@@ -30,7 +30,7 @@ from rocsteady.knowledge.failures import (
     FailureKnowledge,
     Whose,
 )
-from rocsteady.knowledge.waits import Waits, load_waits
+from rocsteady.knowledge.waits import WaitKnowledge, load_waits
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Role
 
 WENT_DOWN, OUT_OF_MEMORY = "machine-went-down", "oom-host"
@@ -63,7 +63,7 @@ _WORKERS = re.compile(r"(?i)DataLoader worker|num_workers\W{1,4}[1-9]|in worker\
 class Classifier:
     """Names failures by what is known of them."""
 
-    def __init__(self, knowledge: FailureKnowledge, waits: Waits | None = None) -> None:
+    def __init__(self, knowledge: FailureKnowledge, waits: WaitKnowledge | None = None) -> None:
         self._kinds = knowledge.kinds
         self._order = {kind: index for index, kind in enumerate(knowledge.kinds)}
         self._reader = Reader(knowledge.signatures)

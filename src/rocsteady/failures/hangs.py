@@ -14,7 +14,7 @@ from typing import NamedTuple
 from rocsteady.evidence.values import Wait
 from rocsteady.failures.stacks import Pattern, Stack, Stacked
 from rocsteady.knowledge.failures import Signature, Where
-from rocsteady.knowledge.waits import Waits
+from rocsteady.knowledge.waits import WaitKnowledge
 
 HANG, IN_SCRIPT, IN_LOADER, IN_COLLECTIVE = (
     "hang",
@@ -84,7 +84,7 @@ class Hang(NamedTuple):
 class Hangs:
     """Names hangs."""
 
-    def __init__(self, signatures: Iterable[Signature], waits: Waits) -> None:
+    def __init__(self, signatures: Iterable[Signature], waits: WaitKnowledge) -> None:
         self._signatures = [
             (it, [Pattern(frame) for frame in it.frames], re.compile(it.pattern or r"(?!)"))
             for it in signatures

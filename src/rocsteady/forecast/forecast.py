@@ -18,7 +18,7 @@ import msgspec
 
 from rocsteady import goodput
 from rocsteady.job.values import Deadline
-from rocsteady.journal.values import Bucket, Decision, Forecast, Run
+from rocsteady.journal.values import Bucket, DecisionRecord, Forecast, Run
 
 STRETCHES = 12  # of equal time, that the work so far is cut into
 FEWEST = 3  # stretches that say something
@@ -242,6 +242,6 @@ def _costs(
     return min(again, LONGEST_RESTART), between, saving
 
 
-def fell_after(decisions: Iterable[Decision]) -> int:
+def fell_after(decisions: Iterable[DecisionRecord]) -> int:
     """Return the attempt after which a run last fell back to another option; 0 if it never did."""
     return max((each.attempt or 0 for each in decisions if each.falls_back), default=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from rocsteady.host.stopping import DETACHED, OURS, Ended, Exit, How, Stopping, TerminalUse
+from rocsteady.host.stopping import DETACHED, OURS, Exit, How, Stopping, StopResult, TerminalUse
 
 if sys.platform == "win32":
     from rocsteady.host.windows_child import Child, start_child
@@ -15,9 +15,9 @@ __all__ = [
     "DETACHED",
     "OURS",
     "Child",
-    "Ended",
     "Exit",
     "How",
+    "StopResult",
     "Stopping",
     "TerminalUse",
     "start_child",

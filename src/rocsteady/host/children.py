@@ -27,7 +27,7 @@ AFTER_KILL = timedelta(milliseconds=200)
 LAST_WORDS = timedelta(milliseconds=50)  # for what was printed before the kill to arrive
 
 
-class Outcome(Enum):
+class AnswerKind(Enum):
     """What became of the question."""
 
     ANSWERED = "answered"
@@ -39,7 +39,7 @@ class Outcome(Enum):
 class Answer(Value, frozen=True, kw_only=True):
     """What a child said before it ended or was ended."""
 
-    outcome: Outcome
+    outcome: AnswerKind
     text: str = ""
     exit_code: int | None = None
 
@@ -71,7 +71,7 @@ def ask(  # noqa: PLR0913 - a question, and how it may be asked, each by name
             **system.OWN_SESSION,
         )
     except (OSError, ValueError):
-        return Answer(outcome=Outcome.NOT_STARTED)
+        return Answer(outcome=AnswerKind.NOT_STARTED)
     chunks: list[bytes] = []
     reader = threading.Thread(target=_read_all, args=(child, chunks, limit), daemon=True)
     deadline = time.monotonic() + within.total_seconds()
@@ -83,11 +83,11 @@ def ask(  # noqa: PLR0913 - a question, and how it may be asked, each by name
         exit_code = child.wait(AFTER_KILL.total_seconds())
     except subprocess.TimeoutExpired:
         _abandoned.append(child)
-        return Answer(outcome=Outcome.UNKILLABLE)
+        return Answer(outcome=AnswerKind.UNKILLABLE)
     reader.join(LAST_WORDS.total_seconds())  # ends with the last process that holds the pipe
     if not ended:
-        return Answer(outcome=Outcome.TIMED_OUT, text=_decoded(chunks))
-    return Answer(outcome=Outcome.ANSWERED, text=_decoded(chunks), exit_code=exit_code)
+        return Answer(outcome=AnswerKind.TIMED_OUT, text=_decoded(chunks))
+    return Answer(outcome=AnswerKind.ANSWERED, text=_decoded(chunks), exit_code=exit_code)
 
 
 def kill_session(leader: int) -> None:

@@ -19,7 +19,7 @@ NO_RULES = LogRules()
 HELD_LIMIT = 4096  # bytes of a redraw that may wait
 
 
-class Stamp:
+class Timestamp:
     """``2026-11-15T01:02:03.456Z``, made cheaply."""
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class LogFile:
         except BaseException:
             os.close(self._descriptor)
             raise
-        self._stamp = Stamp()
+        self._stamp = Timestamp()
         self._outlet = Outlet(
             self._descriptor,
             notice=self._say_missing,
@@ -173,5 +173,5 @@ class LogFile:
         self._outlet.put(out)
 
     def _say_missing(self, count: int) -> bytes:
-        stamp = Stamp().at(time.time())
+        stamp = Timestamp().at(time.time())
         return b"\n%srocsteady: %d bytes are missing here: no room on the disk\n" % (stamp, count)

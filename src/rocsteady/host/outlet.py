@@ -21,7 +21,7 @@ RETRY = 0.2  # seconds after a failed write to a place that lasts
 GATHER = 0.004  # seconds in which small writes become one
 
 
-class Patience:
+class WritePatience:
     """How long a sender may be held up in all: 2 s, and 5 % of the time that passed."""
 
     START = 2.0
@@ -67,7 +67,7 @@ class Outlet:
         self._gap = 0  # bytes left out since it last caught up
         self._idle = True
         self._closing = False
-        self._patience = Patience()
+        self._patience = WritePatience()
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="rocsteady-outlet", daemon=True)
         self._thread.start()
@@ -126,7 +126,7 @@ class Outlet:
             now = time.monotonic()
             if self._written != seen:
                 seen, moved = self._written, now
-            if now - moved > Patience.STUCK or not self._patience.left():
+            if now - moved > WritePatience.STUCK or not self._patience.left():
                 return
             time.sleep(GATHER / 2)
             self._patience.spend(time.monotonic() - now)

@@ -44,7 +44,7 @@ class How(Enum):
     UNKILLABLE = "cannot be killed"
 
 
-class Ended(Value, frozen=True, kw_only=True):
+class StopResult(Value, frozen=True, kw_only=True):
     """What came of stopping a child and everything that it started."""
 
     exit: Exit | None  # None: the command itself is among the unkillable

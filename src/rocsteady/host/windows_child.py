@@ -23,8 +23,8 @@ from rocsteady.host.interrupts import Interrupt, Interrupts
 from rocsteady.host.log_limit import LogRules
 from rocsteady.host.logfile import NO_RULES, Lines, LogFile
 from rocsteady.host.outlet import Outlet
-from rocsteady.host.stopping import OURS, Ended, Exit, How, Stopping, TerminalUse
-from rocsteady.host.windows_job import Job
+from rocsteady.host.stopping import OURS, Exit, How, Stopping, StopResult, TerminalUse
+from rocsteady.host.windows_job import JobObject
 
 RUN = "ROCSTEADY_RUN"
 CHUNK = 64 * 1024
@@ -45,7 +45,7 @@ def start_child(  # noqa: PLR0913 - each is said by name
 ) -> Child:
     """Start a command; raises the OSError of doing so. ``on_output`` gets each chunk."""
     kept = LogFile(log, log_rules)
-    job = Job()
+    job = JobObject()
     try:
         process = subprocess.Popen(
             command,
@@ -73,7 +73,7 @@ class Child:
     def __init__(
         self,
         process: subprocess.Popen[bytes],
-        job: Job,
+        job: JobObject,
         log: LogFile,
         terminal: TerminalUse,
         on_output: Callable[[bytes], None] | None,
@@ -139,7 +139,7 @@ class Child:
         """Tell whether somebody waits for keys, which cannot be told on Windows."""
         return False
 
-    def stop(self, stopping: Stopping, first: signal.Signals | None = signal.SIGINT) -> Ended:
+    def stop(self, stopping: Stopping, first: signal.Signals | None = signal.SIGINT) -> StopResult:
         """End everything in the job: a break, then the kill; Windows knows nothing in between."""
         began = time.monotonic()
         how = How.BY_ITSELF
@@ -155,7 +155,7 @@ class Child:
                 how = How.UNKILLABLE
         seconds = time.monotonic() - began
         left = self._job.members()
-        return Ended(exit=self.poll(), unkillable=left, seconds=seconds, how=how)
+        return StopResult(exit=self.poll(), unkillable=left, seconds=seconds, how=how)
 
     def suspend(self) -> None:
         """Refuse."""

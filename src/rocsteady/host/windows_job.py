@@ -47,7 +47,7 @@ class _ProcessList(ctypes.Structure):
     )
 
 
-class Job:
+class JobObject:
     """One job, with the processes that were put in it and whatever they start."""
 
     def __init__(self) -> None:

@@ -38,7 +38,7 @@ PR_SET_DUMPABLE = 4
 DEVICES = ("CPU", "CUDA")  # dispatch keys; HIP has CUDA's
 
 
-class Faults:
+class FaultInjector:
     """Knows what has not happened yet, and where it is to happen."""
 
     def __init__(self, heart: Heart, in_place_of: InPlaceOf) -> None:

@@ -17,7 +17,7 @@ WITHIN = 0.05  # seconds for one line
 MOST_TIMEOUTS = 5  # then the pattern is no longer applied
 
 
-class Found(NamedTuple):
+class LineMatch(NamedTuple):
     """The named groups of a match, and where the last of them ends."""
 
     groups: Mapping[str, str | None]
@@ -38,7 +38,7 @@ class LinePattern:
         self.names = frozenset(self._pattern.groupindex)
         self._timeouts = 0
 
-    def search(self, line: str) -> Found | None:
+    def search(self, line: str) -> LineMatch | None:
         """Return the first match in the line, or None if there is none or it takes too long."""
         if self._timeouts >= MOST_TIMEOUTS:
             return None
@@ -50,4 +50,4 @@ class LinePattern:
         if match is None:
             return None
         groups = match.groupdict()
-        return Found(groups, max((match.end(name) for name in groups), default=match.end()))
+        return LineMatch(groups, max((match.end(name) for name in groups), default=match.end()))

@@ -31,7 +31,7 @@ class Known(Protocol):
         """All that it would run."""
 
 
-class Memory(Protocol):
+class UsedJobFiles(Protocol):
     """Remembers which job files this account has used."""
 
     def seen(self, path: str, /) -> Known | None:
@@ -49,7 +49,7 @@ class Doubt(Enum):
     OPEN = "other users can write to it"
 
 
-def doubts(file: JobFile, memory: Memory) -> tuple[Doubt, ...]:
+def doubts(file: JobFile, memory: UsedJobFiles) -> tuple[Doubt, ...]:
     """Return why a job file must be confirmed first. Nothing: it may be run."""
     found: list[Doubt] = []
     seen = memory.seen(_key(file))
@@ -64,7 +64,7 @@ def doubts(file: JobFile, memory: Memory) -> tuple[Doubt, ...]:
     return tuple(found)
 
 
-def changes(file: JobFile, memory: Memory) -> tuple[str, ...]:
+def changes(file: JobFile, memory: UsedJobFiles) -> tuple[str, ...]:
     """Return what would be run in place of what was run last, as lines with - and +."""
     seen = memory.seen(_key(file))
     before, now = seen.commands if seen else (), tuple(_commands(file.job))
@@ -72,7 +72,7 @@ def changes(file: JobFile, memory: Memory) -> tuple[str, ...]:
     return (*gone, *(f"+ {line}" for line in now if line not in before))
 
 
-def trust(file: JobFile, memory: Memory) -> None:
+def trust(file: JobFile, memory: UsedJobFiles) -> None:
     """Remember a job file, as it is, once it may be run."""
     memory.saw(_key(file), file.sha256, tuple(_commands(file.job)))
 

@@ -27,11 +27,10 @@ from rocsteady.journal.place import RUNS, Place, make_run_folder
 from rocsteady.journal.progress import Meter, age
 from rocsteady.journal.rows import Work, insert, put, select
 from rocsteady.journal.values import (
-    Attempt,
-    Decision,
+    AttemptRecord,
+    DecisionRecord,
     Deed,
     Incident,
-    Losses,
     Message,
     NamedFailure,
     Run,
@@ -39,6 +38,7 @@ from rocsteady.journal.values import (
     RunStory,
     Sample,
     Unfinished,
+    UnwrittenEntries,
 )
 from rocsteady.journal.writer import Writer, sync_folder
 from rocsteady.vocabulary import Value
@@ -70,7 +70,7 @@ class Journal:
         self._writer = Writer(self._connect, place.database.parent, said=self._said_lost)
 
     @property
-    def losses(self) -> Losses:
+    def losses(self) -> UnwrittenEntries:
         """What could not be written so far."""
         return self._writer.losses
 
@@ -142,7 +142,9 @@ class Journal:
         run = self._writer.now(write, OPEN_WITHIN)
         return msgspec.structs.replace(run, folder=str(folder))  # not what the journal says
 
-    def record(self, value: Attempt | Incident | NamedFailure | Decision | Message) -> None:
+    def record(
+        self, value: AttemptRecord | Incident | NamedFailure | DecisionRecord | Message
+    ) -> None:
         """Hand over an entry. One with the same number takes the place of the earlier."""
         self._writer.put(put(value))
 
@@ -203,7 +205,7 @@ class Journal:
                 raise JournalError(f"there is no run {name!r}: nothing was run here yet")
             return reading.story(connection, name)
 
-    def attempt_of(self, deed: Deed) -> tuple[Run, Attempt] | None:
+    def attempt_of(self, deed: Deed) -> tuple[Run, AttemptRecord] | None:
         """Return the attempt that an intent belongs to, if both were written down."""
         with self._reader() as connection:
             return reading.attempt_of(connection, deed) if connection else None

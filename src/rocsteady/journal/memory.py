@@ -25,10 +25,10 @@ from rocsteady.journal.rows import put, select
 from rocsteady.journal.values import (
     Deadly,
     Helped,
-    Learned,
+    LearnedRecord,
     Observed,
     SeenFile,
-    Stays,
+    StaysRecord,
     Takedown,
     Unfinished,
 )
@@ -57,14 +57,14 @@ class Memory:
         """Tell whether anything is remembered."""
         return self._writer is not None
 
-    def learn(self, script: str, machine: str, phases: dict[str, Stays]) -> None:
+    def learn(self, script: str, machine: str, phases: dict[str, StaysRecord]) -> None:
         """Remember what a script usually does, in place of what was known of it."""
-        self._put(Learned(script=script, machine=machine, phases=phases, at=self._clock()))
+        self._put(LearnedRecord(script=script, machine=machine, phases=phases, at=self._clock()))
 
-    def learned(self, script: str, machine: str) -> Learned | None:
+    def learned(self, script: str, machine: str) -> LearnedRecord | None:
         """Return what a script usually does on a machine, if it was ever seen there."""
         where = "WHERE script = ? AND machine = ?"
-        return next(iter(self._select(Learned, where, script, machine)), None)
+        return next(iter(self._select(LearnedRecord, where, script, machine)), None)
 
     def took_down(self, unfinished: Unfinished) -> None:
         """Remember what was being done when the machine went down."""

@@ -15,12 +15,12 @@ from rocsteady.journal import schema
 from rocsteady.journal.identity import Identity, is_alive
 from rocsteady.journal.rows import select, unpacked
 from rocsteady.journal.values import (
-    Attempt,
+    AttemptCost,
+    AttemptRecord,
     Bucket,
-    Decision,
+    DecisionRecord,
     Deed,
     Incident,
-    Loss,
     Message,
     NamedFailure,
     Run,
@@ -75,7 +75,7 @@ def story(connection: sqlite3.Connection, name: str) -> RunStory:
     connection.execute("BEGIN")
     try:
         run = run_named(connection, name)
-        attempts = select(connection, Attempt, "WHERE run = ? ORDER BY number", run.id)
+        attempts = select(connection, AttemptRecord, "WHERE run = ? ORDER BY number", run.id)
         progress = select(connection, Bucket, "WHERE run = ? ORDER BY start, attempt", run.id)
         losses = tuple(_losses(attempts, progress))
         return RunStory(
@@ -83,7 +83,7 @@ def story(connection: sqlite3.Connection, name: str) -> RunStory:
             attempts=attempts,
             incidents=select(connection, Incident, "WHERE run = ? ORDER BY number", run.id),
             failures=_failures(connection, run.id),
-            decisions=select(connection, Decision, "WHERE run = ? ORDER BY id", run.id),
+            decisions=select(connection, DecisionRecord, "WHERE run = ? ORDER BY id", run.id),
             messages=_messages(connection, run),
             deeds=select(connection, Deed, "WHERE run = ? ORDER BY id", run.id),
             progress=progress,
@@ -109,10 +109,12 @@ def rate(buckets: Sequence[Bucket], over: float = RATE_OVER) -> float | None:
     return steps / (end - begin) if end > begin and steps > 0 else None
 
 
-def attempt_of(connection: sqlite3.Connection, deed: Deed) -> tuple[Run, Attempt] | None:
+def attempt_of(connection: sqlite3.Connection, deed: Deed) -> tuple[Run, AttemptRecord] | None:
     """Return the attempt that an intent belongs to, if both were written down."""
     runs = select(connection, Run, "WHERE id = ?", deed.run)
-    attempts = select(connection, Attempt, "WHERE run = ? AND number = ?", deed.run, deed.attempt)
+    attempts = select(
+        connection, AttemptRecord, "WHERE run = ? AND number = ?", deed.run, deed.attempt
+    )
     return (runs[0], attempts[0]) if runs and attempts else None
 
 
@@ -191,7 +193,7 @@ def _count(connection: sqlite3.Connection, table: str, run: int) -> int:
     return int(rows.fetchone()[0])
 
 
-def _losses(attempts: Sequence[Attempt], progress: Sequence[Bucket]) -> Iterable[Loss]:
+def _losses(attempts: Sequence[AttemptRecord], progress: Sequence[Bucket]) -> Iterable[AttemptCost]:
     """Yield what each attempt that was followed by another cost."""
     of: dict[int, list[Bucket]] = defaultdict(list)
     for bucket in progress:
@@ -205,7 +207,7 @@ def _losses(attempts: Sequence[Attempt], progress: Sequence[Bucket]) -> Iterable
         )
         redone = _redone(attempt, following, own, then)
         speed = rate(own)
-        yield Loss(
+        yield AttemptCost(
             attempt=attempt.number,
             idle=max(0.0, resumed - stopped),
             steps_redone=redone,
@@ -214,7 +216,7 @@ def _losses(attempts: Sequence[Attempt], progress: Sequence[Bucket]) -> Iterable
 
 
 def _redone(
-    attempt: Attempt, following: Attempt, own: Sequence[Bucket], then: Sequence[Bucket]
+    attempt: AttemptRecord, following: AttemptRecord, own: Sequence[Bucket], then: Sequence[Bucket]
 ) -> int:
     reached = attempt.last_step
     if reached is None:

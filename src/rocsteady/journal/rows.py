@@ -16,14 +16,14 @@ import msgspec
 
 from rocsteady.errors import JournalError
 from rocsteady.journal.values import (
-    Attempt,
+    AttemptRecord,
     Bucket,
     Deadly,
-    Decision,
+    DecisionRecord,
     Deed,
     Helped,
     Incident,
-    Learned,
+    LearnedRecord,
     Message,
     NamedFailure,
     Observed,
@@ -39,14 +39,14 @@ JSON_VERSION = 1
 
 TABLES: Mapping[type[Value], str] = {
     Run: "runs",
-    Attempt: "attempts",
+    AttemptRecord: "attempts",
     Incident: "incidents",
     NamedFailure: "failures",
-    Decision: "decisions",
+    DecisionRecord: "decisions",
     Message: "messages",
     Deed: "intents",
     Bucket: "progress",
-    Learned: "learned",
+    LearnedRecord: "learned",
     Takedown: "takedowns",
     SeenFile: "seen_files",
     Deadly: "deadly",

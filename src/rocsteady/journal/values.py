@@ -32,7 +32,7 @@ class Run(Value, frozen=True, kw_only=True):
     outcome: str = ""
 
 
-class Attempt(Value, frozen=True, kw_only=True):
+class AttemptRecord(Value, frozen=True, kw_only=True):
     """One launch. Recorded when it starts, and again, whole, when it ends."""
 
     run: int
@@ -72,7 +72,7 @@ class NamedFailure(Value, frozen=True, kw_only=True):
     at: float
 
 
-class Decision(Value, frozen=True, kw_only=True):
+class DecisionRecord(Value, frozen=True, kw_only=True):
     """What was decided, and why."""
 
     run: int
@@ -155,7 +155,7 @@ class Unfinished(Value, frozen=True, kw_only=True):
     fate: Fate
 
 
-class Loss(Value, frozen=True, kw_only=True):
+class AttemptCost(Value, frozen=True, kw_only=True):
     """What the end of one attempt cost."""
 
     attempt: int
@@ -180,14 +180,14 @@ class RunStory(Value, frozen=True, kw_only=True):
 
     version: int = 1
     run: Run
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[AttemptRecord, ...]
     incidents: tuple[Incident, ...]
     failures: tuple[NamedFailure, ...]
-    decisions: tuple[Decision, ...]
+    decisions: tuple[DecisionRecord, ...]
     messages: tuple[Message, ...]
     deeds: tuple[Deed, ...]
     progress: tuple[Bucket, ...]
-    losses: tuple[Loss, ...]
+    losses: tuple[AttemptCost, ...]
     seconds_lost: float
     deadline: float | None = None
     forecast: Forecast | None = None
@@ -210,7 +210,7 @@ class RunLine(Value, frozen=True, kw_only=True):
     forecast: Forecast | None = None  # None: too little is known, or it has ended
 
 
-class Stays(Value, frozen=True, kw_only=True):
+class StaysRecord(Value, frozen=True, kw_only=True):
     """How long a phase took, over many stays in it."""
 
     count: int
@@ -218,12 +218,12 @@ class Stays(Value, frozen=True, kw_only=True):
     histogram: tuple[int, ...] = ()  # by bit length of nanoseconds
 
 
-class Learned(Value, frozen=True, kw_only=True):
+class LearnedRecord(Value, frozen=True, kw_only=True):
     """What one script usually does on one machine."""
 
     script: str
     machine: str
-    phases: dict[str, Stays]
+    phases: dict[str, StaysRecord]
     at: float
 
 
@@ -277,7 +277,7 @@ class SeenFile(Value, frozen=True, kw_only=True):
     commands: tuple[str, ...] = ()  # that it would run, a line each
 
 
-class Losses(Value, frozen=True, kw_only=True):
+class UnwrittenEntries(Value, frozen=True, kw_only=True):
     """What could not be written. Nothing is lost in silence."""
 
     dropped: int = 0  # for want of room: the oldest first

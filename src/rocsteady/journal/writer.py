@@ -19,7 +19,7 @@ from typing import Generic, Protocol, TypeVar
 from rocsteady.errors import JournalError, NotRecordedError
 from rocsteady.journal.rows import Work
 from rocsteady.journal.schema import is_damage
-from rocsteady.journal.values import Losses
+from rocsteady.journal.values import UnwrittenEntries
 
 QUEUE_LIMIT = 4096  # entries
 LINGER = timedelta(milliseconds=200)  # for more entries to be written with this one
@@ -79,10 +79,10 @@ class Writer:
         self._thread.start()
 
     @property
-    def losses(self) -> Losses:
+    def losses(self) -> UnwrittenEntries:
         """What was not written so far."""
         with self._changed:
-            return Losses(
+            return UnwrittenEntries(
                 dropped=self._dropped,
                 refused=self._refused,
                 waiting=len(self._queue),

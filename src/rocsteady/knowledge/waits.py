@@ -48,7 +48,7 @@ class Sign(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     note: str = ""
 
 
-class Loop(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class WaitLoop(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A wait that PyTorch or Python repeats for ever, each time with a short timeout."""
 
     seconds: float  # the longest timeout of its own
@@ -62,10 +62,10 @@ class Signs(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, rename
     helpers: tuple[Sign, ...]
     collectives: tuple[Sign, ...]
     persons: tuple[Sign, ...]
-    loops: tuple[Loop, ...]
+    loops: tuple[WaitLoop, ...]
 
 
-class Waits:
+class WaitKnowledge:
     """Recognises stacks. Frames are "function (file:line)", innermost first."""
 
     def __init__(self, signs: Signs) -> None:
@@ -131,7 +131,7 @@ def _innermost_but_for_python(frames: Sequence[str]) -> int:
     return next(own, len(frames)) + 1
 
 
-def load_waits(path: Path = FILE) -> Waits:
+def load_waits(path: Path = FILE) -> WaitKnowledge:
     """Read the file, and refuse what is wrong with it by entry and field."""
     try:
         signs = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Signs)
@@ -146,7 +146,7 @@ def load_waits(path: Path = FILE) -> Waits:
             raise KnowledgeError(f"{path.name}: {names}: native, python or thread, one of them")
         if not sign.sources:
             raise KnowledgeError(f"{path.name}: {names[0]}: sources: must not be empty")
-    return Waits(signs)
+    return WaitKnowledge(signs)
 
 
 def _file_pattern(sign: Sign) -> str:

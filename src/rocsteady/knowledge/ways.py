@@ -35,7 +35,7 @@ SPOKEN: Mapping[System, str] = {
 }
 
 
-class Place(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Platform(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Systems, and the architectures for which a way can be had on them."""
 
     os: tuple[System, ...]
@@ -58,7 +58,7 @@ class OtherWay(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     failures: tuple[str, ...] = ()  # kinds of failures.toml that it may answer
     findings: tuple[str, ...] = ()  # rules that it may answer
     gpus: int = 0  # so many at least
-    where: tuple[Place, ...] = ()  # none named: anywhere
+    where: tuple[Platform, ...] = ()  # none named: anywhere
     never: tuple[str, ...] = ()  # architectures for which it cannot be had
     quiet: bool = False  # where it cannot be had, that is not worth a word
     note: str = ""

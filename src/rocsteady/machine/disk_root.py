@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
-from rocsteady.host.children import Outcome, ask
+from rocsteady.host.children import AnswerKind, ask
 from rocsteady.machine.root import (
     HIPINFO,
     TEXT_LIMIT,
@@ -132,7 +132,7 @@ class DiskRoot:
         is_python = path.rpartition("/")[2] != HIPINFO
         command = [path, "-I", "-S", "-c", SELF_PORTRAIT] if is_python else [path]
         reply = ask(command, within=ASK_WITHIN, folder=self.folder)
-        if reply.outcome is not Outcome.ANSWERED:
+        if reply.outcome is not AnswerKind.ANSWERED:
             raise OSError(errno.ETIMEDOUT, f"asked, {reply.outcome.value}", path)
         if is_python and reply.exit_code != 0:  # hipinfo may crash after it told all
             raise OSError(errno.EIO, f"asked, ended with {reply.exit_code}", path)

@@ -8,7 +8,7 @@ from rocsteady.journal.values import RunStory
 from rocsteady.knowledge.failures import load_failures
 from rocsteady.knowledge.harmful import Harmful
 from rocsteady.knowledge.speeds import CardSpeed
-from rocsteady.planner.completion import History
+from rocsteady.planner.completion import FailureHistory
 from rocsteady.supervisor.course import strategy_of
 from rocsteady.vocabulary import ComputeDevice, Finding, Strategy, Value
 
@@ -28,11 +28,11 @@ class Circumstances(Value, frozen=True, kw_only=True):
     deadly: tuple[Strategy, ...] = ()  # with which this script took the machine down
     remedied: tuple[tuple[str, Strategy], ...] = ()  # by what helped here, or probes speak for
     harmful: tuple[Harmful, ...] = ()  # variables that are set and known to harm
-    histories: dict[str, History] = msgspec.field(default_factory=dict)  # by ``key``
+    histories: dict[str, FailureHistory] = msgspec.field(default_factory=dict)  # by ``key``
 
-    def history(self, strategy: Strategy) -> History:
+    def history(self, strategy: Strategy) -> FailureHistory:
         """Return what was seen of a strategy here."""
-        return self.histories.get(key(strategy), History())
+        return self.histories.get(key(strategy), FailureHistory())
 
 
 def key(strategy: Strategy) -> str:
@@ -40,23 +40,23 @@ def key(strategy: Strategy) -> str:
     return msgspec.json.encode(strategy, order="sorted").decode()
 
 
-def histories(stories: tuple[RunStory, ...]) -> dict[str, History]:
+def histories(stories: tuple[RunStory, ...]) -> dict[str, FailureHistory]:
     """Count what runs of a script have shown, by strategy.
 
     What a person must mend and has, as an error in the script, says nothing of what is to come.
     """
-    found: dict[str, History] = {}
+    found: dict[str, FailureHistory] = {}
     for story in stories:
         failed = {row.attempt: str(row.failure.get("kind", "")) for row in story.failures}
         for attempt in story.attempts:
             if attempt.ended is None:
                 continue
             name = key(strategy_of(attempt.strategy))
-            before = found.get(name, History())
+            before = found.get(name, FailureHistory())
             kind = failed.get(attempt.number, "")
             kind = "" if _is_for_a_person(kind) else kind
             steps = max(0, (attempt.last_step or 0) - (attempt.first_step or 0))
-            found[name] = History(
+            found[name] = FailureHistory(
                 failures=before.failures + bool(kind),
                 seconds=before.seconds + max(0.0, attempt.ended - attempt.started),
                 steps=before.steps + steps,

@@ -23,7 +23,7 @@ SHORTEST = 1e-3  # seconds
 NEVER = 100 * 365 * 86_400.0  # seconds: what takes longer does not end
 
 
-class History(Value, frozen=True, kw_only=True):
+class FailureHistory(Value, frozen=True, kw_only=True):
     """What was seen of a way here, in runs and trials."""
 
     failures: int = 0
@@ -32,7 +32,7 @@ class History(Value, frozen=True, kw_only=True):
     kinds: tuple[str, ...] = ()  # of the failures
 
 
-class Loss(Value, frozen=True, kw_only=True):
+class FailureCost(Value, frozen=True, kw_only=True):
     """What a failure costs."""
 
     again: float  # seconds until training goes on: to see it, to end it, to start
@@ -40,7 +40,13 @@ class Loss(Value, frozen=True, kw_only=True):
 
 
 def finish(  # noqa: PLR0913 - all that it rests on
-    pace: Pace, left: int, *, history: History, loss: Loss, due: float | None, setup: float = 0.0
+    pace: Pace,
+    left: int,
+    *,
+    history: FailureHistory,
+    loss: FailureCost,
+    due: float | None,
+    setup: float = 0.0,
 ) -> Finish:
     """Forecast the end in seconds from now; ``due`` and ``setup`` are seconds from now too."""
     dice = random.Random(0)  # noqa: S311 - the same plan twice gives the same figures
@@ -68,7 +74,7 @@ def finish(  # noqa: PLR0913 - all that it rests on
     )
 
 
-def _took(dice: random.Random, work: float, often: float, loss: Loss) -> float:
+def _took(dice: random.Random, work: float, often: float, loss: FailureCost) -> float:
     """Draw how long it takes once; what begins again each time has no average that says much."""
     expected = _with_failures(work, 1 / often, loss)
     if loss.interval is None and expected < work + FEW / often:
@@ -80,7 +86,7 @@ def _took(dice: random.Random, work: float, often: float, loss: Loss) -> float:
     return work + (expected - work) * (_poisson(dice, mean) / mean if mean > 0 else 0.0)
 
 
-def _with_failures(work: float, between: float, loss: Loss) -> float:
+def _with_failures(work: float, between: float, loss: FailureCost) -> float:
     """Return how long work takes on average where it fails now and then."""
     interval = max(min(work if loss.interval is None else loss.interval, work), SHORTEST)
     share = goodput.share_of_work(interval, 0.0, min(loss.again, between), between)

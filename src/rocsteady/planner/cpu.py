@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from rocsteady.planner.trial_result import Tried
+from rocsteady.planner.trial_result import TrialResult
 from rocsteady.vocabulary import Strategy, Value
 
 THREADS = "OMP_NUM_THREADS"
@@ -34,7 +34,7 @@ class Tuned(Value, frozen=True, kw_only=True):
     """What won, and what came of each."""
 
     strategy: Strategy
-    tried: Tried
+    tried: TrialResult
     names: tuple[str, ...] = ()  # of the settings that won
     changes: str = ""  # what is other in the result; "": nothing but the order of sums
     lines: tuple[str, ...] = ()  # "compiled: 1.31 times"
@@ -55,14 +55,17 @@ def settings(base: Strategy, cores: int) -> Iterator[tuple[str, Strategy]]:
 
 
 def tune(
-    base: Strategy, first: Tried, cores: int, attempt: Callable[[Strategy], Tried | None]
+    base: Strategy,
+    first: TrialResult,
+    cores: int,
+    attempt: Callable[[Strategy], TrialResult | None],
 ) -> tuple[Tuned, ...]:
     """Try each setting on what has won so far; ``attempt`` returns None when time is up.
 
     Returns what won with the same numbers, and what won with others if that is faster.
     """
     best = Tuned(strategy=base, tried=first)
-    made: list[tuple[str, Tried]] = []
+    made: list[tuple[str, TrialResult]] = []
     for number in range(len(list(settings(base, cores)))):
         name, strategy = list(settings(best.strategy, cores))[number]
         result = attempt(strategy)
@@ -87,7 +90,7 @@ def _told(tuned: Tuned) -> Tuned:
     return replace(tuned, lines=(*tuned.lines, FLUSHED_TOLD))
 
 
-def _better(best: Tuned, name: str, result: Tried) -> Tuned:
+def _better(best: Tuned, name: str, result: TrialResult) -> Tuned:
     """Take a result if it is faster; tell of it in any case."""
     lines = (*best.lines, f"{name}: {_came_of(result, best.tried)}")
     if not _is_faster(result, best.tried):
@@ -99,8 +102,8 @@ def _better(best: Tuned, name: str, result: Tried) -> Tuned:
 def _confirmed(
     best: Tuned,
     base: Tuned,
-    made: Sequence[tuple[str, Tried]],
-    attempt: Callable[[Strategy], Tried | None],
+    made: Sequence[tuple[str, TrialResult]],
+    attempt: Callable[[Strategy], TrialResult | None],
 ) -> Tuned:
     """Try the first again after the last: the machine itself may be faster or slower by now."""
     again = attempt(base.strategy)
@@ -117,17 +120,17 @@ def _confirmed(
     return replace(best, tried=again)
 
 
-def _rate(result: Tried) -> float:
+def _rate(result: TrialResult) -> float:
     return result.pace.rate if result.pace else 0.0
 
 
-def _is_faster(result: Tried, than: Tried) -> bool:
+def _is_faster(result: TrialResult, than: TrialResult) -> bool:
     if result.pace is None or not result.works or set(result.idle) - {FLUSHED}:
         return False
     return than.pace is None or result.pace.rate > than.pace.rate * WORTH
 
 
-def _came_of(result: Tried, than: Tried) -> str:
+def _came_of(result: TrialResult, than: TrialResult) -> str:
     if result.failure:
         return f"failed, {result.failure}"
     if set(result.idle) - {FLUSHED}:

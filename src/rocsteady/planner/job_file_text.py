@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from rocsteady.job.values import Total
 from rocsteady.planner.resume_discovery import GoingOn
-from rocsteady.planner.trial_result import Tried
+from rocsteady.planner.trial_result import TrialResult
 from rocsteady.planner.work import Work
 from rocsteady.vocabulary import Value
 
@@ -30,7 +30,7 @@ class Draft(Value, frozen=True, kw_only=True):
     budget: float | None = None  # dollars
 
 
-def seen(one: Tried) -> tuple[str, ...]:
+def seen(one: TrialResult) -> tuple[str, ...]:
     """Say what was seen of a script."""
     return tuple(_seen(one))
 
@@ -51,7 +51,7 @@ def job_text(draft: Draft) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _seen(one: Tried) -> Iterator[str]:
+def _seen(one: TrialResult) -> Iterator[str]:
     pace = one.pace
     if pace is not None:
         unit = "steps" if one.watched.counted else "of its own count"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from rocsteady.evidence.pages import LoaderFacts
 from rocsteady.plan import Limit, Pace
-from rocsteady.planner.trial_result import Tried
+from rocsteady.planner.trial_result import TrialResult
 
 LEAST_STACKS = 8  # fewer say nothing of shares
 WORTH = 0.03  # a smaller share is not told
@@ -25,7 +25,9 @@ MOST_WORKERS = 8
 LEAST_LEFT = 0.02  # of a step; nothing is made more than 50 times as fast
 
 
-def limits(tried: Tried, *, on_gpu: bool, loader: LoaderFacts | None, cores: int) -> list[Limit]:
+def limits(
+    tried: TrialResult, *, on_gpu: bool, loader: LoaderFacts | None, cores: int
+) -> list[Limit]:
     """Return the parts of a step, the largest first. Loader workers have ``cores``; 0: no more."""
     pace = tried.pace
     if pace is None or not pace.slowed_by:

@@ -38,7 +38,7 @@ _COUNT = re.compile(
 _EPOCH = re.compile(r"(?i)\bepoch")
 
 
-class Counter(Value, frozen=True, kw_only=True):
+class LogCounter(Value, frozen=True, kw_only=True):
     """A number that grew while a script printed it."""
 
     word: str  # what it counts, "epoch"; "": a bar that does not say
@@ -55,7 +55,7 @@ class Counter(Value, frozen=True, kw_only=True):
 class Printed(Value, frozen=True, kw_only=True):
     """What a script printed, as far as it tells how far it was."""
 
-    counters: tuple[Counter, ...] = ()
+    counters: tuple[LogCounter, ...] = ()
     tail: tuple[str, ...] = ()  # the last lines
 
 
@@ -83,8 +83,8 @@ def read_printed(log: Path, steps: Sequence[tuple[float, int]] = ()) -> Printed:
 
 
 def of_the_job(
-    counters: Iterable[Counter], *, batches: int = 0, finished: bool = False
-) -> Counter | None:
+    counters: Iterable[LogCounter], *, batches: int = 0, finished: bool = False
+) -> LogCounter | None:
     """Return the counter that counts the whole job, the finest if there are several.
 
     ``batches`` is how many there are in an epoch: a counter up to that many is one of an epoch. One
@@ -105,7 +105,7 @@ def of_the_job(
     return max(whole, key=lambda one: (one.total is not None, one.values), default=None)
 
 
-def epochs_in(counters: Iterable[Counter]) -> Counter | None:
+def epochs_in(counters: Iterable[LogCounter]) -> LogCounter | None:
     """Return the counter of epochs; one that is printed with how many there are comes first."""
     found = [one for one in counters if one.word == EPOCH and not one.falls]
     return max(found, key=lambda one: (one.total is not None, one.values), default=None)
@@ -145,12 +145,12 @@ def _take_in(
 
 def _counter(
     word: str, total: int | None, one: _Seen, steps: Sequence[tuple[float, int]]
-) -> Counter:
+) -> LogCounter:
     (first_at, first), (last_at, last) = one.values[0], one.values[-1]
     each = None
     if last > first and steps and not one.falls:
         each = (_step_at(steps, last_at) - _step_at(steps, first_at)) / (last - first)
-    return Counter(
+    return LogCounter(
         word=word,
         n=last,
         total=total,

@@ -15,7 +15,7 @@ from rocsteady.plan import Basis, Limit, Risk, Way
 from rocsteady.planner import candidates, cpu, estimates
 from rocsteady.planner.candidates import CPU
 from rocsteady.planner.circumstances import Circumstances, key
-from rocsteady.planner.completion import History, Loss, finish
+from rocsteady.planner.completion import FailureCost, FailureHistory, finish
 from rocsteady.planner.estimates import Measured
 from rocsteady.planner.limits import limits, own_share
 from rocsteady.planner.pace import pooled
@@ -29,7 +29,7 @@ from rocsteady.planner.trial_evidence import (
     together,
     trial_history,
 )
-from rocsteady.planner.trial_result import Tried
+from rocsteady.planner.trial_result import TrialResult
 from rocsteady.vocabulary import Strategy, Value
 
 SEE_AND_START = 20.0  # seconds to see a failure, end what is left and start again
@@ -52,7 +52,7 @@ class Make(Protocol):
 
     def __call__(
         self, job: Job, strategy: Strategy, *, short: bool, remedies: bool, sample_stacks: bool
-    ) -> tuple[Tried, ...]:
+    ) -> tuple[TrialResult, ...]:
         """Return what came of each attempt."""
 
 
@@ -73,15 +73,17 @@ class Planner:
         self._clock = clock
         self._job, self._here, self._wish, self._make = job, here, wish, make
         self._today, self._say = today, say
-        self._seen: dict[str, Tried] = {}  # the last of each strategy
+        self._seen: dict[str, TrialResult] = {}  # the last of each strategy
         self.ways: list[Way] = []
         self.ruled_out: list[Way] = []
         self.not_tried: list[Way] = []
         self.limits: tuple[Limit, ...] = ()
         self.failures: list[str] = []  # kinds, in trials and in earlier runs
-        self.observed: list[tuple[str, Tried]] = []  # way and what came of it
+        self.observed: list[tuple[str, TrialResult]] = []  # way and what came of it
         self._notes: dict[tuple[str, str], tuple[str, ...]] = {}  # beside what a trial says itself
-        self._grounds: dict[tuple[str, str], tuple[Tried | None, History, Job | None]] = {}
+        self._grounds: dict[
+            tuple[str, str], tuple[TrialResult | None, FailureHistory, Job | None]
+        ] = {}
 
     def work(self) -> None:
         """Try and estimate."""
@@ -146,7 +148,7 @@ class Planner:
         if unseen:
             self._see_limits(results[-1])
 
-    def _counts(self, one: Tried, way: Way) -> bool:
+    def _counts(self, one: TrialResult, way: Way) -> bool:
         """Tell what a remedy came to from what it had no time for, or what has a trial of its own.
 
         A run that remedies have taken to the CPU says nothing that the trial of the CPU does not.
@@ -157,14 +159,16 @@ class Planner:
             return False
         return one.strategy.device == way.strategy.device and (one.works or bool(one.failure))
 
-    def _way_of(self, way: Way, one: Tried) -> Way:
+    def _way_of(self, way: Way, one: TrialResult) -> Way:
         """Name the way of an attempt: the one that was tried, or what a remedy made of it."""
         if one.strategy == way.strategy:
             return way
         title = candidates.titled(one.strategy, self._here)
         return replace(way, id=f"{way.id}+{one.remedy or 'other'}", title=title, rests_on=())
 
-    def _take_in(self, way: Way, one: Tried, trial: History, job: Job | None = None) -> None:
+    def _take_in(
+        self, way: Way, one: TrialResult, trial: FailureHistory, job: Job | None = None
+    ) -> None:
         self.observed.append((way.id, one))
         rates = (one.pace.rate,) if one.pace else ()
         way = replace(way, strategy=one.strategy, pace=one.pace, rates=rates)
@@ -184,7 +188,9 @@ class Planner:
             self._forecast(replace(way, rests_on=(*told, *way.rests_on)), one, seen, job)
         )
 
-    def _forecast(self, way: Way, one: Tried | None, seen: History, job: Job | None = None) -> Way:
+    def _forecast(
+        self, way: Way, one: TrialResult | None, seen: FailureHistory, job: Job | None = None
+    ) -> Way:
         self._grounds[_name(way)] = one, seen, job
         left = self._left(one, job or self._job)
         if way.pace is None or left is None:
@@ -200,7 +206,7 @@ class Planner:
         dollars = estimates.costs(way, max(found.early - setup, 0.0), found.late - setup)
         return replace(way, cost=dollars) if dollars else way
 
-    def _left(self, one: Tried | None, job: Job) -> int | None:
+    def _left(self, one: TrialResult | None, job: Job) -> int | None:
         epochs, done = self._wish.epochs, self._wish.done
         if job.total is not self._job.total and job.total:  # a variant's own
             if job.total.count:
@@ -220,7 +226,7 @@ class Planner:
         if way is None or first is None or first.pace is None:
             return
 
-        def attempt(strategy: Strategy) -> Tried | None:
+        def attempt(strategy: Strategy) -> TrialResult | None:
             self._say(candidates.titled(strategy, self._here))
             results = self._make(
                 self._job, strategy, short=True, remedies=False, sample_stacks=False
@@ -243,7 +249,7 @@ class Planner:
             self._seen[key(tuned.strategy)] = tuned.tried
             self._take_in(made, tuned.tried, trial_history((tuned.tried,), tuned.tried))
 
-    def _see_again(self, way: Way, one: Tried) -> None:
+    def _see_again(self, way: Way, one: TrialResult) -> None:
         """Take in a second trial of a way: the machine's own speed may have changed meanwhile."""
         number = next(place for place, each in enumerate(self.ways) if each.id == way.id)
         row = self.ways[number]
@@ -302,7 +308,7 @@ class Planner:
                 rows = list(estimates.cloud_rows(way, measured, self._today, needs=0.0))
             else:
                 rows = [self._on_this_card(estimates.row(way, measured, gpus=self._here.gpus))]
-            self.ways += [self._forecast(each, None, History()) for each in rows]
+            self.ways += [self._forecast(each, None, FailureHistory()) for each in rows]
 
     def _on_this_card(self, way: Way) -> Way:
         """Trust a card that took the machine down under other software no more than before."""
@@ -320,7 +326,7 @@ class Planner:
                 return Measured(pace=one.pace, on_gpu=bool(on_gpu), card=card, own=own)
         return None
 
-    def _see_limits(self, one: Tried) -> None:
+    def _see_limits(self, one: TrialResult) -> None:
         on_gpu = bool(self._here.gpus) and one.strategy.device != CPU
         if not on_gpu and any(way.pace and not self._is_on_cpu(way) for way in self.ways):
             return
@@ -328,7 +334,7 @@ class Planner:
         self.limits = tuple(limits(one, on_gpu=on_gpu, loader=one.loader, cores=cores))
 
 
-def _with_failures(way: Way, seen: History) -> Way:
+def _with_failures(way: Way, seen: FailureHistory) -> Way:
     """Note the failures that were seen of a way: it gets there by being started again."""
     if not seen.failures:
         return way
@@ -345,12 +351,12 @@ def _name(way: Way) -> tuple[str, str]:
     return way.id, key(way.strategy)
 
 
-def _loss(one: Tried | None, way: Way, *, can_resume: bool) -> Loss:
+def _loss(one: TrialResult | None, way: Way, *, can_resume: bool) -> FailureCost:
     again = SEE_AND_START + (way.pace.starting if way.pace else 0.0)
     if one is None:
-        return Loss(again=again, interval=NO_SAVE_SEEN)
+        return FailureCost(again=again, interval=NO_SAVE_SEEN)
     if not (can_resume or one.resumes):
-        return Loss(again=again, interval=None)
+        return FailureCost(again=again, interval=None)
     seconds = one.pace.seconds if one.pace else 0.0
     interval = seconds / one.saves if one.saves and seconds else NO_SAVE_SEEN
-    return Loss(again=again, interval=interval)
+    return FailureCost(again=again, interval=interval)

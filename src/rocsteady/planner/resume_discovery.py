@@ -5,7 +5,7 @@ from __future__ import annotations
 from rocsteady.inside import wire
 from rocsteady.job.values import CHECKPOINT, Resume
 from rocsteady.planner.script_facts import ScriptFacts, resume_option
-from rocsteady.planner.trial_result import Tried
+from rocsteady.planner.trial_result import TrialResult
 from rocsteady.vocabulary import Value
 
 BY_ITSELF = {wire.RESUME_FROM: CHECKPOINT}  # for rocsteady's own library; others do not read it
@@ -19,7 +19,7 @@ class GoingOn(Value, frozen=True, kw_only=True):
     written: tuple[str, ...] = ()  # patterns of checkpoints
 
 
-def going_on(one: Tried, facts: ScriptFacts) -> GoingOn:
+def going_on(one: TrialResult, facts: ScriptFacts) -> GoingOn:
     """Return how the script goes on; only what was seen to be written is gone on from."""
     written, option = one.watched.checkpoints or one.watched.found, resume_option(facts)
     seen = "It wrote these in the short run" if one.watched.checkpoints else "These were found here"

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from rocsteady import checkpoint_folder
-from rocsteady.evidence.pages import Parts, read_resumes
+from rocsteady.evidence.pages import BatchSplit, read_resumes
 from rocsteady.job.values import Resume
 from rocsteady.planner.log_counters import Printed, read_printed
 from rocsteady.sandbox.folder_tree import look_over
 from rocsteady.sandbox.scratch import Scratch
 from rocsteady.supervisor.attempt_end import AttemptEnd
 from rocsteady.supervisor.script_resume import resume_of
-from rocsteady.supervisor.step_times import Marks
+from rocsteady.supervisor.step_times import StepTimes
 from rocsteady.vocabulary import Value
 from rocsteady.whole_files import MODELS
 
@@ -26,13 +26,13 @@ STATE = MODELS | {".bin", ".tar"}  # suffixes, in such a folder
 CLOCK_GRAIN = 1.0  # seconds; a file's time may be this coarse
 
 
-class Watched(Value, frozen=True, kw_only=True):
+class ScriptTraces(Value, frozen=True, kw_only=True):
     """What was seen of one attempt."""
 
     torch: bool = False  # it has loaded torch
     counted: bool = False  # its optimizer steps were seen
     total: int | None = None  # steps in all, as the script told rocsteady
-    parts: Parts | None = None
+    parts: BatchSplit | None = None
     resume: Resume | None = None  # how it goes on by itself, as it told rocsteady
     printed: Printed = Printed()
     checkpoints: tuple[str, ...] = ()  # patterns of what it wrote to go on from
@@ -41,14 +41,20 @@ class Watched(Value, frozen=True, kw_only=True):
 
 
 def look_at(  # noqa: PLR0913 - all that there is to look at
-    end: AttemptEnd, *, pages: Path | None, log: Path, scratch: Scratch, marks: Marks, since: float
-) -> Watched:
+    end: AttemptEnd,
+    *,
+    pages: Path | None,
+    log: Path,
+    scratch: Scratch,
+    marks: StepTimes,
+    since: float,
+) -> ScriptTraces:
     """Put together what is seen of an attempt that has just ended."""
     counted = any(beat.step for beat in end.heartbeats)
     told = read_resumes(pages) if pages else ()
     written = tuple(_written(scratch.folder, since - CLOCK_GRAIN))
     checkpoints, models = _apart(written, scratch.project)
-    return Watched(
+    return ScriptTraces(
         torch=bool(end.heartbeats),
         counted=counted,
         total=next((beat.total for beat in end.heartbeats if beat.total), None),

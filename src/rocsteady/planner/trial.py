@@ -17,7 +17,7 @@ from rocsteady.evidence.values import Heartbeat
 from rocsteady.job.resume import Launch
 from rocsteady.plan import Pace
 from rocsteady.planner.pace import Mark, measure
-from rocsteady.planner.script_traces import Watched, look_at
+from rocsteady.planner.script_traces import ScriptTraces, look_at
 from rocsteady.sandbox.scratch import Scratch
 from rocsteady.supervisor.attempt_end import AttemptEnd
 from rocsteady.supervisor.observer import ObservedRun, Observer
@@ -53,7 +53,7 @@ class Measurement(Observer):
         self._bounds, self._scratch, self._sample_stacks = bounds, scratch, sample_stacks
         self.paces: dict[int, Pace] = {}  # by attempt
         self.ends: dict[int, AttemptEnd] = {}
-        self.watched: dict[int, Watched] = {}
+        self.watched: dict[int, ScriptTraces] = {}
         self.sizes: dict[int, Size] = {}
         self.stacks: list[tuple[str, ...]] = []  # frames of the training thread, innermost first
         self._begun: dict[int, float] = {}

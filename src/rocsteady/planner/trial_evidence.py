@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 from rocsteady.knowledge.failures import Whose, load_failures
 from rocsteady.planner.circumstances import key
-from rocsteady.planner.completion import History
-from rocsteady.planner.trial_result import Tried
+from rocsteady.planner.completion import FailureHistory
+from rocsteady.planner.trial_result import TrialResult
 
 
-def by_strategy(results: Iterable[Tried]) -> dict[str, Tried]:
+def by_strategy(results: Iterable[TrialResult]) -> dict[str, TrialResult]:
     """Return the last of each strategy; one that was cut short says nothing against a failure."""
-    last: dict[str, Tried] = {}
+    last: dict[str, TrialResult] = {}
     for one in results:
         name = key(one.strategy)
         if one.works or one.failure or name not in last:
@@ -20,7 +20,7 @@ def by_strategy(results: Iterable[Tried]) -> dict[str, Tried]:
     return last
 
 
-def survived(one: Tried) -> bool:
+def survived(one: TrialResult) -> bool:
     """Tell a failure that a fresh process gets over: it came some way and left a checkpoint."""
     if one.pace is None or not one.resumes or not (one.saves or one.watched.checkpoints):
         return False
@@ -34,7 +34,7 @@ def is_of_loaders(kind: str) -> bool:
     return known is not None and known.whose is Whose.LOADER
 
 
-def failed(one: Tried) -> str:
+def failed(one: TrialResult) -> str:
     """Say what came of a trial that did not get on."""
     if not one.failure:
         made = f"no step after the first {one.step:,}" if one.step else "no step"
@@ -43,11 +43,11 @@ def failed(one: Tried) -> str:
     return f"trial: {one.failure}, {one.title.rstrip('.')}{at}"
 
 
-def trial_history(results: Iterable[Tried], one: Tried) -> History:
+def trial_history(results: Iterable[TrialResult], one: TrialResult) -> FailureHistory:
     """Count what a trial showed of one strategy."""
     own = [each for each in results if each.strategy == one.strategy]
     kinds = tuple(each.failure for each in own if each.failure)
-    return History(
+    return FailureHistory(
         failures=len(kinds),
         seconds=sum(each.seconds for each in own),
         steps=sum(each.step for each in own),
@@ -55,9 +55,9 @@ def trial_history(results: Iterable[Tried], one: Tried) -> History:
     )
 
 
-def together(first: History, second: History) -> History:
+def together(first: FailureHistory, second: FailureHistory) -> FailureHistory:
     """Add up two histories of a strategy."""
-    return History(
+    return FailureHistory(
         failures=first.failures + second.failures,
         seconds=first.seconds + second.seconds,
         steps=first.steps + second.steps,
@@ -65,7 +65,7 @@ def together(first: History, second: History) -> History:
     )
 
 
-def rests_on(one: Tried, seen: History) -> tuple[str, ...]:
+def rests_on(one: TrialResult, seen: FailureHistory) -> tuple[str, ...]:
     """Say what the figures of a way rest on: the trial, and the failures that were seen or not."""
     pace = one.pace
     measured = f"trial, {pace.steps:,} steps in {pace.seconds:.0f} s" if pace else "trial"

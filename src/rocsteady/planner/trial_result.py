@@ -5,7 +5,7 @@ from __future__ import annotations
 from rocsteady.evidence.pages import LoaderFacts, Size
 from rocsteady.journal.values import RunStory
 from rocsteady.plan import Pace
-from rocsteady.planner.script_traces import Watched
+from rocsteady.planner.script_traces import ScriptTraces
 from rocsteady.planner.trial import Measurement
 from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
 from rocsteady.supervisor.course import no_effect, strategy_of
@@ -14,7 +14,7 @@ from rocsteady.vocabulary import TRIAL, Observation, ProbeOutcome, Strategy, Val
 NO_MEMORY = "oom"  # what kinds of failure for want of memory begin with
 
 
-class Tried(Value, frozen=True, kw_only=True):
+class TrialResult(Value, frozen=True, kw_only=True):
     """One attempt: a strategy, and its pace or its failure."""
 
     strategy: Strategy
@@ -34,7 +34,7 @@ class Tried(Value, frozen=True, kw_only=True):
     loader: LoaderFacts | None = None
     resumes: bool = False  # there is a known way to go on from a checkpoint
     saves: int = 0  # checkpoints that were seen to be written
-    watched: Watched = Watched()  # what it prints and writes
+    watched: ScriptTraces = ScriptTraces()  # what it prints and writes
 
     @property
     def works(self) -> bool:
@@ -44,7 +44,7 @@ class Tried(Value, frozen=True, kw_only=True):
 
 def tried(
     story: RunStory, trial: Measurement, *, is_over: bool, resumes: bool
-) -> tuple[Tried, ...]:
+) -> tuple[TrialResult, ...]:
     """Put together what is known of each attempt; ``is_over``: it was ended once that was known."""
     failures = {row.attempt: row.failure for row in story.failures}
     remedies = {row.attempt: row.what for row in story.decisions}
@@ -57,7 +57,7 @@ def tried(
         failure = failures.get(attempt.number, {})
         print_ = failure.get("fingerprint")
         found.append(
-            Tried(
+            TrialResult(
                 strategy=strategy_of(attempt.strategy),
                 pace=trial.paces.get(attempt.number),
                 failure=str(failure.get("kind", "")),
@@ -69,7 +69,7 @@ def tried(
                 finished=end.exit is not None and end.exit.code == 0 and not is_over,
                 idle=no_effect(end),
                 stacks=tuple(trial.stacks),
-                watched=trial.watched.get(attempt.number, Watched()),
+                watched=trial.watched.get(attempt.number, ScriptTraces()),
                 remedy=remedies.get(attempt.number - 1, ""),
                 total=totals.get(attempt.number),
                 size=trial.sizes.get(attempt.number),
@@ -86,7 +86,7 @@ def _saves(end: AttemptEnd) -> int:
     return max(counts, default=0)
 
 
-def observation(one: Tried, way: str, *, software: str, at: float) -> Observation:
+def observation(one: TrialResult, way: str, *, software: str, at: float) -> Observation:
     """Return what a trial showed, as the machine's memory keeps it."""
     outcome = ProbeOutcome.OK if one.works else ProbeOutcome.EXCEPTION
     if one.hung:

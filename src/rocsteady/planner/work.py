@@ -7,9 +7,9 @@ from pathlib import Path
 
 from rocsteady.job.done_when import matches
 from rocsteady.job.values import Total
-from rocsteady.planner.log_counters import EPOCH, Counter, epochs_in, of_the_job
+from rocsteady.planner.log_counters import EPOCH, LogCounter, epochs_in, of_the_job
 from rocsteady.planner.script_facts import Amount, ScriptFacts, amounts
-from rocsteady.planner.trial_result import Tried
+from rocsteady.planner.trial_result import TrialResult
 from rocsteady.vocabulary import Value
 
 NEAR = 0.25  # a counter that grows by so much more or less than the steps still counts steps
@@ -27,7 +27,7 @@ class Work(Value, frozen=True, kw_only=True):
     sure: bool = False
 
 
-def how_much(command: Sequence[str], one: Tried, facts: ScriptFacts, folder: Path) -> Work:
+def how_much(command: Sequence[str], one: TrialResult, facts: ScriptFacts, folder: Path) -> Work:
     """Return how much work the job is, by the surest that there is."""
     if one.watched.total:
         return _steps(one.watched.total, "The script told rocsteady so.")
@@ -38,7 +38,7 @@ def how_much(command: Sequence[str], one: Tried, facts: ScriptFacts, folder: Pat
     return _by_steps(command, one, facts, folder)
 
 
-def _by_steps(command: Sequence[str], one: Tried, facts: ScriptFacts, folder: Path) -> Work:
+def _by_steps(command: Sequence[str], one: TrialResult, facts: ScriptFacts, folder: Path) -> Work:
     steps = next(amounts("step", command, facts, folder), None)
     counter = of_the_job(
         one.watched.printed.counters,
@@ -57,7 +57,7 @@ def _steps(count: int, why: str) -> Work:
     return Work(total=Total(steps=count), why=why, sure=True)
 
 
-def _earlier(one: Tried, folder: Path) -> bool:
+def _earlier(one: TrialResult, folder: Path) -> bool:
     """Tell whether there are checkpoints of an earlier run, which it may have gone on from."""
     told = one.watched.resume.checkpoints if one.watched.resume else ()
     return any(any(matches(folder, each)) for each in (*told, *one.watched.checkpoints))
@@ -67,7 +67,7 @@ def _said(amount: Amount, total: Total) -> Work:
     return Work(total=total, why=f"By {amount.said}.", sure=amount.sure)
 
 
-def _by_counter(counter: Counter, one: Tried) -> Work:
+def _by_counter(counter: LogCounter, one: TrialResult) -> Work:
     """Take the total of a counter of steps; one of something else counts in its own units."""
     shown = f"{counter.word} {counter.n}/{counter.total}".strip()
     if counter.total is not None and _one_each(counter, one):
@@ -79,14 +79,16 @@ def _by_counter(counter: Counter, one: Tried) -> Work:
     return Work(total=Total(log=counter.pattern), why=why, sure=True)
 
 
-def _one_each(counter: Counter, one: Tried) -> bool:
+def _one_each(counter: LogCounter, one: TrialResult) -> bool:
     if counter.each is None:  # it was printed once only
         return counter.word in {"", "step", "iter", "iteration"}
     rate = one.pace.rate if one.pace else one.step / max(one.seconds, 1.0)
     return abs(counter.each - 1) <= max(NEAR, LATE * rate / (counter.n - counter.first))
 
 
-def _epochs(command: Sequence[str], one: Tried, facts: ScriptFacts, folder: Path) -> Amount | None:
+def _epochs(
+    command: Sequence[str], one: TrialResult, facts: ScriptFacts, folder: Path
+) -> Amount | None:
     """Return how many epochs there are: by the command, by what was printed, or by the script."""
     said = list(amounts(EPOCH, command, facts, folder))
     printed = epochs_in(one.watched.printed.counters)
@@ -100,7 +102,7 @@ def _epochs(command: Sequence[str], one: Tried, facts: ScriptFacts, folder: Path
     return Amount(count=printed.total, said=shown, sure=printed.first > 0 and not several)
 
 
-def _by_epochs(epochs: Amount, one: Tried, facts: ScriptFacts) -> Work:
+def _by_epochs(epochs: Amount, one: TrialResult, facts: ScriptFacts) -> Work:
     """Turn epochs into steps, as far as it is known how many there are in one."""
     batches = one.size.batches if one.size else 0
     printed = epochs_in(one.watched.printed.counters)
@@ -121,7 +123,7 @@ def _by_epochs(epochs: Amount, one: Tried, facts: ScriptFacts) -> Work:
     return _said(epochs, Total(epochs=epochs.count))
 
 
-def _by_lines(command: Sequence[str], one: Tried, facts: ScriptFacts, folder: Path) -> Work:
+def _by_lines(command: Sequence[str], one: TrialResult, facts: ScriptFacts, folder: Path) -> Work:
     """Count by what is printed, where no step can be seen."""
     counters = one.watched.printed.counters
     epochs = epochs_in(counters)

@@ -22,7 +22,7 @@ ROUNDS = (8, 16, 40)  # at levels 1, 2 and 3
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
-class Setting(Value, frozen=True, kw_only=True):
+class VariableSetting(Value, frozen=True, kw_only=True):
     """One variable, set or unset."""
 
     spelt: str
@@ -35,22 +35,22 @@ class Setting(Value, frozen=True, kw_only=True):
 
 
 WITHOUT = ""
-Turn = Callable[[Setting | None], Observation]
+Turn = Callable[[VariableSetting | None], Observation]
 
 
-def read_setting(text: str) -> Setting:
+def read_setting(text: str) -> VariableSetting:
     """Read NAME=VALUE, NAME= for an empty value, or -NAME to unset."""
     name, equals, value = text.partition("=")
     unset = text.startswith("-")
     name = name.removeprefix("-")
     if not _NAME.fullmatch(name) or unset is bool(equals):
         raise ValueError(f"{text!r}: say NAME=VALUE, or -NAME to unset it")
-    return Setting(spelt=text, name=name, value=None if unset else value)
+    return VariableSetting(spelt=text, name=name, value=None if unset else value)
 
 
 def compare(
     probe: tuple[str, str],
-    settings: Sequence[Setting],
+    settings: Sequence[VariableSetting],
     rounds: int,
     turn: Turn,
     environment: Mapping[str, str],
@@ -93,7 +93,9 @@ def counted(
     return Comparison(probe=probe[0], variant=probe[1], rounds=rounds, arms=tuple(arms))
 
 
-def _in_turn(arms: Sequence[Setting | None], rounds: int) -> Iterator[Setting | None]:
+def _in_turn(
+    arms: Sequence[VariableSetting | None], rounds: int
+) -> Iterator[VariableSetting | None]:
     for number in range(rounds):
         first = number % len(arms)
         yield from (*arms[first:], *arms[:first])
@@ -114,7 +116,7 @@ def _arm(spelt: str, observations: Sequence[Observation]) -> Arm:
     )
 
 
-def _not_in_force(setting: Setting, observation: Observation) -> str:
+def _not_in_force(setting: VariableSetting, observation: Observation) -> str:
     """Say how the process saw it, if not as it was set. One that died could not tell."""
     told = observation.said.get(setting.name)
     if told is None or told == (setting.value or ""):

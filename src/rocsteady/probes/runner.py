@@ -71,7 +71,7 @@ class Payload(Protocol):
     def close(self) -> None: ...  # noqa: D102
 
 
-class Runner:
+class ProbeRunner:
     """Runs probes in one interpreter of the user's."""
 
     def __init__(

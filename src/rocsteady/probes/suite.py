@@ -21,7 +21,7 @@ from rocsteady.journal.values import Fate
 from rocsteady.machine.machine import Machine
 from rocsteady.probes.catalog import FORK_START, FRESH_START
 from rocsteady.probes.probe import LEVELS, Probe
-from rocsteady.probes.runner import INTENT, Runner
+from rocsteady.probes.runner import INTENT, ProbeRunner
 from rocsteady.probes.statistics import fewer_than_one_in
 from rocsteady.report.page import counted
 from rocsteady.report.probe import ProbeLine
@@ -43,7 +43,7 @@ class Planned(Value, frozen=True, kw_only=True):
     risk: str = ""  # why somebody should be asked first
 
 
-class Standing(Value, frozen=True, kw_only=True):
+class KnownBefore(Value, frozen=True, kw_only=True):
     """What is known before anything is tried."""
 
     machine: Machine
@@ -61,7 +61,7 @@ def plan(
     probes: Sequence[Probe],
     level: str,
     names: Sequence[str],
-    standing: Standing,
+    standing: KnownBefore,
     *,
     again: bool = False,
 ) -> tuple[Planned, ...]:
@@ -149,7 +149,7 @@ def total(observations: Sequence[Observation]) -> Observation:
 class Suite:
     """Runs what is planned, and remembers what came of it."""
 
-    def __init__(self, runner: Runner, memory: Memory, here: str, evidence: Path) -> None:
+    def __init__(self, runner: ProbeRunner, memory: Memory, here: str, evidence: Path) -> None:
         self._runner, self._memory = runner, memory
         self._here, self._evidence = here, evidence
 
@@ -218,7 +218,7 @@ def _is_meant(probe: Probe, name: str) -> bool:
     return name in (probe.name, probe.title, f"{probe.name}:{probe.variant}")
 
 
-def _planned(probe: Probe, depth: int, standing: Standing, *, again: bool) -> Planned:
+def _planned(probe: Probe, depth: int, standing: KnownBefore, *, again: bool) -> Planned:
     last = newest(standing.observations).get(probe.title)
     tries, seconds = probe.tries[depth], probe.seconds[depth]
     alike = last is not None and last.outcome is ProbeOutcome.OK and last.tries == tries
@@ -256,7 +256,7 @@ def _lacking(probe: Probe, machine: Machine) -> str:
     return counted(there, "GPU") if there else "no GPU that torch can use"
 
 
-def _risk(probe: Probe, standing: Standing) -> str:
+def _risk(probe: Probe, standing: KnownBefore) -> str:
     if not (probe.risky and (trainable(standing.machine) or standing.machine.system.wsl)):
         return ""
     if standing.took_down:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from rocsteady.evidence.values import Heartbeat
-from rocsteady.pulse.learning import Learned, stays_in_phase
+from rocsteady.pulse.learning import PhaseHistory, stays_in_phase
 from rocsteady.pulse.reach import training
 from rocsteady.pulse.verdict import Patience
 from rocsteady.vocabulary import Value
@@ -29,7 +29,7 @@ class Budgets(Value, frozen=True, kw_only=True):
     works: float
 
 
-class Ended(Value, frozen=True, kw_only=True):
+class LongestWaits(Value, frozen=True, kw_only=True):
     """The longest waits of this run that ended, in seconds, by what the looks said of them."""
 
     unexamined: float = 0.0  # too short for a look
@@ -38,7 +38,10 @@ class Ended(Value, frozen=True, kw_only=True):
 
 
 def budgets(
-    heartbeats: tuple[Heartbeat, ...], ended: Ended, earlier: Learned, patience: Patience
+    heartbeats: tuple[Heartbeat, ...],
+    ended: LongestWaits,
+    earlier: PhaseHistory,
+    patience: Patience,
 ) -> Budgets:
     """Work out what is allowed; of several processes, the most patient rule holds."""
     trainers = training(heartbeats)

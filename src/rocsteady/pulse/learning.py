@@ -44,7 +44,7 @@ class Stays(Value, frozen=True, kw_only=True):
         return 0.0
 
 
-class Learned(Value, frozen=True, kw_only=True):
+class PhaseHistory(Value, frozen=True, kw_only=True):
     """What earlier runs of a script on a machine showed; the journal keeps it."""
 
     phases: dict[str, Stays] = msgspec.field(default_factory=dict)
@@ -65,25 +65,25 @@ def stays_in_phase(heartbeat: Heartbeat) -> Stays:
     )
 
 
-def from_heartbeats(heartbeats: Iterable[Heartbeat]) -> Learned:
+def from_heartbeats(heartbeats: Iterable[Heartbeat]) -> PhaseHistory:
     """Sum what the processes of one attempt tell."""
-    total = Learned()
+    total = PhaseHistory()
     for heartbeat in heartbeats:
         phases = {
             phase: Stays(longest=longest, histogram=heartbeat.histogram.get(phase, ()))
             for phase, longest in heartbeat.longest_in.items()
         }
-        total = merge(total, Learned(phases=phases))
+        total = merge(total, PhaseHistory(phases=phases))
     return total
 
 
-def merge(one: Learned, other: Learned) -> Learned:
+def merge(one: PhaseHistory, other: PhaseHistory) -> PhaseHistory:
     """Put two records together; the order does not matter."""
     phases = {
         phase: _sum(one.of(phase), other.of(phase))
         for phase in sorted({*one.phases, *other.phases})
     }
-    return Learned(
+    return PhaseHistory(
         phases=phases,
         device_wait=max(one.device_wait, other.device_wait),
         locked_wait=max(one.locked_wait, other.locked_wait),

@@ -11,12 +11,12 @@ from __future__ import annotations
 import msgspec
 
 from rocsteady.evidence.values import Heartbeat, Look, Tick
-from rocsteady.pulse.budgets import Budgets, Ended, budgets
-from rocsteady.pulse.learning import Learned, from_heartbeats
+from rocsteady.pulse.budgets import Budgets, LongestWaits, budgets
+from rocsteady.pulse.learning import PhaseHistory, from_heartbeats
 from rocsteady.pulse.reach import Ending, finished, training
 from rocsteady.pulse.reading import Reading, read
 from rocsteady.pulse.stack_facts import KnownWaits
-from rocsteady.pulse.verdict import Condition, Patience, Verdict
+from rocsteady.pulse.verdict import Patience, RunState, Verdict
 from rocsteady.pulse.wait_graph import wait_set
 from rocsteady.pulse.wait_set import WaitSet, moved, prove
 from rocsteady.vocabulary import Value
@@ -38,7 +38,7 @@ class Pulse(Value, frozen=True, kw_only=True):
     ahead: float  # of the boot clock before the monotonic one
     progress: float  # when it last was
     waited_from: float
-    earlier: Learned
+    earlier: PhaseHistory
     heartbeats: tuple[Heartbeat, ...] = ()
     mark: Mark = ()  # of the heartbeats
     counters: int = 0
@@ -50,15 +50,17 @@ class Pulse(Value, frozen=True, kw_only=True):
     agreed: int = 0  # how many looks that is
     moved_at: float | None = None  # the last look in which something moved, since progress
     sets: tuple[WaitSet, ...] = ()  # of the looks in a row that found the same closed set
-    ended: Ended = Ended()
+    ended: LongestWaits = LongestWaits()
 
 
-def begin(at: float, boot: float, learned: Learned | None = None) -> Pulse:
+def begin(at: float, boot: float, learned: PhaseHistory | None = None) -> Pulse:
     """Begin to watch an attempt."""
-    return Pulse(at=at, ahead=boot - at, progress=at, waited_from=at, earlier=learned or Learned())
+    return Pulse(
+        at=at, ahead=boot - at, progress=at, waited_from=at, earlier=learned or PhaseHistory()
+    )
 
 
-def learn(pulse: Pulse) -> Learned:
+def learn(pulse: Pulse) -> PhaseHistory:
     """Return what this attempt showed of its phases, for the journal to merge with the rest."""
     return msgspec.structs.replace(
         from_heartbeats(pulse.heartbeats),
@@ -114,7 +116,7 @@ def _ticked(pulse: Pulse, tick: Tick, patience: Patience) -> Pulse:
     return _forgotten(fresh, tick.at) if advanced or away else fresh
 
 
-def _ended(pulse: Pulse, at: float) -> Ended:
+def _ended(pulse: Pulse, at: float) -> LongestWaits:
     """Remember the wait that just ended by what the looks said of it."""
     reading, ended, waited = pulse.reading, pulse.ended, at - pulse.waited_from
     if reading is None:
@@ -195,7 +197,7 @@ def _verdict(pulse: Pulse, tick: Tick, allowed: Budgets, patience: Patience) -> 
     quiet = max(0.0, tick.at - pulse.progress)
     waited = tick.at - pulse.waited_from
     if not tick.alive:
-        return Verdict(condition=Condition.FINISHING, why="the command has ended", quiet=quiet)
+        return Verdict(condition=RunState.FINISHING, why="the command has ended", quiet=quiet)
     suspicious = waited >= allowed.suspect
     every = min(max(LOOK_EVERY, waited * LOOK_SHARE), LOOK_AT_LEAST_EVERY)
     last_look = pulse.before.at if pulse.before else None
@@ -204,8 +206,8 @@ def _verdict(pulse: Pulse, tick: Tick, allowed: Budgets, patience: Patience) -> 
     proof = _proof(pulse) if pulse.sets and suspicious else None
     limit = _limit(pulse, proof, allowed, patience)
     condition = _condition(pulse, limit, allowed, patience)
-    if over and condition in (Condition.STARTING, Condition.HEALTHY):
-        condition = Condition.FINISHING
+    if over and condition in (RunState.STARTING, RunState.HEALTHY):
+        condition = RunState.FINISHING
     return Verdict(
         condition=condition,
         why=_why(pulse, quiet, allowed, condition, proof),
@@ -224,20 +226,18 @@ def _heard(pulse: Pulse) -> float:
     return max(pulse.waited_from, pulse.worked_at or pulse.waited_from)
 
 
-def _condition(
-    pulse: Pulse, limit: float | None, allowed: Budgets, patience: Patience
-) -> Condition:
+def _condition(pulse: Pulse, limit: float | None, allowed: Budgets, patience: Patience) -> RunState:
     if pulse.reading and pulse.reading.ending in HELD:
-        return Condition.STOPPED
+        return RunState.STOPPED
     waited = pulse.at - _heard(pulse)
     if limit is not None and waited >= limit:
-        return Condition.HUNG
+        return RunState.HUNG
     starting = not allowed.started and (pulse.heartbeats or not pulse.counters)
     say_slow = patience.start_after if starting else patience.say_slow_after
     slow_after = (say_slow if pulse.heartbeats else patience.say_slow_after).total_seconds()
     if waited >= max(slow_after, allowed.suspect):
-        return Condition.SLOW
-    return Condition.STARTING if starting else Condition.HEALTHY
+        return RunState.SLOW
+    return RunState.STARTING if starting else RunState.HEALTHY
 
 
 def _limit(
@@ -296,12 +296,12 @@ def _is_proven(pulse: Pulse, proof: WaitSet, patience: Patience) -> bool:
 
 
 def _why(
-    pulse: Pulse, quiet: float, allowed: Budgets, condition: Condition, proof: WaitSet | None
+    pulse: Pulse, quiet: float, allowed: Budgets, condition: RunState, proof: WaitSet | None
 ) -> str:
     reading = pulse.reading
-    if condition is Condition.HEALTHY and reading is None:
+    if condition is RunState.HEALTHY and reading is None:
         return f"last progress {_spelled(quiet)} ago"
-    if condition is Condition.STOPPED and reading:
+    if condition is RunState.STOPPED and reading:
         return reading.why
     seen = f"; {reading.why}" if reading else ""
     if reading and proof and reading.ending is Ending.LOCKED and not reading.moves:

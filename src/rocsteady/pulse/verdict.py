@@ -10,7 +10,7 @@ from rocsteady.pulse.wait_set import WaitSet
 from rocsteady.vocabulary import Value
 
 
-class Condition(Enum):
+class RunState(Enum):
     """The words of a verdict. Hung is not slow."""
 
     STARTING = "starting"  # no step yet
@@ -24,7 +24,7 @@ class Condition(Enum):
 class Verdict(Value, frozen=True, kw_only=True):
     """What the pulse says at one moment."""
 
-    condition: Condition
+    condition: RunState
     why: str  # one clause, for a person: "no step for 9 s (longest so far 0.9 s)"
     quiet: float  # seconds since the last sign of progress
     over: bool = False  # the script's own code is done, and its process has not exited

@@ -15,7 +15,7 @@ from rocsteady.knowledge.waits import EndedBy
 from rocsteady.pulse.places import has_users_code, is_of, is_torchs, place_of
 from rocsteady.pulse.reach import helps, ranks_elsewhere, roots, training
 from rocsteady.pulse.stack_facts import KnownWaits
-from rocsteady.pulse.wait_set import WAYS, Exit, Key, Member, WaitSet, Way
+from rocsteady.pulse.wait_set import WAYS, Exit, Key, Member, WaitSet, WayOut
 
 LOADER = "torch/utils/data/dataloader.py"
 WORKER = "torch/utils/data/_utils/worker.py"
@@ -53,7 +53,7 @@ class _Graph:
         self._exits: list[Exit] = []
         for beat in training(heartbeats):
             if (beat.pid, beat.thread) not in self._threads:
-                self._out((beat.pid, beat.thread), Way.UNKNOWN, "trains and was not seen")
+                self._out((beat.pid, beat.thread), WayOut.UNKNOWN, "trains and was not seen")
 
     def walked(self) -> WaitSet:
         members: dict[Key, Member] = {}
@@ -78,11 +78,11 @@ class _Graph:
         if blocked is not None and blocked.on == GIL:
             loop = EndedBy.PROCESS, blocked.left or 0.0
         if key in self._roots and process.python and thread.frames is None:
-            self._out(key, Way.UNKNOWN, "has no stack that could be read")
+            self._out(key, WayOut.UNKNOWN, "has no stack that could be read")
         elif thread.wait is Wait.NOTHING:
-            self._out(key, Way.RUNS, "runs")
+            self._out(key, WayOut.RUNS, "runs")
         elif blocked is None:
-            self._out(key, Way.UNKNOWN, f"waits for {thread.wait.value}")
+            self._out(key, WayOut.UNKNOWN, f"waits for {thread.wait.value}")
         elif self._in_collective(thread):
             enders = self._ranks(key, blocked)
         elif loop is not None and _is_own(loop[1], blocked):
@@ -103,18 +103,18 @@ class _Graph:
             until=until,
         )
 
-    def _out(self, key: Key, way: Way, what: str) -> None:
+    def _out(self, key: Key, way: WayOut, what: str) -> None:
         self._exits.append(Exit(pid=key[0], tid=key[1], way=way, what=what))
 
     def _of_call(self, key: Key, blocked: Blocked) -> list[Key]:
         """Return who could end a call: any thread of the processes that it depends on."""
         if blocked.left is not None:
-            self._out(key, Way.TIMEOUT, _gives_up(blocked))
+            self._out(key, WayOut.TIMEOUT, _gives_up(blocked))
         if blocked.outside is not None:
             self._out(key, WAYS[blocked.outside], f"waits for {blocked.on}: {blocked.who}")
         process, thread = self._threads[key]
         if thread.wait is Wait.SIGNAL and self._usable_handlers(process, {key[0]}):
-            self._out(key, Way.SIGNAL, "waits for a signal, and has a handler for one")
+            self._out(key, WayOut.SIGNAL, "waits for a signal, and has a handler for one")
         if any(_is_feeder(frame) for frame in thread.frames or ()):
             return [other for other in self._putting(key[0]) if other != key]
         return self._all_of(key, blocked.pids)
@@ -134,7 +134,7 @@ class _Graph:
         for pid in pids:
             process = self._processes.get(pid)
             if process is None:
-                self._out(key, Way.UNKNOWN, f"depends on process {pid}, which was not seen")
+                self._out(key, WayOut.UNKNOWN, f"depends on process {pid}, which was not seen")
             else:
                 found += [other for other in self._able(key, process) if other != key]
         return found
@@ -158,9 +158,9 @@ class _Graph:
     def _ranks(self, key: Key, blocked: Blocked) -> list[Key]:
         """Return who could end a collective: every rank. Its timeout is a watchdog's."""
         if self._elsewhere:
-            self._out(key, Way.PROCESS, "waits for ranks on other machines")
+            self._out(key, WayOut.PROCESS, "waits for ranks on other machines")
         if blocked.left is not None and blocked.left < WATCHDOG:
-            self._out(key, Way.TIMEOUT, _gives_up(blocked))
+            self._out(key, WayOut.TIMEOUT, _gives_up(blocked))
         if blocked.outside is not None and not blocked.on.startswith("socket"):
             self._out(key, WAYS[blocked.outside], f"waits for {blocked.on}: {blocked.who}")
         return self._all_of(key, {*(pid for pid, _ in self._roots), *blocked.pids})
@@ -178,7 +178,7 @@ class _Graph:
         else:
             found = [other for pid in others for other in self._delivering(pid)]
         if not found:
-            self._out(key, Way.UNKNOWN, f"waits for {blocked.on}; who fills it was not seen")
+            self._out(key, WayOut.UNKNOWN, f"waits for {blocked.on}; who fills it was not seen")
         return found
 
     def _iterating(self, waiter: Key, pid: int) -> Iterator[Key]:
@@ -206,12 +206,12 @@ class _Graph:
     def _timers(self, process: ProcessSeen) -> None:
         main = process.pid, process.pid
         if process.handlers is None:
-            self._out(main, Way.UNKNOWN, "has signal handlers that could not be read")
+            self._out(main, WayOut.UNKNOWN, "has signal handlers that could not be read")
         for number in process.handlers or ():
             if number in ALARMS:
-                self._out(main, Way.SIGNAL, f"has a handler for {ALARMS[number]}")
+                self._out(main, WayOut.SIGNAL, f"has a handler for {ALARMS[number]}")
         if process.timers:
-            self._out(main, Way.TIMER, f"has {process.timers} timers")
+            self._out(main, WayOut.TIMER, f"has {process.timers} timers")
 
     def _usable_handlers(self, process: ProcessSeen, members: set[int]) -> set[int]:
         """Return the signals with a handler that somebody outside these processes might send."""

@@ -20,7 +20,7 @@ MOST_WRITTEN = 24  # members that the text names one by one
 Key = tuple[int, int]  # process and thread
 
 
-class Way(Enum):
+class WayOut(Enum):
     """The ways out of a wait set."""
 
     TIMEOUT = "timeout"
@@ -37,11 +37,11 @@ class Way(Enum):
 
 
 WAYS = {
-    Outside.DESCRIPTOR: Way.DESCRIPTOR,
-    Outside.MEMORY: Way.MEMORY,
-    Outside.FILE_LOCK: Way.FILE_LOCK,
-    Outside.PROCESS: Way.PROCESS,
-    Outside.SYSTEM: Way.SYSTEM,
+    Outside.DESCRIPTOR: WayOut.DESCRIPTOR,
+    Outside.MEMORY: WayOut.MEMORY,
+    Outside.FILE_LOCK: WayOut.FILE_LOCK,
+    Outside.PROCESS: WayOut.PROCESS,
+    Outside.SYSTEM: WayOut.SYSTEM,
 }
 
 
@@ -50,7 +50,7 @@ class Exit(Value, frozen=True, kw_only=True):
 
     pid: int
     tid: int
-    way: Way
+    way: WayOut
     what: str  # a clause: "gives up after 20 s"
 
 
@@ -95,7 +95,7 @@ class WaitSet(Value, frozen=True, kw_only=True):
 def prove(sets: Sequence[WaitSet]) -> WaitSet:
     """Return the newest set, with the ways out that only a comparison of several looks shows."""
     newest = sets[-1]
-    found: dict[tuple[Key, Way], Exit] = {}
+    found: dict[tuple[Key, WayOut], Exit] = {}
     for earlier, later in pairwise(sets):
         for each in moved(earlier, later):
             found.setdefault(((each.pid, each.tid), each.way), each)
@@ -120,13 +120,13 @@ def _signs(earlier: WaitSet, later: WaitSet) -> Iterable[Exit]:
     for member in later.members:
         old = before.pop(member.key, None)
         if old is None:
-            yield _exit(member, Way.MOVED, "was not there before")
+            yield _exit(member, WayOut.MOVED, "was not there before")
         elif (old.on, old.place, old.enders) != (member.on, member.place, member.enders):
-            yield _exit(member, Way.MOVED, "waited for something else before")
+            yield _exit(member, WayOut.MOVED, "waited for something else before")
         elif (member.cpu - old.cpu) / seconds >= IDLE_SHARE:
-            yield _exit(member, Way.MOVED, "used the processor")
+            yield _exit(member, WayOut.MOVED, "used the processor")
     for gone in before.values():
-        yield _exit(gone, Way.MOVED, "waited before and does no longer")
+        yield _exit(gone, WayOut.MOVED, "waited before and does no longer")
 
 
 def _never_asked_again(sets: Sequence[WaitSet]) -> Iterable[Exit]:
@@ -141,10 +141,10 @@ def _never_asked_again(sets: Sequence[WaitSet]) -> Iterable[Exit]:
                     again.add(member.key)
     for member in sets[-1].members:
         if member.until is not None and member.key not in again:
-            yield _exit(member, Way.TIMEOUT, "may give up soon")
+            yield _exit(member, WayOut.TIMEOUT, "may give up soon")
 
 
-def _exit(member: Member, way: Way, what: str) -> Exit:
+def _exit(member: Member, way: WayOut, what: str) -> Exit:
     return Exit(pid=member.pid, tid=member.tid, way=way, what=what)
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from rocsteady.remedies.difference import changed
-from rocsteady.remedies.situation import Situation, Tried
+from rocsteady.remedies.situation import FailedAttempt, Situation
 from rocsteady.vocabulary import Fingerprint, Strategy
 
 UNCHANGED = ("", "retry", "fresh-process")  # what leads to an attempt without changing a setting
@@ -50,7 +50,7 @@ def same(one: Fingerprint, other: Fingerprint) -> bool:
     return (one.kind, one.place) == (other.kind, other.place)
 
 
-def _walk(situation: Situation) -> Iterator[tuple[Tried, Fingerprint, Standing]]:
+def _walk(situation: Situation) -> Iterator[tuple[FailedAttempt, Fingerprint, Standing]]:
     """Yield each attempt, the failure that it was an answer to, and where things stood after it."""
     before, *others = situation.tried
     standing = _fresh(before, Standing(before.strategy, before.failure, ""))
@@ -69,14 +69,14 @@ def _walk(situation: Situation) -> Iterator[tuple[Tried, Fingerprint, Standing]]
         yield entry, answered, standing
 
 
-def _fresh(entry: Tried, standing: Standing) -> Standing:
+def _fresh(entry: FailedAttempt, standing: Standing) -> Standing:
     """Pass over no checkpoint once there is progress: newer ones were written since."""
     if not entry.progressed:
         return standing
     return standing._replace(kept=msgspec.structs.replace(standing.kept, checkpoints_back=0))
 
 
-def _moved(before: Tried, after: Tried) -> bool:
+def _moved(before: FailedAttempt, after: FailedAttempt) -> bool:
     """Tell whether a remedy did something for the run."""
     if after.progressed:
         return True

@@ -17,7 +17,7 @@ from rocsteady.remedies.difference import changed, told
 from rocsteady.remedies.history import BROUGHT_ABOUT, Standing, same, stand, strategies_tried
 from rocsteady.remedies.remedy import Refused, Rung
 from rocsteady.remedies.rungs.retry import REMEDY as RETRY
-from rocsteady.remedies.situation import DETERMINISTIC, Situation, Tried
+from rocsteady.remedies.situation import DETERMINISTIC, FailedAttempt, Situation
 from rocsteady.vocabulary import Fix, Strategy, Value
 
 SCRIPT_ERROR, WENT_DOWN, UNKNOWN = "script-error", "machine-went-down", "unknown"
@@ -159,7 +159,7 @@ def _against(strategy: Strategy, situation: Situation, kept: Strategy) -> str:
     return ""
 
 
-def _took_down(tried: Sequence[Tried]) -> Iterator[Strategy]:
+def _took_down(tried: Sequence[FailedAttempt]) -> Iterator[Strategy]:
     """Yield what the machine went down with; not what somebody had tried again all the same."""
     settings = [_on_the_machine(entry.strategy) for entry in tried]
     for at, entry in enumerate(tried):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 
 from rocsteady.remedies.ladder import Proposal, climb
-from rocsteady.remedies.situation import Situation, Tried
+from rocsteady.remedies.situation import FailedAttempt, Situation
 
 
 def preview(situation: Situation) -> tuple[Proposal, ...]:
     """Climb until it ends; the last step is the end."""
     steps = [climb(situation)]
     while (strategy := steps[-1].strategy) is not None:
-        attempt = Tried(
+        attempt = FailedAttempt(
             strategy=strategy,
             remedy=steps[-1].remedy,
             failure=situation.failure.fingerprint,

@@ -9,7 +9,7 @@ import msgspec
 from rocsteady.machine.machine import Machine
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.remedies.remedy import Refused
-from rocsteady.remedies.situation import DETERMINISTIC, Situation, Tried
+from rocsteady.remedies.situation import DETERMINISTIC, FailedAttempt, Situation
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy
 
 NOTHING = Failure(
@@ -32,7 +32,7 @@ def strategy_of(
             failure=NOTHING,
             nature=DETERMINISTIC,
             strategy=strategy,
-            tried=(Tried(strategy=strategy, failure=NOTHING.fingerprint),),
+            tried=(FailedAttempt(strategy=strategy, failure=NOTHING.fingerprint),),
             machine=machine,
             variables=variables,
             gpus=gpus,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rocsteady.evidence.pages import LoaderFacts, Parts
+from rocsteady.evidence.pages import BatchSplit, LoaderFacts
 from rocsteady.machine.machine import Machine
 from rocsteady.vocabulary import Failure, Fingerprint, Fix, Strategy, Value
 
@@ -19,7 +19,7 @@ class Budget(Value, frozen=True, kw_only=True):
     attempts: int = 1000  # of the whole run
 
 
-class Tried(Value, frozen=True, kw_only=True):
+class FailedAttempt(Value, frozen=True, kw_only=True):
     """One attempt that failed."""
 
     strategy: Strategy
@@ -37,11 +37,13 @@ class Situation(Value, frozen=True, kw_only=True):
     whose: str = "unknown"
     person: Fix | None = None  # what somebody must do, where nobody else can
     strategy: Strategy  # that failed
-    tried: tuple[Tried, ...]  # oldest first; the last is the attempt that failed with ``failure``
+    tried: tuple[
+        FailedAttempt, ...
+    ]  # oldest first; the last is the attempt that failed with ``failure``
     machine: Machine
     variables: dict[str, str] = msgspec.field(default_factory=dict)  # as the user has them
     loader: LoaderFacts | None = None  # None: no DataLoader was seen
-    parts: Parts | None = None  # None: it was not seen to train through rocsteady.Loop
+    parts: BatchSplit | None = None  # None: it was not seen to train through rocsteady.Loop
     precision: str = ""  # the lowest that the script computed in: fp32, bf16, fp16; "": not known
     can_resume: bool = False
     checkpoints: int = 0  # whole ones that are known

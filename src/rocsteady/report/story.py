@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 
 import msgspec
 
-from rocsteady.journal.values import Attempt, Incident, NamedFailure, RunStory
+from rocsteady.journal.values import AttemptRecord, Incident, NamedFailure, RunStory
 from rocsteady.report.deadline import ahead, met
 from rocsteady.report.times import moment
 from rocsteady.vocabulary import Failure
@@ -112,7 +112,7 @@ def _quoted(text: str) -> Iterator[str]:
     return (f"    {line}" for line in text.rstrip().splitlines())
 
 
-def _strategy(attempt: Attempt) -> str:
+def _strategy(attempt: AttemptRecord) -> str:
     """Say what was changed against the script."""
     changed = {name: value for name, value in attempt.strategy.items() if name != "version"}
     variables = changed.pop("variables", {})
@@ -136,7 +136,7 @@ def _incident(incident: Incident) -> Iterator[str]:
     yield ""
 
 
-def _end(attempt: Attempt) -> str:
+def _end(attempt: AttemptRecord) -> str:
     if attempt.ended is None:
         return "not recorded"
     if attempt.signal:
@@ -144,11 +144,11 @@ def _end(attempt: Attempt) -> str:
     return f"{attempt.outcome}, code {attempt.exit_code}"
 
 
-def _took(attempt: Attempt) -> str:
+def _took(attempt: AttemptRecord) -> str:
     return "" if attempt.ended is None else f"{attempt.ended - attempt.started:.0f} s"
 
 
-def _steps(attempt: Attempt) -> str:
+def _steps(attempt: AttemptRecord) -> str:
     return "" if attempt.last_step is None else f"{attempt.last_step:,}"
 
 

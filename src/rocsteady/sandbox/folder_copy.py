@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.sandbox.folder_tree import CACHES, Tree, look_over
+from rocsteady.sandbox.folder_tree import CACHES, FolderTree, look_over
 
 MOST_BYTES = 4 << 30  # that are copied where blocks cannot be shared
 RESERVE = 1 << 30  # bytes that stay free
@@ -29,7 +29,7 @@ else:
     from rocsteady.host.posix.clone import clone
 
 
-class Wanted(NamedTuple):
+class FileToCopy(NamedTuple):
     """A file to be copied."""
 
     source: Path
@@ -38,7 +38,7 @@ class Wanted(NamedTuple):
 
 
 def copy_project(
-    project: Path, copy: Path, tree: Tree, without: Collection[str], *, link: bool = True
+    project: Path, copy: Path, tree: FolderTree, without: Collection[str], *, link: bool = True
 ) -> None:
     """Copy a folder; refuse what is too large. Links that lead out of it are followed.
 
@@ -81,11 +81,11 @@ def moved(word: str, project: Path, copy: Path) -> str:
 
 
 def _files(
-    folder: Path, at: str, tree: Tree, without: Collection[str], known: set[str]
-) -> Iterator[Wanted]:
+    folder: Path, at: str, tree: FolderTree, without: Collection[str], known: set[str]
+) -> Iterator[FileToCopy]:
     for path, entry in tree.files():
         if not _is_left_out(path) and path not in without:
-            yield Wanted(folder / path, os.path.join(at, path), entry.size)  # noqa: PTH118
+            yield FileToCopy(folder / path, os.path.join(at, path), entry.size)  # noqa: PTH118
     for link in tree.links():
         target = os.path.realpath(folder / link)
         out = not any(PurePath(target).is_relative_to(each) for each in known)
@@ -93,7 +93,7 @@ def _files(
             continue
         behind, shown = Path(target), os.path.join(at, link)  # noqa: PTH118
         if behind.is_file():
-            yield Wanted(behind, shown, behind.stat().st_size)
+            yield FileToCopy(behind, shown, behind.stat().st_size)
         elif behind.is_dir():
             inner = look_over(behind)
             if not inner.whole:
@@ -101,7 +101,7 @@ def _files(
             yield from _files(behind, shown, inner, (), known | {target})
 
 
-def _link(project: Path, copy: Path, tree: Tree) -> None:
+def _link(project: Path, copy: Path, tree: FolderTree) -> None:
     """Make the links that lead to something inside the project."""
     inside = os.path.realpath(project)
     for link in tree.links():
@@ -114,7 +114,7 @@ def _is_left_out(path: str) -> bool:
     return not NOT_COPIED.isdisjoint(PurePath(path).parts)
 
 
-def _check_room(files: list[Wanted], copy: Path) -> None:
+def _check_room(files: list[FileToCopy], copy: Path) -> None:
     size = sum(file.size for file in files)
     free = shutil.disk_usage(copy).free - RESERVE
     if size <= min(MOST_BYTES, free):
@@ -133,7 +133,7 @@ def _spelled(size: int) -> str:
     return f"{size / (1 << 30):.1f} GiB" if size >= 1 << 30 else f"{size >> 20} MiB"
 
 
-def _copied(wanted: Wanted, copy: Path, *, shares: bool) -> bool:
+def _copied(wanted: FileToCopy, copy: Path, *, shares: bool) -> bool:
     """Copy one file. False: its blocks could not be shared."""
     target = copy / wanted.path
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ PASSED_OVER = {*CACHES, ".rocsteady"}  # a run may be going on there meanwhile
 OF_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")  # a folder with one of these is an environment
 
 
-class Entry(Value, frozen=True, kw_only=True):
+class FolderEntry(Value, frozen=True, kw_only=True):
     """One file, folder or link, as it was at one moment. Of a folder, what is in it tells."""
 
     mode: int
@@ -26,14 +26,14 @@ class Entry(Value, frozen=True, kw_only=True):
     group: int
 
 
-class Tree(Value, frozen=True, kw_only=True):
+class FolderTree(Value, frozen=True, kw_only=True):
     """All that is in a folder, by path from there."""
 
-    entries: dict[str, Entry]
+    entries: dict[str, FolderEntry]
     environments: tuple[str, ...]  # folders that were not entered
     whole: bool  # False: there is more
 
-    def files(self) -> Iterator[tuple[str, Entry]]:
+    def files(self) -> Iterator[tuple[str, FolderEntry]]:
         """Yield the plain files."""
         return ((path, it) for path, it in self.entries.items() if stat.S_ISREG(it.mode))
 
@@ -46,9 +46,9 @@ class Tree(Value, frozen=True, kw_only=True):
         return (path for path, it in self.entries.items() if stat.S_ISLNK(it.mode))
 
 
-def look_over(folder: Path) -> Tree:
+def look_over(folder: Path) -> FolderTree:
     """Look at everything in a folder; what cannot be read has nothing in it."""
-    entries: dict[str, Entry] = {}
+    entries: dict[str, FolderEntry] = {}
     environments: list[str] = []
     waiting = [""]
     while waiting and len(entries) < MOST_ENTRIES:
@@ -70,10 +70,10 @@ def look_over(folder: Path) -> Tree:
             entries[path] = _entry(it, is_folder=is_folder)
             if is_folder:
                 waiting.append(path)
-    return Tree(entries=entries, environments=tuple(environments), whole=not waiting)
+    return FolderTree(entries=entries, environments=tuple(environments), whole=not waiting)
 
 
-def differences(before: Tree, after: Tree) -> tuple[str, ...]:
+def differences(before: FolderTree, after: FolderTree) -> tuple[str, ...]:
     """Name what is not as it was, by path."""
     paths = before.entries.keys() | after.entries.keys()
     return tuple(
@@ -81,12 +81,12 @@ def differences(before: Tree, after: Tree) -> tuple[str, ...]:
     )
 
 
-def _entry(found: os.DirEntry[str], *, is_folder: bool) -> Entry:
+def _entry(found: os.DirEntry[str], *, is_folder: bool) -> FolderEntry:
     try:
         facts = found.stat(follow_symlinks=False)
     except OSError:  # gone, just now
-        return Entry(mode=0, size=0, written=0, inode=0, user=0, group=0)
-    return Entry(
+        return FolderEntry(mode=0, size=0, written=0, inode=0, user=0, group=0)
+    return FolderEntry(
         mode=facts.st_mode,
         size=0 if is_folder else facts.st_size,
         written=0 if is_folder else facts.st_mtime_ns,

@@ -20,7 +20,7 @@ LOOKED_AT = 8192  # bytes in which a text has no zero
 SHOWN = 200  # characters of a line
 
 
-class Line(NamedTuple):
+class PathLine(NamedTuple):
     """A line of a file that has the path in it."""
 
     file: str  # from the project's folder
@@ -58,12 +58,12 @@ class Redirection:
         """Return an environment whose paths lead into the copy."""
         return {name: self.text(value) for name, value in environment.items()}
 
-    def files(self, paths: Iterable[str]) -> tuple[Line, ...]:
+    def files(self, paths: Iterable[str]) -> tuple[PathLine, ...]:
         """Redirect what the copied text files say; return the lines that were changed.
 
         What cannot be redirected is refused, with the line, before anything is started.
         """
-        changed: list[Line] = []
+        changed: list[PathLine] = []
         for path in sorted(paths):
             copied = Path(self._copy, path)
             text = _text(copied)
@@ -84,11 +84,11 @@ class Redirection:
     def _has(self, text: str) -> bool:
         return any(each in text for each in self._spellings)
 
-    def _lines(self, path: str, text: str, *, escaped: bool) -> Iterator[Line]:
+    def _lines(self, path: str, text: str, *, escaped: bool) -> Iterator[PathLine]:
         for number, line in enumerate(text.split("\n"), 1):
             found = any(each in line for each in self._escaped) if escaped else self._has(line)
             if found:
-                yield Line(path, number, line)
+                yield PathLine(path, number, line)
 
 
 def _text(path: Path) -> str | None:

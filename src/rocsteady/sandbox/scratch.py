@@ -28,7 +28,7 @@ import msgspec
 
 from rocsteady.host.children import ask
 from rocsteady.sandbox.folder_copy import copy_project, moved
-from rocsteady.sandbox.folder_tree import Tree
+from rocsteady.sandbox.folder_tree import FolderTree
 from rocsteady.sandbox.redirect import Redirection
 from rocsteady.vocabulary import Value
 
@@ -82,7 +82,12 @@ class Scratch(Value, frozen=True, kw_only=True):
 
 
 def make_scratch(
-    project: Path, root: Path, tree: Tree, *, environment: Mapping[str, str], without: Iterable[str]
+    project: Path,
+    root: Path,
+    tree: FolderTree,
+    *,
+    environment: Mapping[str, str],
+    without: Iterable[str],
 ) -> Scratch:
     """Make one below ``root``. A copy comes ``without`` some paths of the project."""
     written = root / "written"
@@ -109,7 +114,7 @@ def make_scratch(
 def _bound(
     project: Path,
     root: Path,
-    tree: Tree,
+    tree: FolderTree,
     environment: Mapping[str, str],
     without: Iterable[str],
 ) -> Scratch | None:
@@ -133,7 +138,7 @@ def _bind(project: Path, copy: Path, environments: Iterable[str]) -> tuple[str, 
     return _started(project, copy=str(copy), shown=shown)
 
 
-def _size(tree: Tree) -> int:
+def _size(tree: FolderTree) -> int:
     return sum(entry.size for _, entry in tree.files()) if tree.whole else sys.maxsize
 
 
@@ -177,7 +182,7 @@ def _may_write(place: Path) -> bool:
     return os.access(there, os.W_OK)
 
 
-def _may_overlay(tree: Tree) -> bool:
+def _may_overlay(tree: FolderTree) -> bool:
     """Tell whether every file could be changed in a namespace where there is one user only."""
     if sys.platform != "win32":
         own = (os.getuid(), os.getgid())
@@ -186,7 +191,7 @@ def _may_overlay(tree: Tree) -> bool:
         return False
 
 
-def _order(project: Path, root: Path, tree: Tree, *, redirect: bool) -> tuple[str, ...]:
+def _order(project: Path, root: Path, tree: FolderTree, *, redirect: bool) -> tuple[str, ...]:
     """Return the words that start a command over the folder."""
     layers = [_layer(root, "written", project, project)]
     closed = []
@@ -219,7 +224,7 @@ def _layer(root: Path, name: str, lower: Path, at: Path | None) -> dict[str, str
     return {"lower": str(lower), "upper": str(upper), "work": str(work), "at": str(at or upper)}
 
 
-def _leading_out(project: Path, tree: Tree) -> Iterator[tuple[str, Path]]:
+def _leading_out(project: Path, tree: FolderTree) -> Iterator[tuple[str, Path]]:
     """Yield the links that lead out of the project, and to where."""
     inside = os.path.realpath(project)
     for link in tree.links():

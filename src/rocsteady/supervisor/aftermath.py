@@ -31,7 +31,7 @@ from rocsteady.supervisor.recovery import (
     without_remedies,
 )
 from rocsteady.supervisor.settings import Settings
-from rocsteady.supervisor.start_points import Starts
+from rocsteady.supervisor.start_points import StartPoints
 from rocsteady.vocabulary import Failure
 
 CHECKPOINT_BACK = "checkpoint-back"
@@ -57,7 +57,7 @@ class Aftermath:
         self._settings, self._announcer, self._records = settings, announcer, records
         self._course, self._outlook, self._told = course, outlook, told
         self._lowering: set[str] = set()  # kinds for which arguments were named
-        self.starts = Starts()
+        self.starts = StartPoints()
         self._save_after: int | None = None  # as it was said
         self._offered = False  # another seed
         self._gpu_failed = False  # in the last attempt

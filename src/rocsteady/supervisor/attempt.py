@@ -27,23 +27,23 @@ from rocsteady.evidence.pages import (
 )
 from rocsteady.evidence.snapshot import look
 from rocsteady.evidence.values import Look, Tick
-from rocsteady.host.child import Child, Ended, Exit, Stopping, TerminalUse
+from rocsteady.host.child import Child, Exit, Stopping, StopResult, TerminalUse
 from rocsteady.host.clock import boot_clock
 from rocsteady.job.resume import Launch
 from rocsteady.journal.values import Sample
 from rocsteady.pulse.pulse import Pulse, begin, judge, learn, occupied, waits_for_gpu, withdrawn
-from rocsteady.pulse.verdict import Condition, Verdict
+from rocsteady.pulse.verdict import RunState, Verdict
 from rocsteady.pulse.wait_set import sentences
 from rocsteady.report.times import spelled
-from rocsteady.supervisor.attempt_context import Means, Setting
-from rocsteady.supervisor.attempt_end import AttemptEnd, Found, Outcome
+from rocsteady.supervisor.attempt_context import AttemptContext, AttemptTools
+from rocsteady.supervisor.attempt_end import AttemptEnd, HangEvidence, Outcome
 from rocsteady.supervisor.engines import plain
 from rocsteady.supervisor.injection_check import Unseen
 from rocsteady.supervisor.leftovers import named
 from rocsteady.supervisor.live_processes import Living
 from rocsteady.supervisor.log_end import sign
 from rocsteady.supervisor.outlook import Outlook
-from rocsteady.supervisor.progress import Reached
+from rocsteady.supervisor.progress import AttemptProgress
 from rocsteady.supervisor.refusals import Refusals
 from rocsteady.supervisor.save_request import ask_to_save
 from rocsteady.supervisor.strategy import environment
@@ -58,7 +58,9 @@ ASK_JOURNAL_EVERY = 30.0  # seconds, for a kill that it would not write down
 class Attempt:
     """Watches one launch from its start to its end."""
 
-    def __init__(self, setting: Setting, means: Means, outlook: Outlook | None = None) -> None:
+    def __init__(
+        self, setting: AttemptContext, means: AttemptTools, outlook: Outlook | None = None
+    ) -> None:
         self._setting = setting
         self._means = means
         self._outlook = outlook
@@ -72,7 +74,7 @@ class Attempt:
         self._counter = OutputCounter(setting.pattern)
         self._looks: tuple[Look, ...] = ()
         self._native_stacks = NativeStacks()
-        self._reached = Reached(
+        self._reached = AttemptProgress(
             lambda: self._counter.progress,
             setting.total,
             before=setting.before,
@@ -247,11 +249,11 @@ class Attempt:
         self._looks = (*self._looks, taken)[-MOST_LOOKS:]
 
     def _act(self, child: Child, verdict: Verdict) -> AttemptEnd | None:
-        if verdict.condition is Condition.STOPPED:
+        if verdict.condition is RunState.STOPPED:
             self._continue_once(child, time.monotonic())
         else:
             self._stopped_since = None
-        return self._hung(child, verdict) if verdict.condition is Condition.HUNG else None
+        return self._hung(child, verdict) if verdict.condition is RunState.HUNG else None
 
     def _continue_once(self, child: Child, now: float) -> None:
         """Continue a run that somebody stopped and forgot; a second stop is meant."""
@@ -291,7 +293,7 @@ class Attempt:
             return None
         with intent:
             pids = child.tree()
-            found = Found(verdict=verdict, evidence=self._collect(pids, verdict))
+            found = HangEvidence(verdict=verdict, evidence=self._collect(pids, verdict))
             if not self._confirmed(child):
                 intent.end("withdrawn: the run moved")
                 return None
@@ -309,7 +311,7 @@ class Attempt:
         for _ in range(LAST_LOOKS):  # one that fails on a busy machine refutes nothing
             self._look(child)
             self._pulse = occupied(self._pulse, time.monotonic())
-            if self._tick(child, alive=True).condition is Condition.HUNG:
+            if self._tick(child, alive=True).condition is RunState.HUNG:
                 return True
             if self._pulse.progress != progress:
                 break
@@ -319,7 +321,7 @@ class Attempt:
 
     def _end_tree(
         self, child: Child, stopping: Stopping, first: signal.Signals, *, patience: int
-    ) -> Ended:
+    ) -> StopResult:
         ended = end_tree(child, stopping, first, self._means.wishes, patience=patience)
         if ended.unkillable:
             self._means.announcer.say(
@@ -359,7 +361,7 @@ class Attempt:
         child: Child,
         outcome: Outcome,
         exited: Exit | None,
-        found: Found | None = None,
+        found: HangEvidence | None = None,
         pids: tuple[int, ...] = (),
     ) -> AttemptEnd:
         by_interrupt = exited is not None and exited.signal == signal.SIGINT

@@ -10,17 +10,17 @@ from rocsteady.evidence.pages import Resumes
 from rocsteady.host.log_limit import LogRules
 from rocsteady.inside import wire
 from rocsteady.journal.journal import Journal
-from rocsteady.pulse.learning import Learned
+from rocsteady.pulse.learning import PhaseHistory
 from rocsteady.pulse.stack_facts import KnownWaits
 from rocsteady.supervisor.announcer import Announcer
 from rocsteady.supervisor.injection import Injection
 from rocsteady.supervisor.settings import Settings
-from rocsteady.supervisor.step_times import Marks
-from rocsteady.supervisor.stop_requests import Wishes
+from rocsteady.supervisor.step_times import StepTimes
+from rocsteady.supervisor.stop_requests import StopRequests
 from rocsteady.vocabulary import Strategy, Value
 
 
-class Setting(Value, frozen=True, kw_only=True):
+class AttemptContext(Value, frozen=True, kw_only=True):
     """Where and as what an attempt takes place."""
 
     run: int  # its key in the journal
@@ -32,7 +32,7 @@ class Setting(Value, frozen=True, kw_only=True):
     injection: Injection | None  # None: the page could not be made
     environment: Mapping[str, str]  # the user's
     told: Mapping[str, str]  # the variables of it that evidence may hold
-    learned: Learned | None
+    learned: PhaseHistory | None
     total: int | None  # steps, if the job says so
     log_rules: LogRules = LogRules()
     pattern: str = ""  # for lines that count the work, if the job names one
@@ -55,13 +55,13 @@ class Setting(Value, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Means:
+class AttemptTools:
     """What an attempt works with."""
 
     settings: Settings
     journal: Journal
     announcer: Announcer
-    wishes: Wishes
+    wishes: StopRequests
     waits: KnownWaits
-    marks: Marks
+    marks: StepTimes
     resumes: Callable[[tuple[Resumes, ...]], None]  # is called once a script tells that it does

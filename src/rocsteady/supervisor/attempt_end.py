@@ -9,10 +9,10 @@ import msgspec
 from rocsteady.evidence.collect import Collected
 from rocsteady.evidence.exceptions import RaisedException
 from rocsteady.evidence.members import Members
-from rocsteady.evidence.pages import Applied, LoaderFacts, Parts
+from rocsteady.evidence.pages import Applied, BatchSplit, LoaderFacts
 from rocsteady.evidence.values import Heartbeat, Look
 from rocsteady.host.child import Exit
-from rocsteady.pulse.learning import Learned
+from rocsteady.pulse.learning import PhaseHistory
 from rocsteady.pulse.verdict import Verdict
 from rocsteady.vocabulary import Value
 
@@ -27,7 +27,7 @@ class Outcome(Enum):
     UNKILLABLE = "cannot be killed"
 
 
-class Found(Value, frozen=True, kw_only=True):
+class HangEvidence(Value, frozen=True, kw_only=True):
     """What was found when it was hung."""
 
     verdict: Verdict
@@ -51,8 +51,8 @@ class AttemptEnd(Value, frozen=True, kw_only=True):
     made: int = 0  # steps
     unsure: int = 0  # by how many steps that may be too few, where they go on from a checkpoint
     wrote_checkpoint: bool  # or it cannot be told that it did not
-    found: Found | None  # when it was hung
-    learned: Learned
+    found: HangEvidence | None  # when it was hung
+    learned: PhaseHistory
     processes: tuple[int, ...]  # that it had when it was last looked at
     began: float = 0.0  # by the monotonic clock
     looks: tuple[Look, ...] = ()  # since its last progress, oldest first
@@ -63,7 +63,7 @@ class AttemptEnd(Value, frozen=True, kw_only=True):
     applied: tuple[Applied, ...] = ()  # what came of the settings of its strategy
     loader: LoaderFacts | None = None
     precision: str = ""  # the lowest that it computed in: fp32, bf16, fp16; "": not known
-    parts: Parts | None = None  # None: not trained through rocsteady.Loop
+    parts: BatchSplit | None = None  # None: not trained through rocsteady.Loop
 
     @property
     def own_step(self) -> int | None:

@@ -16,7 +16,7 @@ from rocsteady.evidence.memory import shared_memory_is_full
 from rocsteady.evidence.parallel import run_all
 from rocsteady.evidence.values import Look
 from rocsteady.failures.symptoms import Raised, Symptoms
-from rocsteady.supervisor.attempt_context import Setting
+from rocsteady.supervisor.attempt_context import AttemptContext
 from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
 from rocsteady.supervisor.log_end import unsigned
 from rocsteady.untrusted_file import read_regular, read_tail
@@ -29,7 +29,7 @@ KERNEL_WITHIN = timedelta(seconds=2)
 STAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ", re.MULTILINE)
 
 
-def symptoms(setting: Setting, end: AttemptEnd) -> Symptoms:
+def symptoms(setting: AttemptContext, end: AttemptEnd) -> Symptoms:
     """Gather them. What cannot be had is left out."""
     trainer = end.heartbeats[0] if end.heartbeats else None
     return Symptoms(

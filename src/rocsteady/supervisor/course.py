@@ -17,7 +17,7 @@ from rocsteady.failures.symptoms import Symptoms
 from rocsteady.forecast.forecast import fell_after
 from rocsteady.journal.identity import script_fingerprint
 from rocsteady.journal.memory import Memory
-from rocsteady.journal.values import Attempt, Deadly, Helped, NamedFailure, Run, RunStory
+from rocsteady.journal.values import AttemptRecord, Deadly, Helped, NamedFailure, Run, RunStory
 from rocsteady.knowledge.failures import FailureKnowledge, Whose, load_failures
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.machine import Machine
@@ -29,9 +29,9 @@ from rocsteady.remedies.ladder import Proposal
 from rocsteady.remedies.probe_evidence import supported
 from rocsteady.remedies.remedy import Refused
 from rocsteady.remedies.requested_strategy import strategy_of as asked_for
-from rocsteady.remedies.situation import Situation, Tried
+from rocsteady.remedies.situation import FailedAttempt, Situation
 from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome, is_failure
-from rocsteady.supervisor.progress_counts import Furthest
+from rocsteady.supervisor.progress_counts import ProgressCounts
 from rocsteady.supervisor.recovery import Choices, FallTo, is_as_deadly, propose
 from rocsteady.supervisor.settings import Settings
 from rocsteady.supervisor.visible_gpus import Visible, visible_to_a_run
@@ -42,7 +42,7 @@ STRATEGY_VERSION = 1
 KERNEL_WITHIN = timedelta(seconds=2)
 
 
-class Wanted(Value, frozen=True, kw_only=True):
+class RunWishes(Value, frozen=True, kw_only=True):
     """What the user said of remedies, and the way of a plan that is taken."""
 
     allow: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class Course:
 
     def __init__(  # noqa: PLR0913 - each is said by name
         self,
-        wanted: Wanted,
+        wanted: RunWishes,
         *,
         script: str,
         here: str,  # the machine, as the journal names it
@@ -76,10 +76,10 @@ class Course:
         self._knowledge = knowledge
         self._machine = machine
         self._variables = variables
-        self._tried: list[Tried] = []
+        self._tried: list[FailedAttempt] = []
         self._before = 0  # how many of these were on ways that were given up
         self._answered = ""  # the kind of failure that the remedy is for
-        self._furthest = Furthest()
+        self._furthest = ProgressCounts()
         kept = memory.deadly(here, script) if memory else ()
         self._deadly = [strategy_of(entry.strategy) for entry in kept]
 
@@ -103,7 +103,7 @@ class Course:
         if self._wanted.again or self.strategy not in self._deadly:
             return None
         failure = self._went_down()
-        self._tried.append(Tried(strategy=self.strategy, failure=failure.fingerprint))
+        self._tried.append(FailedAttempt(strategy=self.strategy, failure=failure.fingerprint))
         situation = self.situation(failure, None, can_resume=True, checkpoints=0)
         choices = Choices(
             settings=Settings(),
@@ -124,7 +124,7 @@ class Course:
             if helped.remedy not in self._wanted.start_with and helped.remedy in RUNGS
         )
 
-    def took_down(self, run: Run, attempt: Attempt, folder: Path) -> None:
+    def took_down(self, run: Run, attempt: AttemptRecord, folder: Path) -> None:
         """Remember that an attempt took the machine down, at this script or at another one."""
         strategy = strategy_of(attempt.strategy)
         script = script_fingerprint(run.command, str(folder))
@@ -166,7 +166,7 @@ class Course:
         """Take a failure into account."""
         progressed = self.ended(end, run)
         self._tried.append(
-            Tried(
+            FailedAttempt(
                 strategy=self.strategy,
                 failure=failure.fingerprint,
                 remedy=self.remedy,
@@ -273,14 +273,14 @@ class Course:
         self.strategy, self.remedy = step.strategy, "" if fell else step.remedy
         self._answered = failure.kind
 
-    def _remember(self, attempt: Attempt, row: NamedFailure) -> None:
+    def _remember(self, attempt: AttemptRecord, row: NamedFailure) -> None:
         try:
             fingerprint = msgspec.convert(row.failure, Failure).fingerprint
         except msgspec.ValidationError:
             return  # of another version
         steps = attempt.last_step or 0
         self._tried.append(
-            Tried(
+            FailedAttempt(
                 strategy=strategy_of(attempt.strategy),
                 failure=fingerprint,
                 progressed=self._furthest.passes(steps, {}),

@@ -8,7 +8,7 @@ import re
 import time
 from pathlib import Path
 
-from rocsteady.host.logfile import Stamp
+from rocsteady.host.logfile import Timestamp
 from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
 from rocsteady.untrusted_file import open_regular
 
@@ -21,7 +21,7 @@ def sign(log: Path, end: AttemptEnd) -> None:
     why = _why(end)
     if not why:
         return
-    line = Stamp().at(time.time()) + f"{STOPPED}{why}.\n".encode(errors="replace")
+    line = Timestamp().at(time.time()) + f"{STOPPED}{why}.\n".encode(errors="replace")
     with contextlib.suppress(OSError), open_regular(log, follow=False, writable=True) as stream:
         stream.seek(0, os.SEEK_END)
         stream.write(line)  # no room, or no log: it stays without

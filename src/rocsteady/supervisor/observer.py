@@ -12,8 +12,8 @@ from rocsteady.job.resume import Launch
 from rocsteady.journal.values import Run
 from rocsteady.supervisor.announcer import Announcer
 from rocsteady.supervisor.attempt_end import AttemptEnd
-from rocsteady.supervisor.step_times import Marks
-from rocsteady.supervisor.stop_requests import Wishes
+from rocsteady.supervisor.step_times import StepTimes
+from rocsteady.supervisor.stop_requests import StopRequests
 
 TICK = 0.1  # seconds
 
@@ -21,7 +21,9 @@ TICK = 0.1  # seconds
 class ObservedRun:
     """What an observer sees of a run, and how it ends one."""
 
-    def __init__(self, run: Run, marks: Marks, announcer: Announcer, wishes: Wishes) -> None:
+    def __init__(
+        self, run: Run, marks: StepTimes, announcer: Announcer, wishes: StopRequests
+    ) -> None:
         self.run, self.marks = run, marks
         self.attempt = 0  # the number of the one under way
         self.steps_before = 0  # that this attempt does not have to make

@@ -10,12 +10,12 @@ from rocsteady.evidence.values import Heartbeat
 from rocsteady.journal.values import Sample
 from rocsteady.pulse.verdict import Verdict
 from rocsteady.supervisor.progress_counts import PRINTED
-from rocsteady.supervisor.step_times import Marks
+from rocsteady.supervisor.step_times import StepTimes
 
 ENOUGH, UNLIKE = 2, 0.25  # steps, and the part of them by which two counts of the same may differ
 
 
-class Counter:
+class PrintedCounter:
     """A printed counter beside the steps that a page counts from the start of its process."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Counter:
         return self._most if alike else None
 
 
-class Reached:
+class AttemptProgress:
     """The steps of one attempt, as they are seen.
 
     A page counts from the start of its process: the step that it says it went on from comes on top.
@@ -59,15 +59,15 @@ class Reached:
         *,
         before: int = 0,
         resumed: bool = False,
-        marks: Marks | None = None,
+        marks: StepTimes | None = None,
         by_log: bool = False,
     ) -> None:
         self.heartbeats: tuple[Heartbeat, ...] = ()
         self._before = before
         self._resumed = resumed or before > 0
-        self._counter = Counter()
+        self._counter = PrintedCounter()
         self._by_log = by_log
-        self._marks = marks or Marks()
+        self._marks = marks or StepTimes()
         self._printed = printed
         self._total = total
         self._first: int | None = None

@@ -13,7 +13,7 @@ SAVED_STEP = f"{SAVED}step"
 ONE_OFF = {PRINTED: 1, SAVED_STEP: 1}  # one more may be another way to count the same
 
 
-class Furthest:
+class ProgressCounts:
     """The most that was seen of each count."""
 
     def __init__(self) -> None:

@@ -9,8 +9,14 @@ import msgspec
 from rocsteady.journal.identity import machine_fingerprint
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
-from rocsteady.journal.values import Attempt, Incident, NamedFailure, Run, Stays
-from rocsteady.journal.values import Decision as DecisionRow
+from rocsteady.journal.values import (
+    AttemptRecord,
+    DecisionRecord,
+    Incident,
+    NamedFailure,
+    Run,
+    StaysRecord,
+)
 from rocsteady.pulse import learning
 from rocsteady.supervisor.attempt_end import AttemptEnd
 from rocsteady.supervisor.clock import Since
@@ -40,9 +46,9 @@ class Records:
         self._memory = memory
         self._since = Since()  # the last attempt
 
-    def begin(self, number: int, strategy: Strategy) -> Attempt:
+    def begin(self, number: int, strategy: Strategy) -> AttemptRecord:
         """Write down that an attempt starts."""
-        row = Attempt(
+        row = AttemptRecord(
             run=self._run.id,
             number=number,
             strategy=as_json(strategy),
@@ -53,7 +59,7 @@ class Records:
         self._since = Since()
         return row
 
-    def not_started(self, row: Attempt) -> None:
+    def not_started(self, row: AttemptRecord) -> None:
         """Write down that it could not be started."""
         self._journal.record(
             msgspec.structs.replace(
@@ -61,7 +67,7 @@ class Records:
             )
         )
 
-    def end(self, row: Attempt, end: AttemptEnd) -> None:
+    def end(self, row: AttemptRecord, end: AttemptEnd) -> None:
         """Write down how it ended, what was found, and what was learnt."""
         self._journal.record(
             msgspec.structs.replace(
@@ -107,7 +113,7 @@ class Records:
     def decided(self, number: int, decision: Decision) -> None:
         """Write down what comes next, and why."""
         self._journal.record(
-            DecisionRow(
+            DecisionRecord(
                 run=self._run.id,
                 attempt=number,
                 what=decision.remedy or decision.next.value,
@@ -116,7 +122,7 @@ class Records:
             )
         )
 
-    def learned(self) -> learning.Learned | None:
+    def learned(self) -> learning.PhaseHistory | None:
         """Return what earlier runs of this script on this machine showed."""
         kept = self._memory.learned(self._script, machine_fingerprint()) if self._memory else None
         if kept is None:
@@ -125,19 +131,19 @@ class Records:
             name: learning.Stays(longest=stays.longest, histogram=stays.histogram)
             for name, stays in kept.phases.items()
         }
-        return learning.Learned(
+        return learning.PhaseHistory(
             device_wait=phases.pop(DEVICE_WAIT, learning.Stays()).longest,
             locked_wait=phases.pop(LOCKED_WAIT, learning.Stays()).longest,
             phases=phases,
         )
 
-    def _learn(self, learned: learning.Learned) -> None:
+    def _learn(self, learned: learning.PhaseHistory) -> None:
         if self._memory is None or not learned.phases:
             return
         phases = {
-            name: Stays(count=stays.count, longest=stays.longest, histogram=stays.histogram)
+            name: StaysRecord(count=stays.count, longest=stays.longest, histogram=stays.histogram)
             for name, stays in learned.phases.items()
         }
         waits = {DEVICE_WAIT: learned.device_wait, LOCKED_WAIT: learned.locked_wait}
-        phases |= {name: Stays(count=1, longest=wait) for name, wait in waits.items() if wait}
+        phases |= {name: StaysRecord(count=1, longest=wait) for name, wait in waits.items() if wait}
         self._memory.learn(self._script, machine_fingerprint(), phases)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rocsteady.evidence.pages import read_applied
 from rocsteady.supervisor.announcer import Announcer
-from rocsteady.supervisor.attempt_context import Setting
+from rocsteady.supervisor.attempt_context import AttemptContext
 from rocsteady.vocabulary import Strategy
 
 EVERY = 1.0  # seconds between looks
@@ -14,7 +14,7 @@ REFUSED = "refused"
 class Refusals:
     """Looks for refusals in one attempt, and says each once."""
 
-    def __init__(self, announcer: Announcer, setting: Setting, began: float) -> None:
+    def __init__(self, announcer: Announcer, setting: AttemptContext, began: float) -> None:
         changes = setting.strategy != Strategy()
         self._pages = setting.injection.pages if setting.injection and changes else None
         self._announcer = announcer

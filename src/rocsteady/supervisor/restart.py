@@ -17,7 +17,7 @@ from rocsteady.supervisor.clock import Since
 from rocsteady.supervisor.gpu_release import KFD, wait_until_free, wait_until_quiet
 from rocsteady.supervisor.recovery import Decision, Next
 from rocsteady.supervisor.settings import Settings
-from rocsteady.supervisor.stop_requests import Wishes
+from rocsteady.supervisor.stop_requests import StopRequests
 
 UNCHANGED = ("", "retry")  # the same again
 NAMED = 3  # files that are named
@@ -42,7 +42,7 @@ class Restart:
         folder: Path,
         settings: Settings,
         announcer: Announcer,
-        wishes: Wishes,
+        wishes: StopRequests,
         gpu_trouble: Callable[[float], str],  # what the kernel said since a moment
         kfd: Path = KFD,
     ) -> None:

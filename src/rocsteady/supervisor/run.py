@@ -28,7 +28,7 @@ from rocsteady.pulse.stack_facts import KnownWaits
 from rocsteady.supervisor.aftermath import Aftermath
 from rocsteady.supervisor.announcer import Announcer
 from rocsteady.supervisor.attempt import Attempt
-from rocsteady.supervisor.attempt_context import Means, Setting
+from rocsteady.supervisor.attempt_context import AttemptContext, AttemptTools
 from rocsteady.supervisor.attempt_end import AttemptEnd, is_failure
 from rocsteady.supervisor.autopsy import symptoms
 from rocsteady.supervisor.backup import wrote_model
@@ -44,13 +44,13 @@ from rocsteady.supervisor.progress_counts import EPOCH
 from rocsteady.supervisor.records import Records
 from rocsteady.supervisor.recovery import PERSON_NEEDED, Next
 from rocsteady.supervisor.restart import Restart, near
-from rocsteady.supervisor.run_end import NOT_STARTED, Finish
+from rocsteady.supervisor.run_end import NOT_STARTED, RunEnd
 from rocsteady.supervisor.script_resume import keep, kept, resume_of, where
 from rocsteady.supervisor.settings import Settings
-from rocsteady.supervisor.startup import START, Beginning, first_attempt
-from rocsteady.supervisor.step_times import Marks
+from rocsteady.supervisor.startup import START, Startup, first_attempt
+from rocsteady.supervisor.step_times import StepTimes
 from rocsteady.supervisor.stop_deadline import StopDeadline
-from rocsteady.supervisor.stop_requests import Wishes
+from rocsteady.supervisor.stop_requests import StopRequests
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,13 +112,13 @@ class Supervisor:
         self._told = {name: value for name, value in environment.items() if name in known}
         self._announcer = Announcer(journal, run.id)
         self._announcer.quiet, self._announcer.names_run = equipment.quiet, spec.is_listed
-        self._wishes = Wishes()
+        self._wishes = StopRequests()
         self._deadline = StopDeadline(run, journal, self._announcer, settings.stopping)
         self._wishes.reacted = self._deadline.reacted
-        self._marks = Marks(earlier.progress if earlier else ())
+        self._marks = StepTimes(earlier.progress if earlier else ())
         self._observers = tuple(observers)
         self.observed = ObservedRun(run, self._marks, self._announcer, self._wishes)
-        self._means = Means(
+        self._means = AttemptTools(
             settings=settings,
             journal=journal,
             announcer=self._announcer,
@@ -188,14 +188,14 @@ class Supervisor:
     def _carry_out(self) -> int:
         self._wishes.listen()
         self._deadline.start()
-        finish = Finish(
+        finish = RunEnd(
             self._job, self._run, self._announcer, self._wishes, self._folder, self._outlook
         )
         outcome, code = "the supervisor failed", PERSON_NEEDED
         try:
             sweep(self._environment, is_alive)
             first = first_attempt(self._earlier)
-            beginning = Beginning(
+            beginning = Startup(
                 self._journal, self._memory, self._announcer, self._course, self._folder
             )
             beginning.tell_what_is_unfinished()
@@ -229,7 +229,7 @@ class Supervisor:
             self._wishes.stop_listening()
         return code
 
-    def _attempts(self, first: int, finish: Finish) -> tuple[int, str]:
+    def _attempts(self, first: int, finish: RunEnd) -> tuple[int, str]:
         number = first
         while self._wishes.stop is None:
             end = self._attempt(number)
@@ -280,7 +280,7 @@ class Supervisor:
         injection = self._inject(run_id)
         self.observed.pages = injection.pages if injection else None
         try:
-            setting = Setting(
+            setting = AttemptContext(
                 run=self._run.id,
                 number=number,
                 run_id=run_id,

@@ -25,13 +25,13 @@ from rocsteady.supervisor.recovery import (
     Decision,
     exit_code,
 )
-from rocsteady.supervisor.stop_requests import Wishes
+from rocsteady.supervisor.stop_requests import StopRequests
 
 DONE, NOT_DONE, STOPPED = "done", "ended, not done", "stopped by the user"
 NOT_STARTED = "not started"
 
 
-class Finish:
+class RunEnd:
     """Knows since when the run goes, and what it must have done."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - all that an end rests on
@@ -39,7 +39,7 @@ class Finish:
         job: Job,
         run: Run,
         announcer: Announcer,
-        wishes: Wishes,
+        wishes: StopRequests,
         folder: Path,
         outlook: Outlook,
     ) -> None:

@@ -6,7 +6,7 @@ MOST = 3  # attempts from one checkpoint that do not get past it
 SAVE_EARLIER_AFTER = 2  # of them
 
 
-class Starts:
+class StartPoints:
     """The attempts in a row that started from the same checkpoint."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from rocsteady.supervisor.course import Course
 START = "start"  # the intent to start an attempt
 
 
-class Beginning:
+class Startup:
     """Looks back on what came before a run."""
 
     def __init__(

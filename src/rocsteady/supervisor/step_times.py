@@ -11,7 +11,7 @@ SET_BACK = 60.0  # seconds by which a clock goes back that was set
 MOST = 20_000  # marks; every second one is forgotten when there are more
 
 
-class Marks:
+class StepTimes:
     """Moments by the wall clock, and the step of each."""
 
     def __init__(self, earlier: Iterable[Bucket] = ()) -> None:

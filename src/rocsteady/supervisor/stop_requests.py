@@ -15,7 +15,7 @@ INTERRUPTED, TERMINATED = 130, 143  # exit codes, as a shell has them
 Handler = Callable[[int, FrameType | None], object] | int | None
 
 
-class Wishes:
+class StopRequests:
     """Filled by signal handlers, read by the watching loop."""
 
     def __init__(self) -> None:

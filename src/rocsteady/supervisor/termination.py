@@ -9,8 +9,8 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 
-from rocsteady.host.child import Child, Ended, Stopping
-from rocsteady.supervisor.stop_requests import Wishes
+from rocsteady.host.child import Child, Stopping, StopResult
+from rocsteady.supervisor.stop_requests import StopRequests
 
 LOOK_EVERY = 0.05  # seconds
 
@@ -19,10 +19,10 @@ def end_tree(
     child: Child,
     stopping: Stopping,
     first: signal.Signals | None,
-    wishes: Wishes,
+    wishes: StopRequests,
     *,
     patience: int = 1,
-) -> Ended:
+) -> StopResult:
     """Stop the child from the ``first`` signal on; more than ``patience`` interrupts kill it."""
     if wishes.stop is not None:
         wishes.reacted()
@@ -58,6 +58,6 @@ def continue_tree(child: Child) -> None:
                 os.kill(pid, signal.SIGCONT)
 
 
-def _at_once(child: Child, wishes: Wishes, interrupts: int) -> bool:
+def _at_once(child: Child, wishes: StopRequests, interrupts: int) -> bool:
     """Tell whether the user will not wait: asked to end it again, or typed too many interrupts."""
     return wishes.at_once or len(child.interrupts) > interrupts

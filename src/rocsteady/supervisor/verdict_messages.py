@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rocsteady.evidence.values import Heartbeat
-from rocsteady.pulse.verdict import Condition, Verdict
+from rocsteady.pulse.verdict import RunState, Verdict
 from rocsteady.report.times import spelled
 from rocsteady.supervisor.announcer import Announcer
 
 WORTH_SAYING = 4.0  # seconds: shorter pauses are looked into without a word
-CALM = (Condition.HEALTHY, Condition.STARTING, Condition.FINISHING)
+CALM = (RunState.HEALTHY, RunState.STARTING, RunState.FINISHING)
 
 
 class Teller:
@@ -20,7 +20,7 @@ class Teller:
         self._announcer = announcer
         self._run = run
         self._observe = observe
-        self._said: Condition | None = None
+        self._said: RunState | None = None
         self._looking = False
         self._save_failed = 0  # the step that was last said
         self._not_finite = False  # the loss, as it was last said
@@ -34,15 +34,15 @@ class Teller:
             elif verdict.examine and not self._looking and self._worth_saying(verdict):
                 self._looking = True
                 self._announcer.say(f"{verdict.why}; inspecting stacks.")
-        elif verdict.condition not in (Condition.HUNG, self._said):
+        elif verdict.condition not in (RunState.HUNG, self._said):
             self._looking, self._said = True, verdict.condition
             place = f", at {verdict.place}" if verdict.place else ""
-            then = self._what_to_do(verdict) if verdict.condition is Condition.SLOW else ""
+            then = self._what_to_do(verdict) if verdict.condition is RunState.SLOW else ""
             self._announcer.say(f"{verdict.condition.value}: {verdict.why}{place}.{then}")
 
     @staticmethod
     def _worth_saying(verdict: Verdict) -> bool:
-        return verdict.condition is Condition.HEALTHY and verdict.quiet >= WORTH_SAYING
+        return verdict.condition is RunState.HEALTHY and verdict.quiet >= WORTH_SAYING
 
     def _what_to_do(self, verdict: Verdict) -> str:
         """Say how long it is left alone, and what a person can type."""
@@ -97,8 +97,8 @@ class Teller:
 
     def hung(self, verdict: Verdict, then: str) -> None:
         """Say that it is hung, where, and what is done about it."""
-        if self._said is Condition.HUNG:
+        if self._said is RunState.HUNG:
             return
-        self._looking, self._said = True, Condition.HUNG
+        self._looking, self._said = True, RunState.HUNG
         place = f" Location: {verdict.place}." if verdict.place else ""
         self._announcer.say(f"hung: {verdict.why}.{place} {then}")

@@ -48,14 +48,14 @@ from rocsteady.training.remote import Remote
 from rocsteady.training.room import Room, is_full, remove
 from rocsteady.training.staging import Buffer, Buffers
 from rocsteady.training.storage import (
+    CheckpointWriter,
     SavePlanner,
-    Writer,
     local,
     save_alone,
     sync_folder,
     write_file,
 )
-from rocsteady.training.tree import Parts
+from rocsteady.training.tree import StateParts
 
 log = logging.getLogger("rocsteady")
 
@@ -222,7 +222,7 @@ class Checkpointer:
         return found[0]
 
     def _staged(self, state: Mapping[str, Any], per_rank: Collection[str]) -> _Save:
-        parts = Parts()
+        parts = StateParts()
         skeleton = {
             name: parts.take(state_of(value), self._path(name, per_rank))
             for name, value in state.items()
@@ -277,7 +277,7 @@ class Checkpointer:
         def commit(facts: list[FileFact]) -> None:
             self._commit(step, unfinished, facts)
 
-        writer = Writer(unfinished, self._rank, save.skeleton, commit)
+        writer = CheckpointWriter(unfinished, self._rank, save.skeleton, commit)
         try:
             if self._group is None:
                 save_alone(writer, save.planner)

@@ -30,7 +30,7 @@ from torch.serialization import _get_layout
 from rocsteady import checkpoint_folder as folders
 from rocsteady.errors import CheckpointError, RocsteadyError
 from rocsteady.training.checkpointer import Checkpointer, log
-from rocsteady.training.reading import Reader, load_alone
+from rocsteady.training.reading import CheckpointReader, load_alone
 from rocsteady.training.tree import put_together
 from rocsteady.untrusted_file import open_regular, read_exactly, read_regular
 
@@ -79,7 +79,7 @@ def export_dcp(checkpoint: Path, target: Path) -> int:
     wrong = folders.what_is_wrong(checkpoint)
     if wrong:
         raise CheckpointError(f"{checkpoint} {wrong}")
-    reader = Reader(checkpoint)
+    reader = CheckpointReader(checkpoint)
     known = reader.read_metadata().state_dict_metadata
     tensors: dict[str, Any] = {}
 

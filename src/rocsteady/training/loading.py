@@ -11,8 +11,8 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.tensor import DTensor
 
 from rocsteady.errors import CheckpointError
-from rocsteady.training.reading import LoadPlanner, Reader, load_alone
-from rocsteady.training.tree import Parts, put_together, tensor_names
+from rocsteady.training.reading import CheckpointReader, LoadPlanner, load_alone
+from rocsteady.training.tree import StateParts, put_together, tensor_names
 
 
 def fill(  # noqa: PLR0913 - each is said by name
@@ -25,7 +25,7 @@ def fill(  # noqa: PLR0913 - each is said by name
     group: Any,  # noqa: ANN401 - of torch.distributed
 ) -> None:
     """Fill a state: ``shared`` and ``own`` are skeletons, of all ranks and of this one."""
-    reader = Reader(path)
+    reader = CheckpointReader(path)
     known = reader.read_metadata().state_dict_metadata
     wanted: dict[str, Any] = {}
     filled: dict[str, Any] = {}
@@ -89,7 +89,7 @@ def _compare(
         if name not in saved:
             raise CheckpointError(f"{path} has no {name!r}: it is of another training")
         if isinstance(value, torch.nn.Module):
-            parts = Parts()
+            parts = StateParts()
             parts.take(fresh[name], name)
             there, here = tensor_names(saved[name]), parts.tensors.keys()
             for text, names in (("has", there - here), ("does not have", here - there)):

@@ -27,8 +27,8 @@ from rocsteady.training import supervisor_link
 from rocsteady.training.agreement import Agreement
 from rocsteady.training.checkpointer import Checkpointer, log
 from rocsteady.training.interval import Early, Interval
-from rocsteady.training.order import Order
-from rocsteady.training.parts import Compute, Count, Parts, Reduction
+from rocsteady.training.order import BatchOrder
+from rocsteady.training.parts import Compute, Count, MicroBatches, Reduction
 
 PER_RANK = ("progress",)  # the place in the data and the generators are each rank's own
 PATIENCE = 64  # batches for which a save waits until the optimizer has used the gradients
@@ -65,9 +65,9 @@ class Loop:
             checkpoints if isinstance(checkpoints, Checkpointer) else Checkpointer(checkpoints)
         )
         self._agreement = Agreement()
-        self._parts = Parts(model, part, alone=self._agreement.alone)
+        self._parts = MicroBatches(model, part, alone=self._agreement.alone)
         self._seed = torch.initial_seed()
-        self._order = Order(loader, self._seed)
+        self._order = BatchOrder(loader, self._seed)
         self._interval = Interval(lose_at_most)
         self._progress: dict[str, Any] = {}
         self._state = {

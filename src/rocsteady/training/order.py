@@ -44,7 +44,7 @@ NO_PLACE = (
 )
 
 
-class Order:
+class BatchOrder:
     """The batches of a training, epoch by epoch."""
 
     def __init__(self, loader: Any, seed: int) -> None:  # noqa: ANN401 - any iterable

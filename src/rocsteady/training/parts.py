@@ -21,7 +21,7 @@ from rocsteady.training.batches import Count, Reduction, cut, samples_in, split
 from rocsteady.training.comparison import compare
 from rocsteady.training.undo import Undo
 
-__all__ = ["Compute", "Count", "Parts", "Reduction", "samples_in"]
+__all__ = ["Compute", "Count", "MicroBatches", "Reduction", "samples_in"]
 
 Compute = Callable[[Any], Any]
 
@@ -31,7 +31,7 @@ MOST_TRIES = 5  # at larger parts that did not fit
 log = logging.getLogger("rocsteady")
 
 
-class Parts:
+class MicroBatches:
     """How a batch is split, and what is done when memory runs out."""
 
     def __init__(self, model: Any, part: int | None = None, *, alone: bool = True) -> None:  # noqa: ANN401

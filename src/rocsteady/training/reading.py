@@ -46,7 +46,7 @@ class LoadPlanner(DefaultLoadPlanner):
         raise CheckpointError(f"{read_item.dest_index.fqn} is not a tensor")
 
 
-class Reader(StorageReader):
+class CheckpointReader(StorageReader):
     """Reads what a Writer wrote, by the plan. Whether it is whole was looked at before."""
 
     def __init__(self, folder: Path) -> None:
@@ -127,7 +127,7 @@ class Reader(StorageReader):
         return checkpoint_id is None
 
 
-def load_alone(tensors: dict[str, Any], reader: Reader) -> None:
+def load_alone(tensors: dict[str, Any], reader: CheckpointReader) -> None:
     """Do what ``dcp.load`` does, which warns where there are no other ranks."""
     planner = LoadPlanner()
     planner.set_up_planner(tensors, reader.read_metadata(), is_coordinator=True)

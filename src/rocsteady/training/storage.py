@@ -88,7 +88,7 @@ class SavePlanner(DefaultSavePlanner):
         return self._copies[write_item.index.fqn]
 
 
-class Writer(StorageWriter):
+class CheckpointWriter(StorageWriter):
     """Writes one file of tensors a rank."""
 
     def __init__(
@@ -184,7 +184,7 @@ class Writer(StorageWriter):
         return checkpoint_id is None
 
 
-def save_alone(writer: Writer, planner: SavePlanner) -> None:
+def save_alone(writer: CheckpointWriter, planner: SavePlanner) -> None:
     """Do what ``dcp.save`` does, which warns where there are no other ranks."""
     planner.set_up_planner({}, None, is_coordinator=True)
     writer.set_up_storage_writer(is_coordinator=True)

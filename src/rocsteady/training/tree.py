@@ -21,7 +21,7 @@ from rocsteady.checkpoint_state import KIND
 _PLAIN = (str, int, float, bool, type(None))
 
 
-class Parts:
+class StateParts:
     """A state that was taken apart."""
 
     def __init__(self) -> None:

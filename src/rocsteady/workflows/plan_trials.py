@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from rocsteady.job.values import Job
 from rocsteady.planner.trial import SHARE, Bounds
-from rocsteady.planner.trial_result import Tried
+from rocsteady.planner.trial_result import TrialResult
 from rocsteady.vocabulary import Strategy
 from rocsteady.workflows.trials import Trials
 
@@ -51,7 +51,7 @@ class PlanTrials:
 
     def __call__(
         self, job: Job, strategy: Strategy, *, short: bool, remedies: bool, sample_stacks: bool
-    ) -> tuple[Tried, ...]:
+    ) -> tuple[TrialResult, ...]:
         """Make one, unless the time is up or the user has stopped it."""
         left = self._within - self._trials.seconds
         if left < LEAST or self._trials.stopped:
@@ -71,7 +71,7 @@ class PlanTrials:
             self._within = min(self._within, *self._shares(results))
         return results
 
-    def _shares(self, results: tuple[Tried, ...]) -> Iterator[float]:
+    def _shares(self, results: tuple[TrialResult, ...]) -> Iterator[float]:
         """Yield what all trials may take together, once it is known how long the job takes."""
         yield self._within
         for one in results:

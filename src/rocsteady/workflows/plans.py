@@ -18,7 +18,7 @@ from rocsteady.planner.circumstances import Circumstances
 from rocsteady.planner.estimates import CLOUD
 from rocsteady.planner.planner import Planner, Wish
 from rocsteady.planner.ranking import ranked
-from rocsteady.planner.trial_result import Tried, observation
+from rocsteady.planner.trial_result import TrialResult, observation
 from rocsteady.vocabulary import Strategy
 from rocsteady.workflows.plan_trials import PlanTrials
 from rocsteady.workflows.trials import Trials
@@ -42,7 +42,7 @@ def untried_planner(job: Job, here: Circumstances, wanted: Wish) -> Planner:
 
     def nothing(
         job: Job, strategy: Strategy, *, short: bool, remedies: bool, sample_stacks: bool
-    ) -> tuple[Tried, ...]:
+    ) -> tuple[TrialResult, ...]:
         del job, strategy, short, remedies, sample_stacks
         return ()
 

@@ -17,7 +17,7 @@ from rocsteady.journal.memory import Memory
 from rocsteady.journal.run_trust import remember_run
 from rocsteady.journal.values import Run, RunStory
 from rocsteady.supervisor.announcer import Announcer
-from rocsteady.supervisor.course import Wanted, as_json
+from rocsteady.supervisor.course import RunWishes, as_json
 from rocsteady.supervisor.leftovers import end_what_was_left, guard
 from rocsteady.supervisor.run import RunSpec
 from rocsteady.supervisor.run_end import DONE
@@ -28,19 +28,19 @@ from rocsteady.workflows.supervision import SupervisorFactory, Surroundings
 
 
 @dataclass(frozen=True, kw_only=True)
-class Runner:
+class RunLauncher:
     """What the runs of one command have in common."""
 
     folder: Path
     settings: Settings
-    wanted: Wanted
+    wanted: RunWishes
     journal: Journal
     memory: Memory
     terminal: TerminalUse
     choice: Choice
     alone: bool = True  # refuse the same job twice at once
 
-    def chosen(self, job: Job, resume: str | None) -> Runner:
+    def chosen(self, job: Job, resume: str | None) -> RunLauncher:
         """Ask what is to be asked before a new run, so that nothing is asked later."""
         if resume is not None:
             return self

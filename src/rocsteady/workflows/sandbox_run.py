@@ -15,11 +15,11 @@ from rocsteady.host.child import TerminalUse
 from rocsteady.job.resume import Launch
 from rocsteady.job.values import Job
 from rocsteady.journal.identity import fingerprint, is_alive
-from rocsteady.sandbox.folder_tree import Tree
+from rocsteady.sandbox.folder_tree import FolderTree
 from rocsteady.sandbox.offline import offline
 from rocsteady.sandbox.redirect import LeadsBackError
 from rocsteady.sandbox.scratch import Method, Scratch, make_scratch, remove
-from rocsteady.supervisor.course import Wanted, as_json
+from rocsteady.supervisor.course import RunWishes, as_json
 from rocsteady.supervisor.injection import OWNER, read_owner
 from rocsteady.supervisor.observer import ObservedRun, Observer
 from rocsteady.supervisor.run import RunSpec, Supervisor
@@ -52,7 +52,7 @@ def make_root(root: Path, folder: Path, *, inside: str, busy: str) -> Path:
 
 
 def lay_out_scratch(
-    folder: Path, root: Path, before: Tree, without: Iterable[str] = ()
+    folder: Path, root: Path, before: FolderTree, without: Iterable[str] = ()
 ) -> tuple[Scratch, dict[str, str], Path]:
     """Return where the script runs, its environment, and a folder for marks."""
     trackers, marks = root / "trackers", root / "marks"
@@ -115,7 +115,7 @@ class SandboxRun:
     surroundings: Surroundings
     settings: Settings
     factory: SupervisorFactory
-    wanted: Wanted = field(default_factory=Wanted)
+    wanted: RunWishes = field(default_factory=RunWishes)
 
     def carry_out(self, job: Job, observer: Observer) -> tuple[Supervisor, int]:
         """Carry it out; return who did, and its exit code. What is learnt in it is not kept."""

@@ -20,7 +20,7 @@ from rocsteady.knowledge.waits import load_waits
 from rocsteady.machine.disk_root import DiskRoot
 from rocsteady.machine.machine import Machine, examine
 from rocsteady.pulse.verdict import Patience
-from rocsteady.supervisor.course import Course, Wanted
+from rocsteady.supervisor.course import Course, RunWishes
 from rocsteady.supervisor.observer import Observer
 from rocsteady.supervisor.run import Equipment, RunSpec, Supervisor
 from rocsteady.supervisor.settings import Settings
@@ -44,7 +44,7 @@ class SupervisorFactory:
     memory: Memory | None  # by which strategies are chosen
     known: Knowledge = field(default_factory=load_knowledge)
 
-    def course(self, wanted: Wanted, job: Job) -> Course:
+    def course(self, wanted: RunWishes, job: Job) -> Course:
         """Make the course of a run; the machine is examined when that is first needed."""
 
         @cache
@@ -65,7 +65,7 @@ class SupervisorFactory:
     def supervisor(  # noqa: PLR0913 - each is said by name
         self,
         spec: RunSpec,
-        wanted: Wanted,
+        wanted: RunWishes,
         settings: Settings,
         *,
         learns: bool,  # what it sees is true of this machine, and remembered

@@ -14,14 +14,14 @@ from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
 from rocsteady.planner.trial import Bounds, Measurement
-from rocsteady.planner.trial_result import Tried, tried
-from rocsteady.sandbox.folder_tree import Tree, differences, look_over
+from rocsteady.planner.trial_result import TrialResult, tried
+from rocsteady.sandbox.folder_tree import FolderTree, differences, look_over
 from rocsteady.sandbox.scratch import remove
 from rocsteady.supervisor.announcer import Announcer
-from rocsteady.supervisor.course import Wanted
+from rocsteady.supervisor.course import RunWishes
 from rocsteady.supervisor.injection import claim
 from rocsteady.supervisor.settings import Settings
-from rocsteady.supervisor.startup import Beginning
+from rocsteady.supervisor.startup import Startup
 from rocsteady.vocabulary import Strategy
 from rocsteady.workflows.sandbox_run import SandboxRun, lay_out_scratch, make_root, where
 from rocsteady.workflows.saved_plan import home
@@ -42,7 +42,7 @@ class Trials:
         self.seconds = 0.0  # that the trials took
         self.count = 0
         self.stopped = False  # by the user
-        self._before: Tree | None = None
+        self._before: FolderTree | None = None
         self._trial: Measurement | None = None  # the last one
 
     def __enter__(self) -> Trials:  # noqa: PYI034 - Self is of Python 3.11
@@ -86,7 +86,7 @@ class Trials:
         *,
         remedies: bool = False,
         sample_stacks: bool = False,
-    ) -> tuple[Tried, ...]:
+    ) -> tuple[TrialResult, ...]:
         """Run the job for a while; return what came of each attempt, the last one last."""
         self.count += 1
         name = NAME if self.count == 1 else f"{NAME}-{self.count}"
@@ -113,7 +113,7 @@ class Trials:
             surroundings=Surroundings(terminal=DETACHED, environment=environment, quiet=True),
             settings=settings,
             factory=self._factory,
-            wanted=Wanted(strategy=strategy, again=self._again),
+            wanted=RunWishes(strategy=strategy, again=self._again),
         )
         try:
             supervisor, _ = run.carry_out(job, trial)
@@ -136,8 +136,8 @@ def look_back(folder: Path, memory: Memory) -> None:
     announcer = Announcer()
     try:
         factory = SupervisorFactory(folder=folder, journal=journal, memory=memory)
-        course = factory.course(Wanted(), Job(command=("",)))
-        Beginning(journal, memory, announcer, course, folder).tell_what_is_unfinished()
+        course = factory.course(RunWishes(), Job(command=("",)))
+        Startup(journal, memory, announcer, course, folder).tell_what_is_unfinished()
     finally:
         announcer.close()
         journal.close()

@@ -9,7 +9,7 @@ import msgspec
 
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.place import find_place
-from rocsteady.journal.values import Attempt, Decision, Incident, Message, NamedFailure
+from rocsteady.journal.values import AttemptRecord, DecisionRecord, Incident, Message, NamedFailure
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Role
 
 NAME = "calm-otter"
@@ -38,7 +38,7 @@ def write_journal(project: Path, texts: Sequence[str], options: Sequence[str] = 
             traceback="Traceback (most recent call last):\n" + "\n".join(lines),
             sources=("pytorch/pytorch#175431",),
         )
-        attempt = Attempt(
+        attempt = AttemptRecord(
             run=run.id,
             number=1,
             strategy={"version": 1, "variables": dict(enumerated(some))},
@@ -60,7 +60,7 @@ def write_journal(project: Path, texts: Sequence[str], options: Sequence[str] = 
             run=run.id, attempt=1, failure=msgspec.to_builtins(failure), evidence=some[0], at=1.7
         )
         journal.record(named)
-        journal.record(Decision(run=run.id, attempt=1, what="stop", why=some[0], at=1.8))
+        journal.record(DecisionRecord(run=run.id, attempt=1, what="stop", why=some[0], at=1.8))
         journal.intend("start", some[0], run=run.id, attempt=1)
         journal.end_run(run.id, some[0])
     finally:

@@ -14,7 +14,7 @@ from rocsteady.journal.identity import script_fingerprint, this_process
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
-from rocsteady.journal.values import Attempt, Helped, NamedFailure
+from rocsteady.journal.values import AttemptRecord, Helped, NamedFailure
 from rocsteady.supervisor.course import as_json
 from rocsteady.supervisor.startup import START
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy
@@ -41,7 +41,7 @@ def leave_runs(folder: Path, state: Path, *attempts: Earlier) -> None:
     for number, each in enumerate(attempts, start=1):
         run = journal.begin_run(job.command, job=job, strategy=as_json(each.strategy))
         journal.record(
-            Attempt(
+            AttemptRecord(
                 run=run.id,
                 number=1,
                 strategy=as_json(each.strategy),
@@ -96,7 +96,9 @@ def leave_death(folder: Path, state: Path, *, in_trial: tuple[str, ...] = ()) ->
     command = in_trial or job.command
     run = journal.begin_run(command, job=job, strategy=as_json(Strategy()))
     journal.record(
-        Attempt(run=run.id, number=1, strategy={}, boot_id="before", started=time.time() - DAY)
+        AttemptRecord(
+            run=run.id, number=1, strategy={}, boot_id="before", started=time.time() - DAY
+        )
     )
     journal.intend(START, "attempt 1", run=run.id, attempt=1)
     assert journal.close()

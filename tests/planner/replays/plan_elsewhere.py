@@ -22,7 +22,7 @@ from rocsteady.cli.main import main
 from rocsteady.job.values import Job
 from rocsteady.machine.recording import RecordedRoot, read_recording
 from rocsteady.planner.circumstances import key
-from rocsteady.planner.trial_result import Tried
+from rocsteady.planner.trial_result import TrialResult
 from rocsteady.vocabulary import Strategy
 from rocsteady.workflows import plan_trials, supervision, trials
 
@@ -38,7 +38,7 @@ class KeptTrials(plan_trials.PlanTrials):
 
     def __call__(
         self, job: Job, strategy: Strategy, *, short: bool, remedies: bool, sample_stacks: bool
-    ) -> tuple[Tried, ...]:
+    ) -> tuple[TrialResult, ...]:
         """Return what came of it, now or before."""
         kept = json.loads(self.file.read_text()) if self.file.exists() else {}
         name = f"{job.command} {key(strategy)} {short}"
@@ -48,7 +48,7 @@ class KeptTrials(plan_trials.PlanTrials):
             )
             kept[name] = msgspec.to_builtins(made)
             self.file.write_text(json.dumps(kept))
-        return msgspec.convert(kept[name], tuple[Tried, ...])
+        return msgspec.convert(kept[name], tuple[TrialResult, ...])
 
 
 if __name__ == "__main__":

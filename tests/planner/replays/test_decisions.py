@@ -16,10 +16,10 @@ from rocsteady.journal.place import find_place
 from rocsteady.knowledge.harmful import harmful_variables
 from rocsteady.plan import Basis, Risk, Way
 from rocsteady.planner.circumstances import Circumstances, histories, key
-from rocsteady.planner.completion import History
+from rocsteady.planner.completion import FailureHistory
 from rocsteady.planner.planner import Planner, Wish
-from rocsteady.planner.script_traces import Watched
-from rocsteady.planner.trial_result import Tried
+from rocsteady.planner.script_traces import ScriptTraces
+from rocsteady.planner.trial_result import TrialResult
 from rocsteady.vocabulary import ComputeDevice, Strategy
 
 CPU = Strategy(device="cpu")
@@ -27,12 +27,12 @@ GPU = Circumstances(os="linux", gpus=2, gfx=("gfx1100",), trains_on=ComputeDevic
 JOB = parse_job('command = ["python", "train.py"]\ntotal = { steps = 7200 }')
 
 
-def planned(here: Circumstances, *results: Tried) -> Planner:
+def planned(here: Circumstances, *results: TrialResult) -> Planner:
     """Make a plan; the GPU's trials show these results, as it is, and the CPU's a pace."""
 
     def make(
         job: Job, strategy: Strategy, *, short: bool, remedies: bool, sample_stacks: bool
-    ) -> tuple[Tried, ...]:
+    ) -> tuple[TrialResult, ...]:
         del job, short, remedies, sample_stacks
         if strategy == Strategy():
             return results
@@ -63,14 +63,14 @@ def test_what_remedies_led_to_and_had_no_time_for_is_tried_on_its_own() -> None:
 
 
 def test_a_failure_that_a_fresh_process_gets_over_is_a_way_with_a_risk() -> None:
-    seen = Watched(checkpoints=("out/step-*.pt",))
+    seen = ScriptTraces(checkpoints=("out/step-*.pt",))
     failing = replace(tried(2.0), failure="oom-fragmentation", resumes=True, watched=seen)
 
     survived = way(planned(GPU, failing).ways, "gpu")
     assert survived.risk is Risk.MEDIUM
     assert "1 failure in 60 steps here (oom-fragmentation); a fresh" in survived.rests_on[0]
     for lost in (
-        replace(failing, watched=Watched()),
+        replace(failing, watched=ScriptTraces()),
         replace(failing, resumes=False),
         replace(failing, failure="script-error"),
     ):
@@ -94,7 +94,9 @@ def test_cleaned_variables_say_what_the_doctor_found_and_are_one_way() -> None:
 
 def test_where_loaders_hung_before_no_more_of_them_are_advised() -> None:
     slow = replace(tried(1.0), pace=pace(1.0, data=0.8, compute=0.2))
-    hung = {key(Strategy()): History(failures=3, seconds=1.0, steps=9, kinds=("hang-in-loader",))}
+    hung = {
+        key(Strategy()): FailureHistory(failures=3, seconds=1.0, steps=9, kinds=("hang-in-loader",))
+    }
 
     for here, wanted in ((GPU, "workers"), (replace(GPU, histories=hung), "less work a sample")):
         assert planned(here, slow).limits[0].best.endswith(wanted)

@@ -16,7 +16,7 @@ from torch import nn
 from rocsteady.errors import PartError
 from rocsteady.training import comparison
 from rocsteady.training.comparison import compare
-from rocsteady.training.parts import Parts
+from rocsteady.training.parts import MicroBatches
 from rocsteady.training.undo import Undo
 
 BATCH, WIDTH = 32, 16
@@ -87,7 +87,7 @@ def bare(net: nn.Module, data: Any, compute: Callable[[Any], Any]) -> list[torch
 def refused(net: nn.Module, data: Any, compute: Callable[[Any], Any], **said: Any) -> str:
     """Told once, and trained whole to the bit."""
     expected = bare(net, data, compute)
-    parts = Parts(net, 8)
+    parts = MicroBatches(net, 8)
     with warnings() as texts:
         for _ in range(3):
             net.zero_grad()
@@ -155,7 +155,7 @@ def case_refused_after_out_of_memory_ends_with_both_reasons() -> list[str]:
     texts = []
     for part in (None, 8):
         compute = OutOfMemory(contrastive(net), most=16)
-        parts = Parts(net, part)
+        parts = MicroBatches(net, part)
         error = raised(lambda: parts.backward(batch(), compute, zero=net.zero_grad))  # noqa: B023
         assert isinstance(error.__cause__, torch.OutOfMemoryError)
         assert BOTH.search(str(error)) is not None
@@ -173,7 +173,7 @@ def case_a_batch_that_has_no_first_axis_is_trained_whole() -> None:
     expected = bare(net, data, compute)
     net.zero_grad()
     with warnings() as texts:
-        Parts(net, 8).backward(data, compute, zero=net.zero_grad)
+        MicroBatches(net, 8).backward(data, compute, zero=net.zero_grad)
     assert "sizes [4, 32]" in texts[0]
     assert all(torch.equal(a, b.grad) for a, b in zip(expected, net.parameters(), strict=True))
 
@@ -315,7 +315,7 @@ def case_samples_that_are_compared_in_training_only_are_refused() -> str:
 
 def case_a_loss_that_cannot_be_compared_is_said_and_split() -> None:
     net = network(nn.ReLU())
-    parts = Parts(net, 8)
+    parts = MicroBatches(net, 8)
 
     def noisy(part: Any) -> torch.Tensor:  # random whether or not a layer is in evaluation
         inputs = part[0] + torch.randn_like(part[0])
@@ -348,7 +348,7 @@ def case_autocast_is_seen_though_the_loss_is_in_float32() -> None:
 
 def case_batch_norm_is_warned_about_once_with_the_reason() -> str:
     net = network(nn.BatchNorm1d(32))
-    parts = Parts(net, 8)
+    parts = MicroBatches(net, 8)
     with warnings() as texts:
         for _ in range(5):
             parts.backward(batch(), mean(net), zero=net.zero_grad)
@@ -363,7 +363,7 @@ def case_batch_norm_is_warned_about_once_with_the_reason() -> str:
     assert "mean and variance are those of each part" in text
     net.eval()
     with warnings() as texts:
-        Parts(net, 8).backward(batch(), mean(net), zero=net.zero_grad)
+        MicroBatches(net, 8).backward(batch(), mean(net), zero=net.zero_grad)
     assert texts == []  # its mean and variance do not depend on the batch
     return text
 
@@ -374,7 +374,7 @@ def made_anew(compute: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def case_each_loss_of_a_script_is_compared() -> None:
     net = network(nn.ReLU())
-    parts = Parts(net, 8)
+    parts = MicroBatches(net, 8)
     looks = []
 
     def watched(part: Any) -> torch.Tensor:

@@ -19,7 +19,7 @@ from torch import nn
 
 import rocsteady
 from rocsteady.training.batches import Reduction, cut, samples_in, split
-from rocsteady.training.parts import Parts
+from rocsteady.training.parts import MicroBatches
 
 BATCH, WIDTH, WORDS, LENGTH, PADDING = 37, 24, 19, 11, -100
 SIZES = (1, 2, 8, 36)
@@ -59,7 +59,7 @@ def in_parts(
     net: nn.Module, data: Any, compute: Callable[[Any], Any], size: int, **said: Any
 ) -> list[torch.Tensor]:
     net.zero_grad()
-    parts = Parts(net, size)
+    parts = MicroBatches(net, size)
     loss = parts.backward(data, compute, zero=net.zero_grad, **said)
     assert parts.trained == (samples_in(data), min(size, samples_in(data)))
     whole = compute(data).detach()
@@ -175,7 +175,7 @@ def case_a_batch_without_terms_is_trained_whole() -> None:
         / max(tokens(part), 1)
     )
     net.zero_grad()
-    parts = Parts(net, 8)
+    parts = MicroBatches(net, 8)
     loss = parts.backward(data, compute, count=tokens, zero=net.zero_grad)
     assert loss == 0
     assert parts.trained == (BATCH, BATCH)
@@ -231,7 +231,7 @@ def case_one_part_is_the_bare_computation_to_the_bit() -> None:
         expected = bare(net, data, compute)
         torch.manual_seed(5)
         net.zero_grad()
-        Parts(net, part).backward(data, compute, zero=net.zero_grad)
+        MicroBatches(net, part).backward(data, compute, zero=net.zero_grad)
         assert all(torch.equal(a, b) for a, b in zip(expected, gradients(net), strict=True))
 
 

@@ -18,7 +18,7 @@ from torch import nn
 import rocsteady
 from rocsteady.errors import PartError
 from rocsteady.training import parts as module
-from rocsteady.training.parts import Parts
+from rocsteady.training.parts import MicroBatches
 
 logging.getLogger("rocsteady").addHandler(logging.NullHandler())
 logging.getLogger("rocsteady").propagate = False
@@ -44,7 +44,7 @@ class Memory:
         return NET(part).mean()
 
 
-def step(parts: Parts, memory: Memory, batch: int) -> None:
+def step(parts: MicroBatches, memory: Memory, batch: int) -> None:
     """Train one batch as rocsteady.Loop does."""
     parts.backward(torch.ones(batch, 2), memory, zero=NET.zero_grad)
     if parts.size is not None:
@@ -68,7 +68,7 @@ def case_whatever_memory_answers_the_failures_are_bounded() -> dict[str, float]:
         chance = random.Random(seed)
         batch = chance.randint(1, 40)
         memory = Memory(answers=answers(chance, chance.choice((0.7, 0.97, 0.995))))
-        parts = Parts(NET)
+        parts = MicroBatches(NET)
         try:
             for _ in range(200):
                 step(parts, memory, batch)
@@ -84,7 +84,7 @@ def case_whatever_memory_answers_the_failures_are_bounded() -> dict[str, float]:
 
 def case_what_fits_only_at_times_is_tried_seldom_and_then_no_more() -> int:
     module.GROW_AFTER = 4
-    memory, parts = Memory(room=8), Parts(NET)
+    memory, parts = Memory(room=8), MicroBatches(NET)
     failed_at = []
     for number in range(2000):
         before = memory.failures
@@ -100,7 +100,7 @@ def case_what_fits_only_at_times_is_tried_seldom_and_then_no_more() -> int:
 
 def case_it_grows_back_to_the_whole_batch() -> None:
     module.GROW_AFTER = 4
-    memory, parts = Memory(room=3), Parts(NET)
+    memory, parts = Memory(room=3), MicroBatches(NET)
     step(parts, memory, 37)
     assert (parts.size, memory.failures) == (3, 4)  # 37, 19, 10, 5
     memory.room = 100
@@ -111,14 +111,14 @@ def case_it_grows_back_to_the_whole_batch() -> None:
 
 def case_it_does_not_grow_beyond_what_the_user_said() -> None:
     module.GROW_AFTER = 2
-    memory, parts = Memory(room=4), Parts(NET, 8)
+    memory, parts = Memory(room=4), MicroBatches(NET, 8)
     step(parts, memory, 32)
     assert parts.size == 4
     memory.room = 100
     for _ in range(30):
         step(parts, memory, 32)
     assert parts.size == 8
-    plain = Parts(NET, 8)
+    plain = MicroBatches(NET, 8)
     for _ in range(30):
         step(plain, memory, 32)
     assert plain.size == 8
@@ -126,7 +126,7 @@ def case_it_does_not_grow_beyond_what_the_user_said() -> None:
 
 def learned() -> dict[str, Any]:
     module.GROW_AFTER = 50
-    parts = Parts(NET)
+    parts = MicroBatches(NET)
     for _ in range(5):
         step(parts, Memory(room=8), 32)
     return json.loads(json.dumps(parts.state_dict()))
@@ -134,41 +134,41 @@ def learned() -> dict[str, Any]:
 
 def case_the_next_process_knows_what_was_learned() -> dict[str, Any]:
     state = learned()
-    parts = Parts(NET)
+    parts = MicroBatches(NET)
     parts.load_state_dict(state)
     assert parts.state_dict() == state
     memory = Memory(room=8)
     step(parts, memory, 32)
     assert (parts.size, memory.failures) == (8, 0)
     for said, size in ((4, 4), (8, 8), (16, 8)):
-        parts = Parts(NET, said)
+        parts = MicroBatches(NET, said)
         parts.load_state_dict(state)
         assert parts.size == size
     return state
 
 
 def case_another_device_starts_anew() -> None:
-    parts = Parts(NET)
+    parts = MicroBatches(NET)
     parts.load_state_dict(learned() | {"device": "AMD Radeon RX 7900 XTX, 25753026560 bytes"})
-    assert parts.state_dict() == Parts(NET).state_dict()
+    assert parts.state_dict() == MicroBatches(NET).state_dict()
 
 
 def case_a_size_that_the_user_said_is_not_remembered() -> None:
-    state = Parts(NET, 4).state_dict()
-    parts = Parts(NET)
+    state = MicroBatches(NET, 4).state_dict()
+    parts = MicroBatches(NET)
     parts.load_state_dict(state)
     assert parts.size is None
 
 
 def case_a_try_that_ends_the_process_counts_as_failed() -> None:
     module.GROW_AFTER = 3
-    parts, memory = Parts(NET), Memory(room=8)
+    parts, memory = MicroBatches(NET), Memory(room=8)
     tries = []
     while True:
         parts.backward(torch.ones(32, 2), memory, zero=NET.zero_grad)
         if parts.wants_to_grow(32):  # saved; then the larger part takes the machine down
             tries.append(parts.state_dict()["tries"])
-            state, parts = parts.state_dict(), Parts(NET)
+            state, parts = parts.state_dict(), MicroBatches(NET)
             parts.load_state_dict(state)
             assert parts.size == 8
         if len(tries) == module.MOST_TRIES:
@@ -181,7 +181,7 @@ def case_a_try_that_ends_the_process_counts_as_failed() -> None:
 
 def case_several_ranks_only_say_what_they_need() -> str:
     module.GROW_AFTER = 1
-    parts = Parts(NET, 16, alone=False)
+    parts = MicroBatches(NET, 16, alone=False)
     seen: PartError | None = None
     try:
         step(parts, Memory(room=8), 32)
@@ -190,7 +190,7 @@ def case_several_ranks_only_say_what_they_need() -> str:
     assert seen is not None
     assert isinstance(seen.__cause__, torch.OutOfMemoryError)
     assert "part=8" in str(seen)
-    parts = Parts(NET, alone=False)
+    parts = MicroBatches(NET, alone=False)
     parts.load_state_dict(learned())
     for _ in range(300):
         step(parts, Memory(room=100), 32)

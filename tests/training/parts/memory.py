@@ -21,7 +21,7 @@ from torch import nn
 import rocsteady
 from rocsteady.training import memory_errors
 from rocsteady.training import parts as module
-from rocsteady.training.parts import Parts
+from rocsteady.training.parts import MicroBatches
 
 logging.getLogger("rocsteady").addHandler(logging.NullHandler())
 logging.getLogger("rocsteady").propagate = False
@@ -109,7 +109,7 @@ def case_the_part_that_is_found_is_within_one_halving_of_the_largest() -> list[d
     for samples in (35, 18, 9, 5):
         net = network()
         limit = room_for(net, samples)
-        parts = Parts(net)
+        parts = MicroBatches(net)
         with limited(limit):
             loss = parts.backward(batch, loss_of(net), zero=net.zero_grad)
         found = [parameter.grad.clone() for parameter in net.parameters()]
@@ -172,7 +172,7 @@ def case_no_leak_in_200_steps_that_run_out_of_memory() -> dict[str, Any]:
     sizes: list[int | None] = []
     resident: list[float] = []
     space: list[float] = []
-    parts = Parts(net)
+    parts = MicroBatches(net)
     for _ in range(STEPS):
         parts.size = None  # each step begins with the whole batch
         with limited(limit):
@@ -195,7 +195,7 @@ def dropping(until: int, *, forced: int | None = None) -> tuple[nn.Module, int |
     """Train ten steps; in one of them memory runs out, or the part is set by hand."""
     net = network(drops=True)
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
-    parts = Parts(net)
+    parts = MicroBatches(net)
     torch.manual_seed(3)
     for number, batch in enumerate(data(10).split(BATCH)):
         runs_out = number == until and forced is None

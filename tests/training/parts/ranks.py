@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from rocsteady.training.parts import Parts
+from rocsteady.training.parts import MicroBatches
 
 SAMPLES = {0: 24, 1: 5}  # three parts, and one
 PART, STEPS = 8, 4
@@ -40,7 +40,7 @@ def train(rank: int, *, in_parts: bool) -> list[list[float]]:
     net = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), Counts(), nn.Linear(8, 3)).double()
     model = nn.parallel.DistributedDataParallel(net)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    parts = Parts(model, PART, alone=False)
+    parts = MicroBatches(model, PART, alone=False)
     generator = torch.Generator().manual_seed(rank)
     for _ in range(STEPS):
         batch = (

@@ -26,7 +26,7 @@ from torch.distributed.fsdp import fully_shard
 
 from rocsteady import Checkpointer
 from rocsteady.checkpoint_folder import name_of, steps
-from rocsteady.training.storage import Writer
+from rocsteady.training.storage import CheckpointWriter
 
 PATIENCE = 60.0  # seconds that ranks may take in all; a deadlock would take half an hour
 
@@ -286,7 +286,7 @@ def case_one_rank_cannot_make_the_folder(folder: Path, said: list[str]) -> None:
     a_fault_on_one_rank(
         folder,
         said,
-        lambda _: replaced(Writer, "set_up_storage_writer", full_disk),
+        lambda _: replaced(CheckpointWriter, "set_up_storage_writer", full_disk),
         "No space left on device",
     )
 

@@ -29,7 +29,7 @@ from rocsteady.host.posix.leftovers import wait_for
 from rocsteady.host.posix.pump import Pump, Told
 from rocsteady.host.posix.terminal import is_orphaned, stop_ourselves
 from rocsteady.host.posix.wiring import Wiring, wire
-from rocsteady.host.stopping import OURS, Ended, Exit, Stopping, TerminalUse
+from rocsteady.host.stopping import OURS, Exit, Stopping, StopResult, TerminalUse
 
 KEEPER_WAIT = keeper.TERMINATE_WAIT + keeper.KILL_WAIT + 1.0  # seconds
 READER_WAIT = 1.0  # seconds without a byte taken, after which a reader of ours is given up
@@ -96,7 +96,7 @@ class Child:
         self._exit: Exit | None = None
         self._keeper_gone = False
         self._news = threading.Event()  # the command ended, or its keeper did
-        self._stopped: dict[int, keeper.Seen] = {}
+        self._stopped: dict[int, keeper.ProcessSnapshot] = {}
         self._closed = False
         told = Told(
             output=on_output,
@@ -172,7 +172,7 @@ class Child:
             if source.pty
         )
 
-    def stop(self, stopping: Stopping, first: signal.Signals | None = signal.SIGINT) -> Ended:
+    def stop(self, stopping: Stopping, first: signal.Signals | None = signal.SIGINT) -> StopResult:
         """End the whole tree, mildly first. Never takes longer than ``stopping`` says."""
         return end_child(self._family, self.wait, self._interrupt, stopping, first, self.pid)
 

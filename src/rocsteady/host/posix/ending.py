@@ -12,7 +12,7 @@ assert sys.platform != "win32"  # tells mypy which system this is for
 
 from rocsteady.host.posix.foreground import taken
 from rocsteady.host.posix.keeper import Family, kill_all, send
-from rocsteady.host.stopping import Ended, Exit, How, Stopping
+from rocsteady.host.stopping import Exit, How, Stopping, StopResult
 
 LEFTOVER_WAIT = timedelta(seconds=1)  # that others have to follow the command's own end
 SHORTEST, LONGEST = 0.01, 0.1  # seconds between two looks at the tree
@@ -26,7 +26,7 @@ def end_child(  # noqa: PLR0913, PLR0917 - all that an end takes
     stopping: Stopping,
     first: signal.Signals | None,
     command: int = 0,
-) -> Ended:
+) -> StopResult:
     """End a command and everything that it started, from the ``first`` signal on.
 
     A request to end goes to the command alone at first, as ``kill`` would send it: a script that
@@ -34,10 +34,10 @@ def end_child(  # noqa: PLR0913, PLR0917 - all that an end takes
     """
     began = time.monotonic()
 
-    def ended(how: How, unkillable: tuple[int, ...] = ()) -> Ended:
+    def ended(how: How, unkillable: tuple[int, ...] = ()) -> StopResult:
         outcome = wait(0.0 if unkillable else EXIT_WAIT)
         seconds = time.monotonic() - began
-        return Ended(exit=outcome, unkillable=unkillable, seconds=seconds, how=how)
+        return StopResult(exit=outcome, unkillable=unkillable, seconds=seconds, how=how)
 
     def ask_to_end(*, alone: bool = False) -> timedelta:
         members = family.members()

@@ -33,7 +33,7 @@ PR_SET_CHILD_SUBREAPER = 36
 DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
-class Seen(NamedTuple):
+class ProcessSnapshot(NamedTuple):
     """One process, at one look."""
 
     state: str  # the letter in /proc/PID/stat
@@ -51,7 +51,7 @@ class Family:
         self._mark = f"\0{RUN}={run_id}\0".encode()
         self._marked: dict[tuple[int, int], bool] = {}  # by pid and start
 
-    def members(self) -> dict[int, Seen]:
+    def members(self) -> dict[int, ProcessSnapshot]:
         """Look once. Zombies, the keeper and ourselves are left out."""
         everyone = all_processes()
         chosen = descendants(self._keeper, everyone) | descendants(self.command, everyone)
@@ -77,7 +77,7 @@ class Family:
         return [int(pid) for pid in _read(f"{self.cgroup}/cgroup.procs").split()]
 
 
-def send(members: Mapping[int, Seen], number: int) -> None:
+def send(members: Mapping[int, ProcessSnapshot], number: int) -> None:
     """Send a signal to each that is still the process that was seen."""
     for pid, seen in members.items():
         now = look(pid)
@@ -106,22 +106,22 @@ def kill_all(family: Family, within: float) -> tuple[int, ...]:
             time.sleep(PAUSE)
 
 
-def look(pid: int) -> Seen | None:
+def look(pid: int) -> ProcessSnapshot | None:
     """Read one process, or nothing if there is none."""
     fields = _read(f"/proc/{pid}/stat").rpartition(b") ")[2].split(None, 20)
     if len(fields) < 20:  # noqa: PLR2004 - the start time is the twentieth after the name
         return None
-    return Seen(fields[0].decode(), int(fields[1]), int(fields[19]))
+    return ProcessSnapshot(fields[0].decode(), int(fields[1]), int(fields[19]))
 
 
-def all_processes() -> dict[int, Seen]:
+def all_processes() -> dict[int, ProcessSnapshot]:
     """Look at every process that there is."""
     names = os.listdir("/proc")  # noqa: PTH208 - light modules only
     looks = {int(name): look(int(name)) for name in names if name.isdigit()}
     return {pid: seen for pid, seen in looks.items() if seen is not None}
 
 
-def descendants(ancestor: int, everyone: Mapping[int, Seen]) -> set[int]:
+def descendants(ancestor: int, everyone: Mapping[int, ProcessSnapshot]) -> set[int]:
     """Return the children of a process, their children, and so on."""
     children: dict[int, list[int]] = {}
     for pid, seen in everyone.items():
@@ -140,7 +140,7 @@ def name_of(pid: int) -> str:
     return _read(f"/proc/{pid}/comm").decode(errors="replace").strip()
 
 
-def is_alive(pid: int, seen: Seen) -> bool:
+def is_alive(pid: int, seen: ProcessSnapshot) -> bool:
     """Tell a process from a zombie; one whose first thread ended may have others that run."""
     if seen.state not in "ZX":
         return True
@@ -177,7 +177,7 @@ def _write(path: str, text: bytes) -> None:
 # From here on: what only the keeper itself does.
 
 
-class Order(NamedTuple):
+class KeeperOrder(NamedTuple):
     """What to start."""
 
     command: list[str]
@@ -185,7 +185,7 @@ class Order(NamedTuple):
     environment: dict[str, str]
 
 
-def read_order(control: int) -> Order:
+def read_order(control: int) -> KeeperOrder:
     """Read ``LENGTH newline``, then as many bytes: count, command, folder, variables, by NUL."""
     head = body = b""
     while not head.endswith(b"\n"):
@@ -194,10 +194,10 @@ def read_order(control: int) -> Order:
         body += os.read(control, int(head) - len(body)) or sys.exit("the supervisor is gone")
     count, *fields = (os.fsdecode(field) for field in body.split(b"\0"))
     command, folder, *variables = fields[: int(count)], *fields[int(count) :]
-    return Order(command, folder, dict(item.split("=", 1) for item in variables))
+    return KeeperOrder(command, folder, dict(item.split("=", 1) for item in variables))
 
 
-def become(order: Order, cgroup: str, ignored: Iterable[int], failed: int) -> NoReturn:
+def become(order: KeeperOrder, cgroup: str, ignored: Iterable[int], failed: int) -> NoReturn:
     """Turn this forked process into the command; what goes wrong is written to ``failed``."""
     what = "command"
     try:
@@ -218,7 +218,7 @@ def become(order: Order, cgroup: str, ignored: Iterable[int], failed: int) -> No
         os._exit(127)
 
 
-def start(order: Order, cgroup: str, ignored: Iterable[int], status: int) -> int:
+def start(order: KeeperOrder, cgroup: str, ignored: Iterable[int], status: int) -> int:
     """Start the command and report its pid, or why not."""
     told, failed = os.pipe()
     pid = os.fork()

@@ -27,15 +27,15 @@ class Leftovers(keeper.Family):
         self._supervisor, self._born = supervisor, born
         self._cgroups = cgroups_of(f"{name}-{supervisor}-")
 
-    def members(self) -> dict[int, keeper.Seen]:
+    def members(self) -> dict[int, keeper.ProcessSnapshot]:
         """Look once, with a deadline: what cannot be read in time is not ours to judge."""
-        found: dict[int, keeper.Seen] = {}
+        found: dict[int, keeper.ProcessSnapshot] = {}
         looking = threading.Thread(target=self._look, args=(found,), daemon=True)
         looking.start()
         looking.join(FIND_WITHIN)
         return dict(found)
 
-    def _look(self, found: dict[int, keeper.Seen]) -> None:
+    def _look(self, found: dict[int, keeper.ProcessSnapshot]) -> None:
         everyone = keeper.all_processes()
         namesake = everyone.get(self._supervisor)  # a later process that has its number
         before = namesake.start if namesake else None

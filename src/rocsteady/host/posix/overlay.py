@@ -34,7 +34,7 @@ class Layer(TypedDict):
     at: str  # where the two are seen together
 
 
-class Order(TypedDict):
+class OverlayOrder(TypedDict):
     """What lies over what."""
 
     layers: list[Layer]
@@ -45,7 +45,7 @@ class Order(TypedDict):
     folder: str  # to start in
 
 
-def main(order: Order, command: list[str]) -> NoReturn:
+def main(order: OverlayOrder, command: list[str]) -> NoReturn:
     """Set it up, and become the command."""
     try:
         options = _own_namespace()

@@ -19,7 +19,7 @@ assert sys.platform != "win32"  # tells mypy which system this is for
 
 from rocsteady.host.logfile import LogFile
 from rocsteady.host.posix.terminal import copy_size, special_keys
-from rocsteady.host.posix.wiring import Source, Wiring
+from rocsteady.host.posix.wiring import OutputWire, Wiring
 
 TICK = 1.0  # seconds between looks at what nothing tells us of
 CHUNK = 64 * 1024  # bytes; larger ones cost a new mapping each
@@ -49,7 +49,7 @@ class Pump:
         self._told = told
         self._poll = select.poll()
         self._open = {source.descriptor: source for source in wiring.sources.values()}
-        self._hung: list[Source] = []  # ptys that nobody in the child has open
+        self._hung: list[OutputWire] = []  # ptys that nobody in the child has open
         self._keys = bytearray()  # typed, and not yet taken by the child's terminal
         self._key_source: int | None = None  # where keys are read from now
         self._forget = False
@@ -130,7 +130,7 @@ class Pump:
                 copy_size(source.outlet.descriptor, source.descriptor)
         self._watch_keys()
 
-    def _read_output(self, source: Source) -> None:
+    def _read_output(self, source: OutputWire) -> None:
         chunks = []
         ended = False
         size = PTY_CHUNK if source.pty else CHUNK
@@ -153,7 +153,7 @@ class Pump:
             if source.pty and self._ending is None:
                 self._hung.append(source)  # someone may open it again
 
-    def _carry(self, source: Source, chunk: bytes) -> None:
+    def _carry(self, source: OutputWire, chunk: bytes) -> None:
         if self._told.output is not None:
             with contextlib.suppress(Exception):  # who counts bytes must not stop them
                 self._told.output(chunk)

@@ -24,7 +24,7 @@ PIPE_SIZE = 1024 * 1024
 F_SETPIPE_SZ = 1031  # Linux; without it the pipe is smaller
 
 
-class Identity(NamedTuple):
+class FileIdentity(NamedTuple):
     """What tells one file from another."""
 
     terminal: bool
@@ -33,7 +33,7 @@ class Identity(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False)
-class Source:
+class OutputWire:
     """Something that the child writes to: its end, our end, and the place of ours it goes to."""
 
     given: int
@@ -53,7 +53,7 @@ class Wiring:
     """All streams of a child."""
 
     given: list[int] = field(default_factory=list)  # its stdin, stdout and stderr
-    sources: dict[Identity | None, Source] = field(default_factory=dict)
+    sources: dict[FileIdentity | None, OutputWire] = field(default_factory=dict)
     terminal: Terminal | None = None  # ours, if the child reads from it
     keys: int | None = None  # our end of the pty that its keys go to
     complaints: Outlet | None = None  # the place of our stderr
@@ -91,14 +91,14 @@ class Wiring:
         self.complaints = source.outlet
         self.given.append(source.given)
 
-    def _source(self, identity: Identity | None, ours: int | None) -> Source:
+    def _source(self, identity: FileIdentity | None, ours: int | None) -> OutputWire:
         if identity not in self.sources:
             if ours is not None and identity is not None and identity.terminal:
                 master, slave = open_pty(ours)
-                made = Source(given=slave, descriptor=master, pty=True)
+                made = OutputWire(given=slave, descriptor=master, pty=True)
             else:
                 read, write = _open_pipe()
-                made = Source(given=write, descriptor=read, pty=False)
+                made = OutputWire(given=write, descriptor=read, pty=False)
             self.sources[identity] = made
         self.sources[identity].show_on(ours)
         return self.sources[identity]
@@ -126,7 +126,7 @@ def _open_pipe() -> tuple[int, int]:
     return read, write
 
 
-def _identity(descriptor: int | None) -> Identity | None:
+def _identity(descriptor: int | None) -> FileIdentity | None:
     """Tell what a descriptor is open on; None if it is not open."""
     if descriptor is None:
         return None
@@ -135,8 +135,8 @@ def _identity(descriptor: int | None) -> Identity | None:
     except OSError:
         return None
     if os.isatty(descriptor):
-        return Identity(terminal=True, device=found.st_rdev)
-    return Identity(terminal=False, device=found.st_dev, inode=found.st_ino)
+        return FileIdentity(terminal=True, device=found.st_rdev)
+    return FileIdentity(terminal=False, device=found.st_dev, inode=found.st_ino)
 
 
 def _is_writable(descriptor: int) -> bool:

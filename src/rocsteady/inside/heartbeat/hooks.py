@@ -11,14 +11,14 @@ from typing import Any
 from ..wire import CHECKPOINT, COMPILE, COMPUTE, EVALUATE, FAULTS, STRATEGY
 from . import hot, page, script_end
 from .heart import AFTER_ASIDE, Heart
-from .loader_facts import LoaderFacts
-from .loss import Loss
-from .size import Size
+from .loader_facts import LoaderRecorder
+from .loss import LossMonitor
+from .size import SizeReport
 
 heart = Heart()
-stacks = page.Stacks()
-facts = LoaderFacts(heart)
-size = Size(heart)
+stacks = page.StackSignal()
+facts = LoaderRecorder(heart)
+size = SizeReport(heart)
 
 
 def before(name: str, _module: ModuleType) -> None:
@@ -60,9 +60,9 @@ def _overrides() -> Any:
 
 @functools.cache
 def _faults() -> Any:
-    from ..faults import Faults  # noqa: PLC0415 - only in a drill
+    from ..faults import FaultInjector  # noqa: PLC0415 - only in a drill
 
-    return Faults(heart, _in_place_of)
+    return FaultInjector(heart, _in_place_of)
 
 
 def _after_fork() -> None:
@@ -107,7 +107,7 @@ def _loader(module: Any) -> None:
 
 def _backward(module: Any) -> None:
     original = module.backward
-    looking = _in_place_of(original, Loss(heart).around(original))
+    looking = _in_place_of(original, LossMonitor(heart).around(original))
     module.backward = _in_place_of(original, hot.around_backward(heart, looking))
     heart.hooked("backward")
 
@@ -214,7 +214,7 @@ def _in_place_of(original: Any, ours: Any) -> Any:  # any function
 _skip: list[Callable[[CodeType], None]] = []  # Dynamo's own way to do so, once it is imported
 _ours = [
     function
-    for owner in (Heart, Loss, page)
+    for owner in (Heart, LossMonitor, page)
     for function in vars(owner).values()
     if isinstance(function, FunctionType)
 ]

@@ -19,7 +19,7 @@ MAIN = rb"""(?:"__main__"|'__main__')"""
 GUARD = re.compile(rb"if\b[\s(]*(?:__name__\s*==\s*" + MAIN + rb"|" + MAIN + rb"\s*==\s*__name__)")
 
 
-class LoaderFacts:
+class LoaderRecorder:
     """The facts of this process's loaders."""
 
     def __init__(self, heart: Heart) -> None:

@@ -21,7 +21,7 @@ EVERY = 1_000_000_000  # nanoseconds between samples
 IN_A_ROW = 3  # that must not be finite: a GradScaler meets one or two when it begins
 
 
-class Loss:
+class LossMonitor:
     """Looks at the loss of this process, and tells the page. Beside faults it looks each time."""
 
     def __init__(self, heart: Heart) -> None:

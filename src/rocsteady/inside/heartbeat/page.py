@@ -114,7 +114,7 @@ def let_supervisor_trace() -> None:
             note("prctl(PR_SET_PTRACER)", error)
 
 
-class Stacks:
+class StackSignal:
     """The last resort for stacks: faulthandler, on a signal that means nothing to the script."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ FIRST_STEPS = 8  # that are looked at: a script may have several optimizers, and
 MOST = 1 << 63
 
 
-class Size:
+class SizeReport:
     """The size of what this process trains."""
 
     def __init__(self, heart: Heart) -> None:

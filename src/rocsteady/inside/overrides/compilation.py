@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 from .strategy import Record
-from .trained_modules import PLACE, Call, Place, Trained, is_traced, unseen
+from .trained_modules import PLACE, Call, CallSite, Trained, is_traced, unseen
 
 SETTING = "compile"
 SWITCHED_OFF = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
@@ -51,7 +51,7 @@ class Compiling:
         if why_not:
             self.record.refused(SETTING, f"{type(module).__name__}: {why_not}")
         elif RANKS in kinds:  # which is not for Dynamo: what it holds is
-            vars(module.module)[PLACE] = Place(module.module, _Compiled(self, _plain).call)
+            vars(module.module)[PLACE] = CallSite(module.module, _Compiled(self, _plain).call)
         else:
             return _Compiled(self, call).call
         return call

@@ -13,7 +13,7 @@ import weakref
 from typing import Any
 
 from ..heartbeat import page
-from ..heartbeat.loader_facts import MARK, LoaderFacts, spelled
+from ..heartbeat.loader_facts import MARK, LoaderRecorder, spelled
 from . import pickling
 from .strategy import Record
 
@@ -26,10 +26,10 @@ Mark = tuple[int, str, int]  # workers, context and prefetch factor that the scr
 UNGUARDED = 'the main module has no `if __name__ == "__main__":` around what runs'
 
 
-class Settings:
+class LoaderSettings:
     """Settles the arguments of loaders."""
 
-    def __init__(self, wanted: dict[str, Any], record: Record, facts: LoaderFacts) -> None:
+    def __init__(self, wanted: dict[str, Any], record: Record, facts: LoaderRecorder) -> None:
         self._wanted = wanted
         self._record = record
         self._facts = facts

@@ -15,7 +15,7 @@ from typing import Any
 
 from .. import wire
 from ..heartbeat import page
-from ..heartbeat.loader_facts import LoaderFacts
+from ..heartbeat.loader_facts import LoaderRecorder
 from . import loader_settings, strategy
 
 InPlaceOf = Callable[[Any, Any], Any]  # makes a function of ours look like the original
@@ -33,7 +33,7 @@ IN_A_GRAPH = "in force while a graph was compiled; whether attention is in it wa
 class Overrides:
     """Puts in force what was asked of this process."""
 
-    def __init__(self, facts: LoaderFacts, in_place_of: InPlaceOf) -> None:
+    def __init__(self, facts: LoaderRecorder, in_place_of: InPlaceOf) -> None:
         self.wanted: dict[str, Any] = {}
         self._facts = facts
         self._in_place_of = in_place_of
@@ -71,7 +71,7 @@ class Overrides:
             self._models(torch)
 
     def _loaders(self, module: Any) -> None:
-        settings = loader_settings.Settings(self.wanted, self._record, self._facts)
+        settings = loader_settings.LoaderSettings(self.wanted, self._record, self._facts)
         self._replace(module.DataLoader, "__init__", settings.around_init)
         if "loader_thread" in self.wanted:
             from . import prefetch, prefetch_thread  # noqa: PLC0415 - only where asked for

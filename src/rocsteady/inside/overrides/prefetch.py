@@ -15,7 +15,7 @@ from collections import deque
 from typing import Any
 
 from ..heartbeat import page
-from ..heartbeat.loader_facts import MARK, LoaderFacts
+from ..heartbeat.loader_facts import MARK, LoaderRecorder
 from .prefetch_thread import Batch, Fetch, LoadingThread, passed_over, turn
 from .random_generators import drawn_from, states
 from .strategy import Record
@@ -146,7 +146,7 @@ class _Ahead:
 class Loading:
     """Puts it in force."""
 
-    def __init__(self, record: Record, facts: LoaderFacts) -> None:
+    def __init__(self, record: Record, facts: LoaderRecorder) -> None:
         self.record = record
         self.facts = facts
 

@@ -121,15 +121,15 @@ class Trained:
             if reference is not None and reference() is each:
                 del self._waits[id(each)]
                 found = True
-        if not found or isinstance(vars(module).get(PLACE), Place):
+        if not found or isinstance(vars(module).get(PLACE), CallSite):
             return
         call = _as_it_was(module)
         for around in self.arounds:
             call = around(module, call)
-        vars(module)[PLACE] = Place(module, call)
+        vars(module)[PLACE] = CallSite(module, call)
 
 
-class Place:
+class CallSite:
     """What a module that was found is called by."""
 
     def __init__(self, module: Any, call: Call) -> None:
@@ -149,7 +149,7 @@ class Place:
 def _around_replica(original: Any) -> Any:
     def _replicate_for_data_parallel(module: Any) -> Any:
         replica = original(module)
-        if isinstance(vars(replica).get(PLACE), Place):
+        if isinstance(vars(replica).get(PLACE), CallSite):
             del vars(replica)[PLACE]  # it would call the module on the first device
         return replica
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .trial import NotHere, Trial
+from .trial import Experiment, NotHere
 
 BATCH, HEADS, LENGTH, WIDTH = 2, 4, 96, 32
 ON_GPU = 512  # tokens
@@ -15,7 +15,7 @@ NAMES = {"math": "MATH", "efficient": "EFFICIENT_ATTENTION", "flash": "FLASH_ATT
 NONE = ("No available kernel", "No viable backend")
 
 
-def attention_backward(trial: Trial) -> None:
+def attention_backward(trial: Experiment) -> None:
     """Attend, and go backward."""
     step = attention_step(trial)
     with only(trial.torch, trial.arguments["backend"]):
@@ -23,7 +23,7 @@ def attention_backward(trial: Trial) -> None:
             step()
 
 
-def attention_step(trial: Trial) -> Callable[[], None]:
+def attention_step(trial: Experiment) -> Callable[[], None]:
     """Return what does it once, with whichever kernel may be used then."""
     torch = trial.torch
     kind = _kind(trial)
@@ -77,7 +77,7 @@ def only(torch: Any, name: str) -> Iterator[None]:
             raise NotHere(f"this device has no {name} kernel{told_last}") from None
 
 
-def _kind(trial: Trial) -> Any:
+def _kind(trial: Experiment) -> Any:
     torch = trial.torch
     if trial.device == "cpu":
         return torch.float32

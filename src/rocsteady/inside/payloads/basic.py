@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from .trial import NotHere, Trial
+from .trial import Experiment, NotHere
 
 
-def import_torch(trial: Trial) -> None:
+def import_torch(trial: Experiment) -> None:
     """Import torch."""
     for _ in trial.tries():
         began = time.monotonic()
@@ -16,7 +16,7 @@ def import_torch(trial: Trial) -> None:
         trial.say("version", torch.__version__)
 
 
-def device_visible(trial: Trial) -> None:
+def device_visible(trial: Experiment) -> None:
     """Count the GPUs that torch sees, and make a number on each."""
     torch = trial.torch
     for _ in trial.tries():

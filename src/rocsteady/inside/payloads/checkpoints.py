@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 
-from .trial import NotHere, Trial, WrongNumbers
+from .trial import Experiment, NotHere, WrongNumbers
 
 SPARE = 4  # times the size must be free
 
 
-def write(trial: Trial) -> None:
+def write(trial: Experiment) -> None:
     """Save to the disk for good, and load it again."""
     torch, size = trial.torch, trial.arguments["bytes"]
     if hasattr(os, "statvfs"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from .trial import NotHere, Trial
+from .trial import Experiment, NotHere
 
 LACKS = {
     "InvalidCxxCompiler": "no C++ compiler",
@@ -15,7 +15,7 @@ LACKS = {
 }
 
 
-def compiled(trial: Trial) -> None:
+def compiled(trial: Experiment) -> None:
     """Compile a small model, and compare it with itself as it was."""
     # Nothing compiled before is used, and nothing is left behind.
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(trial.folder, "inductor")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .trial import Trial, WrongNumbers
+from .trial import Experiment, WrongNumbers
 
 ROWS, WIDTH, PICKED = 1000, 64, 4096
 EXACT = 1e-9  # whole numbers that float32 holds: sums of them are right or wrong
@@ -10,7 +10,7 @@ DRAWN, CATEGORIES = 20_000, 16
 SIGMAS = 7.0  # one category in 4e11 is further off by chance
 
 
-def embedding(trial: Trial) -> None:
+def embedding(trial: Experiment) -> None:
     """Look up rows, many more than once, and go backward."""
     torch = trial.torch
     generator = torch.Generator().manual_seed(0)
@@ -30,7 +30,7 @@ def embedding(trial: Trial) -> None:
         trial.compare(table.grad, gradient, EXACT, "gradient of the table")
 
 
-def scatter(trial: Trial) -> None:
+def scatter(trial: Experiment) -> None:
     """Add at places that repeat, in two ways."""
     torch = trial.torch
     generator = torch.Generator().manual_seed(0)
@@ -47,7 +47,7 @@ def scatter(trial: Trial) -> None:
         trial.compare(zeros.index_add(0, index, added), reference, EXACT, "index_add")
 
 
-def multinomial(trial: Trial) -> None:
+def multinomial(trial: Experiment) -> None:
     """Draw, and count what was drawn."""
     torch = trial.torch
     torch.manual_seed(0)
@@ -69,7 +69,7 @@ def multinomial(trial: Trial) -> None:
             )
 
 
-def multinomial_invalid(trial: Trial) -> None:
+def multinomial_invalid(trial: Experiment) -> None:
     """Draw with a negative weight: it must be refused, and not for ever."""
     torch = trial.torch
     weights = torch.tensor([0.5, -1.0, 0.5], device=trial.device)

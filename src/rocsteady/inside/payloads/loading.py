@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .trial import NotHere, Trial, WrongNumbers
+from .trial import Experiment, NotHere, WrongNumbers
 
 BATCH, WIDTH = 8, 256
 EPOCH = 100  # batches; workers that are forked are started anew for each, as in real trainings
@@ -27,7 +27,7 @@ class Numbers:
         return row + index % EPOCH
 
 
-def loader(trial: Trial) -> None:
+def loader(trial: Experiment) -> None:
     """Load batches, and compute with them on the device."""
     torch, arguments = trial.torch, trial.arguments
     workers, pinned, method = arguments["workers"], arguments["pinned"], arguments["method"]

@@ -7,7 +7,7 @@ import random
 import time
 from typing import Any
 
-from .trial import NotHere, Trial, WrongNumbers, is_lack
+from .trial import Experiment, NotHere, WrongNumbers, is_lack
 
 MIB = 1 << 20
 SHARE_OF_GPU = 0.5  # of what is free, for blocks that come and go
@@ -17,7 +17,7 @@ UNKNOWN_HOST = 64 * MIB
 CGROUP = "/sys/fs/cgroup"
 
 
-def copies(trial: Trial) -> None:
+def copies(trial: Experiment) -> None:
     """Copy to the device and back, and see whether it is the same."""
     torch, pinned = trial.torch, trial.arguments["pinned"]
     if pinned and trial.device == "cpu":
@@ -46,7 +46,7 @@ def copies(trial: Trial) -> None:
     trial.figure("bytes_per_s_back", fastest_from)
 
 
-def churn(trial: Trial) -> None:
+def churn(trial: Experiment) -> None:
     """Take and give back blocks of all sizes in no order, and see that none is written over."""
     torch = trial.torch
     most = int(free_bytes(trial) * SHARE_OF_GPU) if trial.device == "cuda" else room_bytes()
@@ -71,7 +71,7 @@ def churn(trial: Trial) -> None:
         trial.figure("reserved_unused_bytes", reserved - allocated)
 
 
-def largest(trial: Trial) -> None:
+def largest(trial: Experiment) -> None:
     """Find the largest block that can be had and written, by halving."""
     torch = trial.torch
     most = free_bytes(trial) if trial.device == "cuda" else room_bytes()
@@ -92,7 +92,7 @@ def largest(trial: Trial) -> None:
         trial.figure("share", low / most)
 
 
-def free_bytes(trial: Trial) -> int:
+def free_bytes(trial: Experiment) -> int:
     """Say how much memory of the GPU is free."""
     return int(trial.torch.cuda.mem_get_info()[0])
 
@@ -122,7 +122,7 @@ def _number(path: str) -> int | None:
     return int(text) if text.isdigit() else None  # "max": no limit
 
 
-def _can_have(torch: Any, trial: Trial, size: int) -> bool:
+def _can_have(torch: Any, trial: Experiment, size: int) -> bool:
     try:
         block = torch.empty(size, dtype=torch.uint8, device=trial.device)
         block.fill_(1)  # memory of a host is given when it is written

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .trial import NotHere, Trial, WrongNumbers
+from .trial import Experiment, NotHere, WrongNumbers
 
 ENOUGH = 20  # steps, after which the loss must have fallen
 FALLEN = 0.9  # to this share of the first one: each learns one batch by heart, which is easy
@@ -40,14 +40,14 @@ class Training:
             )
 
 
-def transformer(trial: Trial) -> None:
+def transformer(trial: Experiment) -> None:
     """Train a small transformer."""
     training = small_transformer(trial)
     for _ in trial.tries():
         training.step()
 
 
-def small_transformer(trial: Trial) -> Training:
+def small_transformer(trial: Experiment) -> Training:
     """Make one."""
     torch = trial.torch
     torch.manual_seed(0)
@@ -63,7 +63,7 @@ def small_transformer(trial: Trial) -> Training:
     return Training(torch, _all(embed, body, head), loss_of)
 
 
-def actor_critic(trial: Trial) -> None:
+def actor_critic(trial: Experiment) -> None:
     """Train an actor-critic whose agents attend to each other: 2.9 million parameters."""
     torch = trial.torch
     torch.manual_seed(0)
@@ -89,7 +89,7 @@ def actor_critic(trial: Trial) -> None:
         training.step()
 
 
-def mixed_precision(trial: Trial) -> None:
+def mixed_precision(trial: Experiment) -> None:
     """Train with autocast and GradScaler; once a gradient is infinite, and the step is skipped."""
     torch = trial.torch
     if not hasattr(torch.amp, "GradScaler"):
@@ -140,7 +140,7 @@ def _encoder(torch: Any, width: int, heads: int, layers: int) -> Any:
     )
 
 
-def _linear(trial: Trial, inputs: int, outputs: int) -> Any:
+def _linear(trial: Experiment, inputs: int, outputs: int) -> Any:
     return trial.torch.nn.Linear(inputs, outputs).to(trial.device)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .trial import NotHere, Trial
+from .trial import Experiment, NotHere
 
 TF32_EPS = 2.0**-10  # ten bits of mantissa
 ON_GPU, ON_CPU = 1024, 192  # rows and columns of a matrix
@@ -28,14 +28,14 @@ def accumulated(torch: Any, kind: Any, terms: int) -> float:
     return float(2 * torch.finfo(kind).eps + terms * single)
 
 
-def matmul_gradient(trial: Trial) -> None:
+def matmul_gradient(trial: Experiment) -> None:
     """Multiply two matrices, and go backward."""
     step = matmul_step(trial, trial.arguments["precision"])
     for _ in trial.tries():
         step()
 
 
-def matmul_step(trial: Trial, precision: str) -> Callable[[], None]:
+def matmul_step(trial: Experiment, precision: str) -> Callable[[], None]:
     """Return what does it once."""
     torch = trial.torch
     kind = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
@@ -71,7 +71,7 @@ def matmul_step(trial: Trial, precision: str) -> Callable[[], None]:
     return step
 
 
-def convolution_gradient(trial: Trial) -> None:
+def convolution_gradient(trial: Experiment) -> None:
     """Convolve images, and go backward."""
     torch = trial.torch
     torch.backends.cudnn.allow_tf32 = False
@@ -100,7 +100,7 @@ def convolution_gradient(trial: Trial) -> None:
         trial.compare(weight.grad, exact_weight.grad, into_weight, "gradient of the weights")
 
 
-def _use_tf32(trial: Trial) -> None:
+def _use_tf32(trial: Experiment) -> None:
     torch = trial.torch
     if trial.device == "cpu":
         raise NotHere("no GPU")

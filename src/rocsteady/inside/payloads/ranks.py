@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
-from .trial import NotHere, Trial, WrongNumbers
+from .trial import Experiment, NotHere, WrongNumbers
 
 WITHIN = timedelta(seconds=45)  # for joining, and for one collective
 ENDED_WITHIN = 5.0  # seconds
@@ -27,7 +27,7 @@ DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 Step = Callable[[int], None]
 
 
-def two_ranks(trial: Trial) -> None:
+def two_ranks(trial: Experiment) -> None:
     """Do the same on two ranks, try by try."""
     torch, arguments = trial.torch, trial.arguments
     if not torch.distributed.is_available():
@@ -50,7 +50,7 @@ def two_ranks(trial: Trial) -> None:
             other.kill()
 
 
-def _first(trial: Trial, pipe: Any) -> None:
+def _first(trial: Experiment, pipe: Any) -> None:
     try:
         _possible(trial.torch, trial.arguments["backend"])
         pipe.send_bytes(b"join")
@@ -192,7 +192,7 @@ def _batch(torch: Any, number: int) -> Any:
     return torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(number))
 
 
-def data_parallel(trial: Trial) -> None:
+def data_parallel(trial: Experiment) -> None:
     """One process, two GPUs: DataParallel, against one process with one."""
     torch = trial.torch
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0

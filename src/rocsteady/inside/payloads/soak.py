@@ -5,12 +5,12 @@ from __future__ import annotations
 from .attention import attention_step
 from .models import small_transformer
 from .products import matmul_step
-from .trial import Trial
+from .trial import Experiment
 
 EACH = 10  # of one kind before the next: short ones in a row, as in a training
 
 
-def soak(trial: Trial) -> None:
+def soak(trial: Experiment) -> None:
     """Multiply, attend and train in turn; attention by the kernel that torch chooses."""
     kinds = (
         matmul_step(trial, "bf16" if trial.device == "cuda" else "fp32"),

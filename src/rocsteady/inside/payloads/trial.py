@@ -33,7 +33,7 @@ class WrongNumbers(Exception):  # noqa: N818 - a result, not an error of ours
     """What was computed is not what it should be."""
 
 
-class Trial:
+class Experiment:
     """One run of a payload."""
 
     def __init__(self, request: dict[str, Any]) -> None:
@@ -130,9 +130,9 @@ def is_lack(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(text in str(error) for text in TEXTS)
 
 
-def carry_out(payload: Callable[[Trial], None], request: dict[str, Any]) -> None:
+def carry_out(payload: Callable[[Experiment], None], request: dict[str, Any]) -> None:
     """Run a payload, and leave what came of it as a file, whole or not at all."""
-    trial = Trial(request)
+    trial = Experiment(request)
     outcome, why, raised = OK, "", ""
     try:
         payload(trial)
