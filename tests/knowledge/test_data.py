@@ -35,6 +35,7 @@ KNOWN_BY_QUOTATION = {  # have no address: what they say is known to us as other
     "field-note-a",
     "field-note-b",
     "field-note-e",
+    "seen-in-libraries",
 }
 DATE = re.compile(r"20\d\d(-\d\d(-\d\d)?)?")
 FACTS_NO_RULE_NEEDS_YET = {  # there for the rules that come next, or for the doctor itself

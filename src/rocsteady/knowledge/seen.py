@@ -1,0 +1,55 @@
+"""What real ROCm libraries hold: names of variables, texts and GPU code, by library and version.
+
+``seen_in.toml`` is written by ``tools/rocm_names.py``. It is read only when something asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from rocsteady.knowledge.reader import DATA, _document
+from rocsteady.vocabulary import Value
+
+Places = Mapping[str, tuple[str, ...]]  # library to versions
+
+
+class SeenIn(Value, frozen=True, kw_only=True):
+    """Where each name and text was seen, and what was looked at."""
+
+    libraries: dict[str, tuple[str, ...]]
+    names: dict[str, dict[str, tuple[str, ...]]]
+    texts: dict[str, dict[str, tuple[str, ...]]]
+    code: dict[str, tuple[str, ...]]  # "rocBLAS 7.2.4" to gfx names
+
+    def gone_from(self, name: str) -> str:
+        """Say where a name was and is no more: "libamdhip64 after 5.7.1"; "" if it is there."""
+        places = self.names.get(name, {})
+        gone = [
+            f"{library} after {versions[-1]}"
+            for library, versions in places.items()
+            if versions[-1] != self.libraries[library][-1]
+        ]
+        return ", ".join(gone) if len(gone) == len(places) else ""
+
+
+@cache
+def load_seen(folder: Path = DATA) -> SeenIn:
+    """Read the file."""
+    content = _document(folder / "seen_in.toml", "libraries", "names", "texts", "code").content
+
+    def places(line: str) -> dict[str, tuple[str, ...]]:
+        found = {}
+        for part in line.split("; "):
+            words = part.split()
+            library = " ".join(word for word in words if not word[0].isdigit())
+            found[library] = tuple(word for word in words if word[0].isdigit())
+        return found
+
+    return SeenIn(
+        libraries={name: tuple(line.split()) for name, line in content["libraries"].items()},
+        names={name: places(line) for name, line in content["names"].items()},
+        texts={text: places(line) for text, line in content["texts"].items()},
+        code={name: tuple(line.split()) for name, line in content["code"].items()},
+    )
