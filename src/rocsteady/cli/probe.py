@@ -169,26 +169,18 @@ def command(  # noqa: PLR0913 - one argument an option
         _tell_takedowns(recover(journal, memory, software))
         memory.flush()
         here = journal.here.machine
-        standing = KnownBefore(
-            machine=machine,
-            screens=displays(root),
-            took_down=bool(memory.takedowns(here)),
-            observations=memory.observations(here),
+        down, seen = bool(memory.takedowns(here)), memory.observations(here)
+        before = KnownBefore(
+            machine=machine, screens=displays(root), took_down=down, observations=seen
         )
-        planned = _asked(plan(PROBES, level, names, standing, again=again), yes=yes)
+        planned = _asked(plan(PROBES, level, names, before, again=again), yes=yes)
         runner = ProbeRunner(
             interpreter, folder=folder, journal=journal, environment=os.environ, software=software
         )
         suite = Suite(runner, memory, here, place.folder / "evidence")
         session = ProbeSession(suite, planned, level=level, software=software, as_json=as_json)
-        session.announce(tried, rounds)
         try:
-            if tried:
-                session.compare(tried, rounds or ROUNDS[depth(level)])
-            elif level == SOAK:
-                session.soak(rounds)
-            else:
-                session.once()
+            _run_probes(session, level, tried, rounds)
         except KeyboardInterrupt:
             session.interrupted = True
         finally:
@@ -196,6 +188,18 @@ def command(  # noqa: PLR0913 - one argument an option
             let_go(journal)
         code = session.conclude()
     ctx.exit(code)
+
+
+def _run_probes(
+    session: ProbeSession, level: str, tried: tuple[VariableSetting, ...], rounds: int | None
+) -> None:
+    session.announce(tried, rounds)
+    if tried:
+        session.compare(tried, rounds or ROUNDS[depth(level)])
+    elif level == SOAK:
+        session.soak(rounds)
+    else:
+        session.once()
 
 
 def _check_usage(

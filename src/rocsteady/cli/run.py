@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -142,18 +143,9 @@ class Remedies(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 @click.pass_context
 def command(  # noqa: PLR0913 - one argument an option
     ctx: click.Context,
+    /,
     *,
     name: str | None,
-    max_attempts: int | None,
-    observe: bool,
-    hang_after: timedelta | None,
-    from_scratch: bool,
-    no_remedies: bool,
-    allow: tuple[str, ...],
-    deny: tuple[str, ...],
-    start_with: tuple[str, ...],
-    again: bool,
-    detached: bool,
     resume: str | None,
     fresh: bool,
     go_on: bool,
@@ -163,6 +155,7 @@ def command(  # noqa: PLR0913 - one argument an option
     yes: bool,
     alone: bool,
     command: tuple[str, ...],
+    **_: object,  # which _settings, _wishes and _launch read
 ) -> None:
     """Run COMMAND unchanged, watch its steps, and start it again when it hangs or crashes.
 
@@ -173,36 +166,23 @@ def command(  # noqa: PLR0913 - one argument an option
     """
     _check(ctx.params)
     folder = _folder(command, resume)
-    typed = bool(command)
-    if plan is not None:
-        command = command_of(folder, command)
+    typed, command = bool(command), command if plan is None else command_of(folder, command)
     _check_job(folder, command, resume)
     place = find_place(folder)
-    memory = Memory(place)
-    journal = Journal(place)
+    memory, journal = Memory(place), Journal(place)
     code = PERSON_NEEDED
     try:
         journal.flush()  # within its bound; what reads the journal from here on has none
         job = _job(folder, command, resume, journal, memory, yes=yes)
-        wanted = RunWishes(allow=allow, deny=deny, start_with=start_with, again=again)
-        if plan is not None:
-            job, way, after = planned(folder, job, plan)
-            wanted = msgspec.structs.replace(wanted, strategy=way.strategy, ways=after)
+        job, wanted = _wishes(ctx.params, folder, job)
         if stage is not None and not job.stages:
             raise click.UsageError(f"--stage needs stages in {FILE}, and no command")
         turns = turns_of(job, journal, name=name, first=stage, yes=yes)
         if not turns:
             _check_free(name, journal)
-        settings = Settings(
-            max_attempts=max_attempts,
-            observe=observe,
-            from_scratch=from_scratch,
-            remedies=not no_remedies,
-            patience=patience_for(hang_after or job.hang_after),
-        )
         runner = RunLauncher(
             folder=folder,
-            settings=settings,
+            settings=_settings(ctx.params, job),
             wanted=wanted,
             journal=journal,
             memory=memory,
@@ -211,14 +191,7 @@ def command(  # noqa: PLR0913 - one argument an option
             alone=not anyway,
         )
         runner = runner.chosen(_first(job, turns), resume)
-        if turns and are_done(turns):
-            code = 0
-        elif detached:
-            code = detach(_again(ctx.params, runner.choice), folder, journal)
-        elif turns:
-            code = carry_out_stages(turns, runner.carry_out)
-        else:
-            code, _ = runner.carry_out(job, name=name, resume=resume)
+        code = _launch(ctx.params, job, turns, runner)
     except NotRecordedError as error:
         tell(f"rocsteady: {error}. Nothing was started.")
     finally:
@@ -227,6 +200,37 @@ def command(  # noqa: PLR0913 - one argument an option
     if not kept:
         tell("rocsteady: the end of the journal could not be written.")
     ctx.exit(code)
+
+
+def _wishes(options: dict[str, Any], folder: Path, job: Job) -> tuple[Job, RunWishes]:
+    """Return what was said of remedies, and the job: with --plan that of an option."""
+    names = ("allow", "deny", "start_with", "again")
+    wanted = RunWishes(**{name: options[name] for name in names})
+    if options["plan"] is None:
+        return job, wanted
+    job, way, after = planned(folder, job, options["plan"])
+    return job, msgspec.structs.replace(wanted, strategy=way.strategy, ways=after)
+
+
+def _settings(options: dict[str, Any], job: Job) -> Settings:
+    return Settings(
+        max_attempts=options["max_attempts"],
+        observe=options["observe"],
+        from_scratch=options["from_scratch"],
+        remedies=not options["no_remedies"],
+        patience=patience_for(options["hang_after"] or job.hang_after),
+    )
+
+
+def _launch(options: dict[str, Any], job: Job, turns: tuple[Turn, ...], runner: RunLauncher) -> int:
+    """Carry out the run, here or in the background, or the stages that are left of it."""
+    if turns and are_done(turns):
+        return 0
+    if options["detached"]:
+        return detach(_again(options, runner.choice), runner.folder, runner.journal)
+    if turns:
+        return carry_out_stages(turns, runner.carry_out)
+    return runner.carry_out(job, name=options["name"], resume=options["resume"])[0]
 
 
 def _folder(command: tuple[str, ...], resume: str | None) -> Path:

@@ -142,22 +142,28 @@ class Supervisor:
         self._course = course
         self._symptoms: Symptoms | None = None  # of the last attempt, if it failed
         self._went_on_from: Checkpoint | None = None
-        self._outlook = Outlook(
-            run,
-            job.deadline,
+        self._outlook = self._new_outlook()
+        self._aftermath = self._new_aftermath()
+
+    def _new_outlook(self) -> Outlook:
+        return Outlook(
+            self._run,
+            self._job.deadline,
             self._announcer,
-            ways=lambda: course.fallbacks,
+            ways=lambda: self._course.fallbacks,
             resumes=lambda: self.can_resume,
             between=lambda: self._between_failures,
-            earlier=earlier,
+            earlier=self._earlier,
         )
-        self._aftermath = Aftermath(
-            run,
+
+    def _new_aftermath(self) -> Aftermath:
+        return Aftermath(
+            self._run,
             checkpoints=self._checkpoints,
-            settings=settings,
+            settings=self._settings,
             announcer=self._announcer,
             records=self._records,
-            course=course,
+            course=self._course,
             outlook=self._outlook,
             told=self._told,
         )
