@@ -58,7 +58,14 @@ def test_a_preview_on_a_recorded_machine(cli: Rocsteady) -> None:
     lines = told.out.splitlines()
     tried = [line.split()[1] for line in lines if line[2:3].isdecimal()]
     assert (told.code, told.err) == (0, "")
-    assert tried == ["retry", "hipblaslt-off", "interrupts-off", "attention-math", "cpu"]
+    assert tried == [
+        "retry",
+        "hipblaslt-off",
+        "interrupts-off",
+        "rocblas-alone",
+        "attention-math",
+        "cpu",
+    ]
     assert "    gfx-override-off      HSA_OVERRIDE_GFX_VERSION is not set." in lines
     assert max(map(len, lines)) <= 80
 
