@@ -8,7 +8,7 @@ from rocsteady.remedies.situation import Situation
 from rocsteady.vocabulary import Strategy
 
 REMEDY = Remedy(
-    id="caching-allocator-off",
+    id="allocator-off",
     title="Memory without PyTorch's cache",
     answers=("memory-access-fault",),
     cost="every allocation waits for the driver; a run took about as long in the one report",
