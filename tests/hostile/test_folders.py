@@ -37,7 +37,7 @@ for place in (
 WRITTEN = ["script", "yaml", "json", "variable", "second", "home", "word", "option", "inner"]
 NO_MOUNTS = """
 import sys
-from rocsteady.supervisor import scratch
+from rocsteady.sandbox import scratch
 scratch._started = lambda *_, **__: ("false",)  # as where nothing may be mounted
 from rocsteady.cli.main import main
 sys.argv = ["rocsteady", *sys.argv[1:]]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import io
 import os
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
 import click
 
@@ -23,6 +23,9 @@ from rocsteady.printable import printable
 from rocsteady.untrusted_file import open_regular
 
 PIECE = 64 * 1024  # bytes that are read at once
+LEAST_HOLE = 1024 * 1024  # bytes; smaller ones are printed
+LOOKED_BACK = 256 * 1024 * 1024  # bytes in which the last lines are looked for
+_SEEK_DATA: int | None = getattr(os, "SEEK_DATA", None)  # Windows has none
 LOOK_EVERY = 0.3  # seconds
 INTERRUPTED = 130
 
@@ -97,25 +100,44 @@ def _print_attempt(
     if number > 1:
         show(f"==> attempt {number} <==\n")
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    with io.BufferedReader(open_regular(path, follow=False)) as log:
+    with open_regular(path, follow=False) as log:
         if lines is not None:
             _seek_last(log, lines)
         while True:
             more = going_on()
             if os.fstat(log.fileno()).st_size < log.tell():  # it has reached its limit
                 log.seek(0, os.SEEK_END)
-            while piece := log.read(PIECE):
+            while (hole := _skip_hole(log)) or (piece := log.read(PIECE)):
+                if hole:
+                    show(f"\nrocsteady: {hole:,} bytes are left out: a hole in {path.name}\n")
+                    continue
                 show(printable(decoder.decode(piece)))  # also its colours are not ours
             if not more:
                 return
             time.sleep(LOOK_EVERY)
 
 
-def _seek_last(log: BinaryIO, lines: int) -> None:
-    """Go to where the last so many lines begin."""
+def _skip_hole(log: io.FileIO) -> int:
+    """Go past what was never written; return its bytes. Of 1 TB of zeros nobody reads any."""
+    at, size = log.tell(), os.fstat(log.fileno()).st_size
+    if _SEEK_DATA is None or size - at < LEAST_HOLE:
+        return 0
+    try:
+        after = os.lseek(log.fileno(), at, _SEEK_DATA)
+    except OSError as error:
+        after = size if error.errno == errno.ENXIO else at  # nothing more was written
+    if after - at < LEAST_HOLE:
+        after = at
+    log.seek(after)
+    return after - at
+
+
+def _seek_last(log: io.FileIO, lines: int) -> None:
+    """Go to where the last so many lines begin; not further back than a long log."""
     at, found = log.seek(0, os.SEEK_END), -1  # the end of the last line begins none
-    while at > 0:
-        size = min(PIECE, at)
+    least = max(0, at - LOOKED_BACK)
+    while at > least:
+        size = min(PIECE, at - least)
         at = log.seek(at - size)
         piece = log.read(size)
         ends = piece.count(b"\n")
@@ -128,7 +150,9 @@ def _seek_last(log: BinaryIO, lines: int) -> None:
             found += 1
         log.seek(at + cut + 1)
         return
-    log.seek(0)
+    log.seek(least)
+    if least:
+        show(f"rocsteady: the last {lines:,} lines are longer than {LOOKED_BACK >> 20} MiB\n")
 
 
 def _logs(folder: Path) -> list[int]:

@@ -95,7 +95,8 @@ def main() -> NoReturn:
         sys.exit(INTERRUPTED)
     except OSError as error:  # a full disk below stdout, say
         silence_stdout()
-        tell(f"rocsteady: {error.strerror or error}")
+        place = f"{error.filename}: " if error.filename else ""
+        tell(f"rocsteady: {place}{error.strerror or error}")
         sys.exit(COULD_NOT_EXAMINE)
     except RocsteadyError as error:
         tell(f"rocsteady: {error}")

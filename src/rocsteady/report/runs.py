@@ -28,14 +28,17 @@ def render_runs(
         return str(page)
     page.line(f"{'run':<22}{'state':<22}{'step':>14}  {'rate':>9}  last progress", style=BOLD)
     for line in lines:
-        state = _state(line)[:21]
+        name, state = _cell(line.run.name), _cell(_state(line))
         step = f"{_step(line):>{36 - len(state)}}"
-        page.line(
-            f"{line.run.name:<22.21}{state}{step}  {_rate(line):>9}  {_ago(line, now)}{_left(line)}"
-        )
+        page.line(f"{name:<22}{state}{step}  {_rate(line):>9}  {_ago(line, now)}{_left(line)}")
         if told := _ahead(line, now, zone):
             page.paragraph(told, indent=2)
     return str(page)
+
+
+def _cell(text: str) -> str:
+    """Cut a text to its column; a journal that came with a project may have lines in a name."""
+    return " ".join(text.split())[:21]
 
 
 def _state(line: RunLine) -> str:
