@@ -141,11 +141,43 @@ def test_a_path_that_cannot_be_redirected_is_refused_with_its_line(
         ("file:///a/b/c", "file:///copy/c"),
         ("~/b/c", "/copy/c"),
         ("$HOME/b/c ${HOME}/b", "/copy/c /copy"),
+        ("//a//b/./c /a/./b/c", "/copy/./c /copy/c"),
+        ("-o/a/b/c", "-o/copy/c"),
+        ("train -o/a/b/c '-o/a/b'", "train -o/copy/c '-o/copy'"),
+        ("https://a/b x-o/a/b", "https://a/b x-o/a/b"),
         ("/a/bc /a/b-c /a/b.c /x/a/b https://h/a/b", "/a/bc /a/b-c /a/b.c /x/a/b https://h/a/b"),
     ],
 )
 def test_only_the_folder_itself_is_redirected(text: str, expected: str) -> None:
     assert Redirection(Path("/a/b"), Path("/copy"), {"HOME": "/a"}).text(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/a/b c/d", "/x/b c/d"),
+        ("file:///a/b%20c/d", "file:///x/b%20c/d"),
+        ("cd /a/b\\ c/d", "cd /x/b\\ c/d"),
+    ],
+)
+def test_a_folder_with_a_space_in_its_name(text: str, expected: str) -> None:
+    assert Redirection(Path("/a/b c"), Path("/x/b c"), {}).text(text) == expected
+
+
+def test_the_names_that_links_give_a_folder_lead_into_the_copy(tmp_path: Path) -> None:
+    """As where /home is a link to /data/home, and the shell went into the folder by a link."""
+    project = tmp_path / "data" / "me" / "project"
+    project.mkdir(parents=True)
+    (tmp_path / "home").symlink_to(tmp_path / "data")
+    (tmp_path / "short").symlink_to(project)
+    (tmp_path / "other").symlink_to(tmp_path)
+    home, short = tmp_path / "home" / "me", tmp_path / "short"
+    variables = {"HOME": str(home), "PWD": str(short), "OLDPWD": str(tmp_path / "other")}
+    redirection = Redirection(project, Path("/copy"), variables)
+
+    for text in (f"{project}/x", f"{home}/project/x", f"{short}/x", "~/project/x"):
+        assert redirection.text(text) == "/copy/x"
+    assert redirection.environment(variables) == {**variables, "PWD": "/copy"}
 
 
 @pytest.mark.slow

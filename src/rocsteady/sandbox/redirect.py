@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.untrusted_file import read_regular
@@ -40,19 +41,25 @@ class Redirection:
 
     def __init__(self, project: Path, copy: Path, environment: Mapping[str, str]) -> None:
         self._copy = str(copy)
-        places = {str(project), os.path.realpath(project)} - {"/", str(copy)}
         home = environment.get("HOME", "").rstrip("/")
+        places = _names(project, environment, home) - {"/", str(copy)}
         below = [place[len(home) :] for place in places if home and place.startswith(f"{home}/")]
         homes = [f"{spelt}{rest}" for spelt in ("~", "$HOME", "${HOME}") for rest in below]
-        self._spellings = sorted((*places, *homes), key=len, reverse=True)
         self._escaped = [place.replace("/", "\\/") for place in places]
-        words = "|".join(map(re.escape, self._spellings))
+        plain = {*places, *homes}
+        # The copy has the folder's name, and needs the same spelling where that has a space.
+        self._spellings = {
+            **{spell(place): spell(self._copy) for place in plain for spell in (quote, _for_shell)},
+            **dict.fromkeys(plain, self._copy),
+        }
+        words = "|".join(map(_pattern, sorted(self._spellings, key=len, reverse=True)))
         # Not in the middle of another path, and not the beginning of another name.
-        self._pattern = re.compile(rf"(?:(?<![\w./~$}}-])|(?<=file://))(?:{words})(?![\w.-])")
+        before = r"(?<![\w./~$}-])|(?<=file://)|(?<=^-\w)|(?<=[\s'\"]-\w)"
+        self._pattern = re.compile(rf"(?:{before})(?:{words})(?![\w.-])")
 
     def text(self, text: str) -> str:
         """Return a text whose paths lead into the copy."""
-        return self._pattern.sub(lambda _: self._copy, text) if self._has(text) else text
+        return self._pattern.sub(self._led, text)
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return an environment whose paths lead into the copy."""
@@ -81,14 +88,40 @@ class Redirection:
                 _rewrite(copied, told)
         return tuple(changed)
 
-    def _has(self, text: str) -> bool:
-        return any(each in text for each in self._spellings)
+    def _led(self, found: re.Match[str]) -> str:
+        return self._spellings.get(found.group(), self._copy)
 
     def _lines(self, path: str, text: str, *, escaped: bool) -> Iterator[PathLine]:
         for number, line in enumerate(text.split("\n"), 1):
-            found = any(each in line for each in self._escaped) if escaped else self._has(line)
-            if found:
+            if any(each in line for each in self._escaped) if escaped else self.text(line) != line:
                 yield PathLine(path, number, line)
+
+
+def _names(project: Path, environment: Mapping[str, str], home: str) -> set[str]:
+    """Return the paths of a folder: also those by which links lead to it, as shells know them."""
+    real = os.path.realpath(project)
+    found = {str(project), real}
+    for name in ("PWD", "OLDPWD"):
+        place = environment.get(name, "")
+        if place.startswith("/") and os.path.realpath(place) == real:
+            found.add(place.rstrip("/"))
+    behind = os.path.realpath(home) if home else "/"
+    if behind != "/" and real.startswith(f"{behind}/"):
+        found.add(home + real[len(behind) :])
+    return found - {""}
+
+
+def _for_shell(path: str) -> str:
+    return path.replace(" ", "\\ ")
+
+
+def _pattern(path: str) -> str:
+    """Match a path, whatever number of slashes is between its names."""
+    first, *rest = map(re.escape, path.split("/"))
+    between = r"/+(?:\./+)*"
+    if first:
+        return between.join((first, *rest))
+    return r"(?:/|(?<!:)/{2,})(?:\./+)*" + between.join(rest)  # an address has two slashes as well
 
 
 def _text(path: Path) -> str | None:
