@@ -171,9 +171,24 @@ def expected(session: nox.Session) -> None:
 
 
 @nox.session
+def screens(session: nox.Session) -> None:
+    """Write anew what every screen looks like. Read the diff before you commit."""
+    _install(session, "--group", "test", "-e", ".")
+    session.run("pytest", "--quiet", "--update-expected", "tests/screens", *session.posargs)
+
+
+@nox.session
+def full(session: nox.Session) -> None:
+    """Run everything at full length: slow tests, hostile cases, plans. Takes hours."""
+    for each in ("slow", "hostile", "plan"):
+        session.notify(each)
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation; a warning is an error."""
     _install(session, "--group", "docs", "-e", ".")
+    session.run("python", "docs/architecture_picture.py")
     session.run("sphinx-build", "-W", "--keep-going", "-E", "-q", "docs", "docs/_build/html")
     session.log("open docs/_build/html/index.html")
 

@@ -6,6 +6,7 @@ reads, so that a page cannot say anything else than the doctor does.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -40,6 +41,7 @@ html_copy_source = False
 html_show_sphinx = False
 
 HERE = Path(__file__).parent
+SOURCE = HERE.parent / "src" / "rocsteady" / "training"
 SEVERITIES = {
     Severity.BLOCKS: "Training cannot be expected to work until this is mended.",
     Severity.RISKS: "Training may work, and this is known to slow it, hang it or spoil it.",
@@ -84,7 +86,7 @@ def rule_section(rule: Rule, sources: Mapping[str, Source]) -> Iterator[str]:
     if rule.fix.needs:
         yield f"Needs: {', '.join(need.value for need in rule.fix.needs)}."
     if rule.fix.verify:
-        yield f"To see that it worked: {plain(rule.fix.verify)}"
+        yield f"To check that it worked: {plain(rule.fix.verify)}"
     yield f"Confidence: {rule.confidence.value}. {confirmed(rule)}"
     yield "\n".join(f"- {source_line(sources[key])}" for key in rule.sources)
 
@@ -146,7 +148,9 @@ def remedies_page(remedies: Iterable[Remedy], harmful: Iterable[Harmful]) -> Ite
 
 def remedy_section(remedy: Remedy) -> Iterator[str]:
     """Tell one remedy: what, for what, at what cost, when not, says who."""
-    kinds = "any failure that may be chance" if ANY in remedy.answers else ", ".join(remedy.answers)
+    kinds = (
+        "any failure that may be transient" if ANY in remedy.answers else ", ".join(remedy.answers)
+    )
     confirmed_on = plain(", ".join(remedy.confirmed_on)) or "unconfirmed on hardware"
     yield f"## {remedy.id}"
     yield f"**{plain(remedy.title)}**"
@@ -232,6 +236,32 @@ def way_section(way: OtherWay, sources: Mapping[str, Source]) -> Iterator[str]:
     yield "\n".join(f"- {source_line(sources[key])}" for key in way.sources)
 
 
+def api_page(classes: Mapping[str, str]) -> Iterator[str]:
+    """Describe classes of rocsteady.training by their docstrings, without importing torch."""
+    yield "# API: Loop and Checkpointer"
+    yield "From the docstrings of `rocsteady.training`; [](training.md) shows how to use them."
+    for name, module in classes.items():
+        source = (SOURCE / f"{module}.py").read_text(encoding="utf-8")
+        nodes = ast.walk(ast.parse(source))
+        found = next(it for it in nodes if isinstance(it, ast.ClassDef) and it.name == name)
+        yield f"## {name}"
+        yield ast.get_docstring(found) or ""
+        for method in found.body:
+            public = isinstance(method, ast.FunctionDef) and not method.name.startswith("_")
+            if isinstance(method, ast.FunctionDef) and (public or method.name == "__init__"):
+                yield from method_section(name, method)
+
+
+def method_section(owner: str, method: ast.FunctionDef) -> Iterator[str]:
+    """Describe one method: how it is called, and what it does."""
+    called = owner if method.name == "__init__" else f"{owner}.{method.name}"
+    arguments = ast.unparse(method.args).removeprefix("self, ").removeprefix("self")
+    returns = ast.unparse(method.returns) if method.returns else "None"
+    yield f"### {called}"
+    yield f"```python\n{called}({arguments}) -> {returns}\n```"
+    yield ast.get_docstring(method) or ""
+
+
 def write_page(name: str, paragraphs: Iterable[str]) -> None:
     """Write a page, but leave an equal one alone, so that nothing is built twice."""
     page = HERE / "reference" / name
@@ -249,3 +279,4 @@ write_page(
     remedies_page((rung.REMEDY for rung in RUNGS.values()), harmful_variables()),
 )
 write_page("ways.md", ways_page(load_other_ways(), load_offers(), load_speeds(), knowledge.sources))
+write_page("api.md", api_page({"Loop": "loop", "Checkpointer": "checkpointer"}))

@@ -26,7 +26,7 @@ TORCH_PYTHON = "ROCSTEADY_TEST_TORCH_PYTHON"
 LIBRARY = str(ROOT / "src")  # as if it were installed beside torch
 WITHIN = "180"  # seconds; a slow one hangs for a while, on a busy machine
 # Lines that name something of which no effect was seen.
-WITHOUT_EFFECT = re.compile(r"(?i)\bnot run\b|\bnot tried\b|had no effect|nothing to act on")
+WITHOUT_EFFECT = re.compile(r"(?i)\bnot run\b|\bnot tried\b|had no effect|no effect on this script")
 THREAD = re.compile(r"[\w-]+/[\w-]+#[0-9]+")
 
 

@@ -331,12 +331,3 @@ def what_is_wrong(folder: Path) -> str:
     except BrokenError as error:
         return str(error)
     return ""
-
-
-def spelled_size(size: float) -> str:
-    """Write a number of bytes for a person."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000:  # noqa: PLR2004 - the next unit
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"

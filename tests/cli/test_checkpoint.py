@@ -130,13 +130,13 @@ def test_list_and_verify_say_which_are_whole(tmp_path: Path) -> None:
 
     listed, verified = told("list", tmp_path), told("verify", "--json", tmp_path)
 
-    assert (whole.exit_code, whole.output.count("whole")) == (0, 2)
+    assert (whole.exit_code, whole.output.count("  ok\n")) == (0, 2)
     assert listed.exit_code == 0
     lines = listed.output.splitlines()
     assert lines[1].split()[0] == "1,200"
     assert re.search(r"broken: has 1 bytes of \d+ in rank-1.safetensors$", lines[1])
     assert lines[2].split()[0] == "5"
-    assert lines[2].endswith("whole")
+    assert lines[2].endswith("ok")
     assert verified.exit_code == 1
     found = json.loads(verified.output)
     assert found["version"] == 1
@@ -177,7 +177,7 @@ def test_pieces_of_ranks_are_put_together_in_one_plain_file(tmp_path: Path) -> N
     ended = told("export", checkpoint, "--to", target)
 
     assert ended.exit_code == 0, ended.output
-    assert ended.output == f"{target}: 2 tensors, {target.stat().st_size} bytes.\n"
+    assert ended.output == f"{target}: 2 tensors, {target.stat().st_size} B.\n"
     assert plain(target) == {"columns": ("I16", [4, 6], numbers), "rows": ("I16", [4, 6], numbers)}
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "model.safetensors",
@@ -205,7 +205,7 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     ended = told("export", checkpoint, "--to", target)
 
     assert ended.exit_code == 2
-    assert "is there already" in ended.output
+    assert "already exists" in ended.output
     assert target.read_bytes() == b"mine"
 
 
@@ -331,7 +331,7 @@ assert same(wanted, {"model": other.state_dict(), "optimizer": theirs.state_dict
     made = tmp_path / "again" / name_of(9)
     assert (back.exit_code, back.output) == (0, f"{made}: 3 entries.\n")
     assert again.exit_code == 2
-    assert "is there already" in again.output
+    assert "already exists" in again.output
 
 
 @pytest.mark.slow

@@ -134,9 +134,9 @@ def test_a_script_that_cannot_resume_is_said_to(project: Project, torch_python: 
     words = " ".join(ended.out.split())
     assert ended.code == 1, ended.err
     assert hashed(project.folder) == before
-    assert "killed given up -" in words
-    assert "0 of 1 survived. This script has no known way to resume" in words
-    assert "Your outputs were not touched." in words
+    assert "killed gave up" in words
+    assert "survived 0 of 1 fault. rocsteady does not know how this script resumes." in words
+    assert "Your own files were not touched." in words
     assert [str(path) in ended.out for path in drills(project)] == [True]
 
 

@@ -241,7 +241,8 @@ def test_a_failure_ends_with_what_to_do_next(
 ) -> None:
     ended = project.run("--", *command)
 
-    resume = f"rocsteady run --resume {project.name} (from the beginning: no known way to resume)"
+    again = "(starts from the beginning: how the script resumes is not known)"
+    resume = f"rocsteady run --resume {project.name} {again}"
     assert ended.code != 0
     assert [line for line in ended.said if line.startswith("next: ")] == [ended.said[-1]]
     assert ended.said[-1] == f"next: {then.format(name=project.name, resume=resume)}"
@@ -329,7 +330,7 @@ def test_init_shows_progress_finds_earlier_checkpoints_and_speaks_on_an_interrup
     (project.folder / "ckpt" / "step_100.pt").touch()
     command = (*project.program, "init", "--yes", "--seconds", "2", "--", "python3", "train.py")
     interrupted = project.on_terminal(*command)
-    interrupted.wait_for("waiting for the first steps")
+    interrupted.wait_for("waiting for the first step")
     interrupted.type("\x03")
 
     assert interrupted.code() == 130
@@ -337,5 +338,5 @@ def test_init_shows_progress_finds_earlier_checkpoints_and_speaks_on_an_interrup
     assert not (project.folder / "rocsteady.toml").exists()
     ended = project.on_terminal(*command)
     assert ended.code() == 0, ended.text
-    assert "waiting for the first steps" in ended.text
+    assert "waiting for the first step" in ended.text
     assert 'ckpt/step_*.pt"' in (project.folder / "rocsteady.toml").read_text()

@@ -187,8 +187,8 @@ def test_a_script_that_fails_is_named_and_nothing_is_written(
 @pytest.mark.parametrize(
     ("script", "told"),
     [
-        ("print('hello')", "and no step was seen: is that the training?"),
-        ("import time; time.sleep(100)", "no step was seen in 3 s."),
+        ("print('hello')", "and no step was observed: Is this the training script?"),
+        ("import time; time.sleep(100)", "no step was observed in 3 s."),
     ],
 )
 def test_a_script_that_shows_no_step_has_a_sentence(
@@ -210,11 +210,11 @@ def test_what_cannot_be_seen_is_asked(project: Project) -> None:
 
     terminal = project.on_terminal(*project.program, "init", "--", sys.executable, "train.py")
     for question, answer in (
-        ("How many optimizer steps", "soon\n"),
+        ("Total number of optimizer steps", "soon\n"),
         ("'soon' is not a number", "500\n"),
-        ("By when?", "2 moons\n"),
+        ("Deadline?", "2 moons\n"),
         ("is not a duration", "36h\n"),
-        ("For how many dollars", "25\n"),
+        ("Budget in dollars", "25\n"),
     ):
         terminal.wait_for(question)
         terminal.type(answer)
@@ -233,7 +233,11 @@ def test_what_cannot_be_seen_is_asked(project: Project) -> None:
         ((), (), "there is no train*.py and no main.py; name a command"),
         (("train_a.py", "train_b.py"), (), "train_a.py, train_b.py are here; name a command"),
         ((), ("--", "no-such-program"), "no-such-program: not found"),
-        ((FILE,), ("--", sys.executable), "is there, and was not changed. --force writes it anew."),
+        (
+            (FILE,),
+            ("--", sys.executable),
+            "already exists and was not changed. Use --force",
+        ),
         ((), ("--seconds", "0"), "--seconds"),
     ],
 )

@@ -95,10 +95,10 @@ def test_without_trials_it_says_what_is_known_and_writes_nothing_here(cli: Rocst
     ended = inner("plan", "--no-trials", "--yes", "--", "python3", "train.py")
 
     assert ended.code == 0, ended.err
-    assert "CPU, as the script says" in ended.out
+    assert "CPU, unchanged" in ended.out
     assert "No recommendation: nothing was tried on this machine" in ended.out
     assert "--no-trials was given" in ended.out
-    assert "Take " not in ended.out
+    assert "Recommended" not in ended.out
     assert "--export" not in ended.out  # nothing speaks for renting yet
     assert all(len(line) <= 80 for line in ended.out.splitlines() if "rocsteady" not in line)
     assert list(inner.folder.iterdir()) == []
@@ -122,7 +122,7 @@ def test_what_cannot_be_run_here_says_what_to_do_instead(cli: Rocsteady) -> None
     ended = cli("run", "--plan", "1")  # the plan's own command
 
     assert ended.code == 2
-    assert "cannot run here: rocsteady plan --export skypilot --way 1" in ended.err
+    assert "cannot run here: rocsteady plan --export skypilot --option 1" in ended.err
 
 
 def test_files_for_elsewhere_are_written_once(cli: Rocsteady) -> None:
@@ -134,8 +134,8 @@ def test_files_for_elsewhere_are_written_once(cli: Rocsteady) -> None:
 
     assert "no plan for this folder yet. Type: rocsteady plan" in without.err
     (name,) = (path.name for path in cli.folder.glob("*.sbatch"))
-    assert first.out == f"written: {name}\n"
-    assert (again.code, "--force writes over it" in again.err) == (2, True)
+    assert first.out == f"Wrote {name}.\n"
+    assert (again.code, "use --force to overwrite" in again.err) == (2, True)
     assert (first.code, forced.code) == (0, 0)
 
 
@@ -170,9 +170,22 @@ def test_a_file_for_elsewhere_says_what_of_a_way_it_lacks(cli: Rocsteady) -> Non
     ended = cli("plan", "--export", "slurm", "--force")  # it may be run twice
     refused = cli("plan", "--export", "slurm", "--way", "1", "--force")
 
-    assert "not in the file, of way 2: workers=0 and one thread." in ended.err
+    assert "not in the file: option 2 also has workers=0 and one thread." in ended.err
     assert (ended.code, refused.code) == (0, 2)
-    assert "way 1 is for the CPU of this machine" in refused.err
+    assert "option 1 is for the CPU of this machine" in refused.err
+    assert "--way is now called --option" in refused.err
+
+
+def test_an_option_of_the_last_plan_can_be_explained(cli: Rocsteady) -> None:
+    without = cli("plan", "--explain", "1", "--", "python3", "train.py")
+    cli("plan", "--no-trials", "--yes", "--", "python3", "-c", "pass")
+    all_of_it = cli("plan", "--explain", "all", "--", "python3", "-c", "pass")
+    wrong = cli("plan", "--explain", "x", "--", "python3", "-c", "pass")
+
+    assert (without.code, "no plan for this folder yet" in without.err) == (2, True)
+    assert (all_of_it.code, all_of_it.err) == (0, "")
+    assert "based on" in all_of_it.out
+    assert (wrong.code, "neither a number nor 'all'" in wrong.err) == (2, True)
 
 
 @pytest.mark.slow

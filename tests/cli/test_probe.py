@@ -123,10 +123,10 @@ def in_front(folder: Path, name: str, text: str) -> dict[str, str]:
     ("words", "said"),
     [
         (("imporrt",), "Did you mean 'import'?"),
-        (("import", "--try", "NAME"), "say NAME=VALUE, or -NAME to unset it"),
+        (("import", "--try", "NAME"), "expected NAME=VALUE, or -NAME to unset it"),
         (("--try", "A=1"), "--try needs the names"),
-        (("--rounds", "3"), "--rounds goes with --try"),
-        (("--steps", "3"), "--steps goes with a command"),
+        (("--rounds", "3"), "--rounds needs --try"),
+        (("--steps", "3"), "--steps needs a command"),
         (("import", "--", "python"), "only --steps, --yes and --json"),
         (("--", "there-is-no-such-program"), "not found"),
         (("--level", "4"), "is not one of"),
@@ -146,14 +146,14 @@ def test_without_torch_there_is_nothing_to_try(cli: Rocsteady) -> None:
 
     assert run.code == 3
     assert run.out == ""
-    assert "there is no torch in it. Name another with --python PATH" in run.err
+    assert "it has no torch. Name another with --python PATH" in run.err
 
 
 def test_to_explain_makes_nothing(cli: Rocsteady) -> None:
     run = cli("probe", "--explain")
 
     assert run.code == 0
-    assert run.out == "Nothing was tried on this machine yet. rocsteady probe does.\n"
+    assert run.out == "No probes have run on this machine yet. To run them: rocsteady probe\n"
     assert not (cli.folder / ".local").exists()
 
 
@@ -168,7 +168,7 @@ def test_level_1_from_the_outside(probing: Probing) -> None:
     assert "None of them is known to reset a GPU." in " ".join(run.out.split())
     assert max(map(len, table)) <= 80
     assert any(line.startswith("  ok       import ") for line in table)
-    assert table[-1].startswith("Nothing went wrong in ")
+    assert table[-1].startswith("No failures in ")
     assert "\r" not in run.out
     assert run.err == ""
 
@@ -228,8 +228,8 @@ def test_a_setting_is_compared_with_none(probing: Probing) -> None:
     text = " ".join(run.out.split())
     assert run.code == 0
     assert "1 probe, 6 processes each" in text
-    assert "0 of 2 without, 0 of 2 with TRIED=1: nothing went wrong" in text
-    assert "0 of 2 without, 0 of 2 with -HOME: nothing went wrong" in text
+    assert "0 of 2 without, 0 of 2 with TRIED=1: no failures" in text
+    assert "0 of 2 without, 0 of 2 with -HOME: no failures" in text
 
 
 @posix
@@ -261,7 +261,7 @@ def test_interrupted_it_ends_what_it_started_and_leaves_nothing(
     out, err = started.communicate(timeout=30)
 
     assert started.returncode == 130, out + err
-    assert "Interrupted; what was being tried was ended." in out
+    assert "Interrupted; the current probe was stopped." in out
     assert "Traceback" not in err
 
 
@@ -278,8 +278,8 @@ def test_what_took_the_machine_down_is_told_and_not_tried_again_unasked(probing:
     again = probing("import", "--python", probing.python, "--again")
 
     assert "the machine went down during import." in first.err
-    assert "  not run  import  the machine went down during it; --again" in first.out
-    assert "import took the machine down" in " ".join(doctor.out.split())
+    assert "  not run  import  the machine crashed during it; --again" in first.out
+    assert "import crashed the machine" in " ".join(doctor.out.split())
     assert again.err == ""
     assert "  ok       import" in again.out
 
@@ -297,7 +297,7 @@ def test_some_steps_of_ones_own_script_touch_nothing(probing: Probing) -> None:
 
     assert well.code == 0, well.out + well.err
     assert well.out.startswith("  ok       script  2")
-    assert "Your outputs were not touched." in well.out
+    assert "Your own files were not touched." in well.out
     (told,) = lines(bad)
     assert bad.code == 1
     assert (told["observation"]["outcome"], told["changed"]) == ("exception", [])

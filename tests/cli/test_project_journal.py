@@ -15,8 +15,8 @@ import pytest
     [
         (("runs",), 0, ""),
         (("runs", "--json"), 0, ""),
-        (("report",), 2, "no runs: nothing has been run in this project"),
-        (("report", "calm-otter"), 2, "no run named 'calm-otter': nothing has been run"),
+        (("report",), 2, "no runs: this project has no runs"),
+        (("report", "calm-otter"), 2, "no run named 'calm-otter': this project has no runs"),
         (("stop", "calm-otter"), 2, "no run named 'calm-otter'"),
     ],
 )

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 
-import pytest
-
-from rocsteady.cli.status_line import Redrawn, bar, duration
+from rocsteady.cli.status_line import Redrawn, bar
 
 
 class Terminal(io.StringIO):
@@ -51,10 +49,3 @@ def test_the_bar_is_as_full_as_it_is_done() -> None:
     assert bar(0) == "[" + "." * 20 + "]"
     assert bar(0.5) == "[" + "#" * 10 + "." * 10 + "]"
     assert bar(7) == "[" + "#" * 20 + "]"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"), [(0.2, "1 s"), (8.4, "8 s"), (118, "2 min"), (7300, "2 h 2 min")]
-)
-def test_how_long_it_takes_is_said_as_people_do(seconds: float, said: str) -> None:
-    assert duration(seconds) == said

@@ -112,7 +112,7 @@ def test_a_hang_is_seen_by_its_verdict_and_a_crash_by_its_end() -> None:
             attempt=1,
             seen_after=9.5,
             called="hang-in-backward",
-            done="retried unchanged",
+            done="retried without changes",
             went_on_from=15,
             survived=True,
         ),
@@ -139,7 +139,7 @@ def test_a_run_that_does_not_come_further_has_not_survived() -> None:
         losses={},
     )
 
-    assert (told.survived, told.done, told.went_on_from) == (False, "nothing more was done", 40)
+    assert (told.survived, told.done, told.went_on_from) == (False, "none", 40)
 
 
 def test_a_run_that_is_given_up_has_not_survived() -> None:
@@ -155,7 +155,7 @@ def test_a_run_that_is_given_up_has_not_survived() -> None:
         losses={},
     )
 
-    assert (told.survived, told.done, told.went_on_from) == (False, "given up", None)
+    assert (told.survived, told.done, told.went_on_from) == (False, "gave up", None)
 
 
 def test_a_job_that_is_done_has_survived_even_if_its_steps_were_not_seen() -> None:
@@ -173,7 +173,7 @@ def test_a_job_that_is_done_has_survived_even_if_its_steps_were_not_seen() -> No
         losses={},
     )
 
-    assert (told.survived, told.done) == (True, "retried unchanged")
+    assert (told.survived, told.done) == (True, "retried without changes")
 
 
 def test_what_the_script_catches_itself_is_not_called_by_what_came_after() -> None:
@@ -190,7 +190,7 @@ def test_what_the_script_catches_itself_is_not_called_by_what_came_after() -> No
         losses={},
     )
 
-    assert (caught.called, caught.done, caught.seen_after) == ("", "the script went on", None)
+    assert (caught.called, caught.done, caught.seen_after) == ("", "the script continued", None)
     assert (caught.survived, killed.survived) == (True, True)
     assert killed.called == "killed"
 
@@ -207,7 +207,7 @@ def test_a_loss_that_is_no_number_any_more_is_not_survived_by_going_on() -> None
         for lasts in (True, False)
     )
 
-    assert (lasting.called, lasting.done) == ("nan-loss", "the script went on")
+    assert (lasting.called, lasting.done) == ("nan-loss", "the script continued")
     assert (lasting.seen_after, passing.seen_after) == (0.25, 0.25)
     assert (lasting.survived, passing.survived) == (False, True)
 

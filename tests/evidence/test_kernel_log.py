@@ -70,7 +70,7 @@ def test_the_journal_is_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize(
     ("answer", "why"),
-    [("true", "journalctl shows us nothing of the kernel"), ("sleep 9", "did not answer")],
+    [("true", "journalctl shows no kernel messages"), ("sleep 9", "did not answer")],
 )
 def test_an_empty_or_late_journal_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, why: str

@@ -27,7 +27,12 @@ hurried.main()
 """
 KINDS = ("hang:backward", "oom", "kill", "segv", "nan")
 CALLED = ("hang-in-backward", "oom-device", "killed", "segfault", "nan-loss")
-DONE = ("retried unchanged", "fresh-process", "retried unchanged", "retried unchanged")
+DONE = (
+    "retried without changes",
+    "fresh-process",
+    "retried without changes",
+    "retried without changes",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +124,6 @@ def test_five_faults_are_seen_and_what_can_be_survived_is(
     assert all(fault["survived"] for fault in others), others
     assert all(0 < fault["went_on_from"] <= fault["step"] for fault in others), others
     # None of these scripts looks at its loss: the drill says that this was not survived.
-    went_on = "retried unchanged" if job.ends_by_nan else "the script went on"
+    went_on = "retried without changes" if job.ends_by_nan else "the script continued"
     assert (nan["done"], nan["survived"]) == (went_on, job.ends_by_nan)
     assert (ended.code, told["survived"]) == (0 if job.ends_by_nan else 1, job.ends_by_nan)

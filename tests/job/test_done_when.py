@@ -116,7 +116,11 @@ ONLY_B = [
     (lambda _: {"epochs": 2}, [Missing(key="done_when.epochs", what="3 epochs wanted, 2 reached")]),
     (
         lambda _: {"epochs": None},
-        [Missing(key="done_when.epochs", what="3 epochs wanted; how many there were is not known")],
+        [
+            Missing(
+                key="done_when.epochs", what="3 epochs required; the number reached is not known"
+            )
+        ],
     ),
     (
         lambda _: {"gpus_busy": 1},
@@ -132,7 +136,7 @@ ONLY_D = [
     (lambda _: {"epochs": 0}, [Missing(key="done_when.epochs", what="1 epochs wanted, 0 reached")]),
     (
         lambda _: {"seconds": 3700},
-        [Missing(key="done_when.within", what="took 1:01:40, wanted within 1:00:00")],
+        [Missing(key="done_when.within", what="took 1:01:40, required within 1:00:00")],
     ),
     (writes_no_metadata, [Missing(key=METADATA, what="no file TRAINING/*_metadata.json")]),
 ]

@@ -160,7 +160,7 @@ def test_the_temporary_folder_is_the_last_resort_and_nowhere_is_an_error(tmp_pat
 
     assert place.folder.parent == tmp_path
     assert place.notes[2].endswith("until the machine is restarted")
-    with pytest.raises(JournalError, match="no place for a journal"):
+    with pytest.raises(JournalError, match="no folder for the journal is writable"):
         find_place(blocked / "p", state=blocked / "s", temporary=blocked, filesystem=local)
 
 

@@ -30,12 +30,12 @@ def test_an_option_with_failures_is_never_said_to_work() -> None:
 
     said = take(plan(failed))
 
-    assert "it had 1 failure in 105 steps (hang-in-loader) here, and is restarted" in said
+    assert "It had 1 failure in 105 steps (hang-in-loader) here; rocsteady restarts it" in said
     assert "works" not in said
 
 
 def test_an_option_without_failures_says_so() -> None:
-    assert "it was tried here without a failure" in take(plan(way(2, chance=0.95)))
+    assert "It ran here without a failure." in take(plan(way(2, chance=0.95)))
 
 
 def test_what_was_not_tried_is_not_ruled_out_and_is_named_beside_what_costs_money() -> None:
@@ -44,7 +44,7 @@ def test_what_was_not_tried_is_not_ruled_out_and_is_named_beside_what_costs_mone
 
     said = take(plan(rented, not_tried=(cpu,)))
 
-    assert "CPU was not tried (--within gives trials more time)" in said
+    assert "CPU was not tried; use --within to allow more time for trials." in said
     assert "ruled out" not in said
     assert "works" not in said
 
@@ -55,11 +55,10 @@ def test_the_trade_off_is_said_where_the_cost_may_pass_the_budget() -> None:
     said = take(plan(rented, way(90, chance=0.0, name="cpu"), budget=10.0))
 
     assert said.startswith(
-        "Take 1: what was tried here is not in time, and no option is sure to be"
+        "Recommended: option 1. What was tried here is not on time. No option is certain to be"
     )
-    assert "this one has the best chance, 59 %" in said
-    assert "it costs about $1 and at worst $12, over the budget of $10" in said
-    assert said.count(".") == 1
+    assert "this has the best chance (59 %)" in said
+    assert "It costs about $1, at most $12; the budget is $10." in said
 
 
 def test_what_is_given_up_for_the_budget_is_said() -> None:
@@ -67,7 +66,7 @@ def test_what_is_given_up_for_the_budget_is_said() -> None:
 
     said = take(plan(way(20, chance=0.3, name="gpu"), dear, budget=10.0))
 
-    assert "2 would have a chance of 99 %, but is likely to cost $24, over the budget" in said
+    assert "Option 2 is on time with 99 %, but is likely to cost $24, over the budget." in said
 
 
 def test_a_comparison_uses_all_trials_of_an_option() -> None:
@@ -77,7 +76,7 @@ def test_a_comparison_uses_all_trials_of_an_option() -> None:
 
     said = take(plan(tuned, plain))
 
-    assert "2 takes 1.4 to 2.6 times as long" in said
+    assert "Option 2 takes 1.4 to 2.6 times as long" in said
     assert "2.1" not in said
 
 
@@ -85,4 +84,4 @@ def test_trials_that_differ_more_than_two_options_do_prove_nothing() -> None:
     tuned = replace(way(10, chance=0.95, name="cpu+tuned"), pace=pace(1.3), rates=(1.3,))
     plain = replace(way(12, chance=0.95, name="cpu"), pace=pace(1.1), rates=(0.8, 1.5))
 
-    assert "2 takes 0.9 to 1.6 times as long, by the trial" in take(plan(tuned, plain))
+    assert "Option 2 takes 0.9 to 1.6 times as long, by the trials." in take(plan(tuned, plain))

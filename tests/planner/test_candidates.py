@@ -18,7 +18,7 @@ def here(**more: object) -> Circumstances:
 def test_without_a_gpu_there_is_the_cpu_as_the_script_says() -> None:
     (only,) = local_ways(here(cores=2))
 
-    assert (only.id, only.strategy, only.title) == ("cpu", Strategy(), "CPU, as the script says")
+    assert (only.id, only.strategy, only.title) == ("cpu", Strategy(), "CPU, unchanged")
 
 
 def test_a_gpu_as_it_is_and_then_the_cpu() -> None:

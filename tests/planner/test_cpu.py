@@ -22,7 +22,7 @@ def test_what_is_faster_is_kept_and_what_is_not_is_told() -> None:
     assert tuned.strategy == Strategy(compile=True, flush_denormal=True)
     assert tuned.names == ("compiled",)
     assert "1 thread: 0.17 times" in tuned.lines
-    assert tuned.lines[-2:] == ("bf16 by autocast: 1.00 times", FLUSHED_TOLD)
+    assert tuned.lines[-2:] == ("bf16 (autocast): 1.00 times", FLUSHED_TOLD)
     assert Strategy() in made  # the first again, after the last
 
 
@@ -68,7 +68,7 @@ def test_a_setting_that_fails_or_finds_nothing_to_act_on_is_not_taken() -> None:
     (tuned,) = tune(Strategy(), tried(2.0), 4, attempt)
 
     assert tuned.strategy == Strategy()
-    assert {"compiled: nothing to act on", "1 thread: failed, segfault"} <= set(tuned.lines)
+    assert {"compiled: no effect on this script", "1 thread: failed, segfault"} <= set(tuned.lines)
 
 
 def test_a_processor_that_cannot_take_subnormals_as_0_is_made_faster_all_the_same() -> None:

@@ -51,7 +51,7 @@ def test_workers_that_hang_are_not_made_more() -> None:
 
     first, _ = limits(slow, on_gpu=True, loader=loaders(2), cores=0)
 
-    assert first.best == "faster storage, or less work a sample"
+    assert first.best == "faster storage, or less work per sample"
 
 
 def test_the_scripts_own_python_is_told_from_torch_by_stacks() -> None:

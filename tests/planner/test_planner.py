@@ -68,7 +68,7 @@ def test_a_remedy_that_the_trial_found_is_a_way_and_what_failed_is_ruled_out() -
 
     assert (ways[0].id, ways[0].strategy) == ("gpu+loader-inline", INLINE)
     out = next(way for way in planner.ruled_out if way.id == "gpu")
-    assert out.rests_on[0] == "trial: hang-in-loader, it had hang-in-loader, at step 7"
+    assert out.rests_on[0] == "trial failed with hang-in-loader at step 7"
     assert planner.failures == ["hang-in-loader"]
 
 
@@ -143,7 +143,7 @@ def test_without_time_for_trials_ways_say_so_and_estimates_have_no_figure() -> N
     planner, ways = planned(Scripted())
 
     assert all(way.pace is None for way in ways)
-    assert any("--within gives more" in way.rests_on[0] for way in planner.not_tried)
+    assert any("use --within to allow more" in way.rests_on[0] for way in planner.not_tried)
     assert planner.ruled_out == []
 
 
@@ -181,7 +181,7 @@ def test_the_recommendation_names_what_rules_the_plain_way_out() -> None:
 
     assert numbered[0].basis is Basis.TRIAL
     assert "wheel-lacks-arch" in take(plan)
-    assert take(plan).startswith("Take 1: ")
+    assert take(plan).startswith("Recommended: option 1. ")
     assert "No option was found" in take(replace(plan, ways=()))
 
 
@@ -227,10 +227,10 @@ def test_what_works_but_is_late_is_not_said_to_fail() -> None:
         ways=(rented, *(way for way in ways if way is not rented)),
     )
 
-    assert "what was tried here is not in time" in take(plan)
+    assert "What was tried here is not on time." in take(plan)
     changed = [replace(way, changes="x") if way.id == "gpu" else way for way in plan.ways]
     said = take(replace(plan, ways=tuple(changed)))
-    assert "what was tried here and is the same job is not in time" in said
+    assert "What was tried here without changing the job is not on time." in said
 
 
 def test_the_cpu_once_more_counts_for_its_row() -> None:
@@ -245,7 +245,7 @@ def test_the_cpu_once_more_counts_for_its_row() -> None:
     plain = next(way for way in ways if way.id == "cpu")
     assert plain.pace is not None
     assert plain.pace.rate == pytest.approx(120 / 90)
-    assert "once more: 0.50 times as fast" in plain.rests_on
+    assert "second trial: 0.50 times as fast" in plain.rests_on
 
 
 def test_the_cpu_once_more_that_fails_counts_against_its_row() -> None:

@@ -127,9 +127,9 @@ def test_without_a_gpu_what_needs_one_is_not_run(recorded: Recorded) -> None:
     ("change", "risk"),
     [
         ({}, ""),
-        ({"screens": ("card0-DP-1",)}, "it may reset the GPU that a screen hangs on (card0-DP-1)"),
-        ({"screens": None}, "it may reset the GPU, and a screen may hang on it"),
-        ({"took_down": True}, "it may reset the GPU, and this machine went down before"),
+        ({"screens": ("card0-DP-1",)}, "it may reset the GPU that drives a display (card0-DP-1)"),
+        ({"screens": None}, "it may reset the GPU, which may drive a display"),
+        ({"took_down": True}, "it may reset the GPU, and this machine crashed before"),
     ],
 )
 def test_what_may_reset_a_gpu_asks_where_that_would_hurt(
@@ -150,7 +150,7 @@ def test_what_took_the_machine_down_is_not_tried_again_unasked(one_card: KnownBe
 
     (held,) = plan(PROBES, "1", ("attention-backward:math",), standing)
 
-    assert held.why_not == "the machine went down during it; --again tries it again"
+    assert held.why_not == "the machine crashed during it; use --again to try it anyway"
     assert titles(plan(PROBES, "1", ("attention-backward:math",), standing, again=True))
     assert titles(plan(PROBES, "1", ("attention-backward:math",), since))
 

@@ -325,7 +325,7 @@ def test_without_stacks_there_is_only_the_long_budget() -> None:
 
     assert hung is not None
     assert hung.at - last_step == pytest.approx(1800, abs=2)
-    assert "no stacks could be had" in hung.verdict.why
+    assert "no stacks could be read" in hung.verdict.why
 
 
 def test_after_work_that_ended_in_a_hang_the_hang_is_found_too() -> None:
@@ -383,7 +383,7 @@ def test_a_deadlock_at_exit_is_found() -> None:
     assert hung is not None
     assert hung.verdict.over
     assert 20 <= hung.verdict.quiet <= 25
-    assert hung.verdict.why.startswith("the script's own code is done and it has not exited for 2")
+    assert hung.verdict.why.startswith("the script has finished but has not exited for 2")
 
 
 def test_a_thread_that_waits_for_the_world_at_exit_has_the_long_budget() -> None:

@@ -78,7 +78,7 @@ class Event(NamedTuple):
     place: int
     reach: int  # 0: at its start; 1: one step before the furthest; 2: there; 3: one step beyond
     rank: int | None
-    idle: bool  # what was changed had nothing to act on
+    idle: bool  # what was changed had no effect on this script
 
 
 EVENTS = st.lists(
@@ -204,7 +204,7 @@ def test_on_every_machine_the_whole_ladder_of_every_failure_is_right_there(
 
 def check(situation: Situation, step: Proposal, strategy: Strategy) -> None:
     for deadly in situation.deadly:
-        assert not same_settings(deadly, strategy), "it took the machine down"
+        assert not same_settings(deadly, strategy), "it crashed the machine"
     assert changes(situation, strategy) <= 1, "two changes at once"
     assert step.remedy not in situation.deny
     assert not situation.allow or step.remedy in situation.allow
@@ -259,5 +259,5 @@ def ruled_out(situation: Situation, strategy: Strategy) -> list[str]:
         cards = {gpu.gfx for gpu in machine.gpus.gpus if not gpu.integrated} or names
         wrong += [] if torch and cards <= set(torch.arches) else ["no code without the override"]
     if strategy.gpus is not None and situation.ranks == 1 and situation.gpus < 2:
-        wrong.append("it is one GPU as it is")
+        wrong.append("the run already uses one GPU")
     return wrong

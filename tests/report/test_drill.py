@@ -13,7 +13,7 @@ HANG = FaultResult(
     attempt=1,
     seen_after=9.81,
     called="hang-in-backward",
-    done="retried unchanged",
+    done="retried without changes",
     went_on_from=180,
     survived=True,
 )
@@ -24,7 +24,7 @@ KILL = FaultResult(
     attempt=2,
     seen_after=0.04,
     called="killed",
-    done="retried unchanged",
+    done="retried without changes",
     went_on_from=480,
     survived=True,
 )
@@ -45,12 +45,15 @@ def shown(result: DrillResult, width: int = 80) -> str:
 
 def test_a_drill_that_was_survived() -> None:
     assert shown(RESULT) == (
-        "fault              seen after  called            done               went on from\n"
-        "hang:backward@200  9.8 s       hang-in-backward  retried unchanged  step ~180\n"
-        "kill@500           0.0 s       killed            retried unchanged  step ~480\n"
+        "fault              detected in  identified as     action              resumed at\n"
+        "hang:backward@200  9.8 s        hang-in-backward  retried without     step ~180\n"
+        "                                                  changes\n"
+        "kill@500           40 ms        killed            retried without     step ~480\n"
+        "                                                  changes\n"
         "\n"
-        "2 of 2 survived; about 38 steps were done twice. Not tried: oom, segv, faults of\n"
-        "a real GPU. Your outputs were not touched.\n"
+        "The script survived 2 of 2 faults; about 38 steps were repeated. Your own files\n"
+        "were not touched.\n"
+        "Not tried: oom, segv, faults of a real GPU.\n"
     )
 
 
@@ -66,7 +69,7 @@ def test_what_is_not_good_is_said() -> None:
         attempt=3,
         seen_after=0.2,
         called="nan-loss",
-        done="the script went on",
+        done="the script continued",
     )
     missed = FaultResult(fault="oom:aten::_scaled_dot_product_attention@9", fired=False)
     result = msgspec.structs.replace(
@@ -80,12 +83,12 @@ def test_what_is_not_good_is_said() -> None:
     page = shown(result)
     words = " ".join(page.split())
 
-    assert "oom:aten::_scaled_dot_product_attention@9\n" in page
-    assert "- - not reached -" in words
-    assert "1 of 3 survived; about 19 steps were done twice." in words
-    assert "This script has no known way to resume" in words
-    assert "The loss was no number from then on" in words
-    assert "Not as before in your folder: a, b, c, d, e and 1 more." in words
+    assert "oom:aten::_scaled_dot_product_attention@9" in page
+    assert "not reached" in words
+    assert "The script survived 1 of 3 faults; about 19 steps were repeated." in words
+    assert "rocsteady does not know how this script resumes" in words
+    assert "The loss stayed NaN" in words
+    assert "Changed in this folder: a, b, c, d, e and 1 more." in words
     assert page.endswith("/state/drills/x\n")
 
 
@@ -105,7 +108,7 @@ def test_it_fits_80_columns_whatever_was_done() -> None:
     page = shown(msgspec.structs.replace(RESULT, faults=(worst, begun)))
 
     assert max(map(len, page.splitlines())) <= 80
-    assert "the beginning" in page
+    assert "the start" in page
 
 
 def test_the_last_line_says_what_to_type() -> None:

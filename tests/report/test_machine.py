@@ -49,7 +49,7 @@ def test_the_page_of_a_healthy_machine(recorded: Recorded) -> None:
         "  gfx                 gfx1100\n"
         "  PCI                 0000:03:00.0, device 0x744c revision 0xc8\n"
         "  compute units       96\n"
-        "  memory              24.0 GiB\n"
+        "  memory              24 GiB\n"
         "  render node         renderD128\n"
         "  link                x16 at 16 GT/s\n"
         "  IOMMU group         identity\n"
@@ -94,15 +94,15 @@ def test_the_page_of_a_healthy_machine(recorded: Recorded) -> None:
         ("driver-not-loaded", "not offered Radeon RX 7600 series at 0000:03:00.0, driver: none"),
         ("rx7900xtx-old-card", "Radeon RX 470/480/570/580 at 0000:09:00.0, driver: amdgpu"),
         ("kfd-denied", "/dev/kfd not usable by this user (mode 0660, group 992)"),
-        ("cpu-wheel", "power asleep; its link was not read"),
+        ("cpu-wheel", "power asleep; PCIe link not read"),
         ("mi300x-cpx", "PCI 0000:05:00.1, partition 1, device 0x74a1 revision 0x00"),
-        ("strix-halo", "shared with system 112.0 GiB"),
-        ("old-kernel", "gfx the driver does not say"),
+        ("strix-halo", "shared with system 112 GiB"),
+        ("old-kernel", "gfx not reported by the driver"),
         ("wsl2-bridge", "librocdxg /opt/rocm/lib/librocdxg.so"),
-        ("container-no-kfd", "cgroup limit 16.0 GiB"),
+        ("container-no-kfd", "cgroup limit 16 GiB"),
         ("mixed-libraries", "library path /opt/rocm/lib: libamdhip64.so libamdhip64.so.6"),
         ("rx9070xt-windows", "driver Windows 32.0.21025.1024"),
-        ("mi300x-8", "run as root: permissions were not really tested"),
+        ("mi300x-8", "run as root, so permissions were not tested"),
     ],
 )
 def test_what_is_special_is_there(recorded: Recorded, machine_name: str, words: str) -> None:
@@ -124,6 +124,6 @@ def test_a_value_that_is_not_kept_is_said_to_be_so(recorded: Recorded) -> None:
 
     page = render_machine(odd, recorded.knowledge, width=100, colour=False)
 
-    assert "  AMD_LICENCE_KEY     (not on our list; value not kept)\n" in page
+    assert "  AMD_LICENCE_KEY     (unknown variable; value not kept)\n" in page
     assert "  Permission denied   /proc/cmdline\n" in page
     assert "no environment found; name one with --python" in page

@@ -7,7 +7,7 @@ from datetime import timezone
 import pytest
 
 from rocsteady.plan import Basis, Finish, Pace, Plan, Price, Way
-from rocsteady.report.option import cells, chance, clean, cost, pace, rests_on, setup
+from rocsteady.report.option import based_on, chance, clean, cost, pace, render_option, setup
 
 PLAN = Plan(rocsteady="0.1", made=0.0, command=(), folder="", software="", total=None, left=None)
 
@@ -85,49 +85,19 @@ def test_a_chance_is_never_certain(share: float, words: str) -> None:
     assert chance(share) == words
 
 
-@pytest.mark.parametrize(
-    ("finish", "words"),
-    [
-        (Finish(seconds=9000, early=8000, late=10000), "+- 17 min"),
-        (Finish(seconds=9000, early=8000, late=13000), "-17 min +67 min"),
-        (Finish(seconds=9000, early=9000, late=13000), "+67 min"),
-        (Finish(seconds=9000, early=8950, late=9050), ""),  # too small to matter
-        (Finish(seconds=9000, early=9000, late=float("inf")), "or never"),
-        (Finish(seconds=float("inf"), early=9000, late=float("inf")), ""),
-    ],
-)
-def test_the_interval_where_it_matters(finish: Finish, words: str) -> None:
-    assert cells(way(finish=finish), PLAN, now=0.0, zone=timezone.utc)["90 %"] == words
-
-
-def test_a_small_interval_matters_if_the_deadline_lies_in_it() -> None:
-    plan = Plan(
-        rocsteady="0.1",
-        made=0.0,
-        command=(),
-        folder="",
-        software="",
-        total=9,
-        left=9,
-        deadline=9040,
+def test_what_it_is_based_on_is_said_in_a_few_words() -> None:
+    assert based_on(way(pace=at(0.5)), PLAN) == "trial: 0 failures in 1 step"
+    assert based_on(way(failed_steps=904), PLAN) == "trial: 0 failures in 904 steps"
+    assert based_on(way(failures=3, failed_steps=22_616), PLAN) == "3 failures in 22,616 steps"
+    assert based_on(way(variant="small", changes="0.7 M"), PLAN) == "trial; changes the model"
+    assert based_on(way(changes="bf16"), PLAN) == "trial; changes the numbers"
+    assert based_on(way(Basis.ESTIMATE, changes="x"), PLAN) == (
+        "estimate; needs changes to the script"
     )
-    finish = Finish(seconds=9000, early=8950, late=9050, in_time=0.7)
-
-    row = cells(way(finish=finish), plan, now=0.0, zone=timezone.utc)
-
-    assert (row["90 %"], row["by then"]) == ("+- 50 s", "70 %")
+    assert based_on(way(Basis.ESTIMATE), PLAN) == "estimate"
 
 
-def test_what_it_rests_on_begins_with_how_it_was_found_out() -> None:
-    said = ("no hang.", "see 3 runs")
-    assert rests_on(way(pace=at(0.5), rests_on=said), PLAN) == (
-        "trial, 1 step in 2 s; no hang; see 3 runs"
-    )
-    assert rests_on(way(Basis.ESTIMATE), PLAN) == "estimate"
-    assert rests_on(way(rests_on=("Trial of 40 s",)), PLAN) == "Trial of 40 s"
-
-
-def test_it_says_what_failures_take_what_an_hour_costs_and_what_passes_the_budget() -> None:
+def test_it_says_which_failures_are_expected_and_what_exceeds_the_budget() -> None:
     price = Price(dollars=1.99, as_of="soon", source="a leaflet", old=True)
     finish = Finish(seconds=9, early=8, late=10, failures=1.2, lost=0.25)
     plan = Plan(
@@ -137,11 +107,57 @@ def test_it_says_what_failures_take_what_an_hour_costs_and_what_passes_the_budge
     over = way(Basis.ESTIMATE, finish=finish, price=price, cost=(5.0, 6.0))
     near = way(Basis.ESTIMATE, cost=(4.0, 6.0))
 
-    assert rests_on(over, plan) == (
-        "estimate; about 1 failure expected, 25 % of the time; $1.99 an hour, a leaflet, soon,"
-        " old; is over the budget of $4.50"
+    assert based_on(over, plan) == (
+        "estimate; ~1 expected; prices as of soon; over the budget of $4.50"
     )
-    assert rests_on(near, plan) == "estimate; may pass the budget of $4.50"
+    assert based_on(near, plan) == "estimate; may exceed the budget of $4.50"
+
+
+def test_everything_about_an_option_is_behind_explain() -> None:
+    price = Price(dollars=1.99, as_of="2025-08-22", source="https://prices.example/x", old=True)
+    finish = Finish(seconds=9000, early=8000, late=13000, in_time=0.7, failures=4.2, lost=0.25)
+    plan = Plan(
+        rocsteady="",
+        made=0.0,
+        command=(),
+        folder="",
+        software="",
+        total=9,
+        left=9,
+        deadline=9500,
+        budget=4.5,
+    )
+    option = way(
+        Basis.ESTIMATE,
+        number=2,
+        pace=at(0.5),
+        finish=finish,
+        setup=(30, 60),
+        cost=(4.0, 6.0),
+        price=price,
+        rests_on=("scaled by 2 to 3.", "AMD lists it"),
+        sources=("amd-list", "amd-list"),
+        changes="script: another device",
+        do="rocsteady plan --export skypilot --option 2",
+    )
+
+    assert render_option(option, plan, now=0.0, width=80, colour=False, zone=timezone.utc) == (
+        "Option 2: a\n"
+        "  pace        ~0.5 steps/s (0 to 9, 90 %)\n"
+        "  finishes    Thu 1 Jan 02:30; between Thu 1 Jan 02:13 and Thu 1 Jan 03:36 (90\n"
+        "              %)\n"
+        "  on time     70 %\n"
+        "  failures    about 4 expected, 25 % of the time\n"
+        "  cost        $4-6; $1.99 per hour at prices.example as of 22 Aug 2025 (old);\n"
+        "              may exceed the budget of $4.50\n"
+        "  set-up      30-60 min of work by hand\n"
+        "  risk        low\n"
+        "  changes     script: another device\n"
+        "  based on    Scaled by 2 to 3.\n"
+        "              AMD lists it.\n"
+        "  sources     amd-list\n"
+        "  to run it   rocsteady plan --export skypilot --option 2\n"
+    )
 
 
 def test_text_of_others_moves_no_cursor() -> None:

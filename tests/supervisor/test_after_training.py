@@ -220,7 +220,7 @@ def test_what_was_killed_at_exit_is_done_only_by_its_criteria(
             ended: Ended = projects[name].ended(started[name], within=150)
             assert ended.code == code, ended.err
             assert ended.said[-1].startswith("done.") == (code == 0), ended.err
-            assert "the script's own code is done and it has not exited" in ended.err
+            assert "the script has finished but has not exited" in ended.err
             outcome = "done" if code == 0 else "ended, not done"
             assert projects[name].line()["run"]["outcome"] == outcome
     finally:
@@ -251,6 +251,6 @@ def test_what_the_command_leaves_in_the_background_is_named_and_ended(project: P
     ended = project.run("--", "bash", "-c", "sleep 600 & exit 3")
 
     assert ended.code == 3
-    assert "the command has ended; ending what it left: " in ended.err
+    assert "the command ended; terminating the processes it left: " in ended.err
     assert "(sleep)" in ended.err
     assert project.processes() == {}

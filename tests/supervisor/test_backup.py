@@ -43,7 +43,7 @@ def test_a_disk_without_room_is_not_filled(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "model.pt").write_text("x")
     monkeypatch.setattr(backup, "RESERVE", 1 << 60)
 
-    with pytest.raises(RocsteadyError, match="no room"):
+    with pytest.raises(RocsteadyError, match="too full"):
         copy_aside(tmp_path, 0, tmp_path / "aside")
     assert not (tmp_path / "aside").exists()
 
@@ -66,7 +66,7 @@ def test_what_cannot_be_copied_is_said(tmp_path: Path) -> None:
     (tmp_path / "model.pt").write_text("x")
     (tmp_path / "aside").write_text("in the way")
 
-    with pytest.raises(RocsteadyError, match="cannot be copied aside"):
+    with pytest.raises(RocsteadyError, match="cannot be backed up"):
         copy_aside(tmp_path, 0, tmp_path / "aside")
 
 

@@ -215,8 +215,8 @@ def test_a_restart_takes_the_first_way_that_is_in_time_where_this_one_is_not(
 
     assert (step.remedy, step.strategy) == ("way-4", SLOW.strategy)
     assert step.why == (
-        "At this pace it is past the deadline; taking way 4 of the plan, which is in time by its"
-        " trial: one GPU."
+        "At this pace the run misses the deadline; switching to option 4 of the plan, which would"
+        " be on time: one GPU."
     )
     assert climbing.fallbacks == (CPU,)  # slower, and still better than to give up
 

@@ -50,7 +50,7 @@ def test_a_deadline_that_slips_is_said_once_and_the_run_goes_on(project: Project
         said for said in ended.said if "will miss the deadline at this pace: done about" in said
     ]
     assert len(late) == 1, ended.said
-    assert "the run continues. rocsteady plan looks for faster options." in ended.said
+    assert "the run continues. To look for faster options: rocsteady plan" in ended.said
     assert re.fullmatch(r"done\. 400 steps in \d+ s, \d+(\.\d)? s late\.", ended.said[-1])
     assert re.search(r"\n  \d+(\.\d)? s late\n", project.say("runs").out)
 
@@ -65,7 +65,9 @@ def test_a_restart_takes_the_way_that_is_in_time(project: Project) -> None:
     assert ended.code == 0, ended.err
     (decision, last) = story["decisions"]
     assert (decision["what"], last["what"]) == ("way-2", "end")
-    assert decision["why"].startswith("At this pace it is past the deadline; taking way 2 of ")
+    assert decision["why"].startswith(
+        "At this pace the run misses the deadline; switching to option 2 of "
+    )
     assert story["attempts"][1]["strategy"] == {"version": 1, "device": "cpu"}
     assert re.search(r"done\. 800 steps in .* before the deadline, 2 attempts", ended.said[-1])
 

@@ -49,7 +49,7 @@ def test_it_is_said_before_the_start_and_not_again(said: list[str]) -> None:
     watching.starts(["/a/python", "-I", "train.py"])
     watching.look(lambda: pytest.fail("looked"), EVERY, beats=False)
 
-    start = "rocsteady: python -I keeps rocsteady's hooks from loading: "
+    start = "rocsteady: python -I prevents rocsteady's hooks from loading: "
     assert said == [f"{start}steps cannot be observed."]
 
 

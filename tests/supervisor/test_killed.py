@@ -118,7 +118,7 @@ def test_a_second_training_never_starts_beside_the_first(project: Project) -> No
     assert len(_trainings(project)) == 1
     again.send_signal(signal.SIGTERM)
     ended = project.ended(again)
-    assert f"ended what it left: {first} (" in ended.err
+    assert f"terminated the processes it left: {first} (" in ended.err
     assert project.processes() == {}
 
 

@@ -18,7 +18,7 @@ SAYS = """
     spec = __main__.__spec__ and __main__.__spec__.name
     print(json.dumps([__name__, globals().get("__file__"), sys.argv, sys.path, spec]))
 """
-OUTSIDE = " keeps rocsteady's hooks from loading: steps cannot be observed."
+OUTSIDE = " prevents rocsteady's hooks from loading: steps cannot be observed."
 
 
 @pytest.fixture

@@ -76,9 +76,9 @@ def test_a_slip_is_said_once_with_what_could_be_done() -> None:
     training.goes(250, each=2.0)
 
     late, could = training.told.lines
-    assert late.startswith("rocsteady: will miss the deadline at this pace: done about ")
+    assert late.startswith("rocsteady: will miss the deadline at this pace: finishes about ")
     assert " late" in late
-    assert could == "rocsteady: the run continues. rocsteady plan looks for faster options."
+    assert could == "rocsteady: the run continues. To look for faster options: rocsteady plan"
 
 
 def test_a_faster_way_of_the_plan_is_named_with_its_command() -> None:
@@ -87,7 +87,7 @@ def test_a_faster_way_of_the_plan_is_named_with_its_command() -> None:
     training.goes(300)
 
     assert training.told.lines[1] == (
-        "rocsteady: the run continues. Option 3 of the plan, CPU, 2 threads, would be in time:"
+        "rocsteady: the run continues. Option 3 of the plan, CPU, 2 threads, would be on time:"
         " rocsteady stop calm-otter; rocsteady run --plan 3"
     )
 
@@ -106,7 +106,7 @@ def test_a_way_that_is_only_faster_is_not_called_in_time(
 
     named = f"Option 3 of the plan, CPU, 2 threads, {expected}: " in training.told.lines[1]
     assert named == bool(expected)
-    assert ("rocsteady plan looks for faster options." in training.told.lines[1]) != named
+    assert ("To look for faster options: rocsteady plan" in training.told.lines[1]) != named
 
 
 def test_in_time_again_is_said_once() -> None:
@@ -116,7 +116,7 @@ def test_in_time_again_is_said_once() -> None:
     training.goes(899, each=0.25)
 
     assert len(training.told.lines) == 3
-    assert training.told.lines[2].startswith("rocsteady: on time again: done about ")
+    assert training.told.lines[2].startswith("rocsteady: on time again: finishes about ")
     assert " to spare" in training.told.lines[2]
 
 
@@ -179,9 +179,9 @@ def test_what_is_needed_is_asked_for_only_where_this_way_cannot() -> None:
         assert in_time.outlook.needs() is None
         assert late.outlook.needs() == pytest.approx(600 / 400 / 0.9)
         assert anew.outlook.needs() == pytest.approx(1000 / 400 / 0.9)
-        assert "600 of 1,000 steps are left, 10 min at" in late.outlook.remains()
-        assert late.outlook.remains().endswith(": too late at that pace")
-        assert ": in time if it goes on by " in in_time.outlook.remains()
+        assert "600 of 1,000 steps left, 10 min at" in late.outlook.remains()
+        assert late.outlook.remains().endswith(": too late at this pace")
+        assert ": on time if resumed by " in in_time.outlook.remains()
     finally:
         now.undo()
 

@@ -148,8 +148,8 @@ def test_a_script_without_a_page_that_made_steps_is_not_started_over(project: Pr
 
     assert ended.code == 3
     assert len(project.story()["attempts"]) == 1
-    assert "It has no known way to resume." in ended.said[0]
-    assert "would throw away what it has done" in ended.said[-2]
+    assert "rocsteady does not know how this script resumes." in ended.said[0]
+    assert "a restart would lose its progress" in ended.said[-2]
 
 
 @pytest.mark.slow
@@ -161,9 +161,9 @@ def test_a_script_that_cannot_resume_is_not_started_over(
     ended = project.run("--", *command, "--crash-at", "12", within=120)
 
     assert ended.code == 1
-    assert "It has no known way to resume." in ended.said[0]
+    assert "rocsteady does not know how this script resumes." in ended.said[0]
     assert len(project.story()["attempts"]) == 1
-    assert "would throw away what it has done" in ended.said[-2]
+    assert "a restart would lose its progress" in ended.said[-2]
     assert len(list((project.folder / "checkpoints").iterdir())) == 2
 
 
@@ -213,7 +213,7 @@ def test_taking_over_shows_the_command_and_goes_on_with_the_next_attempt(project
     (project.folder / "finish").touch()
     ended = project.run("--resume", project.name)
 
-    stop = f"{project.name} is running; rocsteady stop {project.name} ends it"
+    stop = f"{project.name} is still running. To stop it: rocsteady stop {project.name}"
     assert (running.code, running.said) == (1, [stop])
     assert gone < 5
     assert ended.code == 0

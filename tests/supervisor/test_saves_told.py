@@ -12,7 +12,8 @@ class Heard(Announcer):
         super().__init__()
         self.lines: list[str] = []
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, *, style: str = "") -> None:
+        del style
         self.lines.append(text)
 
 

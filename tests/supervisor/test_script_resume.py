@@ -166,10 +166,10 @@ def test_a_run_that_was_left_is_taken_over_at_its_newest_checkpoint(
 
     assert ended.code == 0, ended.err
     said = "\n".join(ended.said)
-    assert "no known way to resume" not in said
+    assert "does not know how this script resumes" not in said
     assert "attempt 2, from checkpoints/step-" in said
     assert "DONE 200 " in ended.out
-    assert "going on from step" in training.log(2)
+    assert "resuming from step" in training.log(2)
     line = training.line()
     assert (line["step"], line["total"]) == (200, 200)
 
@@ -200,7 +200,9 @@ def test_out_of_memory_makes_the_parts_smaller(training: Project, torch_python: 
     assert parts == [None, None, 4, 2]
     remedies = [each["what"] for each in story["decisions"]]
     assert remedies[1:3] == ["smaller-part", "smaller-part"]
-    assert "Half as many samples at a time (part=2)." in "\n".join(ended.said)
+    assert "Smaller micro-batches: half as many samples at a time (part=2)." in "\n".join(
+        ended.said
+    )
 
 
 @pytest.mark.slow

@@ -103,7 +103,7 @@ def test_a_second_interrupt_that_is_ignored_too_ends_the_tree(project: Project) 
     assert ended.code == 130
     assert time.monotonic() - again < 10  # 1 s to act on it, 5 s after SIGTERM, and the kill
     assert heard(project) == 3  # two interrupts and the request to end
-    assert "the script ignored two interrupts; ending it." in ended.err
+    assert "the script ignored two interrupts; terminating it." in ended.err
     assert project.processes() == {}
 
 
@@ -117,7 +117,7 @@ def test_a_third_interrupt_key_ends_the_tree_at_once(project: Project) -> None:
     terminal.type("\x03")
     terminal.wait_for("heard")
     terminal.type("\x03")
-    terminal.wait_for("ending it")
+    terminal.wait_for("terminating it")
     again = time.monotonic()
     terminal.type("\x03")
 

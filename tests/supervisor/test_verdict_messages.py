@@ -18,7 +18,8 @@ class Heard:
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, *, style: str = "") -> None:
+        del style
         self.said.append(text)
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 VICTIMS = Path(__file__).parents[1] / "victims"
 STEPS = 30
 LEFT_ALONE = 60.0  # seconds
-SAID = r"no stacks could be had \(we may not trace it \(ptrace is not permitted\)\)"
+SAID = r"no stacks could be read \(we may not trace it \(ptrace is not permitted\)\)"
 
 
 def start(runs: SideBySide, python: str, *options: str) -> subprocess.Popen[str]:
@@ -69,7 +69,7 @@ def test_a_hang_that_nobody_may_look_into(tmp_path: Path, torch_python: str) -> 
 def _check_evidence(runs: SideBySide) -> None:
     """All but stacks by tracing is there; the stack is the one that the process itself wrote."""
     folder = runs.folder / ".rocsteady" / "runs" / runs.name / "incident-1"
-    assert (folder / "stacks.txt").read_text().startswith("No stacks: we may not trace it")
+    assert (folder / "stacks.txt").read_text().startswith("No stacks: ptrace is not permitted")
     assert "in fused_backward" in (folder / "own-stacks.txt").read_text()
     (beat,) = json.loads((folder / "pages.json").read_text())["heartbeats"]
     assert (beat["step"], beat["phase"]) == (STEPS + 1, "backward")

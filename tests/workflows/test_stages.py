@@ -76,7 +76,7 @@ def test_each_stage_is_a_run_and_a_second_time_there_is_nothing_to_do(staged: Pr
         f"stage {number} of 3, {name}." for number, name in enumerate(names, 1)
     ]
     assert again.said == [
-        f"stage {number} of 3, {name}, is done: passed over, run calm-otter-{name} had the same"
+        f"stage {number} of 3, {name}, is done: skipped (run calm-otter-{name} had the same"
         " command."
         for number, name in enumerate(names, 1)
     ]
@@ -95,7 +95,7 @@ def test_what_fails_ends_it_and_going_on_passes_over_what_is_done(staged: Projec
     assert failed.said[-1] == "stage 2 of 3, full, is not done: gpus not started."
     assert "stage full must be done before gpus. Use --yes to start anyway." in refused.err
     assert "no stage named 'all'. Stages: smoke, full, gpus" in unknown.err
-    assert ended.said[0].startswith("stage 1 of 3, smoke, is done: passed over, run calm-otter-sm")
+    assert ended.said[0].startswith("stage 1 of 3, smoke, is done: skipped (run calm-otter-sm")
     assert about_stages(from_the_last.said) == ["stage 3 of 3, gpus."]
     assert ran(staged) == [SMOKE, FULL, FULL, GPUS, GPUS]
     assert outcomes(staged) == {

@@ -12,15 +12,18 @@ import click
 
 import rocsteady
 from rocsteady import checkpoint_folder as folders
-from rocsteady.checkpoint_folder import BrokenError, spelled_size
+from rocsteady.checkpoint_folder import BrokenError
 from rocsteady.cli.roots import open_root, python_option
 from rocsteady.cli.screen import layout, show, show_json
 from rocsteady.errors import CheckpointError, ExaminationError, RocsteadyError
 from rocsteady.host.children import AnswerKind, ask
 from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.machine.machine import examine
-from rocsteady.report.page import BOLD, RED, Page, counted
+from rocsteady.report.page import GREEN, RED, Page
+from rocsteady.report.table import LEAST_LAST, Column, Table
 from rocsteady.vocabulary import Value
+from rocsteady.wording import plural
+from rocsteady.wording import size as written_size
 from rocsteady.workflows.plain_checkpoint import names_of, write_plain
 
 WHOLE, BROKEN = 0, 1
@@ -30,6 +33,13 @@ PROGRAM = (
     "import sys; sys.path.append(sys.argv.pop(1));"  # at the end: what is there comes first
     " from rocsteady.training.export import main; main()"
 )
+COLUMNS = (
+    Column("step", right=True),
+    Column("written"),
+    Column("size", right=True),
+    Column("state", least=LEAST_LAST),
+)
+STATE = 3  # the column
 folder_argument = click.argument("folder", default="checkpoints", type=click.Path(path_type=Path))
 
 
@@ -54,7 +64,7 @@ def command() -> None:
 def list_(*, as_json: bool, folder: Path) -> None:
     """List the checkpoints of FOLDER, newest first.
 
-    Whether each is whole is told from every byte. Exit code: 0, 2 wrong usage, 3 could not look.
+    Reads every byte to verify each one. Exit code: 0, 2 incorrect usage, 3 could not read them.
     """
     _show(folder, _listed(folder), as_json=as_json)
 
@@ -66,8 +76,8 @@ def list_(*, as_json: bool, folder: Path) -> None:
 def verify(ctx: click.Context, *, as_json: bool, folder: Path) -> None:
     """Verify every byte of the checkpoints.
 
-    Exit code: 0 all are whole, 1 something is broken, 2 wrong usage, 3 could not look, or there is
-    none.
+    Exit code: 0 all are intact, 1 something is broken, 2 incorrect usage, 3 could not look, or
+    there is none.
     """
     found = _listed(folder)
     if not found:
@@ -78,7 +88,9 @@ def verify(ctx: click.Context, *, as_json: bool, folder: Path) -> None:
 
 @command.command("export")
 @click.argument("checkpoint", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--to", "target", required=True, type=click.Path(path_type=Path), help="A new path.")
+@click.option(
+    "--to", "target", required=True, type=click.Path(path_type=Path), help="The path to create."
+)
 @click.option(
     "--format",
     "format_",
@@ -100,16 +112,16 @@ def export(  # noqa: PLR0913 - one argument an option
 ) -> None:
     """Convert CHECKPOINT to a format other tools can read.
 
-    Nothing is written over. The plain file holds the state_dict of the model, and needs no torch. A
-    folder of torch.distributed.checkpoint holds everything; it is written by the Python that
-    trains.
+    Existing files are not overwritten. The plain file holds the state_dict of the model, and needs
+    no torch. A folder of torch.distributed.checkpoint holds everything; it is written by the Python
+    that trains.
 
-    Exit code: 0, 1 it could not be done, 2 wrong usage.
+    Exit code: 0, 1 failed, 2 incorrect usage.
     """
     if os.path.lexists(target):
-        raise click.BadParameter(f"{target} is there already.", param_hint="--to")
+        raise click.BadParameter(f"{target} already exists.", param_hint="--to")
     if not target.absolute().parent.is_dir():
-        raise click.BadParameter(f"{target.absolute().parent} is no folder.", param_hint="--to")
+        raise click.BadParameter(f"{target.absolute().parent} is not a folder.", param_hint="--to")
     wrong = folders.what_is_wrong(checkpoint)
     if wrong:
         raise CheckpointError(f"{checkpoint} {wrong}")
@@ -127,7 +139,7 @@ def export(  # noqa: PLR0913 - one argument an option
     names = {name: name for name in plan} if everything else names_of(checkpoint, state, entry)
     tensors = {name: plan[inside] for name, inside in names.items()}
     size = write_plain(checkpoint, tensors, target)
-    show(f"{target}: {counted(len(tensors), 'tensor')}, {spelled_size(size)}.\n")
+    show(f"{target}: {plural(len(tensors), 'tensor')}, {written_size(size)}.\n")
 
 
 @command.command("import")
@@ -149,13 +161,13 @@ def import_(*, folder: Path, target: Path, step: int, python: str | None) -> Non
     FOLDER is what torch.distributed.checkpoint wrote; nothing in it is run. Checkpointer.restore
     fills a state of the same names: what dcp.save was given as {"model": ..., "optimizer": ...}
     becomes the entries "model" and "optimizer", and a single state_dict the entry "model".
-    rocsteady.Loop does not go on from it: the place in the data is not known.
+    rocsteady.Loop cannot resume from it: the position in the data is unknown.
 
-    Exit code: 0, 1 it could not be done, 2 wrong usage.
+    Exit code: 0, 1 failed, 2 incorrect usage.
     """
     made = target / folders.name_of(step)
     if os.path.lexists(made):
-        raise click.BadParameter(f"{made} is there already.", param_hint="--step")
+        raise click.BadParameter(f"{made} already exists.", param_hint="--step")
     size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
     told = _in_python(python, "import", folder, target, str(step), size=size)
     show(f"{made}: {told}.\n")
@@ -196,13 +208,17 @@ def _show(folder: Path, found: list[Listed], *, as_json: bool) -> None:
     if not found:
         page.line(f"{folder} has no checkpoint of rocsteady.")
     else:
-        page.line(f"{'step':>12}  {'written':<17} {'size':>9}  state", style=BOLD)
-    for each in found:
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.written))
-        size = "-" if each.bytes is None else spelled_size(each.bytes)
-        state = f"broken: {each.wrong}" if each.wrong else "whole"
-        text = f"{each.step:>12,}  {when:<17} {size:>9}  {state}"
-        page.line(text, style=RED if each.wrong else "")
+        rows = [
+            (
+                f"{each.step:,}",
+                time.strftime("%Y-%m-%d %H:%M", time.localtime(each.written)),
+                "-" if each.bytes is None else written_size(each.bytes),
+                f"broken: {each.wrong}" if each.wrong else "ok",
+            )
+            for each in found
+        ]
+        styles = {(n, STATE): RED if each.wrong else GREEN for n, each in enumerate(found)}
+        Table(COLUMNS, rows).draw(page, styles)
     show(str(page))
 
 
@@ -236,5 +252,5 @@ def _interpreter(python: str | None) -> str:
     paths = (Path(found.prefix) / name for name in names) if found else ()
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
-        raise click.UsageError("no Python that trains was found; name it with --python.")
+        raise click.UsageError("no Python environment with torch was found; name it with --python.")
     return str(path)

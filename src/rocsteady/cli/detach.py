@@ -32,15 +32,18 @@ def detach(words: Sequence[str], folder: Path, journal: Journal) -> int:
         name = _run_of(started, journal)
         if name:
             tell(f"rocsteady: run {name}, process {started.pid}, {started.how}.")
-            tell(f"rocsteady: output: rocsteady logs -f {name}; end it: rocsteady stop {name}")
+            tell(
+                f"rocsteady: to follow its output: rocsteady logs -f {name}; to stop it:"
+                f" rocsteady stop {name}"
+            )
             return 0
         if started.has_ended():
             with open_regular(output) as stream:
                 stream.seek(said)
                 tell(read_exactly(stream, SHOWN).decode(errors="replace").rstrip("\n"))
-            raise RocsteadyError("it ended before it began; nothing runs")
+            raise RocsteadyError("the process ended before the run started")
         time.sleep(LOOK_EVERY)
-    raise RocsteadyError(f"process {started.pid} has not begun within {WAIT:.0f} s; see {output}")
+    raise RocsteadyError(f"process {started.pid} did not start within {WAIT:.0f} s; see {output}")
 
 
 def _run_of(started: Detached, journal: Journal) -> str:

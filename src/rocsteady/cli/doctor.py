@@ -45,7 +45,8 @@ def command(  # noqa: PLR0913 - one argument an option
 
     Only reads files: imports no torch, runs no vendor tool and changes nothing.
 
-    Exit code: 0 nothing blocks training, 1 something does, 2 wrong usage, 3 could not examine.
+    Exit code: 0 nothing blocks training, 1 something does, 2 incorrect usage, 3 could not examine
+    it.
     """
     knowledge = doctors_knowledge()
     if list_rules or explain:

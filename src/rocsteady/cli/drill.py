@@ -75,12 +75,13 @@ def command(  # noqa: PLR0913 - one argument an option
     as_json: bool,
     command: tuple[str, ...],
 ) -> None:
-    """Run COMMAND with faults in it, over this folder and never in it, and say what came of each.
+    """Inject faults into a copy of COMMAND and show how each is handled.
 
-    rocsteady drill --faults hang:backward@200,kill@500 -- python train.py. Without COMMAND,
-    rocsteady.toml says what to run. It ends 50 steps after the last fault, or 5 slow ones.
+    rocsteady drill --faults hang:backward@200,kill@500 -- python train.py. Without COMMAND, the
+    command of rocsteady.toml is run. Nothing is written to this folder. The drill ends 50 steps
+    after the last fault, or 5 slow ones.
 
-    Exit code: 0 every fault was survived, 1 not every one, 2 wrong usage, 130 on ^C.
+    Exit code: 0 every fault was survived, 1 some were not, 2 incorrect usage, 130 on ^C.
     """
     scratch = scratch.absolute() if scratch else None
     folder = Path.cwd() if command else enter(find_job_folder(Path.cwd()))

@@ -32,9 +32,9 @@ MOST = 64 * 1024 * 1024  # bytes of a file's end that are looked at
 PIECE = 1024 * 1024
 FILE_NAME = re.compile(r"\S*/\S*|\S+\.\w{1,5}|.+\.(?:log|txt|out|err)", re.IGNORECASE)
 NATURES = {
-    Nature.TRANSIENT: "It may well go through when it is tried again unchanged.",
-    Nature.DETERMINISTIC: "The same run fails again in the same way, until something is changed.",
-    Nature.EITHER: "It may be chance or come again: twice at the same place means that it stays.",
+    Nature.TRANSIENT: "This failure is often transient; retrying may be enough.",
+    Nature.DETERMINISTIC: "The run fails again in the same way until something is changed.",
+    Nature.EITHER: "This may be transient; if it happens twice in the same place, it is not.",
 }
 
 
@@ -45,10 +45,10 @@ NATURES = {
 def command(ctx: click.Context, *, text: str, as_json: bool) -> None:
     """Identify the failure in TEXT and say what is known about it.
 
-    TEXT is an error message, the name of a file with output, a kernel log or stacks in it, or - for
-    what is piped in. Nothing is run, and nothing leaves this machine.
+    TEXT is an error message, a file with output, a kernel log or stacks, or - for
+    standard input. Nothing is run, and nothing leaves this machine.
 
-    Exit code: 0 if it has a name, 1 if not, 2 for wrong usage.
+    Exit code: 0 identified, 1 not identified, 2 incorrect usage.
     """
     knowledge = load_failures()
     given = _given(text)
@@ -69,7 +69,7 @@ def render(failure: Failure, knowledge: FailureKnowledge, *, width: int, colour:
     """Lay out what is known of a failure."""
     page = Page(width, colour=colour)
     if failure.kind == UNKNOWN:
-        page.paragraph("Nothing in this text has a name here.", style=BOLD)
+        page.paragraph("No known failure was found in this text.", style=BOLD)
         page.paragraph(
             "It may be no failure, or one that rocsteady does not know yet. More of the output"
             " helps: the whole traceback, and the kernel's log of that time (dmesg)."
@@ -95,7 +95,7 @@ def _head(failure: Failure) -> str:
 
 def _seen(page: Page, failure: Failure) -> None:
     page.line()
-    page.line("What this rests on", style=BOLD)
+    page.line("Evidence", style=BOLD)
     for line in failure.seen:
         page.line(f"  {line}")
     if failure.line:
@@ -126,13 +126,13 @@ def _fix(page: Page, fix: Fix) -> None:
     if fix.needs:
         page.paragraph(f"Needs: {', '.join(need.value for need in fix.needs)}.", indent=2)
     if fix.verify:
-        page.paragraph(f"To see that it worked: {fix.verify}", indent=2)
+        page.paragraph(f"To check that it worked: {fix.verify}", indent=2)
 
 
 def _sources(page: Page, failure: Failure) -> None:
     page.line()
     page.paragraph(f"Sources: {', '.join(failure.sources)}.", style=DIM)
-    page.paragraph("None of it was confirmed on hardware by rocsteady's authors.", style=DIM)
+    page.paragraph("rocsteady's authors have not confirmed this on hardware.", style=DIM)
 
 
 def _given(text: str) -> str:

@@ -29,6 +29,7 @@ from rocsteady.planner.trial import Bounds
 from rocsteady.planner.trial_result import TrialResult
 from rocsteady.planner.work import how_much
 from rocsteady.vocabulary import Strategy
+from rocsteady.wording import duration
 from rocsteady.workflows import saved_plan
 from rocsteady.workflows.trials import Trials
 
@@ -50,7 +51,7 @@ NO_INPUT = "EOFError"
     show_default=True,
     help="How long to observe the training.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print what was observed as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def command(  # noqa: PLR0913 - one argument an option
@@ -62,12 +63,13 @@ def command(  # noqa: PLR0913 - one argument an option
     as_json: bool,
     command: tuple[str, ...],
 ) -> None:
-    """Watch COMMAND for a short while, over this folder and never in it, and write rocsteady.toml.
+    """Observe a short run of COMMAND and write rocsteady.toml.
 
-    rocsteady init -- python train.py. Without COMMAND, the one train*.py or main.py here is taken.
-    What cannot be seen is asked on a terminal. Nothing else in this folder is written.
+    rocsteady init -- python train.py. Without COMMAND, the only train*.py or main.py here is run.
+    On a terminal, rocsteady asks for what it cannot observe. It writes nothing else to this folder.
 
-    Exit code: 0 written, 1 the script failed or nothing could be written, 2 wrong usage, 130 on ^C.
+    Exit code: 0 written, 1 the script failed or the file cannot be written, 2 incorrect usage, 130
+    on ^C.
     """
     folder = Path.cwd()
     ask = sys.stdin.isatty() and not yes
@@ -87,7 +89,7 @@ def command(  # noqa: PLR0913 - one argument an option
             raise KeyboardInterrupt  # noqa: TRY301 - wherever ^C is pressed, the same is said
         one = _watched(found, words)
         if changed:
-            _say(f"not as before in your folder: {', '.join(changed[:5])}.")
+            _say(f"changed in this folder: {', '.join(changed[:5])}.")
         failed = _why_not(one)
         text = "" if failed else _text(words, one, folder, ask=ask)
         if text:
@@ -111,13 +113,15 @@ def _check_place(path: Path, *, ask: bool, force: bool) -> None:
         raise RocsteadyError(f"{path.parent} cannot be written, so there is no place for {FILE}")
     if not os.path.lexists(path) or force:
         return
-    if not ask or not click.confirm(f"{FILE} is there. Write it anew?", err=True):
-        raise click.UsageError(f"{FILE} is there, and was not changed. --force writes it anew.")
+    if not ask or not click.confirm(f"{FILE} already exists. Overwrite it?", err=True):
+        raise click.UsageError(
+            f"{FILE} already exists and was not changed. Use --force to overwrite it."
+        )
 
 
 def _progress(elapsed: float, measured: float, wanted: int) -> str:
     if not measured:
-        return f"waiting for the first steps, {elapsed:.0f} s so far"
+        return f"waiting for the first step, {elapsed:.0f} s so far"
     return f"{bar(measured / wanted)} {min(measured, wanted):.0f} of {wanted} s of training"
 
 
@@ -132,7 +136,7 @@ def _why_not(one: TrialResult) -> str:
     if not one.failure:
         return ""
     place = f" at {one.place}" if one.place else ""
-    return f"the script failed after {one.seconds:.0f} s: {one.failure}{place}. {one.title}"
+    return f"the script failed after {duration(one.seconds)}: {one.failure}{place}. {one.title}"
 
 
 def _tell_failure(one: TrialResult, failed: str) -> None:
@@ -173,14 +177,16 @@ def _write(path: Path, text: str, memory: Memory) -> None:
 def _tell(one: TrialResult, text: str) -> None:
     if text:
         show(text)
-    _say(f"{FILE} is written.")
+    _say(f"wrote {FILE}.")
     if one.finished:
-        without = "" if one.step else ", and no step was seen"
-        _say(f"the script ended by itself in {one.seconds:.1f} s{without}: is that the training?")
+        without = "" if one.step else ", and no step was observed"
+        took = duration(one.seconds)
+        _say(f"the script finished in {took}{without}. Is this the training script?")
     elif not one.step:
         _say(
-            f"no step was seen in {one.seconds:.0f} s. If it was still reading or compiling,"
-            " --force --seconds 300 watches longer."
+            f"no step was observed in {duration(one.seconds)}. If the script was still loading or"
+            " compiling,"
+            " use --force --seconds 300 to observe it longer."
         )
     _say("next: rocsteady run, or rocsteady plan to compare the options first")
 

@@ -34,10 +34,12 @@ def ask_command(folder: Path, *, ask: bool) -> tuple[str, ...]:
         return (python, scripts[0])
     here = f"{', '.join(scripts)} are here" if scripts else "there is no train*.py and no main.py"
     if len(scripts) == 1:
-        here = "no Python that trains was found"
+        here = "no Python environment with torch was found"
     if not ask:
         raise click.UsageError(f"{here}; {NAME_ONE}")
-    words = click.prompt(f"{here}. Which command trains?", value_proc=shlex.split, err=True)
+    words = click.prompt(
+        f"{here}. Which command starts the training?", value_proc=shlex.split, err=True
+    )
     if not words:
         raise click.UsageError(NAME_ONE)
     return tuple(words)
@@ -47,17 +49,19 @@ def ask_total(draft: Draft) -> Draft:
     """Ask how much work it is, if that could not be seen."""
     if draft.work.total is not None:
         return draft
-    steps = _ask("How many optimizer steps are there in all? Enter: not known", _count)
+    steps = _ask("Total number of optimizer steps? Press Enter if unknown", _count)
     if steps is None:
         return draft
-    work = Work(total=Total(steps=steps), why="As you said.", sure=True)
+    work = Work(total=Total(steps=steps), why="Entered by you.", sure=True)
     return replace(draft, work=work)
 
 
 def ask_limits(draft: Draft) -> Draft:
     """Ask by when, and for how much."""
-    due = _ask("By when? 36h from its start, or 2026-11-30 18:00. Enter for none", _due)
-    most = _ask("For how many dollars at most? Enter for none", lambda text: dollars(_count(text)))
+    due = _ask(
+        "Deadline? For example 36h after the start, or 2026-11-30 18:00. Press Enter for none", _due
+    )
+    most = _ask("Budget in dollars? Press Enter for none", lambda text: dollars(_count(text)))
     return replace(draft, deadline=due or "", budget=most)
 
 
@@ -75,7 +79,7 @@ def _ask(question: str, read: Callable[[str], Answer]) -> Answer | None:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not int(text):
-        raise ValueError(f"{text!r} is not a number, 1 or more")
+        raise ValueError(f"{text!r} is not a number of 1 or more")
     return int(text)
 
 

@@ -84,7 +84,7 @@ def ask_about_run(run: Run, place: Place, memory: Memory, *, yes: bool) -> None:
 
 
 def ask_about_paths(words: Sequence[str], folder: Path, what: str, *, yes: bool) -> None:
-    """Name paths that the script would write to as in earnest."""
+    """Name paths that the script would really write to."""
     found = outside(words, folder)
     if not found or yes:
         return
@@ -92,8 +92,8 @@ def ask_about_paths(words: Sequence[str], folder: Path, what: str, *, yes: bool)
         f"rocsteady: outside this folder, and not protected: {', '.join(found)}. If the script"
         f" writes there, so does the {what}."
     )
-    if not sys.stdin.isatty() or not click.confirm("Go on?", err=True):
-        raise click.UsageError("nothing was started. Other paths, or --yes.")
+    if not sys.stdin.isatty() or not click.confirm("Continue?", err=True):
+        raise click.UsageError("nothing was started. Use other paths, or --yes to accept this.")
 
 
 def ask_existing(found: str, usual: Existing) -> Existing:

@@ -34,7 +34,7 @@ from rocsteady.report.machine import render_machine
 @python_option
 @root_option
 def command(*, as_json: bool, record: Path | None, python: str | None, root: Path | None) -> None:
-    """Show every fact that was read, without judging it (see rocsteady doctor)."""
+    """Show every fact that was read. For problems, see rocsteady doctor."""
     knowledge = load_knowledge()
     machine, view = examine(open_root(root, python), knowledge.variables)
     if record is not None:

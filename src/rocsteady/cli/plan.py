@@ -1,4 +1,4 @@
-"""``rocsteady plan``: every way to get the job done, measured, against the deadline and budget."""
+"""``rocsteady plan``: every option for the job, measured, against the deadline and budget."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rocsteady.cli.plan_export import write_files
 from rocsteady.cli.project import enter, find_job_folder
 from rocsteady.cli.run import Duration
 from rocsteady.cli.screen import layout, show, show_json, tell
-from rocsteady.cli.status_line import bar, duration, progress
+from rocsteady.cli.status_line import bar, progress
 from rocsteady.job.stages import commands_of
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
@@ -26,7 +26,9 @@ from rocsteady.journal.place import existing_place, find_place
 from rocsteady.plan import Plan
 from rocsteady.planner.exports.catalog import PLACES
 from rocsteady.planner.planner import Wish
+from rocsteady.report.option import render_option
 from rocsteady.report.plan import render_plan
+from rocsteady.wording import rough_duration
 from rocsteady.workflows import saved_plan
 from rocsteady.workflows.plan_inputs import circumstances, wish
 from rocsteady.workflows.plan_trials import PlanTrials, TrialBounds, TrialProgress
@@ -61,8 +63,13 @@ EXAMPLE = "rocsteady plan -- python train.py"
     metavar="DURATION",
     help="Time limit for all trials together. Default: also a tenth of the job's remaining time.",
 )
-@click.option("--no-trials", is_flag=True, help="Use only what is known without trials.")
-@click.option("--again", is_flag=True, help="Also what took this machine down before.")
+@click.option("--no-trials", is_flag=True, help="Make no trials; use what is already known.")
+@click.option("--again", is_flag=True, help="Also try settings that have crashed this machine.")
+@click.option(
+    "--explain",
+    metavar="N",
+    help="Show all details of option N of the last plan, or of 'all', and exit.",
+)
 @click.option(
     "--yes",
     is_flag=True,
@@ -74,7 +81,8 @@ EXAMPLE = "rocsteady plan -- python train.py"
     type=click.Choice(list(PLACES)),
     help="Write the files that run an option of the last plan elsewhere.",
 )
-@click.option("--way", type=click.IntRange(1), help="With --export: which way of the last plan.")
+@click.option("--option", type=click.IntRange(1), help="With --export: option of the last plan.")
+@click.option("--way", type=click.IntRange(1), hidden=True)
 @click.option(
     "--bucket",
     default="",
@@ -92,24 +100,32 @@ def command(  # noqa: PLR0913 - one argument an option
     within: timedelta,
     no_trials: bool,
     again: bool,
+    explain: str | None,
     yes: bool,
     export: str | None,
+    option: int | None,
     way: int | None,
     bucket: str,
     force: bool,
     as_json: bool,
     command: tuple[str, ...],
 ) -> None:
-    """Try the ways to run COMMAND, and say which gets it done, by when and for how much.
+    """Compare the options for running COMMAND, with short trials, and recommend one.
 
-    rocsteady plan -- python train.py. Without COMMAND, rocsteady.toml says what to run, by when
-    and within what budget. Trials run over this folder and never in it.
+    rocsteady plan -- python train.py. Without COMMAND, the command, the deadline and the budget
+    are those of rocsteady.toml. Trials never write to this folder.
 
-    Exit code: 0 a way was found, 1 none was, 2 wrong usage, 130 on ^C.
+    Exit code: 0 an option was found, 1 none was found, 2 incorrect usage, 130 on ^C.
     """
-    if (way is not None or force or bucket) and export is None:
-        raise click.UsageError("--way, --bucket and --force go with --export")
+    if way is not None:
+        tell("rocsteady: --way is now called --option, and will be removed.")
+        option = way
+    if (option is not None or force or bucket) and export is None:
+        raise click.UsageError("--option, --bucket and --force need --export")
     folder = Path.cwd() if command else enter(find_job_folder(Path.cwd()))
+    if explain is not None:
+        _explain(saved_plan.kept(folder), explain)
+        return
     own = find_place(saved_plan.home(folder))  # nothing is made in the user's folder
     memory, journal = Memory(own), Journal(existing_place(folder) or own)
     try:
@@ -117,7 +133,7 @@ def command(  # noqa: PLR0913 - one argument an option
             command = saved_plan.command_of(folder, command)
         job = job_here(folder, command, memory, yes=yes, example=EXAMPLE)
         if export is not None:
-            write_files(export, way, folder, job, bucket=bucket, force=force)
+            write_files(export, option, folder, job, bucket=bucket, force=force)
             return
         check_command(job.command, folder)
         look_back(folder, memory)
@@ -164,7 +180,7 @@ def _show_progress(
 ) -> contextlib.AbstractContextManager[None]:
     def text(elapsed: float) -> str:
         now = far(elapsed)
-        return f"{bar(now.share)} {duration(now.left)} at most  {now.title}"
+        return f"{bar(now.share)} at most {rough_duration(now.left)} left; trying: {now.title}"
 
     return progress(text)
 
@@ -175,3 +191,17 @@ def _show(plan: Plan, *, as_json: bool) -> None:
         return
     width, colour = layout(sys.stdout)
     show(render_plan(plan, now=time.time(), width=width, colour=colour))
+
+
+def _explain(plan: Plan, which: str) -> None:
+    """Show one option of a plan in full, or all of them."""
+    options = (*plan.ways, *plan.ruled_out, *plan.not_tried)
+    if which != "all":
+        if not which.isdecimal():
+            raise click.UsageError(f"--explain: {which!r} is neither a number nor 'all'")
+        options = (saved_plan.way_of(plan, int(which)),)
+    width, colour = layout(sys.stdout)
+    pages = [
+        render_option(each, plan, now=time.time(), width=width, colour=colour) for each in options
+    ]
+    show("\n".join(pages))

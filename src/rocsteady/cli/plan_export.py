@@ -37,19 +37,19 @@ def write_files(  # noqa: PLR0913 - one argument an option
     files = PLACES[kind](replace(_export(kind, number, folder, job), bucket=bucket))
     there = [name for name in files if (folder / name).exists()]
     if there and not force:
-        raise click.UsageError(f"{', '.join(there)}: there already; --force writes over it")
+        raise click.UsageError(f"{', '.join(there)}: already exists; use --force to overwrite")
     for name, text in files.items():
         try:
             (folder / name).write_text(text, encoding="utf-8")
         except OSError as error:
             raise RocsteadyError(f"{name} cannot be written: {error.strerror}") from None
-        show(f"written: {name}\n")
+        show(f"Wrote {name}.\n")
 
 
 def _export(kind: str, number: int | None, folder: Path, job: Job) -> Export:
     way = _way(kind, number, folder)
     if way is not None and (left_out := _left_out(way)):
-        tell(f"rocsteady: not in the file, of way {way.number}: {left_out}.")
+        tell(f"rocsteady: not in the file: option {way.number} also has {left_out}.")
     known = doctors_knowledge()
     machine = examined(known)
     seen = visible_to_a_run(machine, known)
@@ -97,7 +97,9 @@ def _way(kind: str, number: int | None, folder: Path) -> Way | None:
 def _left_out(way: Way) -> str:
     """Name the settings that only a run here can apply."""
     if _is_of_cpu(way) and not way.variant:
-        raise click.UsageError(f"way {way.number} is for the CPU of this machine: {way.do}")
+        raise click.UsageError(
+            f"option {way.number} runs on the CPU of this machine. Type: {way.do}"
+        )
     return told(Strategy(), replace(way.strategy, variables={}, gpus=None))
 
 

@@ -142,14 +142,14 @@ def command(  # noqa: PLR0913 - one argument an option
     again: bool,
     explain: bool,
 ) -> None:
-    """Try what training needs, each in a process that may hang or die, and say what works.
+    """Find out by experiment what works on this machine, each try in a separate process.
 
-    NAME is a probe, as attention-backward, or one variant of it, as attention-backward:flash.
-    Without one, all of the level are run. What will be done is said first. With a COMMAND of your
-    own, as in rocsteady probe -- python train.py, some steps of that are made instead, over this
-    folder and never in it.
+    NAME is a probe such as attention-backward, or one of its variants such as
+    attention-backward:flash. Without NAME, all probes of the level run. Each level is described
+    before it starts. With a command, as in rocsteady probe -- python train.py, some steps of the
+    script run instead, and nothing is written to this folder.
 
-    Exit code: 0 nothing went wrong, 1 something did, 2 wrong usage, 3 could not examine, 130 on ^C.
+    Exit code: 0 no failures, 1 some failed, 2 incorrect usage, 3 could not examine, 130 on ^C.
     """
     script: tuple[str, ...] = ctx.meta[SCRIPT]
     _check_usage(names, level, tried, rounds)
@@ -210,17 +210,17 @@ def _check_usage(
         listed = f"Probes: {', '.join(known)}."
         raise click.BadParameter(no_such("probe", name, known, listed), param_hint="NAME")
     if tried and not names:
-        raise click.UsageError("--try needs the names of the probes that are to be run.")
+        raise click.UsageError("--try needs the names of the probes to run.")
     if rounds and not (tried or level == SOAK):
-        raise click.UsageError("--rounds goes with --try, or with --level soak.")
+        raise click.UsageError("--rounds needs --try or --level soak.")
 
 
 def _check_script(script: Sequence[str], steps: int | None, *, other: bool) -> None:
     if script and other:
-        raise click.UsageError("with a command of your own, only --steps, --yes and --json go.")
+        raise click.UsageError("with a command, only --steps, --yes and --json can be used.")
     if steps and not script:
         raise click.UsageError(
-            "--steps goes with a command: rocsteady probe --steps 20 -- python train.py"
+            "--steps needs a command: rocsteady probe --steps 20 -- python train.py"
         )
 
 
@@ -241,11 +241,11 @@ def _script(script: tuple[str, ...], steps: int, *, as_json: bool, yes: bool) ->
         width, colour = layout(sys.stdout)
         page = Page(width, colour=colour)
         if result.changed:
-            page.paragraph(f"Not as before in your folder: {', '.join(result.changed[:5])}.")
+            page.paragraph(f"Changed in this folder: {', '.join(result.changed[:5])}.")
         elif result.changed is not None:
-            page.paragraph("Your outputs were not touched.")
+            page.paragraph("Your own files were not touched.")
         if seen.evidence:
-            page.paragraph("Log and evidence were kept:")
+            page.paragraph("Logs and evidence:")
             page.line(f"  {seen.evidence}")
         column = title_column([line.title])
         show(render_probe(line, column=column, width=width, colour=colour) + str(page))
@@ -284,10 +284,10 @@ def _asked(planned: tuple[Planned, ...], *, yes: bool) -> tuple[Planned, ...]:
     risks = [each for each in planned if each.risk]
     if not risks or yes:
         return planned
-    tell("rocsteady: these have reset a GPU on some machines:")
+    tell("rocsteady: these probes have reset the GPU on some machines:")
     for each in risks:
         tell(f"  {each.probe.title}: {each.risk}")
-    if sys.stdin.isatty() and click.confirm("Run them too?", err=True):
+    if sys.stdin.isatty() and click.confirm("Run them anyway?", err=True):
         return planned
     return without_risks(planned)
 
@@ -296,9 +296,11 @@ def _interpreter(root: Root, machine: Machine) -> str:
     """Return the Python that trains; without torch in it there is nothing to try."""
     found = machine.python
     if found is None:
-        raise ExaminationError("no Python that trains was found: name it with --python PATH")
+        raise ExaminationError(
+            "no Python environment with torch was found. Name one with --python PATH"
+        )
     if machine.torch is None:
-        why = found.why_not or "there is no torch in it"
+        why = found.why_not or "it has no torch"
         raise ExaminationError(f"{found.prefix}: {why}. Name another with --python PATH")
     paths = (Path(found.prefix) / name for name in PLACES)
     path = root.python or next((str(path) for path in paths if path.is_file()), None)

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from rocsteady.cli.screen import layout, show, show_json, tell
-from rocsteady.cli.status_line import Redrawn, bar, duration
+from rocsteady.cli.status_line import Redrawn, bar
 from rocsteady.probes.catalog import FRESH_START
 from rocsteady.probes.comparison import ROUNDS, VariableSetting, compare
 from rocsteady.probes.probe import LEVELS
 from rocsteady.probes.suite import SOAK, Planned, Suite, line_of, total
-from rocsteady.report.page import Page, counted
+from rocsteady.report.page import Page
 from rocsteady.report.probe import (
     Comparison,
     ProbeLine,
@@ -26,6 +26,7 @@ from rocsteady.report.probe import (
     title_column,
 )
 from rocsteady.vocabulary import Observation, ProbeOutcome
+from rocsteady.wording import plural, rough_duration
 
 NOTHING_WRONG, SOMETHING_WRONG, INTERRUPTED = 0, 1, 130
 
@@ -57,15 +58,15 @@ class ProbeSession:
             seconds = (
                 sum(each.about + (0 if each.probe.fresh else FRESH_START) for each in live) * turns
             )
-        about = f"about {duration(seconds)}"
+        about = f"about {rough_duration(seconds)}"
         if self._level == SOAK and not tried:
-            about += f" a round, {rounds} rounds" if rounds else " a round, until you stop it"
+            about += f" a round, {rounds} rounds" if rounds else " per round, until you stop it"
         self._left = self._whole = seconds
-        what = counted(len(live), "probe")
+        what = plural(len(live), "probe")
         each = f", {turns} processes each" if tried else ""
         risky = [planned.probe.title for planned in live if planned.probe.risky]
         known = (
-            f"Known to have reset a GPU somewhere: {', '.join(risky)}."
+            f"Known to have reset a GPU on some machine: {', '.join(risky)}."
             if risky
             else "None of them is known to reset a GPU."
         )
@@ -134,15 +135,15 @@ class ProbeSession:
     def _close(self, lines: Sequence[ProbeLine], said: Sequence[str], *, wrong: bool) -> None:
         page = Page(self._width, colour=self._colour)
         if any(len(group) > 1 for group in self._seen.values()):
-            page.line(f"In {counted(max(map(len, self._seen.values())), 'round')}:")
+            page.line(f"In {plural(max(map(len, self._seen.values())), 'round')}:")
             show(str(page) + "".join(map(self._rendered, lines)))
             page = Page(self._width, colour=self._colour)
         if self.interrupted:
-            page.paragraph("Interrupted; what was being tried was ended.")
+            page.paragraph("Interrupted; the current probe was stopped.")
         for sentence in said:
             page.paragraph(sentence)
         if wrong:
-            page.paragraph("What was seen, and where it is kept: rocsteady probe --explain")
+            page.paragraph("Details: rocsteady probe --explain")
         show(str(page))
 
     def _run(self, planned: Planned, number: int) -> Observation:
@@ -164,7 +165,7 @@ class ProbeSession:
             count = f"{tries:,}{of} {planned.probe.what}" if tries else "starting"
             self._foot.draw(
                 f"{bar(done)} {number + 1} of {len(self._planned)}: {planned.probe.title}{more},"
-                f" {count}, about {duration(left)} left"
+                f" {count}, about {rough_duration(left)} left"
             )
 
         return draw

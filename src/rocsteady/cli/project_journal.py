@@ -32,7 +32,7 @@ def kept_journal() -> Iterator[Journal | None]:
 def nothing_run(name: str | None) -> click.UsageError:
     """Return the error for a project without runs."""
     missing = f"no run named {name!r}" if name else "no runs"
-    return click.UsageError(f"{missing}: nothing has been run in this project")
+    return click.UsageError(f"{missing}: this project has no runs")
 
 
 def find_run(journal: Journal | None, name: str | None) -> RunLine:

@@ -27,11 +27,12 @@ from rocsteady.report.page import BOLD, Page
 from rocsteady.suggestions import no_such
 from rocsteady.supervisor.visible_gpus import visible_to_a_run
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy
+from rocsteady.wording import plural
 
 AS_IF = 100  # the step at which a preview lets every attempt fail
 LISTED = "To list them: rocsteady remedies"
 FIND_FAILURE = 'To find the name of an error: rocsteady explain "ERROR MESSAGE"'
-UNCONFIRMED = "Unconfirmed on hardware by rocsteady's authors."
+UNCONFIRMED = "Not confirmed on hardware by rocsteady's authors."
 
 
 class Previewed(NamedTuple):
@@ -67,10 +68,10 @@ def command(
 
     KIND is a failure as rocsteady calls it, such as hang-in-backward.
 
-    Exit code: 0, or 2 for wrong usage and for what does not exist.
+    Exit code: 0, or 2 for incorrect usage.
     """
     if explain and kind:
-        raise click.UsageError("--explain and --for are two questions.")
+        raise click.UsageError("--explain and --for cannot be combined")
     if explain and explain not in RUNGS:
         raise click.BadParameter(no_such("remedy", explain, RUNGS, LISTED), param_hint="--explain")
     width, colour = layout(sys.stdout)
@@ -92,7 +93,7 @@ def _list_page(remedies: Sequence[Remedy], page: Page) -> str:
         page.row(remedy.id, f"{remedy.title}.", column=column, style=BOLD)
         page.row("", f"Costs {remedy.cost}.", column=column)
     page.line()
-    page.paragraph("Cheapest first; one change at a time. None is confirmed on hardware by us.")
+    page.paragraph("Cheapest first; one change at a time. None is confirmed on hardware.")
     page.line("rocsteady remedies --explain cpu")
     return str(page)
 
@@ -100,12 +101,12 @@ def _list_page(remedies: Sequence[Remedy], page: Page) -> str:
 def _remedy_page(remedy: Remedy, page: Page) -> str:
     page.line(remedy.id, style=BOLD)
     page.paragraph(f"{remedy.title}.")
-    answers = "any failure that may be chance" if ANY in remedy.answers else ""
+    answers = "any failure that may be transient" if ANY in remedy.answers else ""
     for label, text in (
         ("Answers", answers or ", ".join(remedy.answers)),
         ("Costs", f"{remedy.cost}."),
         ("Not for", remedy.when_not),
-        ("Rests on", f"{remedy.evidence}."),
+        ("Based on", f"{remedy.evidence}."),
         ("Sources", ", ".join(remedy.sources)),
         ("Hardware", ", ".join(remedy.confirmed_on) or UNCONFIRMED),
     ):
@@ -184,13 +185,13 @@ def _preview_page(previewed: Previewed, page: Page) -> str:
     page.paragraph(f"{kind.title}.")
     page.line()
     if fix is not None:
-        page.paragraph(f"Nothing is tried: this needs a person. {fix.text}")
+        page.paragraph(f"Nothing would be tried: this needs a person. {fix.text}")
         page.lines(fix.commands, indent=2)
         return str(page)
     if previewed.steps:
-        page.paragraph("If every attempt ended so, this would be tried here, one after the other:")
+        page.paragraph("If every attempt failed in this way, rocsteady would try, in this order:")
     else:
-        page.paragraph("Nothing is tried: no setting is known to mend it here.")
+        page.paragraph("Nothing would be tried: no setting is known to fix this here.")
     column = max((len(name) for name in RUNGS), default=0) + 2
     for number, step in enumerate(previewed.steps, start=1):
         remedy = RUNGS[step.remedy].REMEDY
@@ -199,13 +200,13 @@ def _preview_page(previewed: Previewed, page: Page) -> str:
         page.row(f"{number} {remedy.id}", text, indent=2, column=column + 2, style=BOLD)
     if previewed.passed_over:
         page.line()
-        page.line("Passed over", style=BOLD)
+        page.line("Skipped", style=BOLD)
     for name, why in previewed.passed_over:
         page.row(f"  {name}", f"{why}.", indent=2, column=column + 2)
     page.line()
     page.paragraph(
-        "What does not move the failure is taken back before the next is tried. Assumed: the script"
-        f" resumes from checkpoints, with {previewed.ranks} rank{'s' * (previewed.ranks > 1)};"
-        f" its DataLoaders were not looked at. {UNCONFIRMED}"
+        "A remedy that does not help is reverted before the next one. Assumed: the script"
+        f" resumes from checkpoints, with {plural(previewed.ranks, 'rank')};"
+        f" its DataLoaders were not inspected. {UNCONFIRMED}"
     )
     return str(page)

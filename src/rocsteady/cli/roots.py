@@ -18,7 +18,7 @@ root_option = click.option(
     "--root",
     metavar="FILE-OR-DIR",
     type=click.Path(exists=True, path_type=Path),
-    help="Examine a recorded machine, or a folder with a copy of one, instead.",
+    help="Examine a recorded machine, or a copy of its files, instead of this one.",
 )
 python_option = click.option(
     "--python",

@@ -107,7 +107,7 @@ class Remedies(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 @click.option(
     "--from-scratch",
     is_flag=True,
-    help="Restart even a script that cannot resume; what it wrote is copied aside first.",
+    help="Restart even a script that cannot resume; its output files are backed up first.",
 )
 @click.option("--no-remedies", is_flag=True, help="Retry without changing any settings.")
 @click.option("--allow", type=Remedies(), default=(), help="Use only these remedies.")
@@ -115,14 +115,14 @@ class Remedies(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 @click.option(
     "--with", "start_with", type=Remedies(), default=(), help="Start with these remedies applied."
 )
-@click.option("--again", is_flag=True, help="Also what took this machine down before.")
+@click.option("--again", is_flag=True, help="Also allow settings that have crashed this machine.")
 @click.option(
     "--detach", "detached", is_flag=True, help="Run in the background, detached from this terminal."
 )
 @click.option("--resume", metavar="RUN", help="Resume a run that ended or was stopped.")
 @click.option("--fresh", is_flag=True, help="Ignore checkpoints from before this run.")
 @click.option(
-    "--continue", "go_on", is_flag=True, help="Resume from the newest checkpoint that is there."
+    "--continue", "go_on", is_flag=True, help="Resume from the newest existing checkpoint."
 )
 @click.option("--anyway", is_flag=True, help="Start even if the same job is already running here.")
 @click.option(
@@ -130,13 +130,13 @@ class Remedies(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     "plan",
     type=click.IntRange(1),
     metavar="N",
-    help="Take way N of the last plan, and fall to those after it.",
+    help="Run option N of the last plan; fall back to the options after it.",
 )
 @click.option("--stage", metavar="NAME", help="Start at this stage of the job file.")
 @click.option(
     "--yes",
     is_flag=True,
-    help="Skip all confirmations, also for --stage out of order.",
+    help="Skip all confirmations, including --stage out of order.",
 )
 @click.option(WITHOUT_TERMINAL, "alone", is_flag=True, hidden=True)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -157,12 +157,12 @@ def command(  # noqa: PLR0913 - one argument an option
     command: tuple[str, ...],
     **_: object,  # which _settings, _wishes and _launch read
 ) -> None:
-    """Run COMMAND unchanged, watch its steps, and start it again when it hangs or crashes.
+    """Run COMMAND, watch its progress, and restart it when it hangs or crashes.
 
-    rocsteady run -- python train.py. Without COMMAND, rocsteady.toml says what to run.
+    rocsteady run -- python train.py. Without COMMAND, the command of rocsteady.toml is run.
 
-    Exit code: the script's own; 75 may be retried without a person, 76 a person is needed or it
-    ended without being done, 130 on ^C.
+    Exit code: the script's own; 75 the run can be retried without a person, 76 a person is needed
+    or the run ended without being done, 130 on ^C.
     """
     _check(ctx.params)
     folder = _folder(command, resume)
@@ -254,13 +254,13 @@ def _check(options: dict[str, object]) -> None:
     """Refuse options that contradict each other."""
     own = ("command", "name", "stage", "plan")
     if options["resume"] is not None and any(options[each] for each in own):
-        raise click.UsageError("--resume takes the run's own command and name")
+        raise click.UsageError("--resume uses the run's own command and name; do not give others")
     if options["fresh"] and options["go_on"]:
-        raise click.UsageError("--fresh and --continue contradict each other")
+        raise click.UsageError("--fresh and --continue cannot be combined")
     if options["resume"] is not None and (options["fresh"] or options["go_on"]):
-        raise click.UsageError("--resume uses the run's own checkpoints: leave it away")
+        raise click.UsageError("--resume cannot be combined with --fresh or --continue")
     if options["plan"] is not None and options["start_with"]:
-        raise click.UsageError("--plan has its own settings: leave --with away")
+        raise click.UsageError("--plan has its own settings and cannot be combined with --with")
 
 
 def _check_free(name: str | None, journal: Journal) -> None:

@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from rocsteady.printable import printable, printable_json
+from rocsteady.report.page import takes_colour
 
 _Value = TypeVar("_Value")
 
@@ -24,8 +25,7 @@ def layout(stream: TextIO, environment: Mapping[str, str] = os.environ) -> tuple
     """Return the width to lay out for, and whether colour is welcome."""
     if not stream.isatty():
         return PLAIN_WIDTH, False
-    plain = "NO_COLOR" in environment or environment.get("TERM") == "dumb" or os.name == "nt"
-    return shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns, not plain
+    return shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns, takes_colour(stream, environment)
 
 
 def silence_stdout() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 import threading
 import time
@@ -13,7 +14,8 @@ from rocsteady.cli.screen import layout, tell
 from rocsteady.printable import printable
 
 EVERY = 0.1  # seconds, at least, between two drawings
-DRAWN_EVERY, SAID_EVERY = 0.5, 10.0  # seconds: on a terminal, and without one
+DRAWN_EVERY, SAID_EVERY = 0.2, 10.0  # seconds: on a terminal, and without one
+SPINNER = "|/-\\"  # every terminal has these
 BAR = 20  # columns
 
 
@@ -53,9 +55,11 @@ def progress(text: Callable[[float], str]) -> Iterator[None]:
 
     def draw() -> None:
         said = time.time()
-        while not ended.wait(DRAWN_EVERY):
+        for mark in itertools.cycle(SPINNER):
+            if ended.wait(DRAWN_EVERY):
+                return
             now = time.time()
-            line.draw(text(now - began))
+            line.draw(f"{mark} {text(now - began)}")
             if not line.wanted and now - said >= SAID_EVERY:
                 said = now
                 tell(f"rocsteady: {text(now - began)}")
@@ -74,13 +78,3 @@ def bar(done: float) -> str:
     """Draw how much of it is done, from 0 to 1."""
     full = round(min(max(done, 0.0), 1.0) * BAR)
     return f"[{'#' * full}{'.' * (BAR - full)}]"
-
-
-def duration(seconds: float) -> str:
-    """Say about how long: "8 s", "2 min", "1 h 20 min"."""
-    if seconds < 100:  # noqa: PLR2004 - as people say it
-        return f"{max(1, round(seconds))} s"
-    minutes = round(seconds / 60)
-    if minutes < 100:  # noqa: PLR2004 - the same
-        return f"{minutes} min"
-    return f"{minutes // 60} h {minutes % 60} min"

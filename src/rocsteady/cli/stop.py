@@ -39,7 +39,7 @@ def stop(name: str) -> None:
             if not is_alive(line.run.process):  # and so all that it had to do is done
                 tell(f"rocsteady: {name} has ended.")
                 return
-        raise RocsteadyError(f"{name} was asked to end and has not yet")
+        raise RocsteadyError(f"{name} was asked to stop but is still running")
 
 
 def _ask(run: Run) -> None:
@@ -51,6 +51,6 @@ def _ask(run: Run) -> None:
     try:
         asked = ask_to_end(number, lambda: is_alive(run.process) is True and is_supervisor(number))
     except PermissionError:
-        raise RocsteadyError(f"{run.name} is the run of another user") from None
+        raise RocsteadyError(f"{run.name} belongs to another user") from None
     if not asked:
-        raise RocsteadyError(f"{run.name} is not running any more")
+        raise RocsteadyError(f"{run.name} is no longer running")

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from packaging.specifiers import SpecifierSet
-from packaging.version import InvalidVersion, Version
-
 from rocsteady.doctor.override import effects, override_settings
 from rocsteady.doctor.trainable import trainable, visible
 from rocsteady.knowledge.cards import gfx_of
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.machine import Machine
 from rocsteady.machine.torch_build import made_by
+from rocsteady.versions import version_fits
 
 Scalar = bool | int | float | str
 GIB = 1 << 30
@@ -129,11 +127,7 @@ def release_arches(machine: Machine, knowledge: Knowledge) -> tuple[str, ...]:
     torch = machine.torch
     if torch is None or made_by(torch) != "pytorch":
         return ()
-    try:
-        version = Version(Version(torch.version).base_version)
-    except InvalidVersion:
-        return ()
-    matching = (wheel for wheel in knowledge.wheels if version in SpecifierSet(wheel.torch))
+    matching = (wheel for wheel in knowledge.wheels if version_fits(torch.version, wheel.torch))
     return next((wheel.arches for wheel in matching), ())
 
 

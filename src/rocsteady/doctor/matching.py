@@ -7,21 +7,16 @@ yes as soon as one part is yes; otherwise one unknown part makes the whole unkno
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from typing import NamedTuple
-
-from packaging.specifiers import SpecifierSet
-from packaging.version import Version
 
 from rocsteady.doctor.facts import Facts, Scalar
 from rocsteady.knowledge.conditions import operator_of
 from rocsteady.knowledge.hardware import Arch
 from rocsteady.knowledge.rules import Condition
+from rocsteady.versions import version_fits
 
 VARIABLE = "variable:"
-_NUMBERS = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,9})", re.ASCII)
 
 Seen = tuple[str, ...]
 
@@ -114,20 +109,6 @@ class Matcher:
         if operator == "contains":
             return wanted in str(value)
         return str(value).startswith(wanted)
-
-
-def version_fits(text: str, wanted: str) -> bool:
-    """Compare a version of any project: 6.8.0-45-generic and 2.9.0.dev20250706 are versions.
-
-    What follows the numbers does not count: a nightly build of 2.9 is taken for 2.9.
-    """
-    numbers = _NUMBERS.match(text)
-    return numbers is not None and Version(numbers.group(1)) in _range(wanted)
-
-
-@lru_cache(maxsize=4096)
-def _range(wanted: str) -> SpecifierSet:
-    return SpecifierSet(wanted)
 
 
 def _answer(name: str, values: tuple[Scalar, ...], *, holds: bool) -> Match:

@@ -22,13 +22,13 @@ from rocsteady.vocabulary import (
 
 RULE = "seen-by-probe"
 DID = {
-    ProbeOutcome.WRONG: "gave wrong numbers",
+    ProbeOutcome.WRONG: "gave wrong results",
     ProbeOutcome.EXCEPTION: "raised an error",
     ProbeOutcome.HANG: "hung",
     ProbeOutcome.CRASH: "crashed",
     ProbeOutcome.NO_MEMORY: "ran out of memory",
     ProbeOutcome.UNKILLABLE: "hung and could not be killed",
-    ProbeOutcome.WENT_DOWN: "took the machine down",
+    ProbeOutcome.WENT_DOWN: "crashed the machine",
 }
 
 
@@ -72,7 +72,7 @@ def _finding(probe: str, seen: list[Observation], software: str, *, current: boo
         summary=text,
         seen=tuple(_told(each) for each in seen),
         fix=Fix(
-            text="Try it again, and read what was seen.",
+            text="Run the probe again, and read its details.",
             commands=(f"rocsteady probe {probe}", f"rocsteady probe --explain {probe}"),
         ),
         confidence=Confidence.OFFICIAL,

@@ -172,7 +172,7 @@ def _not_failed(
     """Tell of a fault that ended nothing."""
     made = next((it.last_step for it in story.attempts if it.number == fired.attempt), None)
     passed = (made or 0) >= fired.step
-    went_on = "the script went on" if passed else "nothing"
+    went_on = "the script continued" if passed else "none"
     if seen is None:
         return msgspec.structs.replace(plain, done=went_on, survived=passed)
     return msgspec.structs.replace(
@@ -193,10 +193,10 @@ def _seen_at(story: RunStory, attempt: int) -> float:
 
 def _in_words(decision: DecisionRecord | None) -> str:
     if decision is None:
-        return "nothing more was done"
+        return "none"
     if decision.what == Next.END.value:
-        return "given up"
+        return "gave up"
     if decision.what in (*UNCHANGED, Next.AGAIN.value):
-        return "retried unchanged"
+        return "retried without changes"
     begins = decision.what == Next.AGAIN_FROM_SCRATCH.value
-    return "begun again" if begins else decision.what
+    return "restarted from the start" if begins else decision.what

@@ -1,7 +1,7 @@
 """Everything that can still be known of an attempt, written down before anything is killed.
 
 Each part has its own thread and a deadline, so that a disk, a driver or a process that is stuck
-costs its own file and no other. What could not be had is said, with the reason.
+costs its own file and no other. What could not be read is said, with the reason.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class CollectedFile(Value, frozen=True, kw_only=True):
 
 
 class Collected(Value, frozen=True, kw_only=True):
-    """What was written, and what could not be had."""
+    """What was written, and what could not be read."""
 
     folder: str
     attempt: str

@@ -66,7 +66,9 @@ class _Question:
     def ask(self) -> GpuCounters:
         device = self._card / "device"
         if read(device / "power/runtime_status").strip() not in AWAKE:
-            return _without(self._card, asleep=True, why_not="it sleeps, and asking would wake it")
+            return _without(
+                self._card, asleep=True, why_not="it is asleep, and a query would wake it"
+            )
         command = [sys.executable, "-I", "-S", str(READING), str(device)]
         answer = ask(command, within=self._within)
         if answer.outcome is not AnswerKind.ANSWERED:

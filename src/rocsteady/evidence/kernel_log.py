@@ -120,7 +120,7 @@ def _from_journal(since: float, within: timedelta, why_not_kmsg: str) -> KernelL
     # The kernel always speaks when it starts, so that an empty journal is one we may not read.
     why = {
         AnswerKind.NOT_STARTED: "there is no journalctl",
-        AnswerKind.ANSWERED: "journalctl shows us nothing of the kernel",
+        AnswerKind.ANSWERED: "journalctl shows no kernel messages",
     }.get(answer.outcome, "journalctl did not answer")
     return KernelLog(source="", why_not=f"{why_not_kmsg}; {why}")
 

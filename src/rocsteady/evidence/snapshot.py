@@ -23,7 +23,7 @@ PYTHONS_WAITS = ("/threading.py:", "/queue.py:", "(multiprocessing/", "/selector
 TORCHS_WAITS = ("(autograd/", "(distributed/", "(cuda/")
 MOST_DEEPER = 16  # processes paused for their native frames in one look, unless they are named
 NO_PYTHON = "none of its processes runs Python"
-NOT_ON_WINDOWS = "the processes of a run cannot be looked at on native Windows"
+NOT_ON_WINDOWS = "processes cannot be inspected on native Windows"
 _UNREADABLE = (OSError, ValueError, IndexError)  # gone, or changing under our eyes
 
 

@@ -33,7 +33,7 @@ MOST_NATIVE = 40  # functions kept
 UNSTOPPABLE = frozenset("TtDZX")  # states of a thread in which its process is not stopped by us
 
 NOT_INSTALLED = "py-spy is not installed"
-NOT_PERMITTED = "we may not trace it (ptrace is not permitted)"
+NOT_PERMITTED = "ptrace is not permitted"
 NOT_NOW = "it is stopped, traced or stuck in the kernel"
 LATE = "py-spy did not answer in time"
 

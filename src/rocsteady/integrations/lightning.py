@@ -126,7 +126,7 @@ class RocsteadyCallback(Callback):
         path = Path(folder) / SAVED.format(step=trainer.global_step)
         with supervisor_link.saving():
             trainer.save_checkpoint(path)
-        log.warning("rocsteady: step %d is saved.", trainer.global_step)
+        log.warning("rocsteady: saved step %d.", trainer.global_step)
         if self._last is not None and self._last != path:
             self._last.unlink(missing_ok=True)
         self._last = path

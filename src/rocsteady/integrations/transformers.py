@@ -108,7 +108,7 @@ class RocsteadyCallback(TrainerCallback):
         self._phase.close()
         self._asked = supervisor_link.save_is_wanted()
         if self._ending:
-            log.warning("rocsteady: SIGTERM: step %d is saved; ending.", state.global_step)
+            log.warning("rocsteady: SIGTERM received: saved step %d; exiting.", state.global_step)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
 

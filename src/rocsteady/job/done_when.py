@@ -85,7 +85,7 @@ def _amounts(wanted: DoneWhen, evidence: RunEvidence) -> Iterator[tuple[str, str
         if want is None:
             continue
         if had is None:
-            yield f"done_when.{key}", f"{want} {name} wanted; how many there were is not known"
+            yield f"done_when.{key}", f"{want} {name} required; the number reached is not known"
         elif had < want:
             yield f"done_when.{key}", f"{want} {name} wanted, {had} reached"
 
@@ -93,7 +93,7 @@ def _amounts(wanted: DoneWhen, evidence: RunEvidence) -> Iterator[tuple[str, str
 def _time(wanted: DoneWhen, evidence: RunEvidence) -> Iterator[tuple[str, str]]:
     taken = timedelta(seconds=round(evidence.seconds))
     if wanted.within is not None and taken > wanted.within:
-        yield "done_when.within", f"took {taken}, wanted within {wanted.within}"
+        yield "done_when.within", f"took {taken}, required within {wanted.within}"
 
 
 def _texts(wanted: DoneWhen, evidence: RunEvidence) -> Iterator[tuple[str, str]]:

@@ -50,13 +50,9 @@ from rocsteady.job.values import (
     Job,
     Variant,
 )
+from rocsteady.toml import parse_toml
 from rocsteady.untrusted_file import open_regular, read_exactly
 from rocsteady.vocabulary import Value
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 FILE = "rocsteady.toml"
 SIZE_LIMIT = 256 * 1024  # bytes
@@ -92,7 +88,7 @@ def read_job(path: Path) -> JobFile:
     except OSError as error:
         raise JobError(f"{path}: {error.strerror}") from None
     if len(content) > SIZE_LIMIT:
-        raise JobError(f"{path}: larger than {SIZE_LIMIT // 1024} KiB, which no job file is")
+        raise JobError(f"{path}: larger than {SIZE_LIMIT // 1024} KiB, so not a job file")
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -110,8 +106,8 @@ def read_job(path: Path) -> JobFile:
 def parse_job(text: str, where: str = FILE) -> Job:
     """Read the text of a job file."""
     try:
-        table = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
+        table = parse_toml(text)
+    except ValueError as error:
         raise JobError(f"{where}: {error}") from None
     try:
         job = _converted(table)
@@ -161,7 +157,7 @@ def _in_words(error: str, within: str) -> str:
     problem, _, path = error.partition(" - at `")
     key = f"{within}{path.rstrip('`').removeprefix('$')}".removeprefix(".")
     if match := re.fullmatch(r"Object contains unknown field `(.*)`", problem, re.DOTALL):
-        return f"{key}.{match.group(1)}".lstrip(".") + ": there is no such key"
+        return f"{key}.{match.group(1)}".lstrip(".") + ": unknown key"
     if match := re.fullmatch(r"Object missing required field `(.*)`", problem):
         return f"{key}.{match.group(1)}".lstrip(".") + ": is missing"
     problem = problem.replace("`", "").replace("array", "list").replace("object", "table")

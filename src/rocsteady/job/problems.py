@@ -63,7 +63,7 @@ def _of_log(total: Total, key: str) -> Problems:
     if "n" not in groups:
         yield key, r"has no group that is named n; write it as 'episode (?P<n>\d+)'"
     if "total" not in groups and total.count is None:
-        yield key, "has no group that is named total; give steps beside it"
+        yield key, "has no group named total; also give steps"
 
 
 def _too_few(key: str, **counts: int | None) -> Problems:
@@ -78,7 +78,7 @@ def _of_done_when(done_when: DoneWhen, key: str) -> Problems:
     )
     for name in ("absent_text", "present_text"):
         if not all(text.strip() for text in getattr(done_when, name)):
-            yield f"{key}.{name}", "an empty text is in every log"
+            yield f"{key}.{name}", "must not be empty"
     for number, wanted in enumerate(done_when.files):
         if not wanted.path or "\0" in wanted.path:
             yield f"{key}.files[{number}].path", "must name a file"

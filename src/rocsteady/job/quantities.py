@@ -32,7 +32,7 @@ def duration(text: str) -> timedelta:
     if rest.strip() or not text.strip():
         raise ValueError(f"{text!r} is not a duration; write it as 90s, 10m, 2h 30m or 3d")
     if not timedelta(0) < total <= LONGEST:
-        raise ValueError(f"{text!r}: more than nothing and less than ten years")
+        raise ValueError(f"{text!r}: must be more than 0 and less than ten years")
     return total
 
 
@@ -75,7 +75,7 @@ def dollars(value: object) -> float:
     if isinstance(value, str) and (match := _DOLLARS.fullmatch(value)):
         value = float(match.group(1))
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f'{value!r} is not in dollars, as prices are; write it as 25 or "25 USD"')  # noqa: TRY004 - told with the others
+        raise ValueError(f'{value!r} is not an amount in dollars; write it as 25 or "25 USD"')  # noqa: TRY004 - told with the others
     if not math.isfinite(value) or not 0 <= value <= MOST_DOLLARS:
-        raise ValueError(f"{value!r}: from nothing to a billion dollars")
+        raise ValueError(f"{value!r}: must be between 0 and a billion dollars")
     return float(value)

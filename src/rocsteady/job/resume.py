@@ -70,7 +70,7 @@ def launch(job: Job, checkpoint: Path | None = None) -> Launch:
     if checkpoint is None:
         return Launch(command=job.command, environment={})
     if job.resume is None:
-        raise JobError("the job has no [resume]: it cannot be told to go on from a checkpoint")
+        raise JobError("the job has no [resume], so it cannot resume from a checkpoint")
     name = str(checkpoint)
     if name.startswith("-"):
         raise JobError(f"resume: the checkpoint {name!r} would be taken for an option")

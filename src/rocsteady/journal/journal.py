@@ -126,7 +126,7 @@ class Journal:
             before = reading.run_named(connection, name)
             ours = before.boot_id == self.here.boot_id
             if before.ended is None and ours and is_alive(before.process):
-                raise JournalError(f"{name} is running; rocsteady stop {name} ends it")
+                raise JournalError(f"{name} is running. To stop it: rocsteady stop {name}")
             if alone:
                 command = reading.command_of(connection, name)
                 reading.refuse_second(connection, command, self.here)

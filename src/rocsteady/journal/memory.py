@@ -140,7 +140,7 @@ class Memory:
 
     def _connect(self, *, doubtful: bool) -> sqlite3.Connection:
         if self._path is None:
-            raise sqlite3.OperationalError("there is no place for a memory")
+            raise sqlite3.OperationalError("no folder for it is writable")
         # No write-ahead log: a home that became read-only can then still be read.
         return schema.connect(self._path, schema.MEMORY, wal=False, busy=BUSY, doubtful=doubtful)
 

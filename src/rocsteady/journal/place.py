@@ -165,7 +165,7 @@ def _first_usable(
             until = ", until the machine is restarted" if folder == folders[-1] else ""
             notes.append(f"the journal is kept in {folder}{until}")
         return folder
-    raise JournalError(f"there is no place for a journal: {'; '.join(notes)}")
+    raise JournalError(f"no folder for the journal is writable: {'; '.join(notes)}")
 
 
 def _local(
@@ -193,7 +193,7 @@ def _memory(state: Path, notes: list[str]) -> tuple[Path | None, bool]:
         make_private(state)
     except OSError as error:
         there = (state / MEMORY).is_file()
-        kept = "what was learned before is used, nothing is added" if there else "works without"
+        kept = "earlier observations are used, but none can be added" if there else "works without"
         notes.append(f"no memory of this machine can be kept ({_why(error)}): {kept}")
         return (state / MEMORY if there else None), False
     return state / MEMORY, True

@@ -41,7 +41,7 @@ def run_named(connection: sqlite3.Connection, name: str) -> Run:
     """Return a run by its name."""
     for run in select(connection, Run, "WHERE name = ?", name):
         return _shown(run)
-    raise JournalError(f"there is no run {name!r} in this journal; rocsteady runs lists them")
+    raise JournalError(f"there is no run {name!r} in this journal; to list them: rocsteady runs")
 
 
 def command_of(connection: sqlite3.Connection, name: str) -> tuple[str, ...]:
@@ -59,8 +59,8 @@ def refuse_second(connection: sqlite3.Connection, command: object, here: Identit
         if run.command == command and run.process != here.process and is_alive(run.process):
             raise JournalError(
                 f"run {run.name} with the same command is running in this folder, and both would"
-                f" write to the same files; rocsteady stop {run.name} ends it, --anyway starts a"
-                " second one"
+                f" write to the same files. To stop it: rocsteady stop {run.name}. To start a"
+                " second run anyway: --anyway"
             )
 
 

@@ -142,7 +142,7 @@ class Sample(Value, frozen=True, kw_only=True):
 class Fate(Enum):
     """Why an intent has no outcome."""
 
-    MACHINE_WENT_DOWN = "the machine went down during this"  # another boot
+    MACHINE_WENT_DOWN = "the machine crashed during this"  # another boot
     KILLED = "the process was killed during this"  # this boot, and the process is gone
     UNDER_WAY = "under way"  # this boot, and the process lives
     UNKNOWN = "not known"  # another machine or container, or no boot id here
@@ -238,7 +238,7 @@ class Takedown(Value, frozen=True, kw_only=True):
 
 
 class Deadly(Value, frozen=True, kw_only=True):
-    """A way to run a script that took the machine down."""
+    """A way to run a script that crashed the machine."""
 
     machine: str
     script: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.gpus import Gpu, PciGpu
+from rocsteady.wording import size
 
 GIB = 1 << 30
 
@@ -52,4 +53,4 @@ def _details(gpu: Gpu, knowledge: Knowledge) -> str:
 
 def _size(amount: int) -> str:
     """Round to what the box says: drivers keep a little back."""
-    return f"{amount / GIB:.0f} GiB" if amount >= GIB else f"{amount / (1 << 20):.0f} MiB"
+    return size(amount, digits=0)

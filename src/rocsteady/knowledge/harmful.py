@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -10,12 +9,8 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.errors import KnowledgeError
+from rocsteady.toml import parse_toml
 from rocsteady.vocabulary import Value
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 FILE = Path(__file__).parent / "data" / "harmful_variables.toml"
 
@@ -52,7 +47,7 @@ class _Table(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def harmful_variables(path: Path = FILE) -> tuple[Harmful, ...]:
     """Read the file, and refuse what is wrong with it by entry and field."""
     try:
-        table = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _Table)
+        table = msgspec.convert(parse_toml(path.read_text(encoding="utf-8")), _Table)
     except OSError as error:
         raise KnowledgeError(f"{path.name}: {error.strerror}") from None
     except (ValueError, msgspec.ValidationError) as error:

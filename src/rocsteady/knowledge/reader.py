@@ -6,7 +6,6 @@ People write TOML; a large base comes as JSON of the same shape, which is read m
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -17,12 +16,8 @@ from rocsteady.errors import KnowledgeError
 from rocsteady.knowledge.conditions import PLACEHOLDER, is_range, leaves, problems
 from rocsteady.knowledge.hardware import Arch, Product, Variable, WheelRelease
 from rocsteady.knowledge.rules import Rule
+from rocsteady.toml import parse_toml
 from rocsteady.vocabulary import Source, Value
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 DATA = Path(__file__).parent / "data"
 SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -253,7 +248,7 @@ def _decoded(path: Path) -> dict[str, Any]:
         content = path.read_bytes()
         if path.suffix == ".json":
             return msgspec.json.decode(content, type=dict[str, Any])
-        return tomllib.loads(content.decode())
+        return parse_toml(content.decode())
     except OSError as error:
         raise KnowledgeError(f"{path.name}: {error.strerror}") from None
     except (ValueError, RecursionError, msgspec.DecodeError) as error:

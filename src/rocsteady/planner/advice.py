@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rocsteady.plan import Basis, Plan, Way
 from rocsteady.planner.ranking import A_CHANCE, in_time, likely_cost, too_dear
-from rocsteady.report.times import spelled
+from rocsteady.wording import duration, plural
 
 SURE = 0.995
 WORTH_A_WORD = 1.1  # times as long
@@ -12,29 +12,30 @@ PLAIN = ("gpu", "cpu")  # what a person would do without a plan
 
 
 def take(plan: Plan) -> str:
-    """Say which option to take, and why."""
+    """Recommend an option, and say why."""
     if not plan.ways:
         untried = _untried(plan)
-        return f"No option has a forecast: {untried}." if untried else "No option was found."
+        return f"No option has a forecast. {untried}" if untried else "No option was found."
     first = plan.ways[0]
     reasons = (_why(first, plan), _deadline(first, plan), _budget(first, plan), _other(first, plan))
     said = [reason for reason in reasons if reason][:3]
-    untried = _untried(plan) if first.cost or first.basis is Basis.ESTIMATE else ""
-    return f"Take {first.number}: {', and '.join([*said, untried] if untried else said)}."
+    if first.cost or first.basis is Basis.ESTIMATE:
+        said.append(_untried(plan))
+    return " ".join(filter(None, (f"Recommended: option {first.number}.", *said)))
 
 
 def _why(first: Way, plan: Plan) -> str:
     """Say why a plainer option is not taken, or what was seen of this one."""
     for way in plan.ways:
         if way.id in PLAIN and way.id != first.id and way.failures and not first.failures:
-            return f"{way.title} had {_failures(way)}"
+            return f"Option {way.number} had {_failures(way)}; this one had none."
     for way in plan.ruled_out:
         if way.id in PLAIN and way.id != first.id and way.rests_on:
-            return f"{way.title} is ruled out ({way.rests_on[0].rstrip('.')})"
+            return f'"{way.title}" is ruled out ({way.rests_on[0].rstrip(".")}).'
     if first.basis is Basis.TRIAL:
         if first.failures:
-            return f"it had {_failures(first)} here, and is restarted after each"
-        return "it was tried here without a failure"
+            return f"It had {_failures(first)} here; rocsteady restarts it after each."
+        return "It ran here without a failure."
     return _of_others(first, plan)
 
 
@@ -42,18 +43,17 @@ def _of_others(first: Way, plan: Plan) -> str:
     """Say what is wrong with what was tried, where an estimate comes first."""
     tried = [way for way in plan.ways if way.basis is Basis.TRIAL]
     if not tried:
-        return "it is an estimate" if plan.not_tried else "nothing that was tried here works"
+        return "It is an estimate." if plan.not_tried else "Nothing that was tried here works."
     if all(way.changes for way in tried):
-        return "what was tried here is not the same job"
-    same = " and is the same job" if any(way.changes for way in tried) else ""
+        return "Every option that was tried here changes the job."
+    same = " without changing the job" if any(way.changes for way in tried) else ""
     late = first.finish is not None and first.finish.in_time is not None
-    return f"what was tried here{same} {'is not in time' if late else 'is slower'}"
+    return f"What was tried here{same} {'is not on time' if late else 'is slower'}."
 
 
 def _failures(way: Way) -> str:
-    count = f"{way.failures} failure{'s' if way.failures > 1 else ''}"
     kinds = f" ({', '.join(dict.fromkeys(way.kinds))})" if way.kinds else ""
-    return f"{count} in {way.failed_steps:,} steps{kinds}"
+    return f"{plural(way.failures, 'failure')} in {plural(way.failed_steps, 'step')}{kinds}"
 
 
 def _deadline(first: Way, plan: Plan) -> str:
@@ -62,12 +62,12 @@ def _deadline(first: Way, plan: Plan) -> str:
     chance = first.finish.in_time
     if chance >= SURE and plan.deadline is not None:
         spare = plan.deadline - plan.made - first.finish.seconds
-        return f"it is in time, with {spelled(max(0.0, spare))} to spare"
+        return f"It finishes {duration(max(0.0, spare))} before the deadline."
     if in_time(first):
-        return f"it is in time with {100 * chance:.0f} %"
+        return f"It finishes on time with a chance of {100 * chance:.0f} %."
     if chance < A_CHANCE:
-        return "no option is in time; this one is done the soonest of those within your limits"
-    return f"no option is sure to be in time; this one has the best chance, {100 * chance:.0f} %"
+        return "No option finishes on time; within your limits, this one finishes first."
+    return f"No option is certain to be on time; this has the best chance ({100 * chance:.0f} %)."
 
 
 def _budget(first: Way, plan: Plan) -> str:
@@ -76,20 +76,20 @@ def _budget(first: Way, plan: Plan) -> str:
         return ""
     likely = likely_cost(first) or first.cost[1]
     return (
-        f"it costs about ${likely:,.0f} and at worst ${first.cost[1]:,.0f}, over the budget of"
-        f" ${plan.budget:,.0f}"
+        f"It costs about ${likely:,.0f}, at most ${first.cost[1]:,.0f}; the budget is"
+        f" ${plan.budget:,.0f}."
     )
 
 
 def _other(first: Way, plan: Plan) -> str:
-    """Say what is given up: a better chance that is too dear, or else the next option."""
+    """Say what is given up: a better chance that is too expensive, or else the next option."""
     chance = first.finish.in_time if first.finish else None
     for way in plan.ways[1:]:
         better = way.finish is not None and (way.finish.in_time or 0.0) >= (chance or 0.0) + 0.1
         if chance is not None and better and too_dear(way, plan.budget) and way.finish:
             return (
-                f"{way.number} would have a chance of {100 * (way.finish.in_time or 0):.0f} %, but"
-                f" is likely to cost ${likely_cost(way) or 0:,.0f}, over the budget"
+                f"Option {way.number} is on time with {100 * (way.finish.in_time or 0):.0f} %, but"
+                f" is likely to cost ${likely_cost(way) or 0:,.0f}, over the budget."
             )
     if len(plan.ways) < 2:  # noqa: PLR2004 - there is no other
         return ""
@@ -97,24 +97,24 @@ def _other(first: Way, plan: Plan) -> str:
     if first.finish is None or second.finish is None:
         return ""
     if second.changes and second.finish.seconds < first.finish.seconds:
-        return f"{second.number} would be sooner but is not the same job ({second.changes})"
+        return f"Option {second.number} is faster but changes the job ({second.changes})."
     return _how_long(first, second)
 
 
 def _how_long(first: Way, second: Way) -> str:
-    """Hold an option against the next one, by all trials of both."""
+    """Compare an option with the next one, by all trials of both."""
     low, high = _ratios(first, second)
-    number = second.number
+    option = f"Option {second.number}"
     if low > WORTH_A_WORD:
         times = f"{low:.1f}" if high < low * WORTH_A_WORD else f"{low:.1f} to {high:.1f}"
-        return f"{number} takes {times} times as long"
+        return f"{option} takes {times} times as long."
     if high * WORTH_A_WORD < 1:
         risk = f"its risk is {second.risk.value}"
         unsure = "it is an estimate" if second.basis is Basis.ESTIMATE else risk
-        return f"{number} may be sooner, but {unsure}{' and costs money' * bool(second.cost)}"
+        return f"{option} may be faster, but {unsure}{' and costs money' * bool(second.cost)}."
     if high > WORTH_A_WORD:
-        return f"{number} takes {low:.1f} to {high:.1f} times as long, by the trial"
-    return f"{number} takes about as long"
+        return f"{option} takes {low:.1f} to {high:.1f} times as long, by the trials."
+    return f"{option} takes about as long."
 
 
 def _ratios(first: Way, second: Way) -> tuple[float, float]:
@@ -137,4 +137,4 @@ def _untried(plan: Plan) -> str:
     if not names:
         return ""
     verb = "were" if len(names) > 1 else "was"
-    return f"{', '.join(names[:2])} {verb} not tried (--within gives trials more time)"
+    return f"{', '.join(names[:2])} {verb} not tried; use --within to allow more time for trials."

@@ -13,7 +13,7 @@ from rocsteady.supervisor.recovery import is_as_deadly
 from rocsteady.vocabulary import ComputeDevice, Severity, Strategy
 
 GPU, CPU = "gpu", "cpu"
-AS_IS = "as the script says"
+AS_IS = "unchanged"
 SHORT = 40  # letters of a sentence that says little
 FEW = 2  # variables that are named in a title
 ON_CPU = Strategy(device="cpu")
@@ -96,7 +96,7 @@ def _in_short(text: str) -> str:
 def _against_gpu(strategy: Strategy, here: Circumstances) -> str:
     """Say what rules the GPU out, by finding or observation; "" if nothing does."""
     if any(is_as_deadly(strategy, deadly) for deadly in here.deadly):
-        return f"{WENT_DOWN}: this took the machine down before; --again tries it all the same"
+        return f"{WENT_DOWN}: this crashed the machine before; use --again to try it anyway"
     blocking = [each for each in here.findings if each.severity is Severity.BLOCKS]
     if here.trains_on is ComputeDevice.CPU and blocking:
         return f"{blocking[0].rule}: {blocking[0].summary}"

@@ -25,9 +25,9 @@ KEEP_FREED = {
 BOUND = {"OMP_PROC_BIND": "true"}
 WORTH = 1.04  # times as fast; less is not told from chance by trials of some seconds
 FLUSHED = "flush_denormal"
-FLUSHED_TOLD = "numbers below 1e-38 are taken as 0, with which a CPU is up to 50 times slower"
+FLUSHED_TOLD = "numbers below 1e-38 are treated as 0: with them, a CPU is up to 50 times slower"
 AGAIN = "unchanged, second trial"
-OTHER_NUMBERS = "bf16 in the forward pass: other numbers"
+OTHER_NUMBERS = "the forward pass computes in bf16, so the numbers differ"
 
 
 class Tuned(Value, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ def tune(
     cast = attempt(replace(best.strategy, flush_denormal=True, autocast="bf16"))
     if cast is None:
         return (_told(best),)
-    other = _better(best, "bf16 by autocast", cast)
+    other = _better(best, "bf16 (autocast)", cast)
     if other.strategy == best.strategy:
         return (_told(other),)
     return _told(best), _told(replace(other, changes=OTHER_NUMBERS))
@@ -134,7 +134,7 @@ def _came_of(result: TrialResult, than: TrialResult) -> str:
     if result.failure:
         return f"failed, {result.failure}"
     if set(result.idle) - {FLUSHED}:
-        return "nothing to act on"
+        return "no effect on this script"
     if result.pace is None or than.pace is None:
-        return "no pace"
+        return "no steps were measured"
     return f"{result.pace.rate / than.pace.rate:.2f} times"

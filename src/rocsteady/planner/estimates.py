@@ -81,7 +81,7 @@ def row(way: OtherWay, measured: Measured | None, *, gpus: int = 1) -> Way:
     pace, basis = _same_card(measured)
     if pace is not None and gpus > 1 and way.id in ON_ALL_GPUS:
         pace = _estimated(pace, pace.rate * math.sqrt(gpus), pace.low, pace.high * gpus)
-        basis = (f"between one GPU's pace here and {gpus} times that: our guess",)
+        basis = (f"between one GPU's pace here and {gpus} times that: rocsteady's guess",)
     basis += _setup_rests_on(way)
     return Way(
         id=way.id,
@@ -127,7 +127,7 @@ def costs(way: Way, early: float, late: float) -> tuple[float, float] | None:
 def _setup_rests_on(way: OtherWay) -> tuple[str, ...]:
     """Say whose word the minutes are: a field note's are one person's, in one place."""
     if way.setup is None:
-        return (f"how long it takes to set up is not known; {UNKNOWN_SETUP / 60:.0f} h assumed",)
+        return (f"the time to set it up is not known; {UNKNOWN_SETUP / 60:.0f} h assumed",)
     if way.setup_by.startswith("field-note"):
         return ("the time to set it up is what one write-up of 2025 says; nobody measured it",)
     return ()
@@ -175,18 +175,18 @@ def _ruled_out(way: OtherWay, why: str) -> Way:
 
 def _same_card(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]:
     if measured is None:
-        return None, ("no trial showed a pace to start from",)
+        return None, ("no trial measured a pace to scale",)
     if not measured.on_gpu:
         return _faster_than_cpu(measured)
     low, high = measured.pace.low / UNSURE, measured.pace.high * UNSURE
-    told = "pace as on this GPU here, give or take 30 %: our guess"
+    told = "pace as on this GPU here, give or take 30 %: rocsteady's guess"
     return _estimated(measured.pace, measured.pace.rate, low, high), (told,)
 
 
 def _on(card: CardSpeed, measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]:
     """Scale to another card."""
     if measured is None:
-        return None, ("no trial showed a pace to start from",)
+        return None, ("no trial measured a pace to scale",)
     ratios = _ratios(measured.card, card) if measured.card else ()
     if not measured.on_gpu or not ratios:
         return _faster_than_cpu(measured)

@@ -11,9 +11,10 @@ from rocsteady.planner.resume_discovery import GoingOn
 from rocsteady.planner.trial_result import TrialResult
 from rocsteady.planner.work import Work
 from rocsteady.vocabulary import Value
+from rocsteady.wording import duration, plural, size
 
 WIDTH = 96
-GUESS = "A guess, look at it. "
+GUESS = "A guess; check it. "
 MORE = 1000  # of a unit before the next one is used
 
 
@@ -39,7 +40,7 @@ def job_text(draft: Draft) -> str:
     """Write the job file."""
     parts = [
         _comment(
-            f"Written by rocsteady init on {draft.day} from a short run on this machine. Seen:",
+            f"Written by rocsteady init on {draft.day} from a short run on this machine. Observed:",
             *(f"- {sentence}" for sentence in draft.seen),
         ),
         f"command = {_list(draft.command)}",
@@ -54,26 +55,26 @@ def job_text(draft: Draft) -> str:
 def _seen(one: TrialResult) -> Iterator[str]:
     pace = one.pace
     if pace is not None:
-        unit = "steps" if one.watched.counted else "of its own count"
+        unit = "steps" if one.watched.counted else "counts of its own"
         yield (
-            f"{pace.rate:.3g} {unit} a second ({pace.low:.3g} to {pace.high:.3g}, 90 %), after"
-            f" {pace.starting:.1f} s to start"
+            f"{pace.rate:.3g} {unit} per second ({pace.low:.3g} to {pace.high:.3g}, 90 %), after"
+            f" {duration(pace.starting)} to start"
         )
         if pace.memory:
-            yield f"{_size(pace.memory)} of host memory at most"
+            yield f"{size(pace.memory)} of host memory at most"
     if one.finished:
         steps = f" after {one.step:,} steps" if one.step else ""
-        yield f"it ended by itself in {one.seconds:.1f} s{steps}"
+        yield f"the script finished in {duration(one.seconds)}{steps}"
     elif pace is None:
-        yield f"{one.step or 'no'} steps in {one.seconds:.0f} s"
+        yield f"{one.step or 'no'} steps in {duration(one.seconds)}"
     if one.loader is not None:
         how = f", by {one.loader.context}" if one.loader.workers else ""
-        loaders = _many(one.loader.loaders, "loader")
-        yield f"{loaders}, {_many(one.loader.workers, 'worker')} at most{how}"
+        loaders = plural(one.loader.loaders, "loader")
+        yield f"{loaders}, {plural(one.loader.workers, 'worker')} at most{how}"
     if one.size is not None:
-        batches = f", {one.size.batches:,} batches an epoch" if one.size.batches else ""
-        batch = f"{one.size.batch:,} samples a batch{batches}; " if one.size.batch else ""
-        yield f"{batch}{one.size.parameters:,} parameters are trained"
+        batches = f", {one.size.batches:,} batches per epoch" if one.size.batches else ""
+        batch = f"{one.size.batch:,} samples per batch{batches}; " if one.size.batch else ""
+        yield f"{batch}{one.size.parameters:,} trainable parameters"
     if one.watched.checkpoints:
         yield f"checkpoints written: {', '.join(one.watched.checkpoints)}"
     if one.watched.models:
@@ -99,7 +100,7 @@ def _limits(draft: Draft) -> str:
     due = '# deadline = "36h"  # or 2026-11-30T18:00:00'
     due = f"deadline = {_text(draft.deadline)}" if draft.deadline else due
     dollars = "# budget = 25" if draft.budget is None else f"budget = {draft.budget:g}"
-    return "\n".join((_comment("By when, and for how many dollars at most:"), due, dollars))
+    return "\n".join((_comment("Deadline, and budget in dollars:"), due, dollars))
 
 
 def _resume(going_on: GoingOn) -> str:
@@ -107,12 +108,12 @@ def _resume(going_on: GoingOn) -> str:
     if resume is None:
         return _comment(
             going_on.why,
-            "Without a way to resume, it is not started again once it has got on. A way would be:",
+            "A script that cannot resume is not restarted after it has made progress. To resume:",
             "[resume]",
             'arguments = ["--resume", "{checkpoint}"]',
             f"checkpoints = {_list(going_on.written or ('checkpoints/*.pt',))}",
         )
-    lines = [_comment(f"{going_on.why} rocsteady drill rehearses it."), "[resume]"]
+    lines = [_comment(f"{going_on.why} Test it with: rocsteady drill"), "[resume]"]
     if resume.arguments:
         lines.append(f"arguments = {_list(resume.arguments)}")
     if resume.environment:
@@ -124,14 +125,14 @@ def _resume(going_on: GoingOn) -> str:
 def _done_when(models: tuple[str, ...]) -> str:
     if not models:
         return _comment(
-            "No model was seen to be written in the end. If there is one that must be there:",
+            "No model was written in the short run. To require one before the job counts as done:",
             "[done_when]",
             'files = [{ path = "model.pt", kind = "model" }]',
         )
     files = (_table((("path", _text(path)), ("kind", '"model"'))) for path in models)
     return "\n".join(
         [
-            _comment("It had written these when it ended by itself."),
+            _comment("Written by the time the script finished."),
             "[done_when]",
             f"files = [{', '.join(files)}]",
         ]
@@ -170,15 +171,3 @@ def _table(pairs: Iterable[tuple[str, str]] | Mapping[str, str]) -> str:
 def _text(word: str) -> str:
     """Quote as TOML does: JSON's escapes are among its own, and it has one more."""
     return json.dumps(word, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count or 'no'} {what}{'' if count == 1 else 's'}"
-
-
-def _size(size: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if size < MORE:
-            return f"{size:.0f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"

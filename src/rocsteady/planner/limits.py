@@ -104,13 +104,13 @@ def _help(
         return _more_loading(share, loader, cores)
     if part in (OWN_CODE, SIMULATION):
         gain = 1 / max(share, rest) if min(share, rest) > 0 else 1.0
-        return "the script's own Python beside the training, in a process of its own", gain
+        return "running the script's own Python code in a separate process", gain
     if part == "checkpoint":
-        return "rocsteady.Checkpointer, which writes while the training goes on", 1 / rest
+        return "rocsteady.Checkpointer, which writes while training continues", 1 / rest
     if part == "evaluate":
-        return "validation half as often", 1 / (1 - share / 2)
+        return "validating half as often", 1 / (1 - share / 2)
     if part == "compute":
-        return ("" if on_gpu else "a GPU, at most"), (1.0 if on_gpu else 1 / rest)
+        return ("" if on_gpu else "a GPU"), (1.0 if on_gpu else 1 / rest)
     return "", 1.0
 
 
@@ -121,7 +121,7 @@ def _more_loading(share: float, loader: LoaderFacts | None, cores: int) -> tuple
     loaded: a batch takes them as long as the whole step.
     """
     rest = max(1 - share, LEAST_LEFT)
-    less = "faster storage, or less work a sample", 1 / rest
+    less = "faster storage, or less work per sample", 1 / rest
     if not cores:
         return less
     workers = loader.workers if loader else 0

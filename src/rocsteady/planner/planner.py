@@ -137,7 +137,7 @@ class Planner:
             self._job, way.strategy, short=False, remedies=True, sample_stacks=unseen
         )
         if not results:
-            why = "no time was left; --within gives more"
+            why = "no time was left; use --within to allow more"
             self.not_tried.append(replace(way, basis=Basis.NOT_TRIED, rests_on=(why,)))
             return
         self.failures += [one.failure for one in results if one.failure]
@@ -260,7 +260,7 @@ class Planner:
             self.failures.append(one.failure)
         row = _with_failures(row, seen)
         if row.pace and one.pace and one.works:
-            once_more = f"once more: {one.pace.rate / row.pace.rate:.2f} times as fast"
+            once_more = f"second trial: {one.pace.rate / row.pace.rate:.2f} times as fast"
             self._notes[_name(row)] = (*self._notes[_name(row)], once_more)
             rates = (*row.rates, one.pace.rate)
             row = replace(row, pace=pooled(row.pace, one.pace), rates=rates)
@@ -311,7 +311,7 @@ class Planner:
             self.ways += [self._forecast(each, None, FailureHistory()) for each in rows]
 
     def _on_this_card(self, way: Way) -> Way:
-        """Trust a card that took the machine down under other software no more than before."""
+        """Trust a card that crashed the machine under other software no more than before."""
         return replace(way, risk=Risk.HIGH) if candidates.WENT_DOWN in self.failures else way
 
     def _measured(self) -> Measured | None:
@@ -337,7 +337,7 @@ class Planner:
 def _with_failures(way: Way, seen: FailureHistory) -> Way:
     """Note the failures that were seen of a way: it gets there by being started again."""
     if not seen.failures:
-        return way
+        return replace(way, failed_steps=seen.steps)
     return replace(
         way,
         risk=Risk.MEDIUM,

@@ -7,6 +7,7 @@ from rocsteady.job.values import CHECKPOINT, Resume
 from rocsteady.planner.script_facts import ScriptFacts, resume_option
 from rocsteady.planner.trial_result import TrialResult
 from rocsteady.vocabulary import Value
+from rocsteady.wording import duration
 
 BY_ITSELF = {wire.RESUME_FROM: CHECKPOINT}  # for rocsteady's own library; others do not read it
 
@@ -22,21 +23,21 @@ class GoingOn(Value, frozen=True, kw_only=True):
 def going_on(one: TrialResult, facts: ScriptFacts) -> GoingOn:
     """Return how the script goes on; only what was seen to be written is gone on from."""
     written, option = one.watched.checkpoints or one.watched.found, resume_option(facts)
-    seen = "It wrote these in the short run" if one.watched.checkpoints else "These were found here"
+    seen = "Written in the short run" if one.watched.checkpoints else "Found in this folder"
     if one.watched.resume is not None:
-        why = "The script told rocsteady that it saves and resumes by itself."
+        why = "The script reports that it saves and resumes on its own."
         return GoingOn(resume=one.watched.resume, why=why)
     way = f"{option.flags[-1]} in {facts.name}, line {option.line}" if option else ""
     if not option and facts.goes_on:
-        way = f"the Trainer goes on by itself, {facts.name}, line {facts.goes_on}"
+        way = f"the Trainer resumes on its own ({facts.name}, line {facts.goes_on})"
     if not written:
-        seconds = f"No checkpoint was written in the {one.seconds:.0f} s that were watched"
-        told = f"To resume there is {way}; name what it goes on from." if way else ""
+        seconds = f"No checkpoint was written in the {duration(one.seconds)} of the short run"
+        told = f"The script has {way}; name the checkpoints it can resume from." if way else ""
         return GoingOn(why=f"{seconds}. {told}".rstrip())
     if not way:
         why = f"{seen}: {', '.join(written)}. No option to resume from them was found."
         return GoingOn(why=why, written=written)
-    why = f"How: {way}. {seen}. Whether the script resumes from them was not tried."
+    why = f"How: {way}. {seen}. Resuming from them was not tested."
     if option is None:
         return GoingOn(resume=Resume(environment=BY_ITSELF, checkpoints=written), why=why)
     flag = option.flags[-1]

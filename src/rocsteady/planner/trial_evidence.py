@@ -8,6 +8,7 @@ from rocsteady.knowledge.failures import Whose, load_failures
 from rocsteady.planner.circumstances import key
 from rocsteady.planner.completion import FailureHistory
 from rocsteady.planner.trial_result import TrialResult
+from rocsteady.wording import duration, plural
 
 
 def by_strategy(results: Iterable[TrialResult]) -> dict[str, TrialResult]:
@@ -37,10 +38,10 @@ def is_of_loaders(kind: str) -> bool:
 def failed(one: TrialResult) -> str:
     """Say what came of a trial that did not get on."""
     if not one.failure:
-        made = f"no step after the first {one.step:,}" if one.step else "no step"
-        return f"trial: {made} in {one.seconds:.0f} s"
-    at = f", at step {one.step:,}" if one.step else ""
-    return f"trial: {one.failure}, {one.title.rstrip('.')}{at}"
+        made = f"no step after step {one.step:,}" if one.step else "no step"
+        return f"trial: {made} in {duration(one.seconds)}"
+    at = f" at step {one.step:,}" if one.step else ""
+    return f"trial failed with {one.failure}{at}"
 
 
 def trial_history(results: Iterable[TrialResult], one: TrialResult) -> FailureHistory:
@@ -68,14 +69,14 @@ def together(first: FailureHistory, second: FailureHistory) -> FailureHistory:
 def rests_on(one: TrialResult, seen: FailureHistory) -> tuple[str, ...]:
     """Say what the figures of a way rest on: the trial, and the failures that were seen or not."""
     pace = one.pace
-    measured = f"trial, {pace.steps:,} steps in {pace.seconds:.0f} s" if pace else "trial"
+    measured = f"trial, {pace.steps:,} steps in {duration(pace.seconds)}" if pace else "trial"
     parts = one.watched.parts
     if parts is not None and parts.part < parts.batch:  # rocsteady.Loop found what fits
-        measured += f", batches of {parts.batch} in parts of {parts.part}"
+        measured += f", batches of {parts.batch} in micro-batches of {parts.part}"
     if seen.failures:
         kinds = ", ".join(dict.fromkeys(seen.kinds))
-        count = f"{seen.failures} failure{'s' if seen.failures > 1 else ''}"
-        after = "; a fresh process goes on from the checkpoint" if one.resumes else ""
+        count = plural(seen.failures, "failure")
+        after = "; a new process resumes from the checkpoint" if one.resumes else ""
         return (f"{measured}; {count} in {seen.steps:,} steps here ({kinds}){after}",)
     if seen.steps:
         return (f"{measured}; 0 failures in {seen.steps:,} steps",)

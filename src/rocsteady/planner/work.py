@@ -15,7 +15,7 @@ from rocsteady.vocabulary import Value
 NEAR = 0.25  # a counter that grows by so much more or less than the steps still counts steps
 FINE = 8  # values of a counter in a short run, with which it can stand in for steps
 LATE = 1.5  # seconds by which a printed line may come later than its step
-NOT_SEEN = "How much work it is could not be seen: without it there is no forecast."
+NOT_SEEN = "The total amount of work is unknown; without it there is no forecast."
 IF_ONE_EACH = "if each batch is one optimizer step"
 
 
@@ -30,11 +30,11 @@ class Work(Value, frozen=True, kw_only=True):
 def how_much(command: Sequence[str], one: TrialResult, facts: ScriptFacts, folder: Path) -> Work:
     """Return how much work the job is, by the surest that there is."""
     if one.watched.total:
-        return _steps(one.watched.total, "The script told rocsteady so.")
+        return _steps(one.watched.total, "Reported by the script.")
     if not one.watched.counted:
         return _by_lines(command, one, facts, folder)
     if one.finished and not _earlier(one, folder):
-        return _steps(one.step, "It ended by itself after so many steps.")
+        return _steps(one.step, "The script finished after this many steps.")
     return _by_steps(command, one, facts, folder)
 
 
@@ -138,7 +138,7 @@ def _by_lines(command: Sequence[str], one: TrialResult, facts: ScriptFacts, fold
         return Work(total=Total(log=counter.pattern), why=why, sure=not one.watched.torch)
     amount = next(amounts(counter.word, command, facts, folder), None)
     if amount is None and one.finished:
-        amount = Amount(count=counter.n, said="its last line when it ended by itself", sure=True)
+        amount = Amount(count=counter.n, said="its last line when the script finished", sure=True)
     if amount is None:
         return Work(why=f"It printed {shown}, and of how many could not be seen.")
     unit = "epochs" if counter.word == EPOCH else "steps"

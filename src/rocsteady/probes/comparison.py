@@ -44,7 +44,7 @@ def read_setting(text: str) -> VariableSetting:
     unset = text.startswith("-")
     name = name.removeprefix("-")
     if not _NAME.fullmatch(name) or unset is bool(equals):
-        raise ValueError(f"{text!r}: say NAME=VALUE, or -NAME to unset it")
+        raise ValueError(f"{text!r}: expected NAME=VALUE, or -NAME to unset it")
     return VariableSetting(spelt=text, name=name, value=None if unset else value)
 
 
@@ -56,7 +56,9 @@ def compare(
     environment: Mapping[str, str],
 ) -> Comparison:
     """Let every setting have its turn in each round, and count. ``probe`` is name and variant."""
-    voids = {each.spelt: "it is so here already" for each in settings if each.already(environment)}
+    voids = {
+        each.spelt: "it is already set this way" for each in settings if each.already(environment)
+    }
     live = [each for each in settings if each.spelt not in voids]
     seen: dict[str, list[Observation]] = {WITHOUT: [], **{each.spelt: [] for each in settings}}
     for setting in _in_turn([None, *live], rounds if live else 0):

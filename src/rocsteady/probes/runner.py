@@ -31,6 +31,7 @@ from rocsteady.probes.probe import Probe
 from rocsteady.probes.processes import Forks, Fresh, UnfitError, lay_out, tidy
 from rocsteady.untrusted_file import read_regular, read_tail
 from rocsteady.vocabulary import Observation, ProbeOutcome, Value
+from rocsteady.wording import duration
 
 INTENT = "probe"
 POLL = 0.02  # seconds
@@ -265,7 +266,7 @@ class _Watch:
             outcome=ProbeOutcome.HANG if killed else ProbeOutcome.UNKILLABLE,
             tries=tries,
             seconds=seconds,
-            why=f"at try {tries + 1}, ended after {seconds:.0f} s"
+            why=f"at try {tries + 1}, terminated after {duration(seconds)}"
             if killed
             else f"at try {tries + 1}; it cannot be killed and may still hold the GPU",
             place=place,
@@ -316,7 +317,7 @@ def _in_force(variables: Mapping[str, str | None]) -> dict[str, str]:
 
 def _how(ended: Exit) -> str:
     if ended.signal:
-        return f"ended by signal {ended.signal}"
+        return f"terminated by signal {ended.signal}"
     return f"ended with exit code {ended.code}"
 
 

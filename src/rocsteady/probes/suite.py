@@ -1,6 +1,6 @@
 """Which probes are run, and which not and why; and what is kept of what came of them.
 
-A probe that took the machine down is not tried again unasked. One that is known to have reset a GPU
+A probe that crashed the machine is not tried again unasked. One that is known to have reset a GPU
 somewhere asks first where that would take a screen away, or where this machine went down before.
 """
 
@@ -23,9 +23,9 @@ from rocsteady.probes.catalog import FORK_START, FRESH_START
 from rocsteady.probes.probe import LEVELS, Probe
 from rocsteady.probes.runner import INTENT, ProbeRunner
 from rocsteady.probes.statistics import fewer_than_one_in
-from rocsteady.report.page import counted
 from rocsteady.report.probe import ProbeLine
 from rocsteady.vocabulary import Observation, ProbeOutcome, Value
+from rocsteady.wording import plural
 
 SOAK = "soak"
 LEVEL_NAMES = (*map(str, LEVELS), SOAK)
@@ -78,7 +78,7 @@ def plan(
 def without_risks(planned: Iterable[Planned]) -> tuple[Planned, ...]:
     """Leave out what should be asked about."""
     return tuple(
-        msgspec.structs.replace(each, why_not=f"{each.risk}; --yes runs it", risk="")
+        msgspec.structs.replace(each, why_not=f"{each.risk}; use --yes to run it", risk="")
         if each.risk and not each.why_not
         else each
         for each in planned
@@ -106,7 +106,7 @@ def line_of(probe: Probe | None, observation: Observation) -> ProbeLine:
 
 
 def recover(journal: Journal, memory: Memory, software: str) -> tuple[Observation, ...]:
-    """Remember which probes took the machine down: their intents have no outcome."""
+    """Remember which probes crashed the machine: their intents have no outcome."""
     found = []
     for entry in journal.unfinished():
         deed = entry.deed
@@ -225,7 +225,7 @@ def _planned(probe: Probe, depth: int, standing: KnownBefore, *, again: bool) ->
     about = last.seconds if last and alike else seconds
     why_not = _lacking(probe, standing.machine)
     if _took_it_down(probe, standing.observations) and not again:
-        why_not = why_not or "the machine went down during it; --again tries it again"
+        why_not = why_not or "the machine crashed during it; use --again to try it anyway"
     return Planned(
         probe=probe,
         tries=tries,
@@ -253,18 +253,18 @@ def _lacking(probe: Probe, machine: Machine) -> str:
         there = 0
     if unseen or there >= probe.gpus:
         return ""
-    return counted(there, "GPU") if there else "no GPU that torch can use"
+    return plural(there, "GPU") if there else "no GPU that torch can use"
 
 
 def _risk(probe: Probe, standing: KnownBefore) -> str:
     if not (probe.risky and (trainable(standing.machine) or standing.machine.system.wsl)):
         return ""
     if standing.took_down:
-        return "it may reset the GPU, and this machine went down before"
+        return "it may reset the GPU, and this machine crashed before"
     if standing.screens is None:
-        return "it may reset the GPU, and a screen may hang on it"
+        return "it may reset the GPU, which may drive a display"
     if standing.screens:
-        return f"it may reset the GPU that a screen hangs on ({standing.screens[0]})"
+        return f"it may reset the GPU that drives a display ({standing.screens[0]})"
     return ""
 
 
@@ -280,7 +280,7 @@ def _took_down(what: str, at: float, software: str) -> Observation:
         outcome=ProbeOutcome.WENT_DOWN,
         tries=0,
         seconds=0.0,
-        why="the machine went down during it",
+        why="the machine crashed during it",
         settings={
             str(name): None if value is None else str(value)
             for name, value in (settings if isinstance(settings, dict) else {}).items()

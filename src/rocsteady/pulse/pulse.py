@@ -20,6 +20,7 @@ from rocsteady.pulse.verdict import Patience, RunState, Verdict
 from rocsteady.pulse.wait_graph import wait_set
 from rocsteady.pulse.wait_set import WaitSet, moved, prove
 from rocsteady.vocabulary import Value
+from rocsteady.wording import duration
 
 SUSPENDED = 1.0  # seconds that the boot clock may run ahead before the machine must have slept
 LOOK_EVERY = 1.0  # seconds, at first
@@ -300,7 +301,7 @@ def _why(
 ) -> str:
     reading = pulse.reading
     if condition is RunState.HEALTHY and reading is None:
-        return f"last progress {_spelled(quiet)} ago"
+        return f"last progress {duration(quiet)} ago"
     if condition is RunState.STOPPED and reading:
         return reading.why
     seen = f"; {reading.why}" if reading else ""
@@ -309,22 +310,14 @@ def _why(
     if waits_for_gpu(pulse) and pulse.before and pulse.before.gpu_signs:
         seen += f", and {pulse.before.gpu_signs[0]}"
     if finished(pulse.heartbeats):
-        return f"the script's own code is done and it has not exited for {_spelled(quiet)}{seen}"
-    usual = f" (longest so far {_spelled(allowed.usual)})" if allowed.usual else ""
+        return f"the script has finished but has not exited for {duration(quiet)}{seen}"
+    usual = f" (longest so far {duration(allowed.usual)})" if allowed.usual else ""
     what = "step" if allowed.started else "first step"
-    return f"no {what} for {_spelled(quiet)}{usual}{seen}"
+    return f"no {what} for {duration(quiet)}{usual}{seen}"
 
 
 def _way_out(proof: WaitSet) -> str:
     if proof.closed:
-        return ", and nothing is left that could end that wait"
+        return ", and nothing can end that wait"
     first = next(iter(proof.exits), None)
     return f", but thread {first.tid} of process {first.pid} {first.what}" if first else ""
-
-
-def _spelled(seconds: float) -> str:
-    if seconds < 0.1:  # noqa: PLR2004 - a digit after the point would say nothing
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 10:  # noqa: PLR2004 - below it a digit more says something
-        return f"{seconds:.1f} s"
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"  # noqa: PLR2004

@@ -102,20 +102,20 @@ def _name(one: Reached) -> str:
 
 
 def _runs(one: Reached, _: Look) -> str:
-    where = ", at the same place of native code in every look," if one.thread.native else ","
+    where = ", at the same place in native code in every sample," if one.thread.native else ","
     return f"{_name(one)} runs{where} which may be work"
 
 
 def _outside(one: Reached, now: Look) -> str:
     if not now.stacks:
-        return f"no stacks could be had ({now.why_no_stacks or 'no reason told'})"
+        return f"no stacks could be read ({now.why_no_stacks or 'reason unknown'})"
     if (one.trains or one.main) and one.process.python and one.thread.frames is None:
-        return f"the stack of process {one.process.pid} could not be had"
+        return f"the stack of process {one.process.pid} could not be read"
     return f"{_name(one)} waits for {one.thread.wait.value}"
 
 
 def _device(one: Reached, _: Look) -> str:
-    return f"{_name(one)} waits for the GPU, at the same place in every look"
+    return f"{_name(one)} waits for the GPU, at the same place in every sample"
 
 
 def _locked(one: Reached, _: Look) -> str:
@@ -123,7 +123,7 @@ def _locked(one: Reached, _: Look) -> str:
 
 
 _HELD_BY: dict[Wait, Callable[[Reached], str]] = {
-    wait: lambda one: f"process {one.process.pid} waits for somebody at a debugger" for wait in Wait
+    wait: lambda one: f"process {one.process.pid} waits for a person at a debugger" for wait in Wait
 } | {
     Wait.STOPPED: lambda one: f"process {one.process.pid} was stopped by a signal",
     Wait.TRACED: lambda one: f"process {one.process.pid} is held by a debugger",

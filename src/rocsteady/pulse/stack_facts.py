@@ -28,4 +28,4 @@ class KnownWaits(Protocol):
         """
 
     def person(self, frames: Sequence[str]) -> bool:
-        """Tell whether a thread waits for somebody at a debugger."""
+        """Tell whether a thread waits for a person at a debugger."""

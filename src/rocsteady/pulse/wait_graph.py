@@ -16,6 +16,7 @@ from rocsteady.pulse.places import has_users_code, is_of, is_torchs, place_of
 from rocsteady.pulse.reach import helps, ranks_elsewhere, roots, training
 from rocsteady.pulse.stack_facts import KnownWaits
 from rocsteady.pulse.wait_set import WAYS, Exit, Key, Member, WaitSet, WayOut
+from rocsteady.wording import duration
 
 LOADER = "torch/utils/data/dataloader.py"
 WORKER = "torch/utils/data/_utils/worker.py"
@@ -256,4 +257,4 @@ def _is_own(period: float, blocked: Blocked) -> bool:
 def _gives_up(blocked: Blocked) -> str:
     if blocked.on == "time" or not blocked.left:
         return "sleeps"
-    return f"waits for {blocked.on} and gives up after {blocked.left:.1f} s"
+    return f"waits for {blocked.on} and gives up after {duration(blocked.left)}"

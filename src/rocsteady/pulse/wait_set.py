@@ -159,7 +159,9 @@ def sentences(found: WaitSet) -> list[str]:
         lines.append("The set is not closed:")
         lines += [f"  thread {each.tid} of process {each.pid} {each.what}." for each in found.exits]
     elif found.closed:
-        lines.append("The set is closed: no thread outside it, no timeout and no timer ends this.")
+        lines.append(
+            "The set is closed: no thread outside it, no timeout and no timer can end the wait."
+        )
     lines += [f"A signal could still be sent: {each}." for each in found.handlers]
     return lines
 
@@ -171,7 +173,7 @@ def _sentence(member: Member, found: WaitSet) -> str:
     python = {other.key for other in found.members if other.python}
     enders = sorted(member.enders, key=lambda key: (key not in python, key))
     if not enders:
-        return f"{head}, which no thread is left to end."
+        return f"{head}, which no other thread can end."
     names = ", ".join(f"{tid} of process {pid}" for pid, tid in enders[:4])
     more = f" and {len(enders) - 4} more" if len(enders) > 4 else ""  # noqa: PLR2004
     only = "which only thread" if len(enders) == 1 else "which only threads"

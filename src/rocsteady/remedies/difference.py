@@ -7,8 +7,8 @@ from rocsteady.vocabulary import Strategy
 WORKERS, THREAD = "workers", "loader_thread"
 SAID = {
     ("compile", True): "compiled",
-    ("autocast", "bf16"): "bf16 by autocast",
-    ("flush_denormal", True): "subnormals as 0",
+    ("autocast", "bf16"): "bf16 (autocast)",
+    ("flush_denormal", True): "subnormals treated as 0",
 }
 
 

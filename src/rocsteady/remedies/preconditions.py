@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
-from packaging.specifiers import SpecifierSet
-from packaging.version import Version
 
 from rocsteady.machine.torch_build import made_by
 from rocsteady.remedies.remedy import Refused
 from rocsteady.remedies.situation import Situation
+from rocsteady.versions import version_fits
 from rocsteady.vocabulary import Strategy
-
-_NUMBERS = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,9}", re.ASCII)
 
 
 def without_gpu(situation: Situation) -> str:
     """Say why nothing that acts on GPUs is right here; "" if it may be."""
     if situation.strategy.device == "cpu":
-        return "the run is kept off the GPUs"
-    return "" if situation.gpus else "no GPU is seen here"
+        return "the run does not use GPUs"
+    return "" if situation.gpus else "no GPU was found"
 
 
 def without_rocm(situation: Situation) -> str:
@@ -48,25 +43,19 @@ def gfx_names(situation: Situation) -> tuple[str, ...]:
 def torch_fits(situation: Situation, wanted: str) -> bool:
     """Compare the version of torch; one that is not known fits nothing."""
     torch = situation.machine.torch
-    return torch is not None and fits(torch.version, wanted)
+    return torch is not None and version_fits(torch.version, wanted)
 
 
 def rocm_fits(situation: Situation, wanted: str) -> bool:
     """Compare the ROCm release that torch was built for; one that is not known fits nothing."""
     torch = situation.machine.torch
-    return torch is not None and fits(torch.rocm or "", wanted)
+    return torch is not None and version_fits(torch.rocm or "", wanted)
 
 
 def built_by_amd(situation: Situation) -> bool:
     """Tell AMD's own build of torch: its tag has three numbers, as in +rocm7.14.0."""
     torch = situation.machine.torch
     return torch is not None and made_by(torch) == "amd"
-
-
-def fits(version: str, wanted: str) -> bool:
-    """Compare by the numbers in front: a nightly build of 2.9 is taken for 2.9."""
-    numbers = _NUMBERS.match(version)
-    return numbers is not None and Version(numbers.group()) in SpecifierSet(wanted)
 
 
 def half_crashes(situation: Situation) -> bool:
@@ -83,9 +72,9 @@ def setting(situation: Situation, name: str, value: str) -> Strategy | Refused:
     """Set a variable, unless it is set: what the user has set is left as it is."""
     ours = situation.strategy.variables
     if situation.in_force.get(name) == value:
-        return Refused(why=f"{name}={value} is in force")
+        return Refused(why=f"{name}={value} is already set")
     if name in ours:
-        return Refused(why=f"an earlier remedy has changed {name}")
+        return Refused(why=f"an earlier remedy changed {name}")
     if name in situation.variables:
         return Refused(why=f"you have set {name}={situation.variables[name]}")
     return msgspec.structs.replace(situation.strategy, variables={**ours, name: value})

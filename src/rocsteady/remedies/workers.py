@@ -23,11 +23,11 @@ def _against(situation: Situation) -> str:
     if situation.machine.system.os == "windows":
         return "Windows starts workers by spawn anyway"
     if context in ("forkserver", "spawn"):
-        return f"workers are started by {context} as it is"
+        return f"workers already start by {context}"
     if strategy.workers == 0 or (strategy.workers is None and loader and not loader.workers):
         return "there are no workers"
     if loader and loader.pickles is False:
-        return "dataset, collate_fn or worker_init_fn does not pickle"
+        return "dataset, collate_fn or worker_init_fn cannot be pickled"
     if loader and loader.main_guarded is False:
         return "the main module has no guard: every worker would start the training again"
     return ""

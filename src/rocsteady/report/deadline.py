@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import tzinfo
 
 from rocsteady.journal.values import Forecast
-from rocsteady.report.times import moment, spelled
+from rocsteady.report.times import moment
+from rocsteady.wording import duration
 
 JUST = 1.0  # seconds, which nobody would call late
 
@@ -14,48 +15,48 @@ def ahead(
     forecast: Forecast, deadline: float | None, *, now: float, zone: tzinfo | None = None
 ) -> str:
     """Say when it will be done, and against the deadline, and how sure that is."""
-    about = f"done about {moment(forecast.at, now=now, zone=zone)}"
+    about = f"finishes about {moment(forecast.at, now=now, zone=zone)}"
     if deadline is None:
         return about
     doubt = ""
     if forecast.at <= deadline < forecast.late:
-        doubt = ", or late"
+        doubt = " (may be late)"
     elif forecast.early <= deadline < forecast.at:
-        doubt = ", or in time"
+        doubt = " (may be on time)"
     due = moment(deadline, now=now, zone=zone)
-    return f"{about}, due {due}: {spare(forecast.at, deadline)}{doubt}"
+    return f"{about}, deadline {due}: {spare(forecast.at, deadline)}{doubt}"
 
 
 def spare(at: float, deadline: float) -> str:
     """Say how much time there is between an end and a deadline."""
     if at <= deadline:
-        return f"{spelled(deadline - at)} to spare"
-    return f"{spelled(at - deadline)} late"
+        return f"{duration(deadline - at)} to spare"
+    return f"{duration(at - deadline)} late"
 
 
 def met(ended: float, deadline: float) -> str:
     """Say whether what is done was done in time."""
     if ended > deadline + JUST:
-        return f"{spelled(ended - deadline)} late"
-    return f"{spelled(max(0.0, deadline - ended))} before the deadline"
+        return f"{duration(ended - deadline)} late"
+    return f"{duration(max(0.0, deadline - ended))} before the deadline"
 
 
 def until(deadline: float, *, now: float, zone: tzinfo | None = None) -> str:
     """Name a deadline, and how far it is away."""
-    due = f"due {moment(deadline, now=now, zone=zone)}"
+    due = f"deadline {moment(deadline, now=now, zone=zone)}"
     if deadline < now:
-        return f"{due}, {spelled(now - deadline)} ago"
-    return f"{due}, in {spelled(deadline - now)}"
+        return f"{due} ({duration(now - deadline)} ago)"
+    return f"{due} (in {duration(deadline - now)})"
 
 
 def remains(left: int, total: int, rate: float | None, deadline: float, *, now: float) -> str:
     """Say of a run that ended what is left, and whether there is time for it."""
-    steps = f"{left:,} of {total:,} steps are left"
+    steps = f"{left:,} of {total:,} steps left"
     if rate is None:
         return f"{steps}; {until(deadline, now=now)}"
     work = left / rate
     latest = deadline - work
-    takes = f"{steps}, {spelled(work)} at the pace seen; due {moment(deadline, now=now)}"
+    takes = f"{steps}, {duration(work)} at this pace; deadline {moment(deadline, now=now)}"
     if latest < now:
-        return f"{takes}: too late at that pace"
-    return f"{takes}: in time if it goes on by {moment(latest, now=now)}"
+        return f"{takes}: too late at this pace"
+    return f"{takes}: on time if resumed by {moment(latest, now=now)}"

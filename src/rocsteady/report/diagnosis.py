@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from rocsteady.report.page import BOLD, DIM, RED, YELLOW, Page, counted
+from rocsteady.report.page import BOLD, DIM, RED, YELLOW, Page
 from rocsteady.vocabulary import ComputeDevice, Diagnosis, Finding, Severity, Unchecked
+from rocsteady.wording import plural
 
 LABEL = 9
 MIN_ID = 16
@@ -57,10 +58,10 @@ def closing_sentence(diagnosis: Diagnosis) -> str:
         only_cpu = " Until it is fixed, expect training on the CPU at best." if cpu else ""
         if blocks > 1:
             only_cpu = only_cpu.replace("it is", "they are")
-        problems = counted(blocks, "problem blocks", "problems block")
+        problems = plural(blocks, "problem blocks", "problems block")
         return f"{problems} training on the AMD GPU.{only_cpu}"
-    found = [counted(risks, "risk")] if risks else []
-    found += [counted(notes, "note")] if notes else []
+    found = [plural(risks, "risk")] if risks else []
+    found += [plural(notes, "note")] if notes else []
     return f"{', '.join(found) or 'No problems found'}. {_expectation(diagnosis)}"
 
 
@@ -91,7 +92,7 @@ def _head(page: Page, diagnosis: Diagnosis) -> None:
     for detail in (machine.torch_code, machine.python):
         if detail:
             page.row("", detail, column=LABEL)
-    facts, rules = counted(diagnosis.facts_read, "fact"), counted(diagnosis.rules_checked, "rule")
+    facts, rules = plural(diagnosis.facts_read, "fact"), plural(diagnosis.rules_checked, "rule")
     page.row("Checked", f"{facts} read, {rules} checked", column=LABEL)
 
 
@@ -107,7 +108,7 @@ def _finding(page: Page, finding: Finding, column: int) -> None:
 
 
 def _unchecked(page: Page, entry: Unchecked, column: int) -> None:
-    rules = f" ({counted(len(entry.rules), 'rule')})" if entry.rules else ""
+    rules = f" ({plural(len(entry.rules), 'rule')})" if entry.rules else ""
     page.row(entry.what, f"{entry.why}{rules}", indent=2, column=column)
 
 

@@ -1,17 +1,21 @@
-"""What came of a drill: a line a fault, and one sentence."""
+"""The result of a drill: one line per fault, and what follows from it."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Sequence
-
-from rocsteady.report.page import BOLD, Page, counted
+from rocsteady.report.page import GREEN, RED, Page
+from rocsteady.report.table import Column, Table
 from rocsteady.vocabulary import Value
+from rocsteady.wording import duration, plural
 
 VERSION = 1  # of the JSON that a DrillResult is written as
-HEAD = ("fault", "seen after", "called", "done", "went on from")
-GAP = 2
-LONG = 18  # columns; the name of a fault that is longer has a line of its own
+COLUMNS = (
+    Column("fault"),
+    Column("detected in"),
+    Column("identified as"),
+    Column("action", least=16),
+    Column("resumed at"),
+)
+ACTION = 3  # the column
 SHOWN = 5  # paths that changed
 
 
@@ -62,20 +66,17 @@ class DrillResult(Value, frozen=True, kw_only=True):
 def render_drill(result: DrillResult, *, width: int, colour: bool) -> str:
     """Lay out a table that fits the terminal, and say what it comes to."""
     page = Page(width, colour=colour)
-    rows = [_cells(fault) for fault in result.faults]
-    widths = _widths([HEAD, *rows], page.width)
-    page.line(_joined(HEAD, widths), style=BOLD)
-    for row in rows:
-        if len(row[0]) > widths[0]:
-            page.line(row[0])
-            row = ("", *row[1:])  # noqa: PLW2901 - the rest of it
-        cells = [textwrap.wrap(cell, size) for cell, size in zip(row, widths, strict=True)]
-        for number in range(max(map(len, cells))):
-            page.line(_joined([_at(cell, number) for cell in cells], widths))
+    styles = {
+        (number, ACTION): GREEN if fault.survived else RED
+        for number, fault in enumerate(result.faults)
+        if fault.fired
+    }
+    Table(COLUMNS, [_cells(fault) for fault in result.faults]).draw(page, styles)
     page.line()
-    page.paragraph(" ".join(_sentences(result)))
+    for sentences in _sentences(result):
+        page.paragraph(sentences)
     if result.kept:
-        page.paragraph("Log and evidence of the drill were kept:")
+        page.paragraph("Logs and evidence of the drill:")
         page.line(f"  {result.kept}")
     if result.next_command:
         page.line(f"next: {result.next_command}")
@@ -85,67 +86,43 @@ def render_drill(result: DrillResult, *, width: int, colour: bool) -> str:
 def _cells(fault: FaultResult) -> tuple[str, ...]:
     if not fault.fired:
         return (fault.fault, "-", "-", "not reached", "-")
-    seen = "-" if fault.seen_after is None else f"{fault.seen_after:.1f} s"
+    seen = "-" if fault.seen_after is None else duration(fault.seen_after)
     return (fault.fault, seen, fault.called or "-", fault.done, _went_on(fault))
 
 
 def _went_on(fault: FaultResult) -> str:
     if fault.went_on_from is None:
         return "-"
-    return f"step ~{fault.went_on_from:,}" if fault.went_on_from else "the beginning"
+    return f"step ~{fault.went_on_from:,}" if fault.went_on_from else "the start"
 
 
 def _sentences(result: DrillResult) -> list[str]:
     survived = sum(fault.survived for fault in result.faults)
     twice = result.steps_twice
-    done = f"; about {counted(twice, 'step was', 'steps were')} done twice" if twice else ""
-    said = [f"{survived} of {len(result.faults)} survived{done}."]
+    again = f"; about {plural(twice, 'step was', 'steps were')} repeated" if twice else ""
+    said = [f"The script survived {survived} of {plural(len(result.faults), 'fault')}{again}."]
     if not result.can_resume and any(fault.fired for fault in result.faults):
         said.append(
-            "This script has no known way to resume: after a fault it can only begin again, and"
-            " once it has made real progress that is not done unasked. Name one in rocsteady.toml,"
-            " under [resume]."
+            "rocsteady does not know how this script resumes. Without that, it can only be started"
+            " again from the beginning, which rocsteady does not do on its own after real progress."
+            " Set [resume] in rocsteady.toml."
         )
     poisoned = [it for it in result.faults if it.called == "nan-loss" and not it.survived]
     if poisoned:
         said.append(
-            "The loss was no number from then on: this script does not look. One that raises an"
-            " error then goes on from its checkpoint."
+            "The loss stayed NaN, and the script did not notice. If it raised an error, rocsteady"
+            " could resume from the last checkpoint."
         )
+    said.append(_untouched(result.changed))
     own = ("faults of a real GPU",) if result.on_gpu else ()
     untried = ", ".join((*result.not_tried, *own))
-    if untried:
-        said.append(f"Not tried: {untried}.")
-    said.append(_untouched(result.changed))
-    return said
+    return [" ".join(said), f"Not tried: {untried}." if untried else ""]
 
 
 def _untouched(changed: tuple[str, ...] | None) -> str:
     if changed is None:
-        return "The folder has too many files to see whether your outputs were touched."
+        return "This folder has too many files to check whether any was changed."
     if not changed:
-        return "Your outputs were not touched."
+        return "Your own files were not touched."
     more = f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
-    return f"Not as before in your folder: {', '.join(changed[:SHOWN])}{more}."
-
-
-def _widths(rows: Sequence[Sequence[str]], most: int) -> list[int]:
-    """Give each column what it needs, and what is done the rest, where that is too little."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    widths[0] = min(widths[0], LONG)
-    done = HEAD.index("done")
-    others = sum(widths) - widths[done] + GAP * (len(widths) - 1)
-    widths[done] = min(widths[done], max(len("unchanged"), most - others))
-    return widths
-
-
-def _joined(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return (
-        (" " * GAP)
-        .join(cell.ljust(size) for cell, size in zip(cells, widths, strict=True))
-        .rstrip()
-    )
-
-
-def _at(lines: Sequence[str], number: int) -> str:
-    return lines[number] if number < len(lines) else ""
+    return f"Changed in this folder: {', '.join(changed[:SHOWN])}{more}."

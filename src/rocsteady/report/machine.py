@@ -11,9 +11,9 @@ from rocsteady.machine.gpus import Gpu
 from rocsteady.machine.machine import Machine
 from rocsteady.machine.root import Disk
 from rocsteady.report.page import BOLD, Page
+from rocsteady.wording import size
 
 LABEL = 20
-GIB = 1 << 30
 
 
 def render_machine(machine: Machine, knowledge: Knowledge, *, width: int, colour: bool) -> str:
@@ -24,7 +24,7 @@ def render_machine(machine: Machine, knowledge: Knowledge, *, width: int, colour
         _section(
             page, f"GPU {gpu.node if gpu.node is not None else ''}".strip(), _gpu(gpu, knowledge)
         )
-    _section(page, "GPUs we do not have", _missing(machine, knowledge))
+    _section(page, "GPUs not available", _missing(machine, knowledge))
     _section(page, "Access", _access(machine))
     _section(page, "Limits", _limits(machine))
     _section(page, "ROCm", _rocm(machine))
@@ -33,7 +33,7 @@ def render_machine(machine: Machine, knowledge: Knowledge, *, width: int, colour
         page,
         "Variables",
         (
-            (var.name, var.value if var.value is not None else "(not on our list; value not kept)")
+            (var.name, var.value if var.value is not None else "(unknown variable; value not kept)")
             for var in machine.variables
         ),
     )
@@ -63,7 +63,7 @@ def _system(machine: Machine) -> list[tuple[str, str]]:
         ("librocdxg", system.librocdxg),
         ("driver", f"{driver.kind} {driver.version or ''}" if driver.loaded else "not loaded"),
         ("boot id", system.boot_id),
-        ("run as", "root: permissions were not really tested" if system.as_root else ""),
+        ("run as", "root, so permissions were not tested" if system.as_root else ""),
     ]
 
 
@@ -75,15 +75,15 @@ def _gpu(gpu: Gpu, knowledge: Knowledge) -> list[tuple[str, str]]:
     return [
         ("card", card_name(gpu, knowledge)),
         ("kind", "integrated" if gpu.integrated else "discrete"),
-        ("gfx", gfx_of(gpu, knowledge) or "the driver does not say"),
+        ("gfx", gfx_of(gpu, knowledge) or "not reported by the driver"),
         ("PCI", f"{gpu.pci_address}{place}, device {device}{revision}".lstrip(", ")),
         ("compute units", str(gpu.compute_units or "")),
-        ("memory", _gib(gpu.vram_bytes)),
-        ("shared with system", _gib(gpu.gtt_bytes) if gpu.integrated else ""),
+        ("memory", _size(gpu.vram_bytes)),
+        ("shared with system", _size(gpu.gtt_bytes) if gpu.integrated else ""),
         ("render node", f"renderD{gpu.render_minor}" if gpu.render_minor else ""),
         ("link", f"x{link.width} at {link.speed:g} GT/s" if link else ""),
         ("IOMMU group", gpu.iommu or ""),
-        ("power", "asleep; its link was not read" if gpu.asleep else ""),
+        ("power", "asleep; PCIe link not read" if gpu.asleep else ""),
         ("firmware", ", ".join(f"{name} {version}" for name, version in gpu.firmware.items())),
     ]
 
@@ -116,9 +116,9 @@ def _node(node: Node) -> str:
 def _limits(machine: Machine) -> list[tuple[str, str]]:
     limits = machine.limits
     return [
-        ("memory", _gib(limits.memory_total)),
-        ("available", _gib(limits.memory_available)),
-        ("cgroup limit", _gib(limits.memory_limit)),
+        ("memory", _size(limits.memory_total)),
+        ("available", _size(limits.memory_available)),
+        ("cgroup limit", _size(limits.memory_limit)),
         ("shared memory", _disk(limits.shared_memory)),
         ("working folder", _disk(limits.folder)),
     ]
@@ -168,8 +168,8 @@ def _disk(disk: Disk | None) -> str:
         return ""
     kind = disk.filesystem or "file system not known"
     how = "" if disk.writable else ", read-only"
-    return f"{_gib(disk.free)} free of {_gib(disk.total)}, {kind}{how}"
+    return f"{_size(disk.free)} free of {_size(disk.total)}, {kind}{how}"
 
 
-def _gib(amount: int | None) -> str:
-    return "" if amount is None else f"{amount / GIB:.1f} GiB"
+def _size(amount: int | None) -> str:
+    return "" if amount is None else size(amount)

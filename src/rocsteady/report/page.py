@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TextIO
 
 from rocsteady.printable import printable
 
-NARROW, WIDE = 40, 100  # columns we lay out for, whatever the terminal says
-RED, YELLOW, DIM, BOLD = "31", "33", "2", "1"
+NARROW, WIDE = 40, 120  # columns to lay out for, whatever the terminal says
+RED, GREEN, YELLOW, DIM, BOLD = "31", "32", "33", "2", "1"
+
+
+def takes_colour(stream: TextIO, environment: Mapping[str, str] = os.environ) -> bool:
+    """Tell whether colours are welcome: on a terminal, and unless the user wants none."""
+    plain = "NO_COLOR" in environment or environment.get("TERM") == "dumb" or os.name == "nt"
+    return stream.isatty() and not plain
+
+
+def coloured(text: str, style: str) -> str:
+    """Wrap text in a colour."""
+    return f"\x1b[{style}m{text}\x1b[0m"
 
 
 class Page:
@@ -21,7 +34,11 @@ class Page:
 
     def line(self, text: str = "", *, style: str = "") -> None:
         """Add one line as it is: what is meant to be copied is never broken."""
-        self._lines.append(self._styled(printable(text), style))
+        self._lines.append(self.styled(text, style))
+
+    def line_as_it_is(self, text: str) -> None:
+        """Add a line whose parts are already printable and styled."""
+        self._lines.append(text)
 
     def paragraph(self, text: str, *, indent: int = 0, style: str = "") -> None:
         """Add text, wrapped."""
@@ -40,7 +57,7 @@ class Page:
             self.paragraph(text, indent=indent + 2)
             return indent + 2
         first, *rest = wrapped(text, self.width - start) or [""]
-        beside = self._styled(printable(label), style) + " " * (column - len(label))
+        beside = self.styled(label, style) + " " * (column - len(label))
         self._lines.append(" " * indent + beside + printable(first))
         for line in rest:
             self.line(" " * start + line)
@@ -54,17 +71,14 @@ class Page:
     def __str__(self) -> str:
         return "\n".join(line.rstrip() for line in self._lines) + "\n"
 
-    def _styled(self, text: str, style: str) -> str:
-        return f"\x1b[{style}m{text}\x1b[0m" if self._colour and style and text else text
+    def styled(self, text: str, style: str) -> str:
+        """Return text that is safe to print, in colour if that is wanted."""
+        safe = printable(text)
+        return coloured(safe, style) if self._colour and style and safe else safe
 
 
-def wrapped(text: str, width: int) -> list[str]:
+def wrapped(text: str, width: int, *, least: int = 20) -> list[str]:
     """Break text into lines; words, paths and addresses stay whole."""
     return textwrap.wrap(
-        " ".join(text.split()), max(width, 20), break_long_words=False, break_on_hyphens=False
+        " ".join(text.split()), max(width, least), break_long_words=False, break_on_hyphens=False
     )
-
-
-def counted(number: int, thing: str, things: str | None = None) -> str:
-    """Say how many: "1 thing", "2 things"."""
-    return f"{number} {thing if number == 1 else things or thing + 's'}"

@@ -1,50 +1,62 @@
-"""The screen of a plan: what is to be done, the ways to do it, the one to take, and its command.
+"""The screen of a plan: the work, the options, the recommendation and its command.
 
-What does not fit beside a way stands below it. A wider terminal folds less.
+The table has what a person needs to choose; everything else is behind ``plan --explain N``.
 """
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import tzinfo
 from pathlib import PureWindowsPath
 from types import MappingProxyType
 
 from rocsteady.plan import Basis, Plan, Way
-from rocsteady.report.option import NONE, cells, clean, counted_steps, priced_on, titled
-from rocsteady.report.page import BOLD, DIM, YELLOW, Page, counted
-from rocsteady.report.times import moment, roughly, spelled
-
-INDENT, GAP = 2, 2
-RIGHT = ("", "it/s", "by then", "cost", "set-up")  # columns of figures
-RESTS = "rests on"
-LEAST_WAY, MOST_WAY = 23, 34  # columns of a title; a longer one is wrapped
-LEAST_RESTS = 32
-FOLDS = (  # what goes below the row, one after the other, until the rest fits
-    (RESTS,),
-    ("90 %",),
-    ("cost", "set-up", "risk"),
-    ("by then",),
+from rocsteady.report.option import (
+    based_on,
+    brief_reason,
+    chance,
+    clean,
+    cost,
+    finishes,
+    pace,
+    priced_on,
+    titled,
 )
+from rocsteady.report.page import BOLD, DIM, GREEN, RED, YELLOW, Page
+from rocsteady.report.table import LEAST_LAST, NONE, Column, Table
+from rocsteady.report.times import moment
+from rocsteady.wording import duration, plural, rough_duration
+
+COLUMNS = (
+    Column("", right=True),
+    Column("option", least=22),
+    Column("steps/s", right=True),
+    Column("finishes"),
+    Column("on time", right=True),
+    Column("cost", right=True),
+    Column("based on", least=LEAST_LAST),
+)
+ON_TIME = 4  # the column
+LIKELY, UNLIKELY = 0.9, 0.5  # chances that are green, and red below
 LIMITS = MappingProxyType(
     {
-        "data": "the loader",
-        "simulation": "the simulation, in the script's own code,",
+        "data": "the data loader",
+        "simulation": "the simulation in the script's own code",
         "own code": "the script's own Python code",
-        "compute": "computing",
-        "compile": "compiling",
+        "compute": "computation",
+        "compile": "compilation",
         "checkpoint": "writing checkpoints",
         "evaluate": "evaluation",
         "other ranks": "waiting for other ranks",
     }
 )
-LIMIT = 0.4  # of the time; a smaller part is no limit, only the largest
-IDS = 3  # that are told of what is ruled out
-SHARES = 4  # parts of the time that are told
+LIMIT = 0.4  # of the time; a smaller share is only the largest one
+SHARES = 4  # of the time that are listed
 MANY = 10  # times as fast; from here on a fraction says little
+GROUPS = 3  # reasons that are listed; --explain all has the others
 JUST_NOW = 120  # seconds
 AGED = 3600  # seconds after which a plan says how old it is
+DETAILS = 35  # column of the hint beside the command
 
 
 def render_plan(
@@ -53,49 +65,50 @@ def render_plan(
     """Lay out the screen; times are local, or of the zone given."""
     page = Page(width, colour=colour)
     page.paragraph(_head(plan, now, zone))
-    page.paragraph(_tried(plan, now))
     if plan.ways:
         page.line()
-        _ways(page, plan, now, zone)
-    if plan.ruled_out:
-        page.line()
-        _listed(page, "Ruled out:", plan.ruled_out)
-    if plan.not_tried:
-        page.line()
-        _listed(page, "Not tried:", plan.not_tried)
-    page.line()
-    _take(page, plan)
+        _options(page, plan, now, zone)
+    for head, options in (("Ruled out", plan.ruled_out), ("Not tried", plan.not_tried)):
+        if options:
+            page.paragraph(f"{head}: {_grouped(options)}.")
     if plan.limits:
-        page.line()
-        page.paragraph(_limits(plan))
-    warnings = _warnings(plan, now)
-    if warnings:
-        page.line()
-    for warning in warnings:
+        page.paragraph(limits(plan))
+    page.line()
+    _recommendation(page, plan)
+    for warning in _warnings(plan, now):
         page.paragraph(warning, style=YELLOW)
     return str(page)
 
 
+def limits(plan: Plan) -> str:
+    """Say where the time goes, and what would help most."""
+    known = [it for it in plan.limits if it.share is not None]
+    shares = ", ".join(f"{clean(it.part)} {_percent(it.share)}" for it in plan.limits[:SHARES])
+    if not known or len(known) < len(plan.limits):
+        return f"Time goes to: {shares} (too few stack samples)."
+    first, share = known[0], known[0].share or 0.0
+    name = LIMITS.get(first.part, clean(first.part))
+    is_the = "is the bottleneck" if share >= LIMIT else "takes the most"
+    where = f", mostly in {clean(first.where)}" if first.where else ""
+    said = f"Time goes to: {shares}; {name} {is_the}{where}."
+    best = max((it for it in plan.limits if it.best), key=lambda it: it.gain, default=None)
+    if not best:
+        return said
+    return f"{said} Most to gain: {clean(best.best).rstrip('.')}{_gain(best.gain)}."
+
+
 def _head(plan: Plan, now: float, zone: tzinfo | None) -> str:
-    """Say what is to be done, until when."""
-    unknown = "how much is left is not known"
-    parts = [_script(plan), unknown if plan.left is None else f"{counted_steps(plan.left)} left"]
+    """Say what is to be done, by when, and what was tried."""
+    left = "unknown amount of work" if plan.left is None else f"{plural(plan.left, 'step')} left"
+    due = "no deadline"
     if plan.deadline is not None:
         ahead = plan.deadline - now
-        due = moment(plan.deadline, now=now, zone=zone)
-        near = f"in {spelled(ahead)}" if ahead >= 0 else f"{spelled(-ahead)} ago"
-        parts.append(f"{'due' if ahead >= 0 else 'was due'} {due} ({near})")
-    else:
-        parts.append("no deadline")
-    return f"{', '.join(parts)}."
-
-
-def _tried(plan: Plan, now: float) -> str:
-    if not plan.trials:
-        return "Nothing was tried."
+        near = f"in {duration(ahead)}" if ahead >= 0 else f"{duration(-ahead)} ago"
+        due = f"deadline {moment(plan.deadline, now=now, zone=zone)} ({near})"
     age = max(0.0, now - plan.made)
-    ago = "just now" if age < JUST_NOW else f"{roughly(age)} ago"
-    return f"{counted(plan.trials, 'trial')}, {spelled(plan.trial_seconds)} in all, {ago}."
+    ago = "" if age < JUST_NOW else f", {rough_duration(age)} ago"
+    took = f"{plural(plan.trials, 'trial')} took {duration(plan.trial_seconds)}{ago}"
+    return f"{_script(plan)}: {left}, {due}. {took if plan.trials else 'No trials were made'}."
 
 
 def _script(plan: Plan) -> str:
@@ -107,116 +120,55 @@ def _script(plan: Plan) -> str:
     return words[0] if words else clean(plan.folder)
 
 
-def _ways(page: Page, plan: Plan, now: float, zone: tzinfo | None) -> None:
-    rows = [cells(way, plan, now=now, zone=zone) for way in plan.ways]
-    empty = {name for name in rows[0] if all(row[name] in ("", NONE) for row in rows)} - {"way"}
-    names = [name for name in rows[0] if name not in empty]
-    shown, widths = _fitted(names, rows, page.width)
-    _line(page, {name: name for name in shown}, widths, style=BOLD)
-    below = INDENT + widths[""] + 2 * GAP
-    for way, row in zip(plan.ways, rows, strict=True):
-        _line(page, {name: row[name] for name in shown}, widths)
-        folded = [_labelled(name, row[name]) for name in names if name not in shown]
-        page.paragraph("; ".join(filter(None, folded)), indent=below, style=DIM)
-        if way.changes:
-            page.paragraph(f"Changes: {clean(way.changes)}", indent=below, style=YELLOW)
-        if way.do and way is not plan.ways[0] and way.do != _run(way):
-            page.line(" " * below + clean(way.do))
+def _options(page: Page, plan: Plan, now: float, zone: tzinfo | None) -> None:
+    rows, styles = [], {}
+    for number, option in enumerate(plan.ways):
+        finish = option.finish
+        on_time = finish.in_time if finish and plan.deadline is not None else None
+        rows.append(
+            (
+                str(option.number),
+                titled(option),
+                pace(option),
+                finishes(finish, plan.made, now, zone) if finish else NONE,
+                NONE if on_time is None else chance(on_time),
+                cost(option),
+                based_on(option, plan),
+            )
+        )
+        if on_time is not None and not UNLIKELY <= on_time < LIKELY:
+            styles[number, ON_TIME] = GREEN if on_time >= LIKELY else RED
+    Table(COLUMNS, rows, indent=2).draw(page, styles)
 
 
-def _fitted(
-    names: Sequence[str], rows: Sequence[Mapping[str, str]], width: int
-) -> tuple[list[str], dict[str, int]]:
-    """Return the columns that fit, the title not squeezed, and their widths."""
-    needed = {name: max(len(name), *(len(row[name]) for row in rows)) for name in names}
-    title, rests = needed["way"], needed[RESTS]
-    needed[RESTS] = min(rests, LEAST_RESTS)
-    shown, room = list(names), 0
-    for fold in ((), *FOLDS):
-        shown = [name for name in shown if name not in fold]
-        others = sum(needed[name] + GAP for name in shown if name != "way")
-        room = width - INDENT - others
-        if room >= min(title, LEAST_WAY):
-            break
-    needed["way"] = max(len("way"), min(title, room, MOST_WAY))
-    needed[RESTS] += max(0, room - needed["way"])
-    return shown, needed
-
-
-def _labelled(name: str, text: str) -> str:
-    """Say what a figure is that stands below its row."""
-    if text == NONE:
-        return ""
-    if name in ("cost", "set-up", "risk"):
-        return f"{name} {text}"
-    if name == "90 %" and text:
-        return f"{text} (90 %)"
-    return f"{text} {name}" if name == "by then" else text
-
-
-def _line(page: Page, row: Mapping[str, str], widths: Mapping[str, int], style: str = "") -> None:
-    """Add one row; what is too long is wrapped under its own column."""
-    lines = {
-        name: textwrap.wrap(text, widths[name], break_on_hyphens=False)
-        for name, text in row.items()
-    }
-    for number in range(max(map(len, lines.values()))):
-        parts = []
-        for name, cell in lines.items():
-            text = cell[number] if number < len(cell) else ""
-            parts.append(text.rjust(widths[name]) if name in RIGHT else text.ljust(widths[name]))
-        page.line((" " * INDENT + (" " * GAP).join(parts)).rstrip(), style=style)
-
-
-def _listed(page: Page, head: str, ways: Sequence[Way]) -> None:
-    """List what has no row, with why and the finding or observation that says so."""
-    page.line(head, style=BOLD)
-    rows = [{"way": titled(way), RESTS: _why(way)} for way in ways]
-    title = min(max(len(row["way"]) for row in rows), MOST_WAY, page.width // 3)
-    widths = {"way": title, RESTS: page.width - INDENT - title - GAP}
-    for row in rows:
-        _line(page, row, widths)
-
-
-def _why(way: Way) -> str:
-    said = "; ".join(clean(text).rstrip(".") for text in way.rests_on) or way.basis.value
-    ids = [clean(source) for source in way.sources if "://" not in source and source not in said]
-    return f"{said} [{', '.join(ids[:IDS])}]" if ids else said
-
-
-def _take(page: Page, plan: Plan) -> None:
+def _recommendation(page: Page, plan: Plan) -> None:
+    text = clean(plan.take)
     if not plan.ways:
-        page.paragraph(clean(plan.take) or "No way is left: all are ruled out.", style=BOLD)
+        page.paragraph(text or "No option is left: all are ruled out.", style=BOLD)
         return
     best = plan.ways[0]
-    page.paragraph(clean(plan.take) or f"Take {best.number}: {titled(best)}.", style=BOLD)
+    page.paragraph(text or f"Recommended: option {best.number}, {titled(best)}.", style=BOLD)
+    explain = f"Details: rocsteady plan --explain {best.number}"
     if best.do and (plan.trials or best.basis is not Basis.ESTIMATE):
-        page.line(f"  {clean(best.do)}")
-    others = [way for way in plan.ways[1:] if way.do == _run(way)]
-    if others:
-        page.paragraph(f"Another way: {_run(others[0])}", style=DIM)
+        command = f"  {clean(best.do)}"
+        if max(len(command) + 2, DETAILS) + len(explain) <= page.width:
+            page.line(f"{command:<{DETAILS - 1}} {explain}")
+            return
+        page.line(command)
+    page.line(f"  {explain}", style=DIM)
 
 
-def _run(way: Way) -> str:
-    return f"rocsteady run --plan {way.number}"
-
-
-def _limits(plan: Plan) -> str:
-    """Say where the time goes, and what would help most."""
-    known = [it for it in plan.limits if it.share is not None]
-    shares = ", ".join(f"{clean(it.part)} {_percent(it.share)}" for it in plan.limits[:SHARES])
-    if not known or len(known) < len(plan.limits):
-        return f"Where the time goes: {shares} (too few samples of the stack)."
-    first, share = known[0], known[0].share or 0.0
-    name = LIMITS.get(first.part, clean(first.part))
-    is_the = "is the limit" if share >= LIMIT else "takes the most"
-    where = f", most of it in {clean(first.where)}" if first.where else ""
-    said = f"Where the time goes: {shares}: {name} {is_the}{where}."
-    best = max((it for it in plan.limits if it.best), key=lambda it: it.gain, default=None)
-    if not best:
-        return said
-    help_ = clean(best.best).rstrip(".")
-    return f"{said} {help_[:1].upper()}{help_[1:]}{_gain(best.gain)}."
+def _grouped(options: Sequence[Way]) -> str:
+    """Name options that have no row, each reason once; the rest is counted."""
+    by_reason: dict[str, list[str]] = {}
+    for option in options:
+        by_reason.setdefault(brief_reason(option), []).append(titled(option))
+    groups = [
+        f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}{reason}"
+        for reason, names in by_reason.items()
+    ]
+    rest = sum(map(len, list(by_reason.values())[GROUPS:]))
+    return "; ".join((*groups[:GROUPS], *([f"{rest} more"] if rest else [])))
 
 
 def _percent(share: float | None) -> str:
@@ -227,7 +179,7 @@ def _gain(gain: float) -> str:
     if round(gain, 1) <= 1:
         return ""
     times = f"{gain:.0f}" if round(gain, 1) >= MANY else f"{gain:.1f}"
-    return f": {times} times as fast, by the phases measured"
+    return f" (up to {times} times as fast)"
 
 
 def _warnings(plan: Plan, now: float) -> list[str]:
@@ -235,15 +187,18 @@ def _warnings(plan: Plan, now: float) -> list[str]:
     said = []
     if plan.left is None:
         said.append(
-            "No total is known, so no end can be told: give total in rocsteady.toml and plan again."
+            "The amount of work is unknown, so there is no forecast. Set total in rocsteady.toml"
+            " and plan again."
         )
     if plan.deadline is None:
-        said.append("No deadline is known: deadline in rocsteady.toml sets one.")
-    old = [way for way in plan.ways if way.price and way.price.old]
+        said.append("No deadline is set. To set one: deadline in rocsteady.toml.")
+    old = [option for option in plan.ways if option.price and option.price.old]
     if old:
-        days = ", ".join(f"{way.number} ({priced_on(way.price)})" for way in old if way.price)
-        said.append(f"Old prices: {days}. Look at today's before you rent.")
+        days = ", ".join(
+            f"option {each.number} ({priced_on(each.price)})" for each in old if each.price
+        )
+        said.append(f"Old prices: {days}. Check today's prices before you rent.")
     if now - plan.made > AGED:
-        age = spelled(now - plan.made)
-        said.append(f"Made {age} ago: what starts now ends that much later.")
+        age = duration(now - plan.made)
+        said.append(f"This plan is {age} old: a run that starts now finishes that much later.")
     return said + [clean(warning) for warning in plan.warnings]

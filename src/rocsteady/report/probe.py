@@ -1,4 +1,4 @@
-"""What came of probes: a line each as they are done, and what it comes to in words."""
+"""The results of probes: one line each as they finish, and a summary."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from types import MappingProxyType
 
-from rocsteady.report.page import BOLD, DIM, RED, Page, counted
+from rocsteady.report.page import BOLD, DIM, GREEN, RED, Page
 from rocsteady.vocabulary import Observation, ProbeOutcome, Value
+from rocsteady.wording import duration, plural
 
 VERSION = 1  # of the JSON lines
 WORD = 9  # columns of the outcome
@@ -27,13 +28,13 @@ WORDS = MappingProxyType(
 )
 VERBS = MappingProxyType(
     {
-        ProbeOutcome.WRONG: "gives wrong numbers",
+        ProbeOutcome.WRONG: "gives wrong results",
         ProbeOutcome.EXCEPTION: "raises an error",
         ProbeOutcome.HANG: "hangs",
         ProbeOutcome.CRASH: "crashes",
         ProbeOutcome.NO_MEMORY: "runs out of memory",
         ProbeOutcome.UNKILLABLE: "hangs and cannot be killed",
-        ProbeOutcome.WENT_DOWN: "took the machine down",
+        ProbeOutcome.WENT_DOWN: "crashed the machine",
     }
 )
 
@@ -103,7 +104,7 @@ def render_probe(line: ProbeLine, *, column: int, width: int, colour: bool) -> s
     """Lay out one line of the table."""
     page = Page(width, colour=colour)
     word = WORDS[line.observation.outcome]
-    style = f"{BOLD};{RED}" if line.observation.bad else ""
+    style = f"{BOLD};{RED}" if line.observation.bad else GREEN
     style = DIM if line.observation.outcome is ProbeOutcome.NOT_RUN else style
     label = f"{word:{WORD}}{line.title}"
     page.row(label, told(line), indent=2, column=column, style=style)
@@ -128,7 +129,7 @@ def told(line: ProbeLine) -> str:
 def _went_well(line: ProbeLine) -> str:
     seen = line.observation
     if seen.tries <= 1:
-        return f"{seen.seconds:.1f} s"
+        return duration(seen.seconds)
     text = f"0 failures in {seen.tries:,} {line.what}"
     if seen.worst:
         text += f"; error {seen.worst:.2g} of its bound"
@@ -149,16 +150,19 @@ def difference(without: Arm, arm: Arm) -> str:
     if arm.void:
         return f"{arm.setting}: void, {arm.void}"
     counts = (
-        f"{without.wrong} of {without.runs} without, {arm.wrong} of {arm.runs} with {arm.setting}"
+        f"failures: {without.wrong} of {without.runs} without, {arm.wrong} of {arm.runs} with"
+        f" {arm.setting}"
     )
     if not (without.wrong or arm.wrong):
-        text = f"{counts}: nothing went wrong, so there is nothing to tell apart"
+        text = f"{counts}: no failures, so no difference can be shown"
     elif arm.differs:
-        text = f"{counts}: more than chance (p = {arm.p:.2g})"
+        text = f"{counts}: a significant difference (p = {arm.p:.2g})"
     else:
-        text = f"{counts}: may be chance (p = {arm.p:.2g})"
+        text = f"{counts}: no significant difference (p = {arm.p:.2g})"
     if without.a_second and arm.a_second:
-        text += f"; {without.a_second:.3g} tries a second without, {arm.a_second:.3g} with, medians"
+        text += (
+            f"; median tries per second: {without.a_second:.3g} without, {arm.a_second:.3g} with"
+        )
     return text
 
 
@@ -170,14 +174,14 @@ def conclusion(lines: Sequence[ProbeLine], comparisons: Sequence[Comparison] = (
         helping = [arm for arm in comparison.arms[1:] if arm.differs and not arm.void]
         for arm in helping:
             way = "less" if _rate(arm) < _rate(comparison.arms[0]) else "more"
-            said.append(f"{_spoken(comparison.title)} goes wrong {way} often with {arm.setting}.")
+            said.append(f"{_spoken(comparison.title)} fails {way} often with {arm.setting}.")
         if comparison.arms[1:] and not helping:
-            said.append(f"No setting made a difference to {comparison.title} that was shown.")
+            said.append(f"No setting made a significant difference to {comparison.title}.")
     run = [line for line in lines if line.observation.outcome is not ProbeOutcome.NOT_RUN]
     if lines and not any(line.observation.bad for line in lines):
         skipped = len(lines) - len(run)
-        also = f"; {counted(skipped, 'was', 'were')} not run" if skipped else ""
-        said.append(f"Nothing went wrong in {counted(len(run), 'probe')}{also}.")
+        also = f"; {skipped} not run" if skipped else ""
+        said.append(f"No failures in {plural(len(run), 'probe')}{also}.")
     return said
 
 
@@ -185,9 +189,9 @@ def render_stories(lines: Sequence[ProbeLine], now: str, *, width: int, colour: 
     """Tell all that is remembered of the newest observation of each probe."""
     page = Page(width, colour=colour)
     if not lines:
-        page.paragraph("Nothing was tried on this machine yet. rocsteady probe does.")
+        page.paragraph("No probes have run on this machine yet. To run them: rocsteady probe")
         return str(page)
-    page.paragraph(f"With what is here now: {now}.")
+    page.paragraph(f"Current software: {now}.")
     for line in lines:
         page.line()
         _story(page, line, now)
@@ -199,16 +203,16 @@ def _story(page: Page, line: ProbeLine, now: str) -> None:
     page.line(f"{line.title}  {seen.outcome.value}", style=BOLD)
     day = time.strftime("%Y-%m-%d %H:%M", time.localtime(seen.at))
     rows = [
-        ("asked", line.question),
-        ("seen", day),
-        ("what", told(line)),
+        ("question", line.question),
+        ("date", day),
+        ("result", told(line)),
         ("bound", _bound(line)),
-        ("called", seen.failure),
+        ("failure", seen.failure),
         ("settings", ", ".join(_spelt(name, value) for name, value in seen.settings.items())),
         ("figures", ", ".join(f"{name} {value:.4g}" for name, value in seen.figures.items())),
-        ("said", ", ".join(f"{name} {value}" for name, value in seen.said.items() if value)),
+        ("reported", ", ".join(f"{name} {value}" for name, value in seen.said.items() if value)),
         ("evidence", seen.evidence),
-        ("of other software", "" if seen.software == now else seen.software),
+        ("other software", "" if seen.software == now else seen.software),
     ]
     for label, text in rows:
         if text:
@@ -255,7 +259,7 @@ def _sentence(name: str, group: Sequence[ProbeLine]) -> str:
         for line in group
         if line.observation.outcome is ProbeOutcome.OK and line.observation.variant not in bad
     ]
-    but = f", and not with {_listed(fine)}" if any(fine) else ""
+    but = f", but not with {_listed(fine)}" if any(fine) else ""
     return f"{_spoken(name)} {', '.join(parts)}{but}."
 
 

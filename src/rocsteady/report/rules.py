@@ -43,13 +43,11 @@ def render_rule(rule: Rule, sources: Mapping[str, Source], *, width: int, colour
     if rule.fix.needs:
         page.paragraph(f"Needs: {', '.join(need.value for need in rule.fix.needs)}.", indent=2)
     if rule.fix.verify:
-        page.paragraph(f"To see that it worked: {rule.fix.verify}", indent=2)
+        page.paragraph(f"To check that it worked: {rule.fix.verify}", indent=2)
     page.line()
-    page.line("What this rests on", style=BOLD)
+    page.line("Sources", style=BOLD)
     page.paragraph(f"Confidence: {rule.confidence.value}.", indent=2)
-    confirmed = (
-        ", ".join(rule.confirmed_on) or "no; rocsteady's authors have not seen it themselves"
-    )
+    confirmed = ", ".join(rule.confirmed_on) or "no, not by rocsteady's authors"
     page.paragraph(f"Confirmed on hardware: {confirmed}.", indent=2)
     for key in rule.sources:
         _source(page, sources[key])

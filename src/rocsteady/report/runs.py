@@ -1,4 +1,4 @@
-"""Runs, one line each, and one more for when they will be done and are due."""
+"""Runs, one row each, with when they finish and are due."""
 
 from __future__ import annotations
 
@@ -7,10 +7,20 @@ from datetime import tzinfo
 
 from rocsteady.journal.values import RunLine
 from rocsteady.report.deadline import ahead, met, until
-from rocsteady.report.page import BOLD, Page
-from rocsteady.report.times import roughly
+from rocsteady.report.page import GREEN, RED, YELLOW, Page
+from rocsteady.report.table import LEAST_LAST, Column, Table
+from rocsteady.wording import rough_duration
 
 DONE = "done"  # the outcome
+COLUMNS = (
+    Column("run"),
+    Column("state"),
+    Column("step", right=True),
+    Column("steps/s", right=True),
+    Column("last progress"),
+    Column("forecast", least=LEAST_LAST),
+)
+STATE = 1  # the column
 
 
 def render_runs(
@@ -24,15 +34,18 @@ def render_runs(
     """Lay out a table that fits the terminal."""
     page = Page(width, colour=colour)
     if not lines:
-        page.paragraph("No runs here yet: rocsteady run -- python train.py")
+        page.paragraph(
+            "No runs in this project yet. To start one: rocsteady run -- python train.py"
+        )
         return str(page)
-    page.line(f"{'run':<22}{'state':<22}{'step':>14}  {'rate':>9}  last progress", style=BOLD)
-    for line in lines:
-        name, state = _cell(line.run.name), _cell(_state(line))
-        step = f"{_step(line):>{36 - len(state)}}"
-        page.line(f"{name:<22}{state}{step}  {_rate(line):>9}  {_ago(line, now)}{_left(line)}")
-        if told := _ahead(line, now, zone):
-            page.paragraph(told, indent=2)
+    rows, styles = [], {}
+    for number, line in enumerate(lines):
+        state = _cell(_state(line))
+        progress = f"{_ago(line, now)}{_left(line)}"
+        outlook = _ahead(line, now, zone)
+        rows.append((_cell(line.run.name), state, _step(line), _rate(line), progress, outlook))
+        styles[number, STATE] = _style(line)
+    Table(COLUMNS, rows).draw(page, styles)
     return str(page)
 
 
@@ -45,8 +58,14 @@ def _state(line: RunLine) -> str:
     if line.run.ended is not None:
         return line.run.outcome
     if line.stalled:
-        return "stalled" if line.alive else "elsewhere, stalled"
-    return {True: "running", False: "left; --resume", None: "elsewhere"}[line.alive]
+        return "stalled" if line.alive else "stalled (elsewhere)"
+    return {True: "running", False: "interrupted", None: "elsewhere"}[line.alive]
+
+
+def _style(line: RunLine) -> str:
+    if line.run.ended is None:
+        return YELLOW if line.stalled or line.alive is False else ""
+    return GREEN if line.run.outcome == DONE else RED
 
 
 def _step(line: RunLine) -> str:
@@ -56,25 +75,27 @@ def _step(line: RunLine) -> str:
 
 
 def _rate(line: RunLine) -> str:
-    return f"{line.rate or 0.0:.2f}/s" if line.rate or line.stalled else "-"
+    return f"{line.rate or 0.0:.2f}" if line.rate or line.stalled else "-"
 
 
 def _ago(line: RunLine, now: float) -> str:
     return (
-        "-" if line.last_progress is None else f"{roughly(max(0.0, now - line.last_progress))} ago"
+        "-"
+        if line.last_progress is None
+        else f"{rough_duration(max(0.0, now - line.last_progress))} ago"
     )
 
 
 def _left(line: RunLine) -> str:
     if line.seconds_left is None or line.run.ended is not None or line.forecast is not None:
         return ""
-    return f", {roughly(line.seconds_left)} left"
+    return f", {rough_duration(line.seconds_left)} left"
 
 
 def _ahead(line: RunLine, now: float, zone: tzinfo | None) -> str:
     """Say when it will be done, or was, against the deadline; "" where nothing is known."""
     if line.forecast is not None:
-        if_resumed = "if it goes on now, " if line.alive is False else ""
+        if_resumed = "if resumed now: " if line.alive is False else ""
         return if_resumed + ahead(line.forecast, line.deadline, now=now, zone=zone)
     if line.deadline is None:
         return ""

@@ -12,6 +12,7 @@ from rocsteady.journal.values import AttemptRecord, Incident, NamedFailure, RunS
 from rocsteady.report.deadline import ahead, met
 from rocsteady.report.times import moment
 from rocsteady.vocabulary import Failure
+from rocsteady.wording import duration
 
 
 def render_story(story: RunStory, *, now: float | None = None) -> str:
@@ -23,17 +24,18 @@ def _lines(story: RunStory, now: float | None) -> Iterator[str]:
     run = story.run
     yield f"# Run {run.name}"
     yield ""
-    yield f"Asked for: `{' '.join(run.command)}`"
+    yield f"Command: `{' '.join(run.command)}`"
     yield ""
-    ended = f"ended {_moment(run.ended)}: {run.outcome}" if run.ended else "not ended"
-    yield f"Started {_moment(run.started)}, {ended}. Time lost: {story.seconds_lost:.0f} s."
+    ended = f"ended {_moment(run.ended)}: {run.outcome}" if run.ended else "not finished"
+    lost = duration(story.seconds_lost)
+    yield f"Started {_moment(run.started)}, {ended}. Time lost to failures: {lost}."
     yield ""
     if told := _deadline(story, time.time() if now is None else now):
         yield told
         yield ""
     yield "## Attempts"
     yield ""
-    yield "| attempt | started | with | took | ended | steps | failure | what came next |"
+    yield "| attempt | started | settings | duration | end | last step | failure | next |"
     yield "|---|---|---|---|---|---|---|---|"
     reasons = {decision.attempt: decision for decision in story.decisions}
     failures = {failure.attempt: failure for failure in story.failures}
@@ -60,12 +62,12 @@ def _lines(story: RunStory, now: float | None) -> Iterator[str]:
         yield ""
     for incident in story.incidents:
         yield from _incident(incident)
-    yield "## What was said"
+    yield "## Messages"
     yield ""
     for message in story.messages:
         yield f"- {_moment(message.at)} {message.text}"
     yield ""
-    yield "Nothing here was confirmed on AMD hardware by rocsteady's authors."
+    yield "rocsteady's authors have not confirmed any of this on AMD hardware."
 
 
 def _deadline(story: RunStory, now: float) -> str:
@@ -77,10 +79,10 @@ def _deadline(story: RunStory, now: float) -> str:
             moment(at, now=now, zone=timezone.utc)
             for at in (story.forecast.early, story.forecast.late)
         )
-        return f"At its pace {told}; between {early} and {late}, 90 % (UTC)."
+        return f"{told[:1].upper()}{told[1:]}; between {early} and {late} with 90 % (UTC)."
     if deadline is None:
         return ""
-    due = f"Due {_moment(deadline)}"
+    due = f"Deadline {_moment(deadline)}"
     if run.ended is None:
         return f"{due}."
     return f"{due}: {f'done {met(run.ended, deadline)}' if run.outcome == 'done' else 'not done'}."
@@ -93,7 +95,7 @@ def _failure(row: NamedFailure) -> Iterator[str]:
         return  # of another version
     yield f"### Attempt {row.attempt}: {failure.title} ({failure.kind})"
     yield ""
-    yield f"{' '.join(failure.words.split())} This name is {failure.certainty.value}."
+    yield f"{' '.join(failure.words.split())} This identification is {failure.certainty.value}."
     yield ""
     for text in ("\n".join(failure.seen), failure.traceback):
         if text:
@@ -101,7 +103,7 @@ def _failure(row: NamedFailure) -> Iterator[str]:
     for kind, role in failure.also:
         yield f"- also seen: {kind} ({role.value})"
     if failure.sources:
-        yield f"- known from: {', '.join(failure.sources)}"
+        yield f"- sources: {', '.join(failure.sources)}"
     if row.evidence:
         yield f"- evidence: `{row.evidence}`"
     yield ""
@@ -119,7 +121,7 @@ def _strategy(attempt: AttemptRecord) -> str:
     words = [f"{name}={value}" for name, value in changed.items()]
     for name, value in variables.items() if isinstance(variables, dict) else ():
         words.append(f"{name} unset" if value is None else f"{name}={value}")
-    return ", ".join(words) or "as the script says"
+    return ", ".join(words) or "unchanged"
 
 
 def _cell(text: str) -> str:
@@ -132,7 +134,11 @@ def _incident(incident: Incident) -> Iterator[str]:
     yield f"{incident.why}."
     if incident.place:
         yield f"Location: `{incident.place}`."
-    yield f"Evidence: `{incident.evidence}`" if incident.evidence else "No evidence could be had."
+    yield (
+        f"Evidence: `{incident.evidence}`"
+        if incident.evidence
+        else "No evidence could be collected."
+    )
     yield ""
 
 
@@ -145,7 +151,7 @@ def _end(attempt: AttemptRecord) -> str:
 
 
 def _took(attempt: AttemptRecord) -> str:
-    return "" if attempt.ended is None else f"{attempt.ended - attempt.started:.0f} s"
+    return "" if attempt.ended is None else duration(attempt.ended - attempt.started)
 
 
 def _steps(attempt: AttemptRecord) -> str:

@@ -1,4 +1,4 @@
-"""How long and when, in words: "15 d 6 h", "3 h", "Sun 30 Nov 18:00".
+"""Moments in words: "Sun 30 Nov 18:00", "today 14:20", "Mar 2027".
 
 The words are English whatever the locale is. A zone of None is that of this machine.
 """
@@ -7,39 +7,14 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone, tzinfo
 
-MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 31557600  # seconds
+from rocsteady.wording import DAY, MINUTE, YEAR, rough_duration
+
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 NEAR = 180 * DAY  # from now; a day so near needs no year
 ENDLESS = 99 * YEAR  # from now; nobody waits for it
 NEVER = "never"
-SHORT = 10  # seconds; below it a digit more says something
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-
-def spelled(seconds: float) -> str:
-    """Spell a duration in two units: 0.9 s, 45 s, 3 min 10 s, 2 h 5 min, 15 d 6 h, 3 years."""
-    if round(seconds, 1) < SHORT:
-        return f"{seconds:.1f} s"
-    if seconds >= 100 * DAY:
-        return roughly(seconds)
-    for unit, name, part, parts in (
-        (DAY, "d", HOUR, "h"),
-        (HOUR, "h", MINUTE, "min"),
-        (MINUTE, "min", 1, "s"),
-    ):
-        whole, rest = divmod(round(seconds / part) * part, unit)
-        if whole * unit + rest >= (unit if unit == HOUR else 2 * unit):
-            return f"{whole} {name} {rest // part} {parts}" if rest else f"{whole} {name}"
-    return f"{seconds:.0f} s"
-
-
-def roughly(seconds: float) -> str:
-    """Spell a duration in one unit: 8 s, 45 min, 36 h, 15 d, 3 years."""
-    for unit, name in ((YEAR, "years"), (DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
-        if seconds >= 2 * unit:
-            return f"{seconds / unit:,.0f} {name}"
-    return f"{seconds:.0f} s"
 
 
 def moment(at: float, *, now: float, zone: tzinfo | None = None) -> str:
@@ -56,7 +31,7 @@ def moment_within(at: float, *, spread: float, now: float, zone: tzinfo | None =
     if not ahead < ENDLESS:
         return NEVER
     if 0 <= ahead < 2 * MINUTE:
-        return f"in {roughly(ahead)}"
+        return f"in {rough_duration(ahead)}"
     local = _local(at, zone)
     coarse = max(spread, ahead / 50)
     if coarse >= 45 * DAY:

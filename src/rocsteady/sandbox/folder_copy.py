@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.sandbox.folder_tree import CACHES, FolderTree, look_over
+from rocsteady.wording import size as written_size
 
 MOST_BYTES = 4 << 30  # that are copied where blocks cannot be shared
 RESERVE = 1 << 30  # bytes that stay free
@@ -120,17 +121,13 @@ def _check_room(files: list[FileToCopy], copy: Path) -> None:
     if size <= min(MOST_BYTES, free):
         return
     largest = sorted(files, key=lambda file: -file.size)[:NAMED]
-    names = ", ".join(f"{file.path} ({_spelled(file.size)})" for file in largest)
-    most = f"only {_spelled(free)} are free" if size > free else f"{_spelled(MOST_BYTES)} is most"
+    names = ", ".join(f"{file.path} ({written_size(file.size)})" for file in largest)
+    limit = min(MOST_BYTES, free)
     raise RocsteadyError(
-        f"{_spelled(size)} would have to be copied, and {most}: {names}. Nothing would have to be"
-        " copied where the kernel lets you lay files over a folder, or with a --scratch beside it"
-        " on Btrfs or XFS, which share blocks"
+        f"{written_size(size)} would have to be copied, but only {written_size(limit)} can be:"
+        f" {names}. No copy is needed if the kernel allows unprivileged overlay mounts, or with a"
+        " --scratch folder on the same Btrfs or XFS file system"
     )
-
-
-def _spelled(size: int) -> str:
-    return f"{size / (1 << 30):.1f} GiB" if size >= 1 << 30 else f"{size >> 20} MiB"
 
 
 def _copied(wanted: FileToCopy, copy: Path, *, shares: bool) -> bool:

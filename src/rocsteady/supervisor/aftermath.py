@@ -16,6 +16,7 @@ from rocsteady.journal.values import Run
 from rocsteady.knowledge.failures import SCRIPT_ERROR, UNKNOWN
 from rocsteady.remedies.ladder import Proposal
 from rocsteady.remedies.memory_arguments import memory_arguments
+from rocsteady.report.page import RED
 from rocsteady.supervisor.announcer import Announcer
 from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
 from rocsteady.supervisor.checkpoints import Checkpoints
@@ -174,13 +175,13 @@ class Aftermath:
         asked = end.parts is not None and history.save_after is not None
         if asked and history.saves_earlier and not history.is_stuck:
             self._announcer.say(
-                "two attempts from the same checkpoint ended before the next one: the script is"
-                f" asked to save after {history.save_after} steps."
+                "two attempts failed before the next checkpoint: the script is asked to save"
+                f" after {history.save_after} steps."
             )
 
     def _say_bug(self, error: Exception) -> None:
         self._announcer.say(
-            f"this is a bug in rocsteady; nothing is changed: {type(error).__name__}: {error}"
+            f"this is a bug in rocsteady; retrying without changes: {type(error).__name__}: {error}"
         )
 
     def _offer_seed(self) -> None:
@@ -189,8 +190,8 @@ class Aftermath:
         if not self._offered and (option := seed_option(job.command, folder)):
             self._offered = True
             self._announcer.say(
-                f"if this comes from the data or its order, another value of {option} may get past"
-                " it. rocsteady does not change it by itself."
+                f"if the data or its order causes this, another value of {option} may avoid it."
+                " rocsteady does not change it on its own."
             )
 
     def _keep(self, number: int, end: AttemptEnd) -> str:
@@ -214,11 +215,11 @@ class Aftermath:
         if failure.kind == SCRIPT_ERROR:
             seen = failure.seen[0] if failure.seen else failure.title
             at = f", at {failure.fingerprint.place}" if failure.fingerprint.place else ""
-            self._announcer.say(f"error in the script: {seen}{at}.")
+            self._announcer.say(f"error in the script: {seen}{at}.", style=RED)
         elif failure.kind != UNKNOWN:
             at = f" at step {end.last_step:,}" if end.last_step else ""
             at += f", in {failure.line}" if failure.line else ""
-            self._announcer.say(f"{failure.title}{at} ({failure.kind}).")
+            self._announcer.say(f"{failure.title}{at} ({failure.kind}).", style=RED)
             self._tell_what_to_lower(failure.kind)
 
     def _tell_what_to_lower(self, kind: str) -> None:

@@ -6,6 +6,7 @@ otherwise, so that a reader who is slow or stuck never makes us wait. Each is ke
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -14,8 +15,10 @@ from rocsteady.host.outlet import Outlet
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.values import Message
 from rocsteady.printable import printable
+from rocsteady.report.page import coloured, takes_colour
 
 PREFIX = "rocsteady: "
+_HEAD = re.compile(r"[^:.(;]+")
 READER_WAIT = 0.5  # seconds without a byte taken, after which a reader is not waited for
 
 
@@ -26,14 +29,15 @@ class Announcer:
         self._journal = journal
         self._run = run
         self._outlet: Outlet | None = None
+        self._colour: bool | None = None  # None: not known yet
         self.through: Callable[[str], None] | None = None  # the child's way to stderr
         self.mid_line = False  # the script's last line on stderr has no end
         self.quiet = False  # only the journal is told
         self.names_run = True  # other commands know the run by its name
 
-    def say(self, text: str) -> None:
-        """Tell one line, and keep it for the report."""
-        line = PREFIX + printable(" ".join(text.split()))
+    def say(self, text: str, *, style: str = "") -> None:
+        """Print one line, and keep it for the report; ``style`` colours how it begins."""
+        line = PREFIX + self._styled(printable(" ".join(text.split())), style)
         if self.quiet:
             pass
         elif self.through is not None:
@@ -58,6 +62,18 @@ class Announcer:
         if self._outlet is not None:
             self._outlet.close(READER_WAIT)
             self._outlet = None
+
+    def _styled(self, text: str, style: str) -> str:
+        """Colour what comes before the first colon, full stop or parenthesis."""
+        if self._colour is None:
+            try:
+                self._colour = takes_colour(sys.stderr)
+            except (AttributeError, OSError, ValueError):  # there is none
+                self._colour = False
+        head = _HEAD.match(text)
+        if not (self._colour and style and head):
+            return text
+        return coloured(head.group(), style) + text[head.end() :]
 
     def _to_stderr(self, line: str) -> None:
         try:

@@ -34,7 +34,6 @@ from rocsteady.journal.values import Sample
 from rocsteady.pulse.pulse import Pulse, begin, judge, learn, occupied, waits_for_gpu, withdrawn
 from rocsteady.pulse.verdict import RunState, Verdict
 from rocsteady.pulse.wait_set import sentences
-from rocsteady.report.times import spelled
 from rocsteady.supervisor.attempt_context import AttemptContext, AttemptTools
 from rocsteady.supervisor.attempt_end import AttemptEnd, HangEvidence, Outcome
 from rocsteady.supervisor.engines import plain
@@ -49,6 +48,7 @@ from rocsteady.supervisor.save_request import ask_to_save
 from rocsteady.supervisor.strategy import environment
 from rocsteady.supervisor.termination import continue_tree, end_tree, interrupted_twice
 from rocsteady.supervisor.verdict_messages import Teller
+from rocsteady.wording import duration
 
 LAST_LOOKS = 3  # before a signal, until one confirms the verdict
 MOST_LOOKS = 40  # kept; older ones say nothing more
@@ -148,7 +148,7 @@ class Attempt:
                 self._carefully(child, alive=False)
                 if left := named(child.left_running()):
                     self._means.announcer.say(
-                        f"the command has ended; ending what it left: {left}."
+                        f"the command ended; terminating the processes it left: {left}."
                     )
                 return self._end(child, Outcome.BY_ITSELF, exited)
             if wishes.terminal_lost:
@@ -167,7 +167,7 @@ class Attempt:
 
     def _interrupted_twice(self, child: Child) -> AttemptEnd:
         self._means.announcer.say(
-            "the script ignored two interrupts; ending it. Press ^C again to kill it at once."
+            "the script ignored two interrupts; terminating it. Press ^C again to kill it at once."
         )
         stopping = self._settings.stopping
         quick = msgspec.structs.replace(stopping, save_wait=stopping.terminate_wait)
@@ -230,7 +230,7 @@ class Attempt:
         except Exception as error:  # noqa: BLE001 - it costs the forecast, never the watching
             self._outlook = None
             self._means.announcer.say(
-                f"this is a bug in rocsteady; no forecast any more: {type(error).__name__}: {error}"
+                f"this is a bug in rocsteady; no more forecasts: {type(error).__name__}: {error}"
             )
 
     def _examine(self, child: Child, verdict: Verdict) -> None:
@@ -265,7 +265,8 @@ class Attempt:
             return
         self._continued = True
         self._means.announcer.say(
-            f"stopped for {spelled(waited)}; continued once. A second stop is left alone."
+            f"the run was suspended for {duration(waited)}; continued it. If suspended again, it"
+            " stays so."
         )
         continue_tree(child)
 
@@ -276,7 +277,7 @@ class Attempt:
 
     def _hung(self, child: Child, verdict: Verdict) -> AttemptEnd | None:
         if self._settings.observe:
-            self._teller.hung(verdict, "Only observing: nothing is done.")
+            self._teller.hung(verdict, "Only observing: rocsteady does not stop it.")
             return None
         setting, announcer = self._setting, self._means.announcer
         self._teller.hung(verdict, f"Incident {setting.incident}.")
@@ -289,7 +290,9 @@ class Attempt:
             )
         except NotRecordedError as error:
             self._kill_after = time.monotonic() + ASK_JOURNAL_EVERY
-            announcer.say(f"not ended, since that cannot be written down: {error}. Tried again.")
+            announcer.say(
+                f"not stopped yet, because the journal is not writable: {error}. Trying again."
+            )
             return None
         with intent:
             pids = child.tree()
@@ -347,7 +350,7 @@ class Attempt:
             )
         except OSError as error:  # no room for its folder: what is hung is still hung
             why = error.strerror or str(error)
-            self._means.announcer.say(f"no evidence could be kept: {why}.")
+            self._means.announcer.say(f"no evidence could be saved: {why}.")
             return Collected(
                 folder="", attempt=attempt, seconds=0.0, files=(), missing={"all": why}
             )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.vocabulary import Value
+from rocsteady.wording import size as written_size
 
 MOST_FILES = 200_000  # looked at; more is not a folder of outputs
 PASSED_OVER = {".git", ".rocsteady", "__pycache__", ".venv", "node_modules"}
@@ -36,7 +37,7 @@ def copy_aside(folder: Path, since: float, target: Path, at_most: int | None = N
         return _copied(dict(_written(folder, since)), folder, target, at_most)
     except OSError as error:
         raise RocsteadyError(
-            f"what the run wrote cannot be copied aside: {error.filename}: {error.strerror}"
+            f"the files of the run cannot be backed up: {error.filename}: {error.strerror}"
         ) from None
 
 
@@ -55,8 +56,9 @@ def _copied(wanted: dict[Path, int], folder: Path, target: Path, at_most: int | 
         return Aside(folder="", files=len(wanted), bytes=size, names=names)
     if size + RESERVE > shutil.disk_usage(target.parent).free:
         raise RocsteadyError(
-            f"{size >> 20} MiB that the run wrote would have to be copied aside first, and the disk"
-            " has no room for it"
+            f"{written_size(size)} of files that the run wrote must be backed up first, and the"
+            " disk is"
+            " too full for that"
         )
     for path in wanted:
         copy = target / path.relative_to(folder)
@@ -75,8 +77,8 @@ def _written(folder: Path, since: float) -> Iterator[tuple[Path, int]]:
             seen += 1
             if seen > MOST_FILES:
                 raise RocsteadyError(
-                    f"{folder} has more than {MOST_FILES} files; what the run wrote cannot be told"
-                    " from the rest in reasonable time"
+                    f"{folder} has more than {MOST_FILES} files, too many to find"
+                    " those that the run wrote"
                 )
             path = Path(place) / name
             try:

@@ -48,7 +48,7 @@ class RunWishes(Value, frozen=True, kw_only=True):
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     start_with: tuple[str, ...] = ()
-    again: bool = False  # also what took the machine down
+    again: bool = False  # also what crashed the machine
     strategy: Strategy = Strategy()  # to start with
     ways: tuple[FallTo, ...] = ()  # of the plan, after the one that is taken; best first
 
@@ -233,7 +233,7 @@ class Course:
         return supported(self._memory.observations(self._here), software_of(self._machine()))
 
     def _never(self) -> tuple[Strategy, ...]:
-        """Return what took the machine down, here or on a way that was given up."""
+        """Return what crashed the machine, here or on a way that was given up."""
         given_up = self._tried[: self._before]
         return (*self._deadly, *(e.strategy for e in given_up if e.failure.kind == WENT_DOWN))
 
@@ -255,7 +255,7 @@ class Course:
         self.strategy = waiting[-1] if waiting else self.strategy
 
     def _may_fall_to(self, strategy: Strategy) -> bool:
-        """Tell a strategy that was not tried and is not what took the machine down."""
+        """Tell a strategy that was not tried and is not what crashed the machine."""
         if any(entry.strategy == strategy for entry in self._tried):
             return False
         never = [msgspec.structs.replace(one, checkpoints_back=0) for one in self._never()]
@@ -318,7 +318,7 @@ def no_effect(end: AttemptEnd) -> tuple[str, ...]:
 
 def in_words(strategy: Strategy) -> str:
     """Say a strategy to a person."""
-    return told(Strategy(), strategy) or "as the script says"
+    return told(Strategy(), strategy) or "unchanged"
 
 
 def as_json(strategy: Strategy) -> dict[str, object]:
@@ -327,7 +327,7 @@ def as_json(strategy: Strategy) -> dict[str, object]:
 
 
 def strategy_of(kept: dict[str, object]) -> Strategy:
-    """Read a strategy back; one of another version is taken as "as the script says"."""
+    """Read a strategy back; one of another version is read as unchanged."""
     try:
         fields = {name: value for name, value in kept.items() if name != "version"}
         return msgspec.convert(fields, Strategy, strict=False)

@@ -34,7 +34,7 @@ class Unseen:
         """Say it before the start, if the command itself shows it."""
         option = keeps_us_out(command)
         if option and self._due is not None:
-            self._say(f"{Path(command[0]).name} {option} keeps rocsteady's hooks from loading")
+            self._say(f"{Path(command[0]).name} {option} prevents rocsteady's hooks from loading")
 
     def look(self, tree: Callable[[], Sequence[int]], now: float, *, beats: bool) -> None:
         """Look now and then for a process that has torch, as long as none has a page."""
@@ -45,7 +45,7 @@ class Unseen:
             found = run_all({pid: partial(_has_torch, pid) for pid in tree()}, within=WITHIN)
             pid = next((pid for pid, has in found.results.items() if has), None)
             if pid is not None:
-                why = "python -I, -E or -S, or a PYTHONPATH that was set anew"
+                why = "python -I, -E or -S, or a PYTHONPATH that was replaced"
                 self._say(
                     f"process {pid} uses torch, but rocsteady's hooks were not loaded ({why})"
                 )

@@ -26,11 +26,14 @@ def end_what_was_left(lines: Iterable[RunLine], here: Identity, say: Callable[[s
         found, left = end_leftovers(run.name, *_number_and_birth(run.process))
         if left:
             raise RocsteadyError(
-                f"processes of run {run.name} are still running and cannot be ended:"
-                f" {named(left)}. End them, or restart the machine, before you start a run here"
+                f"processes of run {run.name} are still running and cannot be terminated:"
+                f" {named(left)}. Terminate them, or reboot, before you start a run here"
             )
         if found:
-            say(f"the supervisor of run {run.name} was killed; ended what it left: {named(found)}.")
+            say(
+                f"the supervisor of run {run.name} was killed; terminated the processes it left:"
+                f" {named(found)}."
+            )
 
 
 def guard(name: str, here: Identity) -> AbstractContextManager[None]:

@@ -37,5 +37,5 @@ def _why(end: AttemptEnd) -> str:
         place = f", at {end.found.verdict.place}" if end.found.verdict.place else ""
         return f"hung, {end.found.verdict.why}{place}"
     if end.outcome is Outcome.AT_EXIT:
-        return "the script had finished and did not exit"
+        return "the script finished but did not exit"
     return ""

@@ -194,9 +194,9 @@ class Outlook:
         ends = [(now + left / (way.rate * MARGIN), way) for way in self._ways() if way.rate]
         faster = [(end > deadline, way.number, way) for end, way in ends if end < ahead.at]
         if not faster:
-            return "the run continues. rocsteady plan looks for faster options."
+            return "the run continues. To look for faster options: rocsteady plan"
         late, _, way = min(faster, key=lambda each: each[:2])
-        what = "is faster" if late else "would be in time"
+        what = "is faster" if late else "would be on time"
         return (
             f"the run continues. Option {way.number} of the plan, {way.title}, {what}:"
             f" rocsteady stop {self._run.name}; rocsteady run --plan {way.number}"

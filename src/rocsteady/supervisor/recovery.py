@@ -123,8 +123,8 @@ def propose(situation: Situation, choices: Choices) -> Proposal:
     for option in choices.fallbacks:
         if None not in (choices.needs, option.rate) and (option.rate or 0) >= (choices.needs or 0):
             words = (
-                "At this pace it is past the deadline; taking way"
-                f" {option.number} of the plan, which is in time by its trial: {option.title}."
+                "At this pace the run misses the deadline; switching to option"
+                f" {option.number} of the plan, which would be on time: {option.title}."
             )
             return _fall_to(option, words)
     return step
@@ -153,7 +153,7 @@ def _past_checkpoint(
         return decision
     exhausted = proposal is not None and proposal.exhausted
     if exhausted and (history.saves_earlier or history.progressed):
-        why = "saving earlier may get it past where it failed"
+        why = "saving earlier may let the run get past the failure"
         return msgspec.structs.replace(plain, why=why)
     return decision
 
@@ -207,7 +207,7 @@ def _against_another(end: AttemptEnd, *, number: int, hung: bool, settings: Sett
     if number >= settings.most_attempts:
         return f"{number} attempt{'s were' if number > 1 else ' was'} made"
     if not settings.remedies and not hung and not end.last_step:
-        return "it failed before its first step"
+        return "the script failed before its first step"
     return ""
 
 
@@ -229,8 +229,8 @@ def _again(end: AttemptEnd, *, can_resume: bool, settings: Settings, code: int) 
             code=code,
         )
     why = (
-        "it has no known way to resume, and starting again would throw away what it has done;"
-        " name one in rocsteady.toml, or give --from-scratch"
+        "rocsteady does not know how the script resumes, and a restart would lose its progress;"
+        " set [resume] in rocsteady.toml, or use --from-scratch"
     )
     return Decision(next=Next.END, why=why, code=code)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.journal.values import Run, RunStory
-from rocsteady.report.times import spelled
 from rocsteady.supervisor.announcer import Announcer
 from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
 from rocsteady.supervisor.backup import copy_aside, wrote_model
@@ -18,6 +17,7 @@ from rocsteady.supervisor.gpu_release import KFD, wait_until_free, wait_until_qu
 from rocsteady.supervisor.recovery import Decision, Next
 from rocsteady.supervisor.settings import Settings
 from rocsteady.supervisor.stop_requests import StopRequests
+from rocsteady.wording import duration, plural
 
 UNCHANGED = ("", "retry")  # the same again
 NAMED = 3  # files that are named
@@ -59,8 +59,9 @@ class Restart:
             return
         if not self._settings.from_scratch:
             raise RocsteadyError(
-                "it has written checkpoints and has no known way to resume; starting again would"
-                " write over them. Name one in rocsteady.toml, or give --from-scratch"
+                "the run has written checkpoints, but rocsteady does not know how the script"
+                " resumes, and a restart would overwrite them. Set [resume] in rocsteady.toml, or"
+                " use --from-scratch"
             )
         self._copy_aside(number)
 
@@ -72,9 +73,9 @@ class Restart:
         named = "" if same else f" Remedy {decision.remedy}."
         self._announcer.say(f"attempt {number + 1}: {decision.why.rstrip('.')}.{named}")
         if beginning is not StartsAt.CHECKPOINT:
-            steps = f"{end.last_step:,} steps" if end.last_step else "all of its work"
+            steps = f"{end.last_step:,} steps" if end.last_step else "all of the work"
             self._announcer.say(
-                f"attempt {number + 1} starts at the beginning and repeats {steps}."
+                f"attempt {number + 1} starts from the beginning and repeats {steps}."
             )
         if decision.next is Next.AGAIN_FROM_SCRATCH:
             self._copy_aside(number)
@@ -82,7 +83,10 @@ class Restart:
             self._copy_aside(number, at_most=MOST_UNASKED)
         left = wait_until_free(end.processes, self._settings.kfd_within)
         if left:
-            self._announcer.say(f"{len(left)} old processes still use the GPU.")
+            self._announcer.say(
+                f"{plural(len(left), 'process', 'processes')} of the last attempt still use the"
+                " GPU."
+            )
         if decision.gpu_failed:
             self._check_gpu()
         quick = end.seconds < self._settings.quick_crash.total_seconds()
@@ -91,7 +95,7 @@ class Restart:
         if self._quick_crashes > 1:
             doubled = self._settings.back_off * 2 ** min(self._quick_crashes - 2, 10)
             wait = min(doubled, self._settings.back_off_at_most).total_seconds()
-            self._announcer.say(f"the script crashed quickly again; waiting {spelled(wait)}.")
+            self._announcer.say(f"the script crashed quickly again; waiting {duration(wait)}.")
             self._sleep(wait)
 
     def _check_gpu(self) -> None:
@@ -100,16 +104,16 @@ class Restart:
             return
         rest, at_most = self._settings.gpu_rest, self._settings.gpu_rest_at_most
         self._announcer.say(
-            f"the GPU failed: waiting until the kernel log is quiet about it for"
-            f" {spelled(rest.total_seconds())}."
+            f"the GPU failed: waiting until the kernel log has no new errors about it for"
+            f" {duration(rest.total_seconds())}."
         )
         told = wait_until_quiet(
             self._gpu_trouble, rest=rest, at_most=at_most, stop=lambda: bool(self._wishes.stop)
         )
         if told:
             raise RocsteadyError(
-                f"not restarted: after {spelled(at_most.total_seconds())} the kernel still reports"
-                f" trouble with the GPU ({told}). Reset the GPU or reboot, then rocsteady run"
+                f"not restarted: after {duration(at_most.total_seconds())} the kernel still reports"
+                f" GPU errors ({told}). Reset the GPU or reboot, then rocsteady run"
                 f" --resume {self._run.name}"
             )
 
@@ -120,12 +124,12 @@ class Restart:
         aside = copy_aside(self._folder, written, target, at_most)
         if not aside.files:
             return
-        count = "1 file" if aside.files == 1 else f"{aside.files} files"
+        count = plural(aside.files, "file")
         names = ", ".join(aside.names[:NAMED]) + (", ..." if aside.files > NAMED else "")
-        copied = f"copied to {near(target)}" if aside.folder else "not copied, for their size"
+        copied = f"backed up to {near(target)}" if aside.folder else "too large to back up"
         verb = "was" if aside.files == 1 else "were"
         self._announcer.say(f"{count} written by the run {verb} {copied}: {names}.")
-        self._announcer.say("rows that the script appends to such files will be in them twice.")
+        self._announcer.say("rows that the script appends to these files will appear twice.")
 
     def _sleep(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds

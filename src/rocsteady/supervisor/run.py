@@ -258,15 +258,18 @@ class Supervisor:
     def _introduce(self, first: int) -> None:
         say = self._announcer.say
         if self._earlier is not None:
-            say(f"taken over: {self._run.name}, which runs {shlex.join(self._job.command)}")
-        resumes = "" if self._job.resume else " It has no known way to resume."
+            say(f"resuming run {self._run.name}: {shlex.join(self._job.command)}")
+        resumes = "" if self._job.resume else " rocsteady does not know how this script resumes."
         observing = " Only observing." if self._settings.observe else ""
         say(
-            f"run {self._run.name}, attempt {first}, {in_words(self._course.strategy)}. Log and"
-            f" evidence: {near(self.folder)}.{resumes}{observing}"
+            f"run {self._run.name} started (attempt {first}, {in_words(self._course.strategy)})."
+            f" Logs: {near(self.folder)}.{resumes}{observing}"
         )
         if self._terminal == OURS and logging_out_ends_us():
-            say("logging out ends this run: logind kills what a session leaves. Use --detach.")
+            say(
+                "logging out stops this run, because logind kills the processes of a session. Use"
+                " --detach."
+            )
 
     def _find_checkpoints(self) -> None:
         """Tell the checkpoints of this run from others, and say so."""

@@ -12,7 +12,7 @@ from rocsteady.job.values import Job
 from rocsteady.journal.values import Run
 from rocsteady.knowledge.failures import SCRIPT_ERROR
 from rocsteady.report.deadline import met
-from rocsteady.report.times import spelled
+from rocsteady.report.page import GREEN, RED
 from rocsteady.supervisor.announcer import Announcer
 from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
 from rocsteady.supervisor.busy_gpus import BusyGpus
@@ -26,6 +26,7 @@ from rocsteady.supervisor.recovery import (
     exit_code,
 )
 from rocsteady.supervisor.stop_requests import StopRequests
+from rocsteady.wording import duration, plural
 
 DONE, NOT_DONE, STOPPED = "done", "ended, not done", "stopped by the user"
 NOT_STARTED = "not started"
@@ -64,7 +65,7 @@ class RunEnd:
 
     def refused(self, why: str) -> str:
         """Say that nothing was started, and why."""
-        self._announcer.say(f"not started: {why}.")
+        self._announcer.say(f"not started: {why}.", style=RED)
         self.say_next("rocsteady doctor, or use --again to start anyway")
         return NOT_DONE
 
@@ -74,7 +75,7 @@ class RunEnd:
         """Say how the run ended, and give its exit code and its outcome."""
         if end.outcome is Outcome.STOPPED and not self._went_on_to_the_end(end):
             return self.stopped(end)
-        tried = f"{_count(attempts, 'attempt')}, {_count(incidents, 'incident')}"
+        tried = f"{plural(attempts, 'attempt')}, {plural(incidents, 'incident')}"
         took = self._took()
         why = decision.why.rstrip(".")
         at_exit = end.outcome is Outcome.AT_EXIT
@@ -83,12 +84,12 @@ class RunEnd:
             why += "; done_when in rocsteady.toml has no criteria that could prove the job done"
         if decision.code != 0 and not proved:
             self._tell_what_is_left()
-            self._announcer.say(f"ended after {took}, {tried}: {why}.")
+            self._announcer.say(f"ended after {took}, {tried}: {why}.", style=RED)
             self.say_next(self._after(decision))
             return decision.code, NOT_DONE
         missing = self._missing(end)
         for item in missing:
-            self._announcer.say(f"not done: {item}")
+            self._announcer.say(f"not done: {item}", style=RED)
         if missing:
             self._tell_what_is_left()
             self.say_next()
@@ -101,7 +102,7 @@ class RunEnd:
         in_time = "" if due is None else f", {met(time.time(), due)}"
         told = f" Report: {self._report}" if self._announcer.names_run else ""
         more = f", {tried}.{told}" if incidents or attempts > 1 else "."
-        self._announcer.say(f"done. {steps[:1].upper()}{steps[1:]}{in_time}{more}")
+        self._announcer.say(f"done. {steps[:1].upper()}{steps[1:]}{in_time}{more}", style=GREEN)
         return 0, DONE
 
     def _went_on_to_the_end(self, end: AttemptEnd) -> bool:
@@ -121,7 +122,9 @@ class RunEnd:
 
     def _resume(self) -> str:
         again = (
-            "" if self._outlook.can_resume() else " (from the beginning: no known way to resume)"
+            ""
+            if self._outlook.can_resume()
+            else " (starts from the beginning: how the script resumes is not known)"
         )
         return f"rocsteady run --resume {self._run.name}{again}"
 
@@ -132,7 +135,7 @@ class RunEnd:
                 self._announcer.say(f"{left}.")
 
     def _took(self) -> str:
-        return spelled(self._since.seconds)
+        return duration(self._since.seconds)
 
     def _missing(self, end: AttemptEnd) -> list[str]:
         logs = Path(self._run.folder).glob("attempt-*.log")
@@ -157,7 +160,3 @@ def _number(log: Path) -> int:
 
 def _own_code(ended: Exit) -> str:
     return "" if ended.code is None else f"; the script exited with code {ended.code}"
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

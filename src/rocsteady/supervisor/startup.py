@@ -1,4 +1,4 @@
-"""How a run begins: what was left unfinished, what took the machine down, what helped before."""
+"""How a run begins: what was left unfinished, what crashed the machine, what helped before."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ class Startup:
             if left.fate not in (Fate.MACHINE_WENT_DOWN, Fate.KILLED):
                 continue
             deed = left.deed
-            self._announcer.say(f"left unfinished: {deed.kind} {deed.what}: {left.fate.value}.")
+            self._announcer.say(
+                f"an earlier action did not finish: {deed.kind} {deed.what} ({left.fate.value})."
+            )
             if left.fate is Fate.MACHINE_WENT_DOWN:
                 self._remember_death(left)
             self._journal.settle(deed, left.fate.value)
@@ -50,13 +52,13 @@ class Startup:
             day = time.strftime("%Y-%m-%d", time.localtime(helped.at))
             self._announcer.say(
                 f"{helped.remedy} helped this script here on {day} ({helped.failure}, run"
-                f" {helped.run}): --with {helped.remedy} starts with it."
+                f" {helped.run}). To start with it: --with {helped.remedy}"
             )
         if step is None:
             return ""
         if step.strategy is None:
             return step.why.rstrip(".")
-        self._announcer.say(f"the machine went down with this before. {step.why}")
+        self._announcer.say(f"these settings crashed the machine before. {step.why}")
         return ""
 
     def _remember_death(self, left: Unfinished) -> None:

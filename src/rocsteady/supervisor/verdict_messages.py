@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from rocsteady.evidence.values import Heartbeat
 from rocsteady.pulse.verdict import RunState, Verdict
-from rocsteady.report.times import spelled
+from rocsteady.report.page import GREEN, RED, YELLOW
 from rocsteady.supervisor.announcer import Announcer
+from rocsteady.wording import duration
 
 WORTH_SAYING = 4.0  # seconds: shorter pauses are looked into without a word
 CALM = (RunState.HEALTHY, RunState.STARTING, RunState.FINISHING)
@@ -29,7 +30,7 @@ class Teller:
         """Say what is new. ``looked``: there were closer looks since the last progress."""
         if verdict.condition in CALM:
             if self._looking and not looked:
-                self._announcer.say("progress resumed.")
+                self._announcer.say("progress resumed.", style=GREEN)
                 self._looking, self._said = False, None
             elif verdict.examine and not self._looking and self._worth_saying(verdict):
                 self._looking = True
@@ -53,7 +54,8 @@ class Teller:
         left = (
             "rocsteady cannot see the work itself and does not stop it"
             if verdict.limit is None
-            else f"rocsteady leaves it alone until {spelled(verdict.limit)} after the last progress"
+            else f"rocsteady leaves it alone until {duration(verdict.limit)} after the last"
+            " progress"
         )
         return (
             f"{doubt} {left}. To act now, type rocsteady restart {self._run} or rocsteady stop"
@@ -64,8 +66,8 @@ class Teller:
         """Say that a verdict did not hold."""
         self._looking, self._said = False, None
         self._announcer.say(
-            "not hung after all: the run moved while the evidence was collected. It was not"
-            " stopped, and rocsteady is more patient from now on."
+            "not hung after all: the run made progress while evidence was collected. It was not"
+            " stopped, and rocsteady waits longer from now on."
         )
 
     def loss(self, heartbeats: Sequence[Heartbeat], before: int) -> None:
@@ -76,7 +78,9 @@ class Teller:
         self._not_finite = bool(spoilt)
         if spoilt:
             step = min((beat.base or before) + beat.not_finite for beat in spoilt)
-            self._announcer.say(f"loss is not finite since step {step:,}. The run continues.")
+            self._announcer.say(
+                f"loss is not finite since step {step:,}. The run continues.", style=YELLOW
+            )
         else:
             step = max((beat.base or before) + beat.finite for beat in heartbeats)
             self._announcer.say(f"loss is finite again since step {step:,}.")
@@ -101,4 +105,4 @@ class Teller:
             return
         self._looking, self._said = True, RunState.HUNG
         place = f" Location: {verdict.place}." if verdict.place else ""
-        self._announcer.say(f"hung: {verdict.why}.{place} {then}")
+        self._announcer.say(f"hung: {verdict.why}.{place} {then}", style=RED)

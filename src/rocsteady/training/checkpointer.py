@@ -333,7 +333,8 @@ class Checkpointer:
         there = folders.steps(self.folder)
         if there[0][0] > step:
             self._say_once(
-                f"{self.folder} also has {there[0][1].name}, which this training did not go on from"
+                f"{self.folder} also has {there[0][1].name}, from which this training did not"
+                " resume"
             )
         for other, path in there[self._keep :]:
             if other != step and not (self._keep_every and self._room.is_kept(path)):

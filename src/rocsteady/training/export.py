@@ -93,7 +93,7 @@ def export_dcp(checkpoint: Path, target: Path) -> int:
     state = put_together(skeletons, lambda name, _: tensors[name])
     unfinished = target.with_name(f".{target.name}.unfinished")
     if target.exists() or unfinished.exists():
-        raise CheckpointError(f"{target if target.exists() else unfinished} is there already")
+        raise CheckpointError(f"{target if target.exists() else unfinished} already exists")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that there is one process only

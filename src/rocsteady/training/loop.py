@@ -178,7 +178,8 @@ class Loop:
         if now:
             if not self._stepped:
                 log.warning(
-                    "rocsteady: gradients that are still being added up are not in the checkpoint."
+                    "rocsteady: gradients that are still being accumulated are not in the"
+                    " checkpoint."
                 )
             self._asked, self._postponed = asked, 0
             self._note(self._order.state())
@@ -242,7 +243,7 @@ class Loop:
             ) from None
         supervisor_link.began_at(step)
         log.warning(
-            "rocsteady: going on from step %d (epoch %d), restored in %.1f s.",
+            "rocsteady: resuming from step %d (epoch %d); restored in %.1f s.",
             step,
             self.epoch + 1,
             time.monotonic() - began,

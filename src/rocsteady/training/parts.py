@@ -54,7 +54,7 @@ class MicroBatches:
     def limit(self, part: int) -> None:
         """Train at most so many samples at a time."""
         if part < 1:
-            raise PartError("part: a part has at least one sample")
+            raise PartError("part: a micro-batch has at least one sample")
         self._most = part
         self.size = min(part, self.size or part)
 
@@ -268,7 +268,7 @@ class MicroBatches:
             self._tries += 1
         self._compared = {loss: known for loss, known in self._compared.items() if known}
         log.warning(
-            "rocsteady: out of memory with %d samples of %d at a time; trying parts of %d.",
+            "rocsteady: out of memory with %d of %d samples at a time; trying micro-batches of %d.",
             size,
             total,
             half,

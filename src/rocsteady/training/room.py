@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rocsteady import checkpoint_folder as folders
-from rocsteady.checkpoint_folder import UNFINISHED, BrokenError, spelled_size
+from rocsteady.checkpoint_folder import UNFINISHED, BrokenError
 from rocsteady.errors import CheckpointError
+from rocsteady.wording import size as written_size
 
 SPARE = 0.02  # share of the disk that is left free
 MOST_SPARE = 2 * 1024**3  # bytes
@@ -63,8 +64,8 @@ class Room:
         if usage.free >= size + spare:
             return ""
         return (
-            f"it needs {spelled_size(size)}, and {folder} has {spelled_size(usage.free)} free,"
-            f" of which {spelled_size(spare)} are left to others"
+            f"it needs {written_size(size)}, and {folder} has {written_size(usage.free)} free,"
+            f" of which {written_size(spare)} are left to others"
         )
 
 

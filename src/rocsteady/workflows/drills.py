@@ -94,7 +94,7 @@ def drill_root(folder: Path, scratch: Path | None) -> Path:
     own = name_for(folder)
     root = (scratch / f"rocsteady-{own}") if scratch else state / own
     inside = "the folder itself; choose another with --scratch"
-    return make_root(root, folder, inside=inside, busy="a drill of this folder is going on")
+    return make_root(root, folder, inside=inside, busy="another drill is using it")
 
 
 def _checkpoints(job: Job, folder: Path) -> Iterable[str]:

@@ -116,8 +116,8 @@ def _name(unfinished: Path, target: Path) -> None:
     try:
         target.hardlink_to(unfinished)
     except FileExistsError:
-        raise CheckpointError(f"{target} is there already") from None
+        raise CheckpointError(f"{target} already exists") from None
     except OSError:  # a file system without links
         if target.exists():
-            raise CheckpointError(f"{target} is there already") from None
+            raise CheckpointError(f"{target} already exists") from None
         unfinished.rename(target)

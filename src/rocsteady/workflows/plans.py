@@ -27,7 +27,7 @@ UNTRIED = (
     "No recommendation: nothing was tried on this machine, so its options cannot be compared. To"
     " measure them: rocsteady plan"
 )
-EXPORTED = ("wsl2", "container")  # ways that have a file of their own name
+EXPORTED = ("wsl2", "container")  # options that have a file of their own name
 
 
 def measured_planner(job: Job, here: Circumstances, wanted: Wish, made: PlanTrials) -> Planner:
@@ -81,7 +81,8 @@ def with_trials(plan: Plan, trials: Trials) -> Plan:
     changed = trials.changed()
     warnings = plan.warnings
     if changed:
-        warnings = (*warnings, f"the trials changed files of yours: {', '.join(changed[:5])}")
+        some = ", ".join(changed[:5])
+        warnings = (*warnings, f"The trials changed files in this folder: {some}.")
     return replace(plan, trials=trials.count, trial_seconds=trials.seconds, warnings=warnings)
 
 
@@ -89,9 +90,9 @@ def _numbered(way: Way, number: int) -> Way:
     if way.basis is Basis.TRIAL:
         do = f"rocsteady run --plan {number}"
     elif way.id.startswith(CLOUD):
-        do = f"rocsteady plan --export skypilot --way {number}"
+        do = f"rocsteady plan --export skypilot --option {number}"
     elif way.id in EXPORTED:
-        do = f"rocsteady plan --export {way.id} --way {number}"
+        do = f"rocsteady plan --export {way.id} --option {number}"
     else:
         do = ""
     return replace(way, number=number, do=do)

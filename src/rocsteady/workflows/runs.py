@@ -93,7 +93,7 @@ class RunLauncher:
             return run, None
         line = next(line for line in journal.runs() if line.run.name == resume)
         if line.alive:
-            raise RocsteadyError(f"{resume} is running; rocsteady stop {resume} ends it")
+            raise RocsteadyError(f"{resume} is still running. To stop it: rocsteady stop {resume}")
         if line.run.outcome == DONE:
             raise RocsteadyError(f"{resume} is done; there is nothing to resume")
         earlier = journal.story(resume)

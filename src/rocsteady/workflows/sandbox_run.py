@@ -73,7 +73,7 @@ def where(scratch: Scratch, what: str) -> Iterator[str]:
     elif scratch.method is Method.BIND:
         where = f"the {what} runs in a copy of this folder, mounted in its place: {scratch.folder}"
     else:
-        where = f"the {what} runs over this folder (overlay); its output goes to {scratch.folder}"
+        where = f"the {what} runs in an overlay of this folder; its output goes to {scratch.folder}"
     yield f"rocsteady: {where}."
     if scratch.method is Method.OVERLAY_NO_RENAME:
         yield "rocsteady: renaming a folder that exists already fails there (EXDEV)."

@@ -26,7 +26,7 @@ def keep(plan: Plan, folder: Path) -> str:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_whole(path, msgspec.json.encode(plan))
     except OSError as error:
-        return f"the plan could not be kept: {error.strerror}; run --plan will not know it"
+        return f"The plan could not be saved ({error.strerror}), so run --plan cannot use it."
     return ""
 
 
@@ -44,7 +44,7 @@ def kept(folder: Path) -> Plan:
     except msgspec.MsgspecError:
         raise RocsteadyError(f"the plan cannot be read; {none}") from None
     if plan.version != PLAN_VERSION:
-        raise RocsteadyError(f"the plan is of another version; {none}")
+        raise RocsteadyError(f"the plan was made by another version of rocsteady; {none}")
     return plan
 
 

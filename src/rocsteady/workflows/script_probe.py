@@ -84,6 +84,6 @@ def _carried_out(
 def _root(folder: Path) -> Path:
     """Make the folder for all that this writes; what an earlier one left is removed."""
     state = platformdirs.user_state_path("rocsteady", appauthor=False) / "probes" / "scripts"
-    inside = "this folder itself: go to the script's own folder"
-    busy = "a probe of this folder's script is going on"
+    inside = "this folder itself; change to the script's folder first"
+    busy = "another probe is using it"
     return make_root(state / name_for(folder), folder, inside=inside, busy=busy)

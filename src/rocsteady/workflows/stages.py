@@ -83,7 +83,7 @@ def carry_out_stages(turns: Sequence[Turn], carry_out: Callable[[Job], tuple[int
 
 
 def _passed_over(turn: Turn) -> str:
-    return f"{turn.title}, is done: passed over, run {turn.done_by} had the same command"
+    return f"{turn.title}, is done: skipped (run {turn.done_by} had the same command)"
 
 
 def _say(*lines: str) -> None:

@@ -51,8 +51,8 @@ class Trials:
         make_root(
             self._root,
             self._folder,
-            inside="this folder itself: go to the script's own folder",
-            busy="trials of this folder's script are going on",
+            inside="this folder itself; change to the script's folder first",
+            busy="another command is running trials in it",
         )
         self._journal = Journal(find_place(self._root))
         self._factory = SupervisorFactory(

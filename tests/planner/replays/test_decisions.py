@@ -98,7 +98,7 @@ def test_where_loaders_hung_before_no_more_of_them_are_advised() -> None:
         key(Strategy()): FailureHistory(failures=3, seconds=1.0, steps=9, kinds=("hang-in-loader",))
     }
 
-    for here, wanted in ((GPU, "workers"), (replace(GPU, histories=hung), "less work a sample")):
+    for here, wanted in ((GPU, "workers"), (replace(GPU, histories=hung), "less work per sample")):
         assert planned(here, slow).limits[0].best.endswith(wanted)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from rocsteady.remedies.allocator import with_key
-from rocsteady.remedies.preconditions import built_by_amd, fits, gfx_names, rocm_fits, torch_fits
+from rocsteady.remedies.preconditions import built_by_amd, gfx_names, rocm_fits, torch_fits
 from rocsteady.remedies.remedy import Refused, Remedy
 from rocsteady.remedies.situation import Situation
+from rocsteady.versions import version_fits
 from rocsteady.vocabulary import Strategy
 
 REMEDY = Remedy(
@@ -54,7 +55,7 @@ def _against(situation: Situation) -> str:
         return harmed
     # DRM 3.64 came with Linux 6.16; AMD's separate driver counts as the kernel it is made from.
     driver = machine.driver.version or machine.system.kernel
-    if rocm_fits(situation, ">=7.14") and not fits(driver, ">=6.16"):
+    if rocm_fits(situation, ">=7.14") and not version_fits(driver, ">=6.16"):
         return "with ROCm 7.14 and a driver before Linux 6.16 the first allocation hangs"
     return ""
 

@@ -11,7 +11,7 @@ VARIABLE = "TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL"
 
 REMEDY = Remedy(
     id="attention-fused",
-    title="Fused attention on a GPU that it is experimental for",
+    title="Fused attention, experimental on this GPU",
     answers=("oom-device",),
     cost="no speed; the kernels are ones that AOTriton's authors call experimental",
     rank=33,
@@ -40,5 +40,5 @@ def _against(situation: Situation) -> str:
         return "AOTriton of torch 2.9 gives NaN on gfx1100"
     before = {entry.failure.kind for entry in situation.tried}
     if situation.strategy.attention == "math" or before & {"nan-loss", "hang-in-attention"}:
-        return "fused attention has failed in this run"
+        return "fused attention already failed in this run"
     return ""

@@ -33,12 +33,12 @@ REMEDY = Remedy(
         "confirmed in the first two threads on gfx1100 and for NaN in the next two; the cost was"
         " measured in the fifth; did not help against the hang of field note A"
     ),
-    when_not="Memory is short: the whole matrix of scores is kept.",
+    when_not="Memory is short: the whole score matrix is kept.",
 )
 
 
 def apply(situation: Situation) -> Strategy | Refused:
     """Take the one kernel that is not fused."""
     if situation.strategy.attention == "math":
-        return Refused(why="attention is not fused as it is")
+        return Refused(why="attention is already not fused")
     return msgspec.structs.replace(situation.strategy, attention="math")

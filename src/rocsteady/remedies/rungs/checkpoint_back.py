@@ -10,7 +10,7 @@ from rocsteady.vocabulary import Strategy
 
 REMEDY = Remedy(
     id="checkpoint-back",
-    title="One checkpoint back",
+    title="Fall back to the previous checkpoint",
     answers=("checkpoint-corrupt", "nan-loss"),
     cost="the steps between the two checkpoints",
     rank=66,
@@ -26,8 +26,8 @@ REMEDY = Remedy(
 def apply(situation: Situation) -> Strategy | Refused:
     """Pass over one checkpoint more."""
     if not situation.can_resume:
-        return Refused(why="the script has no known way to go on from a checkpoint")
+        return Refused(why="rocsteady does not know how the script resumes")
     back = situation.strategy.checkpoints_back + 1
     if situation.checkpoints <= back:
-        return Refused(why="there is no older whole checkpoint")
+        return Refused(why="there is no older intact checkpoint")
     return msgspec.structs.replace(situation.strategy, checkpoints_back=back)

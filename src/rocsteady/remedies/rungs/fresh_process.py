@@ -8,7 +8,7 @@ from rocsteady.vocabulary import Strategy
 
 REMEDY = Remedy(
     id="fresh-process",
-    title="A fresh process from the last checkpoint",
+    title="New process from the last checkpoint",
     answers=(
         "oom-fragmentation",
         "oom-device",
@@ -32,13 +32,13 @@ REMEDY = Remedy(
 def apply(situation: Situation) -> Strategy | Refused:
     """Return the strategy as it is: the process is what changes."""
     if not situation.can_resume:
-        return Refused(why="the script has no known way to go on from a checkpoint")
+        return Refused(why="rocsteady does not know how the script resumes")
     if not situation.checkpoints:
-        return Refused(why="there is no checkpoint: every process would begin at step 0")
+        return Refused(why="there is no checkpoint: every process would start at step 0")
     if any(
         entry.remedy == REMEDY.id and not entry.progressed
         for entry in situation.tried
         if entry.strategy == situation.strategy
     ):
-        return Refused(why="the last fresh process came no further")
+        return Refused(why="the last new process made no progress")
     return situation.strategy

@@ -32,5 +32,5 @@ def apply(situation: Situation) -> Strategy | Refused:
     if workers is None:
         workers = loader.workers if loader else 2
     if workers < 2:  # noqa: PLR2004 - half of one is none, which is another remedy
-        return Refused(why="there is one worker at most")
+        return Refused(why="there is at most one worker")
     return msgspec.structs.replace(situation.strategy, workers=workers // 2)

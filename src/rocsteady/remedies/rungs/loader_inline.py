@@ -10,7 +10,7 @@ from rocsteady.vocabulary import Strategy
 
 REMEDY = Remedy(
     id="loader-inline",
-    title="No DataLoader workers, one thread that loads ahead",
+    title="No DataLoader worker processes, one prefetch thread",
     answers=(
         "hang-in-loader",
         "loader-worker-died",

@@ -9,7 +9,7 @@ from rocsteady.vocabulary import Strategy
 
 REMEDY = Remedy(
     id="loader-spawn",
-    title="DataLoader workers by spawn",
+    title="DataLoader workers started by spawn",
     answers=("hang-in-loader",),
     cost="seconds for each worker at each start, and memory that fork would have shared",
     rank=51,
@@ -28,5 +28,5 @@ REMEDY = Remedy(
 def apply(situation: Situation) -> Strategy | Refused:
     """Change how workers are started."""
     if any(entry.strategy.worker_context == "forkserver" for entry in situation.tried):
-        return Refused(why="a fork server, which starts workers as clean, was tried")
+        return Refused(why="a fork server, which starts workers just as cleanly, was tried")
     return clean_workers(situation, "spawn")

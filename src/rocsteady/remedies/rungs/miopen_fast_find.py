@@ -9,7 +9,7 @@ from rocsteady.vocabulary import Strategy
 
 REMEDY = Remedy(
     id="miopen-fast-find",
-    title="MIOpen without a search for kernels",
+    title="MIOpen without kernel search",
     answers=("hang-in-kernel-search", "miopen-failure"),
     cost="slower convolutions where its estimates are wrong: Conv3d took twice as long",
     rank=41,

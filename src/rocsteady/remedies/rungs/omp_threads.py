@@ -9,7 +9,7 @@ from rocsteady.vocabulary import Strategy
 
 REMEDY = Remedy(
     id="omp-threads",
-    title="One OpenMP thread a process",
+    title="One OpenMP thread per process",
     answers=("hang-in-loader", "loader-timeout"),
     cost="speed of what the processor does outside of workers",
     rank=56,

@@ -23,9 +23,9 @@ REMEDY = Remedy(
 def apply(situation: Situation) -> Strategy | Refused:
     """Change the type that autocast uses."""
     if situation.strategy.precision in ("bf16", "fp32"):
-        return Refused(why=f"autocast is at {situation.strategy.precision} as it is")
+        return Refused(why=f"autocast already uses {situation.strategy.precision}")
     if situation.precision == "fp32":
         return Refused(why="the script computes in float32, whose range is the same")
     if situation.precision == "bf16":
-        return Refused(why="the script computes in bfloat16 as it is")
+        return Refused(why="the script already computes in bfloat16")
     return msgspec.structs.replace(situation.strategy, precision="bf16")

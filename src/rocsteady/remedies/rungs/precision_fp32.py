@@ -32,9 +32,9 @@ REMEDY = Remedy(
 def apply(situation: Situation) -> Strategy | Refused:
     """Turn autocast off; for crashes only where half precision is known to crash."""
     if situation.strategy.precision == "fp32":
-        return Refused(why="autocast is off as it is")
+        return Refused(why="autocast is already off")
     if situation.failure.kind == "nan-loss" and situation.precision == "fp32":
-        return Refused(why="the script computes in float32 as it is")
+        return Refused(why="the script already computes in float32")
     if situation.failure.kind in ("segfault", "blas-error") and not half_crashes(situation):
         return Refused(why="only gfx1100 with torch 2.8 for ROCm 6.3 is known to crash so")
     if situation.failure.kind == "no-code-for-gpu" and (why := without_rocm(situation)):

@@ -10,7 +10,7 @@ from rocsteady.vocabulary import Strategy
 
 REMEDY = Remedy(
     id="retry",
-    title="The same again, unchanged",
+    title="Retry without changes",
     answers=(ANY,),
     cost="the steps since the last checkpoint",
     rank=10,
@@ -19,7 +19,7 @@ REMEDY = Remedy(
         "common practice; DLRover's authors say that a plain restart cures about three faults in"
         " four; what fails before its first step is not worth one, says the first thread"
     ),
-    when_not="A failure that comes again at the same step: it is no chance.",
+    when_not="A failure that recurs at the same step: it is not transient.",
 )
 
 
@@ -28,13 +28,13 @@ def apply(situation: Situation) -> Strategy | Refused:
     kind, last = situation.failure.kind, situation.tried[-1]
     why = ""
     if kind == "unknown":
-        why = "" if last.progressed else "nothing is known of it, and it came no further"
+        why = "" if last.progressed else "the cause is not known, and the retry made no progress"
     elif situation.nature == DETERMINISTIC:
         why = "it would fail in the same way"
     elif _retried(situation):
         why = "already tried"
     elif situation.nature != TRANSIENT and not last.steps and not kind.startswith("hang"):
-        why = "it failed before its first step"
+        why = "the script failed before its first step"
     return Refused(why=why) if why else situation.strategy
 
 

@@ -36,9 +36,9 @@ REMEDY = Remedy(
 def apply(situation: Situation) -> Strategy | Refused:
     """Keep one GPU: the first that did not fail by itself."""
     if situation.strategy.device == "cpu":
-        return Refused(why="the run is kept off the GPUs")
+        return Refused(why="the run does not use GPUs")
     if situation.strategy.gpus is not None and len(situation.strategy.gpus) == 1:
-        return Refused(why="it is one GPU as it is")
+        return Refused(why="the run already uses one GPU")
     if situation.ranks < 2 and situation.gpus < 2:  # noqa: PLR2004 - there is nothing to reduce
         return Refused(why="there is one rank and one GPU at most")
     seen = situation.strategy.gpus or tuple(range(max(situation.gpus, 1)))

@@ -10,9 +10,9 @@ from rocsteady.vocabulary import Strategy
 
 REMEDY = Remedy(
     id="smaller-part",
-    title="Half as many samples at a time",
+    title="Smaller micro-batches: half as many samples at a time",
     answers=("oom-device", "oom-fragmentation", "oom-host"),
-    cost="speed, where a part does not keep the device busy; the batch stays as large as it was",
+    cost="speed, where a micro-batch does not keep the device busy; the batch size stays the same",
     rank=55,
     sources=("huggingface/accelerate: src/accelerate/utils/memory.py", "field note A"),
     evidence=(
@@ -31,5 +31,5 @@ def apply(situation: Situation) -> Strategy | Refused:
     if situation.parts is None:
         return Refused(why="the script does not train through rocsteady.Loop")
     if situation.parts.part <= 1:
-        return Refused(why="it trains a single sample at a time as it is")
+        return Refused(why="the micro-batch is already a single sample")
     return msgspec.structs.replace(situation.strategy, part=situation.parts.part // 2)

@@ -14,13 +14,13 @@ from rocsteady.vocabulary import Strategy
 
 REMEDY = Remedy(
     id="unset-variable",
-    title="Without a variable that is known to harm",
+    title="Unset a variable that is known to cause this",
     answers=tuple(dict.fromkeys(kind for each in harmful_variables() for kind in each.failures)),
     cost="what the variable was set for",
     rank=20,
     sources=("knowledge/data/harmful_variables.toml, which has them for each variable",),
     evidence="for most the code that reads them; the file says so for each",
-    when_not="You know why it is set: name it with --deny unset-variable.",
+    when_not="You need the variable: use --deny unset-variable.",
 )
 
 

@@ -1,0 +1,378 @@
+"""Screens of values that no recorded machine has: plans, runs, drills, probes, what a run says.
+
+All figures are invented to show the layout, except those of the plan of field note A.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from rocsteady.cli.screen import layout, show
+from rocsteady.journal.values import (
+    AttemptRecord,
+    DecisionRecord,
+    Forecast,
+    Incident,
+    Message,
+    Run,
+    RunLine,
+    RunStory,
+)
+from rocsteady.plan import Basis, Finish, Limit, Pace, Plan, Price, Risk, Way
+from rocsteady.report.diagnosis import render_diagnosis
+from rocsteady.report.drill import DrillResult, FaultResult, render_drill
+from rocsteady.report.option import render_option
+from rocsteady.report.page import GREEN, RED, YELLOW
+from rocsteady.report.plan import render_plan
+from rocsteady.report.probe import (
+    Arm,
+    Comparison,
+    ProbeLine,
+    conclusion,
+    render_comparison,
+    render_probe,
+    render_stories,
+    title_column,
+)
+from rocsteady.report.runs import render_runs
+from rocsteady.report.story import render_story
+from rocsteady.supervisor.announcer import Announcer
+from rocsteady.vocabulary import Diagnosis, Observation, ProbeOutcome
+
+UTC = timezone.utc
+NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC).timestamp()
+HOUR, DAY = 3600.0, 86400.0
+DIAGNOSES = Path(__file__).parent / "diagnoses"
+NOTE_A = Path(__file__).parents[1] / "report/plans/note-a.json"
+
+
+def pace(rate: float) -> Pace:
+    steps = max(2, round(40 * rate))
+    return Pace(
+        steps=steps,
+        seconds=steps / rate,
+        rate=rate,
+        low=rate * 0.98,
+        high=rate * 1.02,
+        starting=9.0,
+    )
+
+
+def finish(seconds: float, off: float, on_time: float, **more: float) -> Finish:
+    return Finish(seconds=seconds, early=seconds - off, late=seconds + off, in_time=on_time, **more)
+
+
+def option(number: int, title: str, basis: Basis = Basis.TRIAL, **more: object) -> Way:
+    do = f"rocsteady run --plan {number}" if basis is Basis.TRIAL else ""
+    known = {"id": title.lower().replace(" ", "-"), "do": do, **more}
+    return Way(number=number, title=title, basis=basis, **known)  # type: ignore[arg-type]
+
+
+PLAN = Plan(
+    rocsteady="0.1",
+    made=NOW,
+    command=("python", "train.py"),
+    folder="/home/me/detector",
+    software="gfx1100, torch 2.9.1",
+    total=2_000_000,
+    left=1_970_000,
+    deadline=NOW + 14 * DAY + 6 * HOUR,
+    trials=4,
+    trial_seconds=160,
+    ways=(
+        option(
+            1,
+            "GPU, no loader processes",
+            pace=pace(2.38),
+            failed_steps=904,
+            finish=finish(9 * DAY + 14 * HOUR, 3 * HOUR, 0.99),
+            rests_on=("trial, 95 steps in 40 s; 0 failures in 904 steps",),
+        ),
+        option(
+            2,
+            "GPU, unchanged",
+            pace=pace(2.41),
+            failures=3,
+            failed_steps=22_616,
+            kinds=("hang-in-loader",),
+            finish=finish(9 * DAY + 17 * HOUR, 9 * HOUR, 0.99, failures=260.4, lost=0.028),
+            risk=Risk.MEDIUM,
+            rests_on=("trial, 96 steps in 40 s; 3 failures in 22,616 steps here",),
+        ),
+        option(
+            3,
+            "GPU, variant small",
+            variant="small",
+            pace=pace(5.1),
+            failed_steps=204,
+            finish=finish(4 * DAY + 11 * HOUR, 2 * HOUR, 0.999),
+            changes="0.7 M parameters instead of 2.9 M",
+        ),
+        option(
+            4,
+            "cloud, RTX 4090",
+            Basis.ESTIMATE,
+            pace=pace(9.04),
+            finish=finish(3 * DAY, 1 * DAY, 0.95),
+            setup=(60, 120),
+            cost=(24.6, 25.3),
+            price=Price(
+                dollars=0.34, as_of="2026-08-22", source="https://prices.example/gpus", old=True
+            ),
+            risk=Risk.MEDIUM,
+            rests_on=("scaled by peak figures of the makers, 3 to 5 times",),
+            sources=("amd-specifications", "nvidia-specifications"),
+            do="rocsteady plan --export skypilot --option 4",
+        ),
+        option(5, "CPU, bf16, 8 threads", pace=pace(0.19), finish=finish(120 * DAY, 5 * DAY, 0.0)),
+    ),
+    ruled_out=(
+        option(0, "WSL2", Basis.RULED_OUT, rests_on=("already on Linux",)),
+        option(0, "two GPUs", Basis.RULED_OUT, rests_on=("only one is present",)),
+    ),
+    take=(
+        "Recommended: option 1. Option 2 had 3 failures in 22,616 steps (hang-in-loader); this one"
+        " had none. Option 2 takes about as long."
+    ),
+    limits=(
+        Limit(
+            part="data",
+            share=0.41,
+            where="dataset.py:88 __getitem__",
+            best="8 loader workers, not 4",
+            gain=1.4,
+        ),
+        Limit(part="compute", share=0.35),
+    ),
+)
+UNTRIED = msgspec.structs.replace(
+    PLAN,
+    trials=0,
+    left=None,
+    total=None,
+    deadline=None,
+    limits=(),
+    ways=(msgspec.structs.replace(PLAN.ways[3], number=1, finish=None),),
+    not_tried=(option(0, "GPU, unchanged", Basis.NOT_TRIED, rests_on=("--no-trials was given",)),),
+    take="",
+)
+RUN = Run(
+    id=1, name="calm-otter", command=("python", "train.py"), job={}, strategy={}, folder="/r",
+    machine="m", boot_id="b", process="", started=NOW - 2 * HOUR,
+)  # fmt: skip
+LINE = RunLine(
+    run=RUN, alive=True, attempts=3, incidents=2, step=4_575, total=7_500, rate=2.38,
+    last_progress=NOW - 3, seconds_left=1230.0, deadline=NOW + 6 * HOUR,
+    forecast=Forecast(
+        at=NOW + 1230, early=NOW + 1000, late=NOW + 1500, rate=2.38, left=2925, failures=0.1
+    ),
+)  # fmt: skip
+DONE = msgspec.structs.replace(RUN, name="bold-heron", ended=NOW - DAY, outcome="done")
+FAILED = msgspec.structs.replace(RUN, name="quick-elk", ended=NOW - DAY, outcome="ended, not done")
+RUNS = (
+    LINE,
+    msgspec.structs.replace(
+        LINE, run=msgspec.structs.replace(RUN, name="wary-fox"), stalled=True, rate=0.0,
+        forecast=None, seconds_left=None, last_progress=NOW - 840,
+    ),
+    msgspec.structs.replace(
+        LINE, run=msgspec.structs.replace(RUN, name="plain-owl"), alive=False, deadline=None
+    ),
+    msgspec.structs.replace(LINE, run=DONE, step=7_500, forecast=None, deadline=NOW - DAY + HOUR),
+    msgspec.structs.replace(LINE, run=FAILED, step=12, total=None, forecast=None, deadline=None),
+)  # fmt: skip
+STORY = RunStory(
+    run=msgspec.structs.replace(RUN, ended=NOW, outcome="done"),
+    attempts=(
+        AttemptRecord(
+            run=1, number=1, strategy={"version": 1}, boot_id="b", started=NOW - 7200,
+            ended=NOW - 4000, signal=9, outcome="hung", last_step=2_574,
+        ),
+        AttemptRecord(
+            run=1, number=2, strategy={"version": 1, "workers": 0}, boot_id="b",
+            started=NOW - 3990, ended=NOW, exit_code=0, outcome="by itself", last_step=7_500,
+        ),
+    ),
+    incidents=(
+        Incident(
+            run=1, attempt=1, number=1, verdict="hung", why="no step for 9.0 s", quiet=9.0,
+            place="dataset.py:88 in __getitem__", evidence="/r/incident-1", at=NOW - 4000,
+        ),
+    ),
+    failures=(),
+    decisions=(
+        DecisionRecord(
+            run=1, attempt=1, what="loader-inline", why="No DataLoader worker processes.",
+            at=NOW - 3999,
+        ),
+    ),
+    messages=(Message(run=1, text="run calm-otter started.", at=NOW - 7200),),
+    deeds=(),
+    progress=(),
+    losses=(),
+    seconds_lost=190.0,
+    deadline=NOW + HOUR,
+)  # fmt: skip
+
+
+def fault(name: str, step: int, **more: object) -> FaultResult:
+    known = {"fired": True, "step": step, "attempt": 1, "survived": True, **more}
+    return FaultResult(fault=name, **known)  # type: ignore[arg-type]
+
+
+DRILL = DrillResult(
+    command=("python", "train.py"),
+    faults=(
+        fault(
+            "hang:backward@200", 200, seen_after=9.8, called="hang-in-backward",
+            done="retried without changes", went_on_from=180,
+        ),
+        fault(
+            "oom@350", 350, seen_after=0.1, called="oom-device", done="smaller-part",
+            went_on_from=349,
+        ),
+        fault(
+            "kill@500", 500, seen_after=0.04, called="killed", done="retried without changes",
+            went_on_from=480,
+        ),
+    ),
+    can_resume=True,
+    ended="done",
+    not_tried=("segv",),
+    changed=(),
+)  # fmt: skip
+LOST = msgspec.structs.replace(
+    DRILL,
+    faults=(
+        fault(
+            "nan@40", 40, seen_after=0.2, called="nan-loss", done="the script continued",
+            survived=False,
+        ),
+        FaultResult(fault="kill@900", fired=False),
+    ),
+    can_resume=False,
+    changed=None,
+    kept="/home/me/.local/state/rocsteady/drills/x",
+    next_command="rocsteady drill --faults kill@50 -- python train.py",
+)  # fmt: skip
+
+
+def seen(title: str, outcome: ProbeOutcome = ProbeOutcome.OK, **more: object) -> ProbeLine:
+    name, _, variant = title.partition(" ")
+    known = {"tries": 200, "seconds": 1.9, "at": NOW, "software": "gfx1100, torch 2.9.1", **more}
+    observation = Observation(probe=name, variant=variant, outcome=outcome, **known)  # type: ignore[arg-type]
+    return ProbeLine(
+        observation=observation, what="backward passes", question="Does it work?", one_in=67
+    )
+
+
+PROBES = (
+    seen("import", tries=1),
+    seen("matmul-gradient bf16", worst=0.4),
+    seen(
+        "attention-backward flash", ProbeOutcome.HANG, tries=0,
+        why="at try 1, terminated after 10 s",
+        place="_scaled_dot_product_flash_attention_backward",
+    ),
+    seen("attention-backward math"),
+    seen("ranks nccl", ProbeOutcome.NOT_RUN, tries=0, why="1 GPU"),
+)  # fmt: skip
+COMPARED = Comparison(
+    probe="attention-backward",
+    variant="flash",
+    rounds=8,
+    arms=(
+        Arm(wrong=6, runs=8, a_second=10.0),
+        Arm(
+            setting="HSA_ENABLE_SDMA=0", wrong=0, runs=8, a_second=9.5, p=0.007, differs=True
+        ),
+        Arm(setting="A=1", wrong=5, runs=8, p=1.0),
+    ),
+)  # fmt: skip
+
+
+def _plan(plan: Plan) -> None:
+    width, colour = layout(sys.stdout)
+    show(render_plan(plan, now=NOW, width=width, colour=colour, zone=UTC))
+
+
+def _note_a() -> None:
+    plan = msgspec.json.decode(NOTE_A.read_bytes(), type=Plan)
+    width, colour = layout(sys.stdout)
+    show(render_plan(plan, now=plan.made, width=width, colour=colour, zone=UTC))
+
+
+def _option(number: int) -> None:
+    width, colour = layout(sys.stdout)
+    way = PLAN.ways[number - 1]
+    show(render_option(way, PLAN, now=NOW, width=width, colour=colour, zone=UTC))
+
+
+def _runs(lines: tuple[RunLine, ...]) -> None:
+    width, colour = layout(sys.stdout)
+    show(render_runs(lines, now=NOW, width=width, colour=colour, zone=UTC))
+
+
+def _drill(result: DrillResult) -> None:
+    width, colour = layout(sys.stdout)
+    show(render_drill(result, width=width, colour=colour))
+
+
+def _probes() -> None:
+    width, colour = layout(sys.stdout)
+    column = title_column(each.title for each in PROBES)
+    for each in PROBES:
+        show(render_probe(each, column=column, width=width, colour=colour))
+    show(render_comparison(COMPARED, width=width, colour=colour))
+    show("\n".join(conclusion(PROBES, [COMPARED])) + "\n")
+
+
+def _probe_stories() -> None:
+    width, colour = layout(sys.stdout)
+    show(render_stories(PROBES[1:2], "gfx1100, torch 2.10.0", width=width, colour=colour))
+
+
+def _said() -> None:
+    announcer = Announcer()
+    announcer.say(
+        "run calm-otter started (attempt 1, unchanged). Logs: .rocsteady/runs/calm-otter."
+    )
+    announcer.say("no step for 9.0 s (longest so far 0.9 s); inspecting stacks.")
+    announcer.say(
+        "slow: no step for 60 s; the training thread waits for the network.", style=YELLOW
+    )
+    announcer.say("progress resumed.", style=GREEN)
+    announcer.say("hung: no step for 9.0 s; worker 2 waits for a lock. Incident 1.", style=RED)
+    announcer.say("done. 7,500 steps in 58 min, 2 attempts, 1 incident.", style=GREEN)
+    announcer.close()
+
+
+def _doctor(path: Path) -> None:
+    """Show a diagnosis as it was once: a new rule changes the doctor's own tests, not this."""
+    diagnosis = msgspec.json.decode(path.read_bytes(), type=Diagnosis)
+    width, colour = layout(sys.stdout)
+    show(render_diagnosis(diagnosis, width=width, colour=colour))
+
+
+SAMPLES: dict[str, Callable[[], None]] = {
+    **{f"doctor-{path.stem}": partial(_doctor, path) for path in sorted(DIAGNOSES.iterdir())},
+    "plan": partial(_plan, PLAN),
+    "plan-untried": partial(_plan, UNTRIED),
+    "plan-note-a": _note_a,
+    "plan-explain-trial": partial(_option, 2),
+    "plan-explain-estimate": partial(_option, 4),
+    "runs": partial(_runs, RUNS),
+    "runs-none": partial(_runs, ()),
+    "report": lambda: show(render_story(STORY, now=NOW)),
+    "drill": partial(_drill, DRILL),
+    "drill-lost": partial(_drill, LOST),
+    "probe": _probes,
+    "probe-explain": _probe_stories,
+    "run-lines": _said,
+}
