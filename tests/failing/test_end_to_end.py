@@ -33,7 +33,7 @@ def test_workers_that_hang_are_done_without(failing: Failing) -> None:
     assert done(ended), ended.err
     assert set(failing.failures) == {"hang-in-loader"}
     assert failing.last_strategy() == {"workers": 0, "loader_thread": True}
-    assert re.search(r"done\. About 1[12]\d steps in .*, 4 attempts, 3 incidents\.", ended.err)
+    assert re.search(r"done\. 120 steps in .*, 4 attempts, 3 incidents\.", ended.err)
 
 
 def test_a_hang_in_attentions_backward_goes_away_with_math(failing: Failing) -> None:
@@ -81,7 +81,7 @@ def test_memory_in_pieces_without_a_checkpoint_is_said_plainly(failing: Failing)
     ended = failing.run("fragments", "--no_checkpoints")
 
     assert ended.code == 76, ended.err
-    assert "checkpoint" in "".join(ended.said)
+    assert any("checkpoint" in message["text"] for message in failing.story["messages"])
 
 
 def test_a_compile_that_dies(failing: Failing) -> None:
