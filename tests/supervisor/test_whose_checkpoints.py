@@ -7,10 +7,15 @@ import re
 import shutil
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
 from supervised import ROCSTEADY, Ended, Project, until
+
+from rocsteady.job.checkpoint_origin import Origin
+from rocsteady.job.values import Job, Resume
+from rocsteady.supervisor.checkpoints import Checkpoints
 
 RESUMES = """
     total = { steps = 400 }
@@ -136,6 +141,32 @@ def test_fresh_passes_on_only_what_this_run_wrote_and_moves_nothing(trains: Proj
     assert ended.code == 0, ended.err
     assert starts(trains) == ["", "", "--resume checkpoints/step-3.pt"]
     assert files(trains)["step-9.pt"] == before["step-9.pt"]
+
+
+def test_what_another_process_saves_before_the_first_attempt_is_not_the_runs_own(
+    tmp_path: Path,
+) -> None:
+    def save(step: int) -> Path:
+        place = tmp_path / f"step-{step}.pt"
+        with zipfile.ZipFile(place, "w") as archive:
+            archive.writestr("step", str(step))
+        return place
+
+    resume = Resume(arguments=("--resume", "{checkpoint}"), checkpoints=("*.pt",))
+    job = Job(command=("python", "train.py"), resume=resume)
+    checkpoints = Checkpoints(job, tmp_path, tmp_path, Origin())
+    checkpoints.begin()
+
+    save(7)
+    first = checkpoints.newest()
+    save(8)
+    checkpoints.started()
+    own = save(3)
+
+    assert first is None
+    newest = checkpoints.newest()
+    assert newest is not None
+    assert newest.path == Path(own.name)
 
 
 def test_a_fresh_run_that_saved_nothing_does_not_lead_back_to_an_older_one(trains: Project) -> None:

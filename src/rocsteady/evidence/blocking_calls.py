@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from rocsteady.evidence import procfs, syscalls
+from rocsteady.evidence import procfs, sockets, syscalls
 from rocsteady.evidence.descriptor_ends import NESTED, Descriptors
 from rocsteady.evidence.outsiders import Outsiders
 from rocsteady.evidence.syscalls import Call, Clock
@@ -60,8 +60,12 @@ class Blockings:
         if call is Call.FUTEX:
             return self._futex(pid, arguments)
         if call in (Call.READ, Call.WRITE):
-            found = self._at(pid, int32(arguments[0]), writing=call is Call.WRITE)
-            return _timed(found, self._timeout(pid, number, arguments))
+            writing, descriptor = call is Call.WRITE, int32(arguments[0])
+            found = self._at(pid, descriptor, writing=writing)
+            timeout = self._timeout(pid, number, arguments)
+            if timeout is None and found.outside is None and found.on.startswith("socket"):
+                timeout = sockets.own_timeout(pid, descriptor, writing=writing)
+            return _timed(found, timeout)
         if call in (Call.POLL, Call.SELECT, Call.EPOLL):
             waited = self._watched(pid, call, arguments)
             return _timed(together(waited), self._timeout(pid, number, arguments))

@@ -7,6 +7,8 @@ does not, a socket has no known peer.
 
 from __future__ import annotations
 
+import ctypes
+import os
 import socket
 import struct
 from collections.abc import Iterator
@@ -19,6 +21,7 @@ DUMP_REQUEST = 0x301  # NLM_F_REQUEST | NLM_F_DUMP
 SHOW_PEER, PEER = 0x04, 2  # UDIAG_SHOW_PEER, UNIX_DIAG_PEER
 SHOW_PENDING, PENDING = 0x08, 3  # UDIAG_SHOW_ICONS, UNIX_DIAG_ICONS: connections not yet accepted
 ALL_STATES = 0xFFFFFFFF
+PIDFD_GETFD = 438  # the same number on every architecture
 PATIENCE = 0.2  # seconds; the kernel answers in less than a millisecond
 MOST_ANSWERS = 1000  # of 64 KiB each
 
@@ -26,6 +29,7 @@ _HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _REQUEST = struct.Struct("=BBHIIIII")
 _MESSAGE = struct.Struct("=BBBBIII")  # family, type, state, pad, inode, cookie
 _ATTRIBUTE = struct.Struct("=HH")
+_TIME = struct.Struct("@ll")
 _IPV4_IN_IPV6 = "0000000000000000FFFF0000"
 
 
@@ -98,3 +102,26 @@ def _peer(message: bytes) -> Iterator[tuple[int, int]]:
 
 def _aligned(size: int) -> int:
     return (size + 3) & ~3
+
+
+def own_timeout(pid: int, number: int, *, writing: bool) -> float | None:
+    """Return after how many seconds a socket of another process gives up; None: never.
+
+    A timeout that was set on the socket (SO_RCVTIMEO) shows in no file: the socket itself is asked,
+    through a second descriptor of it. Raises OSError where that is not permitted.
+    """
+    open_process = getattr(os, "pidfd_open", None)
+    if open_process is None:
+        raise OSError("this system cannot tell")
+    process = open_process(pid)
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        descriptor = libc.syscall(PIDFD_GETFD, process, number, 0)
+    finally:
+        os.close(process)
+    if descriptor < 0:
+        raise OSError(ctypes.get_errno(), "the socket may not be asked")
+    with socket.socket(fileno=descriptor) as one:
+        option = socket.SO_SNDTIMEO if writing else socket.SO_RCVTIMEO
+        seconds, microseconds = _TIME.unpack(one.getsockopt(socket.SOL_SOCKET, option, _TIME.size))
+    return float(seconds + microseconds * 1e-6) or None

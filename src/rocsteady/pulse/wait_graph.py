@@ -44,6 +44,7 @@ class _Graph:
     def __init__(self, look: Look, heartbeats: tuple[Heartbeat, ...], known: KnownWaits) -> None:
         self._look, self._known = look, known
         self._elsewhere = ranks_elsewhere(heartbeats)
+        self._world_known = any(beat.world for beat in heartbeats)
         self._roots = roots(look, heartbeats, known)
         self._processes = {process.pid: process for process in look.processes}
         self._threads = {
@@ -164,7 +165,15 @@ class _Graph:
             self._out(key, WayOut.TIMEOUT, _gives_up(blocked))
         if blocked.outside is not None and not blocked.on.startswith("socket"):
             self._out(key, WAYS[blocked.outside], f"waits for {blocked.on}: {blocked.who}")
-        return self._all_of(key, {*(pid for pid, _ in self._roots), *blocked.pids})
+        ranks = {*(pid for pid, _ in self._roots), *blocked.pids}
+        if not self._world_known:  # then any program here may be a rank, and others may be outside
+            ranks |= {each.pid for each in self._look.processes if self._may_be_rank(each)}
+            if len(ranks) == 1:
+                self._out(key, WayOut.PROCESS, "waits for ranks that were not seen")
+        return self._all_of(key, ranks)
+
+    def _may_be_rank(self, process: ProcessSeen) -> bool:
+        return process.python and not any(self._in_files(process.pid, *SERVING))
 
     def _of_loop(self, key: Key, ended_by: EndedBy, blocked: Blocked) -> list[Key]:
         if blocked.outside is not None:
@@ -228,6 +237,8 @@ class _Graph:
         pids = {pid for pid, _ in members}
         for pid in sorted(pids):
             process = self._processes[pid]
+            if not process.python:
+                yield f"process {pid} is {process.name}, whose own alarm could end it"
             main = self._threads.get((pid, pid))
             if (pid, pid) in members and main and is_torchs(main[1].frames):
                 continue

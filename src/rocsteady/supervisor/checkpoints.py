@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import msgspec
+
 from rocsteady.checkpoint_folder import is_ours
 from rocsteady.errors import RocsteadyError
 from rocsteady.job.checkpoint_number import STEP, number_of
@@ -45,9 +47,11 @@ class Checkpoints:
         self.folder, self._records = folder, records
         self._origin = origin or Origin()
         self._judged: dict[Stamp, str] = {}  # between two attempts
+        self._new = False  # the run, and nothing of it was started yet
 
     def begin(self) -> None:
         """Write down what was there before the run."""
+        self._new = True
         keep(self._origin, self._records)
 
     def take_over(self, run: Run, others: Iterable[Run], *, from_scratch: bool) -> None:
@@ -81,6 +85,10 @@ class Checkpoints:
     def started(self) -> None:
         """Forget what was read: the attempt that starts may change it."""
         self._judged.clear()
+        if self._new:
+            self._set_apart()
+            keep(self._origin, self._records)
+            self._new = False
 
     def newest(self) -> Checkpoint | None:
         """Return the one to go on from, if there is any."""
@@ -105,8 +113,15 @@ class Checkpoints:
         number = number_of(self.folder / newest.path) if newest else None
         return {f"{SAVED}{number.unit}": number.value} if number else {}
 
+    def _set_apart(self) -> None:
+        """Leave out what appeared since the run began: before its first attempt none is its own."""
+        late = find(self.job.resume, self.folder) - self._origin.before
+        self._origin = msgspec.structs.replace(self._origin, foreign=self._origin.foreign | late)
+
     def whole(self) -> Iterator[Checkpoint]:
         """Yield those that the run may go on from, the newest first."""
+        if self._new:
+            self._set_apart()
         return whole_checkpoints(self.job, self.folder, self._origin, self.avoid, self._judged)
 
 

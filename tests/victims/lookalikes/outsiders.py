@@ -17,6 +17,10 @@ except subprocess.TimeoutExpired:
     print("took too long")
 """,
         "run": "subprocess.run(sleeping(WAIT), check=True)",
+        "ends-by-its-alarm": """
+alarmed = f"alarm {int(WAIT)}; exec 'cat'"
+subprocess.Popen(["perl", "-e", alarmed], stdin=subprocess.PIPE).wait()
+""",
         "output": """
 program = f"import time; time.sleep({WAIT}); print(1)"
 assert subprocess.check_output([sys.executable, "-c", program]) == b"1\\n"

@@ -94,6 +94,12 @@ ours.settimeout(WAIT)
 with contextlib.suppress(TimeoutError):
     ours.recv(1)
 """,
+    "socket-own-timeout": """
+ours, theirs = socket.socketpair()
+ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", int(WAIT), 0))
+with contextlib.suppress(BlockingIOError):
+    ours.recv(1)
+""",
     "sleep": "time.sleep(WAIT)",
 }
 

@@ -252,6 +252,24 @@ saved.join()
     yield from healthy("ranks", bodies, place="rank")
     yield Case(name="ranks/torchrun-sleep", body="time.sleep(WAIT)", place="rank", command=TORCHRUN)
     yield Case(
+        name="ranks/new-group-with-a-child",
+        setup="""
+def other(where):
+    dist.init_process_group("gloo", init_method=where, rank=1, world_size=2)
+    time.sleep(WAIT)
+    dist.all_reduce(torch.ones(1))
+""",
+        body="""
+where = "file://" + os.path.abspath("store")
+child = mp.get_context("fork").Process(target=other, args=(where,))
+child.start()
+dist.init_process_group("gloo", init_method=where, rank=0, world_size=2)
+dist.all_reduce(torch.ones(1))
+child.join()
+dist.destroy_process_group()
+""",
+    )
+    yield Case(
         name="ranks/torchrun-timed-wait",
         body="threading.Event().wait(WAIT)",
         place="rank",
