@@ -216,7 +216,7 @@ def test_what_cannot_be_redirected_ends_with_2(project: Project, words: tuple[st
     ended = project.say(*words, "--yes", "--", sys.executable, "train.py")
 
     assert ended.code == 2, ended.err
-    assert "error: paths.json:1: " in ended.err
+    assert "\nError: paths.json:1: " in ended.err
 
 
 def choose(monkeypatch: pytest.MonkeyPatch, wanted: Method) -> None:

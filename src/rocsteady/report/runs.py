@@ -51,7 +51,7 @@ def render_runs(
 
 def _cell(text: str) -> str:
     """Cut a text to its column; a journal that came with a project may have lines in a name."""
-    return " ".join(text.split())[:21]
+    return " ".join(text.split())[:21] or "?"
 
 
 def _state(line: RunLine) -> str:
