@@ -34,6 +34,11 @@ def tensors_in(skeleton: Any, depth: int = 0) -> Iterator[str]:  # noqa: ANN401 
         yield from _special(skeleton[KIND], skeleton, depth)
 
 
+def is_dict(skeleton: Any) -> bool:  # noqa: ANN401 - JSON
+    """Tell whether a skeleton is that of a dict."""
+    return isinstance(skeleton, dict) and skeleton.get(KIND, "dict") == "dict"
+
+
 def _special(kind: Any, skeleton: dict[str, Any], depth: int) -> Iterator[str]:  # noqa: ANN401
     if not isinstance(kind, str):
         raise ValueError("a kind is not a text")  # noqa: TRY004 - one error for what is wrong

@@ -40,6 +40,7 @@ from rocsteady.checkpoint_folder import (
     Manifest,
     RankState,
 )
+from rocsteady.checkpoint_state import is_dict
 from rocsteady.errors import CheckpointError
 from rocsteady.training import supervisor_link
 from rocsteady.training.loading import fill, reason, state_of
@@ -90,6 +91,7 @@ class Checkpointer:
         self._buffers = Buffers()
         self._thread: threading.Thread | None = None
         self._told: set[str] = set()
+        self._dicts: set[str] = set()  # entries that a restore fills as dicts
         self.newest: int | None = None  # step that is on the disk, or was restored
         self._asked: int | None = None  # step of the last save, which may still be under way
         self._group: Any = None
@@ -169,6 +171,9 @@ class Checkpointer:
         asked = supervisor_link.resume_from()
         if asked is not None and asked.parent.absolute() == self.folder.absolute():
             start = start or asked
+        self._dicts = {
+            name for name, value in state.items() if not hasattr(value, "load_state_dict")
+        }
         path = self._newest_whole(start) or self._fetched(start)
         if path is None:
             return None
@@ -357,6 +362,9 @@ class Checkpointer:
         own = folders.read_state(path, manifest, self._rank % first.world, plan)
         if own.state.keys() != first.state.keys():
             raise BrokenError("has ranks with different entries")
+        for name in sorted(self._dicts & first.state.keys()):
+            if not (is_dict(first.state[name]) and is_dict(own.state[name])):
+                raise BrokenError(f"has a {name!r} that is no dict")
         return first, own
 
     def _wrong(self, path: Path) -> str:
