@@ -187,7 +187,7 @@ def test_stop_ends_no_process_that_is_not_a_supervisor(project: Project) -> None
         ended = project.say("stop", project.name)
 
         assert ended.code == 1, ended.err
-        assert "is not running" in ended.err
+        assert "is no longer running" in ended.err
         assert other.poll() is None
     finally:
         other.kill()

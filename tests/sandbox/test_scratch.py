@@ -191,7 +191,7 @@ def test_a_disk_is_not_filled_by_a_copy(
     monkeypatch.setattr(folder_copy, "RESERVE", 1 << 60)
     monkeypatch.setattr(folder_copy, "clone", lambda _source, _target: False)
 
-    with pytest.raises(RocsteadyError, match="are free"):
+    with pytest.raises(RocsteadyError, match="but only 0 B can be: "):
         copy_project(project, tmp_path / "copy", look_over(project), ())
 
 

@@ -97,7 +97,9 @@ def test_gpus_that_nobody_can_ask_are_not_known_to_have_been_busy(project: Proje
 
     if not Path("/sys/class/kfd").exists():
         assert ended.code == 76
-        assert ended.said[-2].startswith("not done: done_when.gpus_busy: 2 GPUs busy wanted; how")
+        assert ended.said[-2].startswith(
+            "not done: done_when.gpus_busy: 2 GPUs busy required; the number reached"
+        )
 
 
 def test_a_job_file_is_confirmed_only_if_its_command_changed_or_it_is_not_ones_own(

@@ -273,4 +273,4 @@ def test_options_that_contradict_are_refused(trains: Project) -> None:
 
     assert (both.code, resume.code) == (2, 2)
     assert not Path(trains.folder / "starts").exists()
-    assert re.search("contradict", both.err)
+    assert re.search("cannot be combined", both.err)

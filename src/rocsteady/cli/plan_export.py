@@ -98,7 +98,7 @@ def _left_out(way: Way) -> str:
     """Name the settings that only a run here can apply."""
     if _is_of_cpu(way) and not way.variant:
         raise click.UsageError(
-            f"option {way.number} runs on the CPU of this machine. Type: {way.do}"
+            f"option {way.number} is for the CPU of this machine. Type: {way.do}"
         )
     return told(Strategy(), replace(way.strategy, variables={}, gpus=None))
 

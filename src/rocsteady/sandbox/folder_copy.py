@@ -122,7 +122,7 @@ def _check_room(files: list[FileToCopy], copy: Path) -> None:
         return
     largest = sorted(files, key=lambda file: -file.size)[:NAMED]
     names = ", ".join(f"{file.path} ({written_size(file.size)})" for file in largest)
-    limit = min(MOST_BYTES, free)
+    limit = max(0, min(MOST_BYTES, free))
     raise RocsteadyError(
         f"{written_size(size)} would have to be copied, but only {written_size(limit)} can be:"
         f" {names}. No copy is needed if the kernel allows unprivileged overlay mounts, or with a"

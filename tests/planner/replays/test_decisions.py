@@ -52,7 +52,7 @@ def way(ways: list[Way], name: str) -> Way:
 def test_an_attempt_that_was_cut_short_says_nothing_against_the_failure_before_it() -> None:
     planner = planned(GPU, failed("hang-in-backward"), tried(None, step=0))
 
-    assert "trial: hang-in-backward" in way(planner.ruled_out, "gpu").rests_on[0]
+    assert "trial failed with hang-in-backward" in way(planner.ruled_out, "gpu").rests_on[0]
 
 
 def test_what_remedies_led_to_and_had_no_time_for_is_tried_on_its_own() -> None:
@@ -68,7 +68,7 @@ def test_a_failure_that_a_fresh_process_gets_over_is_a_way_with_a_risk() -> None
 
     survived = way(planned(GPU, failing).ways, "gpu")
     assert survived.risk is Risk.MEDIUM
-    assert "1 failure in 60 steps here (oom-fragmentation); a fresh" in survived.rests_on[0]
+    assert "1 failure in 60 steps here (oom-fragmentation); a new process" in survived.rests_on[0]
     for lost in (
         replace(failing, watched=ScriptTraces()),
         replace(failing, resumes=False),
