@@ -253,7 +253,7 @@ def test_what_hangs_is_ended_and_where_it_hung_is_kept(
     journal.close()
 
     assert observation.outcome is ProbeOutcome.HANG
-    assert observation.why.startswith("at try 1, ended after ")
+    assert observation.why.startswith("at try 1, terminated after ")
     assert memory.observations("m") == (observation,)
     kept = [path.name for path in (Path(observation.evidence) / "evidence").iterdir()]
     assert any("stacks" in name for name in kept), kept
