@@ -77,7 +77,7 @@ def test_each_stage_is_a_run_and_a_second_time_there_is_nothing_to_do(staged: Pr
     ]
     assert again.said == [
         f"stage {number} of 3, {name}, is done: skipped (run calm-otter-{name} had the same"
-        " command."
+        " command)."
         for number, name in enumerate(names, 1)
     ]
 
