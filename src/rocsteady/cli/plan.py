@@ -20,6 +20,7 @@ from rocsteady.cli.run import Duration
 from rocsteady.cli.screen import layout, show, show_json, tell
 from rocsteady.cli.status_line import bar, progress
 from rocsteady.job.stages import commands_of
+from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import existing_place, find_place
@@ -117,17 +118,14 @@ def command(  # noqa: PLR0913 - one argument an option
 
     Exit code: 0 an option was found, 1 none was found, 2 incorrect usage, 130 on ^C.
     """
-    if way is not None:
-        tell("rocsteady: --way is now called --option, and will be removed.")
-        option = way
+    option = _renamed(way) if way is not None else option
     if (option is not None or force or bucket) and export is None:
         raise click.UsageError("--option, --bucket and --force need --export")
     folder = Path.cwd() if command else enter(find_job_folder(Path.cwd()))
     if explain is not None:
         _explain(saved_plan.kept(folder), explain)
         return
-    own = find_place(saved_plan.home(folder))  # nothing is made in the user's folder
-    memory, journal = Memory(own), Journal(existing_place(folder) or own)
+    memory, journal = _records(folder)
     try:
         if export is not None:
             command = saved_plan.command_of(folder, command)
@@ -142,15 +140,12 @@ def command(  # noqa: PLR0913 - one argument an option
         if no_trials:
             plan = make_plan(job, folder, here, wanted, untried_planner(job, here, wanted))
         else:
-            words = [word for each in commands_of(job) for word in each[1:]]
-            ask_about_paths([job.command[0], *words], folder, "trial", yes=yes)
+            _ask(job, folder, yes=yes)
             with Trials(folder, memory, tell, again=again) as trials:
-                bounds = _bounds(ctx, trial, within, wanted)
-                made = PlanTrials(trials, bounds, _show_progress)
+                made = PlanTrials(trials, _bounds(ctx, trial, within, wanted), _show_progress)
                 planner = measured_planner(job, here, wanted, made)
                 plan = with_trials(make_plan(job, folder, here, wanted, planner), trials)
-                if trials.stopped:
-                    raise KeyboardInterrupt  # noqa: TRY301 - wherever ^C is pressed, the same is said
+                _check_interrupt(trials)
             remember(planner, here, memory, journal)
     except (KeyboardInterrupt, click.Abort):
         tell(STOPPED)
@@ -158,9 +153,37 @@ def command(  # noqa: PLR0913 - one argument an option
     finally:
         journal.close()
         memory.close()
+    ctx.exit(_kept(plan, folder, as_json=as_json))
+
+
+def _records(folder: Path) -> tuple[Memory, Journal]:
+    """Open what is known so far. Nothing is made in the user's folder."""
+    own = find_place(saved_plan.home(folder))
+    return Memory(own), Journal(existing_place(folder) or own)
+
+
+def _check_interrupt(trials: Trials) -> None:
+    """Say the same wherever ^C was pressed: during a trial, or between two."""
+    if trials.stopped:
+        raise KeyboardInterrupt
+
+
+def _renamed(way: int) -> int:
+    tell("rocsteady: --way is now called --option, and will be removed.")
+    return way
+
+
+def _ask(job: Job, folder: Path, *, yes: bool) -> None:
+    """Ask about paths by which a trial of any stage would reach the real folder."""
+    words = [word for each in commands_of(job) for word in each[1:]]
+    ask_about_paths([job.command[0], *words], folder, "trial", yes=yes)
+
+
+def _kept(plan: Plan, folder: Path, *, as_json: bool) -> int:
+    """Keep the plan for ``run --plan``, show it, and return the exit code."""
     why = saved_plan.keep(plan, folder)
     _show(replace(plan, warnings=(*plan.warnings, why)) if why else plan, as_json=as_json)
-    ctx.exit(FOUND if plan.ways else NONE_FOUND)
+    return FOUND if plan.ways else NONE_FOUND
 
 
 def _bounds(ctx: click.Context, trial: timedelta, within: timedelta, wanted: Wish) -> TrialBounds:

@@ -63,7 +63,8 @@ class Blockings:
             writing, descriptor = call is Call.WRITE, int32(arguments[0])
             found = self._at(pid, descriptor, writing=writing)
             timeout = self._timeout(pid, number, arguments)
-            if timeout is None and found.outside is None and found.on.startswith("socket"):
+            socket = self._ends.kind(pid, descriptor).startswith("socket:")
+            if socket and timeout is None and found.outside is None:
                 timeout = sockets.own_timeout(pid, descriptor, writing=writing)
             return _timed(found, timeout)
         if call in (Call.POLL, Call.SELECT, Call.EPOLL):
