@@ -11,6 +11,7 @@ from enum import Enum
 import msgspec
 
 DIAGNOSIS_VERSION = 1  # of the JSON that a Diagnosis is written as
+VARIABLES_VERSION = 1  # of the JSON that a VariableReview is written as
 
 
 class Value(msgspec.Struct, frozen=True):
@@ -23,6 +24,20 @@ class Severity(Enum):
     BLOCKS = "blocks"  # training cannot be expected to work until this is mended
     RISKS = "risks"  # training may work, and this is known to slow, hang or spoil it
     NOTES = "notes"  # worth knowing; costs nothing
+
+
+class Effect(Enum):
+    """What a variable does on a machine, worst first."""
+
+    HARMS = "harms"  # it blocks training, or slows, hangs or spoils it
+    CANCELS = "cancels"  # it makes another variable that is set ineffective
+    CANCELLED = "cancelled"  # another variable makes it ineffective
+    UNKNOWN = "unknown"  # nothing that was looked at reads it
+    NONE = "no effect"  # it is read, and changes nothing here
+    PARTLY = "partly"  # part of its value changes nothing here
+    DEBUGGING = "debugging"  # it helps to find a fault, and slows training
+    HELPS = "helps"  # it resolves a finding
+    ACTS = "acts"  # it does what its name says
 
 
 class Confidence(Enum):
@@ -120,6 +135,36 @@ class Diagnosis(Value, frozen=True, kw_only=True):
     def having(self, severity: Severity) -> tuple[Finding, ...]:
         """Return the findings of one severity."""
         return tuple(finding for finding in self.findings if finding.severity is severity)
+
+
+class VariableReason(Value, frozen=True, kw_only=True):
+    """One thing that is known of a variable here."""
+
+    effect: Effect
+    text: str
+    rule: str = ""  # the doctor's rule that says so; "" for what the list of variables says
+    sources: tuple[Source, ...] = ()
+
+
+class VariableVerdict(Value, frozen=True, kw_only=True):
+    """What one variable does on a machine."""
+
+    name: str
+    value: str | None  # None: not kept, for it may be a secret, or only running the file would tell
+    place: str  # "line 3" of a file; "" for the environment
+    effect: Effect
+    reasons: tuple[VariableReason, ...]  # the worst first
+
+
+class VariableReview(Value, frozen=True, kw_only=True):
+    """The variables of an environment or of a file, judged for one machine."""
+
+    version: int = VARIABLES_VERSION
+    file: str  # "" for the environment
+    machine: Brief
+    variables: tuple[VariableVerdict, ...]  # in the order of the file
+    others: int  # variables that neither ROCm nor PyTorch reads
+    wrong: int  # that a person should look at
 
 
 class Role(Enum):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SURFACE = {
     "doctor": {"--json", "--python", "--root", "--list", "--explain", "--strict"},
     "machine": {"--json", "--record", "--python", "--root"},
+    "env": {"--json", "--python", "--root", "file"},
     "probe": {
         "--level",
         "--python",

@@ -20,18 +20,22 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 MACHINES = HERE.parent / "machines"
+RECIPES = HERE.parent / "doctor/recipes"
 WIDTHS = (80, 120)
 COMMANDS = {
     "help": ("--help",),
     **{
         f"help-{name}": (name, "--help")
         for name in (
-            "doctor", "probe", "init", "plan", "run", "drill", "runs", "logs", "stop", "report",
-            "remedies", "checkpoint", "explain",
+            "doctor", "env", "probe", "init", "plan", "run", "drill", "runs", "logs", "stop",
+            "report", "remedies", "checkpoint", "explain",
         )
     },
     "doctor-explain": ("doctor", "--explain", "caching-off"),
     "machine": ("machine", "--root", f"{MACHINES}/rx7900xtx.json"),
+    "env": ("env", f"{RECIPES}/note-d.sh", "--root", f"{MACHINES}/rx7900xt-allocator.json"),
+    "env-none": ("env", f"{RECIPES}/none.sh", "--root", f"{MACHINES}/rx7900xtx.json"),
+    "error-env": ("env", "no-such.sh"),
     "remedies": ("remedies",),
     "remedies-explain": ("remedies", "--explain", "loader-inline"),
     "remedies-for": (

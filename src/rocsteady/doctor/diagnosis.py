@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
+from typing import NamedTuple
 
 import msgspec
 
@@ -85,23 +86,7 @@ def diagnose(
 ) -> Diagnosis:
     """Run every rule; ``observations`` are what probes saw on this machine."""
     facts = gather(machine, knowledge)
-    bound = {name: partial(check, machine, facts, knowledge) for name, check in checks.items()}
-    matcher = Matcher(facts, bound, knowledge.arches)
-    findings: list[Finding] = []
-    missing: list[tuple[str, str]] = []  # fact and rule
-    open_rules: set[str] = set()
-    for rule in knowledge.rules.values():
-        try:
-            match = matcher.match(rule.when)
-        except Exception as error:  # noqa: BLE001 - one broken check must not cost the reader the rest
-            findings.append(_crash(rule, error))
-            open_rules.add(rule.id)
-            continue
-        if match.holds:
-            findings.append(_finding(rule, match, facts, knowledge))
-        elif match.holds is None:
-            missing += [(fact, rule.id) for fact in match.missing]
-            open_rules.add(rule.id)
+    findings, missing, open_rules = rule_findings(machine, facts, knowledge, checks)
     findings += probe_findings.findings(observations, software_of(machine))
     order = list(Severity)
     findings.sort(key=lambda finding: order.index(finding.severity))
@@ -116,6 +101,36 @@ def diagnose(
         facts_read=machine.facts_read,
         rules_checked=len(knowledge.rules) - len(open_rules),
     )
+
+
+class RuleFindings(NamedTuple):
+    """What the rules alone say, and which of them could not be answered for want of which fact."""
+
+    findings: list[Finding]
+    missing: list[tuple[str, str]]  # fact and rule
+    open_rules: set[str]
+
+
+def rule_findings(
+    machine: Machine, facts: Facts, knowledge: Knowledge, checks: Mapping[str, Check]
+) -> RuleFindings:
+    """Run every rule over the facts of a machine."""
+    bound = {name: partial(check, machine, facts, knowledge) for name, check in checks.items()}
+    matcher = Matcher(facts, bound, knowledge.arches)
+    result = RuleFindings([], [], set())
+    for rule in knowledge.rules.values():
+        try:
+            match = matcher.match(rule.when)
+        except Exception as error:  # noqa: BLE001 - one broken check must not cost the reader the rest
+            result.findings.append(_crash(rule, error))
+            result.open_rules.add(rule.id)
+            continue
+        if match.holds:
+            result.findings.append(_finding(rule, match, facts, knowledge))
+        elif match.holds is None:
+            result.missing.extend((fact, rule.id) for fact in match.missing)
+            result.open_rules.add(rule.id)
+    return result
 
 
 def _finding(rule: Rule, match: Match, facts: Facts, knowledge: Knowledge) -> Finding:

@@ -41,3 +41,8 @@ class Variable(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     read_by: str  # "" if nothing reads it
     meaning: str
     sources: tuple[str, ...]
+    debugging: bool = False  # it helps to find a fault, and slows training
+    building: bool = False  # it is read only when code is compiled
+    default: str = ""  # the value that changes nothing
+    cancels: tuple[str, ...] = ()  # variables that have no effect while this one is set
+    cancels_at: tuple[str, ...] = ()  # only with one of these values; none: with any

@@ -70,6 +70,8 @@ def load_knowledge(
         "name",
         lambda variable: _unsourced(variable.sources, known),
     )
+    for name, variable in variables.items():
+        _refuse(f"variables.toml: {name}", _uncancelled(variable, variables))
     if facts is not None:
         names = {*facts, *(f"variable:{name}" for name in variables)}
         known = msgspec.structs.replace(known, facts=names)
@@ -151,6 +153,12 @@ def _unsourced(keys: Collection[str], known: _References) -> Problems:
     for key in keys:
         if key not in known.sources:
             yield "sources", f"{key!r} is not in sources.toml"
+
+
+def _uncancelled(variable: Variable, variables: Collection[str]) -> Problems:
+    for other in variable.cancels:
+        if other not in variables:
+            yield "cancels", f"{other!r} is not in variables.toml"
 
 
 def _sources(path: Path) -> dict[str, Source]:

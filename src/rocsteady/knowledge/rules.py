@@ -6,7 +6,7 @@ Where data cannot say it, a leaf names a check, which is a file in ``doctor/chec
 
 from __future__ import annotations
 
-from rocsteady.vocabulary import Confidence, Fix, Severity, Value
+from rocsteady.vocabulary import Confidence, Effect, Fix, Severity, Value
 
 Scalar = bool | int | float | str
 
@@ -47,3 +47,4 @@ class Rule(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     confidence: Confidence
     sources: tuple[str, ...]  # keys of sources.toml
     confirmed_on: tuple[str, ...]  # hardware on which we saw it ourselves; empty is "no"
+    effect: Effect | None = None  # of the variables in ``when``, where it is not that they harm

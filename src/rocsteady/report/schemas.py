@@ -14,7 +14,13 @@ import msgspec
 
 from rocsteady.machine import machine, recording
 from rocsteady.plan import PLAN_VERSION, Plan
-from rocsteady.vocabulary import DIAGNOSIS_VERSION, Diagnosis, Value
+from rocsteady.vocabulary import (
+    DIAGNOSIS_VERSION,
+    VARIABLES_VERSION,
+    Diagnosis,
+    Value,
+    VariableReview,
+)
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -22,6 +28,11 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 def doctor_schema() -> dict[str, Any]:
     """Describe what ``rocsteady doctor --json`` prints."""
     return _schema(Diagnosis, "doctor", "rocsteady doctor --json", DIAGNOSIS_VERSION)
+
+
+def env_schema() -> dict[str, Any]:
+    """Describe what ``rocsteady env --json`` prints."""
+    return _schema(VariableReview, "env", "rocsteady env --json", VARIABLES_VERSION)
 
 
 def machine_schema() -> dict[str, Any]:
@@ -45,6 +56,7 @@ def plan_schema() -> dict[str, Any]:
 SCHEMAS: Mapping[str, Callable[[], dict[str, Any]]] = MappingProxyType(
     {
         "doctor": doctor_schema,
+        "env": env_schema,
         "machine": machine_schema,
         "plan": plan_schema,
         "recording": recording_schema,

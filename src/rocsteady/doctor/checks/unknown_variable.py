@@ -7,12 +7,10 @@ two letters away from a real one is.
 
 from __future__ import annotations
 
-import difflib
-
 from rocsteady.doctor.facts import Facts
 from rocsteady.doctor.matching import CannotTell, Seen
+from rocsteady.doctor.nearest_names import gone_from, nearest
 from rocsteady.knowledge.reader import Knowledge
-from rocsteady.knowledge.seen import load_seen
 from rocsteady.machine.machine import Machine
 from rocsteady.machine.variables import listed
 
@@ -23,20 +21,18 @@ def check(machine: Machine, facts: Facts, knowledge: Knowledge) -> Seen:
     """Return each such variable, with the name that was probably meant."""
     if not facts.variables_known:
         raise CannotTell("variable:names")
-    told = (_told(variable.name, knowledge) for variable in machine.variables)
-    return tuple(name for name in told if name)
+    spoken = (_spoken(variable.name, knowledge) for variable in machine.variables)
+    return tuple(name for name in spoken if name)
 
 
-def _told(name: str, knowledge: Knowledge) -> str:
+def _spoken(name: str, knowledge: Knowledge) -> str:
     known = knowledge.variables.get(name)
     if known is not None and not known.read_by:
         return name
     if listed(name, knowledge.variables):
         return ""
-    seen = load_seen()
-    if name in seen.names:
-        gone = seen.gone_from(name)
+    gone = gone_from(name)
+    if gone is not None:
         return f"{name} (gone from {gone})" if gone else ""
-    real = [each for each, variable in knowledge.variables.items() if variable.read_by]
-    meant = difflib.get_close_matches(name, {*real, *seen.names}, n=1, cutoff=CLOSE)
-    return f"{name} (did you mean {meant[0]}?)" if meant else ""
+    meant = nearest(name, knowledge, CLOSE)
+    return f"{name} (did you mean {meant}?)" if meant else ""

@@ -1,0 +1,44 @@
+"""``rocsteady env``: what each variable does on this machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from rocsteady.cli.roots import open_root, python_option, root_option
+from rocsteady.cli.screen import layout, show, show_json, without_secrets
+from rocsteady.report.variables import render_variables
+from rocsteady.workflows.variable_review import review_variables
+
+ALL_ACT, SOME_DO_NOT = 0, 1
+
+
+@click.command("env")
+@click.argument(
+    "file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@python_option
+@root_option
+@click.pass_context
+def command(
+    ctx: click.Context, *, file: Path | None, as_json: bool, python: str | None, root: Path | None
+) -> None:
+    """Say what each ROCm and PyTorch variable does on this machine.
+
+    Without FILE, the variables in effect. FILE is a shell or sbatch script, Dockerfile, compose
+    file, systemd unit, .env, rocsteady.toml, notebook, Python, PowerShell or batch script; nothing
+    in it is run.
+
+    Exit code: 0 every variable acts or helps, 1 at least one does not, 2 incorrect usage, 3 could
+    not examine.
+    """
+    review = review_variables(open_root(root, python), file)
+    if as_json:
+        show_json(review)
+    else:
+        width, colour = layout(sys.stdout)
+        show(render_variables(without_secrets(review), width=width, colour=colour))
+    ctx.exit(SOME_DO_NOT if review.wrong else ALL_ACT)

@@ -1,0 +1,171 @@
+"""Which variables a shell script sets, exports and unsets. Nothing is executed.
+
+A value that only a shell could work out is None; branches are not followed.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from enum import Enum
+from typing import NamedTuple
+
+NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+ASSIGNED = re.compile(rf"({NAME})=(.*)", re.DOTALL)
+DEFAULT = re.compile(rf"\$\{{{NAME}:?[-=]([^${{}}]*)\}}")
+HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
+SEPARATORS = frozenset({";", "&&", "||", "|", "&", "(", ")", "{", "}", "then", "do", "else"})
+EXPORTING = frozenset({"export", "declare", "typeset", "readonly", "local", "env", "sudo", "exec"})
+LONGEST_COMMAND = 200  # lines of one command, such as a quoted program
+
+
+class Reach(Enum):
+    """Where an assignment acts."""
+
+    PROGRAMS = "programs"  # in every program that is started after it
+    SHELL = "shell"  # in the shell alone: it is not exported
+    LINE = "line"  # in a shell that ends with the line
+
+
+class Assignment(NamedTuple):
+    """One variable that a file sets."""
+
+    name: str
+    value: str | None  # None: only running the file would tell
+    place: str  # "line 3", or "cell 2, line 1"
+    reach: Reach = Reach.PROGRAMS
+
+
+class Unset(NamedTuple):
+    """A variable that is removed."""
+
+    name: str
+
+
+class Exported(NamedTuple):
+    """A variable that is exported after it was set."""
+
+    name: str
+
+
+Step = Assignment | Unset | Exported
+
+
+def shell_steps(text: str, place: str = "line {}") -> Iterator[Step]:
+    """Yield what a script does to variables, in its order."""
+    everything = False  # after set -a
+    for number, command in commands(text):
+        where = place.format(number)
+        if command.lstrip().startswith("#SBATCH"):
+            yield from _exports(command.split("--export=")[1:], where)
+            continue
+        for words in segments(command):
+            if words[0] == "set" and {"-a", "-o"} & set(words[1:2]):
+                everything = words[1] == "-a" or words[2:3] == ["allexport"]
+                continue
+            for step in segment_steps(words, where):
+                kept = isinstance(step, Assignment) and step.reach is Reach.SHELL and everything
+                yield step._replace(reach=Reach.PROGRAMS) if kept else step  # type: ignore[call-arg]
+
+
+def commands(text: str) -> Iterator[tuple[int, str]]:
+    """Yield commands with the number of their first line; continued and quoted lines are joined."""
+    lines = text.splitlines()
+    number = 0
+    while number < len(lines):
+        first, command = number + 1, lines[number]
+        number += 1
+        while number < len(lines) and number - first < LONGEST_COMMAND and _continues(command):
+            command = command.removesuffix("\\") + " " * command.endswith("\\")
+            command += ("" if command.endswith(" ") else "\n") + lines[number]
+            number += 1
+        yield first, command
+        opened = HEREDOC.search(command)
+        if opened:
+            while number < len(lines) and lines[number].strip() != opened.group(2):
+                number += 1
+            number += 1
+
+
+def _continues(command: str) -> bool:
+    if command.endswith("\\"):
+        return True
+    try:
+        shlex.split(command, comments=True)
+    except ValueError:
+        return True
+    return False
+
+
+def segments(command: str) -> Iterator[list[str]]:
+    """Yield the words of each simple command of a line."""
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=";&|()")
+    lexer.whitespace_split = True
+    try:
+        words = list(lexer)
+    except ValueError:  # a quote that nothing closes
+        return
+    segment: list[str] = []
+    for word in [*words, ";"]:
+        if word in SEPARATORS:
+            if segment:
+                yield segment
+            segment = []
+        else:
+            segment.append(word)
+
+
+def segment_steps(words: list[str], where: str) -> Iterator[Step]:
+    """Yield what one simple command does to variables."""
+    head, rest = words[0], words[1:]
+    if head == "unset":
+        yield from (Unset(word) for word in rest if not word.startswith("-"))
+    elif head == "setenv" and len(rest) > 1:
+        yield Assignment(rest[0], shell_value(rest[1]), where)
+    elif head == "set" and rest[:1] and rest[0].startswith("-") and "x" in rest[0] and rest[2:]:
+        yield Assignment(rest[1], shell_value(" ".join(rest[2:])), where)  # fish
+    else:
+        yield from leading(words, where)
+        yield from _arguments(words, where)
+
+
+def leading(words: list[str], where: str) -> Iterator[Step]:
+    """Yield what stands before the command, or is exported."""
+    exporting = words[0] in EXPORTING
+    set_here = []
+    for word in words[1:] if exporting else words:
+        assigned = ASSIGNED.fullmatch(word)
+        if assigned:
+            set_here.append(Assignment(assigned.group(1), shell_value(assigned.group(2)), where))
+        elif exporting and re.fullmatch(NAME, word) and words[0] == "export":
+            yield Exported(word)
+        elif not word.startswith("-"):
+            break
+    else:
+        if not exporting:  # no command follows
+            set_here = [each._replace(reach=Reach.SHELL) for each in set_here]
+    yield from set_here
+
+
+def _arguments(words: list[str], where: str) -> Iterator[Step]:
+    """Yield what docker, mpirun and srun are told to set."""
+    for option, word in zip(words, [*words[1:], ""], strict=True):
+        if option in ("-e", "--env", "-x") and ASSIGNED.fullmatch(word):
+            yield from _exports([word], where)
+        elif option.startswith(("--env=", "--export=")):
+            yield from _exports([option.partition("=")[2]], where)
+
+
+def _exports(lists: list[str], where: str) -> Iterator[Step]:
+    for each in lists:
+        for part in each.split()[0].split(",") if each.split() else ():
+            assigned = ASSIGNED.fullmatch(part.strip("\"'"))
+            if assigned:
+                yield Assignment(assigned.group(1), shell_value(assigned.group(2)), where)
+
+
+def shell_value(text: str) -> str | None:
+    """Return what a shell would make of it, where that needs no shell."""
+    text = DEFAULT.sub(r"\1", text.strip().strip("\"'"))
+    return None if "$" in text or "`" in text else text

@@ -1,0 +1,231 @@
+"""What each variable does on a machine, one by one and together.
+
+A rule belongs to a variable if it holds with that variable alone and not without any, or holds with
+all of them and not without that one. So no rule has to name the variables that it is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from rocsteady.doctor.brief import brief
+from rocsteady.doctor.diagnosis import CHECKS, rule_findings
+from rocsteady.doctor.facts import gather
+from rocsteady.doctor.nearest_names import gone_from, nearest
+from rocsteady.doctor.shell_variables import Assignment, Reach
+from rocsteady.knowledge.hardware import Variable
+from rocsteady.knowledge.reader import Knowledge
+from rocsteady.machine.caches import PLACES, Cache
+from rocsteady.machine.machine import Machine
+from rocsteady.machine.variables import FAMILIES, SetVariable, listed
+from rocsteady.versions import version_fits
+from rocsteady.vocabulary import (
+    Effect,
+    Finding,
+    Severity,
+    VariableReason,
+    VariableReview,
+    VariableVerdict,
+)
+
+UNKNOWN_VARIABLE = "unknown-variable"  # the rule whose question is answered here name by name
+SIMILAR = 0.75  # how near a name must be to be worth suggesting to somebody who asked
+UNSEEN = ("PYTORCH_", "TORCH_", "TORCHDYNAMO_", "TORCHINDUCTOR_", "TRITON_", "AOTRITON_", "ROCM_")
+GOOD = (Effect.ACTS, Effect.HELPS)
+NOT_EXPORTED = (
+    "The script does not export it, so the programs it starts do not see it. Write `export`."
+)
+ONE_LINE = "Set in a shell that ends with this line; nothing after it sees the value."
+
+
+def judge(
+    assigned: Iterable[Assignment], machine: Machine, knowledge: Knowledge, *, file: str
+) -> VariableReview:
+    """Judge each assignment for a machine; others are counted."""
+    given = tuple(assigned)
+    chosen = [each for each in given if _is_ours(each.name, knowledge)]
+    lost = {each.name: _lost(each) for each in chosen if each.reach is not Reach.PROGRAMS}
+    acting = tuple(
+        SetVariable(name=each.name, value=each.value) for each in chosen if each.name not in lost
+    )
+    rules = _Rules(machine, knowledge, acting)
+    verdicts = []
+    for each in chosen:
+        reasons = (lost[each.name],) if each.name in lost else _reasons(each, rules)
+        ordered = tuple(sorted(reasons, key=lambda reason: list(Effect).index(reason.effect)))
+        verdicts.append(
+            VariableVerdict(
+                name=each.name,
+                value=each.value if listed(each.name, knowledge.variables) else None,
+                place=each.place,
+                effect=ordered[0].effect,
+                reasons=ordered,
+            )
+        )
+    return VariableReview(
+        file=file,
+        machine=brief(machine, gather(machine, knowledge), knowledge),
+        variables=tuple(verdicts),
+        others=len(given) - len(chosen),
+        wrong=sum(verdict.effect not in GOOD for verdict in verdicts),
+    )
+
+
+def _is_ours(name: str, knowledge: Knowledge) -> bool:
+    return listed(name, knowledge.variables) or name.startswith(FAMILIES)
+
+
+def _lost(each: Assignment) -> VariableReason:
+    text = NOT_EXPORTED if each.reach is Reach.SHELL else ONE_LINE
+    return VariableReason(effect=Effect.NONE, text=text)
+
+
+class _Caused(NamedTuple):
+    harmful: tuple[Finding, ...]
+    resolved: tuple[Finding, ...]
+
+
+class _Rules:
+    """Which rules hold, with which variables set."""
+
+    def __init__(
+        self, machine: Machine, knowledge: Knowledge, variables: tuple[SetVariable, ...]
+    ) -> None:
+        self.machine, self.knowledge, self.variables = machine, knowledge, variables
+        self.names = frozenset(variable.name for variable in variables)
+        rules = {key: rule for key, rule in knowledge.rules.items() if key != UNKNOWN_VARIABLE}
+        self._known = msgspec.structs.replace(knowledge, rules=rules)
+        self._none = self._holding(())
+        self._all = self._holding(variables)
+
+    def caused(self, name: str) -> _Caused:
+        """Return what holds because of a variable, and what does not hold because of it."""
+        alone = self._holding([it for it in self.variables if it.name == name])
+        without = self._holding([it for it in self.variables if it.name != name])
+        harmful = [
+            alone.get(rule, finding)
+            for rule, finding in self._all.items()
+            if (rule in alone and rule not in self._none) or rule not in without
+        ]
+        resolved = [
+            finding
+            for rule, finding in self._none.items()
+            if rule not in self._all and (rule not in alone or rule in without)
+        ]
+        return _Caused(tuple(harmful), tuple(resolved))
+
+    def _holding(self, variables: Iterable[SetVariable]) -> dict[str, Finding]:
+        machine = _with(self.machine, tuple(variables))
+        found = rule_findings(machine, gather(machine, self._known), self._known, CHECKS)
+        return {finding.rule: finding for finding in found.findings}
+
+
+def _with(machine: Machine, variables: tuple[SetVariable, ...]) -> Machine:
+    """Return the machine as it would be with just these variables set."""
+    values = {variable.name: variable.value for variable in variables}
+    caches = [cache for cache in machine.caches if not cache.variable]
+    for name, variable, _ in PLACES:
+        if values.get(variable):
+            caches = [cache for cache in caches if cache.name != name]
+            path = values[variable] or ""
+            caches.append(Cache(name=name, path=path, variable=variable, disk=None))
+    return msgspec.structs.replace(
+        machine, variables=variables, variables_known=True, caches=tuple(caches)
+    )
+
+
+def _reasons(each: Assignment, rules: _Rules) -> tuple[VariableReason, ...]:
+    known = _known(each.name, rules.knowledge)
+    if known is None or not known.read_by:
+        return (_unknown(each.name, known, rules.knowledge),)
+    caused = rules.caused(each.name)
+    reasons = [*_by_rules(caused, rules), *_by_list(each, known, rules)]
+    if not any(reason.rule for reason in reasons if reason.effect is not Effect.HELPS):
+        reasons += _by_kind(each, known, rules)
+    return tuple(reasons)
+
+
+def _known(name: str, knowledge: Knowledge) -> Variable | None:
+    base = name.rstrip("0123456789").removesuffix("_")
+    return knowledge.variables.get(name) or knowledge.variables.get(base)
+
+
+def _unknown(name: str, known: Variable | None, knowledge: Knowledge) -> VariableReason:
+    if known is not None:
+        return _said(known, Effect.UNKNOWN, known.meaning, knowledge)
+    gone = gone_from(name)
+    if gone == "":
+        text = "A ROCm library holds this name; what it does is not in our list."
+        return VariableReason(effect=Effect.ACTS, text=text)
+    if gone:
+        return VariableReason(effect=Effect.UNKNOWN, text=f"Gone from {gone}.")
+    near = nearest(name, knowledge, SIMILAR)
+    meant = f" The nearest real name is {near}." if near else ""
+    if name.startswith(UNSEEN):
+        text = "Not a variable that we know; not every part that could read it was looked at."
+    else:
+        text = "In none of the ROCm libraries that were looked at."
+    return VariableReason(effect=Effect.UNKNOWN, text=text + meant)
+
+
+def _by_rules(caused: _Caused, rules: _Rules) -> Iterator[VariableReason]:
+    for finding in caused.harmful:
+        harms = finding.severity is not Severity.NOTES
+        effect = rules.knowledge.rules[finding.rule].effect
+        yield VariableReason(
+            effect=effect or (Effect.HARMS if harms else Effect.ACTS),
+            text=finding.summary,
+            rule=finding.rule,
+            sources=finding.sources,
+        )
+    for finding in caused.resolved:
+        title = rules.knowledge.rules[finding.rule].title
+        yield VariableReason(
+            effect=Effect.HELPS,
+            text=f"Without it the doctor would report: {title}.",
+            rule=finding.rule,
+            sources=finding.sources,
+        )
+
+
+def _by_list(each: Assignment, known: Variable, rules: _Rules) -> Iterator[VariableReason]:
+    """Yield what one variable does to another."""
+    cancelled = [name for name in known.cancels if name in rules.names]
+    if cancelled and _cancels(each.value, known):
+        text = f"With it, {' and '.join(cancelled)} has no effect."
+        yield _said(known, Effect.CANCELS, text, rules.knowledge)
+    for other in rules.variables:
+        listed_as = rules.knowledge.variables.get(other.name)
+        if listed_as and each.name in listed_as.cancels and _cancels(other.value, listed_as):
+            text = f"No effect while {other.name} is set."
+            yield _said(listed_as, Effect.CANCELLED, text, rules.knowledge)
+
+
+def _cancels(value: str | None, known: Variable) -> bool:
+    return not known.cancels_at or value in known.cancels_at
+
+
+def _by_kind(each: Assignment, known: Variable, rules: _Rules) -> Iterator[VariableReason]:
+    """Yield what the list of variables says, where no rule says more."""
+    gone = gone_from(each.name)
+    rocm = rules.machine.torch.rocm if rules.machine.torch else None
+    if gone and rocm and version_fits(rocm, f">{gone.rpartition(' ')[2]}"):
+        yield _said(known, Effect.NONE, f"Gone from {gone}. {known.meaning}", rules.knowledge)
+    elif known.building:
+        text = f"Read only when code is compiled. {known.meaning}"
+        yield _said(known, Effect.NONE, text, rules.knowledge)
+    elif known.default and each.value == known.default:
+        text = f"{each.value} is the default. {known.meaning}"
+        yield _said(known, Effect.NONE, text, rules.knowledge)
+    elif known.debugging:
+        yield _said(known, Effect.DEBUGGING, known.meaning, rules.knowledge)
+    else:
+        yield _said(known, Effect.ACTS, known.meaning, rules.knowledge)
+
+
+def _said(known: Variable, effect: Effect, text: str, knowledge: Knowledge) -> VariableReason:
+    sources = tuple(knowledge.sources[key] for key in known.sources)
+    return VariableReason(effect=effect, text=text, sources=sources)

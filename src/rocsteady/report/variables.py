@@ -1,0 +1,65 @@
+"""What each variable does, one below the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rocsteady.report.page import BOLD, DIM, GREEN, RED, YELLOW, Page
+from rocsteady.vocabulary import Effect, VariableReview, VariableVerdict
+from rocsteady.wording import plural
+
+COLUMN = 11
+STYLES = {
+    Effect.HARMS: f"{BOLD};{RED}",
+    Effect.CANCELS: YELLOW,
+    Effect.CANCELLED: YELLOW,
+    Effect.UNKNOWN: YELLOW,
+    Effect.NONE: DIM,
+    Effect.PARTLY: YELLOW,
+    Effect.DEBUGGING: YELLOW,
+    Effect.HELPS: GREEN,
+    Effect.ACTS: GREEN,
+}
+
+
+def render_variables(review: VariableReview, *, width: int, colour: bool) -> str:
+    """Lay out the screen."""
+    page = Page(width, colour=colour)
+    gpus = ", ".join(review.machine.gpus) or "no AMD GPU"
+    page.paragraph(f"{review.file or 'Variables in effect'}, judged for {gpus}", style=BOLD)
+    page.paragraph(f"PyTorch {review.machine.torch or 'not found'}; {review.machine.system}")
+    page.line()
+    for verdict in review.variables:
+        _verdict(page, verdict)
+    if review.variables:
+        page.line()
+    page.paragraph(closing_sentence(review), style=BOLD)
+    return str(page)
+
+
+def closing_sentence(review: VariableReview) -> str:
+    """Count the variables by what they do."""
+    others = ""
+    if review.others:
+        are = "is" if review.others == 1 else "are"
+        others = f" {plural(review.others, 'other variable')} {are} not ROCm's or PyTorch's."
+    if not review.variables:
+        return f"No variable of ROCm or PyTorch is set.{others}"
+    counts = Counter(verdict.effect for verdict in review.variables)
+    told = ", ".join(f"{counts[effect]} {effect.value}" for effect in Effect if counts[effect])
+    return f"{plural(len(review.variables), 'variable')}: {told}.{others}"
+
+
+def _verdict(page: Page, verdict: VariableVerdict) -> None:
+    value = "" if verdict.value is None else f"={verdict.value}"
+    place = f" ({verdict.place})" if verdict.place else ""
+    label = verdict.effect.value
+    page.line_as_it_is(
+        page.styled(label, STYLES[verdict.effect])
+        + " " * (COLUMN - len(label))
+        + page.styled(f"{verdict.name}{value}", BOLD)
+        + page.styled(place, DIM)
+    )
+    for reason in verdict.reasons:
+        rule = f" ({reason.rule})" if reason.rule else ""
+        page.paragraph(f"{reason.text}{rule}", indent=COLUMN)

@@ -1,0 +1,42 @@
+"""Judges the variables in effect, or those that a file sets, for one machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rocsteady.doctor.diagnosis import doctors_knowledge
+from rocsteady.doctor.shell_variables import Assignment
+from rocsteady.doctor.variable_files import assignments
+from rocsteady.doctor.variables import judge
+from rocsteady.errors import ExaminationError
+from rocsteady.machine.machine import examine
+from rocsteady.machine.root import Root
+from rocsteady.untrusted_file import read_regular
+from rocsteady.vocabulary import VariableReview
+
+LARGEST = 16 * 1024 * 1024  # bytes; a notebook with pictures
+
+
+def review_variables(root: Root, file: Path | None) -> VariableReview:
+    """Return what each variable does on the machine below ``root``."""
+    knowledge = doctors_knowledge()
+    machine, _ = examine(root, knowledge.variables)
+    if file is not None:
+        return judge(_set_by(file), machine, knowledge, file=file.name)
+    if not machine.variables_known:
+        raise ExaminationError(
+            "a copied folder does not say which variables were set; name a file that sets them"
+        )
+    set_here = (Assignment(variable.name, variable.value, "") for variable in machine.variables)
+    return judge(set_here, machine, knowledge, file="")
+
+
+def _set_by(file: Path) -> tuple[Assignment, ...]:
+    try:
+        text = read_regular(file, LARGEST).decode("utf-8", "replace")
+    except OSError as error:
+        raise ExaminationError(f"{file}: {error.strerror}") from None
+    try:
+        return assignments(text, file.name)
+    except ExaminationError as error:
+        raise ExaminationError(f"{file}: {error}") from None

@@ -1,0 +1,3 @@
+#!/bin/sh
+export WANDB_PROJECT=futures
+python train.py

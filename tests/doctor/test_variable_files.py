@@ -1,0 +1,138 @@
+"""What each format sets, as its own program would read it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rocsteady.doctor.shell_variables import Reach
+from rocsteady.doctor.variable_files import assignments
+from rocsteady.errors import ExaminationError
+
+NOTEBOOK = json.dumps(
+    {
+        "cells": [
+            {"cell_type": "markdown", "source": ["%env HSA_A=9"]},
+            {"cell_type": "code", "source": ["%env HSA_A=1\n", "import os\n", "%set_env HSA_B 2"]},
+            {"cell_type": "code", "source": "os.environ['HSA_C'] = '3'\n!export HSA_D=4"},
+            {"cell_type": "code", "source": "%%bash\nexport HSA_E=5\npython train.py"},
+        ]
+    }
+)
+ABC = {"HSA_A": "1", "HSA_B": "2", "HSA_C": "3"}
+FILES = {
+    "run.sh": (
+        ("#!/bin/bash\n"
+        "export HSA_A=1 HSA_B='two words' # HSA_X=1\n"
+        'export HSA_C="${HSA_C:-3}" HSA_D=$(nproc)\n'
+        "HSA_E=5\n"
+        "HSA_F=6 python train.py --lr=0.1\n"
+        "export HSA_G=7; unset HSA_A HSA_G\n"
+        "if true; then export HSA_H=8; fi\n"
+        "cat <<EOF\nexport HSA_X=1\nEOF\n"
+        'echo "export HSA_X=1"\n'
+        "HSA_I=9\nexport HSA_I\n"
+        "python -c 'import os\nprint(1)'\n"
+        "export HSA_J=10 \\\n  HSA_K=11\n"),
+        {
+            "HSA_B": "two words", "HSA_C": "3", "HSA_D": None, "HSA_E": "5", "HSA_F": "6",
+            "HSA_H": "8", "HSA_I": "9", "HSA_J": "10", "HSA_K": "11",
+        },
+    ),
+    "train.sbatch": (
+        ("#!/bin/bash\n#SBATCH --export=ALL,HSA_A=1,HSA_B=2\n#SBATCH --gpus=8\n"
+        "srun --export=ALL,HSA_C=3 python train.py\n"
+        "docker run -e HSA_D=4 --env HSA_E=5 --env=HSA_F=6 image\nmpirun -x HSA_G=7 a.out\n"),
+        {f"HSA_{letter}": str(n) for n, letter in enumerate("ABCDEFG", 1)},
+    ),
+    "login.csh": ("setenv HSA_A 1\n", {"HSA_A": "1"}),
+    "conf.fish": ("set -gx HSA_A 1\n", {"HSA_A": "1"}),
+    "all.sh": ("set -a\nHSA_A=1\n", {"HSA_A": "1"}),
+    "Dockerfile": (
+        ('FROM rocm/pytorch\nARG HSA_X=1\nENV HSA_A=1 HSA_B="two words" \\\n    HSA_C=3\n'
+        "ENV HSA_D four five\nRUN export HSA_X=2 && make\n"),
+        {"HSA_A": "1", "HSA_B": "two words", "HSA_C": "3", "HSA_D": "four five"},
+    ),
+    "compose.yaml": (
+        ("services:\n  train:\n    image: rocm/pytorch\n    environment:\n      HSA_A: 1\n"
+        '      HSA_B: "two"   # comment\n      # HSA_X: 1\n    shm_size: 16gb\n'
+        "  other:\n    environment:\n      - HSA_C=3\n      - 'HSA_D=4'\n    command: HSA_X=1\n"),
+        {"HSA_A": "1", "HSA_B": "two", "HSA_C": "3", "HSA_D": "4"},
+    ),
+    "pod.yml": (
+        ("spec:\n  containers:\n  - name: train\n    env:\n    - name: HSA_A\n      value: '1'\n"
+        "    image: x\n"),
+        {"HSA_A": "1"},
+    ),
+    "train.service": (
+        "[Service]\nEnvironment=\"HSA_A=1\" HSA_B=2 'HSA_C=three four'\nExecStart=/bin/true\n",
+        {"HSA_A": "1", "HSA_B": "2", "HSA_C": "three four"},
+    ),
+    ".env": ("# a\nHSA_A=1\nexport HSA_B='2'\nHSA_C=3 # three\n", ABC),
+    "rocsteady.toml": (
+        'command = "env HSA_A=1 python train.py"\n[resume]\nenvironment = { HSA_B = "2" }\n',
+        {"HSA_A": "1", "HSA_B": "2"},
+    ),
+    "train.py": (
+        ("import os\nos.environ['HSA_A'] = '1'\nos.environ.setdefault(\"HSA_B\", \"2\")\n"
+        "# os.environ['HSA_X'] = '1'\nos.environ['HSA_C'] = str(3)\n"),
+        {"HSA_A": "1", "HSA_B": "2", "HSA_C": None},
+    ),
+    "run.ps1": ('$env:HSA_A = "1"; $Env:HSA_B=2\n', {"HSA_A": "1", "HSA_B": "2"}),
+    "run.bat": ('@echo off\nset HSA_A=1\nset "HSA_B=2"\nsetx HSA_C 3\n', ABC),
+    "train.ipynb": (NOTEBOOK, {**ABC, "HSA_D": "4", "HSA_E": "5"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_file_sets_just_these(file: str) -> None:
+    text, expected = FILES[file]
+
+    assert {each.name: each.value for each in assignments(text, file)} == expected
+
+
+def test_what_a_script_does_not_export_stays_in_the_shell() -> None:
+    text = FILES["run.sh"][0]
+
+    reach = {each.name: each.reach for each in assignments(text, "run.sh")}
+
+    assert reach["HSA_E"] is Reach.SHELL
+    assert {reach[name] for name in ("HSA_F", "HSA_H", "HSA_I")} == {Reach.PROGRAMS}
+
+
+def test_a_shell_of_a_notebook_ends_with_its_line() -> None:
+    found = {each.name: each for each in assignments(NOTEBOOK, "train.ipynb")}
+
+    assert found["HSA_A"].reach is Reach.PROGRAMS
+    assert found["HSA_D"].reach is Reach.LINE
+    assert found["HSA_B"].place == "cell 1, line 3"
+
+
+def test_the_line_is_that_of_the_name_also_in_a_long_command() -> None:
+    text = FILES["Dockerfile"][0]
+
+    assert {each.name: each.place for each in assignments(text, "Dockerfile")} == {
+        "HSA_A": "line 3",
+        "HSA_B": "line 3",
+        "HSA_C": "line 4",
+        "HSA_D": "line 5",
+    }
+
+
+def test_a_format_is_known_by_its_first_words_where_the_name_does_not_say() -> None:
+    for named, unnamed in (("Dockerfile", "image"), ("train.service", "unit"), ("run.sh", "run")):
+        text = FILES[named][0]
+        assert assignments(text, unnamed) == assignments(text, named)
+
+
+@pytest.mark.parametrize("text", ["export 'HSA_A=1\n", "((((", "<<", "\0\x1b", "ENV", "export"])
+def test_a_damaged_script_is_no_crash(text: str) -> None:
+    for file in ("a.sh", "Dockerfile", "a.yaml", "a.service", ".env", "a.py", "a.ps1", "a.bat"):
+        assert isinstance(assignments(text, file), tuple)
+
+
+@pytest.mark.parametrize(("file", "text"), [("a.ipynb", "{"), ("rocsteady.toml", "a = = 1")])
+def test_what_cannot_be_read_is_said(file: str, text: str) -> None:
+    with pytest.raises(ExaminationError):
+        assignments(text, file)
