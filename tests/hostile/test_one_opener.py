@@ -22,7 +22,7 @@ MAY = {
     "knowledge/": "data that comes with rocsteady, or that the user has named as such",
     "machine/disk_root.py": "has the same rules, below a root",
     "journal/writer.py": "a folder, to make its names durable",
-    "training/storage.py": "writes new files",
+    "training/tensor_files.py": "writes new files",
     "training/lock.py": "a lock of its own",
     "workflows/plain_checkpoint.py": "writes a new file",
     "redaction/machine_names.py": "a file of the system",

@@ -16,6 +16,7 @@ and never ends the training; nothing that is whole is ever written to again.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import os
 import shutil
@@ -27,7 +28,6 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 
 from rocsteady import checkpoint_folder as folders
 from rocsteady.checkpoint_folder import (
@@ -42,20 +42,13 @@ from rocsteady.checkpoint_folder import (
 )
 from rocsteady.checkpoint_state import is_dict
 from rocsteady.errors import CheckpointError
-from rocsteady.training import supervisor_link
+from rocsteady.training import single_process, supervisor_link
 from rocsteady.training.loading import fill, reason, state_of
 from rocsteady.training.lock import locked
 from rocsteady.training.remote import Remote
 from rocsteady.training.room import Room, is_full, remove
 from rocsteady.training.staging import Buffer, Buffers
-from rocsteady.training.storage import (
-    CheckpointWriter,
-    SavePlanner,
-    local,
-    save_alone,
-    sync_folder,
-    write_file,
-)
+from rocsteady.training.tensor_files import local, sync_folder, write_file
 from rocsteady.training.tree import StateParts
 
 log = logging.getLogger("rocsteady")
@@ -99,6 +92,7 @@ class Checkpointer:
         if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
             self._group = dist.new_group(backend="gloo")  # so as not to meet the training's own
             self._rank, self._world = dist.get_rank(), dist.get_world_size()
+            _distributed()  # now, not when training waits for the first save
         self._remote = Remote(remote) if remote else None
         self._lock: int | None = None
         self._as_first(self._open)
@@ -238,9 +232,11 @@ class Checkpointer:
         here = {name: local(tensor) for name, tensor in parts.tensors.items()}
         buffer = self._buffers.take()
         try:
-            planner = SavePlanner(parts.tensors, buffer.copy(here))
+            copies, planner = buffer.copy(here), None
+            if self._group is not None or not single_process.all_plain(parts.tensors.values()):
+                planner = _distributed().SavePlanner(parts.tensors, copies)
             rest = {"world": self._world, "state": skeleton}
-            return _Save(planner=planner, skeleton=rest, buffer=buffer, size=size)
+            return _Save(copies=copies, planner=planner, skeleton=rest, buffer=buffer, size=size)
         except BaseException:
             self._buffers.give_back(buffer)
             raise
@@ -282,17 +278,13 @@ class Checkpointer:
         def commit(facts: list[FileFact]) -> None:
             self._commit(step, unfinished, facts)
 
-        writer = CheckpointWriter(unfinished, self._rank, save.skeleton, commit)
         try:
-            if self._group is None:
-                save_alone(writer, save.planner)
+            if save.planner is None:
+                single_process.save(unfinished, save.copies, save.skeleton, commit)
             else:
-                dcp.save(
-                    {},
-                    storage_writer=writer,
-                    planner=save.planner,
-                    process_group=self._group,
-                )
+                module = _distributed()
+                writer = module.CheckpointWriter(unfinished, self._rank, save.skeleton, commit)
+                module.save(writer, save.planner, self._group)
         except BaseException:
             if self._rank == 0:
                 shutil.rmtree(unfinished, ignore_errors=True)
@@ -416,10 +408,22 @@ class _Save:
     """One save on its way to the disk."""
 
     def __init__(
-        self, *, planner: SavePlanner, skeleton: dict[str, Any], buffer: Buffer, size: int
+        self,
+        *,
+        copies: dict[str, Any],
+        planner: Any,  # noqa: ANN401 - None: the tensors are plain, and of this process alone
+        skeleton: dict[str, Any],
+        buffer: Buffer,
+        size: int,
     ) -> None:
-        self.planner, self.skeleton, self.buffer = planner, skeleton, buffer
+        self.copies, self.planner = copies, planner
+        self.skeleton, self.buffer = skeleton, buffer
         self.size = size  # bytes of this rank's tensors
+
+
+def _distributed() -> Any:  # noqa: ANN401 - a module
+    """Return what needs torch.distributed.checkpoint, which takes as long to import as torch."""
+    return importlib.import_module("rocsteady.training.storage")
 
 
 def _size(tensor: Any) -> int:  # noqa: ANN401 - a tensor

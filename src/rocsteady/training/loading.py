@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed.checkpoint as dcp
-from torch.distributed.tensor import DTensor
 
+from rocsteady.checkpoint_folder import BrokenError, Tensor, read_manifest, read_plan
 from rocsteady.errors import CheckpointError
-from rocsteady.training.reading import CheckpointReader, LoadPlanner, load_alone
+from rocsteady.training import single_process
+from rocsteady.training.tensor_files import DTYPES, is_distributed
 from rocsteady.training.tree import StateParts, put_together, tensor_names
 
 
@@ -25,8 +25,10 @@ def fill(  # noqa: PLR0913 - each is said by name
     group: Any,  # noqa: ANN401 - of torch.distributed
 ) -> None:
     """Fill a state: ``shared`` and ``own`` are skeletons, of all ranks and of this one."""
-    reader = CheckpointReader(path)
-    known = reader.read_metadata().state_dict_metadata
+    try:
+        known = read_plan(path, read_manifest(path))
+    except BrokenError as error:
+        raise CheckpointError(f"{path} {error}") from None
     wanted: dict[str, Any] = {}
     filled: dict[str, Any] = {}
     fresh = {name: state_of(value) for name, value in state.items()}
@@ -38,19 +40,33 @@ def fill(  # noqa: PLR0913 - each is said by name
             return wanted[path]
 
         filled[name] = put_together((own if name in per_rank else shared)[name], tensor, at_hand)
-    try:
-        if group is None:
-            load_alone(wanted, reader)
-        else:
-            dcp.load(wanted, storage_reader=reader, planner=LoadPlanner(), process_group=group)
-    except (OSError, dcp.api.CheckpointException) as error:
-        raise CheckpointError(f"{path} could not be loaded: {reason(error)}") from error
+    _load(path, known, wanted, group)
     for name, value in state.items():
         if hasattr(value, "load_state_dict"):
             _plain(value).load_state_dict(filled[name])
         else:
             value.clear()
             value.update(filled[name])
+
+
+def _load(path: Path, plan: Mapping[str, Tensor], wanted: dict[str, Any], group: Any) -> None:  # noqa: ANN401
+    failed: tuple[type[BaseException], ...] = (OSError,)
+    try:
+        if group is None and single_process.all_plain(wanted.values()):
+            single_process.load(path, plan, wanted)
+            return
+        import torch.distributed.checkpoint as dcp  # noqa: PLC0415 - takes as long as torch itself
+
+        from rocsteady.training.reading import CheckpointReader, LoadPlanner, load_alone  # noqa: PLC0415
+
+        failed = (OSError, dcp.api.CheckpointException)
+        reader = CheckpointReader(path)
+        if group is None:
+            load_alone(wanted, reader)
+        else:
+            dcp.load(wanted, storage_reader=reader, planner=LoadPlanner(), process_group=group)
+    except failed as error:
+        raise CheckpointError(f"{path} could not be loaded: {reason(error)}") from error
 
 
 def state_of(value: Any) -> Any:  # noqa: ANN401 - of any class
@@ -112,21 +128,22 @@ def _group_sizes(state: Mapping[str, Any]) -> list[int]:
     return [len(group["params"]) for group in state["param_groups"]]
 
 
-def _room(name: str, known: Any, at_hand: Any, owner: Any) -> Any:  # noqa: ANN401
+def _room(name: str, known: Tensor, at_hand: Any, owner: Any) -> Any:  # noqa: ANN401
     """Return a tensor to load into: the one at hand, or a new one that is split as it should be."""
+    dtype = next(dtype for dtype, text in DTYPES.items() if text == known.dtype)
     if isinstance(at_hand, torch.Tensor):
-        same = at_hand.shape == known.size
+        same = at_hand.shape == known.shape
         if not same and isinstance(owner, (torch.nn.Module, torch.optim.Optimizer)):
             raise CheckpointError(
-                f"{name} has the shape {tuple(known.size)} in the checkpoint and"
+                f"{name} has the shape {known.shape} in the checkpoint and"
                 f" {tuple(at_hand.shape)} here: it is of another model"
             )
-        if same and at_hand.dtype == known.properties.dtype and at_hand.device.type != "meta":
+        if same and at_hand.dtype == dtype and at_hand.device.type != "meta":
             return at_hand.detach()
     like = _parameter_of(name, owner)
-    if isinstance(like, DTensor) and like.shape == known.size:
-        return torch.empty_like(like, dtype=known.properties.dtype)
-    return torch.empty(known.size, dtype=known.properties.dtype)
+    if is_distributed(like) and like.shape == known.shape:
+        return torch.empty_like(like, dtype=dtype)
+    return torch.empty(known.shape, dtype=dtype)
 
 
 def _parameter_of(name: str, owner: Any) -> Any:  # noqa: ANN401 - a parameter

@@ -6,9 +6,6 @@ that the manifest does not list is opened.
 
 from __future__ import annotations
 
-import contextlib
-import io
-import math
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,11 +24,8 @@ from torch.futures import Future
 
 from rocsteady.checkpoint_folder import THREADS, BrokenError, Piece, read_manifest, read_plan
 from rocsteady.errors import CheckpointError
-from rocsteady.training.storage import DTYPES, bytes_of
-from rocsteady.untrusted_file import open_regular
-
-STAGED = 1024 * 1024  # bytes that are copied at a time by each thread; they stay in its cache
-STAGED_FOR_DEVICE = 16 * 1024 * 1024  # the same, if they go to a GPU
+from rocsteady.training.tensor_files import DTYPES
+from rocsteady.training.tensor_pieces import Section, read_piece
 
 
 class LoadPlanner(DefaultLoadPlanner):
@@ -106,20 +100,9 @@ class CheckpointReader(StorageReader):
         return done
 
     def _read(self, item: Any, target: Any) -> None:  # noqa: ANN401 - DCP's own types
-        """Copy one piece: straight to its place where that is in one piece too."""
         piece, dtype = self._places[item.storage_index]
-        with open_regular(self._folder / piece.file) as stream:
-            if (
-                tuple(item.lengths[1:]) == piece.sizes[1:]  # whole rows, which lie together
-                and target.dtype == dtype
-                and target.device.type == "cpu"
-                and target.is_contiguous()
-            ):
-                row = math.prod(piece.sizes[1:]) * target.element_size()
-                first = item.storage_offsets[0] if piece.sizes else 0
-                _fill(stream, piece.start + first * row, target)
-            else:
-                _copy(stream, piece, item, target, dtype)
+        section = Section(item.storage_offsets, item.lengths)
+        read_piece(self._folder, piece, section, target, dtype)
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:  # noqa: ANN401 - DCP's own types
@@ -133,45 +116,3 @@ def load_alone(tensors: dict[str, Any], reader: CheckpointReader) -> None:
     planner.set_up_planner(tensors, reader.read_metadata(), is_coordinator=True)
     plans = planner.create_global_plan([planner.create_local_plan()])
     reader.read_data(planner.finish_plan(plans[0]), planner)
-
-
-def _fill(stream: io.FileIO, start: int, tensor: Any) -> None:  # noqa: ANN401 - in host memory
-    """Read a tensor from a place in a file."""
-    stream.seek(start)
-    for place in bytes_of(tensor):
-        done = 0
-        while done < len(place):
-            count = stream.readinto(place[done:])
-            if not count:
-                raise OSError(f"{stream.name} has become shorter")
-            done += count
-
-
-def _copy(stream: io.FileIO, piece: Piece, item: Any, target: Any, dtype: Any) -> None:  # noqa: ANN401
-    """Copy a part of a piece through memory of our own, some rows at a time.
-
-    Never from a mapping of the file: copying that to a GPU stalls on some kernels.
-    """
-    shape, offsets, lengths = piece.sizes or (1,), item.storage_offsets, item.lengths
-    target = target if piece.sizes else target.view(1)
-    first, count = (offsets[0], lengths[0]) if piece.sizes else (0, 1)
-    row = math.prod(shape[1:])
-    size = torch.empty(0, dtype=dtype).element_size()
-    staged = STAGED if target.device.type == "cpu" else STAGED_FOR_DEVICE
-    most = min(count, max(1, staged // max(1, row * size)))
-    memory = _host_memory((most, *shape[1:]), dtype, target.device)
-    for at in range(0, count, max(1, most)):
-        rows = memory[: min(most, count - at)]
-        _fill(stream, piece.start + (first + at) * row * size, rows)
-        wanted = rows
-        for axis in range(1, len(shape)):
-            wanted = wanted.narrow(axis, offsets[axis], lengths[axis])
-        target[at : at + len(rows)].copy_(wanted)
-
-
-def _host_memory(shape: tuple[int, ...], dtype: Any, target: Any) -> Any:  # noqa: ANN401
-    """Return memory to copy from: pinned for a GPU, where there is enough of that."""
-    if target.type == "cuda":  # also ROCm's name
-        with contextlib.suppress(RuntimeError):
-            return torch.empty(shape, dtype=dtype, pin_memory=True)
-    return torch.empty(shape, dtype=dtype)

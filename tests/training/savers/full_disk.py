@@ -88,7 +88,7 @@ def main() -> None:
         stream.write(bytes(shutil.disk_usage(folder).free - 1_000_000))
     free = shutil.disk_usage(folder).free
     fails(checkpointer, 5, state(5))
-    assert "step 5 was not saved: it needs 1.6 MB, and" in said[1], said
+    assert "step 5 was not saved: it needs 1.5 MiB, and" in said[1], said
     assert shutil.disk_usage(folder).free == free, "it does not fill the disk"
     checkpointer.save(5, state(5))  # a warning, unless it is waited for
     checkpointer.wait()

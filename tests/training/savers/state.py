@@ -20,9 +20,10 @@ from torch import nn
 from torch.optim import lr_scheduler
 
 from rocsteady import Checkpointer
-from rocsteady.checkpoint_folder import name_of, steps
+from rocsteady.checkpoint_folder import MANIFEST, name_of, steps
 from rocsteady.errors import CheckpointError
-from rocsteady.training.storage import DTYPES
+from rocsteady.training import single_process
+from rocsteady.training.tensor_files import DTYPES
 
 
 def same(one: Any, two: Any) -> bool:
@@ -556,4 +557,57 @@ def case_the_tensors_are_a_safetensors_file(folder: Path, said: list[str]) -> No
         assert entry["shape"] == list(tensor.shape)
         assert data[start:stop] == bits(tensor)
         assert start % tensor.element_size() == 0
+    assert said == []
+
+
+def never(_: object) -> bool:
+    return False
+
+
+def case_one_process_writes_what_dcp_would_have_planned(folder: Path, said: list[str]) -> None:
+    torch.manual_seed(1)
+    model = Everything()
+    state = {"model": model, "odd": {"zero": torch.tensor(3), "text": "x"}}
+
+    kept = single_process.all_plain
+    for name in ("alone", "planned"):
+        checkpointer = Checkpointer(folder / name)
+        single_process.all_plain = kept if name == "alone" else never  # type: ignore[assignment]
+        checkpointer.save(1, state, wait=True)
+        checkpointer.close()
+    fresh: dict[str, Any] = {"model": Everything(), "odd": {}}
+    checkpointer = Checkpointer(folder / "alone")
+    assert checkpointer.restore(fresh) == 1  # read by DCP's plan too
+    checkpointer.close()
+    single_process.all_plain = kept
+
+    assert same(dict(model.state_dict()), dict(fresh["model"].state_dict()))
+    one, two = (folder / name / name_of(1) for name in ("alone", "planned"))
+    names = sorted(path.name for path in one.iterdir())
+    assert names == sorted(path.name for path in two.iterdir())
+    for name in names:
+        if name != MANIFEST:  # it has the time
+            assert (one / name).read_bytes() == (two / name).read_bytes(), name
+    assert said == []
+
+
+PLAIN_MODEL = """
+import sys
+import torch
+import rocsteady
+model = torch.nn.Linear(3, 3)
+for step in (1, 2):
+    checkpointer = rocsteady.Checkpointer(sys.argv[1])
+    checkpointer.restore({"model": model})
+    checkpointer.save(step, {"model": model}, wait=True)
+    checkpointer.close()
+print(*[name for name in sys.modules if name.startswith("torch.distributed.checkpoint")])
+"""
+
+
+def case_a_plain_model_does_not_load_dcp(folder: Path, said: list[str]) -> None:
+    command = [sys.executable, "-c", PLAIN_MODEL, str(folder)]
+    printed = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True)
+    assert printed.stdout.split() == []
+    assert [step for step, _ in steps(folder)] == [2, 1]
     assert said == []
