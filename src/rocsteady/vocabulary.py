@@ -11,6 +11,7 @@ from enum import Enum
 import msgspec
 
 DIAGNOSIS_VERSION = 1  # of the JSON that a Diagnosis is written as
+OFFERS_VERSION = 1  # of the JSON that TorchOffers are written as
 VARIABLES_VERSION = 1  # of the JSON that a VariableReview is written as
 
 
@@ -165,6 +166,45 @@ class VariableReview(Value, frozen=True, kw_only=True):
     variables: tuple[VariableVerdict, ...]  # in the order of the file
     others: int  # variables that neither ROCm nor PyTorch reads
     wrong: int  # that a person should look at
+
+
+class KnownProblem(Value, frozen=True, kw_only=True):
+    """What the doctor would say with a build of torch installed."""
+
+    rule: str
+    severity: Severity
+    summary: str
+
+
+class TorchOffer(Value, frozen=True, kw_only=True):
+    """One build of torch that has code for a GPU and exists for a system."""
+
+    title: str
+    torch: str  # the release to install, or a range
+    rocm: str
+    official: bool  # AMD or PyTorch test it for this GPU and system
+    install: str  # the command
+    problems: tuple[KnownProblem, ...]  # the worst first
+    sources: tuple[Source, ...]
+    note: str = ""
+
+
+class TorchOffers(Value, frozen=True, kw_only=True):
+    """Which builds of torch exist for one GPU, system and Python."""
+
+    version: int = OFFERS_VERSION
+    gfx: str
+    system: str  # linux, wsl or windows
+    python: str  # "" if it was not asked for and none was found
+    offers: tuple[TorchOffer, ...]  # the newest first, those with fewer problems before others
+    left_out: dict[str, int]  # why, and how many
+
+    def usable(self) -> bool:
+        """Tell whether one of them has no problem that blocks."""
+        return any(
+            all(problem.severity is not Severity.BLOCKS for problem in offer.problems)
+            for offer in self.offers
+        )
 
 
 class Role(Enum):

@@ -20,6 +20,7 @@ SURFACE = {
     "doctor": {"--json", "--python", "--root", "--list", "--explain", "--strict"},
     "machine": {"--json", "--record", "--python", "--root"},
     "env": {"--json", "--python", "--root", "file"},
+    "wheels": {"--all", "--gpu", "--json", "--os", "--python", "--root"},
     "probe": {
         "--level",
         "--python",

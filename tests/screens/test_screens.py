@@ -27,14 +27,18 @@ COMMANDS = {
     **{
         f"help-{name}": (name, "--help")
         for name in (
-            "doctor", "env", "probe", "init", "plan", "run", "drill", "runs", "logs", "stop",
-            "report", "remedies", "checkpoint", "explain",
+            "doctor", "env", "wheels", "probe", "init", "plan", "run", "drill", "runs", "logs",
+            "stop", "report", "remedies", "checkpoint", "explain",
         )
     },
     "doctor-explain": ("doctor", "--explain", "caching-off"),
     "machine": ("machine", "--root", f"{MACHINES}/rx7900xtx.json"),
     "env": ("env", f"{RECIPES}/note-d.sh", "--root", f"{MACHINES}/rx7900xt-allocator.json"),
     "env-none": ("env", f"{RECIPES}/none.sh", "--root", f"{MACHINES}/rx7900xtx.json"),
+    "wheels": ("wheels", "--gpu", "gfx1100", "--os", "linux", "--python", "3.12"),
+    "wheels-broken": ("wheels", "--gpu", "gfx90a", "--os", "linux", "--python", "3.9", "--all"),
+    "wheels-none": ("wheels", "--gpu", "gfx803", "--os", "windows", "--python", "3.12"),
+    "error-wheels": ("wheels", "--gpu", "gfx11000"),
     "error-env": ("env", "no-such.sh"),
     "remedies": ("remedies",),
     "remedies-explain": ("remedies", "--explain", "loader-inline"),

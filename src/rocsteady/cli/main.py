@@ -26,6 +26,7 @@ COMMANDS = {
     ),
     "machine": ("rocsteady.cli.machine", "Show the facts read from this machine, or record them."),
     "env": ("rocsteady.cli.env", "Say what each ROCm and PyTorch variable does here."),
+    "wheels": ("rocsteady.cli.wheels", "List the builds of torch for this GPU."),
     "probe": ("rocsteady.cli.probe", "Find out by experiment what works on this machine."),
     "init": ("rocsteady.cli.init", "Write rocsteady.toml by watching a short run."),
     "plan": ("rocsteady.cli.plan", "Compare every option for the job, with short trials."),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from rocsteady.vocabulary import Value
 
 
@@ -24,14 +26,32 @@ class Product(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     integrated: bool = False
 
 
-class WheelRelease(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the ROCm wheels of one range of PyTorch releases contain."""
+class Wheels(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Builds of torch that have the same code."""
 
     torch: str  # a version range, as pip writes it
     rocm: str  # the stable pairing
     arches: tuple[str, ...]
     sources: tuple[str, ...]
+    python: str = ""  # a version range
     note: str = ""
+
+
+class WheelRelease(Wheels, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the ROCm wheels of one range of PyTorch releases contain."""
+
+    latest: str = ""  # the release to install
+
+
+class WheelIndex(Wheels, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An index of AMD's with one torch for all GPUs, and an extra for each."""
+
+    id: str
+    title: str
+    address: str
+    systems: tuple[str, ...]  # linux, wsl, windows
+    pin: str = ""  # what pip needs to take this release and not the newest
+    tested: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)  # by system
 
 
 class Variable(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -14,7 +14,7 @@ import msgspec
 
 from rocsteady.errors import KnowledgeError
 from rocsteady.knowledge.conditions import PLACEHOLDER, is_range, leaves, problems
-from rocsteady.knowledge.hardware import Arch, Product, Variable, WheelRelease
+from rocsteady.knowledge.hardware import Arch, Product, Variable, WheelIndex, WheelRelease
 from rocsteady.knowledge.rules import Rule
 from rocsteady.toml import parse_toml
 from rocsteady.vocabulary import Source, Value
@@ -35,6 +35,7 @@ class Knowledge(Value, frozen=True, kw_only=True):
     arches: dict[str, Arch]
     products: tuple[Product, ...]
     wheels: tuple[WheelRelease, ...]
+    indexes: tuple[WheelIndex, ...] = ()
 
     def product(self, device: int | None, revision: int | None) -> Product | None:
         """Return the card with this PCI device; the one with its revision if there is one."""
@@ -56,6 +57,7 @@ def load_knowledge(
     """
     sources = _sources(folder / "sources.toml")
     gpus = _document(folder / "gpus.toml", "arch", "product")
+    wheels = _document(folder / "wheels.toml", "release", "index")
     arches = _by_name(_entries(gpus, "arch", Arch), lambda arch: arch.gfx, "gfx")
     known = _References(
         sources=sources,
@@ -81,10 +83,8 @@ def load_knowledge(
         variables=variables,
         arches=arches,
         products=_checked(_entries(gpus, "product", Product), known.wrong_with_product),
-        wheels=_checked(
-            _entries(_document(folder / "wheels.toml", "release"), "release", WheelRelease),
-            known.wrong_with_wheel,
-        ),
+        wheels=_checked(_entries(wheels, "release", WheelRelease), known.wrong_with_wheel),
+        indexes=_checked(_entries(wheels, "index", WheelIndex), known.wrong_with_wheel),
     )
 
 
@@ -119,11 +119,13 @@ class _References(Value, frozen=True, kw_only=True):
         if product.gfx not in self.arches:
             yield "gfx", f"{product.gfx!r} is not an arch of gpus.toml"
 
-    def wrong_with_wheel(self, wheel: WheelRelease) -> Problems:
+    def wrong_with_wheel(self, wheel: WheelRelease | WheelIndex) -> Problems:
         """Yield what is wrong with a release."""
         yield from _unsourced(wheel.sources, self)
         if not is_range(wheel.torch):
             yield "torch", f"{wheel.torch!r} is not a version range"
+        if wheel.python and not is_range(wheel.python):
+            yield "python", f"{wheel.python!r} is not a version range"
         for gfx in wheel.arches:
             if gfx not in self.arches:
                 yield "arches", f"{gfx!r} is not an arch of gpus.toml"

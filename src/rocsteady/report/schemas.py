@@ -16,8 +16,10 @@ from rocsteady.machine import machine, recording
 from rocsteady.plan import PLAN_VERSION, Plan
 from rocsteady.vocabulary import (
     DIAGNOSIS_VERSION,
+    OFFERS_VERSION,
     VARIABLES_VERSION,
     Diagnosis,
+    TorchOffers,
     Value,
     VariableReview,
 )
@@ -47,6 +49,11 @@ def recording_schema() -> dict[str, Any]:
     )
 
 
+def wheels_schema() -> dict[str, Any]:
+    """Describe what ``rocsteady wheels --json`` prints."""
+    return _schema(TorchOffers, "wheels", "rocsteady wheels --json", OFFERS_VERSION)
+
+
 def plan_schema() -> dict[str, Any]:
     """Describe what ``rocsteady plan --json`` prints."""
     return _schema(Plan, "plan", "rocsteady plan --json", PLAN_VERSION)
@@ -60,6 +67,7 @@ SCHEMAS: Mapping[str, Callable[[], dict[str, Any]]] = MappingProxyType(
         "machine": machine_schema,
         "plan": plan_schema,
         "recording": recording_schema,
+        "wheels": wheels_schema,
     }
 )
 

@@ -1,0 +1,66 @@
+"""``rocsteady wheels``: which builds of torch exist for this GPU."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import click
+
+from rocsteady.cli.roots import open_root, root_option
+from rocsteady.cli.screen import layout, show, show_json
+from rocsteady.doctor.diagnosis import doctors_knowledge
+from rocsteady.report.torch_offers import render_offers
+from rocsteady.suggestions import no_such
+from rocsteady.workflows.torch_offers import find_torch_offers
+
+ONE_WORKS, NONE_WORKS = 0, 1
+VERSION = re.compile(r"3\.\d{1,2}(\.\d{1,2})?")
+
+
+@click.command("wheels")
+@click.option("--gpu", metavar="NAME", help="The GPU: gfx1100, or a card such as 'RX 7900 XT'.")
+@click.option("--python", metavar="VERSION", help="The version of Python, such as 3.12.")
+@click.option(
+    "--os", "system", type=click.Choice(["linux", "wsl", "windows"]), help="The operating system."
+)
+@click.option("--all", "everything", is_flag=True, help="Show every build in full.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@root_option
+@click.pass_context
+def command(  # noqa: PLR0913 - one argument an option
+    ctx: click.Context,
+    *,
+    gpu: str | None,
+    python: str | None,
+    system: str | None,
+    everything: bool,
+    as_json: bool,
+    root: Path | None,
+) -> None:
+    """List the builds of torch for a GPU, with the command to install each.
+
+    What is not named is that of this machine. Official means that PyTorch or AMD test the build for
+    this GPU. Nothing is downloaded.
+
+    Exit code: 0 at least one build has no known blocking problem, 1 none has, 2 incorrect usage, 3
+    could not examine.
+    """
+    if python is not None and not VERSION.fullmatch(python):
+        raise click.BadParameter(
+            f"expected a version such as 3.12, got {python!r}.", param_hint="--python"
+        )
+    try:
+        found = find_torch_offers(open_root(root, None), gpu=gpu, system=system, python=python)
+    except LookupError:
+        known = doctors_knowledge().arches
+        raise click.BadParameter(
+            no_such("GPU", str(gpu), known, f"Known: {', '.join(known)}"), param_hint="--gpu"
+        ) from None
+    if as_json:
+        show_json(found)
+    else:
+        width, colour = layout(sys.stdout)
+        show(render_offers(found, width=width, colour=colour, everything=everything))
+    ctx.exit(ONE_WORKS if found.usable() else NONE_WORKS)

@@ -1,0 +1,145 @@
+"""Which builds of torch exist for a GPU, and what the rules would say of each.
+
+A build is judged as if it were installed: the rules are run over the facts that follow from it, and
+what a rule asks beyond them stays unknown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from rocsteady.doctor.diagnosis import rule_findings
+from rocsteady.doctor.facts import FACTS, Facts, Scalar
+from rocsteady.knowledge.hardware import WheelIndex, WheelRelease
+from rocsteady.knowledge.reader import Knowledge
+from rocsteady.machine.machine import Machine
+from rocsteady.versions import version_fits
+from rocsteady.vocabulary import KnownProblem, Severity, TorchOffer, TorchOffers
+
+PYTORCH_INDEX = "https://download.pytorch.org/whl/rocm"
+WINDOWS, WSL = "windows", "wsl"
+INTEGRATED = ("gfx90c", "gfx1033", "gfx1035", "gfx1036", "gfx1103", "gfx1150", "gfx1151", "gfx1152",
+              "gfx1153")  # fmt: skip
+NOT_ASKED = "not part of a build of torch"
+
+
+def torch_offers(
+    machine: Machine, knowledge: Knowledge, *, gfx: str, system: str, python: str
+) -> TorchOffers:
+    """List the builds for one GPU; ``machine`` is only what the checks of rules are given."""
+    left_out: Counter[str] = Counter()
+    offers = []
+    rows: tuple[WheelRelease | WheelIndex, ...] = (
+        *knowledge.indexes,
+        *reversed(knowledge.wheels),
+    )
+    for wheel in rows:
+        why_not = _why_not(wheel, gfx, system, python)
+        if why_not:
+            left_out[why_not] += 1
+        else:
+            offers.append(_offer(wheel, machine, knowledge, gfx, system))
+    offers.sort(key=_rank)
+    return TorchOffers(
+        gfx=gfx, system=system, python=python, offers=tuple(offers), left_out=dict(left_out)
+    )
+
+
+def _why_not(wheel: WheelRelease | WheelIndex, gfx: str, system: str, python: str) -> str:
+    systems = wheel.systems if isinstance(wheel, WheelIndex) else ("linux", WSL)
+    if system not in systems:
+        return f"not for {system}"
+    if gfx not in wheel.arches:
+        return f"no code for {gfx}"
+    if python and wheel.python and not version_fits(python, wheel.python):
+        return f"not for Python {python}"
+    return ""
+
+
+def _offer(
+    wheel: WheelRelease | WheelIndex, machine: Machine, knowledge: Knowledge, gfx: str, system: str
+) -> TorchOffer:
+    problems = tuple(_problems(wheel, machine, knowledge, gfx, system))
+    if isinstance(wheel, WheelIndex):
+        tested = wheel.tested.get("linux" if system == WSL else system, ())
+        title, torch, official = wheel.title, _span(wheel.torch), gfx in tested
+        install = f"pip install --index-url {wheel.address} 'torch[device-{gfx}]{wheel.pin}'"
+    else:
+        title, torch, official = "pytorch.org", wheel.latest, True
+        index = f"{PYTORCH_INDEX}{wheel.rocm}"
+        install = f"pip install torch=={wheel.latest}+rocm{wheel.rocm} --index-url {index}"
+    if system == WINDOWS:
+        install = install.replace("'", '"')
+    return TorchOffer(
+        title=title,
+        torch=torch,
+        rocm=wheel.rocm,
+        official=official,
+        install=install,
+        problems=problems,
+        sources=tuple(knowledge.sources[key] for key in wheel.sources),
+        note=wheel.note,
+    )
+
+
+def _problems(
+    wheel: WheelRelease | WheelIndex, machine: Machine, knowledge: Knowledge, gfx: str, system: str
+) -> Iterator[KnownProblem]:
+    facts = _facts(wheel, gfx, system)
+    found = rule_findings(machine, facts, knowledge, checks={}).findings
+    order = list(Severity)
+    for finding in sorted(found, key=lambda each: order.index(each.severity)):
+        about_torch = any(each.startswith("torch.") for each in finding.seen)
+        if finding.severity is not Severity.NOTES and about_torch:
+            yield KnownProblem(
+                rule=finding.rule, severity=finding.severity, summary=finding.summary
+            )
+
+
+def _facts(wheel: WheelRelease | WheelIndex, gfx: str, system: str) -> Facts:
+    """Return what would be known of a machine with this GPU and this build; the rest is not."""
+    of_amd = isinstance(wheel, WheelIndex)
+    version = wheel.latest if isinstance(wheel, WheelRelease) else _newest(wheel.torch)
+    card = gfx not in INTEGRATED
+    known: dict[str, list[Scalar]] = {
+        "os": [WINDOWS if system == WINDOWS else "linux"],
+        "wsl": [system == WSL],
+        "gpu.count": [1],
+        "gpu.visible.count": [1],
+        "gpu.gfx": [gfx],
+        "gpu.discrete.count": [int(card)],
+        "gpu.discrete.gfx": [gfx] if card else [],
+        "gpu.integrated.gfx": [] if card else [gfx],
+        "torch.installed": [True],
+        "torch.version": [version],
+        "torch.build": ["rocm"],
+        "torch.rocm": [wheel.rocm],
+        "torch.made_by": ["amd" if of_amd else "pytorch"],
+        "torch.arches": list(wheel.arches),
+    }
+    facts = Facts()
+    for name in FACTS:
+        if name in known:
+            facts.know(name, known[name])
+        else:
+            facts.cannot_tell(name, NOT_ASKED)
+    return facts
+
+
+def _span(versions: str) -> str:
+    """Spell >=2.12,<2.15 as people do: 2.12 to 2.14."""
+    first, last = versions.removeprefix(">=").partition(",")[0], _newest(versions)
+    last = last.removesuffix(".0")
+    return first if first == last else f"{first} to {last}"
+
+
+def _newest(versions: str) -> str:
+    """Return a release of a range such as >=2.12,<2.15: the last that is below its end."""
+    major, _, minor = versions.partition("<")[2].partition(".")
+    return f"{major}.{int(minor) - 1}.0"
+
+
+def _rank(offer: TorchOffer) -> tuple[bool, bool, int]:
+    blocked = any(problem.severity is Severity.BLOCKS for problem in offer.problems)
+    return blocked, not offer.official, len(offer.problems)

@@ -1,0 +1,93 @@
+"""Which builds of torch are offered for a GPU, and which are known not to work on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rocsteady.doctor.torch_offers import torch_offers
+from rocsteady.vocabulary import Severity, TorchOffers
+from rocsteady.workflows.torch_offers import named_gfx
+
+if TYPE_CHECKING:
+    from tests.conftest import Recorded
+
+
+def offered(
+    recorded: Recorded, gfx: str, system: str = "linux", python: str = "3.12"
+) -> TorchOffers:
+    machine = recorded.machine("no-amd-gpu")
+    return torch_offers(machine, recorded.knowledge, gfx=gfx, system=system, python=python)
+
+
+def test_a_vega_gets_rocm_6_3_and_nothing_newer_of_pytorch(recorded: Recorded) -> None:
+    found = offered(recorded, "gfx906")
+
+    of_pytorch = [offer for offer in found.offers if offer.title == "pytorch.org"]
+    assert of_pytorch[0].install == (
+        "pip install torch==2.7.1+rocm6.3 --index-url https://download.pytorch.org/whl/rocm6.3"
+    )
+    assert not any(offer.official for offer in found.offers if offer not in of_pytorch)
+
+
+def test_rdna1_gets_amds_wheels_only(recorded: Recorded) -> None:
+    found = offered(recorded, "gfx1010", "windows")
+
+    assert {offer.title for offer in found.offers if offer.official} == {
+        "AMD's multi-arch wheels",
+        "AMD's multi-arch wheels of July 2026",
+    }
+    assert "torch[device-gfx1010]" in found.offers[0].install
+    assert "'" not in found.offers[0].install  # cmd.exe does not know them
+    assert found.left_out == {"not for windows": len(recorded.knowledge.wheels)}
+
+
+def test_a_build_that_is_known_to_be_broken_says_so_and_comes_last(recorded: Recorded) -> None:
+    found = offered(recorded, "gfx90a")
+
+    *working, broken = found.offers
+    assert broken.rocm == "7.14"
+    assert [problem.rule for problem in broken.problems] == ["gfx90a-wheel-incomplete"]
+    assert broken.problems[0].severity is Severity.BLOCKS
+    assert not any(
+        problem.severity is Severity.BLOCKS for offer in working for problem in offer.problems
+    )
+
+
+def test_a_python_that_is_too_new_or_too_old_leaves_builds_out(recorded: Recorded) -> None:
+    old, new = offered(recorded, "gfx1100", python="3.9"), offered(recorded, "gfx1100")
+
+    assert {offer.torch for offer in old.offers} == {"2.4.1", "2.5.1", "2.6.0", "2.7.1"} - {""}
+    assert old.left_out["not for Python 3.9"] == len(new.offers) - len(old.offers)
+    assert not offered(recorded, "gfx1100", python="3.20").offers
+
+
+def test_every_architecture_that_amd_lists_has_a_build(recorded: Recorded) -> None:
+    listed = {gfx for index in recorded.knowledge.indexes for gfx in index.arches}
+
+    assert len(listed) == 26
+    assert all(offered(recorded, gfx).offers for gfx in listed)
+    assert not offered(recorded, "gfx803").usable()
+
+
+@pytest.mark.parametrize(
+    ("name", "gfx"),
+    [("gfx1100", "gfx1100"), ("RX 7900 XTX", "gfx1100"), ("rx 5700 xt", "gfx1010")],
+)
+def test_a_card_can_be_named_as_people_do(recorded: Recorded, name: str, gfx: str) -> None:
+    assert named_gfx(name, recorded.knowledge) == gfx
+
+
+@pytest.mark.parametrize("name", ["", "Radeon", "RTX 4090", "gfx11000"])
+def test_what_is_no_card_or_several_is_not_guessed(recorded: Recorded, name: str) -> None:
+    with pytest.raises(LookupError):
+        named_gfx(name, recorded.knowledge)
+
+
+def test_rows_go_up_to_torch_2_14_and_rocm_10(recorded: Recorded) -> None:
+    knowledge = recorded.knowledge
+
+    assert knowledge.wheels[-1].latest == "2.14.0"
+    assert {"7.14", "10.0"} <= {wheel.rocm for wheel in (*knowledge.wheels, *knowledge.indexes)}
+    assert all(wheel.latest and wheel.python for wheel in knowledge.wheels)
