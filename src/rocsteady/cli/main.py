@@ -33,6 +33,7 @@ COMMANDS = {
     "run": ("rocsteady.cli.run", "Run a training command and keep it alive until it is done."),
     "drill": ("rocsteady.cli.drill", "Inject faults into a copy of the job and see what happens."),
     "runs": ("rocsteady.cli.runs", "List the runs of this project."),
+    "watch": ("rocsteady.cli.watch", "View a run in progress on a full screen."),
     "logs": ("rocsteady.cli.logs", "Print the output of a run, or follow it."),
     "stop": ("rocsteady.cli.stop", "Stop a run."),
     "restart": ("rocsteady.cli.restart", "Stop a run and resume it from its newest checkpoint."),

@@ -13,10 +13,10 @@ import click
 from msgspec.structs import replace
 
 from rocsteady.cli.command_check import check_command
+from rocsteady.cli.duration import Duration
 from rocsteady.cli.job_questions import ask_about_paths, job_here
 from rocsteady.cli.plan_export import write_files
 from rocsteady.cli.project import enter, find_job_folder
-from rocsteady.cli.run import Duration
 from rocsteady.cli.screen import layout, show, show_json, tell
 from rocsteady.cli.status_line import bar, progress
 from rocsteady.job.stages import commands_of

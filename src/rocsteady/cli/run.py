@@ -12,6 +12,7 @@ import msgspec
 
 from rocsteady.cli.command_check import check_interpreter
 from rocsteady.cli.detach import WITHOUT_TERMINAL, detach
+from rocsteady.cli.duration import Duration
 from rocsteady.cli.job_questions import ask_about_run, ask_existing, at_a_terminal, job_here
 from rocsteady.cli.project import enter, find_job_folder, find_project
 from rocsteady.cli.project_journal import find_run
@@ -20,7 +21,6 @@ from rocsteady.errors import JournalError, NotRecordedError, RocsteadyError
 from rocsteady.host.child import DETACHED, OURS
 from rocsteady.job.job_file import FILE
 from rocsteady.job.names import check_name
-from rocsteady.job.quantities import duration
 from rocsteady.job.values import Existing, Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
@@ -38,21 +38,6 @@ from rocsteady.workflows.stages import Turn, are_done, carry_out_stages, turns_o
 from rocsteady.workflows.supervision import patience_for
 
 EXAMPLE = "rocsteady run -- python train.py"
-
-
-class Duration(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """A duration, such as 90s, 10m or 2h 30m."""
-
-    name = "duration"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        """Read it, or say how it is written."""
-        try:
-            return duration(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
 
 
 class RunName(click.ParamType):  # type: ignore[type-arg, unused-ignore]

@@ -32,7 +32,7 @@ def stop(name: str) -> None:
             raise RocsteadyError(f"{name} is not running")
         if line.alive is None:
             raise RocsteadyError(f"{name} may run on another machine or in another container")
-        _ask(line.run)
+        ask_supervisor(line.run)
         deadline = time.monotonic() + WAIT
         while time.monotonic() < deadline:
             time.sleep(LOOK_EVERY)
@@ -42,7 +42,7 @@ def stop(name: str) -> None:
         raise RocsteadyError(f"{name} was asked to stop but is still running")
 
 
-def _ask(run: Run) -> None:
+def ask_supervisor(run: Run) -> None:
     """Signal the very process that the journal names: its number, and its moment of birth.
 
     The journal may have come with the project, so the process must be a supervisor.

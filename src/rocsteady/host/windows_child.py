@@ -165,6 +165,17 @@ class Child:
         """Refuse."""
         raise RocsteadyError("Windows has no way to suspend a run and continue it from a shell.")
 
+    def pause(self) -> None:
+        """Refuse."""
+        raise RocsteadyError("Windows has no way to pause a run.")
+
+    def end_pause(self) -> None:
+        """Do nothing: there is no pause."""
+
+    def is_stopped(self) -> bool:
+        """Say that it is not: there is no pause."""
+        return False
+
     def detach_terminal(self) -> None:
         """Show nothing any more; the log goes on."""
         for outlet in self._outlets:

@@ -40,11 +40,11 @@ def render_runs(
         return str(page)
     rows, styles = [], {}
     for number, line in enumerate(lines):
-        state = _cell(_state(line))
+        state = _cell(state_of(line))
         progress = f"{_ago(line, now)}{_left(line)}"
         outlook = _ahead(line, now, zone)
         rows.append((_cell(line.run.name), state, _step(line), _rate(line), progress, outlook))
-        styles[number, STATE] = _style(line)
+        styles[number, STATE] = style_of(line)
     Table(COLUMNS, rows).draw(page, styles)
     return str(page)
 
@@ -54,7 +54,8 @@ def _cell(text: str) -> str:
     return " ".join(text.split())[:21] or "?"
 
 
-def _state(line: RunLine) -> str:
+def state_of(line: RunLine) -> str:
+    """Say in a word or two how a run is."""
     if line.run.ended is not None:
         return line.run.outcome
     if line.stalled:
@@ -62,7 +63,8 @@ def _state(line: RunLine) -> str:
     return {True: "running", False: "interrupted", None: "elsewhere"}[line.alive]
 
 
-def _style(line: RunLine) -> str:
+def style_of(line: RunLine) -> str:
+    """Return the colour of that word."""
     if line.run.ended is None:
         return YELLOW if line.stalled or line.alive is False else ""
     return GREEN if line.run.outcome == DONE else RED

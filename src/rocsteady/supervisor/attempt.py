@@ -44,6 +44,7 @@ from rocsteady.supervisor.log_end import sign
 from rocsteady.supervisor.outlook import Outlook
 from rocsteady.supervisor.progress import AttemptProgress
 from rocsteady.supervisor.refusals import Refusals
+from rocsteady.supervisor.requested_actions import RequestedActions
 from rocsteady.supervisor.save_request import ask_to_save
 from rocsteady.supervisor.strategy import environment
 from rocsteady.supervisor.termination import continue_tree, end_tree, interrupted_twice
@@ -92,6 +93,7 @@ class Attempt:
         self._members = Collector(self._began)
         self._gpu_signs = GpuSigns(self._began)
         self._refusals = Refusals(means.announcer, setting, self._began)
+        self._asked = RequestedActions(setting, means, self._native_stacks)
 
     def start(self, launch: Launch, terminal: TerminalUse) -> Child:
         """Start the command. Raises OSError if it cannot be started."""
@@ -118,6 +120,7 @@ class Attempt:
         finally:
             self._means.wishes.pass_on = None
             self._means.announcer.through = None
+            self._asked.end_pause(child)
             child.close()
             self._means.announcer.mid_line = child.mid_line
         sign(self._setting.log, end)
@@ -158,12 +161,26 @@ class Attempt:
                 wishes.suspend = False
                 child.suspend()
             if wishes.stop is not None:
+                self._asked.end_pause(child)  # so that it can save
                 return self._stopped(child, self._settings.stopping)
             if interrupted_twice(child):
                 return self._interrupted_twice(child)
+            if self._is_paused(child):
+                continue
             ended = self._carefully(child, alive=True)
             if ended is not None:
                 return ended
+
+    def _is_paused(self, child: Child) -> bool:
+        """Do what the user asks for meanwhile; tell whether that is a pause."""
+        try:
+            self._asked.act(child)
+        except Exception as error:  # noqa: BLE001 - it costs the request, never the run
+            self._means.announcer.say(
+                f"this is a bug in rocsteady; the run continues: {type(error).__name__}: {error}"
+            )
+            self._asked.end_pause(child)
+        return self._asked.paused
 
     def _interrupted_twice(self, child: Child) -> AttemptEnd:
         self._means.announcer.say(

@@ -95,6 +95,22 @@ def runtime_folder(
     )
 
 
+def find_pages(
+    run_id: str, environment: Mapping[str, str], *, shared_memory: Path = SHARED_MEMORY
+) -> Path | None:
+    """Return the pages of an attempt under way; None if they are not this user's, or not found."""
+    if RUN_ID.fullmatch(run_id) is None:
+        return None
+    for place in (Path(environment.get("XDG_RUNTIME_DIR", "")), shared_memory):
+        folder = place / f"{PREFIX}{run_id}"
+        try:
+            if place.is_absolute() and not folder.is_symlink() and _is_own(folder):
+                return folder / "pages"
+        except OSError:
+            continue
+    return None
+
+
 def claim(folder: Path, owner: str) -> None:
     """Write down which process made a folder."""
     (folder / OWNER).unlink(missing_ok=True)

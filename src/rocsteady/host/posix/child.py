@@ -96,7 +96,8 @@ class Child:
         self._exit: Exit | None = None
         self._keeper_gone = False
         self._news = threading.Event()  # the command ended, or its keeper did
-        self._stopped: dict[int, keeper.ProcessSnapshot] = {}
+        self._stopped: dict[int, keeper.ProcessSnapshot] = {}  # by ^Z
+        self._paused: dict[int, keeper.ProcessSnapshot] = {}  # as the user asked for it
         self._closed = False
         told = Told(
             output=on_output,
@@ -180,14 +181,7 @@ class Child:
         """Stop the tree and ourselves, as ^Z does; returns when we are continued, and goes on."""
         if is_orphaned():  # no shell would ever continue us
             return
-        for _ in range(ROUNDS):
-            members = self._family.members()
-            running = {pid: seen for pid, seen in members.items() if seen.state not in "Tt"}
-            if not running:
-                break
-            keeper.send(running, signal.SIGSTOP)
-            self._stopped |= running
-            time.sleep(keeper.PAUSE)
+        self._stopped |= self._stop_members()
         if self._wiring.terminal is not None:
             self._wiring.terminal.leave()
         stop_ourselves()
@@ -198,6 +192,33 @@ class Child:
         stopped, self._stopped = self._stopped, {}
         keeper.send(stopped, signal.SIGCONT)
         self._pump.wake()
+
+    def pause(self) -> None:
+        """Stop the tree, and not ourselves, until ``end_pause``."""
+        self._paused |= self._stop_members()
+
+    def end_pause(self) -> None:
+        """Continue what ``pause`` stopped."""
+        paused, self._paused = self._paused, {}
+        keeper.send(paused, signal.SIGCONT)
+
+    def is_stopped(self) -> bool:
+        """Tell whether the command itself is stopped by a signal."""
+        now = keeper.look(self.pid)
+        return now is not None and now.state == "T"
+
+    def _stop_members(self) -> dict[int, keeper.ProcessSnapshot]:
+        """Stop every process that runs, also those that are started meanwhile."""
+        stopped: dict[int, keeper.ProcessSnapshot] = {}
+        for _ in range(ROUNDS):
+            members = self._family.members()
+            running = {pid: seen for pid, seen in members.items() if seen.state not in "Tt"}
+            if not running:
+                break
+            keeper.send(running, signal.SIGSTOP)
+            stopped |= running
+            time.sleep(keeper.PAUSE)
+        return stopped
 
     def detach_terminal(self) -> None:
         """Go on without our terminal, which is gone; the log goes on."""
