@@ -16,6 +16,7 @@ import msgspec
 from rocsteady.cli.screen import layout, show
 from rocsteady.journal.values import (
     AttemptRecord,
+    Bucket,
     DecisionRecord,
     Forecast,
     Incident,
@@ -42,6 +43,8 @@ from rocsteady.report.probe import (
 )
 from rocsteady.report.runs import render_runs
 from rocsteady.report.story import render_story
+from rocsteady.report.text_view import render_choice
+from rocsteady.report.watch import RankView, WatchView, render_watch
 from rocsteady.supervisor.announcer import Announcer
 from rocsteady.vocabulary import Diagnosis, Observation, ProbeOutcome
 
@@ -221,6 +224,42 @@ STORY = RunStory(
 )  # fmt: skip
 
 
+def bucket(number: int, step: int, at: float) -> Bucket:
+    return Bucket(
+        run=1, attempt=2, start=at, width=60, first_step=step, last_step=step + 140, total=7_500,
+        first_progress=at + 1, last_progress=at + (60 if number != 8 else 119), quiet=1.0,
+        seconds_in={"data": 7.0, "forward": 19.0, "backward": 26.0, "optimizer": 6.0, "other": 2.0},
+        seconds_as={"healthy": 60.0},
+    )  # fmt: skip
+
+
+WATCHED = WatchView(
+    now=NOW,
+    line=LINE,
+    story=msgspec.structs.replace(
+        STORY,
+        run=RUN,
+        forecast=LINE.forecast,
+        deadline=LINE.deadline,
+        progress=tuple(bucket(n, 2_600 + 141 * n, NOW + 60 * (n - 15)) for n in range(14)),
+        messages=(Message(run=1, text="progress resumed.", at=NOW - 3900),),
+    ),
+    log=tuple(f"11:59:{n:02} Epoch 1:  61%|######1   | {4_560 + n}/7500" for n in range(50, 60)),
+)
+RANKS = msgspec.structs.replace(
+    WATCHED,
+    line=msgspec.structs.replace(
+        LINE, stalled=True, forecast=None, rate=0.0, last_progress=NOW - 14
+    ),
+    story=msgspec.structs.replace(WATCHED.story, forecast=None),
+    ranks=tuple(
+        RankView(rank=n, step=4_575, phase="data" if n == 5 else "backward", quiet=14.0)
+        for n in range(8)
+    ),
+    note="Stop calm-otter? y/n",
+)
+
+
 def fault(name: str, step: int, **more: object) -> FaultResult:
     known = {"fired": True, "step": step, "attempt": 1, "survived": True, **more}
     return FaultResult(fault=name, **known)  # type: ignore[arg-type]
@@ -319,6 +358,16 @@ def _runs(lines: tuple[RunLine, ...]) -> None:
     show(render_runs(lines, now=NOW, width=width, colour=colour, zone=UTC))
 
 
+def _watch(view: WatchView, height: int = 24) -> None:
+    width, colour = layout(sys.stdout)
+    show(render_watch(view, width=width, height=height, colour=colour, zone=UTC) + "\n")
+
+
+def _choice() -> None:
+    width, colour = layout(sys.stdout)
+    show(render_choice(RUNS, 1, width=width, height=8, colour=colour) + "\n")
+
+
 def _drill(result: DrillResult) -> None:
     width, colour = layout(sys.stdout)
     show(render_drill(result, width=width, colour=colour))
@@ -370,6 +419,9 @@ SAMPLES: dict[str, Callable[[], None]] = {
     "runs": partial(_runs, RUNS),
     "runs-none": partial(_runs, ()),
     "report": lambda: show(render_story(STORY, now=NOW)),
+    "watch": partial(_watch, WATCHED),
+    "watch-ranks": partial(_watch, RANKS),
+    "watch-choice": _choice,
     "drill": partial(_drill, DRILL),
     "drill-lost": partial(_drill, LOST),
     "probe": _probes,

@@ -27,8 +27,8 @@ COMMANDS = {
     **{
         f"help-{name}": (name, "--help")
         for name in (
-            "doctor", "env", "wheels", "probe", "init", "plan", "run", "drill", "runs", "logs",
-            "stop", "report", "remedies", "checkpoint", "explain",
+            "doctor", "env", "wheels", "probe", "init", "plan", "run", "drill", "runs", "watch",
+            "logs", "stop", "report", "remedies", "checkpoint", "explain",
         )
     },
     "doctor-explain": ("doctor", "--explain", "caching-off"),

@@ -14,7 +14,7 @@ from itertools import pairwise
 from rocsteady.journal.values import Bucket, Forecast, RunLine, RunStory
 from rocsteady.printable import printable
 from rocsteady.report.deadline import spare, until
-from rocsteady.report.page import BOLD, DIM, RED, YELLOW, Page
+from rocsteady.report.page import BOLD, DIM, RED, YELLOW, Page, wrapped
 from rocsteady.report.runs import state_of, style_of
 from rocsteady.report.sparkline import long_bar, sparkline
 from rocsteady.report.times import moment
@@ -27,6 +27,7 @@ SPARK_MOST = 60  # columns
 RANK_QUIET = 5.0  # seconds without a step, after which a rank in a phase of its own stands out
 LEAST_LOG = 3  # lines; incidents give way to them
 MOST_RANK_LINES = 8
+MOST_INCIDENT_LINES = 2  # of one
 KEYS = "s stacks  p pause  R restart  x stop  r report  ? help  q quit"
 PAUSE = "pause"  # the kind of an intent: without an outcome, the run is paused
 
@@ -153,22 +154,23 @@ class _Screen:
 
     def _head(self) -> Iterator[str]:
         view, line = self._view, self._view.line
-        name = self._styled(clipped(line.run.name, 30), BOLD)
+        name = clipped(line.run.name, min(30, self._width))
         state = state_in_words(line, view.story)
-        attempt = f"attempt {line.attempts}" if line.attempts > 1 else ""
-        words = [piece for piece in (state, attempt) if piece]
+        attempt = f", attempt {line.attempts}" if line.attempts > 1 else ""
+        words = clipped(f"{state}{attempt}", max(0, self._width - len(name) - 2))
         style = YELLOW if state == "paused" else style_of(line)
-        known = [f"{line.run.name}  ", ", ".join(words)]
         part = percent_done(line)
-        pieces = [name, self._styled(", ".join(words), style)]
+        pieces = [self._styled(name, BOLD), *([self._styled(words, style)] if words else [])]
         numbers = list(self._numbers())
+        taken = sum(len(each) + 2 for each in (*numbers, "100 %"))
+        beside = len(name) + len(words) + 4
+        together = beside + taken + BAR_LEAST <= self._width
         if part is not None:
-            taken = sum(map(len, known)) + sum(len(each) + 2 for each in numbers)
-            room = min(BAR_MOST, max(BAR_LEAST, self._width - taken - 12))
-            numbers.insert(0, f"{long_bar(part, room, blocks=self._blocks)} {int(part * 100)} %")
-        shown = [known[1], *numbers]
-        if len(known[0]) + sum(len(each) + 2 for each in shown) <= self._width:
-            yield "  ".join([*pieces, *(self._safe(each) for each in numbers)])
+            room = self._width - taken - (beside if together else 0)
+            drawn = long_bar(part, max(0, min(BAR_MOST, room)), blocks=self._blocks)
+            numbers.insert(0, f"{drawn} {int(part * 100)} %")
+        if together:
+            yield "  ".join([*pieces, *map(printable, numbers)])
         else:
             yield "  ".join(pieces)
             yield from self._flow("", numbers, indent=0)
@@ -207,7 +209,7 @@ class _Screen:
         progress = self._view.story.progress
         times = step_times(progress) if progress else ()
         if len(times) > 1:
-            room = min(SPARK_MOST, self._width - LABEL - 36)
+            room = max(1, min(SPARK_MOST, self._width - LABEL - 36))
             drawn = sparkline(times[-room:], room, blocks=self._blocks)
             words = f"{duration(times[-1])} (slowest minute {duration(max(times[-room:]))})"
             yield self._row("step time", f"{drawn} {words}")
@@ -239,7 +241,10 @@ class _Screen:
             rows = [numbers[n : n + across] for n in range(0, len(numbers), across)]
         for number, row in enumerate(rows):
             label = "ranks" if not number else ""
-            drawn = [self._styled(f"{cells[rank]:<{wide}}", RED * (rank in odd)) for rank in row]
+            drawn = [
+                self._styled(cells[rank], RED * (rank in odd)) + " " * (wide - len(cells[rank]))
+                for rank in row
+            ]
             yield f"{label:<{LABEL}}{''.join(drawn)}".rstrip()
         if len(cells) > len(numbers):
             yield self._row("", f"and {plural(len(cells) - len(numbers), 'other rank')}")
@@ -260,8 +265,9 @@ class _Screen:
             what = title or f"{hung[number].verdict}: {hung[number].why}"
             then = _then(decided.get(number), retried=number + 1 in retried)
             text = f"{self._clock(at)} attempt {number}: {what.rstrip('.')}; {then}"
-            yield self._row(label, text)
-            label = ""
+            for line in wrapped(text, self._width - LABEL)[:MOST_INCIDENT_LINES]:
+                yield self._row(label, line)
+                label = ""
 
     def _said(self) -> Iterator[str]:
         """Yield the last thing that rocsteady said."""
@@ -276,7 +282,10 @@ class _Screen:
         if not last:
             return [self._row("log", "(nothing printed yet)")]
         labels = ["log", *[""] * (len(last) - 1)]
-        return [self._row(label, text) for label, text in zip(labels, last, strict=True)]
+        texts = (text.expandtabs(4).rstrip() for text in last)  # with the spaces of its bars
+        return [
+            self._clip(f"{each:<{LABEL}}{text}") for each, text in zip(labels, texts, strict=True)
+        ]
 
     def _foot(self) -> str:
         note = self._view.note
@@ -298,11 +307,7 @@ class _Screen:
         yield self._clip(row.rstrip())
 
     def _clip(self, text: str) -> str:
-        return clipped(self._safe(text), self._width).rstrip()
-
-    @staticmethod
-    def _safe(text: str) -> str:
-        return printable(text)
+        return clipped(printable(text), self._width).rstrip()
 
     def _clock(self, at: float) -> str:
         return datetime.fromtimestamp(at, tz=self._zone).strftime("%H:%M")
