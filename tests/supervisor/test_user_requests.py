@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.supervisor import user_requests
 from rocsteady.supervisor.user_requests import FILE, RequestKind, put_request, take_request
 
 
@@ -50,6 +49,7 @@ def test_the_file_of_another_user_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_request(tmp_path, RequestKind.PAUSE)
-    monkeypatch.setattr(user_requests.os, "geteuid", lambda: os.getuid() + 1)
+    stranger = os.getuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: stranger)
 
     assert take_request(tmp_path) is None
