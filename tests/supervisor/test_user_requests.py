@@ -21,15 +21,15 @@ def test_a_request_is_taken_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
-        b"{",
-        b'{"version": 1, "what": "kill", "at": %d}' % time.time(),
-        b'{"version": 2, "what": "pause", "at": %d}' % time.time(),
-        b'{"version": 1, "what": "pause", "at": 1}',
+        "",
+        "{",
+        '{"version": 1, "what": "kill", "at": NOW}',
+        '{"version": 2, "what": "pause", "at": NOW}',
+        '{"version": 1, "what": "pause", "at": 1}',
     ],
 )
-def test_what_is_no_request_is_removed(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / FILE).write_bytes(content)
+def test_what_is_no_request_is_removed(tmp_path: Path, content: str) -> None:
+    (tmp_path / FILE).write_text(content.replace("NOW", f"{time.time():.0f}"))
 
     assert take_request(tmp_path) is None
     assert not (tmp_path / FILE).exists()
