@@ -32,6 +32,7 @@ SETTINGS = partial(
     quick_crash=timedelta(0),
     stopping=Stopping(save_wait=timedelta(seconds=6)),
     continue_after=Settings().continue_after / HURRY,
+    continue_unattended_after=Settings().continue_after / HURRY,
 )
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ class Stat(NamedTuple):
     name: str
     state: str
     parent: int
+    terminal: int  # the device that controls it; 0: none
     flags: int
     cpu: float  # seconds
     threads: int
@@ -79,6 +80,7 @@ def parse_stat(line: bytes) -> Stat:
         name=line[line.index(b"(") + 1 : name_end].decode("utf-8", "replace"),
         state=chr(rest[0][0]),
         parent=int(rest[1]),
+        terminal=int(rest[4]),
         flags=int(rest[6]),
         cpu=(int(rest[11]) + int(rest[12])) / _TICKS,
         threads=int(rest[17]),

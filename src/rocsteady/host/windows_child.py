@@ -139,8 +139,14 @@ class Child:
         """Tell whether somebody waits for keys, which cannot be told on Windows."""
         return False
 
-    def stop(self, stopping: Stopping, first: signal.Signals | None = signal.SIGINT) -> StopResult:
+    def stop(
+        self,
+        stopping: Stopping,
+        first: signal.Signals | None = signal.SIGINT,
+        futile: Callable[[], bool] | None = None,
+    ) -> StopResult:
         """End everything in the job: a break, then the kill; Windows knows nothing in between."""
+        del futile  # processes cannot be inspected here
         began = time.monotonic()
         how = How.BY_ITSELF
         if self._job.members():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 
 import msgspec
 
@@ -43,11 +44,17 @@ from rocsteady.supervisor.live_processes import Living
 from rocsteady.supervisor.log_end import sign
 from rocsteady.supervisor.outlook import Outlook
 from rocsteady.supervisor.progress import AttemptProgress
+from rocsteady.supervisor.reaction import Reaction
 from rocsteady.supervisor.refusals import Refusals
 from rocsteady.supervisor.requested_actions import RequestedActions
 from rocsteady.supervisor.save_request import ask_to_save
 from rocsteady.supervisor.strategy import environment
-from rocsteady.supervisor.termination import continue_tree, end_tree, interrupted_twice
+from rocsteady.supervisor.termination import (
+    continue_tree,
+    end_tree,
+    has_terminal,
+    interrupted_twice,
+)
 from rocsteady.supervisor.verdict_messages import Teller
 from rocsteady.wording import duration
 
@@ -277,8 +284,12 @@ class Attempt:
         if self._stopped_since is None:
             self._stopped_since = now
         waited = now - self._stopped_since
-        due = waited >= self._settings.continue_after.total_seconds()
-        if self._continued or self._settings.observe or not due or not self._is_stopped():
+        stopped = self._stopped_by_signal()
+        settings = self._settings
+        by_user = any(map(has_terminal, stopped))  # ^Z: it may have been meant
+        after = settings.continue_after if by_user else settings.continue_unattended_after
+        due = waited >= after.total_seconds()
+        if self._continued or settings.observe or not due or not stopped:
             return
         self._continued = True
         self._means.announcer.say(
@@ -287,10 +298,10 @@ class Attempt:
         )
         continue_tree(child)
 
-    def _is_stopped(self) -> bool:
-        """Tell a stop by a signal from a debugger's."""
+    def _stopped_by_signal(self) -> list[int]:
+        """Return processes that a signal has stopped, not a debugger."""
         processes = self._looks[-1].processes if self._looks else ()
-        return any(thread.state == "T" for process in processes for thread in process.threads)
+        return [p.pid for p in processes if any(thread.state == "T" for thread in p.threads)]
 
     def _hung(self, child: Child, verdict: Verdict) -> AttemptEnd | None:
         if self._settings.observe:
@@ -318,7 +329,8 @@ class Attempt:
                 intent.end("withdrawn: the run moved")
                 return None
             first = signal.SIGTERM if verdict.over else signal.SIGINT
-            ended = self._end_tree(child, self._settings.stopping, first, patience=1)
+            futile = self._reaction(child, verdict)
+            ended = self._end_tree(child, self._settings.stopping, first, patience=1, futile=futile)
         raised = any(beat.raised for beat in self._reached.heartbeats)
         outcome = Outcome.AT_EXIT if verdict.over and not raised else Outcome.HUNG
         if ended.unkillable:
@@ -339,10 +351,23 @@ class Attempt:
         self._teller.withdrawn()
         return False
 
+    def _reaction(self, child: Child, verdict: Verdict) -> Callable[[], bool] | None:
+        """Return how to tell that nobody reacts to a signal, where a hang is proven."""
+        if verdict.waits is None or not verdict.waits.closed or not self._looks:
+            return None
+        return Reaction(child.tree, verdict.waits, self._looks[-1]).none
+
     def _end_tree(
-        self, child: Child, stopping: Stopping, first: signal.Signals, *, patience: int
+        self,
+        child: Child,
+        stopping: Stopping,
+        first: signal.Signals,
+        *,
+        patience: int,
+        futile: Callable[[], bool] | None = None,
     ) -> StopResult:
-        ended = end_tree(child, stopping, first, self._means.wishes, patience=patience)
+        wishes = self._means.wishes
+        ended = end_tree(child, stopping, first, wishes, patience=patience, futile=futile)
         if ended.unkillable:
             self._means.announcer.say(
                 f"{len(ended.unkillable)} processes cannot be killed: they are stuck in the kernel."

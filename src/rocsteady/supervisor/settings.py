@@ -25,6 +25,7 @@ class Settings(Value, frozen=True, kw_only=True):
     remedies: bool = True  # change something after a failure; else only the same again
     from_scratch: bool = False  # restart even if that does all work again
     continue_after: timedelta = timedelta(seconds=60)  # a stopped run, once
+    continue_unattended_after: timedelta = timedelta(seconds=10)  # the same without a terminal
     precious_after: timedelta = timedelta(minutes=10)  # progress that is not thrown away unasked
     quick_crash: timedelta = timedelta(seconds=10)  # a second one within it backs off
     back_off: timedelta = timedelta(seconds=5)  # doubled each time

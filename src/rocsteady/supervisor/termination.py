@@ -7,30 +7,36 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 
+from rocsteady.evidence import procfs
 from rocsteady.host.child import Child, Stopping, StopResult
 from rocsteady.supervisor.stop_requests import StopRequests
 
 LOOK_EVERY = 0.05  # seconds
 
 
-def end_tree(
+def end_tree(  # noqa: PLR0913 - how, each by name
     child: Child,
     stopping: Stopping,
     first: signal.Signals | None,
     wishes: StopRequests,
     *,
     patience: int = 1,
+    futile: Callable[[], bool] | None = None,
 ) -> StopResult:
-    """Stop the child from the ``first`` signal on; more than ``patience`` interrupts kill it."""
+    """Stop the child from the ``first`` signal on; more than ``patience`` interrupts kill it.
+
+    ``futile`` tells that nobody reacts to the last signal.
+    """
     if wishes.stop is not None:
         wishes.reacted()
     if first is None or _at_once(child, wishes, len(child.interrupts)):
         return child.stop(stopping, first=None)
     before = len(child.interrupts)
     with ThreadPoolExecutor(1, thread_name_prefix="rocsteady-ending") as pool:
-        ending = pool.submit(child.stop, stopping, first=first)
+        ending = pool.submit(child.stop, stopping, first=first, futile=futile)
         while not wait([ending], timeout=LOOK_EVERY).done:
             if wishes.stop is not None:
                 wishes.reacted()
@@ -56,6 +62,14 @@ def continue_tree(child: Child) -> None:
         for pid in child.tree():
             with contextlib.suppress(OSError):  # gone, or not ours
                 os.kill(pid, signal.SIGCONT)
+
+
+def has_terminal(pid: int) -> bool:
+    """Tell whether a process has a terminal, whose ^Z could have stopped it."""
+    try:
+        return procfs.stat(pid).terminal != 0
+    except (OSError, ValueError, IndexError):
+        return True
 
 
 def _at_once(child: Child, wishes: StopRequests, interrupts: int) -> bool:

@@ -173,9 +173,18 @@ class Child:
             if source.pty
         )
 
-    def stop(self, stopping: Stopping, first: signal.Signals | None = signal.SIGINT) -> StopResult:
-        """End the whole tree, mildly first. Never takes longer than ``stopping`` says."""
-        return end_child(self._family, self.wait, self._interrupt, stopping, first, self.pid)
+    def stop(
+        self,
+        stopping: Stopping,
+        first: signal.Signals | None = signal.SIGINT,
+        futile: Callable[[], bool] | None = None,
+    ) -> StopResult:
+        """End the whole tree, mildly first. Never takes longer than ``stopping`` says.
+
+        ``futile`` tells that nobody reacts to the last signal, so that the next one is sent.
+        """
+        interrupt, pid = self._interrupt, self.pid
+        return end_child(self._family, self.wait, interrupt, stopping, first, pid, futile)
 
     def suspend(self) -> None:
         """Stop the tree and ourselves, as ^Z does; returns when we are continued, and goes on."""

@@ -26,8 +26,11 @@ def end_child(  # noqa: PLR0913, PLR0917 - all that an end takes
     stopping: Stopping,
     first: signal.Signals | None,
     command: int = 0,
+    futile: Callable[[], bool] | None = None,
 ) -> StopResult:
     """End a command and everything that it started, from the ``first`` signal on.
+
+    ``futile`` tells, when asked after a signal, that nobody reacts to it: the next one follows.
 
     A request to end goes to the command alone at first, as ``kill`` would send it: a script that
     saves then must not lose its loader's workers. Whoever is left when it has ended is asked too.
@@ -50,13 +53,14 @@ def end_child(  # noqa: PLR0913, PLR0917 - all that an end takes
         return ended(How.BY_ITSELF)
     if first == signal.SIGINT:
         interrupt()
-        if _ends(family, wait, stopping.interrupt_wait):
+        if _ends(family, _unless(futile, wait), stopping.interrupt_wait):
             return ended(How.INTERRUPTED)
     if first == signal.SIGTERM and _ends(family, wait, ask_to_end(alone=True)):
         return ended(How.TERMINATED)
     if first == signal.SIGINT or (first is not None and wait(0.0) is not None):
         patience = ask_to_end()
-        if _ends(family, wait, patience, LEFTOVER_WAIT if first == signal.SIGINT else patience):
+        rest = LEFTOVER_WAIT if first == signal.SIGINT else patience
+        if _ends(family, _unless(futile, wait), patience, rest):
             return ended(How.TERMINATED)
     left = kill_all(family, stopping.kill_wait.total_seconds())
     return ended(How.UNKILLABLE if left else How.KILLED, left)
@@ -80,6 +84,23 @@ def _ends(
         time.sleep(pause)
         pause = min(2 * pause, LONGEST)
     return True
+
+
+def _unless(
+    futile: Callable[[], bool] | None, wait: Callable[[float], Exit | None]
+) -> Callable[[float], Exit | None]:
+    """Return a wait that ends early when there is nothing to wait for."""
+    if futile is None:
+        return wait
+
+    def shorter(within: float) -> Exit | None:
+        deadline = time.monotonic() + within
+        while (outcome := wait(LONGEST)) is None:
+            if time.monotonic() >= deadline or futile():
+                return wait(0.0)
+        return outcome
+
+    return shorter
 
 
 def _is_empty(family: Family) -> bool:

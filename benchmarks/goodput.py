@@ -1,0 +1,195 @@
+"""How much of the time is training, on one schedule of faults, under each of several tools.
+
+    python benchmarks/goodput.py --python PYTHON-WITH-TORCH [--nvrx PYTHON] [--repeats 3] [--quick]
+
+4,000 steps of 22 ms, 3 crashes, 2 deadlocks, a checkpoint every 200 steps. A second schedule has
+one healthy pause of 12 s, which nothing may take for a hang. Each tool has its turn in each
+repeat. The result is the share of the undisturbed time: 1 means that the faults cost nothing.
+
+PYTHON of ``--nvrx`` has nvidia-resiliency-ext; install torch first, then that with ``--no-deps``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+SCRIPT = Path(__file__).with_name("goodput_script.py")
+STEPS, SECONDS = 4000, 0.022
+FAULTS = {700: "crash", 1300: "deadlock", 1900: "crash", 2500: "deadlock", 3100: "crash"}
+PAUSES = {1500: "pause"}
+QUICK = 4  # times fewer steps
+STUCK = 60.0  # seconds without a new checkpoint or start, after which a tool is given up
+RESTARTS = "20"
+AIMS = {"rocsteady run, job file": 0.72, "rocsteady.Loop, defaults": 0.77}
+JOB = """
+command = {command}
+total = {{ steps = {steps} }}
+[resume]
+arguments = ["--resume", "{{checkpoint}}"]
+checkpoints = ["checkpoints/*.pt"]
+[done_when]
+files = [{{ path = "model.pt", kind = "model" }}]
+"""
+
+
+class Result(NamedTuple):
+    """What came of one run."""
+
+    seconds: float | None  # None: it never finished
+    starts: int
+
+
+class Course(NamedTuple):
+    """One schedule."""
+
+    steps: int
+    faults: Mapping[int, str]
+
+    def script(self, python: str, kind: str, *more: str) -> list[str]:
+        """Return the command of the training."""
+        schedule = json.dumps({str(step): kind for step, kind in self.faults.items()})
+        return [python, str(SCRIPT), kind, str(self.steps), str(SECONDS), schedule, *more]
+
+
+def commands(course: Course, python: str, nvrx: str | None) -> dict[str, list[str]]:
+    """Return what is typed for each tool."""
+    resuming = course.script(python, "plain", "--resume", "latest")
+    quoted = " ".join(f"'{word}'" for word in resuming)
+    module = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1"]
+    rocsteady = [sys.executable, "-m", "rocsteady", "run"]
+    found = {
+        "undisturbed": Course(course.steps, {}).script(python, "plain"),
+        "python": resuming,
+        "shell loop": ["sh", "-c", f"until {quoted}; do :; done"],
+        "torchrun": [*module, f"--max-restarts={RESTARTS}", *resuming[1:]],
+        "rocsteady run, job file": rocsteady,
+        "rocsteady run, no job file": [*rocsteady, "--", *resuming],
+        "rocsteady.Loop, defaults": [*rocsteady, "--", *course.script(python, "loop")],
+    }
+    if nvrx is not None:
+        found["nvidia-resiliency-ext"] = [
+            str(Path(nvrx).with_name("ft_launcher")),
+            "--standalone",
+            "--nproc-per-node=1",
+            f"--max-restarts={RESTARTS}",
+            *course.script(nvrx, "nvrx", "--resume", "latest")[1:],
+        ]
+    return found
+
+
+def carry_out(command: list[str], course: Course, python: str) -> Result:
+    """Run one tool in a new folder, to its end or until nothing has happened for long."""
+    with tempfile.TemporaryDirectory(prefix="goodput-") as made:
+        folder = Path(made)
+        toml = JOB.format(command=json.dumps(course.script(python, "plain")), steps=course.steps)
+        if command[-1] == "run":
+            (folder / "rocsteady.toml").write_text(toml)
+        environment = {**os.environ, "HOME": made, "OMP_NUM_THREADS": "1"}
+        if "loop" in command:
+            environment["PYTHONPATH"] = str(SCRIPT.parents[1] / "src")
+        log = folder / "log"
+        began = time.monotonic()
+        with log.open("wb") as stream:
+            process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                start_new_session=True,
+            )
+        seconds = wait_for(process, folder, began)
+        if seconds is not None and not (folder / "model.pt").exists():
+            seconds = None
+        starts = folder / "starts"
+        count = len(starts.read_text().splitlines()) if starts.exists() else 0
+        if seconds is None and os.environ.get("GOODPUT_LOGS"):
+            sys.stderr.write(log.read_text(errors="replace")[-3000:])
+        return Result(seconds, count)
+
+
+def wait_for(process: subprocess.Popen[bytes], folder: Path, began: float) -> float | None:
+    """Return how long it took; None, and end it, if it is stuck."""
+    places = (folder, folder / "checkpoints", folder / "starts")
+    while process.poll() is None:
+        time.sleep(0.05)
+        newest = max((path.stat().st_mtime for path in places if path.exists()), default=0.0)
+        if time.time() - newest > STUCK:
+            end_session(process.pid, folder)
+            process.wait()
+            return None
+    return time.monotonic() - began
+
+
+def end_session(leader: int, folder: Path) -> None:
+    """Kill a tool, and the trainings that it started in sessions of their own in this folder."""
+    os.killpg(leader, signal.SIGKILL)
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):  # gone, or not ours
+            if entry.name.isdecimal() and (entry / "cwd").readlink() == folder:
+                os.kill(int(entry.name), signal.SIGKILL)
+
+
+def measure(course: Course, options: argparse.Namespace) -> dict[str, list[Result]]:
+    """Give each tool its turn, as often as asked for."""
+    results: dict[str, list[Result]] = {}
+    for _ in range(options.repeats):
+        for name, command in commands(course, options.python, options.nvrx).items():
+            if options.only and name != "undisturbed" and options.only not in name:
+                continue
+            result = carry_out(command, course, options.python)
+            results.setdefault(name, []).append(result)
+            ended = "did not finish" if result.seconds is None else f"{result.seconds:.1f} s"
+            print(f"  {name}: {ended}, {result.starts} starts", flush=True)
+    return results
+
+
+def show(results: Mapping[str, list[Result]], faults: int) -> None:
+    """Print the shares, with their spread and what was aimed for."""
+    base = statistics.median(r.seconds for r in results["undisturbed"] if r.seconds is not None)
+    print(f"{'tool':<28} {'share':>6}  {'spread':<14} {'aim':>5}  restarts without a fault")
+    for name, runs in results.items():
+        shares = [base / run.seconds for run in runs if run.seconds is not None]
+        extra = sum(max(0, run.starts - 1 - faults) for run in runs)
+        aim = f"{AIMS[name]:.2f}" if name in AIMS else "-"
+        if len(shares) < len(runs):
+            print(f"{name:<28} {'-':>6}  did not finish {len(runs) - len(shares)} of {len(runs)}")
+        else:
+            middle, spread = statistics.median(shares), f"{min(shares):.2f} to {max(shares):.2f}"
+            print(f"{name:<28} {middle:>6.2f}  {spread:<14} {aim:>5}  {extra}")
+
+
+def main() -> None:
+    """Measure both schedules and print them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--python", default=sys.executable, help="an interpreter with torch")
+    parser.add_argument("--nvrx", help="an interpreter with nvidia-resiliency-ext")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="a quarter of the steps")
+    parser.add_argument("--only", default="", help="only tools whose name contains this")
+    parser.add_argument("--schedule", choices=("faults", "pause", "both"), default="both")
+    options = parser.parse_args()
+    steps = STEPS // QUICK if options.quick else STEPS
+    for name, planned in (("faults", FAULTS), ("pause", PAUSES)):
+        if options.schedule in (name, "both"):
+            at = {step // QUICK if options.quick else step: kind for step, kind in planned.items()}
+            course = Course(steps, at)
+            print(f"{name}: {steps} steps of {SECONDS * 1e3:.0f} ms, {at}")
+            show(measure(course, options), sum(kind != "pause" for kind in at.values()))
+
+
+if __name__ == "__main__":
+    main()
