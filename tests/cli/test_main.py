@@ -77,7 +77,7 @@ SURFACE = {
     "logs": {"-f", "--follow", "-n", "--lines", "name"},
     "stop": {"name"},
     "restart": {"--detach", "name"},
-    "report": {"--json", "name"},
+    "report": {"--bundle", "--format", "--json", "--open", "--output", "-o", "name"},
     "checkpoint list": {"--json", "folder"},
     "checkpoint verify": {"--json", "folder"},
     "checkpoint export": {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import zipfile
 import json
 import os
 import time
@@ -157,6 +159,28 @@ def test_reports_hold_no_secret(command: Command) -> None:
         assert not any(line[:20] in each.out for line in lines)
         assert "pytorch/pytorch#175431" in each.out
         assert "train.py:31" in said[1].out
+
+
+def test_pages_and_bundles_hold_no_secret(command: Command) -> None:
+    planted = secrets() + places()
+    write_journal(Path.cwd(), [each.text for each in planted], ["--password", "hunter2-x"])
+    incident = Path(".rocsteady", "runs", NAME, "incident-1")
+    incident.mkdir(parents=True, exist_ok=True)
+    for name in ("wait-set.txt", "stacks.txt", "log-tail.txt"):
+        (incident / name).write_text("\n".join(each.text for each in planted))
+    incident.with_name("attempt-1.log").write_text("\n".join(each.text for each in planted[-20:]))
+
+    assert command("report", NAME, "--format", "html", "-o", "page.html").code == 0
+    assert command("report", NAME, "--bundle", "-o", "all.zip").code == 0
+    assert command("report", NAME, "--format", "text").code == 0
+
+    told = [html.unescape(Path("page.html").read_text())]
+    with zipfile.ZipFile("all.zip") as archive:
+        told += [html.unescape(archive.read(name).decode()) for name in archive.namelist()]
+    assert len(told) == 5
+    for text in told:
+        assert remaining(planted, text, "rocsteady report, page and bundle") == []
+        assert "hunter2-x" not in text
 
 
 def test_lists_of_runs_hold_no_secret(command: Command) -> None:

@@ -80,6 +80,7 @@ def test_failures_come_back_and_a_journal_from_before_them_is_read(
     journal.close()
     with contextlib.closing(sqlite3.connect(place.database)) as connection:
         connection.execute("DROP TABLE failures")
+        connection.execute("ALTER TABLE progress DROP COLUMN gauges")
         connection.execute("PRAGMA user_version = 1")
         connection.commit()
     assert journal.story("calm-otter").failures == ()

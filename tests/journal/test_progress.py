@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import sqlite3
 from itertools import pairwise
 from pathlib import Path
@@ -7,11 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rocsteady.journal.progress import DAY, HOUR, LADDER, MINUTE, Meter, age, merged
 from rocsteady.journal.rows import put, select
 from rocsteady.journal.schema import JOURNAL, connect
-from rocsteady.journal.values import Bucket, Sample
+from rocsteady.journal.values import Bucket, Gauge, Sample
 from rocsteady.journal.writer import RETRY
 
 
@@ -183,3 +185,17 @@ def test_steps_are_neither_lost_nor_counted_twice(moves: list[tuple[float, int]]
     kept = [written[start] for start in sorted(written)]
 
     assert sum(b.last_step - b.first_step for b in kept) == step
+
+
+def test_gauges_keep_least_most_and_mean_through_aging() -> None:
+    meter = Meter(1, 1)
+    for second, loss in enumerate((4.0, 2.0, 3.0)):
+        meter.add(sample(60.0 + second, second, measured={"loss": loss}))
+    meter.add(sample(64.0, 4, measured={"loss": math.nan}))
+    (minute,) = meter.current()
+    assert minute.gauges == {"loss": Gauge(least=2.0, most=4.0, mean=3.0, count=3)}
+    other = replace(
+        minute, start=120.0, gauges={"loss": Gauge(least=1.0, most=1.0, mean=1.0, count=1)}
+    )
+    whole = merged((minute, other), start=0.0, width=600)
+    assert whole.gauges == {"loss": Gauge(least=1.0, most=4.0, mean=2.5, count=4)}

@@ -2,35 +2,106 @@
 
 from __future__ import annotations
 
+import sys
 import time
+import webbrowser
+from pathlib import Path
 
 import click
-import msgspec
 
 from rocsteady.cli.project_journal import find_run, kept_journal, nothing_run
-from rocsteady.cli.screen import show, show_json
-from rocsteady.forecast.runs import story_ahead
-from rocsteady.journal.values import RunStory
+from rocsteady.cli.screen import layout, show, show_json, tell
+from rocsteady.host.files import write_whole
 from rocsteady.printable import printable
-from rocsteady.redaction.machine_names import redactor_here
+from rocsteady.report.html.document import render_page
+from rocsteady.report.run_report import RunReport
 from rocsteady.report.story import render_story
+from rocsteady.report.summary_screen import render_summary
+from rocsteady.workflows.run_report import bundle, gather
+
+FORMATS = ("text", "html", "markdown", "json")
 
 
 @click.command("report")
 @click.argument("name", metavar="[RUN]", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(*, name: str | None, as_json: bool) -> None:
-    """Explain what happened in RUN, on a redacted page in Markdown that can be sent.
+@click.option(
+    "--format",
+    "wanted",
+    type=click.Choice(FORMATS),
+    help="Default: by the name of --output, else text on a terminal and markdown otherwise.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option(
+    "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file."
+)
+@click.option("--open", "opens", is_flag=True, help="Write the page and open it in a browser.")
+@click.option(
+    "--bundle", "bundled", is_flag=True, help="Write a zip of the page and the redacted evidence."
+)
+def command(  # noqa: PLR0913 - one argument an option
+    *,
+    name: str | None,
+    wanted: str | None,
+    as_json: bool,
+    output: Path | None,
+    opens: bool,
+    bundled: bool,
+) -> None:
+    """Explain what happened in RUN: what was asked, why it failed, what was done, what it cost.
 
-    Without RUN: the last run of this project. Exit code: 0, or 2 for incorrect usage.
+    Every format is redacted, so that it can be sent. An html report is one file that needs no
+    network. Without RUN: the last run of this project.
+
+    Exit code: 0, or 2 for incorrect usage.
     """
+    wanted = _format(wanted, output, as_json=as_json, opens=opens, bundled=bundled)
     with kept_journal() as journal:
         if journal is None:
             raise nothing_run(name)
         line = find_run(journal, name)
-        story = story_ahead(journal.story(line.run.name), journal.runs(), now=time.time())
-    told = redactor_here().value(msgspec.to_builtins(story))
-    if as_json:
-        show_json(told)
+        report = gather(journal, line, now=time.time())
+        if bundled:
+            target = output or Path(f"rocsteady-{line.run.name}.zip")
+            write_whole(target, bundle(journal, line, render_page(report)))
+            tell(f"rocsteady: wrote {target}")
+            return
+    if wanted == "html":
+        target = output or Path(f"rocsteady-{line.run.name}.html")
+        write_whole(target, render_page(report).encode())
+        tell(f"rocsteady: wrote {target}")
+        if opens and not webbrowser.open(target.absolute().as_uri()):
+            tell("rocsteady: no browser could be started")
+    elif wanted == "json":
+        show_json(report.story)
     else:
-        show(printable(render_story(msgspec.convert(told, RunStory))))
+        _print(report, wanted, output)
+
+
+def _format(
+    wanted: str | None, output: Path | None, *, as_json: bool, opens: bool, bundled: bool
+) -> str:
+    """Return the format that the options mean."""
+    if (opens or bundled) and (as_json or wanted not in (None, "html")):
+        raise click.UsageError(f"{'--open' if opens else '--bundle'} needs --format html")
+    if as_json and wanted not in (None, "json"):
+        raise click.UsageError(f"--json and --format {wanted} contradict each other")
+    if as_json and output is not None:
+        raise click.UsageError("--json prints to stdout; leave --output out")
+    by_name = {".html": "html", ".htm": "html", ".md": "markdown"}
+    guessed = by_name.get(output.suffix.lower(), "markdown") if output else None
+    default = guessed or ("text" if sys.stdout.isatty() else "markdown")
+    return "json" if as_json else wanted or ("html" if opens else default)
+
+
+def _print(report: RunReport, wanted: str, output: Path | None) -> None:
+    width, colour = layout(sys.stdout) if output is None else (80, False)
+    told = (
+        render_summary(report, width=width, colour=colour)
+        if wanted == "text"
+        else printable(render_story(report.story))
+    )
+    if output is None:
+        show(told)
+    else:
+        write_whole(output, told.encode())
+        tell(f"rocsteady: wrote {output}")

@@ -33,6 +33,7 @@ class GpuReading(Value, frozen=True, kw_only=True):
     gtt_used_bytes: int | None = None
     gtt_total_bytes: int | None = None
     power_watts: float | None = None
+    clock_hz: int | None = None  # of the shaders
     temperatures_celsius: dict[str, float] = msgspec.field(default_factory=dict)
 
 

@@ -53,6 +53,9 @@ def reading(device: Path) -> dict[str, object]:
         power = power if power is not None else number(monitor / "power1_input")
         if power is not None:
             found["power_watts"] = power / 1e6
+        clock = number(monitor / "freq1_input")
+        if clock is not None:
+            found["clock_hz"] = clock
     return {**found, "temperatures_celsius": temperatures}
 
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from rocsteady.evidence.counters import PrintedLine, Progress, strip_ansi, take_apart
 from rocsteady.evidence.log_count import LogCount
+from rocsteady.evidence.printed_loss import printed_loss
 from rocsteady.evidence.values import Output
 from rocsteady.job.line_pattern import LinePattern
 
@@ -45,6 +46,12 @@ class OutputCounter:
         self._lines_seen: OrderedDict[str, None] = OrderedDict()
         self._bars: OrderedDict[str, tuple[str, ...]] = OrderedDict()
         self._progress: Progress | None = None
+        self._loss: float | None = None
+
+    def take_loss(self) -> float | None:
+        """Return the loss that was printed last, once; None if none was printed since."""
+        loss, self._loss = self._loss, None
+        return loss
 
     @property
     def output(self) -> Output:
@@ -110,6 +117,8 @@ class OutputCounter:
         self._line.clear()
         if not text.strip():
             return
+        if (loss := printed_loss(text)) is not None:
+            self._loss = loss
         line = take_apart(text.strip())
         is_new = self._is_new(line)
         drawn = drawn or moves or line.bar

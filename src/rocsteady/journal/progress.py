@@ -8,11 +8,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
+from math import isfinite
 
 from msgspec.structs import replace
 
 from rocsteady.journal.rows import put, select
-from rocsteady.journal.values import Bucket, Sample
+from rocsteady.journal.values import Bucket, Gauge, Sample
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400  # seconds
 # How wide buckets are, and until what age: a day of minutes, a fortnight of ten minutes, ...
@@ -85,6 +86,9 @@ class Meter:
             quiet=max(bucket.quiet, sample.quiet),
             seconds_in=_sum((bucket.seconds_in, spent)),
             seconds_as=_sum((bucket.seconds_as, {sample.verdict: passed})),
+            gauges=_gauges((bucket.gauges, _readings(sample)))
+            if sample.measured
+            else bucket.gauges,
         )
 
 
@@ -104,6 +108,7 @@ def merged(buckets: Sequence[Bucket], *, start: float, width: int) -> Bucket:
         quiet=max(bucket.quiet for bucket in buckets),
         seconds_in=_sum(bucket.seconds_in for bucket in buckets),
         seconds_as=_sum(bucket.seconds_as for bucket in buckets),
+        gauges=_gauges(bucket.gauges for bucket in buckets),
     )
     return _rounded(whole)
 
@@ -138,6 +143,32 @@ def _sum(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
     return total
 
 
+def _readings(sample: Sample) -> dict[str, Gauge]:
+    """Make gauges of single readings. What is not finite has no place on a scale."""
+    return {
+        name: Gauge(least=value, most=value, mean=value, count=1)
+        for name, value in sample.measured.items()
+        if isfinite(value)
+    }
+
+
+def _gauges(parts: Iterable[Mapping[str, Gauge]]) -> dict[str, Gauge]:
+    total: dict[str, Gauge] = {}
+    for part in parts:
+        for name, gauge in part.items():
+            known = total.get(name)
+            total[name] = gauge if known is None else _both(known, gauge)
+    return total
+
+
+def _both(one: Gauge, other: Gauge) -> Gauge:
+    count = one.count + other.count
+    mean = one.mean + (other.mean - one.mean) * (other.count / count)
+    return Gauge(
+        least=min(one.least, other.least), most=max(one.most, other.most), mean=mean, count=count
+    )
+
+
 def _rounded(bucket: Bucket) -> Bucket:
     """Keep milliseconds, and leave out what took no time."""
 
@@ -145,9 +176,26 @@ def _rounded(bucket: Bucket) -> Bucket:
         near = {name: round(seconds, 3) for name, seconds in parts.items()}
         return {name: seconds for name, seconds in near.items() if seconds}
 
+    gauges = {
+        name: replace(
+            gauge,
+            least=_significant(gauge.least),
+            most=_significant(gauge.most),
+            mean=_significant(gauge.mean),
+        )
+        for name, gauge in bucket.gauges.items()
+    }
     return replace(
-        bucket, seconds_in=rounded(bucket.seconds_in), seconds_as=rounded(bucket.seconds_as)
+        bucket,
+        seconds_in=rounded(bucket.seconds_in),
+        seconds_as=rounded(bucket.seconds_as),
+        gauges=gauges,
     )
+
+
+def _significant(value: float) -> float:
+    """Keep six digits: a bucket is a row, and its rows are most of a journal."""
+    return float(f"{value:.6g}")
 
 
 def _either(first: float | None, second: float | None) -> float | None:

@@ -29,7 +29,7 @@ from rocsteady.journal.values import (
 )
 from rocsteady.machine.root import well_formed
 
-FAILURES_SINCE = 2  # format of the journal
+FAILURES_SINCE, GAUGES_SINCE = 2, 3  # format of the journal
 RATE_OVER = 15 * 60.0  # seconds of late progress that a rate is taken from
 STALLED_AFTER, STALLED_STEPS = 30.0, 20  # seconds without progress; also so many usual steps
 DOUBTED_AFTER, DOUBTED_STEPS = 10.0, 3  # the same after a verdict that it does not move
@@ -76,7 +76,7 @@ def story(connection: sqlite3.Connection, name: str) -> RunStory:
     try:
         run = run_named(connection, name)
         attempts = select(connection, AttemptRecord, "WHERE run = ? ORDER BY number", run.id)
-        progress = select(connection, Bucket, "WHERE run = ? ORDER BY start, attempt", run.id)
+        progress = _buckets(connection, "ORDER BY start, attempt", run.id)
         losses = tuple(_losses(attempts, progress))
         return RunStory(
             run=run,
@@ -118,6 +118,11 @@ def attempt_of(connection: sqlite3.Connection, deed: Deed) -> tuple[Run, Attempt
     return (runs[0], attempts[0]) if runs and attempts else None
 
 
+def _buckets(connection: sqlite3.Connection, order: str, run: int) -> tuple[Bucket, ...]:
+    missing = ("gauges",) if schema.version(connection) < GAUGES_SINCE else ()
+    return select(connection, Bucket, f"WHERE run = ? {order}", run, without=missing)
+
+
 def _failures(connection: sqlite3.Connection, run: int) -> tuple[NamedFailure, ...]:
     if schema.version(connection) < FAILURES_SINCE:
         return ()
@@ -132,9 +137,7 @@ def _messages(connection: sqlite3.Connection, run: Run) -> tuple[Message, ...]:
 
 
 def _line(connection: sqlite3.Connection, run: Run, here: Identity, now: float) -> RunLine:
-    last = select(
-        connection, Bucket, "WHERE run = ? ORDER BY start DESC, attempt DESC LIMIT 32", run.id
-    )[::-1]
+    last = _buckets(connection, "ORDER BY start DESC, attempt DESC LIMIT 32", run.id)[::-1]
     speed = rate(last)
     step = last[-1].last_step if last else None
     total = next((b.total for b in reversed(last) if b.total is not None), None)

@@ -79,12 +79,16 @@ def insert(connection: sqlite3.Connection, kind: type[Value], row: Mapping[str, 
 
 
 def select(
-    connection: sqlite3.Connection, kind: type[T], where: str = "", *columns: object
+    connection: sqlite3.Connection,
+    kind: type[T],
+    where: str = "",
+    *columns: object,
+    without: tuple[str, ...] = (),
 ) -> tuple[T, ...]:
-    """Read the values that a condition of our own picks."""
-    names = ", ".join(_columns(kind)[0])
+    """Read the values that a condition of our own picks; ``without`` columns of a later format."""
+    names = ", ".join(name for name in _columns(kind)[0] if name not in without)
     rows = connection.execute(f"SELECT {names} FROM {TABLES[kind]} {where}", columns)  # noqa: S608
-    return tuple(_values(kind, rows))
+    return tuple(_values(kind, rows, without))
 
 
 def row_of(value: Value) -> Row:
@@ -115,8 +119,12 @@ def unpacked(text: str) -> object:
     return content.get("value")
 
 
-def _values(kind: type[T], rows: Iterable[tuple[object, ...]]) -> Iterable[T]:
-    names, packed = _columns(kind)
+def _values(
+    kind: type[T], rows: Iterable[tuple[object, ...]], without: tuple[str, ...]
+) -> Iterable[T]:
+    names, packed = (
+        tuple(name for name in of_kind if name not in without) for of_kind in _columns(kind)
+    )
     for row in rows:
         columns = dict(zip(names, row, strict=True))
         for name in packed:

@@ -55,6 +55,10 @@ JOURNAL: Migrations = (
             failure TEXT NOT NULL, evidence TEXT NOT NULL, at REAL NOT NULL,
             PRIMARY KEY (run, attempt)) {KEYED}""",
     ),
+    (
+        """ALTER TABLE progress ADD COLUMN gauges TEXT NOT NULL
+            DEFAULT '{"version":1,"value":{}}'""",
+    ),
 )
 MEMORY: Migrations = (
     (

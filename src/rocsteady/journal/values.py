@@ -111,6 +111,15 @@ class Deed(Value, frozen=True, kw_only=True):
     ended: float | None = None
 
 
+class Gauge(Value, frozen=True, kw_only=True):
+    """What was measured over a stretch of time, such as the loss or the temperature of a GPU."""
+
+    least: float
+    most: float
+    mean: float
+    count: int
+
+
 class Bucket(Value, frozen=True, kw_only=True):
     """Progress over a stretch of time."""
 
@@ -126,6 +135,9 @@ class Bucket(Value, frozen=True, kw_only=True):
     quiet: float  # longest time without progress, in seconds
     seconds_in: dict[str, float]  # by phase
     seconds_as: dict[str, float]  # by verdict
+    gauges: dict[str, Gauge] = field(
+        default_factory=dict
+    )  # by name, as supervisor/gauges.py has it
 
 
 class Sample(Value, frozen=True, kw_only=True):
@@ -137,6 +149,7 @@ class Sample(Value, frozen=True, kw_only=True):
     quiet: float
     total: int | None = None
     seconds_in: dict[str, float] = field(default_factory=dict)  # by phase, since the attempt began
+    measured: dict[str, float] = field(default_factory=dict)  # since the last sample
 
 
 class Fate(Enum):

@@ -43,7 +43,7 @@ def _lines(story: RunStory, now: float | None) -> Iterator[str]:
         reason, failed = reasons.get(attempt.number), failures.get(attempt.number)
         cells = (
             _moment(attempt.started),
-            _strategy(attempt),
+            settings_of(attempt),
             _took(attempt),
             _end(attempt),
             _steps(attempt),
@@ -114,7 +114,7 @@ def _quoted(text: str) -> Iterator[str]:
     return (f"    {line}" for line in text.rstrip().splitlines())
 
 
-def _strategy(attempt: AttemptRecord) -> str:
+def settings_of(attempt: AttemptRecord) -> str:
     """Say what was changed against the script."""
     changed = {name: value for name, value in attempt.strategy.items() if name != "version"}
     variables = changed.pop("variables", {})

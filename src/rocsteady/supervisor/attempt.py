@@ -38,6 +38,7 @@ from rocsteady.pulse.wait_set import sentences
 from rocsteady.supervisor.attempt_context import AttemptContext, AttemptTools
 from rocsteady.supervisor.attempt_end import AttemptEnd, HangEvidence, Outcome
 from rocsteady.supervisor.engines import plain
+from rocsteady.supervisor.gauges import Gauges
 from rocsteady.supervisor.injection_check import Unseen
 from rocsteady.supervisor.leftovers import named
 from rocsteady.supervisor.live_processes import Living
@@ -80,6 +81,7 @@ class Attempt:
         )
         self._pulse: Pulse = begin(self._began, boot_clock(), setting.learned)
         self._counter = OutputCounter(setting.pattern)
+        self._gauges = Gauges(self._counter.take_loss)
         self._looks: tuple[Look, ...] = ()
         self._native_stacks = NativeStacks()
         self._reached = AttemptProgress(
@@ -232,7 +234,7 @@ class Attempt:
         )
         if self._pulse.progress != before:
             self._looks = ()
-        sample = self._reached.seen(now, verdict)
+        sample = self._reached.seen(now, verdict, self._gauges.read(now, child.tree))
         self._means.journal.progressed(self._setting.run, self._setting.number, sample)
         self._look_ahead(sample)
         if alive and verdict.examine:

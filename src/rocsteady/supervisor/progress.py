@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from rocsteady.evidence.counters import Progress
 from rocsteady.evidence.values import Heartbeat
@@ -136,7 +136,9 @@ class AttemptProgress:
             return bool(self.step)
         return any(beat.seconds_in.get("checkpoint") for beat in self.heartbeats)
 
-    def seen(self, now: float, verdict: Verdict) -> Sample:
+    def seen(
+        self, now: float, verdict: Verdict, measured: Mapping[str, float] | None = None
+    ) -> Sample:
         """Take a look into account, and return it for the journal."""
         printed = self._printed()
         if printed is not None:
@@ -156,6 +158,7 @@ class AttemptProgress:
             quiet=verdict.quiet,
             total=self._total or told or (printed.total if printed else None),
             seconds_in=self.heartbeats[0].seconds_in if self.heartbeats else {},
+            measured=dict(measured or {}),
         )
 
     def _see_work(self, now: float, step: int) -> None:

@@ -23,6 +23,7 @@ from rocsteady.supervisor.run import RunSpec
 from rocsteady.supervisor.run_end import DONE
 from rocsteady.supervisor.settings import Settings
 from rocsteady.workflows.existing_checkpoints import Choice, choose
+from rocsteady.workflows.machine_record import record_machine
 from rocsteady.workflows.plan_choice import keep_ways, kept_ways
 from rocsteady.workflows.supervision import SupervisorFactory, Surroundings
 
@@ -76,6 +77,7 @@ class RunLauncher:
         supervisor = factory.supervisor(
             spec, wanted, self.settings, learns=True, surroundings=surroundings
         )
+        record_machine(Path(run.folder), job.command)
         with guard(run.name, self.journal.here):
             return supervisor.carry_out(), supervisor.outcome == DONE
 

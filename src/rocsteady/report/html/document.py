@@ -1,0 +1,356 @@
+"""The page about a run: what happened, why, what was done, what it cost, and the rest."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timezone
+from functools import cache
+from importlib.resources import files
+
+from rocsteady.journal.values import Incident
+from rocsteady.report.html import plot
+from rocsteady.report.html.markup import Markup, raw, tag
+from rocsteady.report.html.series import gauge, gauge_names, rates
+from rocsteady.report.run_report import (
+    BAD,
+    WARNING,
+    RunReport,
+    attempt_end,
+    costs_of,
+    decision_after,
+    effect_of,
+    ended_well,
+    failure_of,
+    incident_title,
+    next_step,
+    state_of,
+    summary,
+)
+from rocsteady.report.story import settings_of
+from rocsteady.vocabulary import Diagnosis, Severity
+from rocsteady.wording import duration, size
+
+UNCONFIRMED = "rocsteady's authors have not confirmed any of this on AMD hardware."
+LABELS = {Severity.BLOCKS: "blocks", Severity.RISKS: "risk", Severity.NOTES: "note"}
+SEVERITIES = {Severity.BLOCKS: BAD, Severity.RISKS: WARNING, Severity.NOTES: "note"}
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src {}; base-uri 'none';"
+    " form-action 'none'"
+)
+MOST_ROWS = 500  # of a table; a longer one says what it leaves out
+
+
+def render_page(report: RunReport, *, live: bool = False) -> str:
+    """Lay out the whole document; ``live`` adds the script that renews it from its server."""
+    script = _resource("page.js") if not live else _resource("page.js") + _resource("live.js")
+    name = report.story.run.name
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_policy(script, live=live)),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("title", f"{name}: {state_of(report)[0]} (rocsteady)"),
+        tag("style", raw(_resource("page.css"))),
+    )
+    body = tag("body", render_main(report), tag("script", raw(script)))
+    return f'<!doctype html>\n<html lang="en">{head}{body}</html>\n'
+
+
+def render_main(report: RunReport) -> Markup:
+    """Lay out what changes while a run goes on."""
+    sections = (
+        _top(report),
+        _section("Timeline", _timeline(report)),
+        _section("Measured", _plots(report)),
+        _section("Incidents", _incidents(report)),
+        _section("Where the time went", _costs(report)),
+        _section("Attempts", _attempts(report)),
+        _section("Machine", _machine(report.diagnosis)),
+        _section("Environment", _environment(report)),
+        _section("Messages", _messages(report)),
+        _section("Not known", _unknown(report)),
+    )
+    return tag("main", *(section for section in sections if section), id="report")
+
+
+def _section(title: str, content: Iterator[Markup]) -> Markup | None:
+    parts = list(content)
+    identity = title.lower().replace(" ", "-")
+    return tag("section", tag("h2", title, id=identity), *parts) if parts else None
+
+
+def _top(report: RunReport) -> Markup:
+    run, (state, good) = report.story.run, state_of(report)
+    what, typed = next_step(report)
+    facts = [
+        ("Command", tag("code", shlex.join(run.command))),
+        ("Started", _moment(run.started)),
+        ("Ended", _moment(run.ended) if run.ended else None),
+        ("Deadline", _moment(report.story.deadline) if report.story.deadline else None),
+        ("Expected end", _forecast(report)),
+        ("Report made", _moment(report.at)),
+    ]
+    return tag(
+        "header",
+        tag("h1", run.name, " ", tag("span", state, class_=f"badge {good}")),
+        tag("p", summary(report), class_="summary"),
+        tag("p", tag("strong", "Next: "), what, " ", tag("code", typed) if typed else ""),
+        _pairs(facts),
+    )
+
+
+def _forecast(report: RunReport) -> str | None:
+    ahead = report.story.forecast
+    if ahead is None:
+        return None
+    return f"{_moment(ahead.at)} ({_moment(ahead.early)} to {_moment(ahead.late)} with 90 %)"
+
+
+def _timeline(report: RunReport) -> Iterator[Markup]:
+    story, axis = report.story, _axis(report)
+    spans = []
+    for attempt in story.attempts:
+        end = attempt.ended or report.at
+        kind = "good" if attempt.ended is None or ended_well(attempt) else "failed"
+        title = f"attempt {attempt.number} ({settings_of(attempt)}) {attempt_end(attempt)}"
+        spans.append(plot.Span(attempt.started, end, kind, f"attempt {attempt.number}", title))
+    if spans:
+        yield plot.timeline(spans, axis, _marks(report))
+
+
+def _plots(report: RunReport) -> Iterator[Markup]:
+    buckets, axis, marks = report.story.progress, _axis(report), _marks(report)
+    speeds = rates(buckets)
+    if any(speeds):
+        yield plot.line_plot("Steps per second", speeds, axis, marks, lambda rate: f"{rate:.3g}")
+    for name in gauge_names(buckets):
+        title, shown, from_zero = _quantity(name)
+        yield plot.line_plot(title, gauge(buckets, name), axis, marks, shown, from_zero=from_zero)
+    spent: dict[str, float] = {}
+    for bucket in buckets:
+        for phase, seconds in bucket.seconds_in.items():
+            spent[phase] = spent.get(phase, 0.0) + seconds
+    if sum(spent.values()) > 0:
+        yield tag("h3", "Time by phase")
+        yield plot.share_bar(sorted(spent.items(), key=lambda pair: -pair[1]))
+
+
+def _quantity(name: str) -> tuple[str, Callable[[float], str], bool]:
+    """Return the title of a gauge, how its values read, and whether its scale begins at zero."""
+    title = f"{name[:1].upper()}{name[1:]}"
+    if name.endswith("memory"):
+        return title, size, True
+    unit = {"busy": " %", "power": " W", "temperature": " °C"}.get(name.rpartition(" ")[2])
+    if unit:
+        return title, lambda value: f"{value:.0f}{unit}", True
+    if name.endswith("clock"):
+        return title, lambda value: f"{value / 1e6:,.0f} MHz", True
+    return title, lambda value: f"{value:.4g}", False
+
+
+def _incidents(report: RunReport) -> Iterator[Markup]:
+    with_incident = {incident.attempt for incident in report.story.incidents}
+    for incident in report.story.incidents:
+        yield _incident(report, incident)
+    for row in report.story.failures:
+        if row.attempt not in with_incident:
+            yield tag(
+                "article",
+                tag("h3", f"Attempt {row.attempt} failed"),
+                *_identified(report, row.attempt),
+            )
+
+
+def _incident(report: RunReport, incident: Incident) -> Markup:
+    proof = next((each for each in report.proofs if each.incident == incident.number), None)
+    waits = [tag("li", sentence) for sentence in proof.waits] if proof else []
+    return tag(
+        "article",
+        tag(
+            "h3",
+            f"Incident {incident.number}: {incident_title(incident)}",
+            id=f"incident-{incident.number}",
+        ),
+        tag(
+            "p",
+            f"{_moment(incident.at)}, attempt {incident.attempt},"
+            f" {duration(incident.quiet)} without a step. {incident.why}.",
+        ),
+        tag("p", tag("strong", "Where: "), tag("code", incident.place)) if incident.place else None,
+        tag("p", tag("strong", "Proof")) if waits else None,
+        tag("ul", *waits) if waits else None,
+        *_identified(report, incident.attempt),
+        _folded("Stacks", proof.stacks) if proof and proof.stacks else None,
+        tag("p", f"Evidence: {incident.evidence}", class_="detail") if incident.evidence else None,
+    )
+
+
+def _identified(report: RunReport, attempt: int) -> Iterator[Markup]:
+    failure, decision = failure_of(report.story, attempt), decision_after(report.story, attempt)
+    if failure is not None:
+        yield tag(
+            "p",
+            tag("strong", "Identified as: "),
+            f"{failure.title.rstrip('.')} (",
+            tag("code", failure.kind),
+            f"). This identification is {failure.certainty.value}.",
+            f" {' '.join(failure.words.split())}",
+        )
+        if failure.line:
+            yield tag("p", tag("strong", "Line: "), tag("code", failure.line))
+        if failure.seen or failure.traceback:
+            yield _folded(
+                "What this rests on", "\n".join((*failure.seen, failure.traceback)).strip()
+            )
+        if failure.sources:
+            yield tag("p", f"Sources: {', '.join(failure.sources)}", class_="detail")
+    if decision is not None:
+        yield tag(
+            "p", tag("strong", "What was done: "), f"{decision.what}: {decision.why.rstrip('.')}."
+        )
+        yield tag("p", tag("strong", "Effect: "), effect_of(report.story, attempt))
+
+
+def _costs(report: RunReport) -> Iterator[Markup]:
+    costs = costs_of(report.story, report.at)
+    if costs.whole <= 0:
+        return
+    shares = [
+        ("training", costs.useful),
+        ("until the first step", costs.starting),
+        ("detecting failures and restarting", costs.idle),
+        ("repeating steps", costs.redone),
+    ]
+    yield plot.share_bar(shares)
+    yield _table(
+        ("", "time", "share"),
+        [
+            (name, duration(seconds), f"{100 * seconds / costs.whole:.1f} %")
+            for name, seconds in shares
+        ],
+    )
+
+
+def _attempts(report: RunReport) -> Iterator[Markup]:
+    rows = []
+    for attempt in report.story.attempts:
+        failure = failure_of(report.story, attempt.number)
+        decision = decision_after(report.story, attempt.number)
+        took = "" if attempt.ended is None else duration(attempt.ended - attempt.started)
+        rows.append(
+            (
+                str(attempt.number), _moment(attempt.started), settings_of(attempt), took,
+                attempt_end(attempt), failure.kind if failure else "",
+                decision.what if decision else "",
+            )
+        )  # fmt: skip
+    if rows:
+        yield _table(("attempt", "started", "settings", "duration", "end", "failure", "next"), rows)
+
+
+def _machine(diagnosis: Diagnosis | None) -> Iterator[Markup]:
+    if diagnosis is None:
+        return
+    machine = diagnosis.machine
+    yield _pairs(
+        [
+            ("GPU", "; ".join((*machine.gpus, *machine.other_gpus)) or "no AMD GPU"),
+            ("System", machine.system),
+            ("PyTorch", machine.torch or "not found"),
+            ("", machine.torch_code),
+            ("Python", machine.python),
+        ]
+    )
+    for finding in diagnosis.findings:
+        badge = tag(
+            "span", LABELS[finding.severity], class_=f"badge {SEVERITIES[finding.severity]}"
+        )
+        yield tag("p", badge, " ", tag("code", finding.rule), " ", finding.summary)
+        fix = finding.fix.commands[0] if finding.fix.commands else ""
+        yield tag("p", "Fix: ", tag("code", fix) if fix else finding.fix.text, class_="detail")
+    if not diagnosis.findings:
+        yield tag("p", "The doctor found no problems when the run began.")
+
+
+def _environment(report: RunReport) -> Iterator[Markup]:
+    if report.variables:
+        yield _table(("variable", "value"), sorted(report.variables.items()))
+
+
+def _messages(report: RunReport) -> Iterator[Markup]:
+    lines = [f"{_moment(message.at)}  {message.text}" for message in report.story.messages]
+    if lines:
+        yield _folded(f"{len(lines)} messages", "\n".join(lines[-MOST_ROWS:]))
+    if report.log_tail:
+        yield _folded("End of the log", report.log_tail)
+
+
+def _unknown(report: RunReport) -> Iterator[Markup]:
+    yield tag("p", UNCONFIRMED)
+    missing = []
+    if report.diagnosis is None:
+        missing.append("The machine was not examined when this run began.")
+    else:
+        missing += [f"Not checked: {each.what}: {each.why}" for each in report.diagnosis.unchecked]
+    names = gauge_names(report.story.progress)
+    if "loss" not in names:
+        missing.append("No loss: the script printed none in a form that rocsteady reads.")
+    if not any(name.startswith("GPU") for name in names):
+        missing.append("No GPU measurements: no AMD GPU answered while the run was going on.")
+    yield tag("ul", *(tag("li", each) for each in missing))
+
+
+def _axis(report: RunReport) -> plot.TimeAxis:
+    run = report.story.run
+    return plot.TimeAxis(run.started, run.ended or report.at)
+
+
+def _marks(report: RunReport) -> list[plot.Mark]:
+    return [
+        plot.Mark(each.at, str(each.number), f"incident {each.number}: {incident_title(each)}")
+        for each in report.story.incidents
+    ]
+
+
+def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Markup:
+    shown = rows[-MOST_ROWS:]
+    left_out = len(rows) - len(shown)
+    table = tag(
+        "table",
+        tag("thead", tag("tr", *(tag("th", head, scope="col") for head in heads))),
+        tag("tbody", *(tag("tr", *(tag("td", cell) for cell in row)) for row in shown)),
+    )
+    note = tag("p", f"The first {left_out:,} rows are left out.") if left_out else ""
+    return tag("div", table, note, class_="scroll", tabindex="0", role="region", aria_label="Table")
+
+
+def _pairs(pairs: Sequence[tuple[str, object]]) -> Markup:
+    shown = ((tag("dt", name), tag("dd", value)) for name, value in pairs if value)
+    return tag("dl", *(each for pair in shown for each in pair))
+
+
+def _folded(title: str, content: str) -> Markup:
+    return tag("details", tag("summary", title), tag("pre", content, tabindex="0"))
+
+
+def _moment(at: float | None) -> str:
+    if at is None:
+        return "-"
+    return datetime.fromtimestamp(at, tz=timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _policy(script: str, *, live: bool) -> str:
+    """Allow this very script, and nothing else; a live page may ask its own server."""
+    import base64  # noqa: PLC0415 - only a page needs them
+    import hashlib  # noqa: PLC0415
+
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    asks = "; connect-src 'self'" if live else ""
+    return POLICY.format(f"'sha256-{digest}'") + asks
+
+
+@cache
+def _resource(name: str) -> str:
+    return files("rocsteady.report.html").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,86 @@
+"""What a run measured over time, as points that a plot can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from rocsteady.journal.values import Bucket
+
+MOST_POINTS = 500  # of a plot: it is about 800 pixels wide
+
+
+class Point(NamedTuple):
+    """A stretch of time, and what was measured in it."""
+
+    at: float
+    least: float
+    most: float
+    mean: float
+
+
+Series = tuple[tuple[Point, ...], ...]  # a line for each attempt: none joins two of them
+
+
+def gauge(buckets: Iterable[Bucket], name: str) -> Series:
+    """Return what one gauge showed."""
+    found = (
+        (bucket.attempt, Point(_middle(bucket), seen.least, seen.most, seen.mean))
+        for bucket in buckets
+        if (seen := bucket.gauges.get(name)) is not None
+    )
+    return _lines(found)
+
+
+def rates(buckets: Iterable[Bucket]) -> Series:
+    """Return steps a second."""
+    return _lines(
+        (bucket.attempt, Point(_middle(bucket), rate, rate, rate))
+        for bucket in buckets
+        if (rate := _rate(bucket)) is not None
+    )
+
+
+def gauge_names(buckets: Iterable[Bucket]) -> tuple[str, ...]:
+    """Return the names of all gauges, in the order in which they were first seen."""
+    return tuple(dict.fromkeys(name for bucket in buckets for name in bucket.gauges))
+
+
+def _rate(bucket: Bucket) -> float | None:
+    begun, ended = bucket.first_progress, bucket.last_progress
+    if begun is None or ended is None or ended <= begun or bucket.last_step <= bucket.first_step:
+        return None
+    seconds = min(ended - bucket.start, bucket.width) if bucket.first_step else ended - begun
+    return (bucket.last_step - bucket.first_step) / max(seconds, ended - begun)
+
+
+def _middle(bucket: Bucket) -> float:
+    """Return the middle of the time in which it was measured."""
+    if bucket.first_progress is not None and bucket.last_progress is not None:
+        return (bucket.first_progress + bucket.last_progress) / 2
+    return bucket.start + bucket.width / 2
+
+
+def _lines(found: Iterable[tuple[int, Point]]) -> Series:
+    lines: dict[int, list[Point]] = {}
+    for attempt, point in found:
+        lines.setdefault(attempt, []).append(point)
+    most = max(2, MOST_POINTS // max(1, len(lines)))
+    return tuple(_thinned(line, most) for line in lines.values())
+
+
+def _thinned(points: Sequence[Point], most: int) -> tuple[Point, ...]:
+    """Merge neighbours; the lowest and the highest of them stay visible."""
+    if len(points) <= most:
+        return tuple(points)
+    size = -(-len(points) // most)
+    groups = (points[start : start + size] for start in range(0, len(points), size))
+    return tuple(
+        Point(
+            at=(group[0].at + group[-1].at) / 2,
+            least=min(point.least for point in group),
+            most=max(point.most for point in group),
+            mean=sum(point.mean for point in group) / len(group),
+        )
+        for group in groups
+    )

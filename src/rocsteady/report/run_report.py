@@ -1,0 +1,186 @@
+"""What a report of a run is made from, and what it says in one sentence."""
+
+from __future__ import annotations
+
+import shlex
+
+import msgspec
+
+from rocsteady.journal.values import AttemptRecord, Bucket, DecisionRecord, Incident, RunStory
+from rocsteady.vocabulary import Diagnosis, Failure, Value
+from rocsteady.wording import duration, plural
+
+DONE, STOPPED = "done", "stopped by the user"
+GIVEN_UP = "ended, not done"
+OK, WARNING, BAD = "ok", "warning", "bad"
+
+
+class IncidentProof(Value, frozen=True, kw_only=True):
+    """What the evidence of an incident says, for a page."""
+
+    incident: int
+    waits: tuple[str, ...] = ()  # the wait set, a sentence each
+    stacks: str = ""  # of the processes that were looked at
+
+
+class RunReport(Value, frozen=True, kw_only=True):
+    """All that a page about a run shows."""
+
+    version: int = 1
+    at: float  # when it was made
+    story: RunStory
+    is_running: bool = False
+    diagnosis: Diagnosis | None = None  # of the machine when the run began
+    variables: dict[str, str] = msgspec.field(default_factory=dict)  # that rocsteady knows
+    proofs: tuple[IncidentProof, ...] = ()
+    log_tail: str = ""
+
+
+class Costs(Value, frozen=True, kw_only=True):
+    """Where the time of a run went, in seconds."""
+
+    whole: float
+    idle: float  # from the last step of one attempt to the first of the next
+    redone: float  # steps that were made twice
+    starting: float  # before the first step of the first attempt
+
+    @property
+    def useful(self) -> float:
+        """Return what is left: training, with the saves that the script makes."""
+        return max(0.0, self.whole - self.idle - self.redone - self.starting)
+
+
+def costs_of(story: RunStory, at: float) -> Costs:
+    """Say where the time went."""
+    begun = [b.first_progress for b in story.progress if b.first_progress is not None]
+    whole = max(0.0, (story.run.ended or at) - story.run.started)
+    first = min(begun, default=None)
+    return Costs(
+        whole=whole,
+        idle=sum(loss.idle for loss in story.losses),
+        redone=sum(loss.redoing for loss in story.losses),
+        starting=0.0 if first is None else max(0.0, first - story.run.started),
+    )
+
+
+def state_of(report: RunReport) -> tuple[str, str]:
+    """Return one word or two for the state of a run, and how good it is."""
+    run = report.story.run
+    if run.ended is None:
+        return ("running", OK) if report.is_running else ("interrupted", WARNING)
+    if run.outcome == DONE:
+        return "done", OK
+    return ("stopped", WARNING) if run.outcome == STOPPED else ("failed", BAD)
+
+
+def summary(report: RunReport) -> str:
+    """Say in one sentence or two what happened."""
+    story, (state, _) = report.story, state_of(report)
+    took = duration((story.run.ended or report.at) - story.run.started)
+    progress = _progress(story.progress)
+    begin = {
+        "done": f"The run finished{progress} in {took}.",
+        "running": f"The run is in progress{progress}, {took} after it started.",
+        "interrupted": f"The run is not finished{progress}; its supervisor is no longer running.",
+        "stopped": f"The run was stopped by the user{progress} after {took}.",
+        "failed": f"The run ended without finishing{progress} after {took}.",
+    }[state]
+    if story.run.outcome not in (DONE, STOPPED, GIVEN_UP, ""):
+        begin = f"{begin[:-1]}: {story.run.outcome}."
+    return f"{begin} {_trouble(story)}"
+
+
+def next_step(report: RunReport) -> tuple[str, str]:
+    """Say what the reader should do now: a sentence, and what to type, if there is something."""
+    story, (state, _) = report.story, state_of(report)
+    name = shlex.quote(story.run.name)
+    if state == "done":
+        return "Nothing: the run is done.", ""
+    if state == "running":
+        return "Nothing: rocsteady is watching the run.", f"rocsteady watch {name}"
+    if state in {"interrupted", "stopped"}:
+        return "To continue from the newest checkpoint:", f"rocsteady run --resume {name}"
+    decided = story.decisions[-1].why.rstrip(".") if story.decisions else ""
+    failed = failure_of(story, story.attempts[-1].number) if story.attempts else None
+    if failed is not None and failed.kind == "script-error":
+        place = f" at {failed.line}" if failed.line else ""
+        return (
+            f"Fix the error in the script{place}, then continue:",
+            f"rocsteady run --resume {name}",
+        )
+    why = f"rocsteady stopped trying: {decided}. " if decided else ""
+    return f"{why}After fixing the cause, continue:", f"rocsteady run --resume {name}"
+
+
+def failure_of(story: RunStory, attempt: int) -> Failure | None:
+    """Return why an attempt ended, if that was identified."""
+    for row in story.failures:
+        if row.attempt == attempt:
+            try:
+                return msgspec.convert(row.failure, Failure)
+            except msgspec.ValidationError:  # of another version
+                return None
+    return None
+
+
+def decision_after(story: RunStory, attempt: int) -> DecisionRecord | None:
+    """Return what was decided when an attempt had ended."""
+    return next((each for each in reversed(story.decisions) if each.attempt == attempt), None)
+
+
+def effect_of(story: RunStory, attempt: int) -> str:
+    """Say what came of the decision after an attempt."""
+    following = next((each for each in story.attempts if each.number == attempt + 1), None)
+    if following is None:
+        return "No attempt followed."
+    return f"Attempt {following.number} {attempt_end(following)}."
+
+
+def ended_well(attempt: AttemptRecord) -> bool:
+    """Tell whether the script came to its end."""
+    return attempt.outcome == "by itself" and attempt.exit_code == 0
+
+
+def attempt_end(attempt: AttemptRecord) -> str:
+    """Say how an attempt ended, as the end of a sentence."""
+    step = "" if attempt.last_step is None else f" at step {attempt.last_step:,}"
+    if attempt.ended is None:
+        return "is under way or was not recorded to its end"
+    if ended_well(attempt):
+        return f"ended normally{step}"
+    by = f"exit code {attempt.exit_code}"
+    if attempt.signal:
+        by = f"signal {attempt.signal}"
+    how = by if attempt.outcome == "by itself" else f"{attempt.outcome}, {by}"
+    return f"ended{step}: {how}"
+
+
+def incident_title(incident: Incident) -> str:
+    """Name an incident."""
+    where = f" at {incident.place}" if incident.place else ""
+    return f"{incident.verdict}{where}"
+
+
+def _progress(buckets: tuple[Bucket, ...]) -> str:
+    if not buckets:
+        return ""
+    step = buckets[-1].last_step
+    total = next((b.total for b in reversed(buckets) if b.total is not None), None)
+    return f" ({step:,} of {total:,} steps)" if total is not None else f" ({plural(step, 'step')})"
+
+
+def _trouble(story: RunStory) -> str:
+    attempts = plural(len(story.attempts), "attempt")
+    if len(story.attempts) <= 1 and not story.incidents and not story.failures:
+        return f"{attempts}, no incidents."
+    kinds: dict[str, int] = {}
+    for attempt in story.attempts:
+        failure = failure_of(story, attempt.number)
+        if failure is not None:
+            kinds[failure.title.rstrip(".")] = kinds.get(failure.title.rstrip("."), 0) + 1
+    named = "; ".join(
+        f"{title[:1].lower()}{title[1:]}" + (f" ({count} times)" if count > 1 else "")
+        for title, count in kinds.items()
+    )
+    lost = f"{duration(story.seconds_lost)} lost to failures and restarts"
+    return f"{attempts}, {lost}{f'. Cause: {named}' if named else ''}."

@@ -1,0 +1,86 @@
+"""Puts the report of a run together: its story, its machine, and the evidence of its incidents."""
+
+from __future__ import annotations
+
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import msgspec
+
+from rocsteady.forecast.runs import story_ahead
+from rocsteady.journal.journal import Journal
+from rocsteady.journal.place import RUNS
+from rocsteady.journal.values import RunLine
+from rocsteady.redaction.machine_names import redactor_here
+from rocsteady.report.run_report import IncidentProof, RunReport
+from rocsteady.untrusted_file import read_head, read_tail
+from rocsteady.workflows.machine_record import machine_at_start
+
+MOST_INCIDENTS = 40  # whose stacks are shown
+STACKS, WAITS, LOG_TAIL = 24 * 1024, 8 * 1024, 8 * 1024  # bytes
+MOST_BYTES = 1024 * 1024  # of what the doctor said
+BUNDLED = ("wait-set.txt", "stacks.txt", "kernel.txt", "memory.json", "gpu.json", "variables.json",
+           "log-tail.txt")  # fmt: skip
+
+
+def gather(journal: Journal, line: RunLine, *, now: float) -> RunReport:
+    """Read everything about a run, redacted so that it can be sent."""
+    story = story_ahead(journal.story(line.run.name), journal.runs(), now=now)
+    folder = journal.place.folder / RUNS / line.run.name
+    start = machine_at_start(folder)
+    numbers = [incident.number for incident in story.incidents][-MOST_INCIDENTS:]
+    report = RunReport(
+        at=now,
+        story=story,
+        is_running=bool(line.alive) and line.run.ended is None,
+        diagnosis=start.diagnosis if start else None,
+        variables=start.variables if start else {},
+        proofs=tuple(_proof(folder, number) for number in numbers),
+        log_tail=_log_tail(folder),
+    )
+    redacted = redactor_here().value(msgspec.to_builtins(report))
+    return msgspec.convert(redacted, RunReport)
+
+
+def bundle(journal: Journal, line: RunLine, page: str) -> bytes:
+    """Return a zip of the page and of the evidence, redacted."""
+    folder, redactor = journal.place.folder / RUNS / line.run.name, redactor_here()
+    content = BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("report.html", page)
+        for incident in sorted(folder.glob("incident-*"))[-MOST_INCIDENTS:]:
+            for name in BUNDLED:
+                text = _text(incident / name, MOST_BYTES)
+                if text:
+                    archive.writestr(f"{incident.name}/{name}", redactor.text(text))
+    return content.getvalue()
+
+
+def _proof(folder: Path, number: int) -> IncidentProof:
+    incident = folder / f"incident-{number}"
+    waits = _text(incident / "wait-set.txt", WAITS).splitlines()
+    return IncidentProof(
+        incident=number,
+        waits=tuple(line for line in waits if line.strip()),
+        stacks=_text(incident / "stacks.txt", STACKS),
+    )
+
+
+def _log_tail(folder: Path) -> str:
+    logs = [path for path in folder.glob("attempt-*.log") if path.stem[8:].isdecimal()]
+    last = max(logs, key=lambda path: int(path.stem[8:]), default=None)
+    if last is None:
+        return ""
+    try:
+        tail = read_tail(last, LOG_TAIL, follow=False).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    return "\n".join(line.rpartition("\r")[2] for line in tail.splitlines()[-40:])
+
+
+def _text(path: Path, limit: int) -> str:
+    try:
+        return read_head(path, limit, follow=False).decode("utf-8", "replace")
+    except OSError:
+        return ""

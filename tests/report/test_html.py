@@ -1,0 +1,209 @@
+"""The page of a run: one file, no script but our own, and all of it there without one."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from rocsteady.journal.values import (
+    AttemptCost,
+    AttemptRecord,
+    Bucket,
+    DecisionRecord,
+    Gauge,
+    Incident,
+    Message,
+    NamedFailure,
+    Run,
+    RunStory,
+)
+from rocsteady.report.html.document import render_page
+from rocsteady.report.html.markup import tag
+from rocsteady.report.html.series import MOST_POINTS, gauge, rates
+from rocsteady.report.run_report import (
+    IncidentProof,
+    RunReport,
+    costs_of,
+    next_step,
+    state_of,
+    summary,
+)
+from rocsteady.report.summary_screen import render_summary
+
+HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e&\"'"
+
+
+def bucket(attempt: int, minute: int, **options: object) -> Bucket:
+    start = 1000.0 + 60 * minute
+    fields: dict[str, object] = {
+        "run": 1, "attempt": attempt, "start": start, "width": 60, "first_step": 100 * minute,
+        "last_step": 100 * minute + 100, "total": 1000, "first_progress": start,
+        "last_progress": start + 59, "quiet": 1.0, "seconds_in": {"backward": 40.0, "data": 10.0},
+        "seconds_as": {}, "gauges": {"loss": Gauge(least=0.1, most=0.9, mean=0.5, count=3)},
+        **options,
+    }  # fmt: skip
+    return Bucket(**fields)  # type: ignore[arg-type] # as the test says
+
+
+def story(*, outcome: str = "done", words: str = "waiting for a lock") -> RunStory:
+    run = Run(
+        id=1, name="calm-otter", command=("python", "train.py", words), job={}, strategy={},
+        folder="", machine="m", boot_id="b", process="p", started=1000.0,
+        ended=1600.0 if outcome else None, outcome=outcome,
+    )  # fmt: skip
+    failure: dict[str, object] = {
+        "kind": "hang-in-script", "title": f"Hung in {words}", "words": words,
+        "certainty": "certain", "fingerprint": {"kind": "hang-in-script"}, "seen": [words],
+        "sources": [words],
+    }  # fmt: skip
+    return RunStory(
+        run=run,
+        attempts=(
+            AttemptRecord(run=1, number=1, strategy={"variables": {"A": words}}, boot_id="b",
+                          started=1000.0, ended=1300.0, signal=9, outcome="hung", last_step=500),
+            AttemptRecord(run=1, number=2, strategy={}, boot_id="b", started=1301.0, ended=1600.0,
+                          exit_code=0, outcome="by itself", last_step=1000),
+        ),
+        incidents=(Incident(run=1, attempt=1, number=1, verdict="hung", why=words, at=1290.0,
+                            place=f"train.py:31 {words}", quiet=9.0, evidence=f"/x/{words}"),),
+        failures=(NamedFailure(run=1, attempt=1, failure=failure, evidence="", at=1299.0),),
+        decisions=(DecisionRecord(run=1, attempt=1, what="retry", why=words, at=1300.0),),
+        messages=(Message(run=1, text=words, at=1300.0),),
+        deeds=(),
+        progress=(*(bucket(1, minute) for minute in range(5)), bucket(2, 6), bucket(2, 7)),
+        losses=(AttemptCost(attempt=1, idle=20.0, steps_redone=10, redoing=6.0),),
+        seconds_lost=26.0,
+    )  # fmt: skip
+
+
+def report(**options: str) -> RunReport:
+    words = options.get("words", "waiting for a lock")
+    return RunReport(
+        at=2000.0,
+        story=story(**options),
+        variables={"HSA_ENABLE_SDMA": words},
+        proofs=(IncidentProof(incident=1, waits=(f"the training thread {words}",), stacks=words),),
+        log_tail=words,
+    )
+
+
+class Elements(HTMLParser):
+    """Collects the elements, and fails if one is closed that is not open."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.words = ""
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not {"script", "style"} & set(self.open):
+            self.words += data
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_the_page_is_well_formed_and_asks_no_other_host(*, live: bool) -> None:
+    page = render_page(report(), live=live)
+    elements = Elements(page)
+    assert sum(name == "script" for name, _ in elements.seen) == 1
+    for name, attributes in elements.seen:
+        assert not {"src", "href", "onclick", "onload", "action"} & attributes.keys(), name
+    assert "http" not in page.replace("http-equiv", "")
+
+
+def test_only_our_own_script_may_run() -> None:
+    page = render_page(report())
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = next(each["content"] for _, each in Elements(page).seen if "http-equiv" in each) or ""
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert "default-src 'none'" in policy
+    assert "connect-src" not in policy
+
+
+def test_what_others_wrote_is_text() -> None:
+    page = render_page(report(words=HOSTILE))
+    elements = Elements(page)
+    assert sum(name == "script" for name, _ in elements.seen) == 1
+    assert "alert(1)" in elements.words
+    assert "\x1b" not in page
+    assert "\u202e" not in page
+
+
+def test_the_five_questions_are_answered_without_a_script() -> None:
+    words = Elements(render_page(report())).words
+    for answer in (
+        "The run finished (800 of 1,000 steps) in 10 min.",  # what happened
+        "Cause: hung in waiting for a lock",  # why
+        "What was done: retry",
+        "Attempt 2 ended normally at step 1,000.",
+        "detecting failures and restarting",  # what it cost
+        "20 s",
+        "Next: Nothing: the run is done.",  # what to do
+        "train.py:31",
+        "the training thread waiting for a lock",
+        "not confirmed any of this on AMD hardware",
+    ):
+        assert answer in words, answer
+
+
+def test_plots_show_the_range_and_the_incidents() -> None:
+    page = render_page(report())
+    assert "Loss: 0.1 to 0.9, last 0.5" in page
+    assert "Steps per second" in page
+    assert page.count('class="mark"') >= 3  # on the timeline and on each plot
+
+
+def test_a_state_for_every_end() -> None:
+    assert state_of(report()) == ("done", "ok")
+    assert state_of(report(outcome="stopped by the user"))[0] == "stopped"
+    assert state_of(report(outcome="ended, not done"))[0] == "failed"
+    assert state_of(report(outcome=""))[0] == "interrupted"
+    assert "--resume calm-otter" in next_step(report(outcome=""))[1]
+    assert "rocsteady stopped trying" in next_step(report(outcome="ended, not done"))[0]
+    assert "without finishing" in summary(report(outcome="ended, not done"))
+
+
+def test_the_costs_add_up() -> None:
+    costs = costs_of(story(), 2000.0)
+    assert costs.whole == 600.0
+    assert (costs.idle, costs.redone, costs.starting) == (20.0, 6.0, 0.0)
+    assert costs.useful == 574.0
+
+
+def test_a_long_run_is_thinned_and_keeps_its_peaks() -> None:
+    buckets = [bucket(1, minute) for minute in range(20_000)]
+    buckets[777] = bucket(1, 777, gauges={"loss": Gauge(least=-5.0, most=99.0, mean=1.0, count=1)})
+    (line,) = gauge(buckets, "loss")
+    assert len(line) <= MOST_POINTS
+    assert max(point.most for point in line) == 99.0
+    assert min(point.least for point in line) == -5.0
+    assert len(rates(buckets)[0]) <= MOST_POINTS
+
+
+def test_the_screen_fits_80_by_24() -> None:
+    screen = render_summary(report(), width=80, colour=False)
+    assert len(screen.splitlines()) <= 24
+    assert max(map(len, screen.splitlines())) <= 80
+    assert "hung at train.py:31" in screen
+
+
+def test_attributes_are_escaped() -> None:
+    assert tag("p", class_='"><b') == '<p class="&quot;&gt;&lt;b"></p>'
+    assert tag("p", None, "a", hidden=True, id=None) == "<p hidden>a</p>"
