@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import html
-import zipfile
 import json
 import os
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
