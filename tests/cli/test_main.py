@@ -73,7 +73,7 @@ SURFACE = {
     "remedies": {"--explain", "--for", "--json", "--python", "--root"},
     "explain": {"--json", "text"},
     "runs": {"--json"},
-    "watch": {"name", "--plain", "--json", "--interval"},
+    "watch": {"name", "--plain", "--json", "--interval", "--port", "--web"},
     "logs": {"-f", "--follow", "-n", "--lines", "name"},
     "stop": {"name"},
     "restart": {"--detach", "name"},

@@ -43,7 +43,7 @@ MOST_ROWS = 500  # of a table; a longer one says what it leaves out
 
 def render_page(report: RunReport, *, live: bool = False) -> str:
     """Lay out the whole document; ``live`` adds the script that renews it from its server."""
-    script = _resource("page.js") if not live else _resource("page.js") + _resource("live.js")
+    script = _script(live=live)
     name = report.story.run.name
     head = tag(
         "head",
@@ -339,6 +339,15 @@ def _moment(at: float | None) -> str:
     if at is None:
         return "-"
     return datetime.fromtimestamp(at, tz=timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def live_policy() -> str:
+    """Return the content policy of a live page, for its server to send as well."""
+    return _policy(_script(live=True), live=True)
+
+
+def _script(*, live: bool) -> str:
+    return _resource("page.js") + (_resource("live.js") if live else "")
 
 
 def _policy(script: str, *, live: bool) -> str:

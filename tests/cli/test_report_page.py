@@ -1,0 +1,107 @@
+"""A real run, and its page: written to a file, bundled, and served live."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.request import urlopen
+
+import pytest
+
+if os.name == "nt":
+    pytest.skip("runs are supervised on POSIX", allow_module_level=True)
+
+if TYPE_CHECKING:
+    from supervised import Project
+
+SCRIPT = """
+import time
+for step in range(1, 41):
+    print(f"step {step}/40 loss {1 / step:.3f} <b>bold</b>", flush=True)
+    time.sleep(0.05)
+raise SystemExit(%d)
+"""
+
+
+def _listen_to_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def test_a_run_and_its_page(project: Project) -> None:
+    project.run("--max-attempts", "1", "--", sys.executable, project.script(SCRIPT % 0))
+    folder = project.folder
+
+    assert project.say("report", "--format", "html").code == 0
+    page = (folder / f"rocsteady-{project.name}.html").read_text(encoding="utf-8")
+    assert "Loss: " in page
+    assert "Host memory: " in page
+    assert "&lt;b&gt;bold" in page
+    assert "<b>" not in page
+    assert 'class="badge ok"' in page
+
+    assert project.say("report", "--bundle", "-o", "all.zip").code == 0
+    with zipfile.ZipFile(folder / "all.zip") as archive:
+        assert archive.namelist() == ["report.html"]
+    assert project.say("report", "-o", "story.md").code == 0
+    assert (folder / "story.md").read_text().startswith("# Run ")
+    text = project.say("report", "--format", "text").out
+    assert text.startswith("done ")
+    told = json.loads(project.say("report", "--json").out)
+    assert told["progress"][-1]["gauges"]["loss"]["least"] == 0.025
+
+
+def test_a_failed_run_says_what_to_do(project: Project) -> None:
+    project.run("--max-attempts", "1", "--", sys.executable, project.script(SCRIPT % 3))
+
+    text = project.say("report", "--format", "text").out
+
+    assert text.startswith("failed ")
+    assert f"rocsteady run --resume {project.name}" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--open", "--format", "markdown"), "--open needs --format html"),
+        (("--bundle", "--json"), "--bundle needs --format html"),
+        (("--json", "--format", "html"), "contradict"),
+        (("--json", "-o", "x"), "prints to stdout"),
+        (("--format", "pdf"), "'pdf' is not one of"),
+    ],
+)
+def test_what_cannot_be_is_incorrect_usage(
+    project: Project, words: tuple[str, ...], why: str
+) -> None:
+    said = project.say("report", *words)
+    assert said.code == 2
+    assert why in said.err
+
+
+def test_the_live_page_is_served_to_whoever_has_its_address(project: Project) -> None:
+    project.run("--max-attempts", "1", "--", sys.executable, project.script(SCRIPT % 0))
+    server = subprocess.Popen(
+        [sys.executable, "-m", "rocsteady", "watch", project.name, "--web"],
+        stdout=subprocess.PIPE, text=True, cwd=Path(project.folder), env=project.environment,
+        preexec_fn=_listen_to_interrupts,  # noqa: PLW1509 - no threads here
+    )  # fmt: skip
+    try:
+        assert server.stdout is not None
+        found = re.search(r"http://127\.0\.0\.1:\d+/\S+/", server.stdout.readline())
+        assert found is not None
+        with urlopen(found[0], timeout=30) as answered:  # noqa: S310 - our own
+            page = answered.read().decode()
+            policy = answered.headers["Content-Security-Policy"]
+        assert project.name in page
+        assert "connect-src 'self'" in policy
+        server.send_signal(signal.SIGINT)
+        assert server.wait(20) == 130
+    finally:
+        server.kill()
+        server.communicate()
