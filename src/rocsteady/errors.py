@@ -6,6 +6,7 @@
     |-- ExaminationError    this machine, or the recording of one, could not be looked at
     |   `-- RecordingError  the recording is damaged, hostile or of another version
     |-- KnowledgeError      an entry of the knowledge base is wrong; names file, entry and field
+    |-- DownloadError       a file could not be fetched from an address
     |-- JobError            a job file is wrong; names file, key and what is wrong with it
     |-- CommandError        a command could not be started
     |-- CheckpointError     a checkpoint could not be written, or is not one for this training
@@ -32,6 +33,10 @@ class RecordingError(ExaminationError):
 
 class KnowledgeError(RocsteadyError):
     """An entry of the knowledge base is wrong."""
+
+
+class DownloadError(RocsteadyError):
+    """A file could not be fetched."""
 
 
 class JobError(RocsteadyError):

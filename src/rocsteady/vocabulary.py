@@ -120,6 +120,23 @@ class Brief(Value, frozen=True, kw_only=True):
     torch_code: str  # what GPUs it has code for and how that is known; "" if that is not known
 
 
+class KnowledgeState(Value, frozen=True, kw_only=True):
+    """Of when the knowledge is, and what it cannot cover."""
+
+    date: str
+    age_days: int
+    notes: tuple[str, ...] = ()  # sentences for the reader
+
+
+class KnowledgeDifference(Value, frozen=True, kw_only=True):
+    """What a bundle would change, by the names of entries."""
+
+    version: int = 1
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    changed: tuple[str, ...]
+
+
 class Diagnosis(Value, frozen=True, kw_only=True):
     """What the doctor says about a machine; the value behind both the screen and ``--json``."""
 
@@ -132,6 +149,7 @@ class Diagnosis(Value, frozen=True, kw_only=True):
     trains_on_gpus: tuple[str, ...]  # which, by name
     facts_read: int
     rules_checked: int
+    knowledge: KnowledgeState | msgspec.UnsetType = msgspec.UNSET  # where the day is known
 
     def having(self, severity: Severity) -> tuple[Finding, ...]:
         """Return the findings of one severity."""

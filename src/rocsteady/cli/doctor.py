@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime, timezone
 from pathlib import Path
 
 import click
+import msgspec
 
 from rocsteady.cli.roots import open_root, python_option, root_option
 from rocsteady.cli.screen import json_text, layout, show, show_json, without_secrets
-from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
+from rocsteady.doctor.coverage import knowledge_state
+from rocsteady.doctor.diagnosis import diagnose, knowledge_in_use
 from rocsteady.journal.identity import machine_fingerprint
 from rocsteady.journal.memory import memory_to_read
 from rocsteady.knowledge.reader import Knowledge
@@ -48,13 +51,17 @@ def command(  # noqa: PLR0913 - one argument an option
     Exit code: 0 nothing blocks training, 1 something does, 2 incorrect usage, 3 could not examine
     it.
     """
-    knowledge = doctors_knowledge()
+    used = knowledge_in_use()
+    knowledge = used.knowledge
     if list_rules or explain:
         show(_told(knowledge, explain, as_json=as_json))
         return
     machine, _ = examine(open_root(root, python), knowledge.variables)
     seen = memory_to_read().observations(machine_fingerprint()) if root is None else ()
     diagnosis = diagnose(machine, knowledge, observations=seen)
+    today = datetime.now(tz=timezone.utc).date()
+    state = knowledge_state(machine, knowledge, used.edition, today=today, complaint=used.complaint)
+    diagnosis = msgspec.structs.replace(diagnosis, knowledge=state)
     if as_json:
         show_json(diagnosis)
     else:

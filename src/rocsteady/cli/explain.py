@@ -20,8 +20,8 @@ from rocsteady.knowledge.failures import (
     FailureKind,
     FailureKnowledge,
     Nature,
-    load_failures,
 )
+from rocsteady.knowledge.store import failures_in_use
 from rocsteady.redaction.machine_names import redactor_here
 from rocsteady.report.page import BOLD, DIM, Page
 from rocsteady.untrusted_file import read_tail
@@ -50,7 +50,7 @@ def command(ctx: click.Context, *, text: str, as_json: bool) -> None:
 
     Exit code: 0 identified, 1 not identified, 2 incorrect usage.
     """
-    knowledge = load_failures()
+    knowledge = failures_in_use()
     given = _given(text)
     named = Classifier(knowledge).name(Symptoms(log=given))
     if named.kind == UNKNOWN and given == text and FILE_NAME.fullmatch(text):

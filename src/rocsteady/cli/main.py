@@ -40,6 +40,7 @@ COMMANDS = {
     "report": ("rocsteady.cli.report", "Explain what happened in a run, and why."),
     "remedies": ("rocsteady.cli.remedies", "List what rocsteady may change after a failure."),
     "checkpoint": ("rocsteady.cli.checkpoint", "List, verify, export and import checkpoints."),
+    "knowledge": ("rocsteady.cli.knowledge", "Show how current the knowledge is, or update it."),
     "explain": ("rocsteady.cli.explain", "Identify an error and say what is known about it."),
 }
 ERROR, USAGE, COULD_NOT_EXAMINE, INTERRUPTED = 1, 2, 3, 130

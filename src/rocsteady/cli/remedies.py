@@ -12,9 +12,10 @@ import click
 from rocsteady.cli.roots import open_root, python_option, root_option
 from rocsteady.cli.screen import json_text, layout, show
 from rocsteady.doctor.trainable import settings
-from rocsteady.knowledge.failures import FailureKind, load_failures
+from rocsteady.knowledge.failures import FailureKind
 from rocsteady.knowledge.harmful import harmful_variables
 from rocsteady.knowledge.reader import Knowledge, load_knowledge
+from rocsteady.knowledge.store import failures_in_use
 from rocsteady.machine.machine import Machine, examine
 from rocsteady.machine.root import Root
 from rocsteady.remedies.catalog import RUNGS
@@ -127,7 +128,7 @@ def _variables(page: Page) -> None:
 
 
 def _previewed(name: str, root: Root) -> Previewed:
-    kinds, knowledge = load_failures().kinds, load_knowledge()
+    kinds, knowledge = failures_in_use().kinds, load_knowledge()
     if name not in kinds:
         raise click.BadParameter(no_such("failure", name, kinds, FIND_FAILURE), param_hint="--for")
     machine, _ = examine(root, knowledge.variables)

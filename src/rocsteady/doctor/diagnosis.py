@@ -27,8 +27,9 @@ from rocsteady.doctor.checks import (
 from rocsteady.doctor.facts import FACTS, Facts, Scalar, gather
 from rocsteady.doctor.matching import Match, Matcher, Seen
 from rocsteady.knowledge.conditions import PLACEHOLDER
-from rocsteady.knowledge.reader import Knowledge, load_knowledge
+from rocsteady.knowledge.reader import Knowledge
 from rocsteady.knowledge.rules import Rule
+from rocsteady.knowledge.store import InUse, in_use
 from rocsteady.machine.gpus import NODES
 from rocsteady.machine.machine import Machine
 from rocsteady.machine.software import software_of
@@ -73,9 +74,14 @@ TOPICS: Mapping[str, str] = MappingProxyType(
 )
 
 
+def knowledge_in_use() -> InUse:
+    """Load the knowledge and hold it against the facts and checks that exist."""
+    return in_use(facts=FACTS, checks=CHECKS)
+
+
 def doctors_knowledge() -> Knowledge:
-    """Load the knowledge base and hold it against the facts and checks that exist."""
-    return load_knowledge(facts=FACTS, checks=CHECKS)
+    """Load the knowledge in use."""
+    return knowledge_in_use().knowledge
 
 
 def diagnose(

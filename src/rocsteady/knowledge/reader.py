@@ -14,7 +14,7 @@ import msgspec
 
 from rocsteady.errors import KnowledgeError
 from rocsteady.knowledge.conditions import PLACEHOLDER, is_range, leaves, problems
-from rocsteady.knowledge.hardware import Arch, Product, Variable, WheelIndex, WheelRelease
+from rocsteady.knowledge.hardware import Arch, Product, Variable, WheelIndex, WheelRelease, Wheels
 from rocsteady.knowledge.rules import Rule
 from rocsteady.toml import parse_toml
 from rocsteady.vocabulary import Source, Value
@@ -88,6 +88,57 @@ def load_knowledge(
     )
 
 
+def with_own_entries(
+    knowledge: Knowledge,
+    files: Iterable[Path],
+    *,
+    facts: Collection[str] | None = None,
+    checks: Collection[str] | None = None,
+) -> Knowledge:
+    """Add what is in more files: rules, variables and sources. A name that is taken is replaced."""
+    sources, variables, rules = (
+        dict(knowledge.sources),
+        dict(knowledge.variables),
+        dict(knowledge.rules),
+    )
+    for path in files:
+        own = _document(path, "rule", "variable", "sources")
+        table = own.content.get("sources", {})
+        for key, entry in table.items() if isinstance(table, dict) else ():
+            sources[key] = _typed(entry, Source, f"{path.name}: {key}")
+        variables |= {each.name: each for _, each in _entries(own, "variable", Variable)}
+        rules |= {each.id: each for _, each in _entries(own, "rule", Rule)}
+    more = msgspec.structs.replace(knowledge, sources=sources, variables=variables, rules=rules)
+    refuse_wrong(more, facts=facts, checks=checks)
+    return more
+
+
+def refuse_wrong(
+    knowledge: Knowledge,
+    *,
+    facts: Collection[str] | None = None,
+    checks: Collection[str] | None = None,
+) -> None:
+    """Refuse entries that are well typed and wrong, as the reader of files does."""
+    names = None if facts is None else {*facts, *(f"variable:{it}" for it in knowledge.variables)}
+    known = _References(
+        sources=knowledge.sources,
+        families={arch.family for arch in knowledge.arches.values()},
+        arches=knowledge.arches,
+        facts=names,
+        checks=checks,
+    )
+    for rule in knowledge.rules.values():
+        _refuse(rule.id, known.wrong_with(rule))
+    for variable in knowledge.variables.values():
+        _refuse(variable.name, _unsourced(variable.sources, known))
+        _refuse(variable.name, _uncancelled(variable, knowledge.variables))
+    for product in knowledge.products:
+        _refuse(product.name, known.wrong_with_product(product))
+    for wheel in (*knowledge.wheels, *knowledge.indexes):
+        _refuse(wheel.torch, known.wrong_with_wheel(wheel))
+
+
 class _References(Value, frozen=True, kw_only=True):
     """The names that an entry may refer to. None: not to be checked."""
 
@@ -119,7 +170,7 @@ class _References(Value, frozen=True, kw_only=True):
         if product.gfx not in self.arches:
             yield "gfx", f"{product.gfx!r} is not an arch of gpus.toml"
 
-    def wrong_with_wheel(self, wheel: WheelRelease | WheelIndex) -> Problems:
+    def wrong_with_wheel(self, wheel: Wheels) -> Problems:
         """Yield what is wrong with a release."""
         yield from _unsourced(wheel.sources, self)
         if not is_range(wheel.torch):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from rocsteady.journal.values import RunStory
-from rocsteady.knowledge.failures import load_failures
 from rocsteady.knowledge.harmful import Harmful
 from rocsteady.knowledge.speeds import CardSpeed
+from rocsteady.knowledge.store import failures_in_use
 from rocsteady.planner.completion import FailureHistory
 from rocsteady.supervisor.course import strategy_of
 from rocsteady.vocabulary import ComputeDevice, Finding, Strategy, Value
@@ -66,5 +66,5 @@ def histories(stories: tuple[RunStory, ...]) -> dict[str, FailureHistory]:
 
 
 def _is_for_a_person(kind: str) -> bool:
-    known = load_failures().kinds.get(kind)
+    known = failures_in_use().kinds.get(kind)
     return known is not None and known.fix is not None

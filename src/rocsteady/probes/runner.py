@@ -26,7 +26,8 @@ from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Raised, Symptoms
 from rocsteady.host.child import Exit
 from rocsteady.journal.journal import Journal
-from rocsteady.knowledge.failures import UNKNOWN, load_failures
+from rocsteady.knowledge.failures import UNKNOWN
+from rocsteady.knowledge.store import failures_in_use
 from rocsteady.probes.probe import Probe
 from rocsteady.probes.processes import Forks, Fresh, UnfitError, lay_out, tidy
 from rocsteady.untrusted_file import read_regular, read_tail
@@ -275,7 +276,7 @@ class _Watch:
         )
 
     def _named(self, symptoms: Symptoms) -> tuple[str, str]:
-        named = Classifier(load_failures()).name(symptoms)
+        named = Classifier(failures_in_use()).name(symptoms)
         kind = "" if named.kind == UNKNOWN else named.kind
         return kind, named.fingerprint.place
 

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from rocsteady.report.page import BOLD, DIM, RED, YELLOW, Page
-from rocsteady.vocabulary import ComputeDevice, Diagnosis, Finding, Severity, Unchecked
+from rocsteady.vocabulary import (
+    ComputeDevice,
+    Diagnosis,
+    Finding,
+    KnowledgeState,
+    Severity,
+    Unchecked,
+)
 from rocsteady.wording import plural
 
 LABEL = 9
@@ -93,7 +100,11 @@ def _head(page: Page, diagnosis: Diagnosis) -> None:
         if detail:
             page.row("", detail, column=LABEL)
     facts, rules = plural(diagnosis.facts_read, "fact"), plural(diagnosis.rules_checked, "rule")
-    page.row("Checked", f"{facts} read, {rules} checked", column=LABEL)
+    known = diagnosis.knowledge
+    of = f" (knowledge of {known.date})" if isinstance(known, KnowledgeState) else ""
+    page.row("Checked", f"{facts} read, {rules} checked{of}", column=LABEL)
+    for note in known.notes if isinstance(known, KnowledgeState) else ():
+        page.row("", note, column=LABEL)
 
 
 def _finding(page: Page, finding: Finding, column: int) -> None:

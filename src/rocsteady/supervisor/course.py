@@ -18,8 +18,9 @@ from rocsteady.forecast.forecast import fell_after
 from rocsteady.journal.identity import script_fingerprint
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.values import AttemptRecord, Deadly, Helped, NamedFailure, Run, RunStory
-from rocsteady.knowledge.failures import FailureKnowledge, Whose, load_failures
+from rocsteady.knowledge.failures import FailureKnowledge, Whose
 from rocsteady.knowledge.reader import Knowledge
+from rocsteady.knowledge.store import failures_in_use
 from rocsteady.machine.machine import Machine
 from rocsteady.machine.software import software_of
 from rocsteady.remedies.catalog import RUNGS
@@ -160,7 +161,7 @@ class Course:
     @cached_property
     def _failures(self) -> FailureKnowledge:
         """What is known of failures: most runs never need it."""
-        return load_failures()
+        return failures_in_use()
 
     def failed(self, failure: Failure, end: AttemptEnd, run: Run) -> None:
         """Take a failure into account."""

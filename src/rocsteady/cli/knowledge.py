@@ -1,0 +1,110 @@
+"""``rocsteady knowledge``: of when it is, how much there is, and a newer one from a signed file."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+
+import click
+
+from rocsteady.cli.screen import layout, show, show_json, tell
+from rocsteady.doctor.coverage import knowledge_state
+from rocsteady.doctor.diagnosis import knowledge_in_use
+from rocsteady.knowledge.store import places
+from rocsteady.report.knowledge import KnowledgeCounts, render_counts, render_difference
+from rocsteady.workflows.knowledge_update import (
+    author_complaints,
+    count_entries,
+    difference,
+    fetch_bundle,
+    install,
+)
+
+IN_ORDER, COMPLAINTS = 0, 1
+from_option = click.option(
+    "--from", "source", required=True, metavar="SOURCE", help="A file, a folder or an address."
+)
+
+
+@click.group("knowledge", invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def command(ctx: click.Context, *, as_json: bool) -> None:
+    """Show how old the knowledge is and how many entries there are.
+
+    Nothing is ever fetched unless you run `update` with a source.
+
+    Exit code: 0, or 2 for incorrect usage.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    used = knowledge_in_use()
+    today = datetime.now(tz=timezone.utc).date()
+    state = knowledge_state(
+        None, used.knowledge, used.edition, today=today, complaint=used.complaint
+    )
+    counts = KnowledgeCounts(
+        state=state,
+        origin="bundle" if used.installed else "package",
+        own=used.own,
+        entries=count_entries(used.knowledge),
+    )
+    if as_json:
+        show_json(counts)
+    else:
+        width, colour = layout(sys.stdout)
+        show(render_counts(counts, width=width, colour=colour))
+
+
+@command.command("update")
+@from_option
+def update(*, source: str) -> None:
+    """Install newer knowledge from a signed bundle.
+
+    A bundle that is damaged, older, or not signed by an accepted key is refused, and the
+    knowledge in use stays. A bundle holds data only; nothing in it is executed.
+
+    Exit code: 0 installed, 1 refused or not readable, 2 incorrect usage.
+    """
+    content = fetch_bundle(source, not_before=knowledge_in_use().edition.date)
+    path = install(content, places())
+    tell(f"Knowledge of {content.edition.date} is in use now ({path}).")
+
+
+@command.command("diff")
+@from_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def diff(*, source: str, as_json: bool) -> None:
+    """Show what a bundle would change. Nothing is installed.
+
+    Exit code: 0 compared, 1 refused or not readable, 2 incorrect usage.
+    """
+    found = difference(fetch_bundle(source, not_before=""))
+    if as_json:
+        show_json(found)
+    else:
+        width, colour = layout(sys.stdout)
+        show(render_difference(found, width=width, colour=colour))
+
+
+@command.command("check")
+@click.argument(
+    "folder", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path)
+)
+@click.pass_context
+def check(ctx: click.Context, *, folder: Path | None) -> None:
+    """Check entries for what their author overlooked.
+
+    Without FOLDER, the knowledge in use with your own entries. Reports entries without a source or
+    date, references to what does not exist, conditions that can never hold, and entries that repeat
+    each other.
+
+    Exit code: 0 in order, 1 not, 2 incorrect usage.
+    """
+    found = tuple(author_complaints(folder))
+    for line in found:
+        show(f"{line}\n")
+    if not found:
+        show("In order.\n")
+    ctx.exit(COMPLAINTS if found else IN_ORDER)

@@ -1,0 +1,132 @@
+"""Which knowledge is in use: that of the package or a later bundle, and the user's own entries.
+
+A bundle is checked when it is installed. After that its content lies in the user's data folder, and
+is decoded without being checked again, which keeps 10,000 entries fast. One that cannot be read, or
+is older than the package, is not used.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Collection
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import msgspec
+import platformdirs
+
+from rocsteady.errors import KnowledgeError
+from rocsteady.knowledge.bundle import LARGEST, PINNED, FailurePart, KnowledgePart
+from rocsteady.knowledge.edition import Edition, load_edition
+from rocsteady.knowledge.failures import FailureKnowledge, load_failures
+from rocsteady.knowledge.reader import Knowledge, load_knowledge, with_own_entries
+from rocsteady.untrusted_file import read_regular
+
+INSTALLED = "knowledge.json"  # in the user's data folder
+OWN = "knowledge"  # in the user's configuration folder: TOML files, and a file with keys
+KEYS = "keys.txt"  # one a line, in base64
+
+
+Part = TypeVar("Part", KnowledgePart, FailurePart)
+
+
+class Places(NamedTuple):
+    """Where the user's knowledge lies."""
+
+    data: Path
+    config: Path
+
+
+class InUse(NamedTuple):
+    """The knowledge, of when it is, and what is said about where it comes from."""
+
+    knowledge: Knowledge
+    edition: Edition
+    installed: bool  # from a bundle, not from the package
+    own: int  # entries of the user's own
+    complaint: str = ""  # why an installed bundle is not used
+
+
+def places() -> Places:
+    """Return the folders of this user."""
+    return Places(
+        data=platformdirs.user_data_path("rocsteady", appauthor=False),
+        config=platformdirs.user_config_path("rocsteady", appauthor=False) / OWN,
+    )
+
+
+def accepted_keys(where: Places) -> tuple[str, ...]:
+    """Return the pinned keys, and those that the user added."""
+    try:
+        own = read_regular(where.config / KEYS, 64 * 1024).decode("ascii", "replace").split("\n")
+    except OSError:
+        own = []
+    return (*PINNED, *(line.strip() for line in own if line.strip() and line[0] != "#"))
+
+
+def in_use(
+    where: Places | None = None,
+    *,
+    facts: Collection[str] | None = None,
+    checks: Collection[str] | None = None,
+) -> InUse:
+    """Load the knowledge that counts here."""
+    where = where or places()
+    shipped, complaint = load_edition(), ""
+    content = None
+    try:
+        content = read_installed(where, KnowledgePart)
+    except KnowledgeError as error:
+        complaint = str(error)
+    if content is not None and content.edition.date >= shipped.date:
+        knowledge, edition, installed = content.knowledge, content.edition, True
+    else:
+        knowledge = load_knowledge(facts=facts, checks=checks)
+        edition, installed = shipped, False
+    before = len(knowledge.rules) + len(knowledge.variables)
+    own_files = own_entries(where)
+    if own_files:
+        knowledge = with_own_entries(knowledge, own_files, facts=facts, checks=checks)
+    own = len(knowledge.rules) + len(knowledge.variables) - before
+    return InUse(knowledge, edition, installed, own, complaint)
+
+
+def own_entries(where: Places) -> tuple[Path, ...]:
+    """Return the user's own files, in the order of their names."""
+    try:
+        return tuple(sorted(where.config.glob("*.toml")))
+    except OSError:
+        return ()
+
+
+@cache
+def failures_in_use(where: Places | None = None) -> FailureKnowledge:
+    """Load the failures that count here."""
+    try:
+        content = read_installed(where or places(), FailurePart)
+    except KnowledgeError:
+        content = None
+    if content is not None and content.edition.date >= load_edition().date:
+        return content.failures
+    return load_failures()
+
+
+def read_installed(where: Places, part: type[Part]) -> Part | None:
+    """Return a part of the installed bundle; None if there is none."""
+    path = where.data / INSTALLED
+    try:
+        raw = read_regular(path, LARGEST)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise KnowledgeError(f"{path}: {error.strerror}") from None
+    collecting = gc.isenabled()
+    gc.disable()  # thousands of values and no garbage: the collector would only look at them
+    try:
+        return msgspec.json.decode(raw, type=part)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise KnowledgeError(f"{path}: {error}") from None
+    finally:
+        if collecting:
+            gc.enable()

@@ -1,0 +1,119 @@
+"""Installs a bundle of knowledge, compares two, and checks what authors wrote."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from rocsteady.doctor.diagnosis import CHECKS
+from rocsteady.doctor.facts import FACTS
+from rocsteady.errors import KnowledgeError
+from rocsteady.host.download import download
+from rocsteady.host.files import write_whole
+from rocsteady.knowledge.authoring import complaints
+from rocsteady.knowledge.bundle import LARGEST, BundleContent, open_bundle
+from rocsteady.knowledge.failures import load_failures
+from rocsteady.knowledge.reader import Knowledge, load_knowledge, refuse_wrong
+from rocsteady.knowledge.store import (
+    INSTALLED,
+    Places,
+    accepted_keys,
+    failures_in_use,
+    in_use,
+    places,
+)
+from rocsteady.remedies.catalog import RUNGS
+from rocsteady.untrusted_file import read_regular
+from rocsteady.vocabulary import KnowledgeDifference
+
+ADDRESS = re.compile(r"https?://", re.IGNORECASE)
+
+
+def fetch_bundle(source: str, where: Places | None = None, *, not_before: str) -> BundleContent:
+    """Read a bundle from a file, a folder or an address, and refuse it unless all is in order."""
+    raw = download(source, LARGEST) if ADDRESS.match(source) else _read(Path(source))
+    try:
+        content = open_bundle(raw, accepted_keys(where or places()), not_before=not_before)
+        refuse_wrong(content.knowledge, facts=FACTS, checks=CHECKS)
+    except KnowledgeError as error:
+        raise KnowledgeError(f"{source}: refused: {error}") from None
+    return content
+
+
+def install(content: BundleContent, where: Places | None = None) -> Path:
+    """Put a bundle's content in place of the installed one, whole or not at all."""
+    path = (where or places()).data / INSTALLED
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, msgspec.json.encode(content))
+    except OSError as error:
+        raise KnowledgeError(f"{path}: {error.strerror}") from None
+    return path
+
+
+def difference(content: BundleContent) -> KnowledgeDifference:
+    """Compare a bundle with the knowledge in use."""
+    mine = _entries(in_use().knowledge)
+    mine |= {f"failure {name}": kind for name, kind in failures_in_use().kinds.items()}
+    theirs = _entries(content.knowledge)
+    theirs |= {f"failure {name}": kind for name, kind in content.failures.kinds.items()}
+    return KnowledgeDifference(
+        added=tuple(name for name in theirs if name not in mine),
+        removed=tuple(name for name in mine if name not in theirs),
+        changed=tuple(name for name in theirs if name in mine and mine[name] != theirs[name]),
+    )
+
+
+def author_complaints(folder: Path | None) -> Iterator[str]:
+    """Say what is wrong with the entries in a folder, or with those in use."""
+    try:
+        if folder is None:
+            used = in_use(facts=FACTS, checks=CHECKS)
+            yield from complaints(used.knowledge, failures_in_use())
+        else:
+            knowledge = load_knowledge(folder, facts=FACTS, checks=CHECKS)
+            failures = load_failures(folder) if (folder / "failures.toml").exists() else None
+            yield from complaints(knowledge, failures)
+    except KnowledgeError as error:
+        yield str(error)
+
+
+def _entries(knowledge: Knowledge) -> dict[str, object]:
+    """Return every entry that has a name of its own."""
+    found: dict[str, object] = {}
+    for field in knowledge.__struct_fields__:
+        table = getattr(knowledge, field)
+        if isinstance(table, Mapping):
+            found |= {f"{field.removesuffix('s')} {name}": entry for name, entry in table.items()}
+        else:
+            found |= {f"{field} {number}": entry for number, entry in enumerate(table)}
+    return found
+
+
+def _read(path: Path) -> bytes:
+    """Read a bundle; of a folder the one with the last name."""
+    try:
+        if path.is_dir():
+            path = max(path.glob("*.json"), default=path / "*.json")
+        return read_regular(path, LARGEST)
+    except OSError as error:
+        raise KnowledgeError(f"{path}: {error.strerror}") from None
+
+
+def count_entries(knowledge: Knowledge) -> dict[str, int]:
+    """Count what is known, by kind."""
+    failures = failures_in_use()
+    return {
+        "rules": len(knowledge.rules),
+        "variables": len(knowledge.variables),
+        "GPUs": len(knowledge.arches),
+        "cards": len(knowledge.products),
+        "wheels": len(knowledge.wheels) + len(knowledge.indexes),
+        "failures": len(failures.kinds),
+        "signatures": len(failures.signatures),
+        "remedies": len(RUNGS),
+        "sources": len(knowledge.sources),
+    }
