@@ -175,8 +175,8 @@ def _incident(report: RunReport, incident: Incident) -> Markup:
         ),
         tag(
             "p",
-            f"{_moment(incident.at)}, attempt {incident.attempt},"
-            f" {duration(incident.quiet)} without a step. {incident.why}.",
+            f"{_moment(incident.at)}, attempt {incident.attempt}."
+            f" {incident.why[:1].upper()}{incident.why[1:]}.",
         ),
         tag("p", tag("strong", "Where: "), tag("code", incident.place)) if incident.place else None,
         tag("p", tag("strong", "Proof")) if waits else None,
