@@ -76,6 +76,7 @@ SURFACE = {
     "knowledge check": {"folder"},
     "explain": {"--json", "text"},
     "runs": {"--json"},
+    "notify": {"--test", "--yes"},
     "watch": {"name", "--plain", "--json", "--interval", "--port", "--web"},
     "logs": {"-f", "--follow", "-n", "--lines", "name"},
     "stop": {"name"},

@@ -28,7 +28,7 @@ COMMANDS = {
         f"help-{name}": (name, "--help")
         for name in (
             "doctor", "env", "wheels", "probe", "init", "plan", "run", "drill", "runs", "watch",
-            "logs", "stop", "report", "remedies", "checkpoint", "explain", "knowledge",
+            "logs", "notify", "stop", "report", "remedies", "checkpoint", "explain", "knowledge",
         )
     },
     "doctor-explain": ("doctor", "--explain", "caching-off"),

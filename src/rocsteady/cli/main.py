@@ -38,6 +38,7 @@ COMMANDS = {
     "stop": ("rocsteady.cli.stop", "Stop a run."),
     "restart": ("rocsteady.cli.restart", "Stop a run and resume it from its newest checkpoint."),
     "report": ("rocsteady.cli.report", "Explain what happened in a run, and why."),
+    "notify": ("rocsteady.cli.notify", "Show who is told of incidents and ends, or try it."),
     "remedies": ("rocsteady.cli.remedies", "List what rocsteady may change after a failure."),
     "checkpoint": ("rocsteady.cli.checkpoint", "List, verify, export and import checkpoints."),
     "knowledge": ("rocsteady.cli.knowledge", "Show how current the knowledge is, or update it."),

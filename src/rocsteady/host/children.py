@@ -6,12 +6,14 @@ cannot be killed (a process stuck in the kernel) is abandoned: waiting for it wo
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
 
@@ -55,21 +57,24 @@ def ask(  # noqa: PLR0913 - a question, and how it may be asked, each by name
     folder: str = os.sep,
     limit: int = ANSWER_LIMIT,
     complaints: bool = False,
+    given: bytes = b"",
 ) -> Answer:
     """Run ``command``, keep what it prints, and end it with all its children at the deadline.
 
     At most ``limit`` bytes are kept; with ``complaints`` what it says on standard error is part.
+    ``given`` is what it reads on standard input.
     """
     try:
-        child = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT if complaints else subprocess.DEVNULL,
-            env=environment,
-            cwd=folder,
-            **system.OWN_SESSION,
-        )
+        with _standard_input(given) as stdin:
+            child = subprocess.Popen(
+                command,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT if complaints else subprocess.DEVNULL,
+                env=environment,
+                cwd=folder,
+                **system.OWN_SESSION,
+            )
     except (OSError, ValueError):
         return Answer(outcome=AnswerKind.NOT_STARTED)
     chunks: list[bytes] = []
@@ -88,6 +93,18 @@ def ask(  # noqa: PLR0913 - a question, and how it may be asked, each by name
     if not ended:
         return Answer(outcome=AnswerKind.TIMED_OUT, text=_decoded(chunks))
     return Answer(outcome=AnswerKind.ANSWERED, text=_decoded(chunks), exit_code=exit_code)
+
+
+@contextlib.contextmanager
+def _standard_input(content: bytes) -> Iterator[int]:
+    """Give a file without a name, so that nobody waits for its reader; or none."""
+    if not content:
+        yield subprocess.DEVNULL
+        return
+    with tempfile.TemporaryFile() as stream:
+        stream.write(content)
+        stream.seek(0)
+        yield stream.fileno()
 
 
 def kill_session(leader: int) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from rocsteady.errors import JobError, JournalError
 from rocsteady.job.line_pattern import LinePattern
 from rocsteady.job.names import check_name
+from rocsteady.job.notify import notify_problems
 from rocsteady.job.stages import stage_job, variant_command
 from rocsteady.job.values import CHECKPOINT, DoneWhen, Job, Resume, Total
 
@@ -26,6 +27,7 @@ def problems(job: Job) -> Problems:
         yield from _of_resume(job.resume)
     yield from _of_variants(job)
     yield from _of_stages(job)
+    yield from notify_problems(job.notify)
 
 
 def _of_command(command: tuple[str, ...], key: str) -> Problems:

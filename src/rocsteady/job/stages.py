@@ -52,6 +52,7 @@ def for_command(job: Job, command: tuple[str, ...]) -> tuple[Job, tuple[str, ...
             budget=job.budget,
             hang_after=job.hang_after,
             log_limit=job.log_limit,
+            notify=job.notify,
         )
     keys = ("name", "total", "deadline", "resume", "done_when", "variants", "stages")
     return other, tuple(key for key in keys if getattr(job, key) != getattr(other, key))

@@ -8,6 +8,7 @@ from enum import Enum
 import msgspec
 
 from rocsteady.host.log_limit import LIMIT, LogRules
+from rocsteady.job.notify import Notify
 from rocsteady.vocabulary import Value
 
 CHECKPOINT = "{checkpoint}"
@@ -112,6 +113,7 @@ class Job(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     done_when: DoneWhen = DoneWhen()
     variants: dict[str, Variant] = msgspec.field(default_factory=dict)
     stages: tuple[Stage, ...] = ()
+    notify: Notify | None = None
 
     @property
     def log_rules(self) -> LogRules:

@@ -41,6 +41,8 @@ def _form(needles: str, pattern: str) -> _Form:
 _FORMS: tuple[_Form, ...] = (
     _form(" ".join(_PREFIXES), rf"(?:{'|'.join(map(re.escape, _PREFIXES))}){_MIXED}[\w.~-]{{14,}}"),
     _form("sk- pk- sk_ sess-", rf"(?:sk|pk|sess)[-_]{_MIXED}[\w-]{{16,}}"),
+    _form("hooks.slack.com/", r"hooks\.slack\.com/[a-z]+/[\w/+-]{10,}"),
+    _form("/api/webhooks/", r"discord(?:app)?\.com/api/webhooks/[\w/-]{10,}"),
     _form("pypi-", r"pypi-(?:AgE[\w-]{16,}|[\w-]{60,})"),
     _form("r8_ glc_ aio_ hvs. xai-", rf"(?:r8_|glc_|aio_|hvs\.|xai-){_MIXED}[\w+/=-]{{20,}}"),
     _form("secret_", r"secret_[A-Za-z0-9]{40,}"),

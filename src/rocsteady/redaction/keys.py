@@ -33,6 +33,7 @@ _STRONG = (
     "secret",
     "credential",
     "apikey",
+    "webhook",
 )
 _LIKELY = frozenset({
     "auth", "authorization", "bearer", "cookie", "cred", "creds", "dsn", "hmac", "key", "pass",

@@ -62,6 +62,7 @@ class Aftermath:
         self._save_after: int | None = None  # as it was said
         self._offered = False  # another seed
         self._gpu_failed = False  # in the last attempt
+        self.failure: Failure | None = None  # of the last attempt, once it has a name
 
     def decide(
         self,
@@ -73,6 +74,7 @@ class Aftermath:
         went_on_from: Checkpoint | None,
     ) -> Decision:
         """Say why an attempt ended, and choose what comes next."""
+        self.failure = None
         for each in end.applied:
             if each.outcome == "no effect":  # what was refused was said at once
                 self._announcer.say(f"{each.setting} had no effect in this script.")
@@ -84,7 +86,7 @@ class Aftermath:
             return recover(end, history, choices)
         failure, asked = None, False
         try:
-            failure = self._named(symptoms, end, number)
+            self.failure = failure = self._named(symptoms, end, number)
             asked = self._asks_ladder(failure, end)
             if asked:
                 self._course.failed(failure, end, self._run)

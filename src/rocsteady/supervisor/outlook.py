@@ -94,6 +94,7 @@ class Outlook:
         resumes: Callable[[], bool],  # else another start has all the steps before it
         between: Callable[[], float | None],  # seconds between two failures here
         earlier: RunStory | None = None,
+        slipped: Callable[[str], None] = lambda _: None,  # is given the sentence, each time
     ) -> None:
         self.due = due(deadline, run.started)
         self.total: int | None = totals(earlier.progress) if earlier else None
@@ -101,6 +102,7 @@ class Outlook:
         self._ways, self.can_resume, self._between = ways, resumes, between
         self._points = points_of(earlier.progress) if earlier else []
         self._since = fell_after(earlier.decisions) if earlier else 0
+        self._slipped = slipped
         self._attempt = 0
         self._apart = 0.0  # seconds, at least, between two points
         self._saves = Saves()
@@ -170,8 +172,10 @@ class Outlook:
     def _look(self, now: float, slip: Slip) -> None:
         ahead = self.forecast(now)
         if ahead is not None and self.due is not None and slip.changes(now, ahead):
-            self._announcer.say(self._said(ahead, self.due, now, late=slip.late))
+            said = self._said(ahead, self.due, now, late=slip.late)
+            self._announcer.say(said)
             if slip.late:
+                self._slipped(said)
                 self._announcer.say(self._could(ahead, self.due, now))
         elif self.due is not None and now > self.due and not (slip.late or self._passed):
             self._passed = True

@@ -38,6 +38,7 @@ from rocsteady.supervisor.course import Course, in_words
 from rocsteady.supervisor.epochs import last_epoch_printed
 from rocsteady.supervisor.injection import Injection, claim, lay_out, runtime_folder, sweep
 from rocsteady.supervisor.logout import logging_out_ends_us
+from rocsteady.supervisor.notices import NoticeSender, RunNotices
 from rocsteady.supervisor.observer import ObservedRun, Observer, ticking
 from rocsteady.supervisor.outlook import Outlook
 from rocsteady.supervisor.progress_counts import EPOCH
@@ -79,6 +80,7 @@ class Equipment:
     terminal: TerminalUse = OURS
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     quiet: bool = False  # only the journal is told
+    notices: NoticeSender | None = None
 
 
 class Supervisor:
@@ -112,6 +114,7 @@ class Supervisor:
         self._told = {name: value for name, value in environment.items() if name in known}
         self._announcer = Announcer(journal, run.id)
         self._announcer.quiet, self._announcer.names_run = equipment.quiet, spec.is_listed
+        self._notices = RunNotices(run, self._announcer, equipment.notices)
         self._wishes = StopRequests()
         self._deadline = StopDeadline(run, journal, self._announcer, settings.stopping)
         self._wishes.reacted = self._deadline.reacted
@@ -154,6 +157,7 @@ class Supervisor:
             resumes=lambda: self.can_resume,
             between=lambda: self._between_failures,
             earlier=self._earlier,
+            slipped=self._notices.will_be_late,
         )
 
     def _new_aftermath(self) -> Aftermath:
@@ -230,6 +234,7 @@ class Supervisor:
             finish.close()
             self.outcome = outcome
             self._journal.end_run(self._run.id, outcome)
+            self._notices.ended(outcome)
             self._announcer.close()
             self._deadline.stop()
             self._wishes.stop_listening()
@@ -247,6 +252,7 @@ class Supervisor:
                 went_on_from=self._went_on_from,
             )
             self._records.decided(number, decision)
+            self._notices.failed(self._aftermath.failure, decision)
             if decision.next is Next.END:
                 return finish.conclude(end, decision, self._records.incidents, number - first + 1)
             beginning = self._checkpoints.beginning

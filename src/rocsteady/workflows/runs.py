@@ -24,6 +24,7 @@ from rocsteady.supervisor.run_end import DONE
 from rocsteady.supervisor.settings import Settings
 from rocsteady.workflows.existing_checkpoints import Choice, choose
 from rocsteady.workflows.machine_record import record_machine
+from rocsteady.workflows.notifications import Notifier, channels, notify_sources
 from rocsteady.workflows.plan_choice import keep_ways, kept_ways
 from rocsteady.workflows.supervision import SupervisorFactory, Surroundings
 
@@ -55,6 +56,7 @@ class RunLauncher:
 
         Returns its exit code, and whether it is done: one that was stopped may give 0 too.
         """
+        notifier = Notifier(channels(notify_sources(job, self.folder)))
         announcer = Announcer()
         end_what_was_left(self.journal.runs(), self.journal.here, announcer.say)
         announcer.close()
@@ -73,7 +75,7 @@ class RunLauncher:
             job=job, run=run, folder=self.folder, earlier=earlier, origin=origin, note=note
         )
         factory = SupervisorFactory(folder=self.folder, journal=self.journal, memory=self.memory)
-        surroundings = Surroundings(terminal=self.terminal)
+        surroundings = Surroundings(terminal=self.terminal, notices=notifier)
         supervisor = factory.supervisor(
             spec, wanted, self.settings, learns=True, surroundings=surroundings
         )

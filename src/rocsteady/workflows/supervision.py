@@ -21,6 +21,7 @@ from rocsteady.machine.disk_root import DiskRoot
 from rocsteady.machine.machine import Machine, examine
 from rocsteady.pulse.verdict import Patience
 from rocsteady.supervisor.course import Course, RunWishes
+from rocsteady.supervisor.notices import NoticeSender
 from rocsteady.supervisor.observer import Observer
 from rocsteady.supervisor.run import Equipment, RunSpec, Supervisor
 from rocsteady.supervisor.settings import Settings
@@ -33,6 +34,7 @@ class Surroundings:
     terminal: TerminalUse = OURS
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     quiet: bool = False  # nothing is said of the run but in its journal
+    notices: NoticeSender | None = None  # who tells people that do not look
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +84,7 @@ class SupervisorFactory:
             terminal=surroundings.terminal,
             environment=surroundings.environment,
             quiet=surroundings.quiet,
+            notices=surroundings.notices,
         )
         return Supervisor(spec, equipment, self.course(wanted, spec.job), observers)
 

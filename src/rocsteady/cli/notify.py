@@ -1,0 +1,56 @@
+"""``rocsteady notify``: who is told of a run's incidents and its end, and whether that works."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from rocsteady.cli.job_questions import ask_about
+from rocsteady.cli.project import find_job_folder
+from rocsteady.cli.screen import show
+from rocsteady.job.job_file import FILE, read_job
+from rocsteady.job.values import Job
+from rocsteady.journal.memory import Memory
+from rocsteady.journal.place import find_place
+from rocsteady.workflows.notifications import attempt, channels, notify_sources, sample_notice
+
+WORKED, FAILED = 0, 1
+
+
+@click.command("notify")
+@click.option("--test", "tries", is_flag=True, help="Send one test notification by each.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation of a job file that has changed.")
+@click.pass_context
+def command(ctx: click.Context, *, tries: bool, yes: bool) -> None:
+    """List how people are told of incidents, a deadline that will be missed, and the end of a run.
+
+    This is set in the table notify of rocsteady.toml or of the user's configuration.
+
+    Exit code: 0, 1 if a test notification could not be sent, 2 for incorrect usage.
+    """
+    folder = find_job_folder(Path.cwd())
+    job = _trusted_job(folder, yes=yes) if (folder / FILE).exists() else None
+    found = channels(notify_sources(job, folder))
+    if not found:
+        raise click.UsageError(f"nothing is set: add a table [notify] to {FILE}")
+    code = WORKED
+    for channel in found:
+        if not tries:
+            show(f"{channel.name}: on {', '.join(event.value for event in channel.on)}\n")
+            continue
+        why = attempt(channel, sample_notice())
+        code = FAILED if why else code
+        show(f"{channel.name}: {f'failed: {why}' if why else 'sent'}\n")
+    ctx.exit(code)
+
+
+def _trusted_job(folder: Path, *, yes: bool) -> Job:
+    """Return the job of a file; its command and webhook are confirmed like the job's own."""
+    file = read_job(folder / FILE)
+    memory = Memory(find_place(folder))
+    try:
+        ask_about(file, memory, yes=yes)
+    finally:
+        memory.close()
+    return file.job

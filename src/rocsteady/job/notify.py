@@ -1,0 +1,134 @@
+"""Who is told of a run, and how: the table ``notify`` of a job file or of the user's configuration.
+
+::
+
+    [notify]
+    desktop = true                                 # notify-send, or the terminal
+    command = ["./told.sh"]                        # never through a shell
+    webhook = "https://hooks.slack.com/services/..."  # or Discord, ntfy, any that takes JSON
+    mail = "me@example.org"                        # through sendmail
+    on = ["incident", "deadline", "end"]
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+import platformdirs
+
+from rocsteady.errors import JobError
+from rocsteady.toml import parse_toml
+from rocsteady.untrusted_file import read_regular
+from rocsteady.vocabulary import Value
+
+CONFIGURATION = "config.toml"  # in the user's configuration folder
+SIZE_LIMIT = 64 * 1024  # bytes
+_ADDRESS = re.compile(r"[^@\s,<>\x00-\x1f-][^@\s,<>\x00-\x1f]*@[A-Za-z0-9.-]+")
+
+
+class NotifyEvent(Enum):
+    """What people are told of."""
+
+    INCIDENT = "incident"
+    DEADLINE = "deadline"  # it will be missed
+    END = "end"
+
+
+class WebhookKind(Enum):
+    """What the other end of a webhook understands."""
+
+    SLACK = "slack"
+    DISCORD = "discord"
+    NTFY = "ntfy"
+    JSON = "json"
+
+
+class Notify(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The ways to tell people; each is off unless it is given."""
+
+    desktop: bool = False
+    command: tuple[str, ...] = ()
+    webhook: str = ""  # an address; a secret
+    kind: WebhookKind | None = None  # of the webhook; None: by its address
+    mail: str = ""
+    on: tuple[NotifyEvent, ...] = tuple(NotifyEvent)
+
+
+class _Configuration(Value, frozen=True, kw_only=True):
+    notify: Notify | None = None
+
+
+def user_notify(folder: Path | None = None) -> Notify | None:
+    """Return what the user's own configuration says; None if it says nothing."""
+    folder = folder or platformdirs.user_config_path("rocsteady")
+    path = folder / CONFIGURATION
+    try:
+        text = read_regular(path, SIZE_LIMIT).decode()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise JobError(f"{path}: {getattr(error, 'strerror', '') or error}") from None
+    try:
+        notify = msgspec.convert(parse_toml(text), _Configuration).notify
+    except (ValueError, msgspec.ValidationError) as error:
+        raise JobError(f"{path}: {error}") from None
+    for key, problem in notify_problems(notify):
+        raise JobError(f"{path}: {key}: {problem}")
+    return notify
+
+
+def notify_problems(notify: Notify | None) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong: the key, and a sentence without the address of a webhook."""
+    if notify is None:
+        return
+    if notify.command and not notify.command[0]:
+        yield "notify.command", "names no program"
+    if any("\0" in word for word in notify.command):
+        yield "notify.command", "holds a zero byte"
+    if notify.webhook and not host_of(notify.webhook):
+        yield "notify.webhook", "must begin with https:// or http:// and name a host"
+    if notify.mail and not _ADDRESS.fullmatch(notify.mail):
+        yield "notify.mail", "is not the address of one person, such as me@example.org"
+
+
+def host_of(address: str) -> str:
+    """Return the host of a webhook, which may be shown; "" if it is no address."""
+    try:
+        parts = urlsplit(address)
+        host = parts.hostname or ""
+    except ValueError:
+        return ""
+    plain = address.isascii() and address.isprintable() and " " not in address
+    return host if plain and parts.scheme in ("http", "https") else ""
+
+
+def kind_of(notify: Notify) -> WebhookKind:
+    """Tell what the other end of a webhook understands, by its address if nothing is said."""
+    if notify.kind is not None:
+        return notify.kind
+    host = host_of(notify.webhook)
+    if host == "hooks.slack.com":
+        return WebhookKind.SLACK
+    if host in ("discord.com", "discordapp.com"):
+        return WebhookKind.DISCORD
+    return WebhookKind.NTFY if host.startswith("ntfy.") else WebhookKind.JSON
+
+
+def notify_lines(notify: Notify | None) -> Iterator[str]:
+    """Spell what a job file would start and send to, for the question whether to trust it."""
+    if notify is None:
+        return
+    if notify.command:
+        yield f"notify.command: {shlex.join(notify.command)}"
+    if notify.webhook:
+        digest = hashlib.sha256(notify.webhook.encode()).hexdigest()[:12]
+        yield f"notify, to {host_of(notify.webhook)} (address with SHA-256 {digest})"
+    if notify.mail:
+        yield f"notify, by mail to {notify.mail}"

@@ -1,0 +1,195 @@
+"""Sends notices: to the desktop, a command, a webhook, by mail; each in a process of its own.
+
+A thread does it, so that a run never waits for any of them. Each failure is reported once.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+
+from rocsteady.host import webhook_post as sender
+from rocsteady.host.children import Answer, AnswerKind, ask
+from rocsteady.job.notify import Notify, NotifyEvent, host_of, kind_of, user_notify
+from rocsteady.job.values import Job
+from rocsteady.redaction.machine_names import redactor_here
+from rocsteady.report.notice import Notice, mail_text, terminal_notice, webhook_post
+
+WITHIN = timedelta(seconds=20)  # for one way
+MAIL_PATH = os.pathsep.join(("/usr/sbin", "/usr/lib", "/sbin"))
+SHOWN = 200  # characters of what a program complained of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Channel:
+    """One way to tell people."""
+
+    name: str  # that may be shown
+    send: Callable[[Notice], str]  # returns why it failed; "" if it did not
+    on: tuple[NotifyEvent, ...] = tuple(NotifyEvent)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotifySource:
+    """Where ways to tell people are written down."""
+
+    notify: Notify
+    folder: Path  # from which its command is found
+
+
+def notify_sources(job: Job | None, folder: Path) -> tuple[NotifySource, ...]:
+    """Return what the user's configuration says, and what the job file in ``folder`` says."""
+    own = user_notify()
+    found = [NotifySource(notify=own, folder=Path.home())] if own else []
+    if job is not None and job.notify is not None:
+        found.append(NotifySource(notify=job.notify, folder=folder))
+    return tuple(found)
+
+
+def channels(sources: Sequence[NotifySource]) -> tuple[Channel, ...]:
+    """Return the ways that are wanted; one that two sources name counts once."""
+    found: dict[object, Channel] = {}
+    for source in sources:
+        for key, channel in _channels_of(source):
+            found.setdefault(key, channel)
+    return tuple(found.values())
+
+
+def _channels_of(source: NotifySource) -> Iterator[tuple[object, Channel]]:
+    notify, on = source.notify, source.notify.on
+    if notify.desktop:
+        yield "desktop", Channel(name="desktop", send=_to_desktop, on=on)
+    if notify.command:
+        name = f"command {Path(notify.command[0]).name}"
+        send = lambda notice: _to_command(notice, notify.command, source.folder)  # noqa: E731 - short
+        yield notify.command, Channel(name=name, send=send, on=on)
+    if notify.webhook:
+        name = f"webhook at {host_of(notify.webhook)} ({kind_of(notify).value})"
+        yield notify.webhook, Channel(name=name, send=lambda n: _to_webhook(n, notify), on=on)
+    if notify.mail:
+        yield notify.mail, Channel(name="mail", send=lambda n: _to_mail(n, notify.mail), on=on)
+
+
+@dataclass
+class Notifier:
+    """Sends each notice once by all ways. Nobody waits for it but ``close``."""
+
+    channels: tuple[Channel, ...]
+    _causes: set[str] = field(default_factory=set)
+    _failed: set[str] = field(default_factory=set)
+    _waiting: queue.Queue[tuple[Notice, Callable[[str], None]] | None] = field(
+        default_factory=queue.Queue
+    )
+    _thread: threading.Thread | None = None
+
+    def send(self, notice: Notice, report: Callable[[str], None]) -> None:
+        """Send a notice, unless its cause is known; ``report`` is told of the first failure."""
+        if notice.cause in self._causes or not self.channels:
+            return
+        self._causes.add(notice.cause)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, daemon=True, name="rocsteady-notify")
+            self._thread.start()
+        self._waiting.put((notice, report))
+
+    def close(self, within: timedelta = WITHIN) -> None:
+        """Let what is waiting be sent, for no longer than promised."""
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join(within.total_seconds())
+
+    def _work(self) -> None:
+        while (item := self._waiting.get()) is not None:
+            notice, report = item
+            for channel in self.channels:
+                if notice.event not in channel.on:
+                    continue
+                why = attempt(channel, notice)
+                if why and channel.name not in self._failed:
+                    self._failed.add(channel.name)
+                    report(f"notification not sent by {channel.name}: {why}.")
+
+
+def attempt(channel: Channel, notice: Notice) -> str:
+    """Send a notice, redacted; return why that failed, or ""."""
+    try:
+        return channel.send(redacted(notice))
+    except Exception as error:  # noqa: BLE001 - it costs one notice, never the run
+        return f"{type(error).__name__}"
+
+
+def redacted(notice: Notice) -> Notice:
+    """Hide secrets and the names of this machine: a notice may leave it."""
+    hide = redactor_here().text
+    return msgspec.structs.replace(notice, title=hide(notice.title), text=hide(notice.text))
+
+
+def sample_notice() -> Notice:
+    """Return what a test sends."""
+    return Notice(
+        event=NotifyEvent.END,
+        cause="test",
+        run="test",
+        title="rocsteady: test notification",
+        text="If you can read this, notifications arrive.",
+        at=time.time(),
+    )
+
+
+def _to_desktop(notice: Notice) -> str:
+    program = shutil.which("notify-send")
+    bus = os.environ.get("DBUS_SESSION_BUS_ADDRESS", "")
+    if program and bus:
+        command = [program, "--app-name=rocsteady", "--", notice.title, notice.text]
+        return _why(ask(command, within=WITHIN, complaints=True))
+    marks = terminal_notice(notice, dict(os.environ))
+    if sys.platform == "win32" or not (marks and os.isatty(2)):
+        return "there is no notify-send, and no terminal that shows notifications"
+    descriptor = os.open(os.ttyname(2), os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        os.write(descriptor, marks.encode())
+    finally:
+        os.close(descriptor)
+    return ""
+
+
+def _to_command(notice: Notice, command: Sequence[str], folder: Path) -> str:
+    environment = {**os.environ, **notice.variables}
+    answer = ask(
+        command, within=WITHIN, environment=environment, folder=str(folder), complaints=True
+    )
+    return _why(answer)
+
+
+def _to_webhook(notice: Notice, notify: Notify) -> str:
+    post = webhook_post(notice, notify.webhook, kind_of(notify))
+    command = [sys.executable, "-I", "-S", str(Path(sender.__file__))]
+    return _why(ask(command, within=WITHIN, given=msgspec.json.encode(post)))
+
+
+def _to_mail(notice: Notice, to: str) -> str:
+    program = shutil.which("sendmail") or shutil.which("sendmail", path=MAIL_PATH)
+    if program is None:
+        return "there is no sendmail"
+    command = [program, "-i", "-t"]
+    return _why(ask(command, within=WITHIN, given=mail_text(notice, to), complaints=True))
+
+
+def _why(answer: Answer) -> str:
+    """Say why a program did not do it; "" if it did."""
+    if answer.outcome is not AnswerKind.ANSWERED:
+        return answer.outcome.value
+    if answer.exit_code == 0:
+        return ""
+    said: str = redactor_here().text(" ".join(answer.text.split())[:SHOWN])
+    return said or f"exit code {answer.exit_code}"
