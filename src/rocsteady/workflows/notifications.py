@@ -188,7 +188,7 @@ def _to_mail(notice: Notice, to: str) -> str:
 def _why(answer: Answer) -> str:
     """Say why a program did not do it; "" if it did."""
     if answer.outcome is not AnswerKind.ANSWERED:
-        return answer.outcome.value
+        return str(answer.outcome.value)
     if answer.exit_code == 0:
         return ""
     said: str = redactor_here().text(" ".join(answer.text.split())[:SHOWN])
