@@ -7,6 +7,7 @@ from io import BytesIO
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from rocsteady.forecast.runs import story_ahead
 from rocsteady.journal.journal import Journal
@@ -39,8 +40,31 @@ def gather(journal: Journal, line: RunLine, *, now: float) -> RunReport:
         proofs=tuple(_proof(folder, number) for number in numbers),
         log_tail=_log_tail(folder),
     )
-    redacted = redactor_here().value(msgspec.to_builtins(report))
-    return msgspec.convert(redacted, RunReport)
+    return _redacted(report)
+
+
+def _redacted(report: RunReport) -> RunReport:
+    """Redact everything. Of progress, most of a long run, only names could hold something."""
+    redactor, progress = redactor_here(), report.story.progress
+    rest = replace(report, story=replace(report.story, progress=()))
+    clean = msgspec.convert(redactor.value(msgspec.to_builtins(rest)), RunReport)
+    used = {
+        name
+        for bucket in progress
+        for name in (*bucket.seconds_in, *bucket.seconds_as, *bucket.gauges)
+    }
+    names = {name: redactor.text(name) for name in used}
+    if any(name != safe for name, safe in names.items()):
+        progress = tuple(
+            replace(
+                bucket,
+                seconds_in={names[name]: value for name, value in bucket.seconds_in.items()},
+                seconds_as={names[name]: value for name, value in bucket.seconds_as.items()},
+                gauges={names[name]: value for name, value in bucket.gauges.items()},
+            )
+            for bucket in progress
+        )
+    return replace(clean, story=replace(clean.story, progress=progress))
 
 
 def bundle(journal: Journal, line: RunLine, page: str) -> bytes:

@@ -125,9 +125,17 @@ def _plots(report: RunReport) -> Iterator[Markup]:
     speeds = rates(buckets)
     if any(speeds):
         yield plot.line_plot("Steps per second", speeds, axis, marks, lambda rate: f"{rate:.3g}")
+    of_gpus: dict[str, list[Markup]] = {}
     for name in gauge_names(buckets):
         title, shown, from_zero = _quantity(name)
-        yield plot.line_plot(title, gauge(buckets, name), axis, marks, shown, from_zero=from_zero)
+        series = gauge(buckets, name)
+        drawn = plot.line_plot(title, series, axis, marks, shown, from_zero=from_zero)
+        if name.startswith("GPU "):
+            of_gpus.setdefault(name.rpartition(" ")[0], []).append(drawn)
+        else:
+            yield drawn
+    for number, (gpu, plots) in enumerate(of_gpus.items()):
+        yield tag("details", tag("summary", gpu), *plots, open=number == 0)
     spent: dict[str, float] = {}
     for bucket in buckets:
         for phase, seconds in bucket.seconds_in.items():

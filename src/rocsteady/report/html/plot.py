@@ -16,6 +16,8 @@ INNER = WIDTH - LEFT - RIGHT
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200)
 DAY = 86_400
 TICKS = 8  # at most, on the axis of time
+NEAR_EDGE = 30
+MOST_LABELS = 24  # of marks; more would run into each other
 
 
 class Mark(NamedTuple):
@@ -58,7 +60,7 @@ class TimeAxis:
             words = duration(number * step) if number else "0"
             drawn += [
                 tag("line", x1=x, x2=x, y1=bottom, y2=bottom + 4, class_="axis"),
-                tag("text", words, x=x, y=bottom + 17, class_="tick", text_anchor="middle"),
+                tag("text", words, x=x, y=bottom + 17, class_="tick", text_anchor=_anchor(x)),
             ]
         return drawn
 
@@ -154,17 +156,20 @@ def share_bar(shares: Sequence[tuple[str, float]]) -> Markup:
     return tag("figure", _svg(words, 22, drawn), tag("ul", *legend, class_="legend"))
 
 
+def _anchor(x: float) -> str:
+    """Keep the words of a tick inside the picture."""
+    return "end" if x > WIDTH - NEAR_EDGE else "middle"
+
+
 def _marks(marks: Sequence[Mark], axis: TimeAxis, bottom: float, top: float = TOP) -> list[Markup]:
+    every = -(-len(marks) // MOST_LABELS)  # the n-th has its label
     drawn = []
-    for mark in marks:
+    for number, mark in enumerate(marks):
         x = axis.x(mark.at)
-        drawn.append(
-            tag(
-                "g", tag("title", mark.title),
-                tag("line", x1=x, x2=x, y1=top, y2=bottom, class_="mark"),
-                tag("text", mark.label, x=x, y=top, class_="mark-label", text_anchor="middle"),
-            )
-        )  # fmt: skip
+        label = tag("text", mark.label, x=x, y=top, class_="mark-label", text_anchor="middle")
+        line = tag("line", x1=x, x2=x, y1=top, y2=bottom, class_="mark")
+        title = tag("title", mark.title)
+        drawn.append(tag("g", title, line, label if number % every == 0 else None))
     return drawn
 
 
