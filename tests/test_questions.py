@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from rocsteady.doctor.torch_offers import torch_offers
+from rocsteady.doctor.variable_files import assignments
+from rocsteady.doctor.variables import judge
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.knowledge.failures import load_failures
@@ -23,6 +26,8 @@ else:
 QUESTIONS = tomllib.loads((Path(__file__).parent / "questions.toml").read_text("utf-8"))["question"]
 OF_MACHINES = [question for question in QUESTIONS if "finding" in question]
 OF_ERRORS = [question for question in QUESTIONS if "failure" in question]
+OF_VARIABLES = [question for question in QUESTIONS if "effect" in question]
+OF_WHEELS = [question for question in QUESTIONS if " wheels " in question["command"]]
 
 
 def asked(question: dict[str, Any]) -> str:
@@ -30,7 +35,8 @@ def asked(question: dict[str, Any]) -> str:
 
 
 def test_there_are_enough_and_each_has_one_kind_of_answer() -> None:
-    assert len(QUESTIONS) == len(OF_MACHINES) + len(OF_ERRORS) >= 50
+    kinds = (OF_MACHINES, OF_ERRORS, OF_VARIABLES, OF_WHEELS)
+    assert len(QUESTIONS) == sum(map(len, kinds)) >= 80
     assert all(question["source"] for question in QUESTIONS)
 
 
@@ -55,3 +61,36 @@ def test_explain_answers(question: dict[str, Any]) -> None:
     )
 
     assert Classifier(load_failures()).name(symptoms).kind == question["failure"]
+
+
+@pytest.mark.parametrize("question", OF_VARIABLES, ids=asked)
+def test_env_answers(recorded: Recorded, question: dict[str, Any]) -> None:
+    machine = recorded.machine(Path(question["command"].rpartition(" ")[2]).stem)
+
+    review = judge(
+        assignments(question["script"], "run.sh"), machine, recorded.knowledge, file="run.sh"
+    )
+
+    (verdict,) = review.variables
+    assert verdict.name == question["variable"]
+    assert verdict.effect.value == question["effect"]
+    assert question.get("rule", "") in ("", *(reason.rule for reason in verdict.reasons))
+
+
+@pytest.mark.parametrize("question", OF_WHEELS, ids=asked)
+def test_wheels_answers(recorded: Recorded, question: dict[str, Any]) -> None:
+    words = question["command"].split()
+    gfx, system, python = (words[words.index(it) + 1] for it in ("--gpu", "--os", "--python"))
+    machine = recorded.machine("no-amd-gpu")
+
+    found = torch_offers(machine, recorded.knowledge, gfx=gfx, system=system, python=python)
+
+    if "install" in question:
+        assert question["install"] in found.offers[0].install
+        assert found.offers[0].official
+    elif "broken" in question:
+        rules = {problem.rule for offer in found.offers for problem in offer.problems}
+        assert question["broken"] in rules
+    else:
+        assert question["untested"]
+        assert not any(offer.official for offer in found.offers)

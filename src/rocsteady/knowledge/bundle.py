@@ -23,7 +23,6 @@ from rocsteady.vocabulary import Value
 
 FORMAT = "rocsteady-knowledge"
 SCHEMA = 1
-LARGEST = 64 * 1024 * 1024  # bytes
 # Whose bundles are accepted by everybody; others are added by a file in the user's configuration.
 PINNED = ("ILiGvnOBWWVy6bKRA4IGsqgRHwTJ4eigR7YYtcZzGK0=",)
 

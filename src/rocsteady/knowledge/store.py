@@ -11,24 +11,28 @@ import gc
 from collections.abc import Collection
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 import platformdirs
 
 from rocsteady.errors import KnowledgeError
-from rocsteady.knowledge.bundle import LARGEST, PINNED, FailurePart, KnowledgePart
 from rocsteady.knowledge.edition import Edition, load_edition
-from rocsteady.knowledge.failures import FailureKnowledge, load_failures
 from rocsteady.knowledge.reader import Knowledge, load_knowledge, with_own_entries
 from rocsteady.untrusted_file import read_regular
+from rocsteady.vocabulary import Value
+
+if TYPE_CHECKING:
+    from rocsteady.knowledge.bundle import KnowledgePart
+    from rocsteady.knowledge.failures import FailureKnowledge
 
 INSTALLED = "knowledge.json"  # in the user's data folder
 OWN = "knowledge"  # in the user's configuration folder: TOML files, and a file with keys
 KEYS = "keys.txt"  # one a line, in base64
 
 
-Part = TypeVar("Part", KnowledgePart, FailurePart)
+LARGEST = 64 * 1024 * 1024  # bytes
+Part = TypeVar("Part", bound=Value)
 
 
 class Places(NamedTuple):
@@ -62,6 +66,8 @@ def accepted_keys(where: Places) -> tuple[str, ...]:
         own = read_regular(where.config / KEYS, 64 * 1024).decode("ascii", "replace").split("\n")
     except OSError:
         own = []
+    from rocsteady.knowledge.bundle import PINNED  # noqa: PLC0415 - only for an update
+
     return (*PINNED, *(line.strip() for line in own if line.strip() and line[0] != "#"))
 
 
@@ -76,7 +82,7 @@ def in_use(
     shipped, complaint = load_edition(), ""
     content = None
     try:
-        content = read_installed(where, KnowledgePart)
+        content = _installed_knowledge(where)
     except KnowledgeError as error:
         complaint = str(error)
     if content is not None and content.edition.date >= shipped.date:
@@ -100,9 +106,20 @@ def own_entries(where: Places) -> tuple[Path, ...]:
         return ()
 
 
+def _installed_knowledge(where: Places) -> KnowledgePart | None:
+    if not (where.data / INSTALLED).exists():
+        return None
+    from rocsteady.knowledge.bundle import KnowledgePart  # noqa: PLC0415 - seldom needed
+
+    return read_installed(where, KnowledgePart)
+
+
 @cache
 def failures_in_use(where: Places | None = None) -> FailureKnowledge:
     """Load the failures that count here."""
+    from rocsteady.knowledge.bundle import FailurePart  # noqa: PLC0415 - not needed by the doctor
+    from rocsteady.knowledge.failures import load_failures  # noqa: PLC0415
+
     try:
         content = read_installed(where or places(), FailurePart)
     except KnowledgeError:

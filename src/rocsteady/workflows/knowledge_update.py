@@ -14,11 +14,12 @@ from rocsteady.errors import KnowledgeError
 from rocsteady.host.download import download
 from rocsteady.host.files import write_whole
 from rocsteady.knowledge.authoring import complaints
-from rocsteady.knowledge.bundle import LARGEST, BundleContent, open_bundle
+from rocsteady.knowledge.bundle import BundleContent, open_bundle
 from rocsteady.knowledge.failures import load_failures
 from rocsteady.knowledge.reader import Knowledge, load_knowledge, refuse_wrong
 from rocsteady.knowledge.store import (
     INSTALLED,
+    LARGEST,
     Places,
     accepted_keys,
     failures_in_use,

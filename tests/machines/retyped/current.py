@@ -206,7 +206,11 @@ def r9700_without_peers() -> Recording:
         plug(machine, card, Slot(slot.root, slot.board, speed=GEN5), gtt=half_of_memory(65_541_856))
         add_gpu_node(machine, card)
     add_device_nodes(machine, [128, 129], render=992)
-    machine.environment |= {"NCCL_P2P_DISABLE": "1", "TORCH_BLAS_PREFER_HIPBLASLT": "0"}
+    machine.environment |= {
+        "HSA_ENABLE_IPC_MODE_LEGACY": "1",
+        "NCCL_P2P_DISABLE": "1",
+        "TORCH_BLAS_PREFER_HIPBLASLT": "0",
+    }
     add_venv(machine, "2.14.0+rocm7.14", python="3.13.5", kernels=True)
     machine.names("/usr/lib/x86_64-linux-gnu", ["libnuma.so", "libnuma.so.1"])
     return machine
