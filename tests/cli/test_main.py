@@ -147,7 +147,7 @@ def test_an_unknown_command_is_wrong_usage(cli: Rocsteady) -> None:
 
 
 def test_a_bug_ends_in_a_report_and_code_3(tmp_path: Path) -> None:
-    broken = "import rocsteady.cli.doctor as d; d.doctors_knowledge = lambda: 1 / 0; "
+    broken = "import rocsteady.cli.doctor as d; d.knowledge_in_use = lambda: 1 / 0; "
     started = (
         broken
         + "import sys; sys.argv = ['x', 'doctor']; from rocsteady.cli.main import main; main()"
@@ -166,7 +166,7 @@ def test_interrupted_is_130(tmp_path: Path) -> None:
     stopped = (
         "import rocsteady.cli.doctor as d\n"
         "def stop(): raise KeyboardInterrupt\n"
-        "d.doctors_knowledge = stop\n"
+        "d.knowledge_in_use = stop\n"
         "import sys; sys.argv = ['x', 'doctor']\n"
         "from rocsteady.cli.main import main; main()"
     )
