@@ -19,6 +19,7 @@ from rocsteady.journal.values import (
     Bucket,
     DecisionRecord,
     Forecast,
+    Gauge,
     Incident,
     Message,
     Run,
@@ -230,6 +231,14 @@ def bucket(number: int, step: int, at: float) -> Bucket:
         first_progress=at + 1, last_progress=at + (60 if number != 8 else 119), quiet=1.0,
         seconds_in={"data": 7.0, "forward": 19.0, "backward": 26.0, "optimizer": 6.0, "other": 2.0},
         seconds_as={"healthy": 60.0},
+        gauges={
+            name: Gauge(least=value, most=value, mean=value, count=2)
+            for name, value in {
+                "loss": 0.4 + 2.0 / (number + 1), "host memory": 11.4 * 2**30,
+                "GPU 0 memory": 18.2 * 2**30, "GPU 0 busy": 97.0, "GPU 0 temperature": 71.0,
+                "GPU 0 power": 286.0,
+            }.items()
+        },
     )  # fmt: skip
 
 

@@ -9,15 +9,15 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
-from itertools import pairwise
 
-from rocsteady.journal.values import Bucket, Forecast, RunLine, RunStory
+from rocsteady.journal.values import Forecast, RunLine, RunStory
 from rocsteady.printable import printable
 from rocsteady.report.deadline import spare, until
 from rocsteady.report.page import BOLD, DIM, RED, YELLOW, Page, wrapped
 from rocsteady.report.runs import state_of, style_of
-from rocsteady.report.sparkline import long_bar, sparkline
+from rocsteady.report.sparkline import long_bar
 from rocsteady.report.times import moment
+from rocsteady.report.watch_series import gauge_rows, of_last_attempt, series_rows
 from rocsteady.vocabulary import Value
 from rocsteady.wording import duration, plural
 
@@ -80,18 +80,6 @@ def state_in_words(line: RunLine, story: RunStory) -> str:
 def percent_done(line: RunLine) -> float | None:
     """Return the part that is done, from 0 to 1, if the total is known."""
     return min(1.0, line.step / line.total) if line.total and line.step is not None else None
-
-
-def step_times(progress: Sequence[Bucket]) -> tuple[float, ...]:
-    """Return the mean seconds of a step, a bucket each, of the last attempt."""
-    last = [bucket for bucket in progress if bucket.attempt == progress[-1].attempt]
-    moving = [bucket for bucket in last if bucket.last_progress is not None]
-    return tuple(
-        ((after.last_progress or 0.0) - (before.last_progress or 0.0))
-        / (after.last_step - before.last_step)
-        for before, after in pairwise(moving)
-        if after.last_step > before.last_step
-    )
 
 
 def odd_ranks(ranks: Sequence[RankView]) -> frozenset[int]:
@@ -207,20 +195,21 @@ class _Screen:
 
     def _pace(self) -> Iterator[str]:
         progress = self._view.story.progress
-        times = step_times(progress) if progress else ()
-        if len(times) > 1:
-            room = max(1, min(SPARK_MOST, self._width - LABEL - 36))
-            drawn = sparkline(times[-room:], room, blocks=self._blocks)
-            words = f"{duration(times[-1])} (slowest minute {duration(max(times[-room:]))})"
-            yield self._row("step time", f"{drawn} {words}")
+        if not progress:
+            return
+        buckets = of_last_attempt(progress)
+        room = max(1, min(SPARK_MOST, self._width - LABEL - 36))
+        for label, text in series_rows(buckets, room, blocks=self._blocks):
+            yield self._row(label, text)
         spent: Counter[str] = Counter()
-        for bucket in progress:
-            if bucket.attempt == progress[-1].attempt:
-                spent.update(bucket.seconds_in)
+        for bucket in buckets:
+            spent.update(bucket.seconds_in)
         total = sum(spent.values())
         if total > 0:
             shares = [f"{name} {seconds / total * 100:.0f} %" for name, seconds in spent.items()]
             yield from self._flow("time", shares)
+        for label, text in gauge_rows(buckets, blocks=self._blocks):
+            yield self._clip(f"{label:<{LABEL}}{text}")
 
     def _ranks(self) -> Iterator[str]:
         ranks = self._view.ranks

@@ -1,0 +1,66 @@
+"""What a run measured, for a row of a screen each: time of a step, loss, memory, GPUs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from rocsteady.journal.values import Bucket, Gauge
+from rocsteady.report.sparkline import sparkline
+from rocsteady.wording import duration, size
+
+LOSS, HOST = "loss", "host memory"  # gauges of the journal
+_OF_GPU = re.compile(r"(GPU \d+) (\w+)")
+
+
+def of_last_attempt(progress: Sequence[Bucket]) -> tuple[Bucket, ...]:
+    """Return the buckets of the last attempt."""
+    return tuple(bucket for bucket in progress if bucket.attempt == progress[-1].attempt)
+
+
+def step_times(buckets: Sequence[Bucket]) -> tuple[float, ...]:
+    """Return the mean seconds of a step, a bucket each."""
+    moving = [bucket for bucket in buckets if bucket.last_progress is not None]
+    return tuple(
+        ((after.last_progress or 0.0) - (before.last_progress or 0.0))
+        / (after.last_step - before.last_step)
+        for before, after in pairwise(moving)
+        if after.last_step > before.last_step
+    )
+
+
+def series_rows(buckets: Sequence[Bucket], room: int, *, blocks: bool) -> Iterator[tuple[str, str]]:
+    """Yield a label and a text for each thing that was measured; ``room`` is for the curves."""
+    losses = [each.gauges[LOSS].mean for each in buckets if LOSS in each.gauges]
+    if losses:
+        least = min(losses[-room:])  # a curve from its lowest: a loss need not end at 0
+        curve = sparkline([loss - least for loss in losses[-room:]], room, blocks=blocks)
+        yield "loss", f"{curve} {losses[-1]:.4g}"
+    times = step_times(buckets)
+    if len(times) > 1:
+        drawn = sparkline(times[-room:], room, blocks=blocks)
+        slowest = duration(max(times[-room:]))
+        yield "step time", f"{drawn} {duration(times[-1])} (slowest minute {slowest})"
+
+
+def gauge_rows(buckets: Sequence[Bucket], *, blocks: bool) -> Iterator[tuple[str, str]]:
+    """Yield a row for each GPU, and one for the memory of the host, as last measured."""
+    last: dict[str, Gauge] = {}
+    for bucket in buckets[-3:]:  # older readings say nothing of now
+        last |= bucket.gauges
+    gpus: dict[str, dict[str, Gauge]] = {}
+    for name, gauge in last.items():
+        if found := _OF_GPU.fullmatch(name):
+            gpus.setdefault(found[1], {})[found[2]] = gauge
+    for label, gauges in sorted(gpus.items()):
+        words = {
+            "busy": lambda each: f"busy {each.mean:.0f} %",
+            "memory": lambda each: size(each.mean),
+            "temperature": lambda each: f"{each.mean:.0f} {'°C' if blocks else 'C'}",
+            "power": lambda each: f"{each.mean:.0f} W",
+        }
+        texts = [say(gauges[name]) for name, say in words.items() if name in gauges]
+        yield label, "  ".join(texts)
+    if HOST in last:
+        yield "host", size(last[HOST].mean)
