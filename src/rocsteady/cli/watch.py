@@ -124,7 +124,8 @@ def _print_lines(watcher: RunWatcher, interval: float, *, as_json: bool) -> int:
 
 def _text(view: WatchView) -> str:
     story = view.story
-    finish = ahead(story.forecast, story.deadline, now=view.now) if story.forecast else ""
+    forecast = None if view.line.stalled else story.forecast
+    finish = ahead(forecast, story.deadline, now=view.now) if forecast else ""
     return line_of_text(view, state_in_words(view.line, story), finish)
 
 

@@ -54,13 +54,17 @@ def gauge_rows(buckets: Sequence[Bucket], *, blocks: bool) -> Iterator[tuple[str
         if found := _OF_GPU.fullmatch(name):
             gpus.setdefault(found[1], {})[found[2]] = gauge
     for label, gauges in sorted(gpus.items()):
-        words = {
-            "busy": lambda each: f"busy {each.mean:.0f} %",
-            "memory": lambda each: size(each.mean),
-            "temperature": lambda each: f"{each.mean:.0f} {'°C' if blocks else 'C'}",
-            "power": lambda each: f"{each.mean:.0f} W",
-        }
-        texts = [say(gauges[name]) for name, say in words.items() if name in gauges]
+        texts = [
+            f"{title}{gauges[name].mean:.0f} {unit}"
+            for name, title, unit in (
+                ("busy", "busy ", "%"),
+                ("temperature", "", "°C" if blocks else "C"),
+                ("power", "", "W"),
+            )
+            if name in gauges
+        ]
+        if "memory" in gauges:
+            texts.append(size(gauges["memory"].mean))
         yield label, "  ".join(texts)
     if HOST in last:
         yield "host", size(last[HOST].mean)
