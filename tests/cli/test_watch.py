@@ -244,7 +244,7 @@ def test_without_a_terminal_it_prints_lines_until_the_run_ends(folder: Folder) -
 
     assert shown.returncode == 0, shown.stderr
     lines = shown.stdout.splitlines()
-    assert re.match(r"\d\d:\d\d:\d\d short: running, ", lines[0])
+    assert re.match(r"\d\d:\d\d:\d\d short: running", lines[0])
     assert lines[-1].endswith("short: done, step 60/60 (100%)")
     assert json.loads(ended.stdout)["state"] == "done"
     assert ended.returncode == 0

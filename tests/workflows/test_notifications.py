@@ -270,6 +270,30 @@ def test_a_run_tells_of_its_end_and_the_address_is_shown_nowhere(
         assert "0th3r" not in each.stdout + each.stderr
 
 
+@posix
+@pytest.mark.slow
+def test_two_crashes_of_a_kind_are_told_once(server: str, tmp_path: Path) -> None:
+    (tmp_path / "crashes.py").write_text(
+        "import os, pathlib\n"
+        "kept = pathlib.Path('kept')\n"
+        "times = int(kept.read_text()) if kept.exists() else 0\n"
+        "kept.write_text(str(times + 1))\n"
+        "if times < 2: os.abort()\n"
+    )
+    (tmp_path / "rocsteady.toml").write_text(
+        f'command = ["{sys.executable}", "crashes.py"]\n[notify]\nwebhook = "{server}/hook"\n'
+    )
+
+    run = run_words(tmp_path, "run", "--yes", "--name", "one")
+
+    assert run.returncode == 0, run.stderr
+    assert (tmp_path / "kept").read_text() == "3"
+    sent = [json.loads(body) for _, _, body in Handler.seen]
+    assert [each["event"] for each in sent] == ["incident", "end"]
+    assert sent[0]["text"].startswith("rocsteady restarts the run")
+    assert sent[1]["title"] == "rocsteady: one is done"
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
