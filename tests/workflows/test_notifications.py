@@ -274,17 +274,20 @@ def test_a_run_tells_of_its_end_and_the_address_is_shown_nowhere(
 @pytest.mark.slow
 def test_two_crashes_of_a_kind_are_told_once(server: str, tmp_path: Path) -> None:
     (tmp_path / "crashes.py").write_text(
-        "import os, pathlib\n"
+        "import os, pathlib, time\n"
         "kept = pathlib.Path('kept')\n"
         "times = int(kept.read_text()) if kept.exists() else 0\n"
         "kept.write_text(str(times + 1))\n"
-        "if times < 2: os.abort()\n"
+        "for step in range(40):\n"
+        "    print(f'step {step + 1}/40', flush=True)\n"
+        "    time.sleep(0.05)\n"
+        "    if times < 2 and step == 30: os.kill(os.getpid(), 9)\n"
     )
     (tmp_path / "rocsteady.toml").write_text(
         f'command = ["{sys.executable}", "crashes.py"]\n[notify]\nwebhook = "{server}/hook"\n'
     )
 
-    run = run_words(tmp_path, "run", "--yes", "--name", "one")
+    run = run_words(tmp_path, "run", "--yes", "--from-scratch", "--no-remedies", "--name", "one")
 
     assert run.returncode == 0, run.stderr
     assert (tmp_path / "kept").read_text() == "3"
