@@ -133,6 +133,7 @@ def main() -> None:
     if kind == "nvrx":
         ft = importlib.import_module("nvidia_resiliency_ext.fault_tolerance")
 
+        torch.distributed.init_process_group("gloo")  # it learns its timeouts over one
         client = ft.RankMonitorClient()
     train_plain(int(steps), float(seconds), faults, client)
     if client is not None:

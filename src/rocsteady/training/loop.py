@@ -12,6 +12,7 @@ the device, the place in the data to the batch, and ``loop.values``, a dict of y
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -80,6 +81,7 @@ class Loop:
             "progress": self._progress,
         }
         self._stepped = False  # by the optimizer, since the last batch
+        self._prepared = False  # memory for the first save
         self._postponed = 0
         self._asked = 0  # by the supervisor, for a save
         self._ending = False  # SIGTERM came
@@ -164,6 +166,10 @@ class Loop:
                 self._try_to_save(wait=True)
 
     def _after_batch(self) -> None:
+        if self._stepped and not self._prepared:  # now the optimizer has its state
+            self._prepared = True
+            with contextlib.suppress(CheckpointError):  # the save will tell
+                self.checkpointer.prepare(self._state)
         grow = self._parts.wants_to_grow(self._batch)
         asked = supervisor_link.save_is_wanted()
         due = self._agreement.on(
