@@ -73,6 +73,52 @@ def test_a_crash_is_resumed_from_the_newest_checkpoint_that_is_whole(project: Pr
     assert [a["exit_code"] for a in project.story()["attempts"]] == [3, 0]
 
 
+BY_ITSELF = """
+    import pathlib, sys, time
+    saved = pathlib.Path("last.pt")
+    first = int(saved.read_text()) if saved.exists() and sys.argv[1:] != ["--resume=no"] else 0
+    print("from", first, flush=True)
+    for step in range(first + 1, first + 5):
+        print(f"step {step}/12", flush=True)
+        if step % 3 == 0:
+            saved.write_text(str(step))
+        time.sleep(0.05)
+    if first < 6:
+        import os, signal
+        os.kill(os.getpid(), signal.SIGKILL)
+    print("DONE")
+"""
+
+
+def test_a_script_that_resumes_on_its_own_is_restarted_without_a_job_file(
+    project: Project,
+) -> None:
+    script = project.script(BY_ITSELF)
+
+    ended = project.run("--", sys.executable, script, "--resume=latest")
+
+    said = "\n".join(ended.said)
+    assert "The script resumes on its own (--resume=latest)." in said
+    assert "it repeats the steps since the script's last checkpoint." in said
+    assert ended.code == 0
+    assert "from 3" in project.log(2)
+    assert "from 6" in project.log(3)
+    assert "DONE" in ended.out
+    assert not list(project.folder.glob(".rocsteady/runs/*/aside-*")), "nothing is at risk"
+
+
+def test_a_script_that_is_not_known_to_resume_is_not_restarted_over_its_checkpoint(
+    project: Project,
+) -> None:
+    script = project.script(BY_ITSELF)
+
+    ended = project.run("--", sys.executable, script, "--resume=no")
+
+    assert ended.code != 0
+    assert len(project.story()["attempts"]) == 1
+    assert "rocsteady does not know how the script resumes" in "\n".join(ended.said)
+
+
 def test_a_reader_that_reads_nothing_does_not_hold_up_a_restart(project: Project) -> None:
     floods = "import sys; sys.stderr.write('x' * (16 << 20) + '\\n'); sys.stderr.flush()\n"
     project.script(CRASHES, "crashes.py")

@@ -78,7 +78,8 @@ class Aftermath:
         for each in end.applied:
             if each.outcome == "no effect":  # what was refused was said at once
                 self._announcer.say(f"{each.setting} had no effect in this script.")
-        can_resume = self._checkpoints.job.resume is not None
+        self._checkpoints.ended(end)
+        can_resume = self._checkpoints.can_resume
         choices = Choices(settings=self._settings, can_resume=can_resume)
         history = History(attempts=attempts, failed=symptoms is not None)
         if symptoms is None:

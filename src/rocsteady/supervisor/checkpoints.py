@@ -15,6 +15,8 @@ from rocsteady.job.done_when import CLOCK_GRAIN
 from rocsteady.job.resume import Checkpoint, whole_checkpoints
 from rocsteady.job.values import Job, Resume
 from rocsteady.journal.values import Run
+from rocsteady.knowledge.resume_arguments import resume_argument
+from rocsteady.supervisor.attempt_end import AttemptEnd
 from rocsteady.supervisor.progress_counts import SAVED
 from rocsteady.supervisor.restart import StartsAt
 from rocsteady.vocabulary import Value
@@ -48,6 +50,8 @@ class Checkpoints:
         self._origin = origin or Origin()
         self._judged: dict[Stamp, str] = {}  # between two attempts
         self._new = False  # the run, and nothing of it was started yet
+        self.argument = resume_argument(job.command)  # by which the script resumes on its own
+        self._wrote = False  # a checkpoint, as far as that was seen
 
     def begin(self) -> None:
         """Write down what was there before the run."""
@@ -75,11 +79,23 @@ class Checkpoints:
         self._origin = Origin(before=find(job.resume, self.folder))
         keep(self._origin, self._records)
 
+    def ended(self, end: AttemptEnd) -> None:
+        """Take up whether an attempt wrote a checkpoint."""
+        self._wrote = self._wrote or end.wrote_checkpoint
+
+    @property
+    def can_resume(self) -> bool:
+        """Tell whether the next attempt goes on from a checkpoint, if there is one.
+
+        A script that resumes on its own can only do so once it has written one.
+        """
+        return self.job.resume is not None or (bool(self.argument) and self._wrote)
+
     @property
     def beginning(self) -> StartsAt:
         """Where the next attempt begins."""
         if self.job.resume is None:
-            return StartsAt.UNABLE
+            return StartsAt.BY_ITSELF if self.can_resume else StartsAt.UNABLE
         return StartsAt.CHECKPOINT if self.newest() else StartsAt.NONE_YET
 
     def started(self) -> None:

@@ -29,6 +29,7 @@ class StartsAt(Enum):
 
     CHECKPOINT = "at a checkpoint"
     NONE_YET = "at the beginning, since there is no checkpoint yet"
+    BY_ITSELF = "where the script resumes on its own"
     UNABLE = "at the beginning, since it cannot resume"
 
 
@@ -72,7 +73,12 @@ class Restart:
         same = decision.remedy in UNCHANGED or bool(decision.fallback)
         named = "" if same else f" Remedy {decision.remedy}."
         self._announcer.say(f"attempt {number + 1}: {decision.why.rstrip('.')}.{named}")
-        if beginning is not StartsAt.CHECKPOINT:
+        if beginning is StartsAt.BY_ITSELF:
+            self._announcer.say(
+                f"attempt {number + 1} runs the same command, which resumes on its own; it repeats"
+                " the steps since the script's last checkpoint."
+            )
+        elif beginning is not StartsAt.CHECKPOINT:
             steps = f"{end.last_step:,} steps" if end.last_step else "all of the work"
             self._announcer.say(
                 f"attempt {number + 1} starts from the beginning and repeats {steps}."

@@ -180,7 +180,7 @@ class Supervisor:
     @property
     def can_resume(self) -> bool:
         """Tell whether there is a known way to go on from a checkpoint."""
-        return self._job.resume is not None
+        return self._checkpoints.can_resume
 
     @cached_property
     def _between_failures(self) -> float | None:
@@ -212,7 +212,8 @@ class Supervisor:
             refused = beginning.set_out(self._earlier)
             self._introduce(first)
             self._find_checkpoints()
-            if self._earlier is not None and self._job.resume is None:
+            resumes = self._job.resume is not None or bool(self._checkpoints.argument)
+            if self._earlier is not None and not resumes:
                 self._restart.take_over(self._earlier, first - 1)
             if refused:
                 code, outcome = PERSON_NEEDED, finish.refused(refused)
@@ -266,6 +267,8 @@ class Supervisor:
         if self._earlier is not None:
             say(f"resuming run {self._run.name}: {shlex.join(self._job.command)}")
         resumes = "" if self._job.resume else " rocsteady does not know how this script resumes."
+        if resumes and self._checkpoints.argument:
+            resumes = f" The script resumes on its own ({self._checkpoints.argument})."
         observing = " Only observing." if self._settings.observe else ""
         say(
             f"run {self._run.name} started (attempt {first}, {in_words(self._course.strategy)})."
