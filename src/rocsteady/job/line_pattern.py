@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import regex
-
 LONGEST = 200  # characters of a pattern
 LINE = 2048  # characters of a line that are searched
 WITHIN = 0.05  # seconds for one line
@@ -29,6 +27,8 @@ class LinePattern:
 
     def __init__(self, text: str) -> None:
         """Compile a pattern, or raise ValueError with a sentence that says what is wrong."""
+        import regex  # noqa: PLC0415 - few jobs have a pattern, and it takes long to import
+
         if len(text) > LONGEST:
             raise ValueError(f"longer than {LONGEST} characters")
         try:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from functools import cache
 
 REDACTED = "<redacted>"
 
-_Form = tuple[tuple[str, ...], re.Pattern[str]]
+_Form = tuple[tuple[str, ...], str]
 
 # Prefixes after which a secret follows, to the end of the word.
 _PREFIXES = (
@@ -35,7 +36,12 @@ _MIXED = r"(?=[\w.~-]{0,48}[0-9A-Z]|[A-Za-z0-9]{16,99}(?![\w-]))"
 
 
 def _form(needles: str, pattern: str) -> _Form:
-    return tuple(needles.split()), re.compile(_NOT_IN_WORD + pattern)
+    return tuple(needles.split()), _NOT_IN_WORD + pattern
+
+
+@cache  # compiling all of them takes longer than most commands
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
 
 
 _FORMS: tuple[_Form, ...] = (
@@ -131,7 +137,7 @@ def replace_forms(text: str) -> str:
     if any(map(text.__contains__, _NEEDLES)):  # few texts have one
         for needles, pattern in _FORMS:
             if any(needle in text for needle in needles):
-                text = pattern.sub(REDACTED, text)
+                text = _compiled(pattern).sub(REDACTED, text)
     text = _OPTION.sub(lambda found: found["kept"] + REDACTED, text)
     text = _KEY_LINE.sub(_if_random, text)
     text = _HEX_40.sub(_unless_commit, text)

@@ -36,6 +36,8 @@ _CONTAINER = re.compile(r"\b[0-9a-f]{64}\b")
 _COLOUR = re.compile(r"\x1b\[[0-9;:]{0,32}m")
 _LEAST_SECRET, _MOST_SECRETS = 10, 200  # that are known by their value
 _LONGEST_REMEMBERED, _MOST_REMEMBERED = 200, 20_000
+_PLAIN = frozenset({bool, float, int, type(None)})  # that no text is in
+_TABLES = (dict, Mapping)  # a dict is known at once, what is like one is not
 _LEAST_NAME = 3  # a user called "a" cannot be told from the letter
 _NUMBERED = re.compile(r"[0-9]+")
 # Stems of host names that mean other things when a number follows.
@@ -72,9 +74,11 @@ class Secrets:
 
     def value(self, value: object) -> object:
         """Redact every text of a value by itself, and what stands beside a telling name in it."""
+        if type(value) in _PLAIN:
+            return value
         if isinstance(value, str):
             return self.text(value)
-        if isinstance(value, Mapping):
+        if isinstance(value, _TABLES):
             return self._pairs(value)
         if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
             return self._items(value)
@@ -83,6 +87,8 @@ class Secrets:
     def pair(self, name: str, value: object) -> object:
         """Redact the value that stands beside a name."""
         kind = kind_of(name)
+        if kind is None and type(value) in _PLAIN:
+            return value
         if kind is None or isinstance(value, bool) or value is None:
             commit = isinstance(value, str) and is_commit(name, value)
             return value if commit else self.value(value)
