@@ -10,7 +10,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -110,13 +110,21 @@ def column(value: object) -> object:
 def unpacked(text: str) -> object:
     """Return what a JSON column holds."""
     try:
-        content = json.loads(text)
+        content = _decoded(text)
         version = content["version"]
     except (ValueError, TypeError, KeyError, RecursionError):
         raise JournalError("the journal is damaged: a column is not JSON of ours") from None
     if version != JSON_VERSION:
         raise JournalError(f"the journal is of another rocsteady: JSON version {version!r}")
     return content.get("value")
+
+
+def _decoded(text: str) -> Any:  # noqa: ANN401 - JSON
+    """Decode JSON quickly; what msgspec refuses, such as NaN, as Python itself does."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.MsgspecError:
+        return json.loads(text)
 
 
 def _values(

@@ -104,7 +104,9 @@ class Secrets:
         done: dict[object, object] = {}
         for key, value in pairs.items():
             beside = str(named) if key == "value" and isinstance(named, str) else str(key)
-            done[self.text(key) if isinstance(key, str) else key] = self.pair(beside, value)
+            plain = type(value) in _PLAIN and kind_of(beside) is None
+            told = self.text(key) if isinstance(key, str) else key
+            done[told] = value if plain else self.pair(beside, value)
         return done
 
     def _items(self, items: Sequence[object]) -> list[object]:
