@@ -92,7 +92,7 @@ class Bench:
             stdout=subprocess.PIPE,
             check=True,
         )
-        rows = [way for way in msgspec.json.decode(done.stdout, type=Plan).ways if way.pace]
+        rows = [way for way in msgspec.json.decode(done.stdout, type=Plan).options if way.pace]
         for row in rows:
             print(f"  {row.title}: {'; '.join(row.rests_on)}", flush=True)
         rows.sort(key=lambda row: row.pace.rate if row.pace else 0.0)  # a faster one replaces

@@ -34,7 +34,7 @@ from rocsteady import __version__
 from rocsteady.job.job_file import FILE, read_job
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
-from rocsteady.plan import Basis, Finish, Pace, Plan, Way
+from rocsteady.plan import Basis, Finish, Option, Pace, Plan
 from rocsteady.planner.completion import FailureCost, FailureHistory, finish
 from rocsteady.planner.cpu import settings
 from rocsteady.planner.planner import SEE_AND_START
@@ -139,7 +139,7 @@ def foresee(pace: Pace, steps: int) -> Finish:
 
 def carry_out(folder: Path, steps: int) -> tuple[float, int]:
     """Run the job from start to end; return the seconds, and the exit code."""
-    way = Way(number=1, id="cpu+tuned", title=TITLE, basis=Basis.TRIAL, strategy=STRATEGY)
+    option = Option(number=1, id="cpu+tuned", title=TITLE, basis=Basis.TRIAL, strategy=STRATEGY)
     plan = Plan(
         rocsteady=__version__,
         made=time.time(),
@@ -148,7 +148,7 @@ def carry_out(folder: Path, steps: int) -> tuple[float, int]:
         software="",
         total=steps,
         left=steps,
-        ways=(way,),
+        options=(option,),
     )
     if why := saved_plan.keep(plan, folder):
         raise SystemExit(why)

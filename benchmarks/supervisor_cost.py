@@ -20,7 +20,7 @@ from pathlib import Path
 ROCSTEADY = (sys.executable, "-m", "rocsteady")
 MOST_SHARE, MOST_BYTES = 0.01, 80e6
 STEPS_PER_SECOND = 50
-WARM_UP = 5.0  # seconds that are not counted: imports, the first looks
+WARM_UP = 5.0  # seconds that are not counted: imports, the first snapshots
 STEPS = """
 import mmap, os, pathlib, struct, sys, time
 from _rocsteady_inside import wire

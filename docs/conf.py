@@ -16,10 +16,10 @@ from rocsteady.doctor.facts import FACTS
 from rocsteady.knowledge.hardware import Variable
 from rocsteady.knowledge.harmful import Harmful, harmful_variables
 from rocsteady.knowledge.offers import Offer, load_offers
+from rocsteady.knowledge.options import SPOKEN, OtherOption, load_other_options
 from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.knowledge.rules import Rule
 from rocsteady.knowledge.speeds import CardSpeed, load_speeds
-from rocsteady.knowledge.ways import SPOKEN, OtherWay, load_other_ways
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.remedies.remedy import ANY, Remedy
 from rocsteady.vocabulary import Severity, Source
@@ -161,21 +161,21 @@ def remedy_section(remedy: Remedy) -> Iterator[str]:
     yield "\n".join(f"- {plain(source)}" for source in remedy.sources)
 
 
-def ways_page(
-    ways: Iterable[OtherWay],
+def options_page(
+    options: Iterable[OtherOption],
     offers: Iterable[Offer],
     cards: Mapping[str, CardSpeed],
     sources: Mapping[str, Source],
 ) -> Iterator[str]:
-    """Tell the ways that cannot be tried, what can be rented, and how fast cards are on paper."""
-    yield "# Ways that cannot be tried here"
+    """Describe untried options, GPUs for rent, and the nominal speed of cards."""
+    yield "# Options that cannot be tried here"
     yield (
-        "What `rocsteady plan` knows of ways that ask for another system, other software, another"
+        "What `rocsteady plan` knows of options that need another system, other software, another"
         " script or another machine. Their rows are estimates and say so. None of it was tried on"
         " AMD hardware by us. This page is made from the knowledge base itself."
     )
-    for way in ways:
-        yield from way_section(way, sources)
+    for option in options:
+        yield from option_section(option, sources)
     yield "## Rented GPUs"
     yield (
         "One GPU for one hour. Prices change within weeks: the plan warns of one that was seen more"
@@ -211,29 +211,30 @@ def figure(value: float | None) -> str:
     return "-" if value is None else f"{value:g}"
 
 
-def way_section(way: OtherWay, sources: Mapping[str, Source]) -> Iterator[str]:
-    """Tell one way: the verdict, what it asks for, for what, where, says who."""
-    yield f"## {way.id}"
-    advice = " Advised against." if way.against else ""
-    yield f"**{plain(way.title)}.**{advice} {plain(way.verdict)} {plain(way.note)}".rstrip()
+def option_section(option: OtherOption, sources: Mapping[str, Source]) -> Iterator[str]:
+    """Describe one option: the verdict, what it needs, where it applies, and the sources."""
+    yield f"## {option.id}"
+    advice = " Advised against." if option.against else ""
+    title, verdict, note = plain(option.title), plain(option.verdict), plain(option.note)
+    yield f"**{title}.**{advice} {verdict} {note}".rstrip()
     setup = "not known"
-    if way.setup is not None:
-        low, high = way.setup
+    if option.setup is not None:
+        low, high = option.setup
         minutes = f"{low:g}" if low == high else f"{low:g} to {high:g}"
-        setup = f"{minutes} minutes, says {plain(sources[way.setup_by].name)}"
-    yield f"Set-up: {setup}. Risk: {way.risk.value}. Confidence: {way.confidence.value}."
-    if way.changes:
-        yield f"Must be changed first: {plain(way.changes)}."
-    if way.failures or way.findings:
-        yield f"May answer: {', '.join((*way.failures, *way.findings))}."
-    if way.gpus > 1:
-        yield f"Needs {way.gpus} GPUs."
-    for place in way.where:
+        setup = f"{minutes} minutes, says {plain(sources[option.setup_by].name)}"
+    yield f"Set-up: {setup}. Risk: {option.risk.value}. Confidence: {option.confidence.value}."
+    if option.changes:
+        yield f"Must be changed first: {plain(option.changes)}."
+    if option.failures or option.findings:
+        yield f"May answer: {', '.join((*option.failures, *option.findings))}."
+    if option.gpus > 1:
+        yield f"Needs {option.gpus} GPUs."
+    for place in option.where:
         systems = " and ".join(SPOKEN[system] for system in place.os)
         yield f"On {systems}: {', '.join(place.gfx) or 'any GPU'}."
-    if way.never:
-        yield f"Not for {', '.join(way.never)}."
-    yield "\n".join(f"- {source_line(sources[key])}" for key in way.sources)
+    if option.never:
+        yield f"Not for {', '.join(option.never)}."
+    yield "\n".join(f"- {source_line(sources[key])}" for key in option.sources)
 
 
 def api_page(classes: Mapping[str, str]) -> Iterator[str]:
@@ -278,5 +279,8 @@ write_page(
     "remedies.md",
     remedies_page((rung.REMEDY for rung in RUNGS.values()), harmful_variables()),
 )
-write_page("ways.md", ways_page(load_other_ways(), load_offers(), load_speeds(), knowledge.sources))
+write_page(
+    "options.md",
+    options_page(load_other_options(), load_offers(), load_speeds(), knowledge.sources),
+)
 write_page("api.md", api_page({"Loop": "loop", "Checkpointer": "checkpointer"}))

@@ -1,4 +1,4 @@
-"""A plan: the ways to get a job done, each with what it rests on, as values.
+"""A plan: the options to get a job done, each with what it rests on, as values.
 
 The planner makes it, the report lays it out, and a run follows it.
 """
@@ -15,7 +15,7 @@ PLAN_VERSION = 1
 
 
 class Basis(Enum):
-    """What the figures of a way rest on."""
+    """What the figures of an option rest on."""
 
     TRIAL = "trial"  # it ran here, just now
     ESTIMATE = "estimate"  # it cannot run here
@@ -24,7 +24,7 @@ class Basis(Enum):
 
 
 class Risk(Enum):
-    """How likely it is that a way does not lead to the end."""
+    """How likely it is that an option does not lead to the end."""
 
     LOW = "low"
     MEDIUM = "medium"
@@ -47,7 +47,7 @@ class Pace(Value, frozen=True, kw_only=True):
 
 
 class Finish(Value, frozen=True, kw_only=True):
-    """When a way would be done, in seconds from now."""
+    """When an option would be done, in seconds from now."""
 
     seconds: float  # as likely before as after
     early: float  # the end lies between, 90 %
@@ -66,8 +66,8 @@ class Price(Value, frozen=True, kw_only=True):
     old: bool = False  # more than 14 days, by the day of the plan
 
 
-class Way(Value, frozen=True, kw_only=True):
-    """One way to get a job done."""
+class Option(Value, frozen=True, kw_only=True):
+    """One option to get a job done."""
 
     number: int = 0  # as it is typed, `run --plan 2`; 0: it is ruled out
     id: str  # "gpu", "gpu+loader-inline", "cpu", "variant-small", "wsl2", "cloud-rtx-4090"
@@ -103,7 +103,7 @@ class Limit(Value, frozen=True, kw_only=True):
 
 
 class Plan(Value, frozen=True, kw_only=True):
-    """The ways to get a job done, the best first."""
+    """The options to get a job done, the best first."""
 
     version: int = PLAN_VERSION
     rocsteady: str  # the version that made it
@@ -117,9 +117,9 @@ class Plan(Value, frozen=True, kw_only=True):
     budget: float | None = None  # dollars
     trials: int = 0
     trial_seconds: float = 0.0  # of all of them together
-    ways: tuple[Way, ...] = ()
-    ruled_out: tuple[Way, ...] = ()  # by a failure, a finding or a source
-    not_tried: tuple[Way, ...] = ()  # that could run here, of which nothing is known yet
+    options: tuple[Option, ...] = msgspec.field(default=(), name="ways")
+    ruled_out: tuple[Option, ...] = ()  # by a failure, a finding or a source
+    not_tried: tuple[Option, ...] = ()  # that could run here, of which nothing is known yet
     take: str = ""  # the recommendation in one sentence, with its reason
-    limits: tuple[Limit, ...] = ()  # of the way that runs as the script says, the largest first
+    limits: tuple[Limit, ...] = ()  # of the option that runs as the script says, the largest first
     warnings: tuple[str, ...] = ()

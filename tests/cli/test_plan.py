@@ -104,7 +104,7 @@ def test_without_trials_it_says_what_is_known_and_writes_nothing_here(cli: Rocst
     assert list(inner.folder.iterdir()) == []
 
 
-def test_a_way_that_the_plan_does_not_have_and_no_plan_at_all_are_said(cli: Rocsteady) -> None:
+def test_an_option_that_the_plan_does_not_have_and_no_plan_at_all_are_said(cli: Rocsteady) -> None:
     without = cli("run", "--plan", "1", "--", "python3", "train.py")
     cli("plan", "--no-trials", "--yes", "--", "python3", "train.py")
     none = cli("run", "--plan", "99", "--", "python3", "train.py")
@@ -155,15 +155,15 @@ def test_paths_of_variants_are_asked_about_too(cli: Rocsteady) -> None:
     assert f"outside this folder, and not protected: {outside}." in " ".join(ended.err.split())
 
 
-def test_a_file_for_elsewhere_says_what_of_a_way_it_lacks(cli: Rocsteady) -> None:
+def test_a_file_for_elsewhere_says_what_of_an_option_it_lacks(cli: Rocsteady) -> None:
     cli("plan", "--no-trials", "--yes", "--", "python3", "train.py")
     (kept,) = cli.folder.glob(".local/state/rocsteady/plans/*/plan.json")
     plan = json.loads(kept.read_text())
-    way = {"title": "", "basis": "trial"}
+    option = {"title": "", "basis": "trial"}
     plan["ways"] = [
-        {**way, "number": 1, "id": "cpu+tuned", "strategy": {"compile": True}},
-        {**way, "number": 3, "id": "variant-x", "variant": "x", "changes": "another model"},
-        {**way, "number": 2, "id": "gpu+x", "strategy": {"workers": 0, "loader_thread": True}},
+        {**option, "number": 1, "id": "cpu+tuned", "strategy": {"compile": True}},
+        {**option, "number": 3, "id": "variant-x", "variant": "x", "changes": "another model"},
+        {**option, "number": 2, "id": "gpu+x", "strategy": {"workers": 0, "loader_thread": True}},
     ]
     kept.write_text(json.dumps(plan))
 
@@ -201,8 +201,10 @@ def test_a_script_without_torch_is_planned_and_run_by_what_it_prints(project: Pr
     assert first["do"] == "rocsteady run --plan 1"
     assert first["pace"]["rate"] == pytest.approx(50, rel=0.4)
     assert first["finish"]["in_time"] == 1.0
-    assert "variant-small" in {way["id"] for way in plan["ways"]}
-    assert next(way for way in plan["ways"] if way["variant"])["changes"] == "half the work"
+    assert "variant-small" in {option["id"] for option in plan["ways"]}
+    assert (
+        next(option for option in plan["ways"] if option["variant"])["changes"] == "half the work"
+    )
     assert ended.code == 0, ended.err
     assert (project.folder / "model.bin").exists()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocsteady.evidence.snapshot import look
+from rocsteady.evidence.snapshot import take_snapshot
 from rocsteady.evidence.values import Blocked, Outside, ProcessSeen
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def seen(victim: Victim) -> tuple[ProcessSeen, Blocked]:
     """Look until the victim, which has said that it will, is blocked for good."""
     deadline, last = time.monotonic() + 5, None
     while True:
-        found = look(victim.tree.processes(), stacks=False, within=SOON)
+        found = take_snapshot(victim.tree.processes(), stacks=False, within=SOON)
         process = next(process for process in found.processes if process.pid == victim.pid)
         call = next(thread.blocked for thread in process.threads if thread.tid == victim.pid)
         if (call is not None and call == last) or time.monotonic() > deadline:
@@ -78,7 +78,7 @@ def test_a_timeout_is_seen(start: Start, state: str, whole: object, most: float)
     victim = start(state)
     deadline = time.monotonic() + 5
     while True:
-        found = look([victim.pid], stacks=False, within=SOON)
+        found = take_snapshot([victim.pid], stacks=False, within=SOON)
         call = found.processes[0].threads[0].blocked
         if call is not None or time.monotonic() > deadline:
             break

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocsteady.evidence.snapshot import look
+from rocsteady.evidence.snapshot import take_snapshot
 from rocsteady.evidence.values import Wait
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def test_a_worker_blocked_on_a_semaphore_is_found_and_named(start: Start, victim
     (worker,) = victim.waits_for
     time.sleep(1)
 
-    seen = look(victim.tree.processes(), stacks=True, within=SOON)
+    seen = take_snapshot(victim.tree.processes(), stacks=True, within=SOON)
 
     threads = {thread.tid: thread for process in seen.processes for thread in process.threads}
     assert (threads[victim.pid].wait, threads[victim.pid].waits_for) == (Wait.TREE, (worker,))

@@ -69,7 +69,7 @@ def test_the_gpus_of_an_attempt_are_those_that_it_has_queues_on(tmp_path: Path) 
     lay_out_kfd(tmp_path)
     collector = Collector(0.0, tmp_path)
 
-    collector.look(lambda: (os.getpid(),), 100.0)
+    collector.poll(lambda: (os.getpid(),), 100.0)
 
     assert gpu_addresses(tmp_path) == {51: "0000:03:00", 52: "0000:0b:00"}
     assert collector.members().gpus == {"0000:0b:00"}
@@ -85,7 +85,7 @@ def test_threads_are_members_too(monkeypatch: pytest.MonkeyPatch) -> None:
         assert child.stdout
         child.stdout.readline()
         collector = Collector(0.0)
-        collector.look(lambda: (child.pid,), 100.0)
+        collector.poll(lambda: (child.pid,), 100.0)
         threads = {int(path.name) for path in Path(f"/proc/{child.pid}/task").iterdir()}
         child.communicate(b"\n")
 
@@ -97,6 +97,6 @@ def test_in_a_container_numbers_prove_nothing(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("rocsteady.evidence.members._numbers_are_the_kernels", lambda: False)
     collector = Collector(0.0)
 
-    collector.look(lambda: (os.getpid(),), 100.0)
+    collector.poll(lambda: (os.getpid(),), 100.0)
 
     assert collector.members().ids == frozenset()

@@ -11,16 +11,16 @@ import msgspec
 import pytest
 
 from rocsteady.evidence.stacks import NOT_PERMITTED
-from rocsteady.evidence.values import Look, Wait
+from rocsteady.evidence.values import Snapshot, Wait
 
 if TYPE_CHECKING:
     from tests.evidence.conftest import Start
 
 
-def looked_at(pid: int, how: str, victims: str) -> Look:
+def looked_at(pid: int, how: str, victims: str) -> Snapshot:
     command = [sys.executable, f"{victims}/evidence_looker.py", str(pid), how]
     told = subprocess.run(command, check=True, capture_output=True, timeout=30)
-    return msgspec.json.decode(told.stdout, type=Look)
+    return msgspec.json.decode(told.stdout, type=Snapshot)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")

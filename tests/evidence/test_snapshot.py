@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocsteady.evidence.native_stacks import NativeStacks
-from rocsteady.evidence.snapshot import NO_PYTHON, look
+from rocsteady.evidence.snapshot import NO_PYTHON, take_snapshot
 from rocsteady.evidence.stacks import NOT_INSTALLED, find_py_spy
-from rocsteady.evidence.values import Look, ProcessSeen, ThreadSeen, Wait
+from rocsteady.evidence.values import ProcessSeen, Snapshot, ThreadSeen, Wait
 
 if TYPE_CHECKING:
     from tests.evidence.conftest import Start, Victim
@@ -24,11 +24,11 @@ SOON = timedelta(seconds=5)
 FREEZER = Path("/sys/fs/cgroup/freezer")
 
 
-def of(seen: Look, pid: int) -> ProcessSeen:
+def of(seen: Snapshot, pid: int) -> ProcessSeen:
     return next(process for process in seen.processes if process.pid == pid)
 
 
-def main_thread(seen: Look, pid: int) -> ThreadSeen:
+def main_thread(seen: Snapshot, pid: int) -> ThreadSeen:
     return next(thread for thread in of(seen, pid).threads if thread.tid == pid)
 
 
@@ -36,7 +36,7 @@ def settled(victim: Victim, wanted: Callable[[ThreadSeen], bool]) -> ThreadSeen:
     """Look until the victim, which has said that it will, has entered its state."""
     deadline = time.monotonic() + 5
     while True:
-        seen = look(victim.tree.processes(), stacks=False, within=SOON)
+        seen = take_snapshot(victim.tree.processes(), stacks=False, within=SOON)
         thread = main_thread(seen, victim.pid)
         if wanted(thread) or time.monotonic() > deadline:
             return thread
@@ -125,7 +125,7 @@ def test_a_frozen_group_waits_for_the_world_not_for_a_disk(start: Start, freezer
 
 def test_io_memory_and_processor_time_are_counted(start: Start) -> None:
     victim = start("full_output")
-    seen = of(look([victim.pid], stacks=False, within=SOON), victim.pid)
+    seen = of(take_snapshot([victim.pid], stacks=False, within=SOON), victim.pid)
 
     assert seen.python
     assert seen.name.startswith("python")
@@ -140,7 +140,7 @@ def test_stacks_are_the_threads_own(start: Start) -> None:
     victim = start("lock")
     settled(victim, lambda seen: seen.wait is Wait.LOCK)
 
-    seen = look([victim.pid], stacks=True, within=SOON)
+    seen = take_snapshot([victim.pid], stacks=True, within=SOON)
 
     assert (seen.stacks, seen.why_no_stacks) == (True, "")
     frames = main_thread(seen, victim.pid).frames
@@ -153,7 +153,7 @@ def test_the_place_is_told_while_c_holds_the_gil(start: Start) -> None:
     victim = start("gil_held_in_c")
     settled(victim, lambda seen: seen.wait is Wait.LOCK)
 
-    seen = look([victim.pid], stacks=True, within=SOON, native=[victim.pid])
+    seen = take_snapshot([victim.pid], stacks=True, within=SOON, native=[victim.pid])
 
     thread = main_thread(seen, victim.pid)
     assert thread.frames is not None
@@ -165,7 +165,7 @@ def test_the_place_is_told_while_c_holds_the_gil(start: Start) -> None:
 def test_native_frames_are_taken_of_a_process_that_runs(start: Start) -> None:
     victim = start("runs")
 
-    thread = main_thread(look([victim.pid], stacks=True, within=SOON), victim.pid)
+    thread = main_thread(take_snapshot([victim.pid], stacks=True, within=SOON), victim.pid)
 
     assert thread.frames is not None
     assert thread.frames[0].startswith("runs (")
@@ -187,7 +187,7 @@ def test_native_frames_are_not_taken_again_of_a_thread_that_did_not_run(
     known = NativeStacks()
 
     seen = [
-        look(
+        take_snapshot(
             [victim.pid],
             stacks=True,
             within=SOON,
@@ -211,7 +211,7 @@ def test_a_stopped_process_gives_its_stack_and_stays_stopped(
     victim = start(state)
     settled(victim, lambda seen: seen.wait is wait)
 
-    seen = look([victim.pid], stacks=True, within=SOON, native=[victim.pid])
+    seen = take_snapshot([victim.pid], stacks=True, within=SOON, native=[victim.pid])
 
     assert main_thread(seen, victim.pid).frames
     assert settled(victim, lambda seen: seen.wait is wait).wait is wait
@@ -224,7 +224,7 @@ def test_zombies_and_the_dead_are_left_out(start: Start) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
-    seen = look([victim.root, victim.pid, 2**22 - 1], stacks=True, within=SOON)
+    seen = take_snapshot([victim.root, victim.pid, 2**22 - 1], stacks=True, within=SOON)
 
     assert Path(f"/proc/{victim.pid}").exists()
     assert [process.pid for process in seen.processes] == [victim.root]
@@ -237,7 +237,7 @@ def test_a_process_that_dies_during_the_look_costs_only_itself(start: Start) -> 
     for pid in children[::2]:
         os.kill(pid, signal.SIGKILL)  # the kernel ends them while we look
 
-    seen = look(pids, stacks=True, within=SOON)
+    seen = take_snapshot(pids, stacks=True, within=SOON)
 
     assert set(children[1::2]) | {victim.pid} <= {process.pid for process in seen.processes}
     assert main_thread(seen, victim.pid).frames
@@ -251,7 +251,7 @@ def test_sixty_processes_with_stacks_take_less_than_two_seconds(start: Start) ->
     seconds = []
     for _ in range(3):  # the best of three, because other tests run beside this one
         began = time.monotonic()
-        seen = look(pids, stacks=True, within=SOON)
+        seen = take_snapshot(pids, stacks=True, within=SOON)
         seconds.append(time.monotonic() - began)
         assert all(main_thread(seen, pid).frames for pid in pids)
     assert min(seconds) < 2
@@ -265,7 +265,9 @@ def test_the_look_is_back_in_time_though_stacks_are_not(start: Start, tmp_path: 
     never.chmod(0o700)
 
     began = time.monotonic()
-    seen = look([victim.pid], stacks=True, within=timedelta(seconds=0.5), py_spy=str(never))
+    seen = take_snapshot(
+        [victim.pid], stacks=True, within=timedelta(seconds=0.5), py_spy=str(never)
+    )
 
     assert time.monotonic() - began < 1
     assert (seen.stacks, seen.why_no_stacks) == (False, "py-spy did not answer in time")
@@ -275,7 +277,7 @@ def test_the_look_is_back_in_time_though_stacks_are_not(start: Start, tmp_path: 
 def test_without_py_spy_the_rest_is_seen(start: Start) -> None:
     victim = start("sleep")
     settled(victim, lambda seen: seen.wait is Wait.SLEEP)
-    seen = look([victim.pid], stacks=True, within=SOON, py_spy="/not/there/py-spy")
+    seen = take_snapshot([victim.pid], stacks=True, within=SOON, py_spy="/not/there/py-spy")
 
     assert (seen.stacks, seen.why_no_stacks) == (False, NOT_INSTALLED)
     assert main_thread(seen, victim.pid).wait is Wait.SLEEP
@@ -283,7 +285,7 @@ def test_without_py_spy_the_rest_is_seen(start: Start) -> None:
 
 def test_a_tree_without_python_says_so(start: Start) -> None:
     victim = start("/bin/sh", "-c", 'echo "{\\"pid\\": $$, \\"waits_for\\": []}"; sleep 100; true')
-    seen = look(victim.tree.processes(), stacks=True, within=SOON)
+    seen = take_snapshot(victim.tree.processes(), stacks=True, within=SOON)
 
     assert (seen.stacks, seen.why_no_stacks) == (False, NO_PYTHON)
     assert not any(process.python for process in seen.processes)

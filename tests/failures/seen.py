@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rocsteady.evidence.values import Heartbeat, Look, ProcessSeen, ThreadSeen, Wait
+from rocsteady.evidence.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
 
 TORCH = "site-packages/torch"
 LOADER = (
@@ -57,8 +57,8 @@ def thread(
     )
 
 
-def look(processes: Mapping[int, Sequence[ThreadSeen]], at: float = 0.0) -> Look:
-    return Look(
+def snapshot_of(processes: Mapping[int, Sequence[ThreadSeen]], at: float = 0.0) -> Snapshot:
+    return Snapshot(
         at=at,
         stacks=True,
         processes=tuple(

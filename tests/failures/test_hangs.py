@@ -1,10 +1,10 @@
-"""A hang is named by where its threads stand, over several looks and several ranks."""
+"""A hang is named by where its threads stand, over several snapshots and several ranks."""
 
 from __future__ import annotations
 
 import pytest
 
-from rocsteady.evidence.values import Look, Wait
+from rocsteady.evidence.values import Snapshot, Wait
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Raised, Symptoms
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint
@@ -16,7 +16,7 @@ from tests.failures.seen import (
     TORCH,
     WORKER,
     beat,
-    look,
+    snapshot_of,
     thread,
 )
 
@@ -24,8 +24,8 @@ AUTOGRAD = 11  # a thread of the trainer
 FLASH = "at::_ops::_scaled_dot_product_flash_attention_backward::call(at::Tensor const&)"
 
 
-def name(classifier: Classifier, *looks: Look, **symptoms: object) -> Failure:
-    given = {"hung": True, "looks": looks, **symptoms}
+def name(classifier: Classifier, *snapshots: Snapshot, **symptoms: object) -> Failure:
+    given = {"hung": True, "snapshots": snapshots, **symptoms}
     return classifier.name(Symptoms(**given))  # type: ignore[arg-type]
 
 
@@ -36,7 +36,7 @@ def test_the_stuck_worker_is_the_place_of_a_hang_in_the_loader(classifier: Class
         21: [thread(21, WORKER)],
     }
 
-    failure = name(classifier, look(tree), look(tree), step=7)
+    failure = name(classifier, snapshot_of(tree), snapshot_of(tree), step=7)
 
     assert failure.fingerprint == Fingerprint(
         kind="hang-in-loader", place="data.py __getitem__", step=7
@@ -48,13 +48,13 @@ def test_the_stuck_worker_is_the_place_of_a_hang_in_the_loader(classifier: Class
 def test_one_look_is_likely_and_several_are_certain(classifier: Classifier) -> None:
     tree = {10: [thread(10, BACKWARD)]}
 
-    assert name(classifier, look(tree)).certainty is Certainty.LIKELY
-    assert name(classifier, look(tree), look(tree)).certainty is Certainty.CERTAIN
+    assert name(classifier, snapshot_of(tree)).certainty is Certainty.LIKELY
+    assert name(classifier, snapshot_of(tree), snapshot_of(tree)).certainty is Certainty.CERTAIN
 
 
 def test_only_frames_that_stay_count(classifier: Classifier) -> None:
-    first = look({10: [thread(10, LOADER)]})
-    then = look({10: [thread(10, BACKWARD)]})
+    first = snapshot_of({10: [thread(10, LOADER)]})
+    then = snapshot_of({10: [thread(10, BACKWARD)]})
 
     assert name(classifier, first, then).kind == "hang"
     assert name(classifier, then, then).kind == "hang-in-backward"
@@ -74,7 +74,7 @@ def test_in_the_backward_pass_the_gradient_threads_tell_more(
 ) -> None:
     tree = {10: [thread(10, BACKWARD), thread(AUTOGRAD, (), native=native)]}
 
-    assert name(classifier, look(tree), look(tree)).kind == kind
+    assert name(classifier, snapshot_of(tree), snapshot_of(tree)).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_the_training_thread_tells_the_kind(
 ) -> None:
     tree = {10: [thread(10, frames, native=native)]}
 
-    assert name(classifier, look(tree), look(tree)).kind == kind
+    assert name(classifier, snapshot_of(tree), snapshot_of(tree)).kind == kind
 
 
 def test_a_thread_that_only_serves_is_not_the_training(classifier: Classifier) -> None:
@@ -129,7 +129,7 @@ def test_a_thread_that_only_serves_is_not_the_training(classifier: Classifier) -
     helper = thread(12, (), native=("rocr::core::InterruptSignal::WaitRelaxed",))
     tree = {10: [thread(10, LOADER), helper], 20: [thread(20, WORKER)]}
 
-    assert name(classifier, look(tree), look(tree)).kind == "hang-in-loader"
+    assert name(classifier, snapshot_of(tree), snapshot_of(tree)).kind == "hang-in-loader"
 
 
 def test_the_odd_rank_is_named_and_not_those_that_wait_for_it(classifier: Classifier) -> None:
@@ -141,7 +141,7 @@ def test_the_odd_rank_is_named_and_not_those_that_wait_for_it(classifier: Classi
     }
     beats = tuple(beat(pid, rank=pid - 10) for pid in tree)
 
-    failure = name(classifier, look(tree), look(tree), heartbeats=beats)
+    failure = name(classifier, snapshot_of(tree), snapshot_of(tree), heartbeats=beats)
 
     assert (failure.kind, failure.rank) == ("hang-in-checkpoint", 2)
     assert failure.fingerprint.place == "train.py keep"
@@ -152,7 +152,7 @@ def test_of_ranks_that_all_wait_the_odd_place_is_told(classifier: Classifier) ->
     tree = {pid: [thread(pid, elsewhere if pid == 12 else BARRIER)] for pid in (10, 11, 12)}
     beats = tuple(beat(pid, rank=pid - 10) for pid in tree)
 
-    failure = name(classifier, look(tree), look(tree), heartbeats=beats)
+    failure = name(classifier, snapshot_of(tree), snapshot_of(tree), heartbeats=beats)
 
     assert (failure.kind, failure.rank) == ("hang-in-collective", 2)
     assert failure.fingerprint.place == "train.py validate"
@@ -162,7 +162,7 @@ def test_the_launcher_is_no_rank(classifier: Classifier) -> None:
     agent = (f"_invoke_run ({TORCH}/distributed/elastic/agent/server/api.py:900)",)
     tree = {9: [thread(9, agent, wait=Wait.SLEEP)], 10: [thread(10, BACKWARD)]}
 
-    assert name(classifier, look(tree), look(tree)).kind == "hang-in-backward"
+    assert name(classifier, snapshot_of(tree), snapshot_of(tree)).kind == "hang-in-backward"
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_rank_that_raised_is_why_the_others_hang(classifier: Classifier) -> No
     raised = Raised(type="KeyError", message="'x'", place="train.py:9 main", traceback="...")
     tree = {10: [thread(10, BARRIER)]}
 
-    failure = name(classifier, look(tree), look(tree), raised=(raised,))
+    failure = name(classifier, snapshot_of(tree), snapshot_of(tree), raised=(raised,))
 
     assert failure.kind == "script-error"
     assert failure.traceback == "..."
@@ -201,7 +201,7 @@ def test_what_breaks_when_a_hung_run_is_ended_is_not_why_it_hung(classifier: Cla
     )
     tree = {10: [thread(10, BARRIER)]}
 
-    failure = name(classifier, look(tree), look(tree), raised=raised, signal=9)
+    failure = name(classifier, snapshot_of(tree), snapshot_of(tree), raised=raised, signal=9)
 
     assert failure.kind == "hang-in-collective"
 
@@ -210,20 +210,28 @@ def test_a_download_that_failed_before_is_not_why_it_hangs(classifier: Classifie
     log = "requests.exceptions.ConnectionError: no route\n"
     tree = {10: [thread(10, BACKWARD)]}
 
-    assert name(classifier, look(tree), look(tree), log=log).kind == "hang-in-backward"
+    assert (
+        name(classifier, snapshot_of(tree), snapshot_of(tree), log=log).kind == "hang-in-backward"
+    )
 
 
 def test_an_error_that_was_printed_long_ago_is_not_why_it_hangs(classifier: Classifier) -> None:
     log = "Traceback (most recent call last):\n  File 'a.py'\nValueError: handled\n"
 
-    assert name(classifier, look({10: [thread(10, BACKWARD)]}), log=log).kind == "hang-in-backward"
+    assert (
+        name(classifier, snapshot_of({10: [thread(10, BACKWARD)]}), log=log).kind
+        == "hang-in-backward"
+    )
 
 
 def test_the_kernel_goes_before_the_stack(classifier: Classifier) -> None:
     kernel = ("amdgpu 0000:03:00.0: amdgpu: ring gfx_0.0.0 timeout, signaled seq=1, emitted seq=3",)
     tree = {10: [thread(10, BACKWARD)]}
 
-    assert name(classifier, look(tree), look(tree), kernel=kernel).kind == "gpu-ring-timeout"
+    assert (
+        name(classifier, snapshot_of(tree), snapshot_of(tree), kernel=kernel).kind
+        == "gpu-ring-timeout"
+    )
 
 
 PY_SPY = """Process 4711: python train.py

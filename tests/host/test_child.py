@@ -14,7 +14,7 @@ import pytest
 from host_children import Children, bearing
 
 from rocsteady.host.child import Exit, How, Stopping, StopResult
-from rocsteady.host.posix.keeper import is_alive, look
+from rocsteady.host.posix.keeper import is_alive, process_snapshot
 
 SHORT = Stopping(
     interrupt_wait=timedelta(seconds=0.5),
@@ -222,7 +222,7 @@ def test_the_keeper_takes_no_notice_of_what_ends_others(children: Children) -> N
 
 def is_running(pid: int) -> bool:
     """Tell a process from a zombie: this process may have become its parent, and never asks."""
-    seen = look(pid)
+    seen = process_snapshot(pid)
     return seen is not None and is_alive(pid, seen)
 
 

@@ -12,7 +12,7 @@ from in_process import count
 from supervised import Project
 
 from rocsteady.sandbox import scratch
-from rocsteady.sandbox.folder_tree import differences, look_over
+from rocsteady.sandbox.folder_tree import differences, read_folder_tree
 from rocsteady.sandbox.redirect import LeadsBackError, Redirection
 from rocsteady.sandbox.scratch import Method, Scratch, make_scratch, remove
 
@@ -59,7 +59,9 @@ def folder(tmp_path: Path) -> Path:
 
 def made_for(project: Path, root: Path, environment: dict[str, str]) -> Scratch:
     root.mkdir()
-    return make_scratch(project, root, look_over(project), environment=environment, without=())
+    return make_scratch(
+        project, root, read_folder_tree(project), environment=environment, without=()
+    )
 
 
 def variables(project: Path) -> dict[str, str]:
@@ -76,7 +78,7 @@ def test_no_absolute_path_leads_into_the_real_folder(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: Method
 ) -> None:
     choose(monkeypatch, wanted)
-    environment, before = variables(folder), look_over(folder)
+    environment, before = variables(folder), read_folder_tree(folder)
     monkeypatch.setenv("HOME", str(folder.parent))
     made = made_for(folder, tmp_path / "root", environment)
     if made.method is not wanted:
@@ -93,7 +95,7 @@ def test_no_absolute_path_leads_into_the_real_folder(
     )
 
     assert done.returncode == 0, done.stderr
-    changed = differences(before, look_over(folder))
+    changed = differences(before, read_folder_tree(folder))
     count(f"absolute paths, {wanted.name.lower()}", "tried", len(WRITTEN))
     count(f"absolute paths, {wanted.name.lower()}", "written in the real folder", len(changed))
     assert changed == ()

@@ -11,8 +11,8 @@ import pytest
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
 from rocsteady.doctor.override import effect
 from rocsteady.knowledge.failures import load_failures
+from rocsteady.knowledge.options import load_other_options
 from rocsteady.knowledge.reader import DATA, Knowledge
-from rocsteady.knowledge.ways import load_other_ways
 from rocsteady.machine.variables import SetVariable
 from rocsteady.planner.estimates import _setup_rests_on
 from rocsteady.remedies.catalog import RUNGS
@@ -61,7 +61,9 @@ def test_what_was_removed_is_said_to_be_of_older_releases(knowledge: Knowledge) 
 
 
 def test_no_wheel_is_offered_for_the_gpu_of_the_steam_deck() -> None:
-    offered = {gfx for way in load_other_ways() for place in way.where for gfx in place.gfx}
+    offered = {
+        gfx for option in load_other_options() for place in option.where for gfx in place.gfx
+    }
 
     assert "gfx1033" not in offered
 
@@ -90,10 +92,10 @@ def test_what_is_our_own_conclusion_is_not_called_official(knowledge: Knowledge)
 
 
 def test_minutes_of_a_field_note_are_told_as_such() -> None:
-    noted = [way for way in load_other_ways() if way.setup_by.startswith("field-note")]
+    noted = [option for option in load_other_options() if option.setup_by.startswith("field-note")]
 
     assert noted
-    assert all("one write-up" in " ".join(_setup_rests_on(way)) for way in noted)
+    assert all("one write-up" in " ".join(_setup_rests_on(option)) for option in noted)
 
 
 def test_citations_that_do_not_support_their_statement_are_gone(knowledge: Knowledge) -> None:

@@ -12,14 +12,14 @@ from rocsteady.doctor.diagnosis import CHECKS, doctors_knowledge
 from rocsteady.doctor.facts import FACTS
 from rocsteady.knowledge.conditions import PLACEHOLDER, leaves
 from rocsteady.knowledge.offers import load_offers
+from rocsteady.knowledge.options import load_other_options
 from rocsteady.knowledge.reader import DATA, Knowledge
 from rocsteady.knowledge.rules import Rule
 from rocsteady.knowledge.speeds import load_speeds
-from rocsteady.knowledge.ways import load_other_ways
 from rocsteady.vocabulary import Severity
 
 RULES = list(doctors_knowledge().rules.values())
-WAYS = load_other_ways()
+OPTIONS = load_other_options()
 HOSTS = {
     "docs.jax.dev",
     "docs.pytorch.org",
@@ -176,7 +176,10 @@ def cites(knowledge: Knowledge) -> list[tuple[str, ...]]:
         *(rule.sources for rule in knowledge.rules.values()),
         *(variable.sources for variable in knowledge.variables.values()),
         *(wheel.sources for wheel in knowledge.wheels),
-        *((*way.sources, way.setup_by) if way.setup_by else way.sources for way in WAYS),
+        *(
+            (*option.sources, option.setup_by) if option.setup_by else option.sources
+            for option in OPTIONS
+        ),
         *((offer.source,) for offer in load_offers()),
         *(card.sources for card in load_speeds().values()),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocsteady.plan import Basis, Finish, Pace, Risk, Way
+from rocsteady.plan import Basis, Finish, Option, Pace, Risk
 from rocsteady.planner.trial_result import TrialResult
 from rocsteady.vocabulary import Confidence, Finding, Fix, Severity, Strategy
 
@@ -39,7 +39,7 @@ def failed(kind: str, strategy: Strategy | None = None, step: int = 7) -> TrialR
     )
 
 
-def way(  # noqa: PLR0913 - each is said by name
+def option(  # noqa: PLR0913 - each is said by name
     hours: float,
     *,
     chance: float | None = None,
@@ -49,9 +49,9 @@ def way(  # noqa: PLR0913 - each is said by name
     changes: str = "",
     name: str = "gpu",
     strategy: Strategy | None = None,
-) -> Way:
+) -> Option:
     seconds = hours * HOUR
-    return Way(
+    return Option(
         id=name,
         title=name,
         basis=basis,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from builders import HOUR, pace, way
+from builders import HOUR, option, pace
 from msgspec.structs import replace
 
-from rocsteady.plan import Basis, Plan, Way
+from rocsteady.plan import Basis, Option, Plan
 from rocsteady.planner.advice import take
 
 
-def plan(*ways: Way, **more: object) -> Plan:
-    numbered = tuple(replace(each, number=number) for number, each in enumerate(ways, start=1))
+def plan(*options: Option, **more: object) -> Plan:
+    numbered = tuple(replace(each, number=number) for number, each in enumerate(options, start=1))
     plain: dict[str, object] = {
         "rocsteady": "0",
         "made": 0.0,
@@ -20,13 +20,15 @@ def plan(*ways: Way, **more: object) -> Plan:
         "total": 7200,
         "left": 7200,
         "deadline": 10 * HOUR,
-        "ways": numbered,
+        "options": numbered,
     }
     return Plan(**{**plain, **more})  # type: ignore[arg-type]
 
 
 def test_an_option_with_failures_is_never_said_to_work() -> None:
-    failed = replace(way(2, chance=0.95), failures=1, failed_steps=105, kinds=("hang-in-loader",))
+    failed = replace(
+        option(2, chance=0.95), failures=1, failed_steps=105, kinds=("hang-in-loader",)
+    )
 
     said = take(plan(failed))
 
@@ -35,12 +37,12 @@ def test_an_option_with_failures_is_never_said_to_work() -> None:
 
 
 def test_an_option_without_failures_says_so() -> None:
-    assert "It ran here without a failure." in take(plan(way(2, chance=0.95)))
+    assert "It ran here without a failure." in take(plan(option(2, chance=0.95)))
 
 
 def test_what_was_not_tried_is_not_ruled_out_and_is_named_beside_what_costs_money() -> None:
-    rented = way(2, chance=0.95, cost=(1.0, 2.0), basis=Basis.ESTIMATE, name="cloud")
-    cpu = Way(id="cpu", title="CPU", basis=Basis.NOT_TRIED, rests_on=("no time was left",))
+    rented = option(2, chance=0.95, cost=(1.0, 2.0), basis=Basis.ESTIMATE, name="cloud")
+    cpu = Option(id="cpu", title="CPU", basis=Basis.NOT_TRIED, rests_on=("no time was left",))
 
     said = take(plan(rented, not_tried=(cpu,)))
 
@@ -50,9 +52,9 @@ def test_what_was_not_tried_is_not_ruled_out_and_is_named_beside_what_costs_mone
 
 
 def test_the_trade_off_is_said_where_the_cost_may_pass_the_budget() -> None:
-    rented = way(9, chance=0.59, cost=(0.1, 12.0), basis=Basis.ESTIMATE, name="cloud")
+    rented = option(9, chance=0.59, cost=(0.1, 12.0), basis=Basis.ESTIMATE, name="cloud")
 
-    said = take(plan(rented, way(90, chance=0.0, name="cpu"), budget=10.0))
+    said = take(plan(rented, option(90, chance=0.0, name="cpu"), budget=10.0))
 
     assert said.startswith(
         "Recommended: option 1. What was tried here is not on time. No option is certain to be"
@@ -62,17 +64,17 @@ def test_the_trade_off_is_said_where_the_cost_may_pass_the_budget() -> None:
 
 
 def test_what_is_given_up_for_the_budget_is_said() -> None:
-    dear = way(9, chance=0.99, cost=(20.0, 30.0), basis=Basis.ESTIMATE, name="cloud")
+    dear = option(9, chance=0.99, cost=(20.0, 30.0), basis=Basis.ESTIMATE, name="cloud")
 
-    said = take(plan(way(20, chance=0.3, name="gpu"), dear, budget=10.0))
+    said = take(plan(option(20, chance=0.3, name="gpu"), dear, budget=10.0))
 
     assert "Option 2 is on time with 99 %, but is likely to cost $24, over the budget." in said
 
 
 def test_a_comparison_uses_all_trials_of_an_option() -> None:
     """The unchanged script, once more, was 1.9 times as fast as at first."""
-    tuned = replace(way(10, chance=0.95, name="cpu+tuned"), pace=pace(2.6), rates=(2.6,))
-    plain = replace(way(21, chance=0.95, name="cpu"), pace=pace(1.24), rates=(1.0, 1.9))
+    tuned = replace(option(10, chance=0.95, name="cpu+tuned"), pace=pace(2.6), rates=(2.6,))
+    plain = replace(option(21, chance=0.95, name="cpu"), pace=pace(1.24), rates=(1.0, 1.9))
 
     said = take(plan(tuned, plain))
 
@@ -81,7 +83,7 @@ def test_a_comparison_uses_all_trials_of_an_option() -> None:
 
 
 def test_trials_that_differ_more_than_two_options_do_prove_nothing() -> None:
-    tuned = replace(way(10, chance=0.95, name="cpu+tuned"), pace=pace(1.3), rates=(1.3,))
-    plain = replace(way(12, chance=0.95, name="cpu"), pace=pace(1.1), rates=(0.8, 1.5))
+    tuned = replace(option(10, chance=0.95, name="cpu+tuned"), pace=pace(1.3), rates=(1.3,))
+    plain = replace(option(12, chance=0.95, name="cpu"), pace=pace(1.1), rates=(0.8, 1.5))
 
     assert "Option 2 takes 0.9 to 1.6 times as long, by the trials." in take(plan(tuned, plain))

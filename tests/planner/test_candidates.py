@@ -6,7 +6,7 @@ from builders import finding
 
 from rocsteady.knowledge.harmful import harmful_variables
 from rocsteady.plan import Basis
-from rocsteady.planner.candidates import local_ways
+from rocsteady.planner.candidates import local_options
 from rocsteady.planner.circumstances import Circumstances
 from rocsteady.vocabulary import ComputeDevice, Severity, Strategy
 
@@ -16,57 +16,60 @@ def here(**more: object) -> Circumstances:
 
 
 def test_without_a_gpu_there_is_the_cpu_as_the_script_says() -> None:
-    (only,) = local_ways(here(cores=2))
+    (only,) = local_options(here(cores=2))
 
     assert (only.id, only.strategy, only.title) == ("cpu", Strategy(), "CPU, unchanged")
 
 
 def test_a_gpu_as_it_is_and_then_the_cpu() -> None:
-    ways = local_ways(here(gpus=1, trains_on=ComputeDevice.GPU))
+    options = local_options(here(gpus=1, trains_on=ComputeDevice.GPU))
 
-    assert [way.id for way in ways] == ["gpu", "cpu"]
-    assert ways[1].strategy.device == "cpu"
+    assert [option.id for option in options] == ["gpu", "cpu"]
+    assert options[1].strategy.device == "cpu"
 
 
-def test_variables_that_harm_are_taken_away_in_a_way_of_their_own_that_says_why() -> None:
+def test_variables_that_harm_are_taken_away_in_an_option_of_their_own_that_says_why() -> None:
     harmful = [each for each in harmful_variables() if not each.beside][:2]
 
-    ways = local_ways(here(gpus=1, harmful=tuple(harmful)))
+    options = local_options(here(gpus=1, harmful=tuple(harmful)))
 
-    clean = next(way for way in ways if way.id == "gpu+clean")
+    clean = next(option for option in options if option.id == "gpu+clean")
     assert clean.strategy.variables == {each.name: None for each in harmful}
     assert all(f"{each.name}: " in " ".join(clean.rests_on) for each in harmful)
 
 
-def test_of_several_gpus_one_is_a_way_too() -> None:
-    ways = {way.id: way for way in local_ways(here(gpus=2))}
+def test_of_several_gpus_one_is_an_option_too() -> None:
+    options = {option.id: option for option in local_options(here(gpus=2))}
 
-    assert ways["gpu+one"].strategy.gpus == (0,)
+    assert options["gpu+one"].strategy.gpus == (0,)
 
 
-def test_what_helped_before_is_a_way() -> None:
+def test_what_helped_before_is_a_option() -> None:
     inline = Strategy(workers=0, loader_thread=True)
 
-    ways = {way.id: way for way in local_ways(here(gpus=1, remedied=(("loader-inline", inline),)))}
+    options = {
+        option.id: option
+        for option in local_options(here(gpus=1, remedied=(("loader-inline", inline),)))
+    }
 
-    assert ways["gpu+loader-inline"].strategy == inline
+    assert options["gpu+loader-inline"].strategy == inline
 
 
 def test_a_gpu_that_took_the_machine_down_is_ruled_out_whatever_the_loader() -> None:
     inline = ("loader-inline", Strategy(workers=0))
-    ways = local_ways(here(gpus=1, deadly=(Strategy(),), remedied=(inline,)))
+    options = local_options(here(gpus=1, deadly=(Strategy(),), remedied=(inline,)))
 
-    out = [way for way in ways if way.basis is Basis.RULED_OUT]
-    assert [way.id for way in out] == ["gpu", "gpu+loader-inline"]
+    out = [option for option in options if option.basis is Basis.RULED_OUT]
+    assert [option.id for option in out] == ["gpu", "gpu+loader-inline"]
     assert out[0].rests_on[0].startswith("machine-went-down")
-    assert ways[-1].id == "cpu"
-    assert ways[-1].basis is Basis.TRIAL
+    assert options[-1].id == "cpu"
+    assert options[-1].basis is Basis.TRIAL
 
 
 def test_a_finding_that_blocks_rules_the_gpu_out_by_its_name() -> None:
     findings = (finding("override-active", Severity.RISKS), finding("wheel-lacks-arch"))
 
-    first, *_ = local_ways(here(gpus=1, trains_on=ComputeDevice.CPU, findings=findings))
+    first, *_ = local_options(here(gpus=1, trains_on=ComputeDevice.CPU, findings=findings))
 
     assert first.basis is Basis.RULED_OUT
     assert first.rests_on == ("wheel-lacks-arch: what it says",)

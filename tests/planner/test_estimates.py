@@ -1,4 +1,4 @@
-"""Ways that cannot run here."""
+"""Options that cannot run here."""
 
 from __future__ import annotations
 
@@ -8,15 +8,23 @@ from datetime import date
 import pytest
 from builders import finding, pace
 
+from rocsteady.knowledge.options import load_other_options
 from rocsteady.knowledge.speeds import load_speeds
-from rocsteady.knowledge.ways import load_other_ways
 from rocsteady.plan import Basis
 from rocsteady.planner.circumstances import Circumstances
-from rocsteady.planner.estimates import CLOUD, WHEEL, Measured, cloud_rows, costs, other_ways, row
+from rocsteady.planner.estimates import (
+    CLOUD,
+    WHEEL,
+    Measured,
+    cloud_rows,
+    costs,
+    other_options,
+    row,
+)
 from rocsteady.vocabulary import ComputeDevice
 
 TODAY = date(2026, 11, 15)
-WAYS = {way.id: way for way in load_other_ways()}
+OPTIONS = {option.id: option for option in load_other_options()}
 
 
 def windows(**more: object) -> Circumstances:
@@ -31,25 +39,27 @@ def windows(**more: object) -> Circumstances:
 
 
 def test_on_windows_wsl2_answers_a_hang_in_backward() -> None:
-    possible, out = other_ways(windows(), ["hang-in-backward"])
+    possible, out = other_options(windows(), ["hang-in-backward"])
 
-    assert {"wsl2", "cloud"} <= {way.id for way in possible}
-    assert {"directml"} <= {way.id for way in out}
-    assert all(way.basis is Basis.RULED_OUT and way.rests_on and way.sources for way in out)
+    assert {"wsl2", "cloud"} <= {option.id for option in possible}
+    assert {"directml"} <= {option.id for option in out}
+    assert all(
+        option.basis is Basis.RULED_OUT and option.rests_on and option.sources for option in out
+    )
 
 
-def test_on_linux_wsl2_is_no_way_for_a_loader_that_hangs() -> None:
+def test_on_linux_wsl2_is_no_option_for_a_loader_that_hangs() -> None:
     here = Circumstances(os="linux", gpus=1, gfx=("gfx1010",))
 
-    possible, out = other_ways(here, ["hang-in-loader"])
+    possible, out = other_options(here, ["hang-in-loader"])
 
-    assert "wsl2" not in {way.id for way in possible} | {way.id for way in out}
+    assert "wsl2" not in {option.id for option in possible} | {option.id for option in out}
 
 
 def test_two_gpus_have_ddp_as_a_row_that_changes_the_script() -> None:
-    possible, _ = other_ways(Circumstances(os="linux", gpus=2, gfx=("gfx1100",)), [])
+    possible, _ = other_options(Circumstances(os="linux", gpus=2, gfx=("gfx1100",)), [])
 
-    ddp = next(way for way in possible if way.id == "ddp")
+    ddp = next(option for option in possible if option.id == "ddp")
     assert row(ddp, None).changes.startswith("script: ")
 
 
@@ -58,9 +68,9 @@ def test_another_wheel_is_named_or_ruled_out() -> None:
 
     def found(gfx: str) -> tuple[str, str]:
         here = Circumstances(os="linux", gpus=1, gfx=(gfx,), findings=lacking)
-        possible, out = other_ways(here, [])
-        named = next((way.verdict for way in possible if way.id == WHEEL), "")
-        return named, next((way.rests_on[0] for way in out if way.id == WHEEL), "")
+        possible, out = other_options(here, [])
+        named = next((option.verdict for option in possible if option.id == WHEEL), "")
+        return named, next((option.rests_on[0] for option in out if option.id == WHEEL), "")
 
     named, why = found("gfx1201")
     assert re.match(
@@ -73,7 +83,7 @@ def test_another_wheel_is_named_or_ruled_out() -> None:
 def test_from_a_cpu_the_pace_lies_between_here_and_no_compute_at_all() -> None:
     measured = Measured(pace=pace(1.0, data=0.25, compute=0.5, backward=0.25), on_gpu=False)
 
-    found = row(WAYS["wsl2"], measured).pace
+    found = row(OPTIONS["wsl2"], measured).pace
 
     assert found is not None
     assert found.low == pytest.approx(1.0 / 1.1)
@@ -86,7 +96,7 @@ def test_between_cards_compute_is_scaled_by_peak_figures_and_the_rest_is_not() -
     here = cards["Radeon RX 5700 XT"]
     measured = Measured(pace=pace(1.0, data=0.5, compute=0.5), on_gpu=True, card=here)
 
-    rows = list(cloud_rows(WAYS[CLOUD], measured, TODAY, needs=0.0))
+    rows = list(cloud_rows(OPTIONS[CLOUD], measured, TODAY, needs=0.0))
 
     assert len(rows) == 2
     for each in rows:
@@ -97,22 +107,22 @@ def test_between_cards_compute_is_scaled_by_peak_figures_and_the_rest_is_not() -
 
 
 def test_without_a_pace_there_is_no_figure_and_it_says_so() -> None:
-    found = row(WAYS["wsl2"], None)
+    found = row(OPTIONS["wsl2"], None)
 
     assert found.pace is None
     assert "no trial measured a pace to scale" in found.rests_on
 
 
 def test_a_card_that_is_too_small_is_not_offered() -> None:
-    rows = list(cloud_rows(WAYS[CLOUD], None, TODAY, needs=100.0))
+    rows = list(cloud_rows(OPTIONS[CLOUD], None, TODAY, needs=100.0))
 
     assert rows
     assert all(load_speeds()[each.title.split(", ")[1]].memory >= 100 for each in rows)
 
 
 def test_the_price_of_hours_and_one_that_is_old() -> None:
-    (cheapest,) = cloud_rows(WAYS[CLOUD], None, TODAY, needs=0.0)
-    (later,) = cloud_rows(WAYS[CLOUD], None, date(2026, 8, 23), needs=0.0)
+    (cheapest,) = cloud_rows(OPTIONS[CLOUD], None, TODAY, needs=0.0)
+    (later,) = cloud_rows(OPTIONS[CLOUD], None, date(2026, 8, 23), needs=0.0)
 
     assert cheapest.price is not None
     assert costs(cheapest, 3600, 7200) == pytest.approx(

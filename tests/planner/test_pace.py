@@ -162,7 +162,7 @@ def test_a_process_that_goes_on_from_a_checkpoint_did_not_make_the_steps_before_
     assert pace.starting == pytest.approx(5.0)
 
 
-def test_two_trials_of_one_way_count_by_their_steps_and_the_interval_holds_both() -> None:
+def test_two_trials_of_one_option_count_by_their_steps_and_the_interval_holds_both() -> None:
     first = Pace(steps=100, seconds=10.0, rate=10.0, low=9.0, high=11.0, starting=3.0)
     both = pooled(first, replace(first, steps=50, rate=5.0, low=4.0, high=6.0))
 

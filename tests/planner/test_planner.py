@@ -13,7 +13,7 @@ from rocsteady.evidence.pages import Size
 from rocsteady.job.job_file import parse_job
 from rocsteady.job.values import Job
 from rocsteady.knowledge.harmful import harmful_variables
-from rocsteady.plan import Basis, Plan, Risk, Way
+from rocsteady.plan import Basis, Option, Plan, Risk
 from rocsteady.planner.advice import take
 from rocsteady.planner.circumstances import Circumstances, key
 from rocsteady.planner.completion import FailureHistory
@@ -52,34 +52,36 @@ class Scripted:
 
 def planned(
     make: Scripted, here: Circumstances = GPU, job: Job = JOB, **wish: float | None
-) -> tuple[Planner, list[Way]]:
+) -> tuple[Planner, list[Option]]:
     wanted = Wish(**{"left": 7200, **wish})  # type: ignore[arg-type]
     planner = Planner(
         job, here, wanted, make, today=date(2026, 11, 15), say=lambda _: None, clock=lambda: 0.0
     )
     planner.work()
-    return planner, ranked(planner.ways, budget=wanted.budget)
+    return planner, ranked(planner.options, budget=wanted.budget)
 
 
-def test_a_remedy_that_the_trial_found_is_a_way_and_what_failed_is_ruled_out() -> None:
+def test_a_remedy_that_the_trial_found_is_an_option_and_what_failed_is_ruled_out() -> None:
     broken = failed("hang-in-loader")
     mended = tried(2.4, INLINE, remedy="loader-inline")
-    planner, ways = planned(Scripted(gpu=(broken, mended), cpu=(tried(0.2),)), by=2 * 3600.0)
+    planner, options = planned(Scripted(gpu=(broken, mended), cpu=(tried(0.2),)), by=2 * 3600.0)
 
-    assert (ways[0].id, ways[0].strategy) == ("gpu+loader-inline", INLINE)
-    out = next(way for way in planner.ruled_out if way.id == "gpu")
+    assert (options[0].id, options[0].strategy) == ("gpu+loader-inline", INLINE)
+    out = next(option for option in planner.ruled_out if option.id == "gpu")
     assert out.rests_on[0] == "trial failed with hang-in-loader at step 7"
     assert planner.failures == ["hang-in-loader"]
 
 
-def test_what_failed_once_and_then_worked_as_it_is_stays_a_way_that_counts_the_failure() -> None:
-    _, ways = planned(Scripted(gpu=(failed("hang-in-loader"), tried(2.0)), cpu=(tried(0.1),)))
+def test_what_failed_once_and_then_worked_as_it_is_stays_an_option_that_counts_the_failure() -> (
+    None
+):
+    _, options = planned(Scripted(gpu=(failed("hang-in-loader"), tried(2.0)), cpu=(tried(0.1),)))
 
-    assert ways[0].id == "gpu"
-    assert "1 failure in 67 steps here (hang-in-loader)" in ways[0].rests_on[0]
+    assert options[0].id == "gpu"
+    assert "1 failure in 67 steps here (hang-in-loader)" in options[0].rests_on[0]
 
 
-def test_earlier_runs_count_against_a_way() -> None:
+def test_earlier_runs_count_against_a_option() -> None:
     history = {
         key(Strategy()): FailureHistory(failures=9, seconds=3600.0, steps=7000, kinds=("hang",))
     }
@@ -88,7 +90,7 @@ def test_earlier_runs_count_against_a_way() -> None:
         Scripted(gpu=(tried(2.0),), cpu=(tried(0.1),)), replace(GPU, histories=history)
     )
 
-    before, after = calm.ways[0].finish, shaken.ways[0].finish
+    before, after = calm.options[0].finish, shaken.options[0].finish
     assert before is not None
     assert after is not None
     assert after.failures > 5 > before.failures
@@ -97,12 +99,12 @@ def test_earlier_runs_count_against_a_way() -> None:
 
 def test_a_machine_that_went_down_is_not_tried_again() -> None:
     make = Scripted(gpu=(tried(9.0),), cpu=(tried(0.5),))
-    planner, ways = planned(make, replace(GPU, deadly=(Strategy(),)), by=8 * 3600.0)
+    planner, options = planned(make, replace(GPU, deadly=(Strategy(),)), by=8 * 3600.0)
 
     assert all(strategy.device == "cpu" for strategy in make.made)
-    assert ways[0].strategy.device == "cpu"
+    assert options[0].strategy.device == "cpu"
     assert "machine-went-down" in planner.failures
-    assert any(way.id.startswith("cloud-") for way in ways)
+    assert any(option.id.startswith("cloud-") for option in options)
 
 
 def test_a_variant_of_what_took_the_machine_down_is_not_tried_on_the_gpu_either() -> None:
@@ -120,30 +122,30 @@ def test_epochs_are_of_the_variant_and_what_is_done_is_not_left() -> None:
         '[variants.short]\narguments = ["--short"]\ntotal = { epochs = 1 }'
     )
     one = tried(1.0, size=Size(parameters=9, batch=4, batches=50))
-    _, ways = planned(Scripted(gpu=(one,)), job=job, left=None, epochs=10, done=400)
-    ends = {way.id: way.finish.seconds for way in ways if way.finish}
+    _, options = planned(Scripted(gpu=(one,)), job=job, left=None, epochs=10, done=400)
+    ends = {option.id: option.finish.seconds for option in options if option.finish}
 
     assert ends["gpu"] == pytest.approx(105.0, abs=5)  # 100 of 500 steps, and 5 s to start
     assert ends["variant-short"] == pytest.approx(55.0, abs=5)
 
 
-def test_a_variant_is_tried_on_the_fastest_way_and_says_that_it_is_another_model() -> None:
+def test_a_variant_is_tried_on_the_fastest_option_and_says_that_it_is_another_model() -> None:
     job = parse_job(
         'command = ["python", "train.py"]\ntotal = { steps = 7200 }\n'
         '[variants.small]\narguments = ["--small"]\nwords = "0.7 M parameters"'
     )
-    _, ways = planned(Scripted(gpu=(tried(0.5),), cpu=(tried(0.2),)), job=job, by=3600.0)
+    _, options = planned(Scripted(gpu=(tried(0.5),), cpu=(tried(0.2),)), job=job, by=3600.0)
 
-    assert ways[0].id == "variant-small"
-    assert ways[0].changes == "0.7 M parameters"
-    assert ways[0].command == ("python", "train.py", "--small")
+    assert options[0].id == "variant-small"
+    assert options[0].changes == "0.7 M parameters"
+    assert options[0].command == ("python", "train.py", "--small")
 
 
-def test_without_time_for_trials_ways_say_so_and_estimates_have_no_figure() -> None:
-    planner, ways = planned(Scripted())
+def test_without_time_for_trials_options_say_so_and_estimates_have_no_figure() -> None:
+    planner, options = planned(Scripted())
 
-    assert all(way.pace is None for way in ways)
-    assert any("use --within to allow more" in way.rests_on[0] for way in planner.not_tried)
+    assert all(option.pace is None for option in options)
+    assert any("use --within to allow more" in option.rests_on[0] for option in planner.not_tried)
     assert planner.ruled_out == []
 
 
@@ -158,15 +160,15 @@ def test_without_a_total_there_is_a_pace_and_no_end() -> None:
     )
     planner.work()
 
-    assert planner.ways[0].pace is not None
-    assert planner.ways[0].finish is None
+    assert planner.options[0].pace is not None
+    assert planner.options[0].finish is None
     assert planner.left is None
 
 
-def test_the_recommendation_names_what_rules_the_plain_way_out() -> None:
+def test_the_recommendation_names_what_rules_the_plain_option_out() -> None:
     blocked = replace(GPU, trains_on=ComputeDevice.CPU, findings=(finding("wheel-lacks-arch"),))
-    planner, ways = planned(Scripted(cpu=(tried(1.0),)), blocked, by=4 * 3600.0)
-    numbered = [replace(way, number=number) for number, way in enumerate(ways, start=1)]
+    planner, options = planned(Scripted(cpu=(tried(1.0),)), blocked, by=4 * 3600.0)
+    numbered = [replace(option, number=number) for number, option in enumerate(options, start=1)]
     plan = Plan(
         rocsteady="1",
         made=0.0,
@@ -175,24 +177,24 @@ def test_the_recommendation_names_what_rules_the_plain_way_out() -> None:
         software="",
         total=7200,
         left=7200,
-        ways=tuple(numbered),
+        options=tuple(numbered),
         ruled_out=tuple(planner.ruled_out),
     )
 
     assert numbered[0].basis is Basis.TRIAL
     assert "wheel-lacks-arch" in take(plan)
     assert take(plan).startswith("Recommended: option 1. ")
-    assert "No option was found" in take(replace(plan, ways=()))
+    assert "No option was found" in take(replace(plan, options=()))
 
 
-def test_without_a_gpu_a_variable_that_a_remedy_unset_makes_a_way() -> None:
+def test_without_a_gpu_a_variable_that_a_remedy_unset_makes_a_option() -> None:
     harmful = next(each for each in harmful_variables() if not each.beside)
     here = Circumstances(os="linux", cores=2, software="torch 2", harmful=(harmful,))
     without = Strategy(variables={harmful.name: None})
     mended = tried(2.0, without, remedy="unset-variable")
-    _, ways = planned(Scripted(gpu=(failed("blas-error"), mended)), here, by=3600.0 * 4)
+    _, options = planned(Scripted(gpu=(failed("blas-error"), mended)), here, by=3600.0 * 4)
 
-    assert ways[0].strategy == without
+    assert options[0].strategy == without
 
 
 def test_a_deadline_that_trials_come_close_to_is_measured_from_their_end() -> None:
@@ -208,14 +210,14 @@ def test_a_deadline_that_trials_come_close_to_is_measured_from_their_end() -> No
     )
     planner.work()
 
-    found = planner.ways[0].finish
+    found = planner.options[0].finish
     assert found is not None
     assert found.in_time == 0.0  # 6 minutes, of which 100 seconds are left
 
 
 def test_what_works_but_is_late_is_not_said_to_fail() -> None:
-    _, ways = planned(Scripted(gpu=(tried(0.5),), cpu=(tried(0.1),)), by=3600.0)
-    rented = next(way for way in ways if way.cost)
+    _, options = planned(Scripted(gpu=(tried(0.5),), cpu=(tried(0.1),)), by=3600.0)
+    rented = next(option for option in options if option.cost)
     plan = Plan(
         rocsteady="0",
         made=0.0,
@@ -224,12 +226,14 @@ def test_what_works_but_is_late_is_not_said_to_fail() -> None:
         software="",
         total=1,
         left=1,
-        ways=(rented, *(way for way in ways if way is not rented)),
+        options=(rented, *(option for option in options if option is not rented)),
     )
 
     assert "What was tried here is not on time." in take(plan)
-    changed = [replace(way, changes="x") if way.id == "gpu" else way for way in plan.ways]
-    said = take(replace(plan, ways=tuple(changed)))
+    changed = [
+        replace(option, changes="x") if option.id == "gpu" else option for option in plan.options
+    ]
+    said = take(replace(plan, options=tuple(changed)))
     assert "What was tried here without changing the job is not on time." in said
 
 
@@ -240,9 +244,9 @@ def test_the_cpu_once_more_counts_for_its_row() -> None:
         del job
         return (tried(next(rates), strategy),)
 
-    _, ways = planned(attempt, replace(GPU, gpus=0))  # type: ignore[arg-type]
+    _, options = planned(attempt, replace(GPU, gpus=0))  # type: ignore[arg-type]
 
-    plain = next(way for way in ways if way.id == "cpu")
+    plain = next(option for option in options if option.id == "cpu")
     assert plain.pace is not None
     assert plain.pace.rate == pytest.approx(120 / 90)
     assert "second trial: 0.50 times as fast" in plain.rests_on
@@ -258,8 +262,8 @@ def test_the_cpu_once_more_that_fails_counts_against_its_row() -> None:
         one = tried(2.0, strategy)
         return (replace(one, failure="segfault", title="it died") if again else one,)
 
-    _, ways = planned(attempt, replace(GPU, gpus=0))  # type: ignore[arg-type]
+    _, options = planned(attempt, replace(GPU, gpus=0))  # type: ignore[arg-type]
 
-    plain = next(way for way in ways if way.id == "cpu")
+    plain = next(option for option in options if option.id == "cpu")
     assert plain.risk is Risk.MEDIUM
     assert "1 failure in 120 steps here (segfault)" in plain.rests_on[0]

@@ -1,51 +1,57 @@
-"""Which way comes first."""
+"""Which option comes first."""
 
 from __future__ import annotations
 
 import pytest
-from builders import pace, way
+from builders import option, pace
 
-from rocsteady.plan import Basis, Risk, Way
+from rocsteady.plan import Basis, Option, Risk
 from rocsteady.planner.ranking import in_time, ranked, too_dear
 from rocsteady.vocabulary import Strategy
 
-CASES: dict[str, tuple[list[Way], str]] = {
+CASES: dict[str, tuple[list[Option], str]] = {
     "in time before late, though it takes longer to set up": (
-        [way(90, chance=0.1, name="cpu"), way(9, chance=0.95, basis=Basis.ESTIMATE, name="wsl2")],
+        [
+            option(90, chance=0.1, name="cpu"),
+            option(9, chance=0.95, basis=Basis.ESTIMATE, name="wsl2"),
+        ],
         "wsl2",
     ),
     "tried before estimated": (
-        [way(8, chance=0.99, basis=Basis.ESTIMATE, name="cloud"), way(9, chance=0.99, name="gpu")],
+        [
+            option(8, chance=0.99, basis=Basis.ESTIMATE, name="cloud"),
+            option(9, chance=0.99, name="gpu"),
+        ],
         "gpu",
     ),
     "the same model before another one": (
-        [way(2, chance=0.99, changes="0.7 M", name="small"), way(9, chance=0.99, name="gpu")],
+        [option(2, chance=0.99, changes="0.7 M", name="small"), option(9, chance=0.99, name="gpu")],
         "gpu",
     ),
     "another model if only that is in time": (
-        [way(2, chance=0.99, changes="0.7 M", name="small"), way(9, chance=0.2, name="gpu")],
+        [option(2, chance=0.99, changes="0.7 M", name="small"), option(9, chance=0.2, name="gpu")],
         "small",
     ),
-    "no way in time: the best chance": (
-        [way(9, chance=0.2, name="gpu"), way(8, chance=0.4, name="other")],
+    "no option in time: the best chance": (
+        [option(9, chance=0.2, name="gpu"), option(8, chance=0.4, name="other")],
         "other",
     ),
     "free before paid, in time": (
-        [way(2, chance=0.99, cost=(1.0, 2.0), name="cloud"), way(9, chance=0.99, name="gpu")],
+        [option(2, chance=0.99, cost=(1.0, 2.0), name="cloud"), option(9, chance=0.99, name="gpu")],
         "gpu",
     ),
     "a risk counts as time": (
-        [way(9, chance=0.99, risk=Risk.HIGH, name="high"), way(11, chance=0.99, name="low")],
+        [option(9, chance=0.99, risk=Risk.HIGH, name="high"), option(11, chance=0.99, name="low")],
         "low",
     ),
     "about as soon: fewer GPUs": (
-        [way(9.0, chance=0.99, name="two"), way(9.1, chance=0.99, name="one",
+        [option(9.0, chance=0.99, name="two"), option(9.1, chance=0.99, name="one",
                                                 strategy=Strategy(gpus=(0,)))],
         "one",
     ),
-    "no deadline: the sooner": ([way(9, name="gpu"), way(90, name="cpu")], "gpu"),
+    "no deadline: the sooner": ([option(9, name="gpu"), option(90, name="cpu")], "gpu"),
     "no deadline: rented only if it is much sooner": (
-        [way(9, name="cpu"), way(6, name="cloud", cost=(1, 2), basis=Basis.ESTIMATE)],
+        [option(9, name="cpu"), option(6, name="cloud", cost=(1, 2), basis=Basis.ESTIMATE)],
         "cpu",
     ),
 }  # fmt: skip
@@ -53,14 +59,17 @@ CASES: dict[str, tuple[list[Way], str]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_first(name: str) -> None:
-    ways, first = CASES[name]
+    options, first = CASES[name]
 
-    assert ranked(ways, budget=None)[0].id == first
-    assert ranked(ways[::-1], budget=None)[0].id == first
+    assert ranked(options, budget=None)[0].id == first
+    assert ranked(options[::-1], budget=None)[0].id == first
 
 
 def test_what_is_likely_to_cost_more_than_there_is_comes_last() -> None:
-    dear, late = way(2, chance=0.99, cost=(3.0, 9.0), name="dear"), way(3, chance=0.95, name="late")
+    dear, late = (
+        option(2, chance=0.99, cost=(3.0, 9.0), name="dear"),
+        option(3, chance=0.95, name="late"),
+    )
 
     assert [each.id for each in ranked([dear, late], budget=5.0)] == ["late", "dear"]
     assert too_dear(dear, 5.0)
@@ -69,30 +78,30 @@ def test_what_is_likely_to_cost_more_than_there_is_comes_last() -> None:
 
 def test_a_chance_comes_before_none_whatever_the_upper_end_of_its_cost() -> None:
     """$0.10 to $12 against a budget of $10: a person takes the 59 %."""
-    rented = way(9, chance=0.59, cost=(0.1, 12.0), basis=Basis.ESTIMATE, name="cloud")
-    late = way(90, chance=0.0, name="cpu")
+    rented = option(9, chance=0.59, cost=(0.1, 12.0), basis=Basis.ESTIMATE, name="cloud")
+    late = option(90, chance=0.0, name="cpu")
 
     assert [each.id for each in ranked([late, rented], budget=10.0)] == ["cloud", "cpu"]
 
 
 def test_a_chance_that_is_about_as_good_and_free_comes_first() -> None:
-    rented = way(9, chance=0.58, cost=(0.1, 2.0), basis=Basis.ESTIMATE, name="cloud")
-    free = way(10, chance=0.56, name="gpu")
+    rented = option(9, chance=0.58, cost=(0.1, 2.0), basis=Basis.ESTIMATE, name="cloud")
+    free = option(10, chance=0.56, name="gpu")
 
     assert [each.id for each in ranked([rented, free], budget=10.0)] == ["gpu", "cloud"]
 
 
 def test_without_an_end_it_is_last_and_not_in_time() -> None:
-    unknown = Way(id="jax", title="JAX", basis=Basis.ESTIMATE)
+    unknown = Option(id="jax", title="JAX", basis=Basis.ESTIMATE)
 
-    assert ranked([unknown, way(900, name="cpu")], budget=None)[0].id == "cpu"
-    assert ranked([unknown, way(900, chance=0.0, name="cpu")], budget=None)[0].id == "cpu"
+    assert ranked([unknown, option(900, name="cpu")], budget=None)[0].id == "cpu"
+    assert ranked([unknown, option(900, chance=0.0, name="cpu")], budget=None)[0].id == "cpu"
     assert not in_time(unknown)
 
 
 def test_where_no_end_is_known_the_pace_decides() -> None:
     slow, fast = (
-        Way(id=name, title=name, basis=Basis.TRIAL, pace=pace(rate))
+        Option(id=name, title=name, basis=Basis.TRIAL, pace=pace(rate))
         for name, rate in (("slow", 1.0), ("fast", 3.0))
     )
 

@@ -1,7 +1,7 @@
-"""A small simulator of a training run: ticks at 5 Hz, and looks when the pulse asks for them.
+"""A small simulator of a training run: ticks at 5 Hz, and snapshots when the pulse asks for them.
 
 A run is a list of segments. In one kind steps are made; in the other, time passes while the tree
-of processes looks as a function of time says.
+of processes snapshots as a function of time says.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import msgspec
 from rocsteady.evidence.values import (
     Blocked,
     Heartbeat,
-    Look,
     Output,
     Outside,
     ProcessSeen,
+    Snapshot,
     ThreadSeen,
     Tick,
     Wait,
@@ -203,7 +203,7 @@ class Simulation:
         self.stride = stride
         self.counters = 0
         self.pulse: Pulse = begin(self.now, self.now, learned)
-        self.looks: tuple[Look, ...] = ()
+        self.snapshots: tuple[Snapshot, ...] = ()
         self.ready: float | None = None
         self.said: list[Said] = []
 
@@ -255,16 +255,16 @@ class Simulation:
             page.stay(page.phase, segment.seconds)
 
     def tick(self, segment: Quiet | None) -> None:
-        """Judge once; take the look that was asked for when it is due."""
+        """Judge once; take the snapshot that was asked for when it is due."""
         if segment and self.ready is not None and self.now >= self.ready:
             processes = segment.tree(self.now)
-            look = Look(
+            snapshot = Snapshot(
                 at=self.now,
                 processes=processes,
                 stacks=segment.stacks,
                 gpu_signs=segment.gpu_signs,
             )
-            self.looks, self.ready = (*self.looks, look), None
+            self.snapshots, self.ready = (*self.snapshots, snapshot), None
         tick = Tick(
             at=self.now,
             boot=self.now + self.asleep,
@@ -272,9 +272,9 @@ class Simulation:
             output=Output(counters=self.counters),
             alive=True,
         )
-        self.pulse, verdict = judge(self.pulse, tick, self.looks, self.patience, known())
+        self.pulse, verdict = judge(self.pulse, tick, self.snapshots, self.patience, known())
         if verdict.quiet == 0:
-            self.looks, self.ready = (), None
+            self.snapshots, self.ready = (), None
         if verdict.examine and self.ready is None:
             self.ready = self.now + LOOK_TAKES
         self.said.append(Said(self.now, verdict))

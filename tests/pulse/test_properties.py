@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from rocsteady.evidence.values import (
     Heartbeat,
-    Look,
     Output,
     ProcessSeen,
+    Snapshot,
     ThreadSeen,
     Tick,
     Wait,
@@ -99,11 +99,11 @@ def test_no_input_raises(
     history: list[tuple[float, float, tuple[Heartbeat, ...], tuple[ProcessSeen, ...]]],
 ) -> None:
     pulse = begin(0.0, 0.0)
-    looks: tuple[Look, ...] = ()
+    snapshots: tuple[Snapshot, ...] = ()
     for at, boot, heartbeats, tree in history:
-        looks = (*looks, Look(at=at, processes=tree, stacks=True))
+        snapshots = (*snapshots, Snapshot(at=at, processes=tree, stacks=True))
         tick = Tick(at=at, boot=boot, heartbeats=heartbeats, output=Output(), alive=True)
-        pulse, verdict = judge(pulse, tick, looks, PATIENCE, known())
+        pulse, verdict = judge(pulse, tick, snapshots, PATIENCE, known())
         assert verdict.why
     merge(learn(pulse), PhaseHistory())
 
@@ -132,23 +132,23 @@ def test_hung_takes_looks_that_agree_and_judging_changes_nothing(
     now_and_then: tuple[ProcessSeen, ...], moments: list[tuple[float, int]], steps: int
 ) -> None:
     pulse, now = begin(0.0, 0.0), 0.0
-    looks: tuple[Look, ...] = ()
+    snapshots: tuple[Snapshot, ...] = ()
     for passed, choice in moments:
         now += passed
         if choice < 8:  # mostly the same: a thread in a lock
             tree = now_and_then if choice == 0 else (STUCK,)
-            looks = (*looks, Look(at=now, processes=tree, stacks=True))
+            snapshots = (*snapshots, Snapshot(at=now, processes=tree, stacks=True))
         tick = Tick(at=now, boot=now, heartbeats=(told(steps),), output=Output(), alive=True)
-        before = msgspec.json.encode((pulse, tick, looks))
-        first = judge(pulse, tick, looks, PATIENCE, known())
-        assert first == judge(pulse, tick, looks, PATIENCE, known())
-        assert msgspec.json.encode((pulse, tick, looks)) == before
+        before = msgspec.json.encode((pulse, tick, snapshots))
+        first = judge(pulse, tick, snapshots, PATIENCE, known())
+        assert first == judge(pulse, tick, snapshots, PATIENCE, known())
+        assert msgspec.json.encode((pulse, tick, snapshots)) == before
         pulse, verdict = first
         if verdict.condition is RunState.HUNG and verdict.quiet < 1800:
-            assert len(looks) >= PATIENCE.samples
-            agreeing = [look for look in looks if look.at >= pulse.agreed_from]
+            assert len(snapshots) >= PATIENCE.samples
+            agreeing = [each for each in snapshots if each.at >= pulse.agreed_from]
             assert len(agreeing) >= PATIENCE.samples
-            assert looks[-1].at - agreeing[0].at >= PATIENCE.sample_span.total_seconds()
+            assert snapshots[-1].at - agreeing[0].at >= PATIENCE.sample_span.total_seconds()
 
 
 @SOME
@@ -157,7 +157,7 @@ def test_a_training_thread_that_moves_is_not_hung_before_the_long_budget(
     others: tuple[ProcessSeen, ...], wait: Wait
 ) -> None:
     pulse = begin(0.0, 0.0)
-    looks: tuple[Look, ...] = ()
+    snapshots: tuple[Snapshot, ...] = ()
     rest = tuple(other for other in others if other.pid != TRAINER)
     beat = msgspec.structs.replace(told(500), pid=TRAINER, thread=TRAINER)
     for second in range(1, 200, 4):
@@ -166,9 +166,12 @@ def test_a_training_thread_that_moves_is_not_hung_before_the_long_budget(
             pid=TRAINER, parent=1, name="python", python=True, read_bytes=0, written_bytes=0,
             rss_bytes=0, threads=(main,),
         )  # fmt: skip
-        looks = (*looks, Look(at=float(second), processes=(trainer, *rest), stacks=True))
+        snapshots = (
+            *snapshots,
+            Snapshot(at=float(second), processes=(trainer, *rest), stacks=True),
+        )
         tick = Tick(
             at=float(second), boot=float(second), heartbeats=(beat,), output=Output(), alive=True
         )
-        pulse, verdict = judge(pulse, tick, looks, PATIENCE, known())
+        pulse, verdict = judge(pulse, tick, snapshots, PATIENCE, known())
         assert verdict.condition is not RunState.HUNG

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.evidence.snapshot import look
+from rocsteady.evidence.snapshot import take_snapshot
 from rocsteady.evidence.tree import Tree
 from rocsteady.inside import wire
 from rocsteady.pulse.wait_graph import wait_set
@@ -157,12 +157,12 @@ class Started:
             self.children[name] = (child, Tree(child.pid, run_id))
 
     def proof(self, name: str) -> WaitSet:
-        """Look at one of them until a look tells that it has got where it wanted."""
+        """Look at one of them until a snapshot tells that it has got where it wanted."""
         child, tree = self.children[name]
         assert child.poll() is None
         sets = []
         for _ in range(2):
-            seen = look(tree.processes(), stacks=True, within=timedelta(seconds=5))
+            seen = take_snapshot(tree.processes(), stacks=True, within=timedelta(seconds=5))
             sets.append(wait_set(seen, (), known()))
             time.sleep(0.3)
         return prove(sets)
@@ -195,7 +195,7 @@ def test_a_wait_that_ends_is_not_closed(started: Started, name: str) -> None:
 @pytest.mark.parametrize("name", STUCK)
 def test_a_deadlock_is_closed(started: Started, name: str) -> None:
     found = started.proof(name)
-    if not found.closed:  # a busy machine may let a look fail
+    if not found.closed:  # a busy machine may let a snapshot fail
         found = started.proof(name)
 
     assert found.closed, sentences(found)

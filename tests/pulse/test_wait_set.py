@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from rocsteady.evidence.values import (
     Blocked,
-    Look,
     Outside,
     ProcessSeen,
+    Snapshot,
     ThreadSeen,
     Wait,
 )
@@ -48,7 +48,7 @@ def process(pid: int, *threads: ThreadSeen, **fields: object) -> ProcessSeen:
 
 def found(*processes: ProcessSeen, pages: list[Page] | None = None, at: float = 0.0) -> WaitSet:
     heartbeats = tuple(page.heartbeat() for page in pages or [Page(step=99, beats=500)])
-    return wait_set(Look(at=at, processes=processes, stacks=True), heartbeats, known())
+    return wait_set(Snapshot(at=at, processes=processes, stacks=True), heartbeats, known())
 
 
 def ways(one: WaitSet) -> set[WayOut]:

@@ -8,7 +8,7 @@ from datetime import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rocsteady.plan import Basis, Finish, Limit, Pace, Plan, Price, Risk, Way
+from rocsteady.plan import Basis, Finish, Limit, Option, Pace, Plan, Price, Risk
 from rocsteady.report.plan import render_plan
 
 WORDS = st.text("ab-,.", max_size=70) | st.lists(st.text("abc.", max_size=12)).map(" ".join)
@@ -23,8 +23,8 @@ FINISHES = st.none() | st.builds(
     failures=st.floats(0, 1e6),
     lost=st.floats(0, 1),
 )
-WAYS = st.builds(
-    Way,
+OPTIONS = st.builds(
+    Option,
     number=st.integers(1, 99),
     id=WORDS,
     title=WORDS,
@@ -62,8 +62,8 @@ PLANS = st.builds(
     budget=st.none() | st.floats(0, 9_999),
     trials=st.integers(0, 99),
     trial_seconds=st.floats(0, 1e5),
-    ways=st.lists(WAYS, max_size=4).map(tuple),
-    ruled_out=st.lists(WAYS, max_size=3).map(tuple),
+    options=st.lists(OPTIONS, max_size=4).map(tuple),
+    ruled_out=st.lists(OPTIONS, max_size=3).map(tuple),
     take=WORDS,
     limits=st.lists(
         st.builds(
@@ -89,7 +89,7 @@ def test_any_plan_fits_its_terminal_in_ascii_with_or_without_colour(plan: Plan, 
     )
     for line in page.splitlines():
         assert len(line) <= width or len(line.split()) == 1, "only a word that is longer may be"
-    for each in plan.ways:
+    for each in plan.options:
         assert re.search(rf"^ {{2,3}}{each.number}  \S", page, re.MULTILINE)
-    shown = plan.trials or plan.ways == () or plan.ways[0].basis is not Basis.ESTIMATE
-    assert plan.ways == () or not shown or plan.ways[0].do in page
+    shown = plan.trials or plan.options == () or plan.options[0].basis is not Basis.ESTIMATE
+    assert plan.options == () or not shown or plan.options[0].do in page

@@ -1,4 +1,4 @@
-"""The words of one way. All figures in this file are invented."""
+"""The words of one option. All figures in this file are invented."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from datetime import timezone
 
 import pytest
 
-from rocsteady.plan import Basis, Finish, Pace, Plan, Price, Way
+from rocsteady.plan import Basis, Finish, Option, Pace, Plan, Price
 from rocsteady.report.option import based_on, chance, clean, cost, pace, render_option, setup
 
 PLAN = Plan(rocsteady="0.1", made=0.0, command=(), folder="", software="", total=None, left=None)
 
 
-def way(basis: Basis = Basis.TRIAL, **more: object) -> Way:
-    return Way(id="a", title="a", basis=basis, **more)  # type: ignore[arg-type] # as the test says
+def option(basis: Basis = Basis.TRIAL, **more: object) -> Option:
+    return Option(id="a", title="a", basis=basis, **more)  # type: ignore[arg-type] # as the test says
 
 
 def at(rate: float) -> Pace:
@@ -40,8 +40,8 @@ def at(rate: float) -> Pace:
 def test_a_pace_has_two_or_three_digits_and_an_estimate_a_mark(
     rate: float, measured: str, estimated: str
 ) -> None:
-    assert pace(way(pace=at(rate))) == measured
-    assert pace(way(Basis.ESTIMATE, pace=at(rate))) == estimated
+    assert pace(option(pace=at(rate))) == measured
+    assert pace(option(Basis.ESTIMATE, pace=at(rate))) == estimated
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_pace_has_two_or_three_digits_and_an_estimate_a_mark(
     ],
 )
 def test_a_cost(dollars: tuple[float, float] | None, words: str) -> None:
-    assert cost(way(Basis.ESTIMATE, cost=dollars)) == words
+    assert cost(option(Basis.ESTIMATE, cost=dollars)) == words
 
 
 @pytest.mark.parametrize(
@@ -86,15 +86,15 @@ def test_a_chance_is_never_certain(share: float, words: str) -> None:
 
 
 def test_what_it_is_based_on_is_said_in_a_few_words() -> None:
-    assert based_on(way(pace=at(0.5)), PLAN) == "trial: 0 failures in 1 step"
-    assert based_on(way(failed_steps=904), PLAN) == "trial: 0 failures in 904 steps"
-    assert based_on(way(failures=3, failed_steps=22_616), PLAN) == "3 failures in 22,616 steps"
-    assert based_on(way(variant="small", changes="0.7 M"), PLAN) == "trial; changes the model"
-    assert based_on(way(changes="bf16"), PLAN) == "trial; changes the numbers"
-    assert based_on(way(Basis.ESTIMATE, changes="x"), PLAN) == (
+    assert based_on(option(pace=at(0.5)), PLAN) == "trial: 0 failures in 1 step"
+    assert based_on(option(failed_steps=904), PLAN) == "trial: 0 failures in 904 steps"
+    assert based_on(option(failures=3, failed_steps=22_616), PLAN) == "3 failures in 22,616 steps"
+    assert based_on(option(variant="small", changes="0.7 M"), PLAN) == "trial; changes the model"
+    assert based_on(option(changes="bf16"), PLAN) == "trial; changes the numbers"
+    assert based_on(option(Basis.ESTIMATE, changes="x"), PLAN) == (
         "estimate; needs changes to the script"
     )
-    assert based_on(way(Basis.ESTIMATE), PLAN) == "estimate"
+    assert based_on(option(Basis.ESTIMATE), PLAN) == "estimate"
 
 
 def test_it_says_which_failures_are_expected_and_what_exceeds_the_budget() -> None:
@@ -104,8 +104,8 @@ def test_it_says_which_failures_are_expected_and_what_exceeds_the_budget() -> No
         rocsteady="", made=0.0, command=(), folder="", software="", total=9, left=9, budget=4.5
     )
 
-    over = way(Basis.ESTIMATE, finish=finish, price=price, cost=(5.0, 6.0))
-    near = way(Basis.ESTIMATE, cost=(4.0, 6.0))
+    over = option(Basis.ESTIMATE, finish=finish, price=price, cost=(5.0, 6.0))
+    near = option(Basis.ESTIMATE, cost=(4.0, 6.0))
 
     assert based_on(over, plan) == (
         "estimate; ~1 expected; prices as of soon; over the budget of $4.50"
@@ -127,7 +127,7 @@ def test_everything_about_an_option_is_behind_explain() -> None:
         deadline=9500,
         budget=4.5,
     )
-    option = way(
+    row = option(
         Basis.ESTIMATE,
         number=2,
         pace=at(0.5),
@@ -141,7 +141,7 @@ def test_everything_about_an_option_is_behind_explain() -> None:
         do="rocsteady plan --export skypilot --option 2",
     )
 
-    assert render_option(option, plan, now=0.0, width=80, colour=False, zone=timezone.utc) == (
+    assert render_option(row, plan, now=0.0, width=80, colour=False, zone=timezone.utc) == (
         "Option 2: a\n"
         "  pace        ~0.5 steps/s (0 to 9, 90 %)\n"
         "  finishes    Thu 1 Jan 02:30; between Thu 1 Jan 02:13 and Thu 1 Jan 03:36 (90\n"

@@ -13,7 +13,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from rocsteady.plan import Basis, Finish, Limit, Pace, Plan, Price, Risk, Way
+from rocsteady.plan import Basis, Finish, Limit, Option, Pace, Plan, Price, Risk
 from rocsteady.report.plan import render_plan
 from rocsteady.report.schemas import plan_schema
 from rocsteady.vocabulary import Strategy
@@ -38,14 +38,14 @@ def ends(seconds: float, off: float, in_time: float | None = None, **more: float
     return Finish(seconds=seconds, early=seconds - off, late=seconds + off, in_time=in_time, **more)
 
 
-def way(number: int, title: str, basis: Basis = Basis.TRIAL, **more: object) -> Way:
+def option(number: int, title: str, basis: Basis = Basis.TRIAL, **more: object) -> Option:
     do = f"rocsteady run --plan {number}" if basis is Basis.TRIAL else ""
     known = {"id": title.lower().replace(" ", "-"), "do": do, **more}
-    return Way(number=number, title=title, basis=basis, **known)  # type: ignore[arg-type] # as the test says
+    return Option(number=number, title=title, basis=basis, **known)  # type: ignore[arg-type] # as the test says
 
 
-def ruled_out(title: str, why: str, *sources: str) -> Way:
-    return way(0, title, Basis.RULED_OUT, rests_on=(why,), sources=sources)
+def ruled_out(title: str, why: str, *sources: str) -> Option:
+    return option(0, title, Basis.RULED_OUT, rests_on=(why,), sources=sources)
 
 
 RENTED = Price(dollars=0.34, as_of="2025-08-22", source="https://prices.example/gpus", old=True)
@@ -60,8 +60,8 @@ LONG_JOB = Plan(
     deadline=MADE + 15 * D + 6 * H,
     trials=4,
     trial_seconds=160,
-    ways=(
-        way(
+    options=(
+        option(
             1,
             "GPU, no loader processes",
             strategy=Strategy(workers=0, loader_thread=True),
@@ -69,7 +69,7 @@ LONG_JOB = Plan(
             finish=ends(9 * D + 14 * H, 3 * H, 0.99),
             rests_on=("0 hangs in 95 batches: no evidence yet (22,600 needed, 2.6 h)",),
         ),
-        way(
+        option(
             2,
             "GPU, unchanged",
             pace=measured(2.41),
@@ -80,7 +80,7 @@ LONG_JOB = Plan(
             kinds=("hang-in-loader",),
             rests_on=("3 hangs in 22,616 batches",),
         ),
-        way(
+        option(
             3,
             "GPU, variant small",
             variant="small",
@@ -88,7 +88,7 @@ LONG_JOB = Plan(
             finish=ends(4 * D + 11 * H, 2 * H, 0.999),
             changes="another model, 0.7 M parameters in place of 2.9 M.",
         ),
-        way(
+        option(
             4,
             "cloud, RTX 4090",
             Basis.ESTIMATE,
@@ -100,7 +100,7 @@ LONG_JOB = Plan(
             risk=Risk.MEDIUM,
             do="rocsteady plan --export skypilot",
         ),
-        way(
+        option(
             5,
             "CPU, bf16, 8 threads",
             pace=measured(0.19),
@@ -137,8 +137,8 @@ NOTE_A = Plan(
     deadline=MADE + 3 * D,
     trials=3,
     trial_seconds=131,
-    ways=(
-        way(
+    options=(
+        option(
             1,
             "CPU, variant small, 16 threads",
             variant="small",
@@ -146,7 +146,7 @@ NOTE_A = Plan(
             finish=ends(26.2 * H, 1.5 * H, 0.98),
             changes="another model, 0.7 M parameters in place of 2.9 M.",
         ),
-        way(
+        option(
             2,
             "WSL2, the same GPU",
             Basis.ESTIMATE,
@@ -157,7 +157,7 @@ NOTE_A = Plan(
             rests_on=("30 s an episode, said by a field note", "AMD lists gfx1201 for WSL"),
             do="rocsteady plan --export wsl2",
         ),
-        way(
+        option(
             3,
             "CPU, 16 threads",
             pace=measured(0.0026),
@@ -187,14 +187,14 @@ NOTE_E = Plan(
     budget=5.0,
     trials=2,
     trial_seconds=75,
-    ways=(
-        way(
+    options=(
+        option(
             1,
             "CPU, 12 threads",
             pace=measured(0.62),
             finish=ends(17.9 * H, 0.6 * H, 0.999),
         ),
-        way(
+        option(
             2,
             "cloud, RTX 4090",
             Basis.ESTIMATE,
@@ -270,8 +270,8 @@ def test_on_a_narrow_terminal_more_stands_below_its_row() -> None:
 
 
 def test_what_it_is_based_on_is_a_column_where_there_is_room() -> None:
-    ways = tuple(msgspec.structs.replace(way, finish=None) for way in LONG_JOB.ways[:3])
-    plan = msgspec.structs.replace(LONG_JOB, total=None, left=None, ways=ways)
+    options = tuple(msgspec.structs.replace(option, finish=None) for option in LONG_JOB.options[:3])
+    plan = msgspec.structs.replace(LONG_JOB, total=None, left=None, options=options)
 
     assert (
         "     option                    steps/s  based on\n"
@@ -283,8 +283,8 @@ def test_what_it_is_based_on_is_a_column_where_there_is_room() -> None:
 
 
 def test_without_a_total_there_is_no_end_and_it_says_what_to_do() -> None:
-    ways = tuple(msgspec.structs.replace(way, finish=None) for way in LONG_JOB.ways)
-    page = shown(msgspec.structs.replace(LONG_JOB, total=None, left=None, ways=ways))
+    options = tuple(msgspec.structs.replace(option, finish=None) for option in LONG_JOB.options)
+    page = shown(msgspec.structs.replace(LONG_JOB, total=None, left=None, options=options))
 
     assert page.startswith("train.py: unknown amount of work, deadline Sun 30 Nov 18:00")
     assert "finishes" not in page
@@ -307,7 +307,7 @@ def test_without_a_deadline_there_is_no_chance_to_meet_it() -> None:
 
 def test_if_all_is_ruled_out_it_says_so_and_names_no_command() -> None:
     plan = msgspec.structs.replace(
-        NOTE_E, ways=(), take="", trials=0, deadline=MADE - 3 * H, warnings=()
+        NOTE_E, options=(), take="", trials=0, deadline=MADE - 3 * H, warnings=()
     )
 
     assert shown(plan, 120) == (
@@ -329,9 +329,9 @@ def test_options_with_the_same_reason_are_named_together_and_a_long_reason_is_cu
 
 
 def test_figures_of_any_size_stand_in_their_columns() -> None:
-    ways = (
-        way(1, "fast", pace=measured(12_000), finish=ends(8, 1, 1.0), cost=(0.02, 0.02)),
-        way(
+    options = (
+        option(1, "fast", pace=measured(12_000), finish=ends(8, 1, 1.0), cost=(0.02, 0.02)),
+        option(
             2,
             f"{'x' * 28} and a long title",
             pace=measured(0.0003),
@@ -341,23 +341,23 @@ def test_figures_of_any_size_stand_in_their_columns() -> None:
         ),
     )
     take = "Recommended: option 1."
-    plan = msgspec.structs.replace(LONG_JOB, ways=ways, take=take, ruled_out=(), limits=())
+    plan = msgspec.structs.replace(LONG_JOB, options=options, take=take, ruled_out=(), limits=())
 
     assert shown(plan, 75).partition("\n\n")[2] == ANY_SIZE
 
 
 def test_a_command_is_never_broken() -> None:
     command = f"rocsteady plan --export container --to {'a folder/' * 9}"
-    ways = tuple(msgspec.structs.replace(way, do=command) for way in LONG_JOB.ways[:2])
+    options = tuple(msgspec.structs.replace(option, do=command) for option in LONG_JOB.options[:2])
 
-    lines = shown(msgspec.structs.replace(LONG_JOB, ways=ways), 60).splitlines()
+    lines = shown(msgspec.structs.replace(LONG_JOB, options=options), 60).splitlines()
 
     assert f"  {command}" in lines
 
 
 def test_the_numbers_of_25_options_stand_below_each_other() -> None:
-    ways = tuple(way(number, f"way {number}", pace=measured(2.0)) for number in range(1, 26))
-    page = shown(msgspec.structs.replace(LONG_JOB, ways=ways), 100)
+    options = tuple(option(number, f"way {number}", pace=measured(2.0)) for number in range(1, 26))
+    page = shown(msgspec.structs.replace(LONG_JOB, options=options), 100)
 
     lines = page.splitlines()
     assert lines[3] == "   1  way 1      2.00  trial: 0 failures in 80 steps"

@@ -16,7 +16,7 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.job.values import DoneWhen, Job, Resume, WantedFile
 from rocsteady.sandbox import folder_copy, scratch
 from rocsteady.sandbox.folder_copy import copy_project, moved
-from rocsteady.sandbox.folder_tree import differences, look_over
+from rocsteady.sandbox.folder_tree import differences, read_folder_tree
 from rocsteady.sandbox.offline import offline
 from rocsteady.sandbox.scratch import Scratch, make_scratch, outside, remove
 from rocsteady.workflows.sandbox_run import job_in
@@ -59,7 +59,9 @@ def project(tmp_path: Path) -> Path:
 
 def overlaid(project: Path, root: Path) -> Scratch:
     root.mkdir()
-    made = make_scratch(project, root, look_over(project), environment=os.environ, without=())
+    made = make_scratch(
+        project, root, read_folder_tree(project), environment=os.environ, without=()
+    )
     if made.is_copy:
         pytest.skip("this kernel lets nobody lay files over a folder here")
     return made
@@ -76,7 +78,7 @@ def ran(made: Scratch, *command: str) -> str:
 
 def test_what_is_written_over_a_folder_is_found_elsewhere(project: Path, tmp_path: Path) -> None:
     root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
-    before, tree = hashed(project, elsewhere), look_over(project)
+    before, tree = hashed(project, elsewhere), read_folder_tree(project)
     made = overlaid(project, root)
 
     writes = WRITES.format(project=f"'{project}'")
@@ -85,7 +87,7 @@ def test_what_is_written_over_a_folder_is_found_elsewhere(project: Path, tmp_pat
 
     assert out == "there\nsingle\n"
     assert hashed(project, elsewhere) == before
-    assert differences(tree, look_over(project)) == ()
+    assert differences(tree, read_folder_tree(project)) == ()
     assert (made.folder / "new.txt").read_text() == "new\n"
     assert (made.folder / "code.py").read_text() == "print(1)\nmore\nmore\n"
     assert (made.folder / "out" / "model.pt").read_text() == "1\n"
@@ -135,7 +137,7 @@ def copy_of(
     """Make a copy, as where nothing may be mounted."""
     monkeypatch.setattr(scratch, "_started", lambda *_, **__: ("false",))
     root.mkdir()
-    tree = look_over(project)
+    tree = read_folder_tree(project)
     return make_scratch(project, root, tree, environment=os.environ, without=without)
 
 
@@ -168,7 +170,9 @@ def test_a_kernel_that_forbids_it_is_found_out_by_trying(
     root = tmp_path / "root"
     root.mkdir()
 
-    made = make_scratch(project, root, look_over(project), environment=os.environ, without=())
+    made = make_scratch(
+        project, root, read_folder_tree(project), environment=os.environ, without=()
+    )
 
     assert made.is_copy
     assert made.command(("sh", "train.sh")) == ("sh", "train.sh")
@@ -182,7 +186,7 @@ def test_a_copy_that_is_too_large_is_refused_with_the_largest_files(
     (project / "data" / "train.bin").write_bytes(b"x" * (2 << 20))
 
     with pytest.raises(RocsteadyError, match=r"2 MiB would have .* data/train\.bin \(2 MiB\)"):
-        copy_project(project, tmp_path / "copy", look_over(project), ())
+        copy_project(project, tmp_path / "copy", read_folder_tree(project), ())
 
 
 def test_a_disk_is_not_filled_by_a_copy(
@@ -192,7 +196,7 @@ def test_a_disk_is_not_filled_by_a_copy(
     monkeypatch.setattr(folder_copy, "clone", lambda _source, _target: False)
 
     with pytest.raises(RocsteadyError, match="but only 0 B can be: "):
-        copy_project(project, tmp_path / "copy", look_over(project), ())
+        copy_project(project, tmp_path / "copy", read_folder_tree(project), ())
 
 
 def test_blocks_are_shared_where_the_file_system_can(
@@ -202,7 +206,7 @@ def test_blocks_are_shared_where_the_file_system_can(
     monkeypatch.setattr(folder_copy, "MOST_BYTES", 0)
     monkeypatch.setattr(folder_copy, "clone", _cloning)
 
-    copy_project(project, tmp_path / "copy", look_over(project), ())
+    copy_project(project, tmp_path / "copy", read_folder_tree(project), ())
 
     assert (tmp_path / "copy" / "code.py").read_text() == "print(1)\n"
     assert (tmp_path / "copy" / "linked" / "there.txt").read_text() == "there\n"
@@ -292,21 +296,21 @@ CHANGES: list[Callable[[Path], object]] = [
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_of_the_folder_is_seen(change: Callable[[Path], object], project: Path) -> None:
-    before = look_over(project)
-    assert differences(before, look_over(project)) == ()
+    before = read_folder_tree(project)
+    assert differences(before, read_folder_tree(project)) == ()
 
     change(project)
 
-    assert differences(before, look_over(project)) != ()
+    assert differences(before, read_folder_tree(project)) != ()
 
 
 def test_environments_and_what_a_run_keeps_are_passed_over(project: Path) -> None:
-    before = look_over(project)
+    before = read_folder_tree(project)
     (project / ".venv" / "new").touch()
     (project / ".rocsteady").mkdir()
     (project / "data" / "__pycache__").mkdir()
 
-    after = look_over(project)
+    after = read_folder_tree(project)
 
     assert after.environments == (".venv",)
     assert differences(before, after) == ()

@@ -26,7 +26,7 @@ from rocsteady.journal.values import (
     RunLine,
     RunStory,
 )
-from rocsteady.plan import Basis, Finish, Limit, Pace, Plan, Price, Risk, Way
+from rocsteady.plan import Basis, Finish, Limit, Option, Pace, Plan, Price, Risk
 from rocsteady.report.diagnosis import render_diagnosis
 from rocsteady.report.drill import DrillResult, FaultResult, render_drill
 from rocsteady.report.option import render_option
@@ -72,10 +72,10 @@ def finish(seconds: float, off: float, on_time: float, **more: float) -> Finish:
     return Finish(seconds=seconds, early=seconds - off, late=seconds + off, in_time=on_time, **more)
 
 
-def option(number: int, title: str, basis: Basis = Basis.TRIAL, **more: object) -> Way:
+def option(number: int, title: str, basis: Basis = Basis.TRIAL, **more: object) -> Option:
     do = f"rocsteady run --plan {number}" if basis is Basis.TRIAL else ""
     known = {"id": title.lower().replace(" ", "-"), "do": do, **more}
-    return Way(number=number, title=title, basis=basis, **known)  # type: ignore[arg-type]
+    return Option(number=number, title=title, basis=basis, **known)  # type: ignore[arg-type]
 
 
 PLAN = Plan(
@@ -89,7 +89,7 @@ PLAN = Plan(
     deadline=NOW + 14 * DAY + 6 * HOUR,
     trials=4,
     trial_seconds=160,
-    ways=(
+    options=(
         option(
             1,
             "GPU, no loader processes",
@@ -162,7 +162,7 @@ UNTRIED = msgspec.structs.replace(
     total=None,
     deadline=None,
     limits=(),
-    ways=(msgspec.structs.replace(PLAN.ways[3], number=1, finish=None),),
+    options=(msgspec.structs.replace(PLAN.options[3], number=1, finish=None),),
     not_tried=(option(0, "GPU, unchanged", Basis.NOT_TRIED, rests_on=("--no-trials was given",)),),
     take="",
 )
@@ -358,8 +358,8 @@ def _note_a() -> None:
 
 def _option(number: int) -> None:
     width, colour = layout(sys.stdout)
-    way = PLAN.ways[number - 1]
-    show(render_option(way, PLAN, now=NOW, width=width, colour=colour, zone=UTC))
+    option = PLAN.options[number - 1]
+    show(render_option(option, PLAN, now=NOW, width=width, colour=colour, zone=UTC))
 
 
 def _runs(lines: tuple[RunLine, ...]) -> None:

@@ -1,4 +1,4 @@
-"""A run falls to the next way of its plan: when, to which, and when not."""
+"""A run falls to the next option of its plan: when, to which, and when not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rocsteady.journal.values import (
     Run,
     RunStory,
 )
-from rocsteady.plan import Basis, Pace, Plan, Way
+from rocsteady.plan import Basis, Option, Pace, Plan
 from rocsteady.pulse.learning import PhaseHistory
 from rocsteady.remedies.ladder import Proposal
 from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
@@ -27,7 +27,7 @@ from rocsteady.supervisor.course import Course, RunWishes, as_json
 from rocsteady.supervisor.recovery import Choices, FallTo, propose
 from rocsteady.supervisor.settings import Settings
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy
-from rocsteady.workflows.plan_choice import ways_after
+from rocsteady.workflows.plan_choice import options_after
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded
@@ -61,9 +61,9 @@ def memory(tmp_path: Path) -> Memory:
     return Memory(find_place(tmp_path, state=tmp_path / "state"))
 
 
-def course(recorded: Recorded, memory: Memory | None = None, *ways: FallTo) -> Course:
+def course(recorded: Recorded, memory: Memory | None = None, *options: FallTo) -> Course:
     return Course(
-        RunWishes(strategy=FIRST, ways=ways or (CPU, SLOW)),
+        RunWishes(strategy=FIRST, options=options or (CPU, SLOW)),
         script="s",
         here="m",
         memory=memory,
@@ -102,19 +102,19 @@ def until_it_falls(climbing: Course, kind: str) -> Proposal:
     raise AssertionError("it never ends")
 
 
-def test_a_run_starts_with_the_strategy_of_its_way(recorded: Recorded) -> None:
+def test_a_run_starts_with_the_strategy_of_its_option(recorded: Recorded) -> None:
     assert course(recorded).start() is None
     assert course(recorded).strategy == FIRST
 
 
-def test_remedies_come_first_then_the_ways_in_their_order_and_then_it_ends(
+def test_remedies_come_first_then_the_options_in_their_order_and_then_it_ends(
     recorded: Recorded,
 ) -> None:
     climbing = course(recorded)
 
     assert fails(climbing, "abort").remedy == "retry"
     one = until_it_falls(climbing, "abort")
-    assert fails(climbing, "abort").remedy == "retry"  # the new way has the whole ladder
+    assert fails(climbing, "abort").remedy == "retry"  # the new option has the whole ladder
     two = until_it_falls(climbing, "abort")
     three = until_it_falls(climbing, "abort")
 
@@ -129,14 +129,14 @@ def test_remedies_come_first_then_the_ways_in_their_order_and_then_it_ends(
 
 
 @pytest.mark.parametrize("kind", ["script-error", "disk-full", "gpu-overheated", "device-assert"])
-def test_what_no_way_mends_ends_it(recorded: Recorded, kind: str) -> None:
+def test_what_no_option_mends_ends_it(recorded: Recorded, kind: str) -> None:
     climbing = course(recorded)
 
     assert fails(climbing, kind).strategy is None
     assert climbing.fallbacks == (CPU, SLOW)
 
 
-def test_a_way_on_which_the_script_does_not_start_is_passed_over(recorded: Recorded) -> None:
+def test_an_option_on_which_the_script_does_not_start_is_passed_over(recorded: Recorded) -> None:
     climbing = course(recorded)
     until_it_falls(climbing, "abort")
 
@@ -146,7 +146,7 @@ def test_a_way_on_which_the_script_does_not_start_is_passed_over(recorded: Recor
     assert step.why == "This option does not work; falling back to option 4 of the plan: one GPU."
 
 
-def test_the_scripts_own_error_later_on_a_way_is_its_own(recorded: Recorded) -> None:
+def test_the_scripts_own_error_later_on_an_option_is_its_own(recorded: Recorded) -> None:
     climbing = course(recorded)
     until_it_falls(climbing, "abort")
 
@@ -167,7 +167,7 @@ def test_what_was_tried_or_took_the_machine_down_is_never_fallen_to(
     assert step.remedy == "way-4"
 
 
-def test_a_first_way_that_took_the_machine_down_is_fallen_from_at_once(
+def test_a_first_option_that_took_the_machine_down_is_fallen_from_at_once(
     recorded: Recorded, memory: Memory
 ) -> None:
     memory.killed(
@@ -195,7 +195,7 @@ def test_a_gpu_that_took_the_machine_down_is_not_fallen_to_with_other_settings(
     assert until_it_falls(climbing, "abort").remedy == "way-2"  # past SLOW, which is a GPU
 
 
-def test_a_way_that_is_fallen_to_is_no_remedy_that_helped(
+def test_an_option_that_is_fallen_to_is_no_remedy_that_helped(
     recorded: Recorded, memory: Memory
 ) -> None:
     climbing = course(recorded, memory)
@@ -206,7 +206,7 @@ def test_a_way_that_is_fallen_to_is_no_remedy_that_helped(
     assert memory.what_helped("m", "s") == ()
 
 
-def test_a_restart_takes_the_first_way_that_is_in_time_where_this_one_is_not(
+def test_a_restart_takes_the_first_option_that_is_in_time_where_this_one_is_not(
     recorded: Recorded,
 ) -> None:
     climbing = course(recorded)
@@ -222,7 +222,7 @@ def test_a_restart_takes_the_first_way_that_is_in_time_where_this_one_is_not(
 
 
 @pytest.mark.parametrize("needs", [None, 9.0])
-def test_no_way_is_taken_for_a_deadline_that_none_meets(
+def test_no_option_is_taken_for_a_deadline_that_none_meets(
     recorded: Recorded, needs: float | None
 ) -> None:
     assert fails(course(recorded), "abort", needs=needs).remedy == "retry"
@@ -259,7 +259,7 @@ def story(*attempts: tuple[int, Strategy], fell: int) -> RunStory:
     )  # fmt: skip
 
 
-def test_a_run_that_was_left_goes_on_with_the_way_that_it_fell_to(recorded: Recorded) -> None:
+def test_a_run_that_was_left_goes_on_with_the_option_that_it_fell_to(recorded: Recorded) -> None:
     left = story((1, FIRST), (2, FIRST), fell=2)
     climbing = course(recorded)
 
@@ -271,7 +271,7 @@ def test_a_run_that_was_left_goes_on_with_the_way_that_it_fell_to(recorded: Reco
     assert fails(climbing, "abort").remedy == "retry"
 
 
-def test_the_attempts_on_the_way_that_it_fell_to_count(recorded: Recorded) -> None:
+def test_the_attempts_on_the_option_that_it_fell_to_count(recorded: Recorded) -> None:
     climbing = course(recorded)
 
     climbing.go_on(story((1, FIRST), (2, FIRST), (3, CPU.strategy), fell=2))
@@ -283,19 +283,21 @@ def test_the_attempts_on_the_way_that_it_fell_to_count(recorded: Recorded) -> No
 BF16 = Strategy(autocast="bf16")
 
 
-def test_only_ways_that_ran_here_with_the_same_command_follow() -> None:
+def test_only_options_that_ran_here_with_the_same_command_follow() -> None:
     pace = Pace(steps=9, seconds=3.0, rate=3.0, low=2.0, high=4.0, starting=1.0)
-    ways = (
-        Way(number=1, id="gpu", title="GPU", basis=Basis.TRIAL, strategy=FIRST, pace=pace),
-        Way(number=2, id="variant-small", title="small", basis=Basis.TRIAL, variant="small"),
-        Way(number=3, id="cpu", title="CPU", basis=Basis.TRIAL, strategy=CPU.strategy, pace=pace),
-        Way(number=5, id="cpu+bf16", title="bf16", basis=Basis.TRIAL, strategy=BF16),
-        Way(number=4, id="wsl2", title="WSL2", basis=Basis.ESTIMATE),
+    options = (
+        Option(number=1, id="gpu", title="GPU", basis=Basis.TRIAL, strategy=FIRST, pace=pace),
+        Option(number=2, id="variant-small", title="small", basis=Basis.TRIAL, variant="small"),
+        Option(
+            number=3, id="cpu", title="CPU", basis=Basis.TRIAL, strategy=CPU.strategy, pace=pace
+        ),
+        Option(number=5, id="cpu+bf16", title="bf16", basis=Basis.TRIAL, strategy=BF16),
+        Option(number=4, id="wsl2", title="WSL2", basis=Basis.ESTIMATE),
     )
     plan = Plan(
         rocsteady="0", made=0.0, command=("python",), folder="/f", software="", total=9, left=9,
-        ways=ways,
+        options=options,
     )  # fmt: skip
 
     follow = (FallTo(number=3, title="CPU", strategy=CPU.strategy, rate=3.0),)
-    assert [ways_after(plan, number) for number in (1, 2, 3, 9)] == [follow, (), (), ()]
+    assert [options_after(plan, number) for number in (1, 2, 3, 9)] == [follow, (), (), ()]

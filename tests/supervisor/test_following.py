@@ -1,4 +1,4 @@
-"""Real runs against their deadlines, and along the ways of a plan."""
+"""Real runs against their deadlines, and along the options of a plan."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_deadline_that_slips_is_said_once_and_the_run_goes_on(project: Project
     assert re.search(r"\n  \d+(\.\d)? s late\n", project.say("runs").out)
 
 
-def test_a_restart_takes_the_way_that_is_in_time(project: Project) -> None:
+def test_a_restart_takes_the_option_that_is_in_time(project: Project) -> None:
     project.program = FOLLOWING
     project.job(f'deadline = "30s"\n{RESUMES}', project.script(COUNTS), "800", "0.05")
 
@@ -72,7 +72,7 @@ def test_a_restart_takes_the_way_that_is_in_time(project: Project) -> None:
     assert re.search(r"done\. 800 steps in .* before the deadline, 2 attempts", ended.said[-1])
 
 
-def test_a_run_that_was_left_falls_to_the_next_way_all_the_same(project: Project) -> None:
+def test_a_run_that_was_left_falls_to_the_next_option_all_the_same(project: Project) -> None:
     project.program = FOLLOWING
     project.job(f'deadline = "30s"\n{RESUMES}', project.script(COUNTS), "800", "0.05")
     child = project.start()

@@ -47,7 +47,7 @@ def test_it_is_said_before_the_start_and_not_again(said: list[str]) -> None:
     watching = unseen(said)
 
     watching.starts(["/a/python", "-I", "train.py"])
-    watching.look(lambda: pytest.fail("looked"), EVERY, beats=False)
+    watching.poll(lambda: pytest.fail("looked"), EVERY, beats=False)
 
     start = "rocsteady: python -I prevents rocsteady's hooks from loading: "
     assert said == [f"{start}steps cannot be observed."]
@@ -69,12 +69,12 @@ def test_a_process_with_torch_and_without_a_page_is_named(
     )
     watching = unseen(said)
 
-    watching.look(lambda: (7, 8), EVERY - 1, beats=False)
-    watching.look(lambda: (7,), EVERY, beats=False)
-    watching.look(lambda: (7, 8), 2 * EVERY, beats=True)
+    watching.poll(lambda: (7, 8), EVERY - 1, beats=False)
+    watching.poll(lambda: (7,), EVERY, beats=False)
+    watching.poll(lambda: (7, 8), 2 * EVERY, beats=True)
     assert said == []
-    watching.look(lambda: (7, 8), 3 * EVERY, beats=False)
-    watching.look(lambda: (7, 8), 4 * EVERY, beats=False)
+    watching.poll(lambda: (7, 8), 3 * EVERY, beats=False)
+    watching.poll(lambda: (7, 8), 4 * EVERY, beats=False)
 
     (line,) = said
     assert "process 8 uses torch" in line

@@ -39,7 +39,7 @@ class Training:
     """A run as its samples show it."""
 
     def __init__(
-        self, within: timedelta | None, ways: tuple[FallTo, ...] = (), *, resumes: bool = True
+        self, within: timedelta | None, options: tuple[FallTo, ...] = (), *, resumes: bool = True
     ) -> None:
         self.told = Told()
         self.at, self.step = RUN.started, 0
@@ -47,7 +47,7 @@ class Training:
             RUN,
             Deadline(within=within) if within else None,
             self.told,
-            ways=lambda: ways,
+            options=lambda: options,
             resumes=lambda: resumes,
             between=lambda: None,
         )
@@ -56,14 +56,14 @@ class Training:
     def goes(self, steps: int, each: float = 1.0) -> None:
         for _ in range(steps):
             self.at, self.step = self.at + each, self.step + 1
-            self.looks()
+            self.snapshots()
 
     def waits(self, seconds: int) -> None:
         for _ in range(seconds):
             self.at += 1.0
-            self.looks()
+            self.snapshots()
 
-    def looks(self) -> None:
+    def snapshots(self) -> None:
         sample = Sample(at=self.at, step=self.step, verdict="healthy", quiet=0.0, total=1000)
         self.outlook.seen(sample)
 
@@ -81,8 +81,8 @@ def test_a_slip_is_said_once_with_what_could_be_done() -> None:
     assert could == "rocsteady: the run continues. To look for faster options: rocsteady plan"
 
 
-def test_a_faster_way_of_the_plan_is_named_with_its_command() -> None:
-    training = Training(timedelta(seconds=700), ways=(FASTER,))
+def test_a_faster_option_of_the_plan_is_named_with_its_command() -> None:
+    training = Training(timedelta(seconds=700), options=(FASTER,))
 
     training.goes(300)
 
@@ -96,11 +96,11 @@ def test_a_faster_way_of_the_plan_is_named_with_its_command() -> None:
     ("rate", "resumes", "expected"),
     [(1.12, True, "is faster"), (1.12, False, ""), (1.0, True, ""), (None, True, "")],
 )
-def test_a_way_that_is_only_faster_is_not_called_in_time(
+def test_an_option_that_is_only_faster_is_not_called_in_time(
     rate: float | None, expected: str, *, resumes: bool
 ) -> None:
-    way = msgspec.structs.replace(FASTER, rate=rate)
-    training = Training(timedelta(seconds=500), ways=(way,), resumes=resumes)
+    option = msgspec.structs.replace(FASTER, rate=rate)
+    training = Training(timedelta(seconds=500), options=(option,), resumes=resumes)
 
     training.goes(400)
 
@@ -167,7 +167,7 @@ def test_the_points_of_a_long_run_stay_few_and_say_the_same() -> None:
     assert len(training.outlook._points) <= MOST + 1
 
 
-def test_what_is_needed_is_asked_for_only_where_this_way_cannot() -> None:
+def test_what_is_needed_is_asked_for_only_where_this_option_cannot() -> None:
     now = pytest.MonkeyPatch()
     in_time, late = Training(timedelta(seconds=2000)), Training(timedelta(seconds=800))
     anew = Training(timedelta(seconds=800), resumes=False)
@@ -186,11 +186,11 @@ def test_what_is_needed_is_asked_for_only_where_this_way_cannot() -> None:
         now.undo()
 
 
-def test_after_another_way_was_taken_the_old_pace_does_not_count() -> None:
+def test_after_another_option_was_taken_the_old_pace_does_not_count() -> None:
     training = Training(timedelta(seconds=800))
     training.goes(400)
 
-    training.outlook.other_way()
+    training.outlook.other_option()
     training.outlook.begin(2)
 
     assert training.outlook.forecast(training.at) is None
@@ -247,7 +247,7 @@ def test_a_run_that_ended_has_a_deadline_and_no_forecast() -> None:
     assert (seen.deadline, seen.forecast) == (4600.0, None)
 
 
-def test_a_run_that_fell_to_another_way_is_foretold_by_that_way() -> None:
+def test_a_run_that_fell_to_another_option_is_foretold_by_that_option() -> None:
     fell = DecisionRecord(run=1, attempt=1, what="way-2", why="", at=1.0)
 
     told = story_ahead(msgspec.structs.replace(STORY, decisions=(fell,)), [], now=3000.0)

@@ -95,13 +95,13 @@ def test_work_that_a_pattern_does_not_see_can_be_lost_all_the_same() -> None:
     assert (made.step, made.first_step, made.seconds) == (None, None, 8.0)
 
 
-def printing(*looks: tuple[int, int], before: int = 150) -> AttemptProgress:
+def printing(*snapshots: tuple[int, int], before: int = 150) -> AttemptProgress:
     """Look at a resumed script that prints a counter beside the steps that it makes."""
     printed: list[Progress] = []
     made = AttemptProgress(
         lambda: printed[-1] if printed else None, None, before=before, resumed=True
     )
-    for number, (n, step) in enumerate(looks):
+    for number, (n, step) in enumerate(snapshots):
         printed.append(Progress(n=n, total=400, rate=None))
         made.heartbeats = (beat(step),)
         made.seen(float(number), HEALTHY)
@@ -115,9 +115,9 @@ def test_a_resumed_script_that_counts_from_the_beginning_is_believed() -> None:
 
 
 def test_a_counter_in_other_units_confirms_nothing() -> None:
-    for looks in (((3, 10), (4, 400)), ((10, 10), (90, 90), (10, 110)), ((5, 5),)):
-        made = printing(*looks)
-        assert (made.step, made.own_step) == (150 + looks[-1][1], None)
+    for snapshots in (((3, 10), (4, 400)), ((10, 10), (90, 90), (10, 110)), ((5, 5),)):
+        made = printing(*snapshots)
+        assert (made.step, made.own_step) == (150 + snapshots[-1][1], None)
 
 
 def test_what_starts_at_the_beginning_needs_nobody_to_confirm_it() -> None:

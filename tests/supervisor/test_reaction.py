@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.evidence.snapshot import look
+from rocsteady.evidence.snapshot import take_snapshot
 from rocsteady.host.child import DETACHED, Child, How, Stopping, start_child
 from rocsteady.pulse.wait_set import Member, WaitSet
 from rocsteady.supervisor.reaction import Reaction
@@ -81,7 +81,7 @@ def stuck(tmp_path: Path) -> Iterator[Stuck]:
         while not (tmp_path / "ready").exists():
             time.sleep(0.02)
         time.sleep(0.3)
-        seen = look(child.tree(), stacks=False, within=timedelta(seconds=5))
+        seen = take_snapshot(child.tree(), stacks=False, within=timedelta(seconds=5))
         (thread,) = [t for p in seen.processes for t in p.threads if t.tid == p.pid]
         assert thread.blocked is not None
         member = Member(

@@ -27,7 +27,7 @@ def told(*verdicts: Verdict, observe: bool = False) -> list[str]:
     heard = Heard()
     teller = Teller(cast("Announcer", heard), "calm-otter", observe=observe)
     for verdict in verdicts:
-        teller.tell(verdict, looked=True)
+        teller.tell(verdict, inspected=True)
     return heard.said
 
 

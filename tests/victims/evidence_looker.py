@@ -11,7 +11,7 @@ from datetime import timedelta
 import msgspec
 
 from rocsteady.evidence import stacks
-from rocsteady.evidence.snapshot import look
+from rocsteady.evidence.snapshot import take_snapshot
 
 NOBODY = 65534
 NO_NEW_PRIVILEGES, SET_SECCOMP, FILTER = 38, 22, 2
@@ -45,5 +45,5 @@ if sys.argv[2] == "uid":
 else:
     forbid_tracing()
 pid = int(sys.argv[1])
-seen = look([pid], stacks=True, within=timedelta(seconds=5), native=[pid], py_spy=program)
+seen = take_snapshot([pid], stacks=True, within=timedelta(seconds=5), native=[pid], py_spy=program)
 print(msgspec.json.encode(seen).decode())

@@ -14,5 +14,5 @@ from rocsteady.vocabulary import Strategy
 CPU = FallTo(number=2, title="CPU, 2 threads", strategy=Strategy(device="cpu"), rate=100.0)
 
 if __name__ == "__main__":
-    setattr(run, "RunWishes", partial(RunWishes, ways=(CPU,)))  # noqa: B010 - not typed
+    setattr(run, "RunWishes", partial(RunWishes, options=(CPU,)))  # noqa: B010 - not typed
     runpy.run_path(str(Path(__file__).with_name("hurried.py")), run_name="__main__")

@@ -16,7 +16,7 @@ from rocsteady.untrusted_file import open_regular, read_exactly
 
 OUTPUT = "detached.log"  # what such supervisors themselves had to say
 WAIT = 20.0  # seconds for it to write its run down
-LOOK_EVERY = 0.1
+POLL_EVERY = 0.1
 SHOWN = 64 * 1024  # bytes of what it had to say
 WITHOUT_TERMINAL = "--without-terminal"  # what the second one is told
 
@@ -42,7 +42,7 @@ def detach(words: Sequence[str], folder: Path, journal: Journal) -> int:
                 stream.seek(said)
                 tell(read_exactly(stream, SHOWN).decode(errors="replace").rstrip("\n"))
             raise RocsteadyError("the process ended before the run started")
-        time.sleep(LOOK_EVERY)
+        time.sleep(POLL_EVERY)
     raise RocsteadyError(f"process {started.pid} did not start within {WAIT:.0f} s; see {output}")
 
 

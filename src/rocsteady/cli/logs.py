@@ -26,7 +26,7 @@ PIECE = 64 * 1024  # bytes that are read at once
 LEAST_HOLE = 1024 * 1024  # bytes; smaller ones are printed
 LOOKED_BACK = 256 * 1024 * 1024  # bytes in which the last lines are looked for
 _SEEK_DATA: int | None = getattr(os, "SEEK_DATA", None)  # Windows has none
-LOOK_EVERY = 0.3  # seconds
+POLL_EVERY = 0.3  # seconds
 INTERRUPTED = 130
 
 
@@ -85,7 +85,7 @@ def _print(folder: Path, lines: int | None, going_on: Callable[[], bool]) -> Non
         elif any(each > number for each in _logs(folder)):
             number += 1
         elif more:
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_EVERY)
         else:
             return
 
@@ -114,7 +114,7 @@ def _print_attempt(
                 show(printable(decoder.decode(piece)))  # also its colours are not ours
             if not more:
                 return
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_EVERY)
 
 
 def _skip_hole(log: io.FileIO) -> int:

@@ -183,7 +183,7 @@ def _kept(plan: Plan, folder: Path, *, as_json: bool) -> int:
     """Keep the plan for ``run --plan``, show it, and return the exit code."""
     why = saved_plan.keep(plan, folder)
     _show(replace(plan, warnings=(*plan.warnings, why)) if why else plan, as_json=as_json)
-    return FOUND if plan.ways else NONE_FOUND
+    return FOUND if plan.options else NONE_FOUND
 
 
 def _bounds(ctx: click.Context, trial: timedelta, within: timedelta, wanted: Wish) -> TrialBounds:
@@ -218,11 +218,11 @@ def _show(plan: Plan, *, as_json: bool) -> None:
 
 def _explain(plan: Plan, which: str) -> None:
     """Show one option of a plan in full, or all of them."""
-    options = (*plan.ways, *plan.ruled_out, *plan.not_tried)
+    options = (*plan.options, *plan.ruled_out, *plan.not_tried)
     if which != "all":
         if not which.isdecimal():
             raise click.UsageError(f"--explain: {which!r} is neither a number nor 'all'")
-        options = (saved_plan.way_of(plan, int(which)),)
+        options = (saved_plan.option_numbered(plan, int(which)),)
     width, colour = layout(sys.stdout)
     pages = [
         render_option(each, plan, now=time.time(), width=width, colour=colour) for each in options

@@ -1,4 +1,4 @@
-"""``rocsteady plan --export``: files that do a way of the plan elsewhere."""
+"""``rocsteady plan --export``: files that do an option of the plan elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.forecast.forecast import due
 from rocsteady.job.values import Job
 from rocsteady.knowledge.offers import Offer, load_offers
-from rocsteady.plan import Way
+from rocsteady.plan import Option
 from rocsteady.planner.candidates import CPU
 from rocsteady.planner.estimates import CLOUD
 from rocsteady.planner.exports.catalog import PLACES
@@ -23,7 +23,7 @@ from rocsteady.planner.exports.export import Export
 from rocsteady.remedies.difference import told
 from rocsteady.supervisor.visible_gpus import visible_to_a_run
 from rocsteady.vocabulary import Strategy
-from rocsteady.workflows.saved_plan import kept, way_of
+from rocsteady.workflows.saved_plan import kept, option_numbered
 from rocsteady.workflows.supervision import examined
 
 AT_MOST = 1.25  # times the price that the plan knows may be paid an hour
@@ -47,20 +47,20 @@ def write_files(  # noqa: PLR0913 - one argument an option
 
 
 def _export(kind: str, number: int | None, folder: Path, job: Job) -> Export:
-    way = _way(kind, number, folder)
-    if way is not None and (left_out := _left_out(way)):
-        tell(f"rocsteady: not in the file: option {way.number} also has {left_out}.")
+    option = _option(kind, number, folder)
+    if option is not None and (left_out := _left_out(option)):
+        tell(f"rocsteady: not in the file: option {option.number} also has {left_out}.")
     known = doctors_knowledge()
     machine = examined(known)
     seen = visible_to_a_run(machine, known)
     torch = machine.torch
-    strategy = way.strategy if way else None
+    strategy = option.strategy if option else None
     variables = strategy.variables if strategy else {}
-    offer = _offer(way)
+    offer = _offer(option)
     moment = due(job.deadline, time.time())
     return Export(
         name=job.name or folder.name or "training",
-        command=way.command if way and way.command else job.command,
+        command=option.command if option and option.command else job.command,
         written=date.today().isoformat(),  # noqa: DTZ011 - the user's own day
         folder=str(folder),
         checkpoints=job.resume.checkpoints if job.resume else (),
@@ -69,7 +69,7 @@ def _export(kind: str, number: int | None, folder: Path, job: Job) -> Export:
         requirements=REQUIREMENTS if (folder / REQUIREMENTS).is_file() else "",
         gfx=next(iter(seen.gfx), ""),
         gpu=next((gpu.name for gpu in machine.gpus.gpus if gpu.name), ""),
-        gpus=_gpus(way, seen.gpus),
+        gpus=_gpus(option, seen.gpus),
         torch=torch.version if torch else "",
         rocm=(torch.rocm or "") if torch else "",
         deadline=time.strftime("%a %d %b %Y %H:%M", time.localtime(moment)) if moment else "",
@@ -79,44 +79,44 @@ def _export(kind: str, number: int | None, folder: Path, job: Job) -> Export:
         max_hourly_cost=round(offer.dollars * AT_MOST, 2) if offer else None,
         variables={name: value for name, value in variables.items() if value is not None},
         unset=tuple(name for name, value in variables.items() if value is None),
-        setup=way.setup if way else None,
+        setup=option.setup if option else None,
     )
 
 
-def _way(kind: str, number: int | None, folder: Path) -> Way | None:
-    """Return the way that is meant: the one that is named, or the first that such a file is for."""
+def _option(kind: str, number: int | None, folder: Path) -> Option | None:
+    """Return the option with this number, or the first that such a file can be for."""
     if number is None:
         try:
             plan = kept(folder)
         except RocsteadyError:
             return None
-        return next((way for way in plan.ways if _is_for(kind, way)), None)
-    return way_of(kept(folder), number)
+        return next((option for option in plan.options if _is_for(kind, option)), None)
+    return option_numbered(kept(folder), number)
 
 
-def _left_out(way: Way) -> str:
+def _left_out(option: Option) -> str:
     """Name the settings that only a run here can apply."""
-    if _is_of_cpu(way) and not way.variant:
+    if _is_of_cpu(option) and not option.variant:
         raise click.UsageError(
-            f"option {way.number} is for the CPU of this machine. Type: {way.do}"
+            f"option {option.number} is for the CPU of this machine. Type: {option.do}"
         )
-    return told(Strategy(), replace(way.strategy, variables={}, gpus=None))
+    return told(Strategy(), replace(option.strategy, variables={}, gpus=None))
 
 
-def _is_for(kind: str, way: Way) -> bool:
+def _is_for(kind: str, option: Option) -> bool:
     if kind == "skypilot":
-        return way.id.startswith(CLOUD)
+        return option.id.startswith(CLOUD)
     by_row = kind in ("wsl2", "container")
-    return way.id == kind or not (by_row or way.setup or way.changes or _is_of_cpu(way))
+    return option.id == kind or not (by_row or option.setup or option.changes or _is_of_cpu(option))
 
 
-def _is_of_cpu(way: Way) -> bool:
-    return way.strategy.device == CPU or way.id.split("+")[0] == CPU
+def _is_of_cpu(option: Option) -> bool:
+    return option.strategy.device == CPU or option.id.split("+")[0] == CPU
 
 
-def _offer(way: Way | None) -> Offer | None:
+def _offer(option: Option | None) -> Offer | None:
     """Return what is rented; without a plan the cheapest offer that SkyPilot knows."""
-    named = way.id.removeprefix(f"{CLOUD}-") if way and way.id.startswith(CLOUD) else ""
+    named = option.id.removeprefix(f"{CLOUD}-") if option and option.id.startswith(CLOUD) else ""
     known = [offer for offer in load_offers() if offer.sky]
     for offer in known:
         if offer.id == named:
@@ -124,8 +124,8 @@ def _offer(way: Way | None) -> Offer | None:
     return min(known, key=lambda offer: offer.dollars, default=None)
 
 
-def _gpus(way: Way | None, here: int) -> int:
-    if way is not None and way.strategy.gpus is not None:
-        return len(way.strategy.gpus)
-    elsewhere = way is not None and way.id.startswith(CLOUD)
+def _gpus(option: Option | None, here: int) -> int:
+    if option is not None and option.strategy.gpus is not None:
+        return len(option.strategy.gpus)
+    elsewhere = option is not None and option.id.startswith(CLOUD)
     return 1 if elsewhere else max(1, here)

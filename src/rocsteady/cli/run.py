@@ -193,8 +193,8 @@ def _wishes(options: dict[str, Any], folder: Path, job: Job) -> tuple[Job, RunWi
     wanted = RunWishes(**{name: options[name] for name in names})
     if options["plan"] is None:
         return job, wanted
-    job, way, after = planned(folder, job, options["plan"])
-    return job, msgspec.structs.replace(wanted, strategy=way.strategy, ways=after)
+    job, option, after = planned(folder, job, options["plan"])
+    return job, msgspec.structs.replace(wanted, strategy=option.strategy, options=after)
 
 
 def _settings(options: dict[str, Any], job: Job) -> Settings:

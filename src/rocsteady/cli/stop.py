@@ -14,7 +14,7 @@ from rocsteady.journal.identity import is_alive, is_supervisor
 from rocsteady.journal.values import Run
 
 WAIT = 45.0  # seconds: longer than stopping may take
-LOOK_EVERY = 0.2
+POLL_EVERY = 0.2
 
 
 @click.command("stop")
@@ -35,7 +35,7 @@ def stop(name: str) -> None:
         ask_supervisor(line.run)
         deadline = time.monotonic() + WAIT
         while time.monotonic() < deadline:
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_EVERY)
             if not is_alive(line.run.process):  # and so all that it had to do is done
                 tell(f"rocsteady: {name} has ended.")
                 return

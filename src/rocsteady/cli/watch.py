@@ -20,7 +20,7 @@ from rocsteady.report.watch import WatchView, state_in_words
 from rocsteady.workflows.watching import RunWatcher, line_of_text
 
 INTERVAL = timedelta(minutes=1)
-LOOK_EVERY = 1.0  # seconds, for the end of the run
+POLL_EVERY = 1.0  # seconds, for the end of the run
 DONE, NOT_DONE, INTERRUPTED = 0, 76, 130
 
 
@@ -92,7 +92,7 @@ def _serve(journal: Journal, name: str, port: int) -> None:
         with served(journal, name, port=port) as address:
             show(f"rocsteady: {name} at {address}\nPress ^C to stop serving; the run goes on.\n")
             while True:
-                time.sleep(LOOK_EVERY)
+                time.sleep(POLL_EVERY)
     except KeyboardInterrupt:
         return
     except OSError as error:
@@ -114,7 +114,7 @@ def _print_lines(watcher: RunWatcher, interval: float, *, as_json: bool) -> int:
             show(f"{time.strftime('%H:%M:%S')} {_text(view)}\n")
         until = time.monotonic() + interval
         while not watcher.has_ended and time.monotonic() < until:
-            time.sleep(min(LOOK_EVERY, interval))
+            time.sleep(min(POLL_EVERY, interval))
             watcher.view()
         if watcher.has_ended and watcher.view().line == view.line:
             return DONE if view.line.run.outcome == "done" else NOT_DONE

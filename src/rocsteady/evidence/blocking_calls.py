@@ -39,7 +39,7 @@ SIMPLE: Mapping[Call, Blocked] = {  # whatever their arguments are
 
 
 class Blockings:
-    """Explains the blocked calls of one tree, at one look."""
+    """Explains the blocked calls of one tree, at one snapshot."""
 
     def __init__(self, parents: Mapping[int, int], ends: Descriptors) -> None:
         self._parents = parents

@@ -22,8 +22,8 @@ from rocsteady.evidence.memory import read_memory
 from rocsteady.evidence.native_stacks import NativeStacks
 from rocsteady.evidence.pages import read_notes, read_pages
 from rocsteady.evidence.parallel import run_all
-from rocsteady.evidence.snapshot import look
-from rocsteady.evidence.values import Heartbeat, Look, ProcessSeen, ThreadSeen
+from rocsteady.evidence.snapshot import take_snapshot
+from rocsteady.evidence.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen
 from rocsteady.host.files import write_whole
 from rocsteady.redaction.redactor import Secrets, hide_secrets
 from rocsteady.untrusted_file import read_tail
@@ -67,7 +67,7 @@ class InKernel(Value, frozen=True, kw_only=True):
 class Processes(Value, frozen=True, kw_only=True):
     """The content of processes.json."""
 
-    look: Look
+    snapshot: Snapshot = msgspec.field(name="look")
     in_kernel: tuple[InKernel, ...]
 
 
@@ -142,7 +142,9 @@ class _Incident:
 
     def stacks(self, pages: Path | None, known: NativeStacks | None) -> None:
         """Look once, with native frames where they can be had; the kernel's side beside it."""
-        seen = look(self._pids, stacks=True, within=self._within, native=self._pids, known=known)
+        seen = take_snapshot(
+            self._pids, stacks=True, within=self._within, native=self._pids, known=known
+        )
         lines = map(hide_secrets, stacks_text(seen).split("\n"))
         self.put("stacks.txt", "\n".join(lines).encode())
         self.put_json("stacks.json", [process for process in seen.processes if process.python])
@@ -151,7 +153,7 @@ class _Incident:
         for process in seen.processes:
             if seen.stacks and process.python and not _has_frames(process):
                 self.missing[f"stacks of {process.pid}"] = "py-spy gave none"
-        self.put_json("processes.json", Processes(look=seen, in_kernel=in_kernel(seen)))
+        self.put_json("processes.json", Processes(snapshot=seen, in_kernel=in_kernel(seen)))
         without = [p.pid for p in seen.processes if p.python and not _has_frames(p)]
         own = ask_for_stacks(without, pages, within=OWN_STACKS) if pages and without else ""
         if own:
@@ -194,7 +196,7 @@ class _Incident:
         self.put("log-tail.txt", tail)
 
 
-def stacks_text(seen: Look) -> str:
+def stacks_text(seen: Snapshot) -> str:
     """Write stacks for a person, innermost first."""
     lines = [] if seen.stacks else [f"No stacks: {seen.why_no_stacks}.", ""]
     for process in seen.processes:
@@ -215,7 +217,7 @@ def _thread_text(thread: ThreadSeen) -> list[str]:
     return [head, *native, *(f"      {frame}" for frame in thread.frames or ())]
 
 
-def in_kernel(seen: Look) -> tuple[InKernel, ...]:
+def in_kernel(seen: Snapshot) -> tuple[InKernel, ...]:
     """Read the kernel's side of each thread: its call, its function, and as root its stack."""
     if os.name == "nt":
         return ()

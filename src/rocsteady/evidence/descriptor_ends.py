@@ -1,6 +1,6 @@
 """What is at the other end of a descriptor: another process of the tree, a device, or the world.
 
-Everything is read when first asked for and then kept, so one value of this class is one look. Where
+Everything is read when first asked for and then kept, so one instance is one snapshot. Where
 it is unsure, the answer is the world: whoever waits for the world is given more time.
 """
 

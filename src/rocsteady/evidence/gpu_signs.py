@@ -26,7 +26,7 @@ STUCK = re.compile(
 
 
 class GpuSigns:
-    """Collects signs over the looks of one attempt."""
+    """Collects signs over the snapshots of one attempt."""
 
     def __init__(self, since: float, root: Path = ROOT, kmsg: Path = KMSG) -> None:
         self._since, self._root, self._kmsg = since, root, kmsg

@@ -21,7 +21,7 @@ from rocsteady.inside import wire
 from rocsteady.untrusted_file import open_regular, read_exactly
 
 LIMIT = 1024 * 1024  # bytes of one process
-PAUSE = 0.05  # seconds between looks; a file that stays as it is for so long is whole
+PAUSE = 0.05  # seconds between snapshots; a file that stays as it is for so long is whole
 
 
 def ask_for_stacks(pids: Sequence[int], pages: Path, *, within: timedelta) -> str:

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rocsteady.evidence import procfs
-from rocsteady.evidence.values import Look
+from rocsteady.evidence.values import Snapshot
 from rocsteady.machine.gpus import parse_properties, pci_address
 from rocsteady.vocabulary import Value
 
 KFD = "sys/class/kfd/kfd"
 RENDER = "/dev/dri/renderD"
 FIRST_NAMESPACE = 0xEFFFFFFC  # the inode of the machine's own pid namespace (PROC_PID_INIT_INO)
-SOONEST, LATEST = 1.0, 10.0  # seconds between two looks: often at first, seldom later
+SOONEST, LATEST = 1.0, 10.0  # seconds between two snapshots: often at first, seldom later
 ROOT = Path("/")
 
 
@@ -38,7 +38,7 @@ class Collector:
         self._ids: set[int] = set()
         self._gpus: set[str] = set()
 
-    def look(self, tree: Callable[[], Sequence[int]], now: float) -> None:
+    def poll(self, tree: Callable[[], Sequence[int]], now: float) -> None:
         """Look at the processes now and then."""
         if now < self._due or os.name == "nt":
             return
@@ -50,9 +50,9 @@ class Collector:
                 self._ids.update(procfs.numbers(f"{procfs.PROC}/{pid}/task"))
                 self._gpus.update(_used_gpus(pid, addresses, self._root))
 
-    def members(self, looks: Iterable[Look] = ()) -> Members:
-        """Return all that were seen, here and in closer looks."""
-        seen = [process for look in looks for process in look.processes]
+    def members(self, snapshots: Iterable[Snapshot] = ()) -> Members:
+        """Return all that were seen, here and in closer snapshots."""
+        seen = [process for each in snapshots for process in each.processes]
         threads = {thread.tid for process in seen for thread in process.threads}
         ids = self._ids | {process.pid for process in seen} | threads
         return Members(

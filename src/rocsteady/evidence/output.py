@@ -77,7 +77,7 @@ class OutputCounter:
         self._fed_at, self._left = at, min(READ_AT_ONCE, self._left + earned)
         looked_at = chunk[: int(self._left)]
         self._left -= len(looked_at)
-        self._look(looked_at, at)
+        self._take_snapshot(looked_at, at)
         if len(looked_at) < len(chunk):
             self._pass_over(whole_line=chunk.endswith(_NEWLINE))
 
@@ -86,7 +86,7 @@ class OutputCounter:
         self._returned = self._drawn_again = False
         self._blind = not whole_line
 
-    def _look(self, chunk: bytes, at: float) -> None:
+    def _take_snapshot(self, chunk: bytes, at: float) -> None:
         start = 0
         for end in _ENDS.finditer(chunk):
             self._grow(chunk[start : end.start()], at)

@@ -1,6 +1,6 @@
 """Processes outside the tree that hold an end of its pipes or have its shared memory mapped.
 
-Read when first asked for and then kept: one value of this class is one look. Only processes of the
+Read when first asked for and then kept: one instance is one snapshot. Only processes of the
 same user that may be read are examined. Others cannot have an unnamed pipe or a deleted file of
 ours, unless somebody handed it to them.
 """

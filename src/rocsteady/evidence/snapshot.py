@@ -15,19 +15,19 @@ from rocsteady.evidence.native_stacks import NativeStacks
 from rocsteady.evidence.parallel import run_all
 from rocsteady.evidence.procfs import PROC
 from rocsteady.evidence.stacks import Stacks, ThreadStack, take_stacks
-from rocsteady.evidence.values import Look, ProcessSeen, ThreadSeen, Wait
+from rocsteady.evidence.values import ProcessSeen, Snapshot, ThreadSeen, Wait
 from rocsteady.evidence.waits import Waits
 
 PROC_SHARE = 0.5  # of the time, for /proc; the rest is for stacks
 PYTHONS_WAITS = ("/threading.py:", "/queue.py:", "(multiprocessing/", "/selectors.py:")
 TORCHS_WAITS = ("(autograd/", "(distributed/", "(cuda/")
-MOST_DEEPER = 16  # processes paused for their native frames in one look, unless they are named
+MOST_DEEPER = 16  # processes paused for their native frames in one snapshot, unless they are named
 NO_PYTHON = "none of its processes runs Python"
 NOT_ON_WINDOWS = "processes cannot be inspected on native Windows"
 _UNREADABLE = (OSError, ValueError, IndexError)  # gone, or changing under our eyes
 
 
-def look(  # noqa: PLR0913 - how closely, each by name
+def take_snapshot(  # noqa: PLR0913 - how closely, each by name
     pids: Sequence[int],
     *,
     stacks: bool,
@@ -35,7 +35,7 @@ def look(  # noqa: PLR0913 - how closely, each by name
     native: Collection[int] | None = None,
     known: NativeStacks | None = None,
     py_spy: str | None = None,
-) -> Look:
+) -> Snapshot:
     """Look at these processes, and be back at the deadline. Those that ended are left out.
 
     Native frames cost a pause of the process. Unless told of which to take them, they are taken of
@@ -43,11 +43,13 @@ def look(  # noqa: PLR0913 - how closely, each by name
     ``known`` are not taken again.
     """
     if os.name == "nt":
-        return Look(at=time.monotonic(), processes=(), stacks=False, why_no_stacks=NOT_ON_WINDOWS)
+        return Snapshot(
+            at=time.monotonic(), processes=(), stacks=False, why_no_stacks=NOT_ON_WINDOWS
+        )
     at = time.monotonic()
     seen = _see_all(pids, within * PROC_SHARE)
     if not stacks:
-        return Look(at=at, processes=tuple(seen), stacks=False, why_no_stacks="not asked for")
+        return Snapshot(at=at, processes=tuple(seen), stacks=False, why_no_stacks="not asked for")
     pythons = [process for process in seen if process.python]
     found = take_stacks(
         [process.pid for process in pythons], within=_left(at, within), py_spy=py_spy
@@ -66,7 +68,7 @@ def look(  # noqa: PLR0913 - how closely, each by name
     )
     same = known.of(process.pid for process in wanted if process not in again)
     known.keep(again, deeper, _switches)
-    return Look(
+    return Snapshot(
         at=at,
         processes=tuple(_with_stacks(_with_stacks(process, same), deeper) for process in seen),
         stacks=bool(found.threads),

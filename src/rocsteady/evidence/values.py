@@ -64,7 +64,7 @@ GIL = "the GIL"  # what a thread waits for that Python lets ask for it every 5 m
 class Blocked(Value, frozen=True, kw_only=True):
     """What the system call of a blocked thread says about how its wait can end."""
 
-    on: str  # the object waited for; the same text in every look: "lock 0x7f2c", "pipe 4711"
+    on: str  # the object waited for; the same text in every snapshot: "lock 0x7f2c", "pipe 4711"
     left: float | None = None  # seconds until the call gives up; None: it never does
     whole: bool = False  # left is the whole duration of the call, not what remains of it
     pids: tuple[int, ...] = ()  # processes whose threads could end the wait; its own may be one
@@ -102,7 +102,7 @@ class ProcessSeen(Value, frozen=True, kw_only=True):
     timers: int = 0  # POSIX timers
 
 
-class Look(Value, frozen=True, kw_only=True):
+class Snapshot(Value, frozen=True, kw_only=True):
     """The whole tree at one moment."""
 
     at: float  # seconds of the monotonic clock

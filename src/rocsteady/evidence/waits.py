@@ -39,7 +39,7 @@ Arguments = Sequence[int]
 
 
 class Waits:
-    """Tells what the threads of one tree wait for, at one look."""
+    """Tells what the threads of one tree wait for, at one snapshot."""
 
     def __init__(self, parents: Mapping[int, int]) -> None:
         self._parents = parents  # of each process of the tree

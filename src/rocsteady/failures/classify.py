@@ -21,7 +21,7 @@ from rocsteady.failures.hangs import (
     Hangs,
     place_of,
 )
-from rocsteady.failures.stacks import from_looks
+from rocsteady.failures.stacks import from_snapshots
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.failures.text import cleaned
 from rocsteady.knowledge.failures import (
@@ -171,7 +171,7 @@ class Classifier:
         end = log[-DUMP:]
         if not symptoms.hung and not is_dump(end):
             return None
-        stacks = from_looks(symptoms.looks, symptoms.heartbeats) or read_dump(end)
+        stacks = from_snapshots(symptoms.snapshots, symptoms.heartbeats) or read_dump(end)
         hang = self._hangs.name(stacks)
         if symptoms.hung and not symptoms.phase and (hang is None or hang.kind == HANG):
             hang = self._hangs.name_text(end[-LONG:]) or hang
@@ -181,7 +181,7 @@ class Classifier:
             kind = BY_PHASE.get(symptoms.phase, HANG)
             told = f"no progress, phase {symptoms.phase}" if symptoms.phase else "no progress"
             return _plain(kind, told)._replace(certainty=Certainty.LIKELY)
-        return _from_hang(hang, several=len(symptoms.looks) > 1)
+        return _from_hang(hang, several=len(symptoms.snapshots) > 1)
 
     def _whose(self, candidate: Candidate) -> Whose:
         return self._kinds[candidate.kind].whose

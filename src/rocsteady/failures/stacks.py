@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rocsteady.evidence.values import Heartbeat, Look, ThreadSeen, Wait
+from rocsteady.evidence.values import Heartbeat, Snapshot, ThreadSeen, Wait
 from rocsteady.vocabulary import Value
 
 _FRAME = re.compile(r"(?P<function>\S.*?) \((?P<file>[^()]*?)(?::(?P<line>\d+))?\)$")
@@ -36,7 +36,7 @@ class Stack(Value, frozen=True, kw_only=True):
     frames: tuple[Stacked, ...]
     trains: bool  # the thread that the training runs in
     wait: Wait | None = None  # None: nothing is known but the frames
-    stands: bool = True  # it was in the same place at every look
+    stands: bool = True  # it was in the same place at every snapshot
     rank: int | None = None
 
 
@@ -75,12 +75,12 @@ class Pattern:
         return named and (not self._file or self._file in forward(line))
 
 
-def from_looks(looks: Sequence[Look], heartbeats: Sequence[Heartbeat]) -> list[Stack]:
-    """Return the frames of each thread that were there in every look."""
+def from_snapshots(snapshots: Sequence[Snapshot], heartbeats: Sequence[Heartbeat]) -> list[Stack]:
+    """Return the frames of each thread that were there in every snapshot."""
     beats = {beat.pid: beat for beat in heartbeats}
     seen: dict[tuple[int, int], list[ThreadSeen]] = {}
-    for look in looks:
-        for process in look.processes:
+    for snapshot in snapshots:
+        for process in snapshot.processes:
             for thread in process.threads:
                 if thread.frames is not None:
                     seen.setdefault((process.pid, thread.tid), []).append(thread)

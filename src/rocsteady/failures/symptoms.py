@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rocsteady.evidence.values import Heartbeat, Look
+from rocsteady.evidence.values import Heartbeat, Snapshot
 from rocsteady.vocabulary import Value
 
 
@@ -26,7 +26,7 @@ class Symptoms(Value, frozen=True, kw_only=True):
     exit_code: int | None = None
     signal: int | None = None
     hung: bool = False
-    looks: tuple[Look, ...] = ()  # while it hung, oldest first
+    snapshots: tuple[Snapshot, ...] = ()  # while it hung, oldest first
     heartbeats: tuple[Heartbeat, ...] = ()
     phase: str = ""
     step: int | None = None

@@ -1,1 +1,1 @@
-"""Which way gets the job done in time? Ways, trials of them, and forecasts."""
+"""Which option gets the job done in time? Options, trials of them, and forecasts."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocsteady.plan import Basis, Plan, Way
+from rocsteady.plan import Basis, Option, Plan
 from rocsteady.planner.ranking import A_CHANCE, in_time, likely_cost, too_dear
 from rocsteady.wording import duration, plural
 
@@ -13,10 +13,10 @@ PLAIN = ("gpu", "cpu")  # what a person would do without a plan
 
 def take(plan: Plan) -> str:
     """Recommend an option, and say why."""
-    if not plan.ways:
+    if not plan.options:
         untried = _untried(plan)
         return f"No option has a forecast. {untried}" if untried else "No option was found."
-    first = plan.ways[0]
+    first = plan.options[0]
     reasons = (_why(first, plan), _deadline(first, plan), _budget(first, plan), _other(first, plan))
     said = [reason for reason in reasons if reason][:3]
     if first.cost or first.basis is Basis.ESTIMATE:
@@ -24,14 +24,14 @@ def take(plan: Plan) -> str:
     return " ".join(filter(None, (f"Recommended: option {first.number}.", *said)))
 
 
-def _why(first: Way, plan: Plan) -> str:
+def _why(first: Option, plan: Plan) -> str:
     """Say why a plainer option is not taken, or what was seen of this one."""
-    for way in plan.ways:
-        if way.id in PLAIN and way.id != first.id and way.failures and not first.failures:
-            return f"Option {way.number} had {_failures(way)}; this one had none."
-    for way in plan.ruled_out:
-        if way.id in PLAIN and way.id != first.id and way.rests_on:
-            return f'"{way.title}" is ruled out ({way.rests_on[0].rstrip(".")}).'
+    for option in plan.options:
+        if option.id in PLAIN and option.id != first.id and option.failures and not first.failures:
+            return f"Option {option.number} had {_failures(option)}; this one had none."
+    for option in plan.ruled_out:
+        if option.id in PLAIN and option.id != first.id and option.rests_on:
+            return f'"{option.title}" is ruled out ({option.rests_on[0].rstrip(".")}).'
     if first.basis is Basis.TRIAL:
         if first.failures:
             return f"It had {_failures(first)} here; rocsteady restarts it after each."
@@ -39,24 +39,24 @@ def _why(first: Way, plan: Plan) -> str:
     return _of_others(first, plan)
 
 
-def _of_others(first: Way, plan: Plan) -> str:
+def _of_others(first: Option, plan: Plan) -> str:
     """Say what is wrong with what was tried, where an estimate comes first."""
-    tried = [way for way in plan.ways if way.basis is Basis.TRIAL]
+    tried = [option for option in plan.options if option.basis is Basis.TRIAL]
     if not tried:
         return "It is an estimate." if plan.not_tried else "Nothing that was tried here works."
-    if all(way.changes for way in tried):
+    if all(option.changes for option in tried):
         return "Every option that was tried here changes the job."
-    same = " without changing the job" if any(way.changes for way in tried) else ""
+    same = " without changing the job" if any(option.changes for option in tried) else ""
     late = first.finish is not None and first.finish.in_time is not None
     return f"What was tried here{same} {'is not on time' if late else 'is slower'}."
 
 
-def _failures(way: Way) -> str:
-    kinds = f" ({', '.join(dict.fromkeys(way.kinds))})" if way.kinds else ""
-    return f"{plural(way.failures, 'failure')} in {plural(way.failed_steps, 'step')}{kinds}"
+def _failures(option: Option) -> str:
+    kinds = f" ({', '.join(dict.fromkeys(option.kinds))})" if option.kinds else ""
+    return f"{plural(option.failures, 'failure')} in {plural(option.failed_steps, 'step')}{kinds}"
 
 
-def _deadline(first: Way, plan: Plan) -> str:
+def _deadline(first: Option, plan: Plan) -> str:
     if first.finish is None or first.finish.in_time is None:
         return ""
     chance = first.finish.in_time
@@ -70,7 +70,7 @@ def _deadline(first: Way, plan: Plan) -> str:
     return f"No option is certain to be on time; this has the best chance ({100 * chance:.0f} %)."
 
 
-def _budget(first: Way, plan: Plan) -> str:
+def _budget(first: Option, plan: Plan) -> str:
     """Say what it may cost, if that is more than there is."""
     if first.cost is None or plan.budget is None or first.cost[1] <= plan.budget:
         return ""
@@ -81,19 +81,22 @@ def _budget(first: Way, plan: Plan) -> str:
     )
 
 
-def _other(first: Way, plan: Plan) -> str:
+def _other(first: Option, plan: Plan) -> str:
     """Say what is given up: a better chance that is too expensive, or else the next option."""
     chance = first.finish.in_time if first.finish else None
-    for way in plan.ways[1:]:
-        better = way.finish is not None and (way.finish.in_time or 0.0) >= (chance or 0.0) + 0.1
-        if chance is not None and better and too_dear(way, plan.budget) and way.finish:
+    for option in plan.options[1:]:
+        better = (
+            option.finish is not None and (option.finish.in_time or 0.0) >= (chance or 0.0) + 0.1
+        )
+        if chance is not None and better and too_dear(option, plan.budget) and option.finish:
+            percent = 100 * (option.finish.in_time or 0)
             return (
-                f"Option {way.number} is on time with {100 * (way.finish.in_time or 0):.0f} %, but"
-                f" is likely to cost ${likely_cost(way) or 0:,.0f}, over the budget."
+                f"Option {option.number} is on time with {percent:.0f} %, but"
+                f" is likely to cost ${likely_cost(option) or 0:,.0f}, over the budget."
             )
-    if len(plan.ways) < 2:  # noqa: PLR2004 - there is no other
+    if len(plan.options) < 2:  # noqa: PLR2004 - there is no other
         return ""
-    second = plan.ways[1]
+    second = plan.options[1]
     if first.finish is None or second.finish is None:
         return ""
     if second.changes and second.finish.seconds < first.finish.seconds:
@@ -101,7 +104,7 @@ def _other(first: Way, plan: Plan) -> str:
     return _how_long(first, second)
 
 
-def _how_long(first: Way, second: Way) -> str:
+def _how_long(first: Option, second: Option) -> str:
     """Compare an option with the next one, by all trials of both."""
     low, high = _ratios(first, second)
     option = f"Option {second.number}"
@@ -117,15 +120,15 @@ def _how_long(first: Way, second: Way) -> str:
     return f"{option} takes about as long."
 
 
-def _ratios(first: Way, second: Way) -> tuple[float, float]:
+def _ratios(first: Option, second: Option) -> tuple[float, float]:
     """Return how many times as long the second takes, by the trials that differ the most."""
     if first.finish is None or second.finish is None:
         return 1.0, 1.0
     ratio = second.finish.seconds / max(first.finish.seconds, 1.0)
     spans = []
-    for way in (first, second):
-        rate = way.pace.rate if way.pace else 1.0
-        rates = [each / rate for each in way.rates] or [1.0]
+    for option in (first, second):
+        rate = option.pace.rate if option.pace else 1.0
+        rates = [each / rate for each in option.rates] or [1.0]
         spans.append((min(*rates, 1.0), max(*rates, 1.0)))
     (slow, fast), (slow_second, fast_second) = spans
     return ratio * slow / fast_second, ratio * fast / slow_second
@@ -133,7 +136,7 @@ def _ratios(first: Way, second: Way) -> tuple[float, float]:
 
 def _untried(plan: Plan) -> str:
     """Name what could run here for nothing and was not tried."""
-    names = [way.title for way in plan.not_tried]
+    names = [option.title for option in plan.not_tried]
     if not names:
         return ""
     verb = "were" if len(names) > 1 else "was"

@@ -1,4 +1,4 @@
-"""Which ways there are to run a job here, before any is tried; also those that are ruled out."""
+"""Which options there are to run a job here, before any is tried; also those that are ruled out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from rocsteady.plan import Basis, Risk, Way
+from rocsteady.plan import Basis, Option, Risk
 from rocsteady.planner.circumstances import Circumstances
 from rocsteady.remedies.difference import told
 from rocsteady.supervisor.recovery import is_as_deadly
@@ -20,11 +20,11 @@ ON_CPU = Strategy(device="cpu")
 WENT_DOWN = "machine-went-down"
 
 
-def local_ways(here: Circumstances) -> tuple[Way, ...]:
+def local_options(here: Circumstances) -> tuple[Option, ...]:
     """Return what could run on this machine, the plainest first."""
     if not here.gpus:
         return (_cpu(here),)
-    return (*_gpu_ways(here), _cpu(here))
+    return (*_gpu_options(here), _cpu(here))
 
 
 def clean(here: Circumstances) -> Strategy:
@@ -41,7 +41,7 @@ def is_part_of_clean(strategy: Strategy, here: Circumstances) -> bool:
 
 
 def titled(strategy: Strategy, here: Circumstances) -> str:
-    """Name a way for people."""
+    """Name an option for people."""
     where, rest = "GPU", msgspec.structs.replace(strategy, device=None)
     if strategy.device == CPU or not here.gpus:
         where = "CPU"
@@ -56,7 +56,7 @@ def titled(strategy: Strategy, here: Circumstances) -> str:
     return f"{where}, {told(Strategy(), rest) or AS_IS}"
 
 
-def _gpu_ways(here: Circumstances) -> Iterator[Way]:
+def _gpu_options(here: Circumstances) -> Iterator[Option]:
     strategies = [("", Strategy())]
     if here.harmful:
         strategies.append(("clean", clean(here)))
@@ -65,7 +65,7 @@ def _gpu_ways(here: Circumstances) -> Iterator[Way]:
         strategies.append(("one", one))
     strategies += [each for each in here.remedied if not is_part_of_clean(each[1], here)]
     for name, strategy in strategies:
-        way = Way(
+        option = Option(
             id=f"{GPU}+{name}" if name else GPU,
             title=titled(strategy, here),
             basis=Basis.TRIAL,
@@ -73,7 +73,11 @@ def _gpu_ways(here: Circumstances) -> Iterator[Way]:
             rests_on=_about_variables(here) if name in ("clean", "one") else (),
         )
         why = _against_gpu(strategy, here)
-        yield msgspec.structs.replace(way, basis=Basis.RULED_OUT, rests_on=(why,)) if why else way
+        yield (
+            msgspec.structs.replace(option, basis=Basis.RULED_OUT, rests_on=(why,))
+            if why
+            else option
+        )
 
 
 def _about_variables(here: Circumstances) -> tuple[str, ...]:
@@ -103,9 +107,9 @@ def _against_gpu(strategy: Strategy, here: Circumstances) -> str:
     return ""
 
 
-def _cpu(here: Circumstances) -> Way:
+def _cpu(here: Circumstances) -> Option:
     strategy = ON_CPU if here.gpus else Strategy()
-    return Way(
+    return Option(
         id=CPU,
         title=titled(strategy, here),
         basis=Basis.TRIAL,

@@ -1,6 +1,6 @@
-"""When a way would be done: the pace, what failures cost, and how sure that is.
+"""When an option would be done: the pace, what failures cost, and how sure that is.
 
-Failures come at random. How often is learnt from what was seen of this way here, as a Gamma
+Failures come at random. How often is learnt from what was seen of this option here, as a Gamma
 distribution that starts from one in PRIOR seconds and weighs no more than a few hours of evidence.
 What they cost is the exact formula of ``goodput``.
 """
@@ -24,7 +24,7 @@ NEVER = 100 * 365 * 86_400.0  # seconds: what takes longer does not end
 
 
 class FailureHistory(Value, frozen=True, kw_only=True):
-    """What was seen of a way here, in runs and trials."""
+    """What was seen of an option here, in runs and trials."""
 
     failures: int = 0
     seconds: float = 0.0  # of training

@@ -1,4 +1,4 @@
-"""Ways that cannot run here: another system, other software, a rented card. All are estimates.
+"""Options that cannot run here: another system, other software, a rented card. All are estimates.
 
 The pace is scaled from what was measured here. What is not compute stays as it is; compute goes
 faster by the ratio of the cards' peak figures, the smallest and the largest of them. From a CPU
@@ -14,17 +14,17 @@ from datetime import date
 from msgspec.structs import replace
 
 from rocsteady.knowledge.offers import Offer, is_old, load_offers
-from rocsteady.knowledge.reader import load_knowledge
-from rocsteady.knowledge.speeds import CardSpeed, load_speeds
-from rocsteady.knowledge.ways import (
-    OtherWay,
+from rocsteady.knowledge.options import (
+    OtherOption,
     System,
     answers,
     impossible_because,
-    load_other_ways,
+    load_other_options,
     wheels_for,
 )
-from rocsteady.plan import Basis, Pace, Price, Risk, Way
+from rocsteady.knowledge.reader import load_knowledge
+from rocsteady.knowledge.speeds import CardSpeed, load_speeds
+from rocsteady.plan import Basis, Option, Pace, Price, Risk
 from rocsteady.planner.circumstances import Circumstances
 from rocsteady.planner.limits import COMPUTE, shares_of
 from rocsteady.vocabulary import Value
@@ -33,7 +33,7 @@ CLOUD, WHEEL = "cloud", "wheel-pytorch"
 MOST = 100.0  # times as fast: further nobody believes
 UNSURE = 1.3  # times, up or down, for the same card under other software; our own guess
 SHOWN_OFFERS = 2
-ON_ALL_GPUS = ("ddp", "manual-averaging")  # ways that are faster with more of them
+ON_ALL_GPUS = ("ddp", "manual-averaging")  # options that are faster with more of them
 UNKNOWN_SETUP = 240.0  # minutes, where nobody says how long it takes; our guess
 
 
@@ -57,48 +57,50 @@ class Measured(Value, frozen=True, kw_only=True):
         return f"the {100 * self.share:.0f} % that is compute{unknown}"
 
 
-def other_ways(
+def other_options(
     here: Circumstances, failures: Sequence[str]
-) -> tuple[tuple[OtherWay, ...], tuple[Way, ...]]:
-    """Return the ways that are worth a row, and those that are ruled out."""
+) -> tuple[tuple[OtherOption, ...], tuple[Option, ...]]:
+    """Return the options that are worth a row, and those that are ruled out."""
     system = System.WSL if here.wsl else System(here.os)
     gfx = here.gfx[0] if here.gfx else None
     rules = [finding.rule for finding in here.findings]
     possible, out = [], []
-    for way in load_other_ways():
-        if not answers(way, os=system, gfx=gfx, gpus=here.gpus, failures=failures, findings=rules):
+    for option in load_other_options():
+        if not answers(
+            option, os=system, gfx=gfx, gpus=here.gpus, failures=failures, findings=rules
+        ):
             continue
-        why = impossible_because(way, os=system, gfx=gfx, gpus=here.gpus)
-        if why or way.against:
-            out.append(_ruled_out(way, why or way.verdict))
+        why = impossible_because(option, os=system, gfx=gfx, gpus=here.gpus)
+        if why or option.against:
+            out.append(_ruled_out(option, why or option.verdict))
         else:
-            possible.append(_naming_a_wheel(way, gfx) if way.id == WHEEL and gfx else way)
+            possible.append(_naming_a_wheel(option, gfx) if option.id == WHEEL and gfx else option)
     return tuple(possible), tuple(out)
 
 
-def row(way: OtherWay, measured: Measured | None, *, gpus: int = 1) -> Way:
-    """Make a row of a way on this machine's own card, or on all of them."""
+def row(option: OtherOption, measured: Measured | None, *, gpus: int = 1) -> Option:
+    """Make a row of an option on this machine's own card, or on all of them."""
     pace, basis = _same_card(measured)
-    if pace is not None and gpus > 1 and way.id in ON_ALL_GPUS:
+    if pace is not None and gpus > 1 and option.id in ON_ALL_GPUS:
         pace = _estimated(pace, pace.rate * math.sqrt(gpus), pace.low, pace.high * gpus)
         basis = (f"between one GPU's pace here and {gpus} times that: rocsteady's guess",)
-    basis += _setup_rests_on(way)
-    return Way(
-        id=way.id,
-        title=way.title,
+    basis += _setup_rests_on(option)
+    return Option(
+        id=option.id,
+        title=option.title,
         basis=Basis.ESTIMATE,
         pace=pace,
-        setup=way.setup,
-        risk=way.risk,
-        rests_on=(way.verdict, *basis),
-        sources=way.sources,
-        changes=f"script: {way.changes}" if way.changes else "",
+        setup=option.setup,
+        risk=option.risk,
+        rests_on=(option.verdict, *basis),
+        sources=option.sources,
+        changes=f"script: {option.changes}" if option.changes else "",
     )
 
 
 def cloud_rows(
-    way: OtherWay, measured: Measured | None, today: date, *, needs: float
-) -> Iterator[Way]:
+    option: OtherOption, measured: Measured | None, today: date, *, needs: float
+) -> Iterator[Option]:
     """Make rows of the offers that end soonest and cost least; ``needs`` is GB on the card."""
     cards = load_speeds()
     found = []
@@ -114,62 +116,62 @@ def cloud_rows(
         chosen.setdefault(each[0].card, each)
     told_apart = measured is not None and measured.on_gpu and measured.card is not None
     for offer, pace, basis in list(chosen.values())[: SHOWN_OFFERS if told_apart else 1]:
-        yield _offered(way, offer, pace, basis, today)
+        yield _offered(option, offer, pace, basis, today)
 
 
-def costs(way: Way, early: float, late: float) -> tuple[float, float] | None:
+def costs(option: Option, early: float, late: float) -> tuple[float, float] | None:
     """Return what a rented card costs, at least and at most."""
-    if way.price is None:
+    if option.price is None:
         return None
-    return way.price.dollars * early / 3600, way.price.dollars * late / 3600
+    return option.price.dollars * early / 3600, option.price.dollars * late / 3600
 
 
-def _setup_rests_on(way: OtherWay) -> tuple[str, ...]:
+def _setup_rests_on(option: OtherOption) -> tuple[str, ...]:
     """Say whose word the minutes are: a field note's are one person's, in one place."""
-    if way.setup is None:
+    if option.setup is None:
         return (f"the time to set it up is not known; {UNKNOWN_SETUP / 60:.0f} h assumed",)
-    if way.setup_by.startswith("field-note"):
+    if option.setup_by.startswith("field-note"):
         return ("the time to set it up is what one write-up of 2025 says; nobody measured it",)
     return ()
 
 
 def _offered(
-    way: OtherWay, offer: Offer, pace: Pace | None, basis: tuple[str, ...], today: date
-) -> Way:
+    option: OtherOption, offer: Offer, pace: Pace | None, basis: tuple[str, ...], today: date
+) -> Option:
     price = Price(
         dollars=offer.dollars,
         as_of=offer.as_of.isoformat(),
         source=load_knowledge().sources[offer.source].url,
         old=is_old(offer, today),
     )
-    return Way(
+    return Option(
         id=f"{CLOUD}-{offer.id}",
         title=f"cloud, {offer.card}, {offer.provider}",
         basis=Basis.ESTIMATE,
         pace=pace,
-        setup=way.setup,
+        setup=option.setup,
         risk=Risk.LOW,
         price=price,
-        rests_on=(*basis, *_setup_rests_on(way)),
-        sources=(offer.source, *way.sources),
+        rests_on=(*basis, *_setup_rests_on(option)),
+        sources=(offer.source, *option.sources),
     )
 
 
-def _naming_a_wheel(way: OtherWay, gfx: str) -> OtherWay:
+def _naming_a_wheel(option: OtherOption, gfx: str) -> OtherOption:
     for wheel in wheels_for(gfx, load_knowledge().wheels)[:1]:
         newest = f"torch {wheel.torch} for ROCm {wheel.rocm} is the newest with code for {gfx}"
-        return replace(way, verdict=f"{newest}. {way.verdict}")
-    return way
+        return replace(option, verdict=f"{newest}. {option.verdict}")
+    return option
 
 
-def _ruled_out(way: OtherWay, why: str) -> Way:
-    return Way(
-        id=way.id,
-        title=way.title,
+def _ruled_out(option: OtherOption, why: str) -> Option:
+    return Option(
+        id=option.id,
+        title=option.title,
         basis=Basis.RULED_OUT,
         rests_on=(why,),
-        sources=way.sources,
-        risk=way.risk,
+        sources=option.sources,
+        risk=option.risk,
     )
 
 

@@ -67,7 +67,7 @@ def measure(marks: Sequence[Mark], *, started: float) -> Pace | None:
 
 
 def pooled(first: Pace, second: Pace) -> Pace:
-    """Return what two trials of one way show; the interval holds both of theirs."""
+    """Return what two trials of one option show; the interval holds both of theirs."""
     steps, seconds = first.steps + second.steps, first.seconds + second.seconds
     return replace(
         first,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from rocsteady.job.stages import with_variant
 from rocsteady.job.values import Job
-from rocsteady.plan import Basis, Limit, Risk, Way
+from rocsteady.plan import Basis, Limit, Option, Risk
 from rocsteady.planner import candidates, cpu, estimates
 from rocsteady.planner.candidates import CPU
 from rocsteady.planner.circumstances import Circumstances, key
@@ -74,12 +74,12 @@ class Planner:
         self._job, self._here, self._wish, self._make = job, here, wish, make
         self._today, self._say = today, say
         self._seen: dict[str, TrialResult] = {}  # the last of each strategy
-        self.ways: list[Way] = []
-        self.ruled_out: list[Way] = []
-        self.not_tried: list[Way] = []
+        self.options: list[Option] = []
+        self.ruled_out: list[Option] = []
+        self.not_tried: list[Option] = []
         self.limits: tuple[Limit, ...] = ()
         self.failures: list[str] = []  # kinds, in trials and in earlier runs
-        self.observed: list[tuple[str, TrialResult]] = []  # way and what came of it
+        self.observed: list[tuple[str, TrialResult]] = []  # option and what came of it
         self._notes: dict[tuple[str, str], tuple[str, ...]] = {}  # beside what a trial says itself
         self._grounds: dict[
             tuple[str, str], tuple[TrialResult | None, FailureHistory, Job | None]
@@ -91,14 +91,16 @@ class Planner:
             self.failures.append(candidates.WENT_DOWN)
         for history in self._here.histories.values():
             self.failures += history.kinds
-        for way in candidates.local_ways(self._here):
-            self._local(way)
+        for option in candidates.local_options(self._here):
+            self._local(option)
         self._variants()
         if self._cpu_may_be_taken():
             self._tune()
         self._others()
         # Once more for all: the trials took some of the time to the deadline.
-        self.ways = [self._forecast(way, *self._grounds[_name(way)]) for way in self.ways]
+        self.options = [
+            self._forecast(option, *self._grounds[_name(option)]) for option in self.options
+        ]
 
     @property
     def total(self) -> int | None:
@@ -111,100 +113,102 @@ class Planner:
         last = next(reversed(self._seen.values()), None)
         return self._left(last, self._job)
 
-    def _local(self, way: Way) -> None:
-        """Try one way on this machine, or say why not."""
-        if way.basis is Basis.RULED_OUT:
-            self.ruled_out.append(way)
-        elif key(way.strategy) in self._seen:
+    def _local(self, option: Option) -> None:
+        """Try one option on this machine, or say why not."""
+        if option.basis is Basis.RULED_OUT:
+            self.ruled_out.append(option)
+        elif key(option.strategy) in self._seen:
             return
         else:
-            self._try(way)
+            self._try(option)
 
     def _cpu_may_be_taken(self) -> bool:
         """Tell whether it is worth the time to make the CPU faster."""
-        on_gpu = [way for way in self.ways if not self._is_on_cpu(way) and way.pace]
-        fastest = max((way.pace.rate for way in on_gpu if way.pace), default=0.0)
-        ours = next((way.pace.rate for way in self.ways if way.id == CPU and way.pace), 0.0)
-        return ours * FAR_SLOWER >= fastest or not any(in_time(way) for way in on_gpu)
+        on_gpu = [option for option in self.options if not self._is_on_cpu(option) and option.pace]
+        fastest = max((option.pace.rate for option in on_gpu if option.pace), default=0.0)
+        ours = next(
+            (option.pace.rate for option in self.options if option.id == CPU and option.pace), 0.0
+        )
+        return ours * FAR_SLOWER >= fastest or not any(in_time(option) for option in on_gpu)
 
-    def _is_on_cpu(self, way: Way) -> bool:
-        return way.strategy.device == CPU or not self._here.gpus
+    def _is_on_cpu(self, option: Option) -> bool:
+        return option.strategy.device == CPU or not self._here.gpus
 
-    def _try(self, way: Way) -> None:
-        self._say(way.title)
+    def _try(self, option: Option) -> None:
+        self._say(option.title)
         unseen = not self.limits
         results = self._make(
-            self._job, way.strategy, short=False, remedies=True, sample_stacks=unseen
+            self._job, option.strategy, short=False, remedies=True, sample_stacks=unseen
         )
         if not results:
             why = "no time was left; use --within to allow more"
-            self.not_tried.append(replace(way, basis=Basis.NOT_TRIED, rests_on=(why,)))
+            self.not_tried.append(replace(option, basis=Basis.NOT_TRIED, rests_on=(why,)))
             return
         self.failures += [one.failure for one in results if one.failure]
-        last = by_strategy([one for one in results if self._counts(one, way)])
+        last = by_strategy([one for one in results if self._counts(one, option)])
         self._seen |= last
         for one in last.values():
-            self._take_in(self._way_of(way, one), one, trial_history(results, one))
+            self._take_in(self._option_of(option, one), one, trial_history(results, one))
         if unseen:
             self._see_limits(results[-1])
 
-    def _counts(self, one: TrialResult, way: Way) -> bool:
+    def _counts(self, one: TrialResult, option: Option) -> bool:
         """Tell what a remedy came to from what it had no time for, or what has a trial of its own.
 
         A run that remedies have taken to the CPU says nothing that the trial of the CPU does not.
         """
-        if one.strategy == way.strategy:
+        if one.strategy == option.strategy:
             return True
         if candidates.is_part_of_clean(one.strategy, self._here):
             return False
-        return one.strategy.device == way.strategy.device and (one.works or bool(one.failure))
+        return one.strategy.device == option.strategy.device and (one.works or bool(one.failure))
 
-    def _way_of(self, way: Way, one: TrialResult) -> Way:
-        """Name the way of an attempt: the one that was tried, or what a remedy made of it."""
-        if one.strategy == way.strategy:
-            return way
+    def _option_of(self, option: Option, one: TrialResult) -> Option:
+        """Name the option of an attempt: the one that was tried, or what a remedy made of it."""
+        if one.strategy == option.strategy:
+            return option
         title = candidates.titled(one.strategy, self._here)
-        return replace(way, id=f"{way.id}+{one.remedy or 'other'}", title=title, rests_on=())
+        return replace(option, id=f"{option.id}+{one.remedy or 'other'}", title=title, rests_on=())
 
     def _take_in(
-        self, way: Way, one: TrialResult, trial: FailureHistory, job: Job | None = None
+        self, option: Option, one: TrialResult, trial: FailureHistory, job: Job | None = None
     ) -> None:
-        self.observed.append((way.id, one))
+        self.observed.append((option.id, one))
         rates = (one.pace.rate,) if one.pace else ()
-        way = replace(way, strategy=one.strategy, pace=one.pace, rates=rates)
+        option = replace(option, strategy=one.strategy, pace=one.pace, rates=rates)
         if not one.works and not one.failure:  # it was cut short
-            said = (failed(one), *way.rests_on)
-            self.not_tried.append(replace(way, basis=Basis.NOT_TRIED, rests_on=said))
+            said = (failed(one), *option.rests_on)
+            self.not_tried.append(replace(option, basis=Basis.NOT_TRIED, rests_on=said))
             return
         if not one.works and not survived(one):
-            out = replace(way, basis=Basis.RULED_OUT, rests_on=(failed(one), *way.rests_on))
+            out = replace(option, basis=Basis.RULED_OUT, rests_on=(failed(one), *option.rests_on))
             self.ruled_out.append(out)
             return
         seen = together(self._here.history(one.strategy), trial)
         told = rests_on(one, seen)
-        way = _with_failures(way, seen)
-        self._notes[_name(way)] = way.rests_on
-        self.ways.append(
-            self._forecast(replace(way, rests_on=(*told, *way.rests_on)), one, seen, job)
+        option = _with_failures(option, seen)
+        self._notes[_name(option)] = option.rests_on
+        self.options.append(
+            self._forecast(replace(option, rests_on=(*told, *option.rests_on)), one, seen, job)
         )
 
     def _forecast(
-        self, way: Way, one: TrialResult | None, seen: FailureHistory, job: Job | None = None
-    ) -> Way:
-        self._grounds[_name(way)] = one, seen, job
+        self, option: Option, one: TrialResult | None, seen: FailureHistory, job: Job | None = None
+    ) -> Option:
+        self._grounds[_name(option)] = one, seen, job
         left = self._left(one, job or self._job)
-        if way.pace is None or left is None:
-            return way
-        by_hand = estimates.UNKNOWN_SETUP if way.basis is Basis.ESTIMATE else 0.0
-        setup = (sum(way.setup) / 2 if way.setup else by_hand) * 60
-        loss = _loss(one, way, can_resume=self._job.resume is not None)
+        if option.pace is None or left is None:
+            return option
+        by_hand = estimates.UNKNOWN_SETUP if option.basis is Basis.ESTIMATE else 0.0
+        setup = (sum(option.setup) / 2 if option.setup else by_hand) * 60
+        loss = _loss(one, option, can_resume=self._job.resume is not None)
         due = None if self._wish.by is None else self._wish.by - self._clock()
-        found = finish(way.pace, left, history=seen, loss=loss, due=due, setup=setup)
-        if way.basis is Basis.ESTIMATE and found.in_time is not None:  # it may not work at all
-            found = replace(found, in_time=found.in_time * GETS_THERE[way.risk])
-        way = replace(way, finish=found)
-        dollars = estimates.costs(way, max(found.early - setup, 0.0), found.late - setup)
-        return replace(way, cost=dollars) if dollars else way
+        found = finish(option.pace, left, history=seen, loss=loss, due=due, setup=setup)
+        if option.basis is Basis.ESTIMATE and found.in_time is not None:  # it may not work at all
+            found = replace(found, in_time=found.in_time * GETS_THERE[option.risk])
+        option = replace(option, finish=found)
+        dollars = estimates.costs(option, max(found.early - setup, 0.0), found.late - setup)
+        return replace(option, cost=dollars) if dollars else option
 
     def _left(self, one: TrialResult | None, job: Job) -> int | None:
         epochs, done = self._wish.epochs, self._wish.done
@@ -221,9 +225,9 @@ class Planner:
 
     def _tune(self) -> None:
         """Make the CPU as fast as it gets without a change in the script."""
-        way = next((each for each in self.ways if each.id == CPU), None)
-        first = self._seen.get(key(way.strategy)) if way else None
-        if way is None or first is None or first.pace is None:
+        option = next((each for each in self.options if each.id == CPU), None)
+        first = self._seen.get(key(option.strategy)) if option else None
+        if option is None or first is None or first.pace is None:
             return
 
         def attempt(strategy: Strategy) -> TrialResult | None:
@@ -231,15 +235,15 @@ class Planner:
             results = self._make(
                 self._job, strategy, short=True, remedies=False, sample_stacks=False
             )
-            if results and strategy == way.strategy:
-                self._see_again(way, results[-1])
+            if results and strategy == option.strategy:
+                self._see_again(option, results[-1])
             return results[-1] if results else None
 
-        for tuned in cpu.tune(way.strategy, first, self._here.cores, attempt):
-            if tuned.strategy == way.strategy:
-                self._note(way, tuned.lines)
+        for tuned in cpu.tune(option.strategy, first, self._here.cores, attempt):
+            if tuned.strategy == option.strategy:
+                self._note(option, tuned.lines)
                 continue
-            made = Way(
+            made = Option(
                 id=f"{CPU}+{'bf16' if tuned.changes else 'tuned'}",
                 title=f"CPU, {', '.join(tuned.names)}",
                 basis=Basis.TRIAL,
@@ -249,10 +253,10 @@ class Planner:
             self._seen[key(tuned.strategy)] = tuned.tried
             self._take_in(made, tuned.tried, trial_history((tuned.tried,), tuned.tried))
 
-    def _see_again(self, way: Way, one: TrialResult) -> None:
-        """Take in a second trial of a way: the machine's own speed may have changed meanwhile."""
-        number = next(place for place, each in enumerate(self.ways) if each.id == way.id)
-        row = self.ways[number]
+    def _see_again(self, option: Option, one: TrialResult) -> None:
+        """Add a second trial of an option: the machine may have become faster or slower."""
+        number = next(place for place, each in enumerate(self.options) if each.id == option.id)
+        row = self.options[number]
         first, seen, job = self._grounds[_name(row)]
         seen = together(seen, trial_history((one,), one))
         self._grounds[_name(row)] = first, seen, job
@@ -265,27 +269,27 @@ class Planner:
             rates = (*row.rates, one.pace.rate)
             row = replace(row, pace=pooled(row.pace, one.pace), rates=rates)
         told = rests_on(replace(first, pace=row.pace), seen) if first is not None else ()
-        self.ways[number] = replace(row, rests_on=(*told, *self._notes[_name(row)]))
+        self.options[number] = replace(row, rests_on=(*told, *self._notes[_name(row)]))
 
-    def _note(self, way: Way, lines: Iterable[str]) -> None:
+    def _note(self, option: Option, lines: Iterable[str]) -> None:
         lines = tuple(lines)
-        for place, each in enumerate(self.ways):
-            if each.id == way.id:
+        for place, each in enumerate(self.options):
+            if each.id == option.id:
                 self._notes[_name(each)] = (*self._notes.get(_name(each), ()), *lines)
-                self.ways[place] = replace(each, rests_on=(*each.rests_on, *lines))
+                self.options[place] = replace(each, rests_on=(*each.rests_on, *lines))
 
     def _variants(self) -> None:
-        """Try other sizes of the model on the fastest way that works."""
+        """Try other sizes of the model on the fastest option that works."""
         best = max(
-            (way for way in self.ways if way.pace and not way.variant),
-            key=lambda way: way.pace.rate if way.pace else 0.0,
+            (option for option in self.options if option.pace and not option.variant),
+            key=lambda option: option.pace.rate if option.pace else 0.0,
             default=None,
         )
         unknown = candidates.ON_CPU if self._here.deadly else Strategy()
         strategy = best.strategy if best else unknown
         for name, variant in self._job.variants.items():
             job = with_variant(self._job, name)
-            way = Way(
+            option = Option(
                 id=f"variant-{name}",
                 title=f"{candidates.titled(strategy, self._here)}, variant {name}",
                 basis=Basis.TRIAL,
@@ -294,25 +298,25 @@ class Planner:
                 command=job.command,
                 changes=variant.words or "another model",
             )
-            self._say(way.title)
+            self._say(option.title)
             results = self._make(job, strategy, short=True, remedies=True, sample_stacks=False)
             if results:
-                self._take_in(way, results[-1], trial_history(results, results[-1]), job)
+                self._take_in(option, results[-1], trial_history(results, results[-1]), job)
 
     def _others(self) -> None:
         measured = self._measured()
-        possible, out = estimates.other_ways(self._here, self.failures)
+        possible, out = estimates.other_options(self._here, self.failures)
         self.ruled_out += out
-        for way in possible:
-            if way.id == estimates.CLOUD:
-                rows = list(estimates.cloud_rows(way, measured, self._today, needs=0.0))
+        for option in possible:
+            if option.id == estimates.CLOUD:
+                rows = list(estimates.cloud_rows(option, measured, self._today, needs=0.0))
             else:
-                rows = [self._on_this_card(estimates.row(way, measured, gpus=self._here.gpus))]
-            self.ways += [self._forecast(each, None, FailureHistory()) for each in rows]
+                rows = [self._on_this_card(estimates.row(option, measured, gpus=self._here.gpus))]
+            self.options += [self._forecast(each, None, FailureHistory()) for each in rows]
 
-    def _on_this_card(self, way: Way) -> Way:
+    def _on_this_card(self, option: Option) -> Option:
         """Trust a card that crashed the machine under other software no more than before."""
-        return replace(way, risk=Risk.HIGH) if candidates.WENT_DOWN in self.failures else way
+        return replace(option, risk=Risk.HIGH) if candidates.WENT_DOWN in self.failures else option
 
     def _measured(self) -> Measured | None:
         """Return what estimates start from: a pace on the GPU before one on the CPU."""
@@ -328,18 +332,20 @@ class Planner:
 
     def _see_limits(self, one: TrialResult) -> None:
         on_gpu = bool(self._here.gpus) and one.strategy.device != CPU
-        if not on_gpu and any(way.pace and not self._is_on_cpu(way) for way in self.ways):
+        if not on_gpu and any(
+            option.pace and not self._is_on_cpu(option) for option in self.options
+        ):
             return
         cores = 0 if any(map(is_of_loaders, self.failures)) else self._here.cores
         self.limits = tuple(limits(one, on_gpu=on_gpu, loader=one.loader, cores=cores))
 
 
-def _with_failures(way: Way, seen: FailureHistory) -> Way:
-    """Note the failures that were seen of a way: it gets there by being started again."""
+def _with_failures(option: Option, seen: FailureHistory) -> Option:
+    """Note the failures that were seen of an option: it gets there by being started again."""
     if not seen.failures:
-        return replace(way, failed_steps=seen.steps)
+        return replace(option, failed_steps=seen.steps)
     return replace(
-        way,
+        option,
         risk=Risk.MEDIUM,
         failures=seen.failures,
         failed_steps=seen.steps,
@@ -347,12 +353,12 @@ def _with_failures(way: Way, seen: FailureHistory) -> Way:
     )
 
 
-def _name(way: Way) -> tuple[str, str]:
-    return way.id, key(way.strategy)
+def _name(option: Option) -> tuple[str, str]:
+    return option.id, key(option.strategy)
 
 
-def _loss(one: TrialResult | None, way: Way, *, can_resume: bool) -> FailureCost:
-    again = SEE_AND_START + (way.pace.starting if way.pace else 0.0)
+def _loss(one: TrialResult | None, option: Option, *, can_resume: bool) -> FailureCost:
+    again = SEE_AND_START + (option.pace.starting if option.pace else 0.0)
     if one is None:
         return FailureCost(again=again, interval=NO_SAVE_SEEN)
     if not (can_resume or one.resumes):

@@ -36,7 +36,7 @@ RESUMES = (
 GOES_ON = ("resume_from_checkpoint", "ckpt_path")  # keywords of the Trainers
 
 
-class Option(Value, frozen=True, kw_only=True):
+class ScriptOption(Value, frozen=True, kw_only=True):
     """An option that the script takes."""
 
     flags: tuple[str, ...]  # as they are typed
@@ -59,7 +59,7 @@ class ScriptFacts(Value, frozen=True, kw_only=True):
     """What was read from a script."""
 
     name: str  # of its file; "": there is none that can be read
-    options: tuple[Option, ...] = ()
+    options: tuple[ScriptOption, ...] = ()
     numbers: tuple[tuple[str, int, int], ...] = ()  # keyword or constant, its number, its line
     goes_on: int = 0  # the line in which it is told to go on by itself; 0: there is none
     accumulates: bool = False  # it speaks of gradient accumulation
@@ -133,7 +133,7 @@ def amounts(
         yield Amount(count=number, said=f"{name} in {facts.name}, line {line}", sure=False)
 
 
-def resume_option(facts: ScriptFacts) -> Option | None:
+def resume_option(facts: ScriptFacts) -> ScriptOption | None:
     """Return the option by which the script is told to go on from a checkpoint."""
     for name in RESUMES:
         for option in facts.options:
@@ -180,11 +180,11 @@ def _tells_option(call: ast.Call) -> bool:
     return name in TELLS and any(flag.startswith("-") for flag in _texts(call.args))
 
 
-def _option(call: ast.Call) -> Option:
+def _option(call: ast.Call) -> ScriptOption:
     said = {key.arg: key.value for key in call.keywords}
     default, type_, action = said.get("default"), said.get("type"), said.get("action")
     action_name = _last_name(action) or str(getattr(action, "value", ""))
-    return Option(
+    return ScriptOption(
         flags=tuple(sorted((flag for flag in _texts(call.args) if flag[:1] == "-"), key=len)),
         line=call.lineno,
         default=_number(default, {}),

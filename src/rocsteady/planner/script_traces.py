@@ -11,7 +11,7 @@ from rocsteady import checkpoint_folder
 from rocsteady.evidence.pages import BatchSplit, read_resumes
 from rocsteady.job.values import Resume
 from rocsteady.planner.log_counters import Printed, read_printed
-from rocsteady.sandbox.folder_tree import look_over
+from rocsteady.sandbox.folder_tree import read_folder_tree
 from rocsteady.sandbox.scratch import Scratch
 from rocsteady.supervisor.attempt_end import AttemptEnd
 from rocsteady.supervisor.script_resume import resume_of
@@ -69,19 +69,19 @@ def look_at(  # noqa: PLR0913 - all that there is to look at
 
 def _written(folder: Path, since: float) -> Iterator[PurePosixPath]:
     """Yield the files that were written; also behind a link that leads out of the folder."""
-    tree = look_over(folder)
+    tree = read_folder_tree(folder)
     for path, entry in tree.files():
         if entry.written / 1e9 >= since and not path.startswith("-"):  # it is no option
             yield PurePosixPath(Path(path).as_posix())
     for link in tree.links():
-        for path, entry in look_over(folder / link).files():
+        for path, entry in read_folder_tree(folder / link).files():
             if entry.written / 1e9 >= since:
                 yield PurePosixPath(Path(link, path).as_posix())
 
 
 def _there_before(project: Path) -> Iterator[str]:
     """Yield patterns of files that earlier runs have left where checkpoints usually are."""
-    files = (PurePosixPath(Path(path).as_posix()) for path, _ in look_over(project).files())
+    files = (PurePosixPath(Path(path).as_posix()) for path, _ in read_folder_tree(project).files())
     named = (path for path in files if _is_in_usual_folder(path) or _is_checkpoint(path.parent))
     yield from _apart(named, project)[0]
 

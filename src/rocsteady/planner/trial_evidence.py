@@ -68,7 +68,7 @@ def together(first: FailureHistory, second: FailureHistory) -> FailureHistory:
 
 
 def rests_on(one: TrialResult, seen: FailureHistory) -> tuple[str, ...]:
-    """Say what the figures of a way rest on: the trial, and the failures that were seen or not."""
+    """Say what an option is based on: the trial, and the failures that were seen or not."""
     pace = one.pace
     measured = f"trial, {pace.steps:,} steps in {duration(pace.seconds)}" if pace else "trial"
     parts = one.watched.parts

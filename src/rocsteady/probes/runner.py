@@ -20,8 +20,8 @@ from typing import Protocol
 import msgspec
 
 from rocsteady.evidence.collect import collect
-from rocsteady.evidence.snapshot import look
-from rocsteady.evidence.values import Look
+from rocsteady.evidence.snapshot import take_snapshot
+from rocsteady.evidence.values import Snapshot
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Raised, Symptoms
 from rocsteady.host.child import Exit
@@ -36,7 +36,7 @@ from rocsteady.wording import duration
 
 INTENT = "probe"
 POLL = 0.02  # seconds
-LOOKS, LOOK_WITHIN, BETWEEN_LOOKS = 3, timedelta(seconds=3), 0.3
+SNAPSHOTS, SNAPSHOT_WITHIN, BETWEEN_SNAPSHOTS = 3, timedelta(seconds=3), 0.3
 EVIDENCE_WITHIN = timedelta(seconds=8)
 OUTPUT_LIMIT = 256 * 1024  # bytes
 RESULT_LIMIT = 16 * 1024 * 1024  # bytes
@@ -245,10 +245,10 @@ class _Watch:
 
     def _hung(self, tries: int, seconds: float) -> Observation:
         pids = self._payload.tree()
-        looks: list[Look] = []
-        for _ in range(LOOKS):
-            looks.append(look(pids, stacks=True, within=LOOK_WITHIN))
-            time.sleep(BETWEEN_LOOKS)
+        snapshots: list[Snapshot] = []
+        for _ in range(SNAPSHOTS):
+            snapshots.append(take_snapshot(pids, stacks=True, within=SNAPSHOT_WITHIN))
+            time.sleep(BETWEEN_SNAPSHOTS)
         collected = collect(
             self._folder / "evidence",
             pids=pids,
@@ -260,7 +260,7 @@ class _Watch:
         )
         killed = self._payload.kill()
         failure, place = self._named(
-            Symptoms(log=self._output(), hung=True, looks=tuple(looks), step=tries)
+            Symptoms(log=self._output(), hung=True, snapshots=tuple(snapshots), step=tries)
         )
         return Observation(
             probe=self._probe.name,

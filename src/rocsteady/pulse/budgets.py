@@ -12,7 +12,7 @@ from rocsteady.pulse.verdict import Patience
 from rocsteady.vocabulary import Value
 
 SELDOM = frozenset({"starting", "checkpoint", "compile", "evaluate"})
-EARLIER = timedelta(seconds=3.3)  # looks over 3 s must fit between suspicion and verdict
+EARLIER = timedelta(seconds=3.3)  # snapshots over 3 s must fit between suspicion and verdict
 BEATS_A_STEP = 20  # a script without a torch optimizer has beats but no steps
 
 
@@ -30,9 +30,9 @@ class Budgets(Value, frozen=True, kw_only=True):
 
 
 class LongestWaits(Value, frozen=True, kw_only=True):
-    """The longest waits of this run that ended, in seconds, by what the looks said of them."""
+    """The longest waits of this run that ended, in seconds, by what the snapshots said of them."""
 
-    unexamined: float = 0.0  # too short for a look
+    unexamined: float = 0.0  # too short for a snapshot
     device: float = 0.0
     locked: float = 0.0
 

@@ -1,4 +1,4 @@
-"""What moved between two looks, among the threads and processes that the training depends on.
+"""What moved between two snapshots, among the threads and processes that the training depends on.
 
 CPU time alone is no proof of work for a thread that runs: a hung ROCm process spins. For one that
 is found waiting each time it is: it was free in between.
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rocsteady.evidence.values import Look, ProcessSeen, ThreadSeen, Wait
+from rocsteady.evidence.values import ProcessSeen, Snapshot, ThreadSeen, Wait
 from rocsteady.pulse.reach import Ending, Reached
 from rocsteady.pulse.stack_facts import KnownWaits
 
 IDLE_SHARE = 0.05  # of a core: a thread below it waits, whatever wakes it now and then
 BUSY_SHARE = 0.5  # of a core: a child above it works, even if it is not known who waits for it
 BAR_RATE = 64 << 10  # bytes a second: a progress bar redrawn ten times a second writes 20 KiB
-BY_LOOKING = 4  # times that a look with native frames may wake a thread
+BY_SNAPSHOT = 4  # times that a snapshot with native frames may wake a thread
 GROWTH_RATE = 1 << 20  # bytes of memory a second
 
 
@@ -30,15 +30,15 @@ class Moved(NamedTuple):
 
 
 def moved(
-    before: Look, now: Look, reached: tuple[Reached, ...], known: KnownWaits
+    before: Snapshot, now: Snapshot, reached: tuple[Reached, ...], known: KnownWaits
 ) -> tuple[Moved, ...]:
-    """Return the signs of life since the look before."""
+    """Return the signs of life since the snapshot before."""
     seconds = now.at - before.at
     return tuple(_signs(before, now, reached, known)) if seconds > 0 else ()
 
 
 def _signs(
-    before: Look, now: Look, reached: tuple[Reached, ...], known: KnownWaits
+    before: Snapshot, now: Snapshot, reached: tuple[Reached, ...], known: KnownWaits
 ) -> Iterator[Moved]:
     seconds = now.at - before.at
     earlier = {process.pid: process for process in before.processes}
@@ -69,7 +69,7 @@ def _thread_moved(old: ThreadSeen, one: Reached, seconds: float, known: KnownWai
         return "moves"
     if share >= IDLE_SHARE and (one.ending is Ending.LOCKED or _works_for_another(one)):
         return "computes"
-    woken = old.wait is new.wait is Wait.WORLD and new.switches - old.switches > BY_LOOKING
+    woken = old.wait is new.wait is Wait.WORLD and new.switches - old.switches > BY_SNAPSHOT
     if woken:
         return "sends or receives"
     rests = share < IDLE_SHARE and old.wait is new.wait and one.ending is Ending.LOCKED
@@ -99,7 +99,7 @@ def _process_moved(old: ProcessSeen | None, new: ProcessSeen, seconds: float, *,
 
 
 def _family(
-    earlier: dict[int, ProcessSeen], now: Look, reached: set[int], seconds: float
+    earlier: dict[int, ProcessSeen], now: Snapshot, reached: set[int], seconds: float
 ) -> Iterator[Moved]:
     """Yield what the children of reached processes show, though nobody is seen to wait for them."""
     for pid in reached & {process.parent for process in earlier.values()}:

@@ -2,7 +2,7 @@
 
 Three clocks. *Quiet* runs since the last progress and is what a person is told. *Waited* runs since
 then too, but starts again when the machine slept, when we ourselves did not run, or when the run
-was stopped; rules use it. *Still* runs since the last look in which anything moved that the
+was stopped; rules use it. *Still* runs since the last snapshot in which anything moved that the
 training depends on.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rocsteady.evidence.values import Heartbeat, Look, Tick
+from rocsteady.evidence.values import Heartbeat, Snapshot, Tick
 from rocsteady.pulse.budgets import Budgets, LongestWaits, budgets
 from rocsteady.pulse.learning import PhaseHistory, from_heartbeats
 from rocsteady.pulse.reach import Ending, finished, training
@@ -23,9 +23,9 @@ from rocsteady.vocabulary import Value
 from rocsteady.wording import duration
 
 SUSPENDED = 1.0  # seconds that the boot clock may run ahead before the machine must have slept
-LOOK_EVERY = 1.0  # seconds, at first
-LOOK_SHARE = 1 / 15  # of the time waited: the longer it lasts, the less it matters when it ends
-LOOK_AT_LEAST_EVERY = 30.0
+SNAPSHOT_EVERY = 1.0  # seconds, at first
+SNAPSHOT_SHARE = 1 / 15  # of the time waited: the longer it lasts, the less it matters when it ends
+SNAPSHOT_AT_LEAST_EVERY = 30.0
 MOST_SETS = 40
 HELD = (Ending.STOPPED, Ending.HELD)
 
@@ -44,13 +44,13 @@ class Pulse(Value, frozen=True, kw_only=True):
     mark: Mark = ()  # of the heartbeats
     counters: int = 0
     printed_at: float | None = None  # when a counter last changed, while steps are what counts
-    worked_at: float | None = None  # the same, and the look before showed work
-    before: Look | None = None  # the last look that was read
-    reading: Reading | None = None  # of that look
-    agreed_from: float = 0.0  # since then every look said the same, and nothing moved
-    agreed: int = 0  # how many looks that is
-    moved_at: float | None = None  # the last look in which something moved, since progress
-    sets: tuple[WaitSet, ...] = ()  # of the looks in a row that found the same closed set
+    worked_at: float | None = None  # the same, and the snapshot before showed work
+    before: Snapshot | None = None  # the last snapshot that was read
+    reading: Reading | None = None  # of that snapshot
+    agreed_from: float = 0.0  # since then every snapshot said the same, and nothing moved
+    agreed: int = 0  # how many snapshots that is
+    moved_at: float | None = None  # the last snapshot in which something moved, since progress
+    sets: tuple[WaitSet, ...] = ()  # of the snapshots in a row that found the same closed set
     ended: LongestWaits = LongestWaits()
 
 
@@ -71,14 +71,14 @@ def learn(pulse: Pulse) -> PhaseHistory:
 
 
 def judge(
-    pulse: Pulse, tick: Tick, looks: tuple[Look, ...], patience: Patience, waits: KnownWaits
+    pulse: Pulse, tick: Tick, snapshots: tuple[Snapshot, ...], patience: Patience, waits: KnownWaits
 ) -> tuple[Pulse, Verdict]:
-    """Say how the attempt is. ``looks`` are those since the last progress, oldest first."""
+    """Say how the attempt is. ``snapshots`` are those since the last progress, oldest first."""
     pulse = _ticked(pulse, tick, patience)
-    for look in looks:
+    for snapshot in snapshots:
         seen_until = pulse.before.at if pulse.before else pulse.waited_from
-        if look.at > seen_until:
-            pulse = _looked(pulse, look, waits)
+        if snapshot.at > seen_until:
+            pulse = _with_snapshot(pulse, snapshot, waits)
     allowed = budgets(pulse.heartbeats, pulse.ended, pulse.earlier, patience)
     return pulse, _verdict(pulse, tick, allowed, patience)
 
@@ -118,13 +118,13 @@ def _ticked(pulse: Pulse, tick: Tick, patience: Patience) -> Pulse:
 
 
 def _ended(pulse: Pulse, at: float) -> LongestWaits:
-    """Remember the wait that just ended by what the looks said of it."""
+    """Remember the wait that just ended by what the snapshots said of it."""
     reading, ended, waited = pulse.reading, pulse.ended, at - pulse.waited_from
     if reading is None:
         return msgspec.structs.replace(ended, unexamined=max(ended.unexamined, waited))
     if reading.ending is Ending.DEVICE:
         return msgspec.structs.replace(ended, device=max(ended.device, waited))
-    if len(pulse.sets) > 1 and _proof(pulse).closed:  # a single look is not one moment
+    if len(pulse.sets) > 1 and _proof(pulse).closed:  # a single snapshot is not one moment
         seemed = at - pulse.sets[0].at
         return msgspec.structs.replace(ended, locked=max(ended.locked, seemed))
     return ended
@@ -162,30 +162,30 @@ def occupied(pulse: Pulse, at: float) -> Pulse:
 
 
 def waits_for_gpu(pulse: Pulse) -> bool:
-    """Tell whether the last look found a known wait for a device."""
+    """Tell whether the last snapshot found a known wait for a device."""
     return pulse.reading is not None and pulse.reading.ending is Ending.DEVICE
 
 
-def _looked(pulse: Pulse, look: Look, waits: KnownWaits) -> Pulse:
-    reading = read(pulse.before, look, pulse.heartbeats, waits)
+def _with_snapshot(pulse: Pulse, snapshot: Snapshot, waits: KnownWaits) -> Pulse:
+    reading = read(pulse.before, snapshot, pulse.heartbeats, waits)
     last = pulse.reading
     if last and last.ending in HELD and reading.ending not in HELD:
-        pulse, last = _forgotten(pulse, look.at), None
-    found = wait_set(look, pulse.heartbeats, waits)
+        pulse, last = _forgotten(pulse, snapshot.at), None
+    found = wait_set(snapshot, pulse.heartbeats, waits)
     agrees = last is not None and not reading.moves and reading.ending is last.ending
     return msgspec.structs.replace(
         pulse,
-        before=look,
+        before=snapshot,
         reading=reading,
         agreed=pulse.agreed + 1 if agrees and pulse.agreed else 1,
-        agreed_from=pulse.agreed_from if agrees and pulse.agreed else look.at,
-        moved_at=look.at if reading.moves else pulse.moved_at,
+        agreed_from=pulse.agreed_from if agrees and pulse.agreed else snapshot.at,
+        moved_at=snapshot.at if reading.moves else pulse.moved_at,
         sets=_sets(pulse.sets, found),
     )
 
 
 def _sets(sets: tuple[WaitSet, ...], found: WaitSet) -> tuple[WaitSet, ...]:
-    """Go on with a row of looks that found the same closed set, or begin another."""
+    """Go on with a row of snapshots that found the same closed set, or begin another."""
     goes_on = bool(sets) and sets[-1].closed and found.closed and not moved(sets[-1], found)
     return (*sets, found)[-MOST_SETS:] if goes_on else (found,)
 
@@ -200,9 +200,9 @@ def _verdict(pulse: Pulse, tick: Tick, allowed: Budgets, patience: Patience) -> 
     if not tick.alive:
         return Verdict(condition=RunState.FINISHING, why="the command has ended", quiet=quiet)
     suspicious = waited >= allowed.suspect
-    every = min(max(LOOK_EVERY, waited * LOOK_SHARE), LOOK_AT_LEAST_EVERY)
-    last_look = pulse.before.at if pulse.before else None
-    examine = suspicious and (last_look is None or tick.at - last_look >= every)
+    every = min(max(SNAPSHOT_EVERY, waited * SNAPSHOT_SHARE), SNAPSHOT_AT_LEAST_EVERY)
+    last_snapshot = pulse.before.at if pulse.before else None
+    examine = suspicious and (last_snapshot is None or tick.at - last_snapshot >= every)
     over = finished(tick.heartbeats)
     proof = _proof(pulse) if pulse.sets and suspicious else None
     limit = _limit(pulse, proof, allowed, patience)
@@ -286,7 +286,7 @@ def _device_limit(pulse: Pulse, unproven: float, allowed: Budgets, patience: Pat
 
 
 def _is_proven(pulse: Pulse, proof: WaitSet, patience: Patience) -> bool:
-    """Tell whether enough looks in a row found one closed set."""
+    """Tell whether enough snapshots in a row found one closed set."""
     first, last = pulse.sets[0].at, pulse.sets[-1].at
     span = patience.sample_span if pulse.moved_at is None else patience.stuck_after
     return (

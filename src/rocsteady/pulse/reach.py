@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import NamedTuple
 
-from rocsteady.evidence.values import Heartbeat, Look, ProcessSeen, ThreadSeen, Wait
+from rocsteady.evidence.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
 from rocsteady.pulse.places import is_of
 from rocsteady.pulse.stack_facts import KnownWaits
 
-LOADER = "data/dataloader.py"  # torch's: looks keep only the last folder of a path
+LOADER = "data/dataloader.py"  # torch's: snapshots keep only the last folder of a path
 
 
 class Ending(Enum):
@@ -40,7 +40,7 @@ class Reached(NamedTuple):
 
     @property
     def key(self) -> tuple[int, int]:
-        """Return what it is called in every look."""
+        """Return what it is called in every snapshot."""
         return self.process.pid, self.thread.tid
 
     @property
@@ -73,28 +73,30 @@ def ranks_elsewhere(heartbeats: tuple[Heartbeat, ...]) -> bool:
     return any((heartbeat.world or 1) > max(1, len(ranks)) for heartbeat in heartbeats)
 
 
-def reach(look: Look, heartbeats: tuple[Heartbeat, ...], known: KnownWaits) -> tuple[Reached, ...]:
+def reach(
+    snapshot: Snapshot, heartbeats: tuple[Heartbeat, ...], known: KnownWaits
+) -> tuple[Reached, ...]:
     """Return every thread that the training depends on, those that train first."""
-    return _Walk(look, heartbeats, known).walked()
+    return _Walk(snapshot, heartbeats, known).walked()
 
 
 def roots(
-    look: Look, heartbeats: tuple[Heartbeat, ...], known: KnownWaits
+    snapshot: Snapshot, heartbeats: tuple[Heartbeat, ...], known: KnownWaits
 ) -> dict[tuple[int, int], tuple[ProcessSeen, ThreadSeen]]:
     """Return the threads that train: as pages tell, else the main threads of Python programs."""
     threads = {
         (process.pid, thread.tid): (process, thread)
-        for process in look.processes
+        for process in snapshot.processes
         for thread in process.threads
     }
     told = [(it.pid, it.pid if it.ended else it.thread) for it in training(heartbeats)]
-    keys = told if heartbeats else _main_threads(look, known)
+    keys = told if heartbeats else _main_threads(snapshot, known)
     return {key: threads[key] for key in keys if key in threads}
 
 
-def _main_threads(look: Look, known: KnownWaits) -> Iterator[tuple[int, int]]:
+def _main_threads(snapshot: Snapshot, known: KnownWaits) -> Iterator[tuple[int, int]]:
     """Yield, where no page tells, the main threads of the topmost Python programs."""
-    processes = {process.pid: process for process in look.processes}
+    processes = {process.pid: process for process in snapshot.processes}
     able = {pid for pid, process in processes.items() if _could_train(process, known)}
     for pid in able:
         parent = processes[pid].parent
@@ -117,14 +119,16 @@ def helps(thread: ThreadSeen, known: KnownWaits) -> bool:
 
 
 class _Walk:
-    """One walk over one look."""
+    """One walk over one snapshot."""
 
-    def __init__(self, look: Look, heartbeats: tuple[Heartbeat, ...], known: KnownWaits) -> None:
-        self._stacks = look.stacks
+    def __init__(
+        self, snapshot: Snapshot, heartbeats: tuple[Heartbeat, ...], known: KnownWaits
+    ) -> None:
+        self._stacks = snapshot.stacks
         self._known = known
         self._elsewhere = ranks_elsewhere(heartbeats)
-        self._processes = {process.pid: process for process in look.processes}
-        self._roots = roots(look, heartbeats, known)
+        self._processes = {process.pid: process for process in snapshot.processes}
+        self._roots = roots(snapshot, heartbeats, known)
 
     def walked(self) -> tuple[Reached, ...]:
         found: dict[tuple[int, int], Reached] = {}

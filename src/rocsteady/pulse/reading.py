@@ -1,10 +1,10 @@
-"""What one look says, beside the look before it: one ending for the whole tree."""
+"""What one snapshot says, beside the snapshot before it: one ending for the whole tree."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from rocsteady.evidence.values import Heartbeat, Look, Wait
+from rocsteady.evidence.values import Heartbeat, Snapshot, Wait
 from rocsteady.pulse.motion import moved
 from rocsteady.pulse.places import place_of
 from rocsteady.pulse.reach import Ending, Reached, reach
@@ -13,11 +13,13 @@ from rocsteady.vocabulary import Value
 
 
 class Reading(Value, frozen=True, kw_only=True):
-    """What is known after a look."""
+    """What is known after a snapshot."""
 
     at: float
     ending: Ending
-    moves: bool  # since the look before; also if it runs and cannot be told to stay in one place
+    moves: (
+        bool  # since the snapshot before; also if it runs and cannot be told to stay in one place
+    )
     why: str  # a clause
     place: str = ""
     culprit: int | None = None
@@ -26,7 +28,7 @@ class Reading(Value, frozen=True, kw_only=True):
 
 
 def read(
-    before: Look | None, now: Look, heartbeats: tuple[Heartbeat, ...], known: KnownWaits
+    before: Snapshot | None, now: Snapshot, heartbeats: tuple[Heartbeat, ...], known: KnownWaits
 ) -> Reading:
     """Say what the whole tree is in, by the first of these that any reached thread is in."""
     reached = reach(now, heartbeats, known)
@@ -54,7 +56,7 @@ def read(
 
 
 def _said(  # noqa: PLR0913 - all that a reading is made of
-    now: Look,
+    now: Snapshot,
     reached: tuple[Reached, ...],
     one: Reached,
     why: str,
@@ -74,7 +76,7 @@ def _said(  # noqa: PLR0913 - all that a reading is made of
     )
 
 
-def _nothing_to_see(now: Look, heartbeats: tuple[Heartbeat, ...]) -> Reading:
+def _nothing_to_see(now: Snapshot, heartbeats: tuple[Heartbeat, ...]) -> Reading:
     here = bool(heartbeats)
     why = (
         "its training thread is not among the processes that can be seen"
@@ -101,12 +103,12 @@ def _name(one: Reached) -> str:
     return "the training thread" if one.trains else f"process {one.process.pid}"
 
 
-def _runs(one: Reached, _: Look) -> str:
+def _runs(one: Reached, _: Snapshot) -> str:
     where = ", at the same place in native code in every sample," if one.thread.native else ","
     return f"{_name(one)} runs{where} which may be work"
 
 
-def _outside(one: Reached, now: Look) -> str:
+def _outside(one: Reached, now: Snapshot) -> str:
     if not now.stacks:
         return f"no stacks could be read ({now.why_no_stacks or 'reason unknown'})"
     if (one.trains or one.main) and one.process.python and one.thread.frames is None:
@@ -114,11 +116,11 @@ def _outside(one: Reached, now: Look) -> str:
     return f"{_name(one)} waits for {one.thread.wait.value}"
 
 
-def _device(one: Reached, _: Look) -> str:
+def _device(one: Reached, _: Snapshot) -> str:
     return f"{_name(one)} waits for the GPU, at the same place in every sample"
 
 
-def _locked(one: Reached, _: Look) -> str:
+def _locked(one: Reached, _: Snapshot) -> str:
     return f"{_name(one)} waits for {one.thread.wait.value}"
 
 
@@ -128,7 +130,7 @@ _HELD_BY: dict[Wait, Callable[[Reached], str]] = {
     Wait.STOPPED: lambda one: f"process {one.process.pid} was stopped by a signal",
     Wait.TRACED: lambda one: f"process {one.process.pid} is held by a debugger",
 }
-_CLAUSES: dict[Ending, Callable[[Reached, Look], str]] = {
+_CLAUSES: dict[Ending, Callable[[Reached, Snapshot], str]] = {
     Ending.RUNS: _runs,
     Ending.OUTSIDE: _outside,
     Ending.DEVICE: _device,

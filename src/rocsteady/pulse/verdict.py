@@ -32,7 +32,7 @@ class Verdict(Value, frozen=True, kw_only=True):
     place: str = ""  # where it is stuck: "dataset.py:88 __getitem__", if that is known
     culprit: int | None = None  # the process that does not move, if it is not the only trainer
     limit: float | None = None  # seconds after the last progress at which this becomes hung
-    waits: WaitSet | None = None  # who waits for whom, as the last looks showed it
+    waits: WaitSet | None = None  # who waits for whom, as the last snapshots showed it
 
 
 class Patience(Value, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class Patience(Value, frozen=True, kw_only=True):
     exit_after: timedelta = timedelta(seconds=20)  # the same once the script's own code is done
     seldom_after: timedelta = timedelta(seconds=60)  # the same as stuck_after in seldom phases
     steady_steps: int = 10  # fewer have not shown a pace: seldom_after
-    samples: int = 3  # looks that must agree
+    samples: int = 3  # snapshots that must agree
     sample_span: timedelta = timedelta(seconds=3)  # between the first and the last of them
     sure_after: timedelta = timedelta(seconds=35)  # in a known device wait, with a second sign
     spin_after: timedelta = timedelta(minutes=5)  # the same without one

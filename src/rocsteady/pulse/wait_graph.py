@@ -1,4 +1,4 @@
-"""From one look to the wait set: from the threads that train to all that could end their waits.
+"""From one snapshot to the wait set: from the threads that train to all that could end their waits.
 
 Every rule names all who could end a wait. Three of them know better than the system call does,
 each for waits that PyTorch or Python itself makes: loops that repeat for ever, the loader's own
@@ -10,7 +10,15 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable, Iterator
 
-from rocsteady.evidence.values import GIL, Blocked, Heartbeat, Look, ProcessSeen, ThreadSeen, Wait
+from rocsteady.evidence.values import (
+    GIL,
+    Blocked,
+    Heartbeat,
+    ProcessSeen,
+    Snapshot,
+    ThreadSeen,
+    Wait,
+)
 from rocsteady.knowledge.waits import EndedBy
 from rocsteady.pulse.places import has_users_code, is_of, is_torchs, place_of
 from rocsteady.pulse.reach import helps, ranks_elsewhere, roots, training
@@ -33,23 +41,25 @@ CHILD_ENDED = 17
 HARMLESS = frozenset({2, 15, 4, 5, 6, 7, 8, 11, 31, 13, 25, 28, 23, 32, 33, CHILD_ENDED})
 
 
-def wait_set(look: Look, heartbeats: tuple[Heartbeat, ...], known: KnownWaits) -> WaitSet:
-    """Say who waits for whom in one look."""
-    return _Graph(look, heartbeats, known).walked()
+def wait_set(snapshot: Snapshot, heartbeats: tuple[Heartbeat, ...], known: KnownWaits) -> WaitSet:
+    """Say who waits for whom in one snapshot."""
+    return _Graph(snapshot, heartbeats, known).walked()
 
 
 class _Graph:
-    """One walk over one look."""
+    """One walk over one snapshot."""
 
-    def __init__(self, look: Look, heartbeats: tuple[Heartbeat, ...], known: KnownWaits) -> None:
-        self._look, self._known = look, known
+    def __init__(
+        self, snapshot: Snapshot, heartbeats: tuple[Heartbeat, ...], known: KnownWaits
+    ) -> None:
+        self._snapshot, self._known = snapshot, known
         self._elsewhere = ranks_elsewhere(heartbeats)
         self._world_known = any(beat.world for beat in heartbeats)
-        self._roots = roots(look, heartbeats, known)
-        self._processes = {process.pid: process for process in look.processes}
+        self._roots = roots(snapshot, heartbeats, known)
+        self._processes = {process.pid: process for process in snapshot.processes}
         self._threads = {
             (process.pid, thread.tid): (process, thread)
-            for process in look.processes
+            for process in snapshot.processes
             for thread in process.threads
         }
         self._exits: list[Exit] = []
@@ -70,7 +80,9 @@ class _Graph:
             self._timers(self._processes[pid])
         found = tuple(members.values())
         handlers = tuple(self._handlers(members)) if not self._exits else ()
-        return WaitSet(at=self._look.at, members=found, exits=tuple(self._exits), handlers=handlers)
+        return WaitSet(
+            at=self._snapshot.at, members=found, exits=tuple(self._exits), handlers=handlers
+        )
 
     def _member(self, key: Key) -> Member:
         process, thread = self._threads[key]
@@ -90,7 +102,7 @@ class _Graph:
         elif loop is not None and _is_own(loop[1], blocked):
             enders = self._of_loop(key, loop[0], blocked)
             if blocked.left is not None and not blocked.whole and loop[0] is not EndedBy.PROCESS:
-                until = self._look.at + blocked.left
+                until = self._snapshot.at + blocked.left
         else:
             enders = self._of_call(key, blocked)
         return Member(
@@ -167,7 +179,7 @@ class _Graph:
             self._out(key, WAYS[blocked.outside], f"waits for {blocked.on}: {blocked.who}")
         ranks = {*(pid for pid, _ in self._roots), *blocked.pids}
         if not self._world_known:  # then any program here may be a rank, and others may be outside
-            ranks |= {each.pid for each in self._look.processes if self._may_be_rank(each)}
+            ranks |= {each.pid for each in self._snapshot.processes if self._may_be_rank(each)}
             if len(ranks) == 1:
                 self._out(key, WayOut.PROCESS, "waits for ranks that were not seen")
         return self._all_of(key, ranks)
@@ -226,7 +238,7 @@ class _Graph:
     def _usable_handlers(self, process: ProcessSeen, members: set[int]) -> set[int]:
         """Return the signals with a handler that somebody outside these processes might send."""
         given = set(process.handlers or ()) - HARMLESS
-        children = {each.pid for each in self._look.processes if each.parent == process.pid}
+        children = {each.pid for each in self._snapshot.processes if each.parent == process.pid}
         outside = [pid for pid in children - members if not any(self._in_files(pid, *SERVING))]
         if CHILD_ENDED in (process.handlers or ()) and outside:
             given.add(CHILD_ENDED)

@@ -32,7 +32,7 @@ class WayOut(Enum):
     PROCESS = "outside process"
     SYSTEM = "system-wide object"
     RUNS = "runs"
-    MOVED = "moved"  # between two looks
+    MOVED = "moved"  # between two snapshots
     UNKNOWN = "unknown"
 
 
@@ -69,7 +69,7 @@ class Member(Value, frozen=True, kw_only=True):
 
     @property
     def key(self) -> Key:
-        """Return what it is called in every look."""
+        """Return what it is called in every snapshot."""
         return self.pid, self.tid
 
 
@@ -93,7 +93,7 @@ class WaitSet(Value, frozen=True, kw_only=True):
 
 
 def prove(sets: Sequence[WaitSet]) -> WaitSet:
-    """Return the newest set, with the ways out that only a comparison of several looks shows."""
+    """Return the newest set, with the ways out that only a comparison of snapshots shows."""
     newest = sets[-1]
     found: dict[tuple[Key, WayOut], Exit] = {}
     for earlier, later in pairwise(sets):
@@ -110,7 +110,7 @@ def prove(sets: Sequence[WaitSet]) -> WaitSet:
 
 
 def moved(earlier: WaitSet, later: WaitSet) -> list[Exit]:
-    """Return what changed from one look to the next."""
+    """Return what changed from one snapshot to the next."""
     return list(_signs(earlier, later))
 
 

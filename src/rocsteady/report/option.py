@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, tzinfo
 from urllib.parse import urlsplit
 
-from rocsteady.plan import Basis, Finish, Plan, Price, Way
+from rocsteady.plan import Basis, Finish, Option, Plan, Price
 from rocsteady.printable import printable
 from rocsteady.report.page import BOLD, YELLOW, Page
 from rocsteady.report.table import NONE
@@ -20,65 +20,65 @@ LABEL = 12  # columns
 
 
 def render_option(  # noqa: PLR0913 - a plan, one of its options, and how to show it
-    way: Way, plan: Plan, *, now: float, width: int, colour: bool, zone: tzinfo | None = None
+    option: Option, plan: Plan, *, now: float, width: int, colour: bool, zone: tzinfo | None = None
 ) -> str:
     """Show everything that is known about one option."""
     page = Page(width, colour=colour)
-    number = f"Option {way.number}: " if way.number else ""
-    page.line(f"{number}{titled(way)}", style=BOLD)
-    for label, text in _details(way, plan, now, zone):
+    number = f"Option {option.number}: " if option.number else ""
+    page.line(f"{number}{titled(option)}", style=BOLD)
+    for label, text in _details(option, plan, now, zone):
         if text:
             page.row(label, text, indent=2, column=LABEL)
-    if way.changes:
-        page.row("changes", clean(way.changes), indent=2, column=LABEL, style=YELLOW)
-    for number_, sentence in enumerate(way.rests_on):
+    if option.changes:
+        page.row("changes", clean(option.changes), indent=2, column=LABEL, style=YELLOW)
+    for number_, sentence in enumerate(option.rests_on):
         text = clean(sentence).rstrip(".")
         page.row(
             "" if number_ else "based on", f"{text[:1].upper()}{text[1:]}.", indent=2, column=LABEL
         )
-    for number_, source in enumerate(dict.fromkeys(map(clean, way.sources))):
+    for number_, source in enumerate(dict.fromkeys(map(clean, option.sources))):
         page.row("" if number_ else "sources", source, indent=2, column=LABEL)
-    if way.do:
-        page.line(f"  {'to run it':<{LABEL}}{clean(way.do)}")
+    if option.do:
+        page.line(f"  {'to run it':<{LABEL}}{clean(option.do)}")
     return str(page)
 
 
-def based_on(way: Way, plan: Plan) -> str:
+def based_on(option: Option, plan: Plan) -> str:
     """Say in a few words what the figures of an option are based on."""
-    said = [_tried(way) if way.basis is Basis.TRIAL else way.basis.value]
-    if way.finish and round(way.finish.failures):
-        said.append(f"~{way.finish.failures:,.0f} expected")
-    if way.changes:
-        said.append(_changed(way))
-    if way.setup and any(way.setup):
-        said.append(f"{setup(way.setup)} to set up")
-    if way.price:
-        said.append(f"prices as of {priced_on(way.price)}")
-    said.append(_over_budget(way, plan))
+    said = [_tried(option) if option.basis is Basis.TRIAL else option.basis.value]
+    if option.finish and round(option.finish.failures):
+        said.append(f"~{option.finish.failures:,.0f} expected")
+    if option.changes:
+        said.append(_changed(option))
+    if option.setup and any(option.setup):
+        said.append(f"{setup(option.setup)} to set up")
+    if option.price:
+        said.append(f"prices as of {priced_on(option.price)}")
+    said.append(_over_budget(option, plan))
     return "; ".join(filter(None, said))
 
 
-def brief_reason(way: Way) -> str:
+def brief_reason(option: Option) -> str:
     """Return why an option has no row, in parentheses and shortened; "" if nothing is said."""
-    reason = clean(way.rests_on[0]).rstrip(".") if way.rests_on else ""
+    reason = clean(option.rests_on[0]).rstrip(".") if option.rests_on else ""
     if len(reason) > BRIEF:
         reason = f"{reason[: BRIEF - 3].rpartition(' ')[0].rstrip(',;:')}..."
     return f" ({reason})" if reason else ""
 
 
-def titled(way: Way) -> str:
+def titled(option: Option) -> str:
     """Return its title; its id if it has none."""
-    return clean(way.title) or clean(way.id) or NONE
+    return clean(option.title) or clean(option.id) or NONE
 
 
-def pace(way: Way) -> str:
+def pace(option: Option) -> str:
     """Say how many steps a second; "~" before what was not measured."""
-    if not way.pace or not way.pace.rate > 0:
+    if not option.pace or not option.pace.rate > 0:
         return NONE
-    rate = way.pace.rate
+    rate = option.pace.rate
     if rate < SLOWEST:
         return f"<{SLOWEST}"
-    if way.basis is Basis.ESTIMATE:
+    if option.basis is Basis.ESTIMATE:
         rate = float(f"{rate:.2g}")
         return f"~{rate:,.0f}" if rate >= TEN else f"~{rate:g}"
     if rate < TENTH:
@@ -87,13 +87,13 @@ def pace(way: Way) -> str:
     return f"{rate:,.{digits}f}"
 
 
-def cost(way: Way) -> str:
+def cost(option: Option) -> str:
     """Say what it costs: "~$25", "$3-6"."""
-    if not way.cost or not any(way.cost):
+    if not option.cost or not any(option.cost):
         return NONE
-    least, most = (_money(dollars) for dollars in way.cost)
+    least, most = (_money(dollars) for dollars in option.cost)
     if least == most:
-        return f"{'~' if way.basis is Basis.ESTIMATE else ''}${most}"
+        return f"{'~' if option.basis is Basis.ESTIMATE else ''}${most}"
     return f"${least}-{most}"
 
 
@@ -158,58 +158,60 @@ def _priced(price: Price) -> str:
     return f"${_money(price.dollars)} per hour at {host} as of {priced_on(price)}{old}"
 
 
-def _tried(way: Way) -> str:
+def _tried(option: Option) -> str:
     """Say what trials and earlier runs have shown."""
-    if way.failures:
-        return f"{plural(way.failures, 'failure')} in {plural(way.failed_steps, 'step')}"
-    steps = way.failed_steps or (way.pace.steps if way.pace else 0)
+    if option.failures:
+        return f"{plural(option.failures, 'failure')} in {plural(option.failed_steps, 'step')}"
+    steps = option.failed_steps or (option.pace.steps if option.pace else 0)
     return f"trial: 0 failures in {plural(steps, 'step')}" if steps else "trial"
 
 
-def _changed(way: Way) -> str:
-    if way.variant:
+def _changed(option: Option) -> str:
+    if option.variant:
         return "changes the model"
-    return "changes the numbers" if way.basis is Basis.TRIAL else "needs changes to the script"
+    return "changes the numbers" if option.basis is Basis.TRIAL else "needs changes to the script"
 
 
-def _over_budget(way: Way, plan: Plan) -> str:
-    if plan.budget is None or not way.cost or way.cost[1] <= plan.budget:
+def _over_budget(option: Option, plan: Plan) -> str:
+    if plan.budget is None or not option.cost or option.cost[1] <= plan.budget:
         return ""
-    exceeds = "over" if way.cost[0] > plan.budget else "may exceed"
+    exceeds = "over" if option.cost[0] > plan.budget else "may exceed"
     return f"{exceeds} the budget of ${_money(plan.budget)}"
 
 
-def _details(way: Way, plan: Plan, now: float, zone: tzinfo | None) -> tuple[tuple[str, str], ...]:
+def _details(
+    option: Option, plan: Plan, now: float, zone: tzinfo | None
+) -> tuple[tuple[str, str], ...]:
     """Return labels and figures; a figure that is not known is empty."""
-    finish = way.finish
+    finish = option.finish
     on_time = finish.in_time if finish and plan.deadline is not None else None
     lost = ""
     if finish and round(finish.failures):
         lost = f"about {finish.failures:,.0f} expected, {100 * finish.lost:.0f} % of the time"
-    money = "" if cost(way) == NONE else cost(way)
-    notes = (_priced(way.price) if way.price else "", _over_budget(way, plan))
+    money = "" if cost(option) == NONE else cost(option)
+    notes = (_priced(option.price) if option.price else "", _over_budget(option, plan))
     return (
-        ("pace", _measured(way)),
+        ("pace", _measured(option)),
         ("finishes", _ends(finish, plan, now, zone) if finish else ""),
         ("on time", "" if on_time is None else chance(on_time)),
-        ("failures", "; ".join(filter(None, (_tried(way) if way.failures else "", lost)))),
-        ("kinds", ", ".join(dict.fromkeys(map(clean, way.kinds)))),
+        ("failures", "; ".join(filter(None, (_tried(option) if option.failures else "", lost)))),
+        ("kinds", ", ".join(dict.fromkeys(map(clean, option.kinds)))),
         ("cost", "; ".join(filter(None, (money, *notes)))),
-        ("set-up", "" if setup(way.setup) == NONE else f"{setup(way.setup)} of work by hand"),
-        ("risk", way.risk.value if way.basis in (Basis.TRIAL, Basis.ESTIMATE) else ""),
+        ("set-up", "" if setup(option.setup) == NONE else f"{setup(option.setup)} of work by hand"),
+        ("risk", option.risk.value if option.basis in (Basis.TRIAL, Basis.ESTIMATE) else ""),
     )
 
 
-def _measured(way: Way) -> str:
+def _measured(option: Option) -> str:
     """Say the pace, its interval and how it was measured."""
-    if not way.pace or pace(way) == NONE:
+    if not option.pace or pace(option) == NONE:
         return ""
-    said = f"{pace(way)} steps/s ({way.pace.low:.3g} to {way.pace.high:.3g}, 90 %)"
-    if way.basis is Basis.TRIAL:
-        steps, took = plural(way.pace.steps, "step"), duration(way.pace.seconds)
-        said += f"; {steps} in {took}, after {duration(way.pace.starting)} to start"
-    if way.pace.memory:
-        said += f"; {size(way.pace.memory)} of host memory"
+    said = f"{pace(option)} steps/s ({option.pace.low:.3g} to {option.pace.high:.3g}, 90 %)"
+    if option.basis is Basis.TRIAL:
+        steps, took = plural(option.pace.steps, "step"), duration(option.pace.seconds)
+        said += f"; {steps} in {took}, after {duration(option.pace.starting)} to start"
+    if option.pace.memory:
+        said += f"; {size(option.pace.memory)} of host memory"
     return said
 
 

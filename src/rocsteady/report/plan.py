@@ -10,7 +10,7 @@ from datetime import tzinfo
 from pathlib import PureWindowsPath
 from types import MappingProxyType
 
-from rocsteady.plan import Basis, Plan, Way
+from rocsteady.plan import Basis, Option, Plan
 from rocsteady.report.option import (
     based_on,
     brief_reason,
@@ -65,7 +65,7 @@ def render_plan(
     """Lay out the screen; times are local, or of the zone given."""
     page = Page(width, colour=colour)
     page.paragraph(_head(plan, now, zone))
-    if plan.ways:
+    if plan.options:
         page.line()
         _options(page, plan, now, zone)
     for head, options in (("Ruled out", plan.ruled_out), ("Not tried", plan.not_tried)):
@@ -122,7 +122,7 @@ def _script(plan: Plan) -> str:
 
 def _options(page: Page, plan: Plan, now: float, zone: tzinfo | None) -> None:
     rows, styles = [], {}
-    for number, option in enumerate(plan.ways):
+    for number, option in enumerate(plan.options):
         finish = option.finish
         on_time = finish.in_time if finish and plan.deadline is not None else None
         rows.append(
@@ -143,10 +143,10 @@ def _options(page: Page, plan: Plan, now: float, zone: tzinfo | None) -> None:
 
 def _recommendation(page: Page, plan: Plan) -> None:
     text = clean(plan.take)
-    if not plan.ways:
+    if not plan.options:
         page.paragraph(text or "No option is left: all are ruled out.", style=BOLD)
         return
-    best = plan.ways[0]
+    best = plan.options[0]
     page.paragraph(text or f"Recommended: option {best.number}, {titled(best)}.", style=BOLD)
     explain = f"Details: rocsteady plan --explain {best.number}"
     if best.do and (plan.trials or best.basis is not Basis.ESTIMATE):
@@ -158,7 +158,7 @@ def _recommendation(page: Page, plan: Plan) -> None:
     page.line(f"  {explain}", style=DIM)
 
 
-def _grouped(options: Sequence[Way]) -> str:
+def _grouped(options: Sequence[Option]) -> str:
     """Name options that have no row, each reason once; the rest is counted."""
     by_reason: dict[str, list[str]] = {}
     for option in options:
@@ -192,7 +192,7 @@ def _warnings(plan: Plan, now: float) -> list[str]:
         )
     if plan.deadline is None:
         said.append("No deadline is set. To set one: deadline in rocsteady.toml.")
-    old = [option for option in plan.ways if option.price and option.price.old]
+    old = [option for option in plan.options if option.price and option.price.old]
     if old:
         days = ", ".join(
             f"option {each.number} ({priced_on(each.price)})" for each in old if each.price

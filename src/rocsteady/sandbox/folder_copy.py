@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.sandbox.folder_tree import CACHES, FolderTree, look_over
+from rocsteady.sandbox.folder_tree import CACHES, FolderTree, read_folder_tree
 from rocsteady.wording import size as written_size
 
 MOST_BYTES = 4 << 30  # that are copied where blocks cannot be shared
@@ -96,7 +96,7 @@ def _files(
         if behind.is_file():
             yield FileToCopy(behind, shown, behind.stat().st_size)
         elif behind.is_dir():
-            inner = look_over(behind)
+            inner = read_folder_tree(behind)
             if not inner.whole:
                 raise RocsteadyError(f"{link} leads to too many files to be copied")
             yield from _files(behind, shown, inner, (), known | {target})

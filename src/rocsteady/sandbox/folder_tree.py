@@ -46,7 +46,7 @@ class FolderTree(Value, frozen=True, kw_only=True):
         return (path for path, it in self.entries.items() if stat.S_ISLNK(it.mode))
 
 
-def look_over(folder: Path) -> FolderTree:
+def read_folder_tree(folder: Path) -> FolderTree:
     """Look at everything in a folder; what cannot be read has nothing in it."""
     entries: dict[str, FolderEntry] = {}
     environments: list[str] = []

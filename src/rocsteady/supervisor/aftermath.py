@@ -155,7 +155,7 @@ class Aftermath:
         if proposal.remedy == CHECKPOINT_BACK and went_on_from is not None:
             self._checkpoints.avoid.append(went_on_from)
         if decision.fallback:
-            self._outlook.other_way()
+            self._outlook.other_option()
         if decision.next is Next.END:
             self._tell_end(proposal)
 

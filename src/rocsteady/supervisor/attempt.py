@@ -26,8 +26,8 @@ from rocsteady.evidence.pages import (
     read_precision,
     read_resumes,
 )
-from rocsteady.evidence.snapshot import look
-from rocsteady.evidence.values import Look, Tick
+from rocsteady.evidence.snapshot import take_snapshot
+from rocsteady.evidence.values import Snapshot, Tick
 from rocsteady.host.child import Child, Exit, Stopping, StopResult, TerminalUse
 from rocsteady.host.clock import boot_clock
 from rocsteady.job.resume import Launch
@@ -59,8 +59,8 @@ from rocsteady.supervisor.termination import (
 from rocsteady.supervisor.verdict_messages import Teller
 from rocsteady.wording import duration
 
-LAST_LOOKS = 3  # before a signal, until one confirms the verdict
-MOST_LOOKS = 40  # kept; older ones say nothing more
+LAST_SNAPSHOTS = 3  # before a signal, until one confirms the verdict
+MOST_SNAPSHOTS = 40  # kept; older ones say nothing more
 ASK_JOURNAL_EVERY = 30.0  # seconds, for a kill that it would not write down
 
 
@@ -82,7 +82,7 @@ class Attempt:
         self._pulse: Pulse = begin(self._began, boot_clock(), setting.learned)
         self._counter = OutputCounter(setting.pattern)
         self._gauges = Gauges(self._counter.take_loss)
-        self._looks: tuple[Look, ...] = ()
+        self._snapshots: tuple[Snapshot, ...] = ()
         self._native_stacks = NativeStacks()
         self._reached = AttemptProgress(
             lambda: self._counter.progress,
@@ -230,25 +230,25 @@ class Attempt:
         )
         before = self._pulse.progress
         self._pulse, verdict = judge(
-            self._pulse, tick, self._looks, self._settings.patience, self._means.waits
+            self._pulse, tick, self._snapshots, self._settings.patience, self._means.waits
         )
         if self._pulse.progress != before:
-            self._looks = ()
+            self._snapshots = ()
         sample = self._reached.seen(now, verdict, self._gauges.read(now, child.tree))
         self._means.journal.progressed(self._setting.run, self._setting.number, sample)
-        self._look_ahead(sample)
+        self._update_outlook(sample)
         if alive and verdict.examine:
             self._examine(child, verdict)
         if alive:
-            self._members.look(child.tree, now)
-            self._refusals.look(now)
-            self._unseen.look(child.tree, now, beats=bool(self._reached.heartbeats))
-            self._teller.tell(verdict, looked=bool(self._looks))
+            self._members.poll(child.tree, now)
+            self._refusals.poll(now)
+            self._unseen.poll(child.tree, now, beats=bool(self._reached.heartbeats))
+            self._teller.tell(verdict, inspected=bool(self._snapshots))
             self._teller.loss(self._reached.heartbeats, self._setting.before)
             self._teller.saves(self._reached.heartbeats)
         return verdict
 
-    def _look_ahead(self, sample: Sample) -> None:
+    def _update_outlook(self, sample: Sample) -> None:
         if self._outlook is None:
             return
         try:
@@ -260,19 +260,19 @@ class Attempt:
             )
 
     def _examine(self, child: Child, verdict: Verdict) -> None:
-        first = not self._looks and not verdict.over
+        first = not self._snapshots and not verdict.over
         if first and self._setting.injection is not None and not self._settings.observe:
             ask_to_save(self._setting.injection.pages)
-        self._look(child)
+        self._take_snapshot(child)
 
-    def _look(self, child: Child) -> None:
+    def _take_snapshot(self, child: Child) -> None:
         """Look closer; at what the GPU says too, if that is waited for."""
-        pids, within = child.tree(), self._settings.look_within
-        taken = look(pids, stacks=True, within=within, known=self._native_stacks)
+        pids, within = child.tree(), self._settings.snapshot_within
+        taken = take_snapshot(pids, stacks=True, within=within, known=self._native_stacks)
         if waits_for_gpu(self._pulse):
             signs = self._gpu_signs.read(pids, self._members.members(), within)
             taken = msgspec.structs.replace(taken, gpu_signs=signs)
-        self._looks = (*self._looks, taken)[-MOST_LOOKS:]
+        self._snapshots = (*self._snapshots, taken)[-MOST_SNAPSHOTS:]
 
     def _act(self, child: Child, verdict: Verdict) -> AttemptEnd | None:
         if verdict.condition is RunState.STOPPED:
@@ -302,7 +302,7 @@ class Attempt:
 
     def _stopped_by_signal(self) -> list[int]:
         """Return processes that a signal has stopped, not a debugger."""
-        processes = self._looks[-1].processes if self._looks else ()
+        processes = self._snapshots[-1].processes if self._snapshots else ()
         return [p.pid for p in processes if any(thread.state == "T" for thread in p.threads)]
 
     def _hung(self, child: Child, verdict: Verdict) -> AttemptEnd | None:
@@ -342,8 +342,8 @@ class Attempt:
     def _confirmed(self, child: Child) -> bool:
         """Check once more, right before the signal; a run that moved meanwhile is left alone."""
         progress, since = self._pulse.progress, self._pulse.waited_from
-        for _ in range(LAST_LOOKS):  # one that fails on a busy machine refutes nothing
-            self._look(child)
+        for _ in range(LAST_SNAPSHOTS):  # one that fails on a busy machine refutes nothing
+            self._take_snapshot(child)
             self._pulse = occupied(self._pulse, time.monotonic())
             if self._tick(child, alive=True).condition is RunState.HUNG:
                 return True
@@ -355,9 +355,9 @@ class Attempt:
 
     def _reaction(self, child: Child, verdict: Verdict) -> Callable[[], bool] | None:
         """Return how to tell that nobody reacts to a signal, where a hang is proven."""
-        if verdict.waits is None or not verdict.waits.closed or not self._looks:
+        if verdict.waits is None or not verdict.waits.closed or not self._snapshots:
             return None
-        return Reaction(child.tree, verdict.waits, self._looks[-1]).none
+        return Reaction(child.tree, verdict.waits, self._snapshots[-1]).none
 
     def _end_tree(
         self,
@@ -438,8 +438,8 @@ class Attempt:
             learned=learn(msgspec.structs.replace(self._pulse, heartbeats=reached.heartbeats)),
             processes=pids or (child.pid,),
             began=self._began,
-            looks=self._looks,
-            members=self._members.members(self._looks),
+            snapshots=self._snapshots,
+            members=self._members.members(self._snapshots),
             heartbeats=reached.heartbeats,
             oom_kills=oom_kills_since(self._groups),
             raised=read_raised(pages) if pages else (),

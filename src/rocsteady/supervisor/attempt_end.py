@@ -10,7 +10,7 @@ from rocsteady.evidence.collect import Collected
 from rocsteady.evidence.exceptions import RaisedException
 from rocsteady.evidence.members import Members
 from rocsteady.evidence.pages import Applied, BatchSplit, LoaderFacts
-from rocsteady.evidence.values import Heartbeat, Look
+from rocsteady.evidence.values import Heartbeat, Snapshot
 from rocsteady.host.child import Exit
 from rocsteady.pulse.learning import PhaseHistory
 from rocsteady.pulse.verdict import Verdict
@@ -55,7 +55,7 @@ class AttemptEnd(Value, frozen=True, kw_only=True):
     learned: PhaseHistory
     processes: tuple[int, ...]  # that it had when it was last looked at
     began: float = 0.0  # by the monotonic clock
-    looks: tuple[Look, ...] = ()  # since its last progress, oldest first
+    snapshots: tuple[Snapshot, ...] = ()  # since its last progress, oldest first
     members: Members = Members()
     heartbeats: tuple[Heartbeat, ...] = ()
     raised: tuple[RaisedException, ...] = ()  # the first in time first

@@ -14,7 +14,7 @@ from rocsteady.evidence.collect import Processes
 from rocsteady.evidence.kernel_log import concerning, read_kernel_log
 from rocsteady.evidence.memory import shared_memory_is_full
 from rocsteady.evidence.parallel import run_all
-from rocsteady.evidence.values import Look
+from rocsteady.evidence.values import Snapshot
 from rocsteady.failures.symptoms import Raised, Symptoms
 from rocsteady.supervisor.attempt_context import AttemptContext
 from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
@@ -22,7 +22,7 @@ from rocsteady.supervisor.log_end import unsigned
 from rocsteady.untrusted_file import read_regular, read_tail
 
 LOG_TAIL = 1024 * 1024  # bytes
-LOOK_LIMIT = 64 * 1024 * 1024  # bytes
+SNAPSHOT_LIMIT = 64 * 1024 * 1024  # bytes
 MOST_FOLDERS = 1000  # that are looked at for disks of their own
 DISKS_WITHIN = timedelta(seconds=1)
 KERNEL_WITHIN = timedelta(seconds=2)
@@ -38,7 +38,7 @@ def symptoms(setting: AttemptContext, end: AttemptEnd) -> Symptoms:
         exit_code=end.exit.code if end.exit else None,
         signal=end.exit.signal if end.exit else None,
         hung=end.outcome in (Outcome.HUNG, Outcome.UNKILLABLE),
-        looks=(*end.looks, *_last_look(end)),
+        snapshots=(*end.snapshots, *_last_snapshot(end)),
         heartbeats=end.heartbeats,
         phase=trainer.phase if trainer else "",
         step=end.last_step,
@@ -60,13 +60,13 @@ def symptoms(setting: AttemptContext, end: AttemptEnd) -> Symptoms:
     )
 
 
-def _last_look(end: AttemptEnd) -> tuple[Look, ...]:
-    """Return the look that was taken for the evidence: it alone has native frames."""
+def _last_snapshot(end: AttemptEnd) -> tuple[Snapshot, ...]:
+    """Return the snapshot that was taken for the evidence: it alone has native frames."""
     if end.found is None or not end.found.evidence.folder:
         return ()
     try:
-        kept = read_regular(Path(end.found.evidence.folder) / "processes.json", LOOK_LIMIT)
-        return (msgspec.json.decode(kept, type=Processes).look,)
+        kept = read_regular(Path(end.found.evidence.folder) / "processes.json", SNAPSHOT_LIMIT)
+        return (msgspec.json.decode(kept, type=Processes).snapshot,)
     except (OSError, msgspec.MsgspecError):
         return ()
 

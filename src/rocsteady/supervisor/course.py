@@ -44,14 +44,14 @@ KERNEL_WITHIN = timedelta(seconds=2)
 
 
 class RunWishes(Value, frozen=True, kw_only=True):
-    """What the user said of remedies, and the way of a plan that is taken."""
+    """What the user said of remedies, and the option of a plan that is taken."""
 
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     start_with: tuple[str, ...] = ()
     again: bool = False  # also what crashed the machine
     strategy: Strategy = Strategy()  # to start with
-    ways: tuple[FallTo, ...] = ()  # of the plan, after the one that is taken; best first
+    options: tuple[FallTo, ...] = ()  # of the plan, after the one that is taken; best first
 
 
 class Course:
@@ -69,7 +69,7 @@ class Course:
         variables: dict[str, str],
     ) -> None:
         self.strategy = wanted.strategy
-        self.fallbacks = wanted.ways  # that are left, best first
+        self.fallbacks = wanted.options  # that are left, best first
         self.remedy = ""  # that led to the strategy; "" for the first
         self.progressed = False  # with the last attempt
         self._changed = False  # by that remedy: the same again can be had without asking
@@ -78,7 +78,7 @@ class Course:
         self._machine = machine
         self._variables = variables
         self._tried: list[FailedAttempt] = []
-        self._before = 0  # how many of these were on ways that were given up
+        self._before = 0  # how many of these were on options that were given up
         self._answered = ""  # the kind of failure that the remedy is for
         self._furthest = ProgressCounts()
         kept = memory.deadly(here, script) if memory else ()
@@ -234,7 +234,7 @@ class Course:
         return supported(self._memory.observations(self._here), software_of(self._machine()))
 
     def _never(self) -> tuple[Strategy, ...]:
-        """Return what crashed the machine, here or on a way that was given up."""
+        """Return what crashed the machine, here or on an option that was given up."""
         given_up = self._tried[: self._before]
         return (*self._deadly, *(e.strategy for e in given_up if e.failure.kind == WENT_DOWN))
 

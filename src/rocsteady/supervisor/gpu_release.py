@@ -13,7 +13,7 @@ from pathlib import Path
 
 KFD = Path("/dev/kfd")
 KFD_PROCESSES = Path("/sys/class/kfd/kfd/proc")
-LOOK_EVERY = 0.1  # seconds
+POLL_EVERY = 0.1  # seconds
 
 
 def wait_until_free(
@@ -25,7 +25,7 @@ def wait_until_free(
         left = tuple(pid for pid in pids if (listed / str(pid)).exists())
         if not left or time.monotonic() > deadline:
             return left
-        time.sleep(LOOK_EVERY)
+        time.sleep(POLL_EVERY)
 
 
 def wait_until_quiet(

@@ -36,7 +36,7 @@ class Unseen:
         if option and self._due is not None:
             self._say(f"{Path(command[0]).name} {option} prevents rocsteady's hooks from loading")
 
-    def look(self, tree: Callable[[], Sequence[int]], now: float, *, beats: bool) -> None:
+    def poll(self, tree: Callable[[], Sequence[int]], now: float, *, beats: bool) -> None:
         """Look now and then for a process that has torch, as long as none has a page."""
         if self._due is None or now < self._due:
             return

@@ -27,7 +27,7 @@ from rocsteady.supervisor.announcer import Announcer
 from rocsteady.supervisor.recovery import FallTo
 
 MOST = 500  # points; every second one is forgotten when there are more
-LOOK_EVERY = 2.0  # seconds
+POLL_EVERY = 2.0  # seconds
 CHECKPOINT = "checkpoint"  # the phase
 MARGIN = 0.9  # of the pace of a trial, on which a run counts
 # How long it must look so before it is said: a part of the time that there is, in seconds between.
@@ -48,7 +48,7 @@ class Saves:
         """Seconds from one to the next; None if fewer than two were seen."""
         return (self._last - self._first) / (self._count - 1) if self._count > 1 else None
 
-    def look(self, sample: Sample) -> None:
+    def update(self, sample: Sample) -> None:
         """See whether one is being written."""
         spent = sample.seconds_in.get(CHECKPOINT, 0.0)
         under_way = spent > self._spent
@@ -90,7 +90,7 @@ class Outlook:
         deadline: Deadline | None,
         announcer: Announcer,
         *,
-        ways: Callable[[], Sequence[FallTo]],  # of the plan, that are left
+        options: Callable[[], Sequence[FallTo]],  # of the plan, that are left
         resumes: Callable[[], bool],  # else another start has all the steps before it
         between: Callable[[], float | None],  # seconds between two failures here
         earlier: RunStory | None = None,
@@ -99,7 +99,7 @@ class Outlook:
         self.due = due(deadline, run.started)
         self.total: int | None = totals(earlier.progress) if earlier else None
         self._run, self._announcer = run, announcer
-        self._ways, self.can_resume, self._between = ways, resumes, between
+        self._options, self.can_resume, self._between = options, resumes, between
         self._points = points_of(earlier.progress) if earlier else []
         self._since = fell_after(earlier.decisions) if earlier else 0
         self._slipped = slipped
@@ -114,16 +114,16 @@ class Outlook:
         """Know that another attempt starts."""
         self._attempt = attempt
 
-    def other_way(self) -> None:
-        """Know that the attempts from now on go another way, at a pace of its own."""
+    def other_option(self) -> None:
+        """Know that the attempts from now on use another option, with its own pace."""
         self._since = self._attempt
 
     def seen(self, sample: Sample) -> None:
         """Take a look into account; say once that the deadline will be missed."""
         self.total = sample.total if sample.total is not None else self.total
         self._add(Point(sample.at, sample.step, self._attempt))
-        self._saves.look(sample)
-        if self._slip is not None and abs(sample.at - self._looked) >= LOOK_EVERY:
+        self._saves.update(sample)
+        if self._slip is not None and abs(sample.at - self._looked) >= POLL_EVERY:
             self._looked = sample.at
             self._look(sample.at, self._slip)
 
@@ -195,13 +195,17 @@ class Outlook:
     def _could(self, ahead: Forecast, deadline: float, now: float) -> str:
         """Say what could be done. Nothing is."""
         left = self._left_elsewhere(ahead)
-        ends = [(now + left / (way.rate * MARGIN), way) for way in self._ways() if way.rate]
-        faster = [(end > deadline, way.number, way) for end, way in ends if end < ahead.at]
+        ends = [
+            (now + left / (option.rate * MARGIN), option)
+            for option in self._options()
+            if option.rate
+        ]
+        faster = [(end > deadline, option.number, option) for end, option in ends if end < ahead.at]
         if not faster:
             return "the run continues. To look for faster options: rocsteady plan"
-        late, _, way = min(faster, key=lambda each: each[:2])
+        late, _, option = min(faster, key=lambda each: each[:2])
         what = "is faster" if late else "would be on time"
         return (
-            f"the run continues. Option {way.number} of the plan, {way.title}, {what}:"
-            f" rocsteady stop {self._run.name}; rocsteady run --plan {way.number}"
+            f"the run continues. Option {option.number} of the plan, {option.title}, {what}:"
+            f" rocsteady stop {self._run.name}; rocsteady run --plan {option.number}"
         )

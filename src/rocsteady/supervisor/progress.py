@@ -24,7 +24,7 @@ class PrintedCounter:
         self._first: tuple[int, int] | None = None
         self._most = 0  # by which it was ahead
 
-    def look(self, printed: int, made: int) -> None:
+    def update(self, printed: int, made: int) -> None:
         """Take what is printed, and the steps that were made by then, or a little later."""
         if printed == self.latest:
             return
@@ -142,7 +142,7 @@ class AttemptProgress:
         """Take a look into account, and return it for the journal."""
         printed = self._printed()
         if printed is not None:
-            self._counter.look(printed.n, self._made)
+            self._counter.update(printed.n, self._made)
         step = self.step or 0
         if step > self._began_at and self._first is None:
             self._first = step

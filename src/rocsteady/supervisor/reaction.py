@@ -11,20 +11,20 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from rocsteady.evidence import procfs
-from rocsteady.evidence.snapshot import look
-from rocsteady.evidence.values import Look, ProcessSeen, ThreadSeen, Wait
+from rocsteady.evidence.snapshot import take_snapshot
+from rocsteady.evidence.values import ProcessSeen, Snapshot, ThreadSeen, Wait
 from rocsteady.pulse.wait_set import Key, WaitSet
 
 STILL = 0.3  # seconds without a single run of any thread
-LOOK_WITHIN = timedelta(seconds=1)
+SNAPSHOT_WITHIN = timedelta(seconds=1)
 SIGNALS = 1 << 1 | 1 << 14  # SIGINT and SIGTERM, as the kernel writes them
 LAUNCHERS = (b"torchrun", b"torch.distributed.run", b"torch/distributed/run.py")
 
 
 class Reaction:
-    """Compares looks at a tree that was proven to be stuck, from the first signal on."""
+    """Compares snapshots of a tree that was proven to be stuck, from the first signal on."""
 
-    def __init__(self, tree: Callable[[], tuple[int, ...]], proof: WaitSet, seen: Look) -> None:
+    def __init__(self, tree: Callable[[], tuple[int, ...]], proof: WaitSet, seen: Snapshot) -> None:
         self._tree = tree
         self._proven = {member.key: member.on for member in proof.members}
         self._native = set(_native_threads(seen))
@@ -32,7 +32,7 @@ class Reaction:
 
     def none(self) -> bool:
         """Tell whether nothing has run for a while, and nothing is about to."""
-        now = look(self._tree(), stacks=False, within=LOOK_WITHIN)
+        now = take_snapshot(self._tree(), stacks=False, within=SNAPSHOT_WITHIN)
         processes = [process for process in now.processes if not _is_launcher(process)]
         runs = {
             (process.pid, thread.tid): thread.switches
@@ -64,7 +64,7 @@ class Reaction:
         return blocked.left is None and blocked.outside is None
 
 
-def _native_threads(seen: Look) -> list[Key]:
+def _native_threads(seen: Snapshot) -> list[Key]:
     """Return threads that run no Python code, of processes whose stacks could be read."""
     return [
         (process.pid, thread.tid)

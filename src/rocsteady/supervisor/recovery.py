@@ -40,7 +40,7 @@ class Next(Enum):
 
 
 class FallTo(Value, frozen=True, kw_only=True):
-    """A way of the plan that a run may fall to: the same command."""
+    """An option of the plan that a run may fall to: the same command."""
 
     number: int  # as it is typed, `run --plan 2`
     title: str

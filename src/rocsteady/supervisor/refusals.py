@@ -21,7 +21,7 @@ class Refusals:
         self._due = began + EVERY
         self._said: set[str] = set()
 
-    def look(self, now: float) -> None:
+    def poll(self, now: float) -> None:
         """Say what is new, now and then."""
         if now >= self._due:
             self._due = now + EVERY

@@ -9,7 +9,7 @@ from __future__ import annotations
 from rocsteady.errors import RocsteadyError
 from rocsteady.evidence.collect import stacks_text
 from rocsteady.evidence.native_stacks import NativeStacks
-from rocsteady.evidence.snapshot import look
+from rocsteady.evidence.snapshot import take_snapshot
 from rocsteady.host.child import Child
 from rocsteady.host.files import write_whole
 from rocsteady.journal.intents import Intent
@@ -78,8 +78,11 @@ class RequestedActions:
         )
 
     def _write_stacks(self, child: Child) -> None:
-        taken = look(
-            child.tree(), stacks=True, within=self._means.settings.look_within, known=self._known
+        taken = take_snapshot(
+            child.tree(),
+            stacks=True,
+            within=self._means.settings.snapshot_within,
+            known=self._known,
         )
         lines = map(hide_secrets, stacks_text(taken).split("\n"))
         try:

@@ -153,7 +153,7 @@ class Supervisor:
             self._run,
             self._job.deadline,
             self._announcer,
-            ways=lambda: self._course.fallbacks,
+            options=lambda: self._course.fallbacks,
             resumes=lambda: self.can_resume,
             between=lambda: self._between_failures,
             earlier=self._earlier,

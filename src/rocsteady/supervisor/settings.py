@@ -16,7 +16,7 @@ class Settings(Value, frozen=True, kw_only=True):
     """Durations and limits of one run."""
 
     tick: timedelta = timedelta(milliseconds=200)
-    look_within: timedelta = timedelta(seconds=3)
+    snapshot_within: timedelta = timedelta(seconds=3)
     evidence_within: timedelta = timedelta(seconds=10)
     patience: Patience = Patience()
     stopping: Stopping = Stopping()

@@ -14,7 +14,7 @@ from rocsteady.evidence import procfs
 from rocsteady.host.child import Child, Stopping, StopResult
 from rocsteady.supervisor.stop_requests import StopRequests
 
-LOOK_EVERY = 0.05  # seconds
+POLL_EVERY = 0.05  # seconds
 
 
 def end_tree(  # noqa: PLR0913 - how, each by name
@@ -37,7 +37,7 @@ def end_tree(  # noqa: PLR0913 - how, each by name
     before = len(child.interrupts)
     with ThreadPoolExecutor(1, thread_name_prefix="rocsteady-ending") as pool:
         ending = pool.submit(child.stop, stopping, first=first, futile=futile)
-        while not wait([ending], timeout=LOOK_EVERY).done:
+        while not wait([ending], timeout=POLL_EVERY).done:
             if wishes.stop is not None:
                 wishes.reacted()
             if _at_once(child, wishes, before + patience):

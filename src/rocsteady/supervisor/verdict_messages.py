@@ -10,7 +10,7 @@ from rocsteady.report.page import GREEN, RED, YELLOW
 from rocsteady.supervisor.announcer import Announcer
 from rocsteady.wording import duration
 
-WORTH_SAYING = 4.0  # seconds: shorter pauses are looked into without a word
+WORTH_SAYING = 4.0  # seconds: shorter pauses are inspected without a word
 CALM = (RunState.HEALTHY, RunState.STARTING, RunState.FINISHING)
 
 
@@ -22,21 +22,21 @@ class Teller:
         self._run = run
         self._observe = observe
         self._said: RunState | None = None
-        self._looking = False
+        self._inspecting = False
         self._save_failed = 0  # the step that was last said
         self._not_finite = False  # the loss, as it was last said
 
-    def tell(self, verdict: Verdict, *, looked: bool) -> None:
-        """Say what is new. ``looked``: there were closer looks since the last progress."""
+    def tell(self, verdict: Verdict, *, inspected: bool) -> None:
+        """Say what is new. ``inspected``: there were snapshots since the last progress."""
         if verdict.condition in CALM:
-            if self._looking and not looked:
+            if self._inspecting and not inspected:
                 self._announcer.say("progress resumed.", style=GREEN)
-                self._looking, self._said = False, None
-            elif verdict.examine and not self._looking and self._worth_saying(verdict):
-                self._looking = True
+                self._inspecting, self._said = False, None
+            elif verdict.examine and not self._inspecting and self._worth_saying(verdict):
+                self._inspecting = True
                 self._announcer.say(f"{verdict.why}; inspecting stacks.")
         elif verdict.condition not in (RunState.HUNG, self._said):
-            self._looking, self._said = True, verdict.condition
+            self._inspecting, self._said = True, verdict.condition
             place = f", at {verdict.place}" if verdict.place else ""
             then = self._what_to_do(verdict) if verdict.condition is RunState.SLOW else ""
             self._announcer.say(f"{verdict.condition.value}: {verdict.why}{place}.{then}")
@@ -64,7 +64,7 @@ class Teller:
 
     def withdrawn(self) -> None:
         """Say that a verdict did not hold."""
-        self._looking, self._said = False, None
+        self._inspecting, self._said = False, None
         self._announcer.say(
             "not hung after all: the run made progress while evidence was collected. It was not"
             " stopped, and rocsteady waits longer from now on."
@@ -103,6 +103,6 @@ class Teller:
         """Say that it is hung, where, and what is done about it."""
         if self._said is RunState.HUNG:
             return
-        self._looking, self._said = True, RunState.HUNG
+        self._inspecting, self._said = True, RunState.HUNG
         place = f" Location: {verdict.place}." if verdict.place else ""
         self._announcer.say(f"hung: {verdict.why}.{place} {then}", style=RED)

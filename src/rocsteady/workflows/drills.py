@@ -15,7 +15,7 @@ from rocsteady.job.done_when import matches
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.report.drill import DrillResult
-from rocsteady.sandbox.folder_tree import differences, look_over
+from rocsteady.sandbox.folder_tree import differences, read_folder_tree
 from rocsteady.supervisor.settings import Settings
 from rocsteady.supervisor.visible_gpus import visible_to_a_run
 from rocsteady.workflows.sandbox_run import (
@@ -47,7 +47,7 @@ class Drill:
 
     def carry_out(self, job: Job, faults: tuple[Fault, ...]) -> tuple[DrillResult, int | None]:
         """Return what came of it, and the exit code if the user stopped it."""
-        before = look_over(self.folder)
+        before = read_folder_tree(self.folder)
         scratch, environment, marks = lay_out_scratch(
             self.folder, self.root, before, _checkpoints(job, self.folder)
         )
@@ -72,7 +72,7 @@ class Drill:
             went_on_from=injection.went_on_from,
             losses=injection.losses,
         )
-        after = look_over(self.folder)
+        after = read_folder_tree(self.folder)
         known = factory.known
         result = DrillResult(
             command=job.command,

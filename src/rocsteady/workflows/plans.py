@@ -12,7 +12,7 @@ from rocsteady import __version__
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
-from rocsteady.plan import Basis, Plan, Way
+from rocsteady.plan import Basis, Option, Plan
 from rocsteady.planner.advice import take
 from rocsteady.planner.circumstances import Circumstances
 from rocsteady.planner.estimates import CLOUD
@@ -49,15 +49,15 @@ def untried_planner(job: Job, here: Circumstances, wanted: Wish) -> Planner:
     planner = Planner(job, here, wanted, nothing, today=_today(), say=lambda _: None)
     planner.work()
     why = ("--no-trials was given",)
-    planner.not_tried = [replace(way, rests_on=why) for way in planner.not_tried]
+    planner.not_tried = [replace(option, rests_on=why) for option in planner.not_tried]
     return planner
 
 
 def make_plan(job: Job, folder: Path, here: Circumstances, wanted: Wish, planner: Planner) -> Plan:
-    """Put the ways in order, number them, and say which to take."""
+    """Put the options in order, number them, and say which to take."""
     now = time.time()
-    ways = ranked(planner.ways, budget=wanted.budget)
-    numbered = tuple(_numbered(way, number) for number, way in enumerate(ways, start=1))
+    options = ranked(planner.options, budget=wanted.budget)
+    numbered = tuple(_numbered(option, number) for number, option in enumerate(options, start=1))
     plan = Plan(
         rocsteady=__version__,
         made=now,
@@ -68,7 +68,7 @@ def make_plan(job: Job, folder: Path, here: Circumstances, wanted: Wish, planner
         left=planner.left,
         deadline=wanted.by,
         budget=wanted.budget,
-        ways=numbered,
+        options=numbered,
         ruled_out=tuple(planner.ruled_out),
         not_tried=tuple(planner.not_tried),
         limits=planner.limits,
@@ -86,22 +86,22 @@ def with_trials(plan: Plan, trials: Trials) -> Plan:
     return replace(plan, trials=trials.count, trial_seconds=trials.seconds, warnings=warnings)
 
 
-def _numbered(way: Way, number: int) -> Way:
-    if way.basis is Basis.TRIAL:
+def _numbered(option: Option, number: int) -> Option:
+    if option.basis is Basis.TRIAL:
         do = f"rocsteady run --plan {number}"
-    elif way.id.startswith(CLOUD):
+    elif option.id.startswith(CLOUD):
         do = f"rocsteady plan --export skypilot --option {number}"
-    elif way.id in EXPORTED:
-        do = f"rocsteady plan --export {way.id} --option {number}"
+    elif option.id in EXPORTED:
+        do = f"rocsteady plan --export {option.id} --option {number}"
     else:
         do = ""
-    return replace(way, number=number, do=do)
+    return replace(option, number=number, do=do)
 
 
 def remember(planner: Planner, here: Circumstances, memory: Memory, journal: Journal) -> None:
     """Keep what the trials showed, as observations of this machine."""
-    for way, one in planner.observed:
-        seen = observation(one, way, software=here.software, at=time.time())
+    for option, one in planner.observed:
+        seen = observation(one, option, software=here.software, at=time.time())
         memory.observed(journal.here.machine, seen)
 
 

@@ -25,7 +25,7 @@ from rocsteady.supervisor.settings import Settings
 from rocsteady.workflows.existing_checkpoints import Choice, choose
 from rocsteady.workflows.machine_record import record_machine
 from rocsteady.workflows.notifications import Notifier, channels, notify_sources
-from rocsteady.workflows.plan_choice import keep_ways, kept_ways
+from rocsteady.workflows.plan_choice import keep_options, kept_options
 from rocsteady.workflows.supervision import SupervisorFactory, Surroundings
 
 
@@ -68,9 +68,9 @@ class RunLauncher:
             remember_run(run, self.journal.place, self.memory)
         wanted = self.wanted
         if earlier is not None:
-            wanted = replace(wanted, ways=kept_ways(Path(run.folder)))
-        elif wanted.ways:
-            keep_ways(wanted.ways, Path(run.folder))
+            wanted = replace(wanted, options=kept_options(Path(run.folder)))
+        elif wanted.options:
+            keep_options(wanted.options, Path(run.folder))
         spec = RunSpec(
             job=job, run=run, folder=self.folder, earlier=earlier, origin=origin, note=note
         )

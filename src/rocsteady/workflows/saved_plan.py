@@ -11,7 +11,7 @@ import platformdirs
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.files import write_whole
 from rocsteady.job.job_file import FILE as JOB_FILE
-from rocsteady.plan import PLAN_VERSION, Plan, Way
+from rocsteady.plan import PLAN_VERSION, Option, Plan
 from rocsteady.untrusted_file import read_regular
 from rocsteady.workflows.sandbox_run import name_for
 
@@ -48,11 +48,11 @@ def kept(folder: Path) -> Plan:
     return plan
 
 
-def way_of(plan: Plan, number: int) -> Way:
-    """Return the way that a person has typed the number of."""
-    for way in plan.ways:
-        if way.number == number:
-            return way
+def option_numbered(plan: Plan, number: int) -> Option:
+    """Return the option that a person has typed the number of."""
+    for option in plan.options:
+        if option.number == number:
+            return option
     raise click.UsageError(f"the plan has no option {number}; it has {_numbers(plan)}")
 
 
@@ -72,6 +72,6 @@ def _path(folder: Path) -> Path:
 
 
 def _numbers(plan: Plan) -> str:
-    if not plan.ways:
+    if not plan.options:
         return "none"
-    return "1" if len(plan.ways) == 1 else f"1 to {len(plan.ways)}"
+    return "1" if len(plan.options) == 1 else f"1 to {len(plan.options)}"

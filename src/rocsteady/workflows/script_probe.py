@@ -14,7 +14,7 @@ from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.place import find_place
 from rocsteady.probes.script import StepCount, observed
-from rocsteady.sandbox.folder_tree import differences, look_over
+from rocsteady.sandbox.folder_tree import differences, read_folder_tree
 from rocsteady.sandbox.scratch import remove
 from rocsteady.supervisor.injection import claim
 from rocsteady.supervisor.settings import Settings
@@ -60,7 +60,7 @@ def probe_script(command: tuple[str, ...], steps: int, folder: Path) -> ScriptRe
 def _carried_out(
     command: tuple[str, ...], steps: int, folder: Path, root: Path, journal: Journal
 ) -> ScriptResult:
-    before = look_over(folder)
+    before = read_folder_tree(folder)
     scratch, environment, _ = lay_out_scratch(folder, root, before)
     run = SandboxRun(
         name=NAME,
@@ -73,7 +73,7 @@ def _carried_out(
     supervisor, _ = run.carry_out(Job(command=command), count)
     over = supervisor.observed
     seen = observed(journal.story(NAME), made=count.made, is_over=over.is_over, at=began)
-    after = look_over(folder)
+    after = read_folder_tree(folder)
     return ScriptResult(
         observation=replace(seen, evidence=str(root)) if seen.bad else seen,
         stopped=over.stopped_by_user,

@@ -15,7 +15,7 @@ from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
 from rocsteady.planner.trial import Bounds, Measurement
 from rocsteady.planner.trial_result import TrialResult, tried
-from rocsteady.sandbox.folder_tree import FolderTree, differences, look_over
+from rocsteady.sandbox.folder_tree import FolderTree, differences, read_folder_tree
 from rocsteady.sandbox.scratch import remove
 from rocsteady.supervisor.announcer import Announcer
 from rocsteady.supervisor.course import RunWishes
@@ -59,7 +59,7 @@ class Trials:
             folder=self._folder, journal=self._journal, memory=self._memory
         )
         claim(self._root, self._journal.here.process)
-        self._before = look_over(self._folder)
+        self._before = read_folder_tree(self._folder)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -74,7 +74,7 @@ class Trials:
 
     def changed(self) -> tuple[str, ...] | None:
         """Return the paths of the user's folder that have changed; None: cannot be told."""
-        after, before = look_over(self._folder), self._before
+        after, before = read_folder_tree(self._folder), self._before
         whole = before is not None and before.whole and after.whole
         return differences(before, after) if whole and before is not None else None
 
@@ -94,7 +94,7 @@ class Trials:
         place = self._root / name
         place.mkdir()
         scratch, environment, _ = lay_out_scratch(
-            self._folder, place, self._before or look_over(self._folder)
+            self._folder, place, self._before or read_folder_tree(self._folder)
         )
         if self.count == 1:
             for line in where(scratch, NAME):

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from supervised import Project, until
 
-from rocsteady.plan import Plan, Way
+from rocsteady.plan import Option, Plan
 from rocsteady.supervisor.course import strategy_of
 
 HERE = Path(__file__).parent
@@ -88,16 +88,16 @@ class Replay:
         """Return the plan as values, from the same trials."""
         return msgspec.json.decode(self.plan("--json", *options), type=Plan)
 
-    def follow(self, way: Way) -> None:
+    def follow(self, option: Option) -> None:
         """Run a row of the plan until it gets on, and stop it as a person does."""
-        child = self.project.start("--plan", str(way.number))
+        child = self.project.start("--plan", str(option.number))
         until(lambda: (self.project.line().get("step") or 0) >= STEPS or child.poll() is not None)
         child.send_signal(signal.SIGINT)
         ended = self.project.ended(child)
         story = self.project.story()
         (attempt,) = story["attempts"]
         assert (ended.code, story["failures"]) == (130, []), ended.err
-        assert strategy_of(attempt["strategy"]) == way.strategy
+        assert strategy_of(attempt["strategy"]) == option.strategy
         assert attempt["last_step"] >= STEPS
 
 
@@ -110,6 +110,6 @@ def hashed(folder: Path) -> dict[str, str]:
     }
 
 
-def named(ways: tuple[Way, ...], name: str) -> Way:
-    """Return a way by its id."""
-    return next(way for way in ways if way.id == name)
+def named(options: tuple[Option, ...], name: str) -> Option:
+    """Return an option by its id."""
+    return next(option for option in options if option.id == name)

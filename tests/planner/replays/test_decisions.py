@@ -14,7 +14,7 @@ from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.place import find_place
 from rocsteady.knowledge.harmful import harmful_variables
-from rocsteady.plan import Basis, Risk, Way
+from rocsteady.plan import Basis, Option, Risk
 from rocsteady.planner.circumstances import Circumstances, histories, key
 from rocsteady.planner.completion import FailureHistory
 from rocsteady.planner.planner import Planner, Wish
@@ -45,28 +45,28 @@ def planned(here: Circumstances, *results: TrialResult) -> Planner:
     return planner
 
 
-def way(ways: list[Way], name: str) -> Way:
-    return next(each for each in ways if each.id == name)
+def option(options: list[Option], name: str) -> Option:
+    return next(each for each in options if each.id == name)
 
 
 def test_an_attempt_that_was_cut_short_says_nothing_against_the_failure_before_it() -> None:
     planner = planned(GPU, failed("hang-in-backward"), tried(None, step=0))
 
-    assert "trial failed with hang-in-backward" in way(planner.ruled_out, "gpu").rests_on[0]
+    assert "trial failed with hang-in-backward" in option(planner.ruled_out, "gpu").rests_on[0]
 
 
 def test_what_remedies_led_to_and_had_no_time_for_is_tried_on_its_own() -> None:
     cut_short = tried(None, CPU, step=0, remedy="cpu")
     planner = planned(GPU, failed("hang-in-backward"), cut_short)
 
-    assert way(planner.ways, "cpu").basis is Basis.TRIAL
+    assert option(planner.options, "cpu").basis is Basis.TRIAL
 
 
-def test_a_failure_that_a_fresh_process_gets_over_is_a_way_with_a_risk() -> None:
+def test_a_failure_that_a_fresh_process_gets_over_is_an_option_with_a_risk() -> None:
     seen = ScriptTraces(checkpoints=("out/step-*.pt",))
     failing = replace(tried(2.0), failure="oom-fragmentation", resumes=True, watched=seen)
 
-    survived = way(planned(GPU, failing).ways, "gpu")
+    survived = option(planned(GPU, failing).options, "gpu")
     assert survived.risk is Risk.MEDIUM
     assert "1 failure in 60 steps here (oom-fragmentation); a new process" in survived.rests_on[0]
     for lost in (
@@ -74,10 +74,10 @@ def test_a_failure_that_a_fresh_process_gets_over_is_a_way_with_a_risk() -> None
         replace(failing, resumes=False),
         replace(failing, failure="script-error"),
     ):
-        assert way(planned(GPU, lost).ruled_out, "gpu").basis is Basis.RULED_OUT
+        assert option(planned(GPU, lost).ruled_out, "gpu").basis is Basis.RULED_OUT
 
 
-def test_cleaned_variables_say_what_the_doctor_found_and_are_one_way() -> None:
+def test_cleaned_variables_say_what_the_doctor_found_and_are_one_option() -> None:
     caching = next(each for each in harmful_variables() if "NO_HIP_MEMORY" in each.name)
     found = replace(finding("caching-off"), seen=(f"{caching.name}=1",))
     unset = Strategy(variables={caching.name: None})
@@ -86,7 +86,7 @@ def test_cleaned_variables_say_what_the_doctor_found_and_are_one_way() -> None:
     )
     planner = planned(here, failed("oom-fragmentation"), tried(2.0, unset, remedy="unset-variable"))
 
-    on_gpu = [each for each in planner.ways if each.id.startswith("gpu")]
+    on_gpu = [each for each in planner.options if each.id.startswith("gpu")]
     assert [each.id for each in on_gpu] == ["gpu+clean", "gpu+one"]
     assert all(each.rests_on[-1].startswith("caching-off: ") for each in on_gpu)
     assert on_gpu[1].title.startswith("One GPU, ")

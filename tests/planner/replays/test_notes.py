@@ -71,7 +71,7 @@ def test_note_a_a_backward_pass_that_hangs_on_windows(replay: Replay) -> None:
         replay.job(f'total = {{ steps = 90000 }}\ndeadline = "{deadline}"\n{variant}')
         check_screen(replay.plan("--within", "75s"))
         plan = replay.values()
-        firsts.append(plan.ways[0].id)
+        firsts.append(plan.options[0].id)
         for name in ("gpu", "gpu+clean"):
             assert "trial: hang-in-backward" in named(plan.ruled_out, name).rests_on[0]
         assert '"GPU, unchanged" is ruled out (trial failed with hang-in-backward' in plan.take
@@ -81,10 +81,10 @@ def test_note_a_a_backward_pass_that_hangs_on_windows(replay: Replay) -> None:
     cleaned = " ".join(named(plan.ruled_out, "gpu+clean").rests_on)
     assert "serialisation-left-on" in cleaned
     assert "hsa-variables-on-windows" in cleaned
-    wsl2 = named(plan.ways, "wsl2")
+    wsl2 = named(plan.options, "wsl2")
     assert (wsl2.basis, wsl2.risk, wsl2.setup) == (Basis.ESTIMATE, Risk.MEDIUM, (30, 60))
-    assert "directml" in [way.id for way in plan.ruled_out]
-    replay.follow(named(plan.ways, "cpu"))
+    assert "directml" in [option.id for option in plan.ruled_out]
+    replay.follow(named(plan.options, "cpu"))
 
 
 @beside
@@ -98,16 +98,16 @@ def test_note_b_a_handle_that_is_refused_under_variables(replay: Replay) -> None
     check_screen(replay.plan("--within", "75s"))
     plan = replay.values()
 
-    first = plan.ways[0]
+    first = plan.options[0]
     assert first.id == "gpu+one"
     assert first.strategy == Strategy(gpus=(0,), variables={"PYTORCH_HIP_ALLOC_CONF": None})
     assert any(reason.startswith("expandable-no-effect: ") for reason in first.rests_on)
     assert "trial: blas-handle-failed" in named(plan.ruled_out, "gpu").rests_on[0]
     assert "blas-handle-failed" in plan.take
-    ddp = named(plan.ways, "ddp")
+    ddp = named(plan.options, "ddp")
     assert ddp.basis is Basis.ESTIMATE
     assert ddp.changes.startswith("script: ")
-    assert "data-parallel" in [way.id for way in plan.ruled_out]
+    assert "data-parallel" in [option.id for option in plan.ruled_out]
     replay.follow(first)
 
 
@@ -131,7 +131,7 @@ def test_note_c_loader_processes_that_hang_now_and_then(replay: Replay, gfx1010:
     check_screen(screen)
     plan = replay.values()
 
-    first, as_is = plan.ways[0], named(plan.ways, "gpu")
+    first, as_is = plan.options[0], named(plan.options, "gpu")
     assert (first.id, first.strategy) == ("gpu+loader-inline", INLINE)
     assert re.search(r"0 failures in (9\d\d|1,\d\d\d) steps", first.rests_on[0])
     assert re.search(r"3 failures in 2[23],\d\d\d steps here \(hang-in-loader\)", as_is.rests_on[0])
@@ -160,7 +160,7 @@ def test_note_d_memory_under_variables_that_cancel_each_other(replay: Replay) ->
     check_screen(replay.plan("--within", "75s"))
     plan = replay.values()
 
-    first = plan.ways[0]
+    first = plan.options[0]
     assert (first.id, first.strategy) == ("gpu+clean", clean)
     assert re.search(r"1 failure in 40\d,\d{3} steps here \(oom-frag", first.rests_on[0])
     assert "a new process resumes from the checkpoint" in first.rests_on[0]
@@ -168,9 +168,9 @@ def test_note_d_memory_under_variables_that_cancel_each_other(replay: Replay) ->
     assert {"caching-off", "serialisation-left-on", "miopen-cache-lost"} <= reasons
     assert first.finish is not None
     assert first.finish.failures > 0.5
-    checkpointing = named(plan.ways, "gradient-checkpointing")
+    checkpointing = named(plan.options, "gradient-checkpointing")
     assert checkpointing.changes.startswith("script: ")
-    assert {"older-rocm", "pruning"} <= {way.id for way in plan.ruled_out}
+    assert {"older-rocm", "pruning"} <= {option.id for option in plan.ruled_out}
     replay.follow(first)
 
 
@@ -181,7 +181,7 @@ def test_note_d_a_script_with_our_loop_trains_in_smaller_parts(replay: Replay) -
     replay.lead(["looped.py"], library=True)
     replay.job('total = { steps = 100000 }\ndeadline = "7d"\n', resumes=False)
     check_screen(replay.plan("--within", "16s"))
-    first = replay.values().ways[0]
+    first = replay.values().options[0]
 
     assert (first.id, first.strategy) == ("gpu", Strategy())
     assert "batches of 64 in micro-batches of 16" in first.rests_on[0]
@@ -200,21 +200,21 @@ def test_note_e_a_machine_that_went_down(replay: Replay) -> None:
             leave_death(replay.folder, replay.state)
         check_screen(replay.plan("--within", "30s"))
         plan = replay.values()
-        firsts.append(plan.ways[0].id)
-        gpu = [way for way in plan.ruled_out if way.id.startswith("gpu")]
+        firsts.append(plan.options[0].id)
+        gpu = [option for option in plan.ruled_out if option.id.startswith("gpu")]
         assert gpu
-        assert all(way.rests_on[0].startswith("machine-went-down: ") for way in gpu)
+        assert all(option.rests_on[0].startswith("machine-went-down: ") for option in gpu)
         assert "machine-went-down" in plan.take
-        if plan.ways[0].basis is Basis.TRIAL:
-            replay.follow(plan.ways[0])
+        if plan.options[0].basis is Basis.TRIAL:
+            replay.follow(plan.options[0])
 
     assert plan is not None
     assert firsts[0].startswith("cpu")
     assert firsts[1].startswith("cloud-")
-    rented = plan.ways[0]
+    rented = plan.options[0]
     assert rented.price is not None
     assert rented.cost is not None
-    assert {way.id for way in plan.ruled_out} >= {"older-rocm"}
+    assert {option.id for option in plan.ruled_out} >= {"older-rocm"}
 
 
 def test_a_trial_of_a_variant_that_took_the_machine_down_is_known_to_the_very_next_plan(
@@ -227,6 +227,10 @@ def test_a_trial_of_a_variant_that_took_the_machine_down_is_known_to_the_very_ne
     leave_death(replay.folder, replay.state, in_trial=of)
 
     for _ in range(2):  # also when what is left of it was removed
-        out = [way for way in replay.values("--no-trials").ruled_out if way.id.startswith("gpu")]
+        out = [
+            option
+            for option in replay.values("--no-trials").ruled_out
+            if option.id.startswith("gpu")
+        ]
         assert out
-        assert all(way.rests_on[0].startswith("machine-went-down: ") for way in out)
+        assert all(option.rests_on[0].startswith("machine-went-down: ") for option in out)

@@ -92,7 +92,7 @@ class Child:
         self._log = log
         self._family = keeper.Family(self.keeper, run_id, str(launched.cgroup or ""))
         self._family.command = self.pid
-        self._birth = keeper.look(self.pid)
+        self._birth = keeper.process_snapshot(self.pid)
         self._exit: Exit | None = None
         self._keeper_gone = False
         self._news = threading.Event()  # the command ended, or its keeper did
@@ -126,7 +126,7 @@ class Child:
     def poll(self) -> Exit | None:
         """Tell how the command itself ended, if it did. What it started may still run."""
         if self._exit is None and self._keeper_gone:
-            now, birth = keeper.look(self.pid), self._birth
+            now, birth = keeper.process_snapshot(self.pid), self._birth
             same = now is not None and birth is not None and now.start == birth.start
             if now is None or not same or not keeper.is_alive(self.pid, now):
                 self._exit = _exit_of_orphan(self.pid)
@@ -213,7 +213,7 @@ class Child:
 
     def is_stopped(self) -> bool:
         """Tell whether the command itself is stopped by a signal."""
-        now = keeper.look(self.pid)
+        now = keeper.process_snapshot(self.pid)
         return now is not None and now.state == "T"
 
     def _stop_members(self) -> dict[int, keeper.ProcessSnapshot]:

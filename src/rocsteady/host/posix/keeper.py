@@ -80,7 +80,7 @@ class Family:
 def send(members: Mapping[int, ProcessSnapshot], number: int) -> None:
     """Send a signal to each that is still the process that was seen."""
     for pid, seen in members.items():
-        now = look(pid)
+        now = process_snapshot(pid)
         if now is None or now.start != seen.start:
             continue
         with suppress(ProcessLookupError, PermissionError):
@@ -106,7 +106,7 @@ def kill_all(family: Family, within: float) -> tuple[int, ...]:
             time.sleep(PAUSE)
 
 
-def look(pid: int) -> ProcessSnapshot | None:
+def process_snapshot(pid: int) -> ProcessSnapshot | None:
     """Read one process, or nothing if there is none."""
     fields = _read(f"/proc/{pid}/stat").rpartition(b") ")[2].split(None, 20)
     if len(fields) < 20:  # noqa: PLR2004 - the start time is the twentieth after the name
@@ -117,8 +117,8 @@ def look(pid: int) -> ProcessSnapshot | None:
 def all_processes() -> dict[int, ProcessSnapshot]:
     """Look at every process that there is."""
     names = os.listdir("/proc")  # noqa: PTH208 - light modules only
-    looks = {int(name): look(int(name)) for name in names if name.isdigit()}
-    return {pid: seen for pid, seen in looks.items() if seen is not None}
+    snapshots = {int(name): process_snapshot(int(name)) for name in names if name.isdigit()}
+    return {pid: seen for pid, seen in snapshots.items() if seen is not None}
 
 
 def descendants(ancestor: int, everyone: Mapping[int, ProcessSnapshot]) -> set[int]:

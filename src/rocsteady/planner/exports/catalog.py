@@ -1,4 +1,4 @@
-"""Every place that a way of the plan can be taken to. Not in this table, not written."""
+"""Every place that an option of the plan can be taken to. Not in this table, not written."""
 
 from __future__ import annotations
 

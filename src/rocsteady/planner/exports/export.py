@@ -12,7 +12,7 @@ LONGEST = 40  # characters of a name; SkyPilot, Slurm and Kubernetes all take it
 
 
 class Export(Value, frozen=True, kw_only=True):
-    """A job, and the way of the plan that is to be taken with it."""
+    """A job, and the option of the plan that is to be taken with it."""
 
     name: str  # of the project
     command: tuple[str, ...]

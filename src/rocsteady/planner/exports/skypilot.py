@@ -41,7 +41,7 @@ export PATH PIP_BREAK_SYSTEM_PACKAGES=1
 def task(export: Export) -> str:
     """Write the task."""
     if not export.accelerator:
-        raise RocsteadyError("a SkyPilot task needs a GPU to rent: choose a way in the cloud")
+        raise RocsteadyError("a SkyPilot task needs a GPU to rent: choose an option in the cloud")
     image = _image(export)
     facts = f"{FACTS}; image as of {AS_OF} from {image.source}." if image else f"{FACTS}."
     head = [*remarks(export, "A task for SkyPilot.", facts), *_how(export)]

@@ -1,4 +1,4 @@
-"""A guide for the way through WSL2: what to type in Windows and in Linux, for this GPU."""
+"""A guide to training under WSL2: what to type in Windows and in Linux, for this GPU."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ REPORTED = {
     "gfx1200": " Users report bugs with this GPU: librocdxg#22.",
 }
 NOT_LISTED = """\
-AMD does not list {gfx} for WSL. Its runtime offers GPUs there by a list, so this way is not
+AMD does not list {gfx} for WSL. Its runtime offers GPUs there by a list, so this option is not
 expected to work, and no steps are given. Linux on the machine itself, the CPU and a rented GPU are
-the ways that are left.
+the options that are left.
 """
 STEPS = f"""\
 ## 1. Windows
@@ -100,7 +100,7 @@ rocsteady probe
 def guide(export: Export) -> str:
     """Write the guide, or say that AMD does not list this GPU."""
     gpu = export.gpu or "this GPU"
-    head = remarks(export, f"The way through WSL2 for {gpu} ({export.gfx or 'not known'}).", FACTS)
+    head = remarks(export, f"Training under WSL2 with {gpu} ({export.gfx or 'not known'}).", FACTS)
     top = [f"# {slug(export.name)} in WSL2", *map(_prose, head)]
     if export.gfx not in LISTED:
         return "\n\n".join([*top, NOT_LISTED.format(gfx=_prose(export.gfx) or "it")])

@@ -1,4 +1,4 @@
-"""A way of the plan on which nothing helps, and the next one, which leads to the end."""
+"""An option of the plan on which nothing helps, and the next one, which leads to the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 FOLLOWING = (sys.executable, str(Path(__file__).parents[1] / "victims" / "following.py"))
 
 
-def test_what_fails_for_good_on_one_way_is_done_on_the_next(failing: Failing) -> None:
+def test_what_fails_for_good_on_one_option_is_done_on_the_next(failing: Failing) -> None:
     failing.project.program = FOLLOWING
 
     ended = failing.run("gpu-dies", options=("--allow", "cpu"))  # refused: there is no GPU here
@@ -27,4 +27,6 @@ def test_what_fails_for_good_on_one_way_is_done_on_the_next(failing: Failing) ->
     assert failing.last_strategy() == {"device": "cpu"}
     falls = "No remedies are left; falling back to option 2 of the plan: CPU, 2 threads."
     assert [line for line in ended.said if line.endswith(falls)]
-    assert failing.story["attempts"][-1]["first_step"] > 40  # from the checkpoint of the first way
+    assert (
+        failing.story["attempts"][-1]["first_step"] > 40
+    )  # from the checkpoint of the first option

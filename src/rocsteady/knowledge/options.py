@@ -1,4 +1,4 @@
-"""Ways to get a job done that cannot be tried here: what is known of them, and where they apply."""
+"""Options that cannot be tried here: what is known about them, and where they apply."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ SPOKEN: Mapping[System, str] = {
 
 
 class Platform(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Systems, and the architectures for which a way can be had on them."""
+    """Systems, and the architectures for which an option can be had on them."""
 
     os: tuple[System, ...]
     gfx: tuple[str, ...] = ()  # none named: any
 
 
-class OtherWay(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One way that asks for another system, other software or another script."""
+class OtherOption(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One option that asks for another system, other software or another script."""
 
     id: str
     title: str
@@ -64,42 +64,42 @@ class OtherWay(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     note: str = ""
 
 
-def load_other_ways(folder: Path = DATA) -> tuple[OtherWay, ...]:
-    """Read the ways, and refuse wrong ones by file, entry and field."""
+def load_other_options(folder: Path = DATA) -> tuple[OtherOption, ...]:
+    """Read the options, and refuse wrong ones by file, entry and field."""
     sources = _sources(folder / "sources.toml")
 
-    def wrong_with(way: OtherWay) -> Problems:
-        if not SLUG.fullmatch(way.id):
+    def wrong_with(option: OtherOption) -> Problems:
+        if not SLUG.fullmatch(option.id):
             yield "id", "lower case words joined by hyphens"
         for field in ("title", "verdict"):
-            if not str(getattr(way, field)).strip():
+            if not str(getattr(option, field)).strip():
                 yield field, "empty"
-        if not way.sources:
-            yield "sources", "every way has one"
-        for key in way.sources:
+        if not option.sources:
+            yield "sources", "every option has one"
+        for key in option.sources:
             if key not in sources:
                 yield "sources", f"{key!r} is not in sources.toml"
-        yield from _wrong_with_setup(way, sources)
-        if way.gpus < 0:
+        yield from _wrong_with_setup(option, sources)
+        if option.gpus < 0:
             yield "gpus", "at least 0"
-        if any(not place.os for place in way.where):
+        if any(not place.os for place in option.where):
             yield "where", "a place names its systems"
 
-    entries = _entries(_document(folder / "ways.toml", "way"), "way", OtherWay)
-    return tuple(_by_name(entries, lambda way: way.id, "id", wrong_with).values())
+    entries = _entries(_document(folder / "options.toml", "option"), "option", OtherOption)
+    return tuple(_by_name(entries, lambda option: option.id, "id", wrong_with).values())
 
 
-def _wrong_with_setup(way: OtherWay, sources: Collection[str]) -> Problems:
-    if (way.setup is None) != (not way.setup_by):
+def _wrong_with_setup(option: OtherOption, sources: Collection[str]) -> Problems:
+    if (option.setup is None) != (not option.setup_by):
         yield "setup_by", "goes with setup"
-    if way.setup is not None and not 0 <= way.setup[0] <= way.setup[1]:
+    if option.setup is not None and not 0 <= option.setup[0] <= option.setup[1]:
         yield "setup", "at least and at most, in minutes"
-    if way.setup_by and way.setup_by not in sources:
-        yield "setup_by", f"{way.setup_by!r} is not in sources.toml"
+    if option.setup_by and option.setup_by not in sources:
+        yield "setup_by", f"{option.setup_by!r} is not in sources.toml"
 
 
 def answers(  # noqa: PLR0913 - each is said by name
-    way: OtherWay,
+    option: OtherOption,
     *,
     os: System,
     gfx: str | None,
@@ -107,27 +107,29 @@ def answers(  # noqa: PLR0913 - each is said by name
     failures: Collection[str],
     findings: Collection[str],
 ) -> bool:
-    """Tell whether a way is worth naming here: it answers what was seen, possible or not.
+    """Tell whether an option is worth naming here: it answers what was seen, possible or not.
 
     One that names neither failures nor findings is worth it wherever it is possible.
     """
-    asked_for = bool(way.failures or way.findings)
-    if (way.quiet or not asked_for) and impossible_because(way, os=os, gfx=gfx, gpus=gpus):
+    asked_for = bool(option.failures or option.findings)
+    if (option.quiet or not asked_for) and impossible_because(option, os=os, gfx=gfx, gpus=gpus):
         return False
-    seen = not set(way.failures).isdisjoint(failures) or not set(way.findings).isdisjoint(findings)
+    seen = not set(option.failures).isdisjoint(failures) or not set(option.findings).isdisjoint(
+        findings
+    )
     return seen or not asked_for
 
 
-def impossible_because(way: OtherWay, *, os: System, gfx: str | None, gpus: int) -> str:
-    """Say in a few words why a way cannot be had here; "" if it can, as far as is known."""
-    places = [place for place in way.where if os in place.os]
-    if way.where and not places:
+def impossible_because(option: OtherOption, *, os: System, gfx: str | None, gpus: int) -> str:
+    """Say in a few words why an option cannot be had here; "" if it can, as far as is known."""
+    places = [place for place in option.where if os in place.os]
+    if option.where and not places:
         return f"this is {SPOKEN[os]}"
-    if gpus < way.gpus:
-        return f"it needs {way.gpus} GPUs, {gpus or 'none'} here"
+    if gpus < option.gpus:
+        return f"it needs {option.gpus} GPUs, {gpus or 'none'} here"
     if gfx is None:
         return ""
-    if gfx in way.never or not all(not place.gfx or gfx in place.gfx for place in places):
+    if gfx in option.never or not all(not place.gfx or gfx in place.gfx for place in places):
         return f"there is none for {gfx} on {SPOKEN[os]}"
     return ""
 
