@@ -1,7 +1,8 @@
-"""Record the first run of the tutorial as an SVG picture: ``nox -s screenshot``.
+"""Record the first run of the tutorial, and its report: ``nox -s screenshot``.
 
 The picture shows a real run of ``examples/first_run``. Tracebacks of the script, which it prints
-when a hung attempt is ended, are folded to one line; nothing else is changed.
+when a hung attempt is ended, are folded to one line; nothing else is changed. The report is drawn
+by Chromium, if there is one; otherwise its picture stays as it is.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from rich.text import Text
 HERE = Path(__file__).parent
 EXAMPLE = HERE.parent / "examples" / "first_run"
 PICTURE = HERE / "pictures" / "first-run.svg"
+REPORT = HERE / "pictures" / "report.png"
 COLUMNS = 100
 COMMAND = "rocsteady run"
 PREFIX = "rocsteady: "
@@ -44,6 +46,7 @@ def main() -> None:
             text=True,
             check=True,
         )
+        picture_report(project)
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), legacy_windows=False)
     console.print(Text(f"$ {COMMAND}", style="bold"))
     for line in folded(ended.stdout.splitlines()):
@@ -51,6 +54,21 @@ def main() -> None:
     PICTURE.parent.mkdir(exist_ok=True)
     console.save_svg(str(PICTURE), title="examples/first_run")
     print(f"{PICTURE} is written")
+
+
+def picture_report(project: Path) -> None:
+    """Draw the page of the run as a browser shows it."""
+    page = project / "report.html"
+    subprocess.run(
+        [sys.executable, "-m", "rocsteady", "report", "-o", str(page)], cwd=project, check=True
+    )
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        print(f"no Chromium was found: {REPORT} stays as it is")
+        return
+    size, flags = "--window-size=1000,1500", ("--headless=new", "--no-sandbox", "--hide-scrollbars")
+    subprocess.run([browser, *flags, size, f"--screenshot={REPORT}", page.as_uri()], check=True)
+    print(f"{REPORT} is written")
 
 
 def folded(lines: list[str]) -> Iterator[str]:

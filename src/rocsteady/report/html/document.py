@@ -233,7 +233,8 @@ def _costs(report: RunReport) -> Iterator[Markup]:
     ]
     yield plot.share_bar(shares)
     yield _table(
-        ("", "time", "share"),
+        "Costs",
+        ("part", "time", "share"),
         [
             (name, duration(seconds), f"{100 * seconds / costs.whole:.1f} %")
             for name, seconds in shares
@@ -255,7 +256,11 @@ def _attempts(report: RunReport) -> Iterator[Markup]:
             )
         )  # fmt: skip
     if rows:
-        yield _table(("attempt", "started", "settings", "duration", "end", "failure", "next"), rows)
+        yield _table(
+            "Attempts",
+            ("attempt", "started", "settings", "duration", "end", "failure", "next"),
+            rows,
+        )
 
 
 def _machine(diagnosis: Diagnosis | None) -> Iterator[Markup]:
@@ -284,7 +289,7 @@ def _machine(diagnosis: Diagnosis | None) -> Iterator[Markup]:
 
 def _environment(report: RunReport) -> Iterator[Markup]:
     if report.variables:
-        yield _table(("variable", "value"), sorted(report.variables.items()))
+        yield _table("Variables", ("variable", "value"), sorted(report.variables.items()))
 
 
 def _messages(report: RunReport) -> Iterator[Markup]:
@@ -322,7 +327,7 @@ def _marks(report: RunReport) -> list[plot.Mark]:
     ]
 
 
-def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Markup:
+def _table(label: str, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Markup:
     shown = rows[-MOST_ROWS:]
     left_out = len(rows) - len(shown)
     table = tag(
@@ -331,7 +336,7 @@ def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Markup:
         tag("tbody", *(tag("tr", *(tag("td", cell) for cell in row)) for row in shown)),
     )
     note = tag("p", f"The first {left_out:,} rows are left out.") if left_out else ""
-    return tag("div", table, note, class_="scroll", tabindex="0", role="region", aria_label="Table")
+    return tag("div", table, note, class_="scroll", tabindex="0", role="region", aria_label=label)
 
 
 def _pairs(pairs: Sequence[tuple[str, object]]) -> Markup:
