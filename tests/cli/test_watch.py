@@ -205,6 +205,17 @@ def test_stop_asks_first_and_a_paused_run_is_stopped_too(watched: Watched, folde
     assert folder.line("one")["run"]["outcome"] == "stopped by the user"  # type: ignore[index]
 
 
+def test_a_restart_asks_first_and_the_run_is_followed(watched: Watched) -> None:
+    watched.until("/2000")
+    watched.press("R")
+    watched.until("y/n")
+    watched.press("y")
+    watched.until("running, attempt 2")
+    watched.press("q")
+
+    assert watched.end() == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_restores_the_terminal(watched: Watched, number: signal.Signals) -> None:
     watched.until("/2000")

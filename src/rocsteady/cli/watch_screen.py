@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
@@ -227,8 +228,8 @@ class WatchScreen:
     def _restart(self, view: WatchView) -> str:
         name = view.line.run.name
         command = [sys.executable, "-m", "rocsteady", "restart", "--detach", name]
-        folder = self._journal.place.folder
-        start_detached(command, os.environ, folder.parent, folder / OUTPUT)
+        output = self._journal.place.folder / OUTPUT
+        start_detached(command, os.environ, Path.cwd(), output)
         return f"restarting {name}"
 
     def _show_report(self) -> None:

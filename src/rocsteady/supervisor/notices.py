@@ -55,10 +55,12 @@ class RunNotices:
 
     def ended(self, outcome: str) -> None:
         """Tell of the end, unless the user brought it about, and wait until that is sent."""
+        if outcome == STOPPED:
+            return
         took = duration(self._since.seconds)
         if outcome == DONE:
             self._send(NotifyEvent.END, "", f"{self._run.name} is done", f"It took {took}.")
-        elif outcome != STOPPED:
+        else:
             why = f": {self._why}" if self._why else ""
             text = f"After {took}{why}. To see what happened: rocsteady report {self._run.name}"
             self._send(NotifyEvent.END, "", f"{self._run.name}: {outcome}", text)

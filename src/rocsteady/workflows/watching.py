@@ -6,12 +6,14 @@ longer that takes. The log and the heartbeats cost little and are read each time
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Mapping
 
 import msgspec
 
+from rocsteady.errors import JournalError
 from rocsteady.evidence.pages import read_pages
 from rocsteady.evidence.values import Heartbeat
 from rocsteady.forecast.runs import story_ahead
@@ -46,7 +48,8 @@ class RunWatcher:
     def view(self, note: str = "", *, fresh: bool = False) -> WatchView:
         """Return the run as it is now. ``fresh``: read the journal whatever that costs."""
         if fresh or time.monotonic() >= self._read_at + self._wait:
-            self.lines, self._line, self._story = self._read()
+            with contextlib.suppress(JournalError):  # locked for long: what is known stays
+                self.lines, self._line, self._story = self._read()
         line = self._line
         beats = self._heartbeats(line) if line.alive else ()
         if beats and line.step is not None and line.attempts:
