@@ -184,7 +184,9 @@ def _migrate(connection: sqlite3.Connection, migrations: Migrations) -> None:
         return
     connection.execute("BEGIN IMMEDIATE")  # another supervisor may be doing the same
     try:
-        for statements in migrations[_check_version(connection, len(migrations)) :]:
+        made = _check_version(connection, len(migrations))
+        _check_tables(connection, migrations[:made])
+        for statements in migrations[made:]:
             for statement in statements:
                 connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {len(migrations)}")
