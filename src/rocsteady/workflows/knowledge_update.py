@@ -49,10 +49,17 @@ def install(content: BundleContent, where: Places | None = None) -> Path:
     path = (where or places()).data / INSTALLED
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, msgspec.json.encode(content))
+        write_whole(path, msgspec.json.encode(_without_nothing(msgspec.to_builtins(content))))
     except OSError as error:
         raise KnowledgeError(f"{path}: {error.strerror}") from None
     return path
+
+
+def _without_nothing(value: object) -> object:
+    """Leave out what is None: most of a condition is, and it would be read at each start."""
+    if isinstance(value, dict):
+        return {key: _without_nothing(each) for key, each in value.items() if each is not None}
+    return [_without_nothing(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def difference(content: BundleContent) -> KnowledgeDifference:
