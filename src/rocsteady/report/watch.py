@@ -262,7 +262,11 @@ class _Screen:
         """Yield the last thing that rocsteady said."""
         messages = self._view.story.messages
         if messages:
-            yield self._row("rocsteady", f"{self._clock(messages[-1].at)} {messages[-1].text}")
+            text = f"{self._clock(messages[-1].at)} {messages[-1].text}"
+            for label, line in zip(
+                ("rocsteady", ""), wrapped(text, self._width - LABEL), strict=False
+            ):
+                yield self._row(label, line)
 
     def _log(self, room: int) -> list[str]:
         if room < 1:
