@@ -10,6 +10,7 @@ from rocsteady.inside.wire import BETWEEN_FAILURES, SAVE_AFTER
 from rocsteady.training import supervisor_link
 
 PRIOR = 4 * 3600.0  # seconds between failures, as long as nothing is known
+YOUNG = 600.0  # seconds, and as many as it has trained: a training may well fail within that
 FIRST = 2.0  # seconds until the first save, which shows what one costs
 LEAST = 2.0  # seconds between two saves
 STALLED = 0.01  # of the time: saves never make the training wait longer
@@ -33,7 +34,8 @@ class Interval:
         if not self._stall:
             return min(FIRST, self._lose_at_most)
         trained = self._before + time.monotonic() - self._began
-        between = between_failures(trained, self._failures, prior=self._prior)
+        prior = min(self._prior, YOUNG + trained)
+        between = between_failures(trained, self._failures, prior=prior)
         best = best_interval(self._stall, between)
         return min(
             max(best, LEAST, self._stall / STALLED, REST * self._writing), self._lose_at_most
