@@ -134,19 +134,22 @@ class Supervisor:
         incidents = len(earlier.incidents) if earlier else 0
         self._records = Records(run, script, journal, memory, incidents=incidents)
         self.outcome = ""  # of the whole run, once it has ended
-        self._restart = Restart(
-            run,
-            folder=folder,
-            settings=settings,
-            announcer=self._announcer,
-            wishes=self._wishes,
-            gpu_trouble=course.gpu_trouble,
-        )
         self._course = course
+        self._restart = self._new_restart()
         self._symptoms: Symptoms | None = None  # of the last attempt, if it failed
         self._went_on_from: Checkpoint | None = None
         self._outlook = self._new_outlook()
         self._aftermath = self._new_aftermath()
+
+    def _new_restart(self) -> Restart:
+        return Restart(
+            self._run,
+            folder=self._folder,
+            settings=self._settings,
+            announcer=self._announcer,
+            wishes=self._wishes,
+            gpu_trouble=self._course.gpu_trouble,
+        )
 
     def _new_outlook(self) -> Outlook:
         return Outlook(

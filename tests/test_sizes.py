@@ -1,0 +1,39 @@
+"""Functions and constructors stay small enough to be read at once."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "src" / "rocsteady"
+MOST_LINES = 60
+MOST_PARAMETERS = 8
+LARGER = {("training/loop.py", 10)}  # what a training script may set, each by name
+
+
+def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield path.relative_to(SOURCE).as_posix(), node
+
+
+def test_no_function_has_more_than_60_lines() -> None:
+    lines = {
+        f"{path}:{node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
+        for path, node in functions()
+    }
+
+    assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
+    assert len(lines) > 1000  # they were found
+
+
+def test_no_constructor_has_more_than_8_parameters() -> None:
+    parameters = {
+        (path, len([*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]) - 1)
+        for path, node in functions()
+        if node.name == "__init__"
+    }
+
+    assert {(path, count) for path, count in parameters if count > MOST_PARAMETERS} == LARGER
