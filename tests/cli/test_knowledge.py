@@ -97,7 +97,7 @@ def test_a_bundle_is_taken_from_an_address(cli: Rocsteady, bundle: Path, served:
     assert f"Knowledge of {LATER}" in cli("knowledge").out
     missing = cli("knowledge", "update", "--from", f"{served}/none.json")
     assert missing.code == 1
-    assert "Not Found" in missing.err
+    assert "not found" in missing.err.lower()
 
 
 def test_what_is_not_there_is_one_line(cli: Rocsteady) -> None:
