@@ -58,3 +58,16 @@ def test_a_stopped_worker_is_called_stopped_and_the_run_is_left_alone(
     os.kill(int(said.partition("worker ")[2].split()[0]), signal.SIGCONT)
     terminal.wait_for("progress resumed", within=60)
     end(project, terminal)
+
+
+def test_without_a_terminal_a_stopped_worker_is_continued_after_ten_seconds(
+    project: Project, torch_python: str
+) -> None:
+    ended = project.run("--", torch_python, project.script(LOADS), "stop", within=150)
+
+    (said,) = [line for line in ended.said if "continued it" in line]
+    assert int(said.partition("suspended for ")[2].split(" s")[0].partition(".")[0]) in range(
+        10, 20
+    )
+    assert ended.code == 0
+    assert "step 500/500" in ended.out
