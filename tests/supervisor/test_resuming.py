@@ -260,7 +260,7 @@ def test_taking_over_shows_the_command_and_goes_on_with_the_next_attempt(project
     ended = project.run("--resume", project.name)
 
     stop = f"{project.name} is still running. To stop it: rocsteady stop {project.name}"
-    assert (running.code, running.said) == (1, [stop])
+    assert (running.code, running.said) == (76, [stop])
     assert gone < 5
     assert ended.code == 0
     said = "\n".join(ended.said)
@@ -269,7 +269,12 @@ def test_taking_over_shows_the_command_and_goes_on_with_the_next_attempt(project
     assert f"run {project.name} started (attempt 2" in said
     assert [a["number"] for a in project.story()["attempts"]] == [1, 2]
     again = project.run("--resume", project.name)
-    assert (again.code, "is done" in again.said[-1]) == (1, True)
+    assert (again.code, again.said[-1]) == (
+        0,
+        f"{project.name} is done; there is nothing to resume.",
+    )
+    unknown = project.run("--resume", "no-such-run")
+    assert (unknown.code, "there is no run" in unknown.said[-1]) == (76, True)
 
 
 def test_a_run_is_restarted_by_hand_from_its_newest_checkpoint(project: Project) -> None:

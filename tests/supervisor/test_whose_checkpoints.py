@@ -46,6 +46,7 @@ TRAINS = """
     if fails and not (fails == "once" and given):
         sys.exit(3)
 """
+OTHER = "import time; open('starts', 'a').write('other\\n'); time.sleep(600)"
 
 
 @pytest.fixture
@@ -243,13 +244,21 @@ def test_the_same_job_is_not_run_twice_at_once(trains: Project) -> None:
     until(lambda: "step 3/" in trains.log())
 
     second = trains.run(name=f"{trains.name}-second")
-    other = trains.start("--", sys.executable, "train.py", "--other", name=f"{trains.name}-other")
+    train = (sys.executable, "train.py", "--other")
+    shares = trains.run("--", *train, name=f"{trains.name}-shares")
+    other = trains.start("--", *train[:1], "-c", OTHER, name=f"{trains.name}-other")
     anyway = trains.start("--anyway", name=f"{trains.name}-third")
     until(lambda: len(starts(trains)) == 3)
 
     assert second.code == 76
     assert f"run {trains.name} with the same command is running in this folder" in second.err
+    assert shares.code == 76
+    assert (
+        f"run {trains.name} with the same checkpoints is running in this folder, and both would"
+        f" write to 'checkpoints/*.pt'. To stop it: rocsteady stop {trains.name}."
+    ) in shares.said
     assert "--anyway" in second.err
+    assert "--anyway" in shares.err
     names = [line["run"]["name"] for line in json.loads(trains.say("runs", "--json").out)["runs"]]
     assert sorted(names) == sorted([f"{trains.name}{each}" for each in ("-third", "-other", "")])
     for child in (first, other, anyway):

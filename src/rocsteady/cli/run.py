@@ -17,7 +17,13 @@ from rocsteady.cli.job_questions import ask_about_run, ask_existing, at_a_termin
 from rocsteady.cli.project import enter, find_job_folder, find_project
 from rocsteady.cli.project_journal import find_run
 from rocsteady.cli.screen import tell
-from rocsteady.errors import JournalError, NotRecordedError, RocsteadyError
+from rocsteady.errors import (
+    ExaminationError,
+    JobError,
+    JournalError,
+    NotRecordedError,
+    RocsteadyError,
+)
 from rocsteady.host.child import DETACHED, OURS
 from rocsteady.job.job_file import FILE
 from rocsteady.job.names import check_name
@@ -74,8 +80,22 @@ class Remedies(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         return ids
 
 
+class RunCommand(click.Command):
+    """A command of which every refusal needs a person: 1 would be taken for the script's own."""
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click has it
+        """Run it."""
+        try:
+            return super().invoke(ctx)
+        except (JobError, ExaminationError):
+            raise
+        except RocsteadyError as error:
+            tell(f"rocsteady: {error}")
+            ctx.exit(PERSON_NEEDED)
+
+
 # What follows the command's first word is the command's own, also an option that we have too.
-@click.command("run", context_settings={"allow_interspersed_args": False})
+@click.command("run", cls=RunCommand, context_settings={"allow_interspersed_args": False})
 @click.option("--name", type=RunName(), help="Name of the run. Default: two random words.")
 @click.option(
     "--max-attempts",
@@ -109,7 +129,11 @@ class Remedies(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 @click.option(
     "--continue", "go_on", is_flag=True, help="Resume from the newest existing checkpoint."
 )
-@click.option("--anyway", is_flag=True, help="Start even if the same job is already running here.")
+@click.option(
+    "--anyway",
+    is_flag=True,
+    help="Start even if a run of the same job or with the same checkpoints is running here.",
+)
 @click.option(
     "--plan",
     "plan",
@@ -147,7 +171,7 @@ def command(  # noqa: PLR0913 - one argument an option
     rocsteady run -- python train.py. Without COMMAND, the command of rocsteady.toml is run.
 
     Exit code: the script's own; 75 the run can be retried without a person, 76 a person is needed
-    or the run ended without being done, 130 on ^C.
+    or the run ended without being done, 2 incorrect usage, 130 on ^C.
     """
     _check(ctx.params)
     folder = _folder(command, resume)
@@ -210,6 +234,9 @@ def _settings(options: dict[str, Any], job: Job) -> Settings:
 def _launch(options: dict[str, Any], job: Job, turns: tuple[Turn, ...], runner: RunLauncher) -> int:
     """Carry out the run, here or in the background, or the stages that are left of it."""
     if turns and are_done(turns):
+        return 0
+    if options["resume"] is not None and runner.is_done(options["resume"]):
+        tell(f"rocsteady: {options['resume']} is done; there is nothing to resume.")
         return 0
     if options["detached"]:
         return detach(_again(options, runner.choice), runner.folder, runner.journal)

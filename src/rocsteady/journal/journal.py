@@ -85,7 +85,7 @@ class Journal:
     ) -> Run:
         """Write a new run down, with a name of its own, and make its folder.
 
-        ``alone``: refuse if a run with the same command is going on here.
+        ``alone``: refuse if a run with the same command or checkpoints is going on here.
         """
         if name is not None:
             check_name(name)
@@ -118,7 +118,7 @@ class Journal:
     def take_over(self, name: str, *, alone: bool = False) -> Run:
         """Make this process the supervisor of a run that was left, and return the run.
 
-        ``alone``: refuse if another run with the same command is going on here.
+        ``alone``: refuse if another run with the same command or checkpoints is going on here.
         """
         columns = (self.here.machine, self.here.boot_id, self.here.process, name)
 
@@ -129,7 +129,7 @@ class Journal:
                 raise JournalError(f"{name} is running. To stop it: rocsteady stop {name}")
             if alone:
                 command = reading.command_of(connection, name)
-                reading.refuse_second(connection, command, self.here)
+                reading.refuse_second(connection, command, before.job, self.here)
             connection.execute(
                 "UPDATE runs SET machine = ?, boot_id = ?, process = ?, ended = NULL, outcome = ''"
                 " WHERE name = ?",
@@ -260,7 +260,7 @@ class Journal:
         alone: bool,
     ) -> Run:
         if alone:
-            reading.refuse_second(connection, wanted["command"], self.here)
+            reading.refuse_second(connection, wanted["command"], wanted["job"], self.here)
         taken = {found for (found,) in connection.execute("SELECT name FROM runs")}
         if name in taken:
             raise JournalError(f"there is a run {name!r} already; choose another --name")

@@ -11,6 +11,7 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from rocsteady.errors import JournalError
+from rocsteady.job.pattern_overlap import overlap
 from rocsteady.journal import schema
 from rocsteady.journal.identity import Identity, is_alive
 from rocsteady.journal.rows import select, unpacked
@@ -53,15 +54,31 @@ def command_of(connection: sqlite3.Connection, name: str) -> tuple[str, ...]:
     return tuple(command)
 
 
-def refuse_second(connection: sqlite3.Connection, command: object, here: Identity) -> None:
-    """Raise if a run with this command is going on here: two would write over each other."""
+def refuse_second(
+    connection: sqlite3.Connection, command: object, job: object, here: Identity
+) -> None:
+    """Raise if a run with this command or its checkpoints is going on here."""
     for run in select(connection, Run, "WHERE ended IS NULL AND boot_id = ?", here.boot_id):
-        if run.command == command and run.process != here.process and is_alive(run.process):
+        if run.process == here.process or not is_alive(run.process):
+            continue
+        shared = overlap(_checkpoints(run.job), _checkpoints(job))
+        if run.command == command or shared:
+            same, files = "the same command", "the same files"
+            if run.command != command:
+                same, files = "the same checkpoints", f"{shared!r}"
             raise JournalError(
-                f"run {run.name} with the same command is running in this folder, and both would"
-                f" write to the same files. To stop it: rocsteady stop {run.name}. To start a"
+                f"run {run.name} with {same} is running in this folder, and both would"
+                f" write to {files}. To stop it: rocsteady stop {run.name}. To start a"
                 " second run anyway: --anyway"
             )
+
+
+def _checkpoints(job: object) -> list[str]:
+    """Return the patterns of a job's checkpoints, as far as the journal has any."""
+    resume = job.get("resume") if isinstance(job, dict) else None
+    patterns = resume.get("checkpoints") if isinstance(resume, dict) else None
+    found = patterns if isinstance(patterns, list | tuple) else ()
+    return [each for each in found if isinstance(each, str)]
 
 
 def run_lines(connection: sqlite3.Connection, here: Identity, now: float) -> tuple[RunLine, ...]:

@@ -83,6 +83,12 @@ class RunLauncher:
         with guard(run.name, self.journal.here):
             return supervisor.carry_out(), supervisor.outcome == DONE
 
+    def is_done(self, name: str) -> bool:
+        """Tell whether a run is done."""
+        return any(
+            line.run.name == name and line.run.outcome == DONE for line in self.journal.runs()
+        )
+
     def _run(
         self, job: Job, *, name: str | None, resume: str | None
     ) -> tuple[Run, RunStory | None]:
@@ -98,8 +104,6 @@ class RunLauncher:
         line = next(line for line in journal.runs() if line.run.name == resume)
         if line.alive:
             raise RocsteadyError(f"{resume} is still running. To stop it: rocsteady stop {resume}")
-        if line.run.outcome == DONE:
-            raise RocsteadyError(f"{resume} is done; there is nothing to resume")
         earlier = journal.story(resume)
         return journal.take_over(resume, alone=self.alone), earlier
 
