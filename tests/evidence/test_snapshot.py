@@ -99,6 +99,14 @@ def test_a_call_that_a_signal_restarted_is_still_told(start: Start, state: str) 
     assert (after.wait, after.waits_for) == (before.wait, before.waits_for)
 
 
+def test_a_thread_that_py_spy_reads_is_not_held_by_a_debugger(start: Start) -> None:
+    victim = start("read_by_py_spy")
+
+    thread = settled(victim, lambda seen: seen.state == "t")
+
+    assert (thread.state, thread.wait) == ("t", Wait.UNKNOWN)
+
+
 @pytest.fixture
 def freezer() -> Iterator[Path]:
     folder = FREEZER / f"rocsteady-test-{os.getpid()}"

@@ -91,6 +91,21 @@ def with_tracker(now: float) -> tuple[ProcessSeen, ...]:
     return main, stuck_worker(), idle_worker(), tracker
 
 
+def full_pipe(_: float) -> tuple[ProcessSeen, ...]:
+    """Wait for a child that cannot write, because nobody reads."""
+    frames = ("_try_wait (/usr/lib/python3.12/subprocess.py:2004)", "pack (/home/u/train.py:21)")
+    main = thread(TRAINER, Wait.CHILD, *frames, waits_for=(700,))
+    child = thread(700, Wait.TREE, "<module> (<string>:1)", waits_for=(TRAINER,))
+    return process(TRAINER, main), process(700, child, parent=TRAINER)
+
+
+def in_backward(now: float) -> tuple[ProcessSeen, ...]:
+    """Have rank 0 in the collective of its backward; its native frames could not be read."""
+    agent, zero, one = two_ranks(now)
+    frames = (f"_engine_run_backward ({TORCH}/autograd/graph.py:829)", "main (/home/u/train.py:46)")
+    return agent, process(500, thread(500, Wait.LOCK, *frames), *zero.threads[1:]), one
+
+
 def two_ranks(_: float) -> tuple[ProcessSeen, ...]:
     """Rank 1 never comes to the all_reduce; gloo's own threads wait with the collective's time."""
     loops = [thread(1100 + number, Wait.WORLD, name="gloo_tcp_loop") for number in range(2)]
@@ -150,12 +165,18 @@ HANGS: dict[str, tuple[Callable[[float], tuple[ProcessSeen, ...]], str, int | No
         WORKER,
     ),
     "c: one rank does not come to all_reduce": (two_ranks, "train.py:31 flush_metrics", 600),
+    "c: one rank does not come to the backward of the other": (
+        in_backward,
+        "train.py:31 flush_metrics",
+        600,
+    ),
     "d: a lock held across a fork": (
         of(process(TRAINER, fetching()), stuck_worker()),
         "data.py:88 read_sample",
         WORKER,
     ),
     "e: as b, with a tracker and a bar": (with_tracker, "data.py:88 read_sample", WORKER),
+    "g: a child that writes to a full pipe": (full_pipe, "train.py:21 pack", 700),
 }
 
 

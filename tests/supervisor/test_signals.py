@@ -188,3 +188,26 @@ def test_the_next_stage_is_not_started_after_an_interrupt(project: Project) -> N
     assert ended.code == 0, ended.err
     assert (project.folder / "ran").read_text() == "--part "
     assert "second not started" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("end", "said", "code"),
+    [
+        ("signal.alarm(1); time.sleep(60)", "SIGALRM ended the process.", 142),
+        ("os.kill(os.getpid(), signal.SIGUSR1)", "SIGUSR1 ended the process.", 138),
+        ("os.kill(os.getpid(), 9)", "The process was killed (SIGKILL) (killed).", 137),
+        ("os.abort()", "The process ended itself (abort)", 134),
+        ("sys.exit(142)", "", 142),
+    ],
+)
+def test_a_signal_that_ended_the_script_is_named_and_nobody_is_blamed(
+    project: Project, end: str, said: str, code: int
+) -> None:
+    script = project.script(f"import os, signal, sys, time\n{end}\n")
+
+    ended = project.run("--max-attempts", "1", "--", sys.executable, script)
+
+    assert ended.code == code, ended.err
+    assert any(line.startswith(said) for line in ended.said)
+    assert ("SIG" in ended.err) == (said != "" and "abort" not in said)
+    assert "outside" not in ended.err

@@ -332,6 +332,13 @@ def traced() -> None:
     time.sleep(FOR_EVER)
 
 
+def read_by_py_spy() -> None:
+    """Be traced by a process that is named as py-spy is."""
+    name = ctypes.create_string_buffer(b"py-spy")
+    ctypes.CDLL(None).prctl(15, name, 0, 0, 0)  # PR_SET_NAME
+    traced()
+
+
 def zombie() -> None:
     pid = forked(lambda: None)
     say(pid=pid)

@@ -18,6 +18,7 @@ from rocsteady.evidence.syscalls import Call
 from rocsteady.evidence.values import Wait
 
 LONGEST_POLL = 10.0  # seconds; Python's and torch's loops ask again every 5
+PY_SPY = "py-spy"  # as the kernel names it
 MOST_POLLED = 4096  # descriptors of one poll or select
 REALTIME, FUTEX_COMMAND, WAIT_BITSET = 256, 0x7F, 9  # of a futex operation
 BY_PID, BY_PIDFD = 1, 3  # kinds of waitid
@@ -49,9 +50,9 @@ class Waits:
 
     def of(self, pid: int, tid: int, state: str) -> End:
         """Tell what one thread waits for."""
-        if state in _BY_STATE:
-            return End(_BY_STATE[state])
         folder = f"{procfs.PROC}/{pid}/task/{tid}"
+        if state in _BY_STATE:
+            return UNKNOWN if state == "t" and _is_being_read(folder) else End(_BY_STATE[state])
         try:
             words = procfs.text(f"{folder}/syscall").split()
         except OSError:
@@ -174,3 +175,13 @@ class Waits:
         children = {child for child, parent in self._parents.items() if parent == pid}
         waited_for = {wanted} & self._parents.keys() if wanted > 0 else children
         return End(Wait.CHILD, frozenset(waited_for))
+
+
+def _is_being_read(folder: str) -> bool:
+    """Tell whether py-spy takes the stack of a thread that is traced, or has just let it go."""
+    try:
+        status = procfs.fields(f"{folder}/status")
+        tracer = procfs.leading_number(status["TracerPid"])
+        return not status["State"].startswith("t") or procfs.stat(tracer).name == PY_SPY
+    except (OSError, KeyError):  # the thread is gone, or the tracer cannot be seen from here
+        return False

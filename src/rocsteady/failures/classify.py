@@ -11,7 +11,7 @@ from rocsteady.failures.candidate import Candidate
 from rocsteady.failures.candidates import Candidates, Reader, rank_first_seen
 from rocsteady.failures.crashes import crash_line
 from rocsteady.failures.dumps import is_dump, read_dump
-from rocsteady.failures.ends import Ends, has_failed
+from rocsteady.failures.ends import Ends, has_failed, signal_name
 from rocsteady.failures.hangs import (
     BY_PHASE,
     HANG,
@@ -292,4 +292,6 @@ def _unknown(log: str, found: Candidates, symptoms: Symptoms) -> Candidate:
         return _plain(UNKNOWN, "")._replace(seen=())
     last = [line.strip()[:300] for line in log[-DUMP // 64 :].split("\n") if line.strip()][-3:]
     ended = [] if symptoms.exit_code is None else [f"exit code {symptoms.exit_code}"]
+    if symptoms.signal:
+        ended = [f"ended by {signal_name(symptoms.signal)}"]
     return _plain(UNKNOWN, "")._replace(seen=(*last, *ended))

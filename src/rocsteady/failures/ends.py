@@ -45,13 +45,16 @@ def _signal(symptoms: Symptoms) -> int | None:
     return code - SHELL if SHELL < code <= SHELL + HIGHEST_SIGNAL else None
 
 
+def signal_name(number: int) -> str:
+    """Return a signal as people write it: SIGALRM."""
+    try:
+        return signals.Signals(number).name
+    except ValueError:  # one without a name here
+        return f"signal {number}"
+
+
 def _candidate(signature: Signature, number: int | None, code: int | None) -> Candidate:
-    told = f"exit code {code}"
-    if number is not None:
-        try:
-            told = f"ended by {signals.Signals(number).name}"
-        except ValueError:  # of another system
-            told = f"ended by signal {number}"
+    told = f"exit code {code}" if number is None else f"ended by {signal_name(number)}"
     return Candidate(
         kind=signature.failure,
         role=signature.role,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rocsteady.evidence.values import Heartbeat, Snapshot, Wait
 from rocsteady.pulse.motion import moved
-from rocsteady.pulse.places import place_of
+from rocsteady.pulse.places import has_users_code, is_torchs, place_of
 from rocsteady.pulse.reach import Ending, Reached, reach
 from rocsteady.pulse.stack_facts import KnownWaits
 from rocsteady.vocabulary import Value
@@ -71,9 +71,21 @@ def _said(  # noqa: PLR0913 - all that a reading is made of
         moves=moves,
         works=works,
         why=why,
-        place=place_of(one.thread.frames),
+        place=_place(one, reached),
         culprit=None if alone else one.process.pid,
     )
+
+
+def _place(one: Reached, reached: tuple[Reached, ...]) -> str:
+    """Name the line of a thread, or of one that waits for it if it has no code of the user's."""
+    pid = one.process.pid
+    waiting = (other for other in reached if pid in _awaited(other))
+    users = (each for each in (one, *waiting) if has_users_code(each.thread.frames))
+    return place_of(next(users, one).thread.frames)
+
+
+def _awaited(one: Reached) -> tuple[int, ...]:
+    return one.thread.waits_for if one.thread.wait in (Wait.TREE, Wait.CHILD) else ()
 
 
 def _nothing_to_see(now: Snapshot, heartbeats: tuple[Heartbeat, ...]) -> Reading:
@@ -91,12 +103,13 @@ def _to_blame(found: list[Reached], known: KnownWaits) -> Reached:
     return min(enumerate(found), key=lambda item: (*_innocence(item[1], known), item[0]))[1]
 
 
-def _innocence(one: Reached, known: KnownWaits) -> tuple[bool, bool, bool]:
+def _innocence(one: Reached, known: KnownWaits) -> tuple[bool, bool, bool, bool]:
     thread = one.thread
     waits_for_others = thread.wait in (Wait.TREE, Wait.CHILD) or known.collective(
         thread.frames or (), thread.native or ()
     )
-    return not (one.main or one.trains), waits_for_others, one.trains
+    in_torch = one.trains and is_torchs(thread.frames)  # as in a backward that ranks do together
+    return not (one.main or one.trains), waits_for_others, one.trains, in_torch
 
 
 def _name(one: Reached) -> str:

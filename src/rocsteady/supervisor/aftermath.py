@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.evidence.collect import collect
+from rocsteady.failures.ends import signal_name
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.job.arguments import seed_option
 from rocsteady.job.resume import Checkpoint
@@ -118,7 +119,7 @@ class Aftermath:
         self._gpu_failed = self._course.is_of_gpu(failure)
         evidence = end.found.evidence.folder if end.found else self._keep(number, end)
         self._records.failed(number, failure, evidence)
-        self._tell(failure, end)
+        self._tell(failure, end, None if symptoms.hung else symptoms.signal)
         return failure
 
     def _asks_ladder(self, failure: Failure, end: AttemptEnd) -> bool:
@@ -214,16 +215,18 @@ class Aftermath:
         except OSError:
             return ""
 
-    def _tell(self, failure: Failure, end: AttemptEnd) -> None:
+    def _tell(self, failure: Failure, end: AttemptEnd, ended_by: int | None) -> None:
+        step = f" at step {end.last_step:,}" if end.last_step else ""
         if failure.kind == SCRIPT_ERROR:
             seen = failure.seen[0] if failure.seen else failure.title
             at = f", at {failure.fingerprint.place}" if failure.fingerprint.place else ""
             self._announcer.say(f"error in the script: {seen}{at}.", style=RED)
         elif failure.kind != UNKNOWN:
-            at = f" at step {end.last_step:,}" if end.last_step else ""
-            at += f", in {failure.line}" if failure.line else ""
-            self._announcer.say(f"{failure.title}{at} ({failure.kind}).", style=RED)
+            at = f", in {failure.line}" if failure.line else ""
+            self._announcer.say(f"{failure.title}{step}{at} ({failure.kind}).", style=RED)
             self._tell_what_to_lower(failure.kind)
+        elif ended_by is not None:
+            self._announcer.say(f"{signal_name(ended_by)} ended the process{step}.", style=RED)
 
     def _tell_what_to_lower(self, kind: str) -> None:
         """Name the arguments by which the script would need less memory, once a run."""
