@@ -113,7 +113,8 @@ _NEEDLES = tuple({needle for needles, _ in _FORMS for needle in needles})
 _OPTION = re.compile(
     r"(?P<kept>\b(?:(?:mysql|mariadb|7z|sshpass)\w{0,9}\b[^\n]{0,200}?\s-p"
     r"|(?:(?:docker|podman) login|sshpass|unzip|sqlcmd)\b[^\n]{0,200}?\s-[pP]\s+"
-    r"|redis-cli\b[^\n]{0,200}?\s-a\s+|ldap\w{3,8}\b[^\n]{0,200}?\s-w\s+))[^\s\"'<]+"
+    r"|redis-cli\b[^\n]{0,200}?\s-a\s+|ldap\w{3,8}\b[^\n]{0,200}?\s-w\s+"
+    r"|\bwandb login\s+(?!-)))(?:'[^'\n]{1,200}'|\"[^\"\n]{1,200}\"|[^\s\"'<]+)"
 )
 _BASIC = re.compile(r"(?i:\bbasic)[ \t]+(?P<code>[A-Za-z0-9+/_-]{6,}={0,2})")
 # 40 hexadecimal digits are a key of Weights & Biases, or a commit; these words tell them apart.

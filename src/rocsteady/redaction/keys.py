@@ -87,7 +87,9 @@ _NAMED = re.compile(
     (?:
       (?:\\{0,3}["']\]?)?[ \t]{0,20}
         (?P<sign>
-          :[ ]?(?:optional\[)?str\]?(?:[ ]\|[ ]none)?[ ]?=(?!=)|=>|:=|[=!]?=|:(?![:/])|%3[da])
+          :[ ]?(?:optional\[)?str\]?(?:[ ]\|[ ]none)?[ ]?=(?!=)|=>|:=
+          |[=!]?=(?!["'][\w.:-]{1,64}["'][ \t]{1,4}value=)  # of XML: that is a name too
+          |:(?![:/])|%3[da]|&\#(?:61|58|x3[da]);|[\uff1d\uff1a])
         [ \t]{0,8}
       | (?P<xml>>)(?=[^<>\s]{1,99}</)
       # a pair of Kubernetes, an argument of a parser, a value that pydantic refused
@@ -95,7 +97,8 @@ _NAMED = re.compile(
         |["'],[^\n]{0,80}?default=|\n[ \t][^\n]{0,200}?input_value=)
       | (?P<listed>["'][ \t]{0,4},[ \t]{0,4}(?=["']))
       # said rather than assigned: "the password is ...", a row of a table
-      | (?P<said>[ \t]{0,8}(?:[,|]|->)[ \t]{0,8}|[ \t]{1,8}(?:is|was)[ \t]{1,8})(?=[^\s=:])
+      | (?P<said>[ \t]{0,8}(?:[,;|]|->)[ \t]{0,8}|[ \t]{1,8}(?:is|was)[ \t]{1,8}
+        |[ \t]{1,4}\([^()\n]{1,20}\):?[ \t]{1,4})(?=[^\s=:])
       | (?P<space>[ \t]{0,8}\\?\r?\n[ \t]{0,20}(?:-[ ])?|[ \t]{1,8})(?=[^\s=:])
     )
     """,
