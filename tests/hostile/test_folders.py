@@ -31,10 +31,18 @@ for place in (
     sys.argv[1],
     sys.argv[2].partition("=")[2],
     sys.argv[3].partition(",out=")[2],
+    "{project.parent}/other/../project/from-dots",
+    "{project.parent}/link/from-link",
+    "{project.parent}/deep-link/../from-deep",
+    "/proc/self/root{project}/from-proc",
+    "~/other/../project/from-tilde".replace("~", os.environ["HOME"]),
 ):
     pathlib.Path(place).write_text("x")
 """
-WRITTEN = ["script", "yaml", "json", "variable", "second", "home", "word", "option", "inner"]
+WRITTEN = [
+    *("script", "yaml", "json", "variable", "second", "home", "word", "option", "inner"),
+    *("dots", "link", "deep", "proc", "tilde"),
+]
 NO_MOUNTS = """
 import sys
 from rocsteady.sandbox import scratch
@@ -54,6 +62,9 @@ def folder(tmp_path: Path) -> Path:
     (project / "deep" / "config.json").write_text(f'{{"out": "{project}/from-json"}}\n')
     (project / "checkpoints").mkdir()
     (project / "checkpoints" / "1.pt").write_bytes(b"\0weights")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link").symlink_to(project)
+    (tmp_path / "deep-link").symlink_to(project / "deep")
     return project
 
 
@@ -122,11 +133,12 @@ def test_a_folder_that_is_there_can_be_renamed(
     remove(tmp_path / "root")
 
 
+@pytest.mark.parametrize("slash", ["\\/", "\\u002f", "\\x2F"])
 def test_a_path_that_cannot_be_redirected_is_refused_with_its_line(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slash: str
 ) -> None:
     choose(monkeypatch, Method.COPY)
-    escaped = str(folder).replace("/", "\\/")
+    escaped = str(folder).replace("/", slash)
     (folder / "escaped.json").write_text(f'{{\n"out": "{escaped}\\/x"}}\n')
 
     with pytest.raises(LeadsBackError, match=r"^escaped\.json:2: an absolute path into"):

@@ -19,6 +19,17 @@ from rocsteady.untrusted_file import read_regular
 MOST_TEXT = 8 << 20  # bytes of a file that is looked through; larger ones hold data
 LOOKED_AT = 8192  # bytes in which a text has no zero
 SHOWN = 200  # characters of a line
+MOST_PLACES = 20_000  # folders that are asked whether they lead into the project
+DEEPEST = 64  # folders of a path
+ESCAPES = ("\\/", "\\u002f", "\\u002F", "\\x2f", "\\x2F")  # of a slash
+
+_HOMES = ("~", "$HOME", "${HOME}")
+# Not in the middle of another path.
+_BEFORE = r"(?<![\w./~$}-])|(?<=file://)|(?<=^-\w)|(?<=[\s'\"]-\w)"
+_ABSOLUTE = re.compile(
+    rf"(?:{_BEFORE})(?:~|\$HOME|\$\{{HOME\}})?"
+    r"(?:/|(?<!:)/{2,})[^\s'\"`,;:=()\[\]{}<>|&#?*\\/][^\s'\"`,;:=()\[\]{}<>|&#?*\\]*"
+)
 
 
 class PathLine(NamedTuple):
@@ -40,12 +51,14 @@ class Redirection:
     """Makes paths into a project lead into its copy."""
 
     def __init__(self, project: Path, copy: Path, environment: Mapping[str, str]) -> None:
-        self._copy = str(copy)
-        home = environment.get("HOME", "").rstrip("/")
+        self._copy, self._real = str(copy), os.path.realpath(project)
+        self._ends = ("..", self._real.rpartition("/")[2])  # of a path to the project itself
+        self._known: dict[str, str | None] = {}  # where the copy has what folder
+        self._home = home = environment.get("HOME", "").rstrip("/")
         places = _names(project, environment, home) - {"/", str(copy)}
         below = [place[len(home) :] for place in places if home and place.startswith(f"{home}/")]
-        homes = [f"{spelt}{rest}" for spelt in ("~", "$HOME", "${HOME}") for rest in below]
-        self._escaped = [place.replace("/", "\\/") for place in places]
+        homes = [f"{spelt}{rest}" for spelt in _HOMES for rest in below]
+        self._escaped = [place.replace("/", escape) for place in places for escape in ESCAPES]
         plain = {*places, *homes}
         # The copy has the folder's name, and needs the same spelling where that has a space.
         self._spellings = {
@@ -53,13 +66,12 @@ class Redirection:
             **dict.fromkeys(plain, self._copy),
         }
         words = "|".join(map(_pattern, sorted(self._spellings, key=len, reverse=True)))
-        # Not in the middle of another path, and not the beginning of another name.
-        before = r"(?<![\w./~$}-])|(?<=file://)|(?<=^-\w)|(?<=[\s'\"]-\w)"
-        self._pattern = re.compile(rf"(?:{before})(?:{words})(?![\w.-])")
+        # Not the beginning of another name.
+        self._pattern = re.compile(rf"(?:{_BEFORE})(?:{words})(?![\w.-])")
 
     def text(self, text: str) -> str:
         """Return a text whose paths lead into the copy."""
-        return self._pattern.sub(self._led, text)
+        return _ABSOLUTE.sub(self._by_detour, self._pattern.sub(self._led, text))
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return an environment whose paths lead into the copy."""
@@ -90,6 +102,34 @@ class Redirection:
 
     def _led(self, found: re.Match[str]) -> str:
         return self._spellings.get(found.group(), self._copy)
+
+    def _by_detour(self, found: re.Match[str]) -> str:
+        """Lead a path into the copy that comes to the project by links or by ``..``."""
+        path = found.group()
+        for spelt in _HOMES:
+            path = self._home + path[len(spelt) :] if path.startswith(f"{spelt}/") else path
+        if path.count("/") > DEEPEST:
+            return found.group()
+        folder, _, name = path.rpartition("/")
+        led = self._leads(folder)
+        if led is None:
+            # Names of data have a dot, and there are thousands of them.
+            may = name in self._ends or ("." not in name and os.path.islink(path))  # noqa: PTH114
+            return (self._copied(path) if may else None) or found.group()
+        return f"{led}/{name}"
+
+    def _leads(self, place: str) -> str | None:
+        """Return where the copy has a folder; None for one that is not in the project."""
+        if place not in self._known and len(self._known) < MOST_PLACES:
+            parent, _, name = place.rpartition("/")
+            led = self._leads(parent) if parent else None
+            self._known[place] = self._copied(place) if led is None else f"{led}/{name}"
+        return self._known.get(place)
+
+    def _copied(self, place: str) -> str | None:
+        real = os.path.realpath(place)
+        inside = f"{real}/".startswith(f"{self._real}/")
+        return self._copy + real[len(self._real) :] if inside else None
 
     def _lines(self, path: str, text: str, *, escaped: bool) -> Iterator[PathLine]:
         for number, line in enumerate(text.split("\n"), 1):
