@@ -239,6 +239,7 @@ class Loop:
                 f"the checkpoint of step {step} was not written by rocsteady.Loop"
             )
         try:
+            _check_progress(progress)
             self.epoch, self.steps, self._seed = progress["epoch"], step, progress["seed"]
             self._order.reseed(self._seed)
             self._interval.interrupted(progress["interval"])
@@ -285,3 +286,21 @@ class Loop:
 
 def _as_it_is(loss: Any) -> Any:  # noqa: ANN401 - a tensor
     return loss
+
+
+def _check_progress(progress: Mapping[str, Any]) -> None:
+    """Raise for what would fail in the middle of the training otherwise."""
+    order = progress["order"]
+    numbers = {
+        "epoch": progress["epoch"],
+        "seed": progress["seed"],
+        "consumed": order["consumed"],
+    }
+    for name, number in numbers.items():
+        if type(number) is not int or (name != "seed" and number < 0):
+            raise ValueError(f"{name} is {number!r}")
+    if not all(isinstance(order[name], Mapping) for name in ("began", "now")):
+        raise TypeError("the states of the generators are missing")
+    for name, number in progress["interval"].items():
+        if type(number) not in (int, float):
+            raise TypeError(f"{name} is {number!r}")

@@ -245,6 +245,32 @@ def values_come_back(folder: Path) -> None:
 
 
 @case
+def progress_of_another_type_is_refused(folder: Path) -> None:
+    order = {"began": {}, "consumed": 0, "loader": None, "now": {}}
+    wrong: list[tuple[str, Any]] = [
+        *(("epoch", each) for each in ("x", None, -1, True)),
+        *(("seed", each) for each in ("x", None, 1.5)),
+        *(("order", each) for each in ([], {}, {**order, "consumed": "1"}, {**order, "now": 1})),
+        *(("order", each) for each in ({**order, "consumed": -1}, {**order, "began": [1]})),
+        *(("interval", each) for each in ("x", {}, {"failures": "1", "trained": 0.0})),
+        ("parts", 3),
+    ]
+    for number, (name, value) in enumerate(wrong):
+        where = folder / str(number)
+        loop, _ = make(where, [])
+        loop._note(order)
+        loop._progress[name] = value
+        loop._save(wait=True)
+        loop.checkpointer.close()
+        try:
+            make(where, [])
+        except rocsteady.errors.CheckpointError as error:
+            assert "has no progress of rocsteady.Loop" in str(error), (name, value, error)
+        else:
+            raise AssertionError((name, value))
+
+
+@case
 def another_model_is_refused(folder: Path) -> None:
     batches(folder, lambda: DataLoader(TensorDataset(torch.ones(8, 4)), batch_size=4))
     model = torch.nn.Sequential(torch.nn.Linear(4, 1))
