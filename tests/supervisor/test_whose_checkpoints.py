@@ -256,7 +256,7 @@ def test_the_same_job_is_not_run_twice_at_once(trains: Project) -> None:
     assert (
         f"run {trains.name} with the same checkpoints is running in this folder, and both would"
         f" write to 'checkpoints/*.pt'. To stop it: rocsteady stop {trains.name}."
-    ) in shares.said
+    ) in shares.err
     assert "--anyway" in second.err
     assert "--anyway" in shares.err
     names = [line["run"]["name"] for line in json.loads(trains.say("runs", "--json").out)["runs"]]
