@@ -273,8 +273,8 @@ def test_taking_over_shows_the_command_and_goes_on_with_the_next_attempt(project
         0,
         f"{project.name} is done; there is nothing to resume.",
     )
-    unknown = project.run("--resume", "no-such-run")
-    assert (unknown.code, "there is no run" in unknown.said[-1]) == (76, True)
+    unknown = project.say("run", "--resume", "no-such-run")
+    assert (unknown.code, "no-such-run" in unknown.err) == (2, True)
 
 
 def test_a_run_is_restarted_by_hand_from_its_newest_checkpoint(project: Project) -> None:
