@@ -168,6 +168,9 @@ AROUND: dict[str, str] = {
     "next line of a command": "--password \\\n  {} \\\n  --lr 1",
     "coloured": "\x1b[32m'password'\x1b[0m: \x1b[32m'{}'\x1b[0m",
     "Passwort": "Passwort: {}",
+}
+# Of these the ones that are said rather than assigned need digits, as docs/security.md says.
+MORE_AROUND: dict[str, str] = {
     "name and value in XML": '<add key="AuthToken" value="{}"/>',
     "entity": "password&#61;{}",
     "wide sign": "password\uff1d{}",
@@ -226,9 +229,12 @@ PLACES: dict[str, tuple[str, Callable[[Maker], str]]] = {
 
 def secrets(seed: int = 14) -> list[Planted]:
     """Return secrets of every kind, several of each."""
-    make = Maker(seed)
+    make, more = Maker(seed), Maker(seed + 1)
     found: list[Planted] = []
     for number in range(EACH):
+        for kind, around in MORE_AROUND.items():
+            secret = "hunter2" + more.some(ALNUM, 9)
+            found.append(Planted(kind, around.format(secret), secret))
         for kind, draw in FORMS.items():
             text = draw(make)
             found.append(Planted(kind, text, text))
