@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocsteady.redaction.redactor import Redactor
+from rocsteady.redaction.redactor import Redactor, hide_secrets
 
 
 def redactor() -> Redactor:
@@ -160,3 +160,21 @@ def test_redacting_twice_changes_nothing_more(text: str) -> None:
     assert hide.text(once) == once
     assert "alice" not in once
     assert "gpubox" not in once
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        '<add key="AuthToken" value="{}"/>',
+        "password&#61;{}",
+        "password\uff1d{}",
+        "sshpass -p '{}' ssh box",
+        "secret;{}",
+        "api_key (base64): {}",
+        "wandb login {}",
+    ],
+)
+def test_signs_and_programs_that_stand_before_a_secret(around: str) -> None:
+    secret = "hunter2" + "Xc9Vb4NtLm"
+
+    assert secret not in hide_secrets(around.format(secret))

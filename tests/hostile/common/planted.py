@@ -169,29 +169,6 @@ AROUND: dict[str, str] = {
     "coloured": "\x1b[32m'password'\x1b[0m: \x1b[32m'{}'\x1b[0m",
     "Passwort": "Passwort: {}",
 }
-# Of these the ones that are said rather than assigned need digits, as docs/security.md says.
-MORE_AROUND: dict[str, str] = {
-    "name and value in XML": '<add key="AuthToken" value="{}"/>',
-    "entity": "password&#61;{}",
-    "wide sign": "password\uff1d{}",
-    "sshpass": "sshpass -p '{}' ssh gpu-box",
-    "semicolon": "secret;{}",
-    "remark in between": "api_key (base64): {}",
-    "wandb login": "wandb login {}",
-    "php": "'db_password' => '{}'",
-    "driver": "Driver=x;Server=y;Uid=sa;Pwd={};",
-    "jdbc": "jdbc:postgresql://h/db?user=u&password={}",
-    "helm": "--set auth.rootPassword={}",
-    "namespace": "Namespace(lr=0.1, hub_token='{}')",
-    "bytes": "password=b'{}'",
-    "item": "cfg['password'] = '{}'",
-    "SecretStr": "Config(password=SecretStr('{}'))",
-    "fragment of an address": "https://x.example.org/cb#access_token={}",
-    "openssl": "openssl enc -pass pass:{}",
-    "gpg": "gpg --batch --passphrase {} -d x",
-    "PowerShell": "$env:API_TOKEN = '{}'",
-    "header of curl": 'curl -H "X-Api-Key: {}" https://example.org',
-}
 
 
 def _name(make: Maker) -> str:
@@ -229,12 +206,9 @@ PLACES: dict[str, tuple[str, Callable[[Maker], str]]] = {
 
 def secrets(seed: int = 14) -> list[Planted]:
     """Return secrets of every kind, several of each."""
-    make, more = Maker(seed), Maker(seed + 1)
+    make = Maker(seed)
     found: list[Planted] = []
     for number in range(EACH):
-        for kind, around in MORE_AROUND.items():
-            secret = "hunter2" + more.some(ALNUM, 9)
-            found.append(Planted(kind, around.format(secret), secret))
         for kind, draw in FORMS.items():
             text = draw(make)
             found.append(Planted(kind, text, text))
