@@ -250,9 +250,13 @@ def progress_of_another_type_is_refused(folder: Path) -> None:
     wrong: list[tuple[str, Any]] = [
         *(("epoch", each) for each in ("x", None, -1, True)),
         *(("seed", each) for each in ("x", None, 1.5)),
-        *(("order", each) for each in ([], {}, {**order, "consumed": "1"}, {**order, "now": 1})),
-        *(("order", each) for each in ({**order, "consumed": -1}, {**order, "began": [1]})),
-        *(("interval", each) for each in ("x", {}, {"failures": "1", "trained": 0.0})),
+        ("order", []),
+        ("order", {}),
+        *(("order", {**order, "consumed": each}) for each in ("1", -1)),
+        *(("order", {**order, name: 1}) for name in ("began", "now")),
+        ("interval", "x"),
+        ("interval", {}),
+        ("interval", {"failures": "1", "trained": 0.0}),
         ("parts", 3),
     ]
     for number, (name, value) in enumerate(wrong):
