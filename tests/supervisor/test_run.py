@@ -139,7 +139,7 @@ def test_a_person_at_a_terminal_is_asked(project: Project) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can give a file to somebody else")
     os.chown(project.folder / "rocsteady.toml", 4321, 4321)
-    for answer, code in (("n\n", 1), ("y\n", 0)):
+    for answer, code in (("n\n", 76), ("y\n", 0)):
         terminal = project.on_terminal(*ROCSTEADY, "run")
         terminal.wait_for("Run it?")
         terminal.type(answer)
