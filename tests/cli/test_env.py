@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.cli.conftest import Rocsteady
 
 SECRET = "hf_" + "Qx7Rk2Lm9Tz4Wv8Yb1Nc6Dp3Fs5Gh0Ja"
@@ -70,3 +74,19 @@ def test_a_copied_folder_has_no_variables_in_effect(cli: Rocsteady) -> None:
 
     assert shown.code == 3
     assert "name a file" in shown.err
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_mark_of_the_encoding_hides_nothing(
+    cli: Rocsteady, tmp_path: Path, encoding: str
+) -> None:
+    file = tmp_path / ".env"
+    file.write_text("AMD_LOG_LEVEL=3\n", encoding=encoding)
+    assert "AMD_LOG_LEVEL" in cli("env", str(file)).out
+
+
+def test_what_is_no_text_is_not_examined(cli: Rocsteady, tmp_path: Path) -> None:
+    file = tmp_path / "train.sh"
+    file.write_bytes(b"\x7fELF\0\0AMD_LOG_LEVEL=3\n")
+    said = cli("env", str(file))
+    assert (said.code, "not a text file" in said.err) == (3, True)

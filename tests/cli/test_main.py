@@ -80,8 +80,8 @@ SURFACE = {
     "watch": {"name", "--plain", "--json", "--interval", "--port", "--web"},
     "logs": {"-f", "--follow", "-n", "--lines", "name"},
     "stop": {"name"},
-    "restart": {"--detach", "name"},
-    "report": {"--bundle", "--format", "--json", "--open", "--output", "-o", "name"},
+    "restart": {"--detach", "--from-scratch", "name"},
+    "report": {"--bundle", "--force", "--format", "--json", "--open", "--output", "-o", "name"},
     "checkpoint list": {"--json", "folder"},
     "checkpoint verify": {"--json", "folder"},
     "checkpoint export": {

@@ -72,15 +72,20 @@ def test_a_failed_run_says_what_to_do(project: Project) -> None:
         (("--open", "--format", "markdown"), "--open needs --format html"),
         (("--bundle", "--json"), "--bundle needs --format html"),
         (("--json", "--format", "html"), "contradict"),
-        (("--json", "-o", "x"), "prints to stdout"),
+        (("-o", "x.pdf"), "name the format with --format"),
+        (("-o", "taken.md"), "--force overwrites it"),
+        (("-o", "/dev/null", "--format", "text", "--force"), "there is such a file"),
         (("--format", "pdf"), "'pdf' is not one of"),
     ],
 )
 def test_what_cannot_be_is_incorrect_usage(
     project: Project, words: tuple[str, ...], why: str
 ) -> None:
+    taken = project.folder / "taken.md"
+    taken.write_text("mine")
     said = project.say("report", *words)
     assert said.code == 2
+    assert taken.read_text() == "mine"
     assert why in said.err
 
 

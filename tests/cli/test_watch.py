@@ -113,7 +113,8 @@ class Folder:
 
     def start(self, name: str) -> None:
         words = ("run", "--detach", "--anyway", "--name", name, "--", sys.executable, "train.py")
-        assert self.rocsteady(*words).returncode == 0
+        resumes = ("--resume", "latest")  # so that a restart loses nothing
+        assert self.rocsteady(*words, *resumes).returncode == 0
 
     def line(self, name: str) -> dict[str, object]:
         runs = json.loads(self.rocsteady("runs", "--json").stdout)["runs"]

@@ -240,7 +240,7 @@ def test_20_restarts_from_scratch_lose_no_checkpoint(project: Project, torch_pyt
     kept = {digest(path) for path in project.folder.rglob("*.pt")}
     assert len(written) == len(set(written)) == 2 * 21
     assert set(written) <= kept
-    assert terminal.text.count("2 files written by the run were copied to") == 20
+    assert terminal.text.count("2 files written by the run were backed up to") == 20
 
 
 def digest(path: Path) -> str:
@@ -275,6 +275,23 @@ def test_taking_over_shows_the_command_and_goes_on_with_the_next_attempt(project
     )
     unknown = project.say("run", "--resume", "no-such-run")
     assert (unknown.code, "no-such-run" in unknown.err) == (2, True)
+
+
+def test_a_run_that_cannot_resume_is_not_stopped_for_a_restart(project: Project) -> None:
+    child = project.start("--", sys.executable, project.script(LASTS))
+    until(lambda: "step 3/" in project.log())
+
+    refused = project.say("restart", project.name)
+    still = project.line()["alive"]
+    again = project.say("restart", "--detach", "--from-scratch", project.name)
+    (project.folder / "finish").touch()
+    until(lambda: project.line()["run"]["ended"])
+
+    assert (refused.code, still) == (1, True)
+    assert f"{project.name} was left alone" in refused.err
+    assert again.code == 0, again.err
+    assert child.wait() != 0
+    assert [a["number"] for a in project.story()["attempts"]] == [1, 2]
 
 
 def test_a_run_is_restarted_by_hand_from_its_newest_checkpoint(project: Project) -> None:

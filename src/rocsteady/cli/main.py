@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -88,6 +89,9 @@ def rocsteady() -> None:
 
 def main() -> NoReturn:
     """Run the command and turn whatever happens into an exit code."""
+    for name in ("stdout", "stderr"):  # closed by whoever started it: there is nobody to tell
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays
     try:
         sys.exit(rocsteady.main(prog_name="rocsteady", standalone_mode=False))
     except click.ClickException as error:

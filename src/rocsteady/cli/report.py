@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from rocsteady.cli.project_journal import find_run, kept_journal, nothing_run
-from rocsteady.cli.screen import layout, show, show_json, tell
+from rocsteady.cli.screen import json_text, layout, show, show_json, tell
 from rocsteady.host.files import write_whole
 from rocsteady.printable import printable
 from rocsteady.report.html.document import render_page
@@ -20,6 +20,7 @@ from rocsteady.report.summary_screen import render_summary
 from rocsteady.workflows.run_report import bundle, gather
 
 FORMATS = ("text", "html", "markdown", "json")
+SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", ".json": "json"}
 
 
 @click.command("report")
@@ -34,6 +35,7 @@ FORMATS = ("text", "html", "markdown", "json")
 @click.option(
     "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file."
 )
+@click.option("--force", is_flag=True, help="Overwrite the file that --output names.")
 @click.option("--open", "opens", is_flag=True, help="Write the page and open it in a browser.")
 @click.option(
     "--bundle", "bundled", is_flag=True, help="Write a zip of the page and the redacted evidence."
@@ -44,6 +46,7 @@ def command(  # noqa: PLR0913 - one argument an option
     wanted: str | None,
     as_json: bool,
     output: Path | None,
+    force: bool,
     opens: bool,
     bundled: bool,
 ) -> None:
@@ -55,6 +58,8 @@ def command(  # noqa: PLR0913 - one argument an option
     Exit code: 0, or 2 for incorrect usage.
     """
     wanted = _format(wanted, output, as_json=as_json, opens=opens, bundled=bundled)
+    if output is not None and output.exists() and not (force and output.is_file()):
+        raise click.UsageError(f"--output {output}: there is such a file; --force overwrites it")
     with kept_journal() as journal:
         if journal is None:
             raise nothing_run(name)
@@ -62,16 +67,14 @@ def command(  # noqa: PLR0913 - one argument an option
         report = gather(journal, line, now=time.time())
         if bundled:
             target = output or Path(f"rocsteady-{line.run.name}.zip")
-            write_whole(target, bundle(journal, line, render_page(report)))
-            tell(f"rocsteady: wrote {target}")
+            _write(target, bundle(journal, line, render_page(report)))
             return
     if wanted == "html":
         target = output or Path(f"rocsteady-{line.run.name}.html")
-        write_whole(target, render_page(report).encode())
-        tell(f"rocsteady: wrote {target}")
+        _write(target, render_page(report).encode())
         if opens and not webbrowser.open(target.absolute().as_uri()):
             tell("rocsteady: no browser could be started")
-    elif wanted == "json":
+    elif wanted == "json" and output is None:
         show_json(report.story)
     else:
         _print(report, wanted, output)
@@ -85,23 +88,30 @@ def _format(
         raise click.UsageError(f"{'--open' if opens else '--bundle'} needs --format html")
     if as_json and wanted not in (None, "json"):
         raise click.UsageError(f"--json and --format {wanted} contradict each other")
-    if as_json and output is not None:
-        raise click.UsageError("--json prints to stdout; leave --output out")
-    by_name = {".html": "html", ".htm": "html", ".md": "markdown"}
-    guessed = by_name.get(output.suffix.lower(), "markdown") if output else None
+    guessed = SUFFIXES.get(output.suffix.lower()) if output else None
+    if output and not (guessed or wanted or as_json or opens or bundled):
+        raise click.UsageError(f"--output {output}: name the format with --format")
     default = guessed or ("text" if sys.stdout.isatty() else "markdown")
     return "json" if as_json else wanted or ("html" if opens else default)
 
 
 def _print(report: RunReport, wanted: str, output: Path | None) -> None:
     width, colour = layout(sys.stdout) if output is None else (80, False)
-    told = (
-        render_summary(report, width=width, colour=colour)
-        if wanted == "text"
-        else printable(render_story(report.story))
-    )
+    if wanted == "json":
+        told = json_text(report.story)
+    elif wanted == "text":
+        told = render_summary(report, width=width, colour=colour)
+    else:
+        told = printable(render_story(report.story))
     if output is None:
         show(told)
     else:
-        write_whole(output, told.encode())
-        tell(f"rocsteady: wrote {output}")
+        _write(output, told.encode())
+
+
+def _write(target: Path, content: bytes) -> None:
+    try:
+        write_whole(target, content)
+    except OSError as error:
+        raise click.UsageError(f"--output {target}: {error.strerror or error}") from None
+    tell(f"rocsteady: wrote {target}")

@@ -4,20 +4,38 @@ from __future__ import annotations
 
 import click
 
+from rocsteady.cli.project_journal import find_run, kept_journal
 from rocsteady.cli.run import command as run
 from rocsteady.cli.stop import stop
+from rocsteady.errors import RocsteadyError
+from rocsteady.workflows.runs import can_resume
 
 
 @click.command("restart")
 @click.option(
     "--detach", "detached", is_flag=True, help="Run in the background, detached from this terminal."
 )
+@click.option(
+    "--from-scratch",
+    "from_scratch",
+    is_flag=True,
+    help="Restart from the beginning a run that cannot resume.",
+)
 @click.argument("name", metavar="RUN")
 @click.pass_context
-def command(ctx: click.Context, *, name: str, detached: bool) -> None:
+def command(ctx: click.Context, *, name: str, detached: bool, from_scratch: bool) -> None:
     """Stop a run and resume it here from its newest checkpoint.
 
-    The same as rocsteady stop RUN followed by rocsteady run --resume RUN.
+    The same as rocsteady stop RUN followed by rocsteady run --resume RUN. A run that cannot resume
+    is left alone.
     """
+    with kept_journal() as journal:
+        line = find_run(journal, name)
+        if journal is not None and not from_scratch and not can_resume(line.run, journal):
+            raise RocsteadyError(
+                f"{name} was left alone: rocsteady does not know how its script resumes, and a"
+                f" restart would lose its progress. To stop it: rocsteady stop {name}. To start it"
+                f" from the beginning: rocsteady restart {name} --from-scratch"
+            )
     stop(name)
-    ctx.invoke(run, resume=name, detached=detached)
+    ctx.invoke(run, resume=name, detached=detached, from_scratch=from_scratch)

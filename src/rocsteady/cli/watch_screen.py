@@ -23,6 +23,7 @@ from rocsteady.report.text_view import render_choice, render_text, text_room
 from rocsteady.report.watch import WatchView, is_paused, render_watch
 from rocsteady.supervisor.user_requests import STACKS, RequestKind, put_request
 from rocsteady.untrusted_file import read_regular
+from rocsteady.workflows.runs import can_resume
 from rocsteady.workflows.watching import RunWatcher
 
 DRAW_EVERY = 0.5  # seconds
@@ -214,9 +215,13 @@ class WatchScreen:
             self._question = (f"Stop {self._watcher.name}?", self._stop)
 
     def _ask_restart(self) -> None:
-        if self._acts_here():
-            text = f"Restart {self._watcher.name} in the background, from its newest checkpoint?"
-            self._question = (text, self._restart)
+        if not self._acts_here():
+            return
+        if not can_resume(self._view.line.run, self._journal):
+            self._say("not restarted: rocsteady does not know how this script resumes")
+            return
+        text = f"Restart {self._watcher.name} in the background, from its newest checkpoint?"
+        self._question = (text, self._restart)
 
     def _stop(self, view: WatchView) -> str:
         try:

@@ -24,7 +24,7 @@ def knowledge_state(
 ) -> KnowledgeState:
     """Say of when the knowledge is, and what of this machine it cannot cover."""
     age = (today - date.fromisoformat(edition.date)).days
-    notes = [f"The installed knowledge is not used: {complaint}."] if complaint else []
+    notes = [f"{complaint[:1].upper()}{complaint[1:]}."] if complaint else []
     if age > OLD:
         notes.append(
             f"The knowledge is {age} days old. Update: rocsteady knowledge update --from SOURCE"

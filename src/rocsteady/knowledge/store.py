@@ -84,7 +84,7 @@ def in_use(
     try:
         content = _installed_knowledge(where)
     except KnowledgeError as error:
-        complaint = str(error)
+        complaint = f"the installed knowledge is not used: {error}"
     if content is not None and content.edition.date >= shipped.date:
         knowledge, edition, installed = content.knowledge, content.edition, True
     else:
@@ -93,7 +93,11 @@ def in_use(
     before = len(knowledge.rules) + len(knowledge.variables)
     own_files = own_entries(where)
     if own_files:
-        knowledge = with_own_entries(knowledge, own_files, facts=facts, checks=checks)
+        try:
+            knowledge = with_own_entries(knowledge, own_files, facts=facts, checks=checks)
+        except KnowledgeError as error:  # a file of the user's must not keep the doctor away
+            ignored = f"your own entries in {where.config} are not used: {error}"
+            complaint = f"{complaint}; {ignored}" if complaint else ignored
     own = len(knowledge.rules) + len(knowledge.variables) - before
     return InUse(knowledge, edition, installed, own, complaint)
 

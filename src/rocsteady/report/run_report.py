@@ -99,7 +99,7 @@ def next_step(report: RunReport) -> tuple[str, str]:
     if state == "running":
         return "Nothing: rocsteady is watching the run.", f"rocsteady watch {name}"
     if state in {"interrupted", "stopped"}:
-        return "To continue from the newest checkpoint:", f"rocsteady run --resume {name}"
+        return "To resume the run:", f"rocsteady run --resume {name}"
     decided = story.decisions[-1].why.rstrip(".") if story.decisions else ""
     failed = failure_of(story, story.attempts[-1].number) if story.attempts else None
     if failed is not None and failed.kind == "script-error":

@@ -15,6 +15,7 @@ from rocsteady.job.arguments import seed_option
 from rocsteady.job.resume import Checkpoint
 from rocsteady.journal.values import Run
 from rocsteady.knowledge.failures import SCRIPT_ERROR, UNKNOWN
+from rocsteady.redaction.redactor import hide_secrets
 from rocsteady.remedies.ladder import Proposal
 from rocsteady.remedies.memory_arguments import memory_arguments
 from rocsteady.report.page import RED
@@ -218,7 +219,7 @@ class Aftermath:
     def _tell(self, failure: Failure, end: AttemptEnd, ended_by: int | None) -> None:
         step = f" at step {end.last_step:,}" if end.last_step else ""
         if failure.kind == SCRIPT_ERROR:
-            seen = failure.seen[0] if failure.seen else failure.title
+            seen = hide_secrets(failure.seen[0]) if failure.seen else failure.title
             at = f", at {failure.fingerprint.place}" if failure.fingerprint.place else ""
             self._announcer.say(f"error in the script: {seen}{at}.", style=RED)
         elif failure.kind != UNKNOWN:

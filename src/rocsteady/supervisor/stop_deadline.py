@@ -74,12 +74,13 @@ class StopDeadline:
             self._writer = None
 
     def _listen(self, reader: int) -> None:
-        with os.fdopen(reader, "rb", buffering=0) as signals:
+        with os.fdopen(reader, "rb", buffering=0) as signals:  # open until the end: later ones come
             while heard := signals.read(64):
                 if signal.SIGTERM in heard:
-                    break
-            else:
-                return
+                    self._enforce()
+
+    def _enforce(self) -> None:
+        """End the script and the supervisor, unless the main thread does so in time."""
         if self._reacted.wait(REACT_WITHIN):
             return
         child = self._child

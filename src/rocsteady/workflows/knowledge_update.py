@@ -80,6 +80,8 @@ def author_complaints(folder: Path | None) -> Iterator[str]:
     try:
         if folder is None:
             used = in_use(facts=FACTS, checks=CHECKS)
+            if used.complaint:
+                yield used.complaint
             yield from complaints(used.knowledge, failures_in_use())
         else:
             knowledge = load_knowledge(folder, facts=FACTS, checks=CHECKS)

@@ -153,14 +153,14 @@ def _to_desktop(notice: Notice) -> str:
         command = [program, "--app-name=rocsteady", "--", notice.title, notice.text]
         return _why(ask(command, within=WITHIN, complaints=True))
     marks = terminal_notice(notice, dict(os.environ))
-    if sys.platform == "win32" or not (marks and os.isatty(2)):
-        return "there is no notify-send, and no terminal that shows notifications"
-    descriptor = os.open(os.ttyname(2), os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
-    try:
-        os.write(descriptor, marks.encode())
-    finally:
-        os.close(descriptor)
-    return ""
+    if sys.platform != "win32" and marks and os.isatty(2):
+        descriptor = os.open(os.ttyname(2), os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        try:
+            os.write(descriptor, marks.encode())
+        finally:
+            os.close(descriptor)
+        return ""
+    return "there is no notify-send, and no terminal that shows notifications"
 
 
 def _to_command(notice: Notice, command: Sequence[str], folder: Path) -> str:

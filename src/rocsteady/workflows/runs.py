@@ -14,13 +14,16 @@ from rocsteady.job.checkpoint_origin import Origin
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
+from rocsteady.journal.place import RUNS
 from rocsteady.journal.run_trust import remember_run
 from rocsteady.journal.values import Run, RunStory
+from rocsteady.knowledge.resume_arguments import resume_argument
 from rocsteady.supervisor.announcer import Announcer
 from rocsteady.supervisor.course import RunWishes, as_json
 from rocsteady.supervisor.leftovers import end_what_was_left, guard
 from rocsteady.supervisor.run import RunSpec
 from rocsteady.supervisor.run_end import DONE
+from rocsteady.supervisor.script_resume import kept
 from rocsteady.supervisor.settings import Settings
 from rocsteady.workflows.existing_checkpoints import Choice, choose
 from rocsteady.workflows.machine_record import record_machine
@@ -116,3 +119,10 @@ def _free_name(wanted: str, journal: Journal) -> str:
     while name in taken:
         name, number = f"{wanted}-{number}", number + 1
     return name
+
+
+def can_resume(run: Run, journal: Journal) -> bool:
+    """Tell whether a run could go on from a checkpoint: by its job, by itself, or as it told."""
+    records = journal.place.folder / RUNS / run.name
+    told = kept(records) is not None
+    return bool(run.job.get("resume")) or told or bool(resume_argument(run.command))

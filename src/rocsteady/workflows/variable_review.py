@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 
 from rocsteady.doctor.diagnosis import doctors_knowledge
@@ -33,9 +34,13 @@ def review_variables(root: Root, file: Path | None) -> VariableReview:
 
 def _set_by(file: Path) -> tuple[Assignment, ...]:
     try:
-        text = read_regular(file, LARGEST).decode("utf-8", "replace")
+        content = read_regular(file, LARGEST)
     except OSError as error:
         raise ExaminationError(f"{file}: {error.strerror}") from None
+    wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    if b"\0" in content and not wide:
+        raise ExaminationError(f"{file}: not a text file")
+    text = content.decode("utf-16" if wide else "utf-8-sig", "replace")
     try:
         return assignments(text, file.name)
     except ExaminationError as error:
