@@ -254,7 +254,7 @@ def test_what_was_not_tried_is_one_line_and_the_report_says_why(project: Project
     ended = project.run("--max-attempts", "1", "sh", "-c", f"echo '{told}' >&2; exit 1")
     denied = project.run(
         "--deny",
-        "retry,cpu,fresh-process",
+        "retry,loader-inline,cpu,fresh-process",
         "sh",
         "-c",
         f"echo '{told}' >&2; exit 1",

@@ -15,7 +15,7 @@ import msgspec
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.remedies.difference import changed, told
 from rocsteady.remedies.history import BROUGHT_ABOUT, Standing, same, stand, strategies_tried
-from rocsteady.remedies.remedy import Refused, Rung
+from rocsteady.remedies.remedy import ALREADY_TRIED, Refused, Rung
 from rocsteady.remedies.rungs.retry import REMEDY as RETRY
 from rocsteady.remedies.situation import DETERMINISTIC, FailedAttempt, Situation
 from rocsteady.vocabulary import Fix, Strategy, Value
@@ -136,7 +136,7 @@ def _tried_on(name: str, rung: Rung, here: Situation, situation: Situation) -> S
         if settings:
             why = f"{settings[0]} has no effect on this script"
         elif result in strategies_tried(here):
-            why = "already tried"
+            why = ALREADY_TRIED
     return Refused(why=why) if why else result
 
 
@@ -155,7 +155,7 @@ def _against(strategy: Strategy, situation: Situation, kept: Strategy) -> str:
     if strategy == kept and len(ended) > 1:
         return "it failed twice at the same step"
     if any(one.failure == print_ and other.strategy == strategy for one, other in pairwise(tried)):
-        return "already tried"
+        return ALREADY_TRIED
     return ""
 
 

@@ -8,6 +8,7 @@ from rocsteady.remedies.situation import Situation
 from rocsteady.vocabulary import Strategy, Value
 
 ANY = "any"  # among what a remedy answers: every kind of failure
+ALREADY_TRIED = "already tried"  # why a remedy is refused that this run has had
 
 
 class Remedy(Value, frozen=True, kw_only=True):

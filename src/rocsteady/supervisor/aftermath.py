@@ -18,6 +18,7 @@ from rocsteady.knowledge.failures import SCRIPT_ERROR, UNKNOWN
 from rocsteady.redaction.redactor import hide_secrets
 from rocsteady.remedies.ladder import Proposal
 from rocsteady.remedies.memory_arguments import memory_arguments
+from rocsteady.remedies.remedy import ALREADY_TRIED
 from rocsteady.report.page import RED
 from rocsteady.supervisor.announcer import Announcer
 from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
@@ -243,9 +244,10 @@ class Aftermath:
         """Say what was not tried, and what a person can do, if this is the end."""
         if step.strategy is not None:
             return
-        for remedy, why in step.passed_over:
+        untried = [each for each in step.passed_over if each[1] != ALREADY_TRIED]
+        for remedy, why in untried:
             self._announcer.note(f"not tried: {remedy}: {why}.")
-        if step.passed_over:
-            self._announcer.say(f"not tried: {', '.join(name for name, _ in step.passed_over)}.")
+        if untried:
+            self._announcer.say(f"not tried: {', '.join(name for name, _ in untried)}.")
         if step.person is not None:
             self._announcer.say(" ".join([step.person.text, *step.person.commands]))

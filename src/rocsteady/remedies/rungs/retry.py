@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from rocsteady.remedies.remedy import ANY, Refused, Remedy
+from rocsteady.remedies.remedy import ALREADY_TRIED, ANY, Refused, Remedy
 from rocsteady.remedies.situation import DETERMINISTIC, TRANSIENT, Situation
 from rocsteady.vocabulary import Strategy
 
@@ -32,7 +32,7 @@ def apply(situation: Situation) -> Strategy | Refused:
     elif situation.nature == DETERMINISTIC:
         why = "it would fail in the same way"
     elif _retried(situation):
-        why = "already tried"
+        why = ALREADY_TRIED
     elif situation.nature != TRANSIENT and not last.steps and not kind.startswith("hang"):
         why = "the script failed before its first step"
     return Refused(why=why) if why else situation.strategy
