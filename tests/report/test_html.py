@@ -197,6 +197,15 @@ def test_a_long_run_is_thinned_and_keeps_its_peaks() -> None:
     assert len(rates(buckets)[0]) <= MOST_POINTS
 
 
+def test_a_rate_is_of_the_time_in_which_steps_were_made() -> None:
+    late = bucket(2, 7, first_step=0, last_step=300, first_progress=1465.0, last_progress=1475.0)
+    after = bucket(2, 8, first_step=300, last_step=900, last_progress=1535.0)
+
+    (line,) = rates([late, after])
+
+    assert [point.mean for point in line] == [10.0]
+
+
 def test_the_screen_fits_80_by_24() -> None:
     screen = render_summary(report(), width=80, colour=False)
     assert len(screen.splitlines()) <= 24

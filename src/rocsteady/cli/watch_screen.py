@@ -9,15 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from rocsteady.cli.detach import OUTPUT
 from rocsteady.cli.stop import ask_supervisor
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.background import start_detached
 from rocsteady.host.full_screen import FullScreen
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.values import RunLine, RunStory
+from rocsteady.journal.values import RunLine
 from rocsteady.report.page import takes_colour
 from rocsteady.report.text_view import render_choice, render_text, text_room
 from rocsteady.report.watch import WatchView, is_paused, render_watch
@@ -34,15 +32,15 @@ DONE, NOT_DONE, INTERRUPTED = 0, 76, 130
 HELP = """\
 s          show the Python stacks of every process now
 p          pause the run, or continue it
-R          restart the run from its newest checkpoint; it continues in the background
+R          restart the run in the background, from its newest checkpoint
 x          stop the run
 r          show the report
 l          choose another run
 q          leave; the run continues
 ^Z         suspend this view; the run continues
 
-A paused run keeps its memory, also that of the GPU. After a long pause, connections and
-distributed timeouts of the script may have expired.
+A paused run keeps its memory, also that of the GPU. After a long pause,
+connections and distributed timeouts of the script may have expired.
 """
 
 
@@ -238,11 +236,11 @@ class WatchScreen:
         return f"restarting {name}"
 
     def _show_report(self) -> None:
-        from rocsteady.redaction.machine_names import redactor_here  # noqa: PLC0415 - slow, seldom
-        from rocsteady.report.story import render_story  # noqa: PLC0415 - the same
+        from rocsteady.report.story import render_story  # noqa: PLC0415 - slow, seldom
+        from rocsteady.workflows.run_report import gather  # noqa: PLC0415 - the same
 
-        told = redactor_here().value(msgspec.to_builtins(self._view.story))
-        lines = render_story(msgspec.convert(told, RunStory)).splitlines()
+        report = gather(self._journal, self._view.line, now=time.time())
+        lines = render_story(report.story).splitlines()
         self._text = TextPage(f"Report of {self._watcher.name}", lines)
 
     def _list(self) -> None:

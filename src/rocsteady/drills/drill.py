@@ -17,7 +17,6 @@ from rocsteady.journal.values import DecisionRecord, RunStory
 from rocsteady.report.drill import FaultResult
 from rocsteady.supervisor.observer import ObservedRun, Observer
 from rocsteady.supervisor.recovery import Next
-from rocsteady.supervisor.restart import UNCHANGED
 from rocsteady.supervisor.run_end import DONE
 from rocsteady.untrusted_file import read_regular
 from rocsteady.vocabulary import Value
@@ -194,9 +193,9 @@ def _seen_at(story: RunStory, attempt: int) -> float:
 def _in_words(decision: DecisionRecord | None) -> str:
     if decision is None:
         return "none"
-    if decision.what == Next.END.value:
+    if decision.ends:
         return "gave up"
-    if decision.what in (*UNCHANGED, Next.AGAIN.value):
+    if decision.changes_nothing:
         return "retried without changes"
     begins = decision.what == Next.AGAIN_FROM_SCRATCH.value
     return "restarted from the start" if begins else decision.what

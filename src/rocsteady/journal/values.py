@@ -82,6 +82,16 @@ class DecisionRecord(Value, frozen=True, kw_only=True):
     at: float
 
     @property
+    def ends(self) -> bool:
+        """Tell whether no attempt followed."""
+        return self.what == "end"
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Tell whether the next attempt had the same settings, from the same checkpoint."""
+        return self.what in ("", "retry", "again")
+
+    @property
     def falls_back(self) -> bool:
         """Tell whether the run fell back to another option of its plan."""
         return self.what.startswith(FALLBACK)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 
-from rocsteady.journal.values import Forecast, RunLine, RunStory
+from rocsteady.journal.values import DecisionRecord, Forecast, RunLine, RunStory
 from rocsteady.printable import printable
 from rocsteady.report.deadline import spare, until
 from rocsteady.report.page import BOLD, DIM, RED, YELLOW, Page, wrapped
@@ -243,7 +243,7 @@ class _Screen:
     def _incidents(self) -> Iterator[str]:
         """Yield each failure with what was done about it."""
         story = self._view.story
-        decided = {decision.attempt: decision.what for decision in story.decisions}
+        decided = {decision.attempt: decision for decision in story.decisions}
         named = {failed.attempt: failed for failed in story.failures}
         hung = {incident.attempt: incident for incident in story.incidents}
         retried = {attempt.number for attempt in story.attempts}
@@ -311,11 +311,12 @@ class _Screen:
         return self._clock(at) if then == now else moment(at, now=self._view.now, zone=self._zone)
 
 
-def _then(what: str | None, *, retried: bool) -> str:
-    """Say what was done after a failure; ``what`` is a decision of the journal."""
-    if what is None:
+def _then(decision: DecisionRecord | None, *, retried: bool) -> str:
+    """Say what was done after a failure."""
+    if decision is None:
         return "collecting evidence"
-    if what == "end":
+    if decision.ends:
         return "not restarted"
-    changed = "" if what.startswith("again") else f" with {what}"
+    same = decision.changes_nothing or decision.what.startswith("again")
+    changed = "" if same else f" with {decision.what}"
     return f"restarted{changed}" if retried else f"restarting{changed}"

@@ -12,6 +12,7 @@ from rocsteady.report.notice import Notice
 from rocsteady.supervisor.announcer import Announcer
 from rocsteady.supervisor.clock import Since
 from rocsteady.supervisor.recovery import Decision, Next
+from rocsteady.supervisor.restart import UNCHANGED
 from rocsteady.supervisor.run_end import DONE, STOPPED
 from rocsteady.vocabulary import Failure
 from rocsteady.wording import duration
@@ -41,7 +42,7 @@ class RunNotices:
         self._why = ". ".join([decision.why.rstrip("."), *lines[-1:]])
         if failure is None or decision.next is Next.END:
             return
-        change = f" with {decision.remedy}" if decision.remedy else ""
+        change = "" if decision.remedy in UNCHANGED else f" with {decision.remedy}"
         self._send(
             NotifyEvent.INCIDENT,
             failure.kind,
@@ -72,7 +73,7 @@ class RunNotices:
             return
         notice = Notice(
             event=event,
-            cause=f"{event.value} {cause}",
+            cause=f"{event.value} {cause}".rstrip(),
             run=self._run.name,
             title=f"rocsteady: {title}",
             text=" ".join(text.split()),

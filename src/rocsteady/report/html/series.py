@@ -33,25 +33,27 @@ def gauge(buckets: Iterable[Bucket], name: str) -> Series:
 
 
 def rates(buckets: Iterable[Bucket]) -> Series:
-    """Return steps a second."""
-    return _lines(
-        (bucket.attempt, Point(_middle(bucket), rate, rate, rate))
-        for bucket in buckets
-        if (rate := _rate(bucket)) is not None
-    )
+    """Return steps a second, from the last progress in one bucket to that in the next.
+
+    The first bucket of an attempt gives none: it has the start, and the jump to where it resumed.
+    """
+    last: dict[int, tuple[int, float]] = {}
+    found = []
+    for bucket in buckets:
+        if bucket.last_progress is None:
+            continue
+        step, at = last.get(bucket.attempt, (bucket.last_step, bucket.last_progress))
+        last[bucket.attempt] = bucket.last_step, bucket.last_progress
+        steps, seconds = bucket.last_step - step, bucket.last_progress - at
+        if steps > 0 and seconds > 0:
+            rate = steps / seconds
+            found.append((bucket.attempt, Point(_middle(bucket), rate, rate, rate)))
+    return _lines(found)
 
 
 def gauge_names(buckets: Iterable[Bucket]) -> tuple[str, ...]:
     """Return the names of all gauges, in the order in which they were first seen."""
     return tuple(dict.fromkeys(name for bucket in buckets for name in bucket.gauges))
-
-
-def _rate(bucket: Bucket) -> float | None:
-    begun, ended = bucket.first_progress, bucket.last_progress
-    if begun is None or ended is None or ended <= begun or bucket.last_step <= bucket.first_step:
-        return None
-    seconds = min(ended - bucket.start, bucket.width) if bucket.first_step else ended - begun
-    return (bucket.last_step - bucket.first_step) / max(seconds, ended - begun)
 
 
 def _middle(bucket: Bucket) -> float:
