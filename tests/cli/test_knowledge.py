@@ -100,6 +100,19 @@ def test_a_bundle_is_taken_from_an_address(cli: Rocsteady, bundle: Path, served:
     assert "not found" in missing.err.lower()
 
 
+def test_an_address_is_shown_without_its_secrets(cli: Rocsteady, bundle: Path, served: str) -> None:
+    bundle.with_name("bad.json").write_text("{}")
+    refused = cli("knowledge", "update", "--from", f"{served}/bad.json?token=hunter2-x")
+    missing = cli("knowledge", "update", "--from", f"{served}/none.json?token=hunter2-x")
+    with_user = served.replace("://", "://me:hunter2-x@")
+    unknown = cli("knowledge", "diff", "--from", f"{with_user}/bad.json")
+
+    for said in (refused, missing, unknown):
+        assert said.code == 1
+        assert "hunter2-x" not in said.out + said.err
+    assert "bad.json: refused" in refused.err
+
+
 def test_what_is_not_there_is_one_line(cli: Rocsteady) -> None:
     missing = cli("knowledge", "update", "--from", "none.json")
 

@@ -11,7 +11,7 @@ import msgspec
 from rocsteady.doctor.diagnosis import CHECKS
 from rocsteady.doctor.facts import FACTS
 from rocsteady.errors import KnowledgeError
-from rocsteady.host.download import download
+from rocsteady.host.download import download, without_credentials
 from rocsteady.host.files import write_whole
 from rocsteady.knowledge.authoring import complaints
 from rocsteady.knowledge.bundle import BundleContent, open_bundle
@@ -35,12 +35,14 @@ ADDRESS = re.compile(r"https?://", re.IGNORECASE)
 
 def fetch_bundle(source: str, where: Places | None = None, *, not_before: str) -> BundleContent:
     """Read a bundle from a file, a folder or an address, and refuse it unless all is in order."""
-    raw = download(source, LARGEST) if ADDRESS.match(source) else _read(Path(source))
+    remote = ADDRESS.match(source) is not None
+    raw = download(source, LARGEST) if remote else _read(Path(source))
     try:
         content = open_bundle(raw, accepted_keys(where or places()), not_before=not_before)
         refuse_wrong(content.knowledge, facts=FACTS, checks=CHECKS)
     except KnowledgeError as error:
-        raise KnowledgeError(f"{source}: refused: {error}") from None
+        shown = without_credentials(source) if remote else source
+        raise KnowledgeError(f"{shown}: refused: {error}") from None
     return content
 
 
