@@ -72,9 +72,9 @@ def test_a_failed_run_says_what_to_do(project: Project) -> None:
         (("--open", "--format", "markdown"), "--open needs --format html"),
         (("--bundle", "--json"), "--bundle needs --format html"),
         (("--json", "--format", "html"), "contradict"),
-        (("-o", "x.pdf"), "name the format with --format"),
-        (("-o", "taken.md"), "--force overwrites it"),
-        (("-o", "/dev/null", "--format", "text", "--force"), "there is such a file"),
+        (("-o", "x.pdf"), "use --format to say which format"),
+        (("-o", "taken.md"), "the file exists; --force overwrites it"),
+        (("-o", "/dev/null", "--format", "text", "--force"), "not a regular file"),
         (("--format", "pdf"), "'pdf' is not one of"),
     ],
 )

@@ -29,7 +29,7 @@ SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", 
     "--format",
     "wanted",
     type=click.Choice(FORMATS),
-    help="Default: by the name of --output, else text on a terminal and markdown otherwise.",
+    help="Default: as --output is named; without it, text on a terminal, else markdown.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option(
@@ -58,8 +58,11 @@ def command(  # noqa: PLR0913 - one argument an option
     Exit code: 0, or 2 for incorrect usage.
     """
     wanted = _format(wanted, output, as_json=as_json, opens=opens, bundled=bundled)
-    if output is not None and output.exists() and not (force and output.is_file()):
-        raise click.UsageError(f"--output {output}: there is such a file; --force overwrites it")
+    if output is not None and output.exists():
+        if not output.is_file():
+            raise click.UsageError(f"--output {output}: not a regular file")
+        if not force:
+            raise click.UsageError(f"--output {output}: the file exists; --force overwrites it")
     with kept_journal() as journal:
         if journal is None:
             raise nothing_run(name)
@@ -90,7 +93,7 @@ def _format(
         raise click.UsageError(f"--json and --format {wanted} contradict each other")
     guessed = SUFFIXES.get(output.suffix.lower()) if output else None
     if output and not (guessed or wanted or as_json or opens or bundled):
-        raise click.UsageError(f"--output {output}: name the format with --format")
+        raise click.UsageError(f"--output {output}: use --format to say which format")
     default = guessed or ("text" if sys.stdout.isatty() else "markdown")
     return "json" if as_json else wanted or ("html" if opens else default)
 
