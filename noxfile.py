@@ -24,6 +24,7 @@ HERE = Path(__file__).parent
 SUPPORTED = ("3.10", "3.11", "3.12", "3.13")
 TORCH = "torch==2.13.0"  # what slow tests and benchmarks compare with; never a dependency
 BESIDE_TORCH = "numpy>=2,<3"  # as users have it: torch alone warns on stderr that it is not there
+TRACKERS = ("tensorboard", "wandb", "mlflow-skinny", "trackio", "prometheus-client")
 TORCH_VENV = HERE / ".ci" / "torch-venv"
 WHEEL_VENV = HERE / ".ci" / "wheel-venv"
 TORCH_PYTHON = "ROCSTEADY_TEST_TORCH_PYTHON"
@@ -119,8 +120,33 @@ def slow(session: nox.Session) -> None:
 
 
 @nox.session
+def trackers(session: nox.Session) -> None:
+    """Run the tests of trackers with all of the real packages, beside a real torch."""
+    _install(session, "--group", "test", "-e", ".")
+    torch_python, venv = _torch_python(session), HERE / ".ci" / "all-trackers-venv"
+    python = _new_venv(session, venv)
+    find = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    theirs = str(session.run(torch_python, "-c", find, external=True, silent=True)).strip()
+    ours = str(session.run(python, "-c", find, external=True, silent=True)).strip()
+    Path(ours, "torch-venv.pth").write_text(f"{theirs}\n", encoding="utf-8")
+    session.run(python, "-m", "pip", "install", "-qq", *TRACKERS, external=True)
+    env = {TORCH_PYTHON: torch_python, "ROCSTEADY_TEST_TRACKERS_PYTHON": python}
+    session.run("pytest", "-m", "slow", "tests/guides/test_trackers.py", env=env)
+
+
+@nox.session
+def ranks(session: nox.Session) -> None:
+    """Inject faults into ranks of torchrun at random moments. The argument is how many."""
+    _install(session, "--group", "test", "-e", ".")
+    env = {TORCH_PYTHON: _torch_python(session), "ROCSTEADY_RANK_FAULTS": "200"}
+    if session.posargs:
+        env["ROCSTEADY_RANK_FAULTS"] = session.posargs[0]
+    session.run("pytest", "-m", "slow", "-n", "0", "-s", "tests/ranks/test_faults.py", env=env)
+
+
+@nox.session
 def hostile(session: nox.Session) -> None:
-    """Try to make it leak, write elsewhere or stop, and print the counts. About 15 min."""
+    """Try to make it leak, write elsewhere or stop, and print the counts. 45 min."""
     _install(session, "--group", "test", "-e", ".")
     env = {TORCH_PYTHON: _torch_python(session), "ROCSTEADY_HOSTILE_ALL": "1"}
     wanted = ("-m", "not hardware", "-n", "0", "--quiet", "tests/hostile")
@@ -195,8 +221,8 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def screenshot(session: nox.Session) -> None:
-    """Record the README's picture anew, from a real run."""
-    _install(session, "--group", "docs", "-e", ".")
+    """Take the pictures of the docs anew, from real runs. Needs tmux and Chromium; 15 min."""
+    _install(session, "--group", "docs", "playwright", "-e", ".")
     session.run("python", "docs/screenshot.py", "--python", _torch_python(session))
 
 

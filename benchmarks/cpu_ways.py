@@ -28,10 +28,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from rocsteady.evidence.pages import read_applied
+from rocsteady.attempts.injection import lay_out, runtime_folder
+from rocsteady.attempts.strategy import environment
+from rocsteady.evidence.heartbeat_pages import read_applied
 from rocsteady.plan import Plan
-from rocsteady.supervisor.injection import lay_out, runtime_folder
-from rocsteady.supervisor.strategy import environment
 from rocsteady.vocabulary import Strategy
 
 SCRIPT = Path(__file__).parent / "cpu_ways_script.py"

@@ -90,7 +90,7 @@ def measure(python: str, added: dict[str, str], *arguments: object) -> dict[str,
 
 def compare(python: str, added: dict[str, str], pairs: int) -> bool:
     """Print the ratio for each kind of step; true if all are as wanted."""
-    from rocsteady.supervisor.strategy import environment  # noqa: PLC0415 - not in the other one
+    from rocsteady.attempts.strategy import environment  # noqa: PLC0415 - not in the other one
     from rocsteady.vocabulary import Strategy  # noqa: PLC0415
 
     thread, _ = environment(Strategy(workers=0, loader_thread=True), {})
@@ -121,7 +121,7 @@ def main() -> None:
     if sys.argv[1:2] == ["train"]:
         print(json.dumps(train(sys.argv[2], float(sys.argv[3]), int(sys.argv[4]))))
         return
-    from rocsteady.supervisor.injection import lay_out, runtime_folder  # noqa: PLC0415
+    from rocsteady.attempts.injection import lay_out, runtime_folder  # noqa: PLC0415
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--python", required=True, type=Path, help="an interpreter that has torch")

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 import rocsteady
-from rocsteady.training import parts, undo
+from rocsteady.training import micro_batches, undo
 
 STEPS, WARM_UP = 1200, 100
 WANTED = 2.0  # per cent of a step, at most
@@ -85,7 +85,7 @@ def account(*, normal: bool, part: int | None, inner: dict[str, tuple[Any, str]]
             loader=torch.utils.data.DataLoader(data, batch_size=BATCH),
             epochs=1,
             checkpoints=folder,
-            part=part,
+            micro_batch=part,
         )
         compute = bare.around(lambda part: model(part).square().mean())
         optimizer.zero_grad = bare.around(optimizer.zero_grad)
@@ -168,7 +168,7 @@ def main() -> None:
     inner = {
         "generators and buffers kept": (undo.Undo, "keep"),
         "what moved": (undo.Undo, "learn"),
-        "whether and where to split": (parts.MicroBatches, "_places"),
+        "whether and where to split": (micro_batches.MicroBatches, "_places"),
     }
     good = True
     for title, normal, part in (

@@ -15,7 +15,8 @@ HERE = Path(__file__).parent
 PICTURE = HERE / "pictures" / "architecture.svg"
 WIDTH, LABEL, ROW, GAP = 960, 34, 44, 8  # pixels
 BESIDE = ("training", "integrations", "inside")
-ACTS = ("cli", "workflows", "supervisor", "host")  # rooms that act; the others only compute
+# rooms that act; the others only compute
+ACTS = ("cli", "terminal", "workflows", "supervisor", "attempts", "host")
 STYLE = (
     "text{font:14px sans-serif;fill:#1f2328}.n{fill:#656d76}"
     "rect{fill:#f6f8fa;stroke:#8c959f}rect.a{fill:#fff1e5;stroke:#bc4c00}"

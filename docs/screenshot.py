@@ -1,74 +1,164 @@
-"""Record the first run of the tutorial, and its report: ``nox -s screenshot``.
+"""Take every picture of the docs anew, from real runs: ``nox -s screenshot``.
 
-The picture shows a real run of ``examples/first_run``. Tracebacks of the script, which it prints
-when a hung attempt is ended, are folded to one line; nothing else is changed. The report is drawn
-by Chromium, if there is one; otherwise its picture stays as it is.
+First-run.svg shows ``examples/first_run`` as a terminal has it; tracebacks of the script are folded
+to one line. The pages of the five field notes, the live page and the full screen are drawn into
+``docs/_build/pictures`` at each width and in each scheme; those that the docs show are kept in
+``docs/pictures``. It needs tmux, and Chromium for the pages.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
-import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from playwright.sync_api import Browser, sync_playwright
 from rich.console import Console
 from rich.text import Text
+from story_runs import (
+    STORIES,
+    Story,
+    carry_out,
+    prepare,
+    rocsteady,
+    rocsteady_json,
+    said_by,
+    until_step,
+)
 
 HERE = Path(__file__).parent
-EXAMPLE = HERE.parent / "examples" / "first_run"
-PICTURE = HERE / "pictures" / "first-run.svg"
-REPORT = HERE / "pictures" / "report.png"
-COLUMNS = 100
-COMMAND = "rocsteady run"
+KEPT, ALL = HERE / "pictures", HERE / "_build" / "pictures"
+FIRST = Story(name="calm-otter", example="first_run")
 PREFIX = "rocsteady: "
+WIDTHS, SCHEMES = (1280, 390), ("light", "dark")
+TERMINALS = ((80, 24), (200, 50))
+LONGEST = 2400  # pixels of a page that a picture shows
+SHOWN = {"calm-otter-1280-light": KEPT / "report.png"}  # its top, in the docs
+TOP = 1000  # pixels
 
 
 def main() -> None:
-    """Run the example and write the picture."""
+    """Make the runs and take the pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", required=True, help="an interpreter with torch")
-    python = Path(parser.parse_args().python)
-    with tempfile.TemporaryDirectory() as folder:
-        project = Path(folder) / "first_run"
-        shutil.copytree(EXAMPLE, project)
-        ended = subprocess.run(
-            [sys.executable, "-m", *COMMAND.split(), "--yes", "--name", "calm-otter"],
-            cwd=project,
-            env={**os.environ, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=True,
-        )
-        picture_report(project)
-    console = Console(record=True, width=COLUMNS, file=io.StringIO(), legacy_windows=False)
-    console.print(Text(f"$ {COMMAND}", style="bold"))
-    for line in folded(ended.stdout.splitlines()):
-        console.print(Text(line, style=style(line)))
-    PICTURE.parent.mkdir(exist_ok=True)
-    console.save_svg(str(PICTURE), title="examples/first_run")
-    print(f"{PICTURE} is written")
+    parser.add_argument("--only", help="a story, such as note-a-backward")
+    options = parser.parse_args()
+    python = Path(options.python)
+    ALL.mkdir(parents=True, exist_ok=True)
+    chosen = [each for each in (FIRST, *STORIES) if options.only in (None, each.name)]
+    with tempfile.TemporaryDirectory() as place, sync_playwright() as playwright:
+        path = shutil.which("chromium") or shutil.which("google-chrome")
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        for story in chosen:
+            folder = Path(place) / story.name
+            carry_out(story, folder, python)
+            print(f"{story.name} is done", flush=True)
+            picture_report(browser, story, folder)
+        if options.only in (None, "live"):
+            picture_live(browser, Path(place) / "live", python)
 
 
-def picture_report(project: Path) -> None:
-    """Draw the page of the run as a browser shows it."""
-    page = project / "report.html"
+def picture_report(browser: Browser, story: Story, folder: Path) -> None:
+    """Draw the page of a run as a browser shows it, and what the first run printed."""
+    page = ALL / f"{story.name}.html"
     subprocess.run(
-        [sys.executable, "-m", "rocsteady", "report", "-o", str(page)], cwd=project, check=True
+        [sys.executable, "-m", "rocsteady", "report", "--force", "-o", str(page)],
+        cwd=folder, check=True,
+    )  # fmt: skip
+    draw(browser, page.as_uri(), story.name)
+    if story is FIRST:
+        picture_first_run(folder)
+
+
+def draw(browser: Browser, address: str, name: str) -> None:
+    """Draw a page at each width and in each scheme; a message on its console is an error."""
+    for width in WIDTHS:
+        for scheme in SCHEMES:
+            context = browser.new_context(
+                viewport={"width": width, "height": 900}, color_scheme=scheme
+            )
+            page = context.new_page()
+            said: list[str] = []
+            page.on("console", lambda message: said.append(message.text))  # noqa: B023 - used here
+            page.goto(address)
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            high = min(LONGEST, page.evaluate("document.documentElement.scrollHeight"))
+            page.set_viewport_size({"width": width, "height": high})
+            called = f"{name}-{width}-{scheme}"
+            page.screenshot(path=ALL / f"{called}.png")
+            if called in SHOWN:
+                top = {"x": 0, "y": 0, "width": width, "height": min(TOP, high)}
+                page.screenshot(path=SHOWN[called], clip=top)
+            context.close()
+            if said or wide > width:
+                raise SystemExit(f"{name}, {width} pixels: {wide} pixels wide; console: {said}")
+    print(f"{name} is drawn")
+
+
+def picture_live(browser: Browser, folder: Path, python: Path) -> None:
+    """Draw the live page and the full screen: healthy, in an incident, finished."""
+    story = STORIES[0]
+    variables = prepare(story, folder, python)
+    run = rocsteady(folder, variables, "run", "--yes", "--name", story.name)
+    until_step(story.name, folder, variables, 20)
+    web = subprocess.Popen(
+        [sys.executable, "-m", "rocsteady", "watch", "--web", story.name],
+        cwd=folder, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    address = re.search(r"http://\S+", web.stdout.readline())
+    if address is None:
+        raise SystemExit("the live page is not served")
+    for moment in ("healthy", "incident", "finished"):
+        if moment == "incident":
+            until_incident(folder, variables)
+        if moment == "finished":
+            run.wait()
+        draw(browser, address.group(), f"live-{moment}")
+        for columns, lines in TERMINALS:
+            picture_terminal(folder, f"watch-{moment}-{columns}x{lines}", columns, lines)
+    web.terminate()
+    web.wait()
+
+
+def until_incident(folder: Path, variables: dict[str, str]) -> None:
+    """Wait until the run has an incident."""
+    while not rocsteady_json(folder, variables, "runs", "--json")["runs"][0]["incidents"]:
+        time.sleep(0.2)
+
+
+def picture_terminal(folder: Path, name: str, columns: int, lines: int) -> None:
+    """Draw what ``rocsteady watch`` shows, as tmux has it."""
+    tmux = ("tmux", "-L", "rocsteady-pictures")
+    command = f"{sys.executable} -m rocsteady watch"
+    size = ("-x", str(columns), "-y", str(lines))
+    subprocess.run([*tmux, "new-session", "-d", *size, "-c", str(folder), command], check=True)
+    time.sleep(6.0)
+    seen = subprocess.run(
+        [*tmux, "capture-pane", "-e", "-p"], check=True, capture_output=True, text=True
     )
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    if browser is None:
-        print(f"no Chromium was found: {REPORT} stays as it is")
-        return
-    size, flags = "--window-size=1000,1500", ("--headless=new", "--no-sandbox", "--hide-scrollbars")
-    subprocess.run([browser, *flags, size, f"--screenshot={REPORT}", page.as_uri()], check=True)
-    print(f"{REPORT} is written")
+    subprocess.run([*tmux, "kill-server"], check=False)
+    console = Console(record=True, width=columns, file=io.StringIO(), legacy_windows=False)
+    console.print(Text.from_ansi(seen.stdout))
+    target = KEPT if name == "watch-incident-80x24" else ALL
+    console.save_svg(str(target / f"{name}.svg"), title="rocsteady watch")
+    print(f"{name} is drawn")
+
+
+def picture_first_run(folder: Path) -> None:
+    """Draw what the run printed: its log, with rocsteady's lines where they came."""
+    said = said_by(folder).read_text(errors="replace")
+    console = Console(record=True, width=100, file=io.StringIO(), legacy_windows=False)
+    console.print(Text("$ rocsteady run", style="bold"))
+    for line in folded(said.splitlines()):
+        console.print(Text(line, style=style(line)))
+    console.save_svg(str(KEPT / "first-run.svg"), title="examples/first_run")
 
 
 def folded(lines: list[str]) -> Iterator[str]:

@@ -24,7 +24,7 @@ if os.name != "nt":
 RECORDINGS = Path(__file__).parent / "machines"
 TORCH_PYTHON = "ROCSTEADY_TEST_TORCH_PYTHON"
 DAY = "ROCSTEADY_TEST_DAY"  # a number of days, to repeat the selection of another day
-TURNS = 6  # with --todays, a slow test runs every sixth day unless its marker says otherwise
+TURNS = 7  # with --todays, a slow test runs once a week unless its marker says otherwise
 
 
 class Recorded:

@@ -83,7 +83,7 @@ def test_wheels_answers(recorded: Recorded, question: dict[str, Any]) -> None:
     gfx, system, python = (words[words.index(it) + 1] for it in ("--gpu", "--os", "--python"))
     machine = recorded.machine("no-amd-gpu")
 
-    found = torch_offers(machine, recorded.knowledge, gfx=gfx, system=system, python=python)
+    found = torch_offers(machine, recorded.knowledge, gfxs=(gfx,), system=system, python=python)
 
     if "install" in question:
         assert question["install"] in found.offers[0].install

@@ -9,8 +9,9 @@
     |-- DownloadError       a file could not be fetched from an address
     |-- JobError            a job file is wrong; names file, key and what is wrong with it
     |-- CommandError        a command could not be started
+    |-- LauncherError       torchrun has ended, so there is nothing to restart
     |-- CheckpointError     a checkpoint could not be written, or is not one for this training
-    |-- PartError           a batch could not be trained in parts
+    |-- MicroBatchError     a batch could not be trained in micro-batches
     `-- JournalError        the journal could not be written or read
         `-- NotRecordedError  an intent is not on disk, so the deed must not be done
 
@@ -51,12 +52,16 @@ class CommandError(RocsteadyError):
         self.code = 126 if exists else 127  # as a shell says it
 
 
+class LauncherError(RocsteadyError):
+    """torchrun has ended; whoever started it may start it again."""
+
+
 class CheckpointError(RocsteadyError):
     """A checkpoint could not be written, or is not one for this training."""
 
 
-class PartError(RocsteadyError):
-    """A batch could not be trained in parts."""
+class MicroBatchError(RocsteadyError):
+    """A batch could not be trained in micro-batches."""
 
 
 class JournalError(RocsteadyError):

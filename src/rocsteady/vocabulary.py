@@ -34,9 +34,11 @@ class Effect(Enum):
     CANCELS = "cancels"  # it makes another variable that is set ineffective
     CANCELLED = "cancelled"  # another variable makes it ineffective
     UNKNOWN = "unknown"  # nothing that was looked at reads it
+    INVALID = "invalid"  # what reads it does not take this value
     NONE = "no effect"  # it is read, and changes nothing here
     PARTLY = "partly"  # part of its value changes nothing here
     DEBUGGING = "debugging"  # it helps to find a fault, and slows training
+    DEPENDS = "depends"  # on the GPU, and none was found
     HELPS = "helps"  # it resolves a finding
     ACTS = "acts"  # it does what its name says
 
@@ -171,6 +173,7 @@ class VariableVerdict(Value, frozen=True, kw_only=True):
     name: str
     value: str | None  # None: not kept, for it may be a secret, or only running the file would tell
     place: str  # "line 3" of a file; "" for the environment
+    part: str = ""  # the service or stage of the file; "" if it has one only
     effect: Effect
     reasons: tuple[VariableReason, ...]  # the worst first
 
@@ -205,6 +208,7 @@ class TorchOffer(Value, frozen=True, kw_only=True):
     problems: tuple[KnownProblem, ...]  # the worst first
     sources: tuple[Source, ...]
     note: str = ""
+    lacks: tuple[str, ...] = ()  # other architectures of the machine that it has no code for
 
 
 class TorchOffers(Value, frozen=True, kw_only=True):
@@ -216,6 +220,8 @@ class TorchOffers(Value, frozen=True, kw_only=True):
     python: str  # "" if it was not asked for and none was found
     offers: tuple[TorchOffer, ...]  # the newest first, those with fewer problems before others
     left_out: dict[str, int]  # why, and how many
+    others: tuple[str, ...] = ()  # further architectures of the machine
+    note: str = ""  # what is known of the GPU beside the builds
 
     def usable(self) -> bool:
         """Tell whether one of them has no problem that blocks."""
@@ -247,6 +253,7 @@ class Fingerprint(Value, frozen=True, kw_only=True):
     kind: str
     place: str = ""  # file and function, or the library's own
     step: int | None = None
+    start: str = ""  # the checkpoint from which those steps are counted; "": from the beginning
 
 
 class Failure(Value, frozen=True, kw_only=True):
@@ -275,11 +282,12 @@ class Strategy(Value, frozen=True, kw_only=True, omit_defaults=True):
     persistent_workers: bool | None = None
     prefetch_factor: int | None = None
     attention: str | None = None  # math, efficient, flash
+    miopen: bool | None = None  # False: PyTorch's own convolutions
     precision: str | None = None  # of the script's own autocast: bf16, fp16; fp32 is "off"
     autocast: str | None = None  # bf16: around the forward of a script that has none of its own
     flush_denormal: bool = False  # on a CPU: numbers below 1e-38, which it is slow with, are 0
     compile: bool | None = None  # True: what is trained; False: not even what the script compiles
-    part: int | None = None  # samples that rocsteady.Loop trains at a time
+    micro_batch: int | None = None  # samples that rocsteady.Loop trains at a time
     device: str | None = None  # "cpu": no GPU is seen
     gpus: tuple[int, ...] | None = None  # that are seen, by their numbers
     variables: dict[str, str | None] = {}  # to set; None: to unset

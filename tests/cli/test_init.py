@@ -218,7 +218,7 @@ def test_what_cannot_be_seen_is_asked(project: Project) -> None:
     ):
         terminal.wait_for(question)
         terminal.type(answer)
-    terminal.wait_for("rocsteady.toml is written.")
+    terminal.wait_for("wrote rocsteady.toml.")
 
     assert terminal.code() == 0
     job = read_job(project.folder / FILE).job

@@ -20,7 +20,7 @@ SURFACE = {
     "doctor": {"--json", "--python", "--root", "--list", "--explain", "--strict"},
     "machine": {"--json", "--record", "--python", "--root"},
     "env": {"--json", "--python", "--root", "file"},
-    "wheels": {"--all", "--gpu", "--json", "--os", "--python", "--root"},
+    "wheels": {"--all", "--gpu", "--json", "--list", "--os", "--python", "--root"},
     "probe": {
         "--level",
         "--python",
@@ -49,6 +49,7 @@ SURFACE = {
         "--with",
         "--again",
         "--detach",
+        "--watch",
         "--plan",
         "--resume",
         "--stage",

@@ -134,7 +134,7 @@ def test_files_for_elsewhere_are_written_once(cli: Rocsteady) -> None:
 
     assert "no plan for this folder yet. Type: rocsteady plan" in without.err
     (name,) = (path.name for path in cli.folder.glob("*.sbatch"))
-    assert first.out == f"Wrote {name}.\n"
+    assert first.out == f"Wrote {name}.\n", first
     assert (again.code, "use --force to overwrite" in again.err) == (2, True)
     assert (first.code, forced.code) == (0, 0)
 

@@ -9,7 +9,7 @@ import pytest
 
 from rocsteady.cli.remedies import _remedy_page
 from rocsteady.remedies.catalog import RUNGS
-from rocsteady.report.page import Page
+from rocsteady.report.text_page import Page
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Rocsteady

@@ -39,13 +39,15 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 class Watched:
     """``rocsteady watch`` on a terminal of its own."""
 
-    def __init__(self, folder: Path, environment: dict[str, str], *words: str) -> None:
+    def __init__(
+        self, folder: Path, environment: dict[str, str], *words: str, command: str = "watch"
+    ) -> None:
         self.master, slave = os.openpty()
         self.resize(80, 24)
         self.before = termios.tcgetattr(slave)
         self.slave = slave
         self.child = subprocess.Popen(
-            [sys.executable, "-m", "rocsteady", "watch", *words],
+            [sys.executable, "-m", "rocsteady", command, *words],
             stdin=slave,
             stdout=slave,
             stderr=slave,
@@ -233,6 +235,40 @@ def test_interrupt_leaves_and_the_run_continues(watched: Watched, folder: Folder
     assert watched.end() == 130
     watched.assert_restored()
     assert folder.line("one")["alive"] is True
+
+
+def test_a_run_is_started_and_viewed_in_one_terminal(folder: Folder) -> None:
+    words = ("--watch", "--name", "one", "--", sys.executable, "train.py")
+    watch = Watched(folder.path, folder.environment, *words, command="run")
+
+    assert "one  running" in watch.until("/2000")
+    watch.press("q")
+
+    watch.until("one continues in the background")
+    assert watch.end() == 0
+    watch.assert_restored()
+    assert folder.line("one")["alive"] is True
+
+
+def test_without_a_terminal_a_run_cannot_be_viewed(folder: Folder) -> None:
+    ended = folder.rocsteady("run", "--watch", "--", sys.executable, "train.py")
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("error: --watch needs a terminal")
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_a_detached_run_that_cannot_be_resumed_is_reported(folder: Folder) -> None:
+    program = folder.path / "program"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    assert folder.rocsteady("run", "--detach", "--name", "one", "--", "./program").returncode == 0
+    assert folder.rocsteady("stop", "one").returncode == 0
+    program.unlink()
+
+    resumed = folder.rocsteady("run", "--resume", "one", "--detach")
+
+    assert resumed.returncode == 76, resumed.stderr
+    assert "No such file" in resumed.stderr
 
 
 def test_of_two_runs_one_is_chosen(folder: Folder) -> None:

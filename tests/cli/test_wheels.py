@@ -30,6 +30,22 @@ def test_no_build_is_1_no_gpu_is_3_and_a_wrong_name_is_2(cli: Rocsteady) -> None
     without = cli("wheels", "--root", cli.machine("no-amd-gpu"))
     assert without.code == 3
     assert "--gpu gfx1100" in without.err
+    assert "ROCm 4.0" in cli("wheels", "--gpu", "RX 580", "--os", "linux").out
+    assert "Did you mean 'Radeon RX 7600 XT'?" in cli("wheels", "--gpu", "RX 7600M XT").err
     assert "Did you mean 'gfx1100'?" in cli("wheels", "--gpu", "gfx11000").err
     assert cli("wheels", "--gpu", "gfx1100", "--python", "three").code == 2
     assert cli("wheels", "--gpu", "gfx1100", "--os", "beos").code == 2
+
+
+def test_both_architectures_of_a_machine_are_named(cli: Rocsteady) -> None:
+    shown = cli("wheels", "--root", cli.machine("rx7900xtx-rx6700xt"))
+
+    assert shown.out.startswith("Builds of torch for gfx1100 and gfx1031 on linux")
+    assert "No code for gfx1031, also in this machine." in shown.out
+
+
+def test_the_names_can_be_listed(cli: Rocsteady) -> None:
+    listed = cli("wheels", "--list")
+
+    assert listed.code == 0
+    assert "gfx1102   RDNA 3, Navi 33; tested on linux and windows." in listed.out

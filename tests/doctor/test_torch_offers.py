@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocsteady.doctor.torch_offers import torch_offers
+from rocsteady.knowledge.cards import named_gfx
 from rocsteady.vocabulary import Severity, TorchOffers
-from rocsteady.workflows.torch_offers import named_gfx
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded
@@ -18,7 +18,7 @@ def offered(
     recorded: Recorded, gfx: str, system: str = "linux", python: str = "3.12"
 ) -> TorchOffers:
     machine = recorded.machine("no-amd-gpu")
-    return torch_offers(machine, recorded.knowledge, gfx=gfx, system=system, python=python)
+    return torch_offers(machine, recorded.knowledge, gfxs=(gfx,), system=system, python=python)
 
 
 def test_a_vega_gets_rocm_6_3_and_nothing_newer_of_pytorch(recorded: Recorded) -> None:
@@ -73,13 +73,38 @@ def test_every_architecture_that_amd_lists_has_a_build(recorded: Recorded) -> No
 
 @pytest.mark.parametrize(
     ("name", "gfx"),
-    [("gfx1100", "gfx1100"), ("RX 7900 XTX", "gfx1100"), ("rx 5700 xt", "gfx1010")],
+    [
+        ("gfx1100", "gfx1100"),
+        ("GFX 1100", "gfx1100"),
+        ("RX 7900 XTX", "gfx1100"),
+        ("rx7900xtx", "gfx1100"),
+        ("RX 7900", "gfx1100"),
+        ("rx 5700 xt", "gfx1010"),
+        ("RX 6600", "gfx1032"),
+        ("9070XT", "gfx1201"),
+        ("AMD Radeon(TM) RX 9070 XT", "gfx1201"),
+        ("Radeon 780M", "gfx1103"),
+        ("780m graphics", "gfx1103"),
+        ("Instinct MI300X", "gfx942"),
+        ("mi25", "gfx900"),
+        ("MI250", "gfx90a"),
+        ("W7900", "gfx1100"),
+        ("Radeon VII", "gfx906"),
+        ("RX 580", "gfx803"),
+        ("Strix Halo", "gfx1151"),
+        ("Ryzen AI Max+ 395", "gfx1151"),
+        ("Steam Deck", "gfx1033"),
+        ("navi 31", "gfx1100"),
+    ],
 )
 def test_a_card_can_be_named_as_people_do(recorded: Recorded, name: str, gfx: str) -> None:
     assert named_gfx(name, recorded.knowledge) == gfx
 
 
-@pytest.mark.parametrize("name", ["", "Radeon", "RTX 4090", "gfx11000"])
+@pytest.mark.parametrize(
+    "name",
+    ["", "Radeon", "RTX 4090", "gfx11000", "RX 660", "RX 7600M XT", "7700", "RDNA 3", "xt", "+"],
+)
 def test_what_is_no_card_or_several_is_not_guessed(recorded: Recorded, name: str) -> None:
     with pytest.raises(LookupError):
         named_gfx(name, recorded.knowledge)
@@ -91,3 +116,62 @@ def test_rows_go_up_to_torch_2_14_and_rocm_10(recorded: Recorded) -> None:
     assert knowledge.wheels[-1].latest == "2.14.0"
     assert {"7.14", "10.0"} <= {wheel.rocm for wheel in (*knowledge.wheels, *knowledge.indexes)}
     assert all(wheel.latest and wheel.python for wheel in knowledge.wheels)
+
+
+LISTS = {  # TheRock RELEASES.md and AMD's table of specifications, each as it was opened
+    "gfx950": "MI355X MI350X",
+    "gfx942": "MI325X MI300X MI300A",
+    "gfx90a": "MI250X MI250 MI210",
+    "gfx908": "MI100",
+    "gfx906": "MI60 MI50 VII",
+    "gfx900": "MI25",
+    "gfx1201": "9070 9070XT 9070GRE R9700 R9600D",
+    "gfx1200": "9060 9060XT 9060XTLP",
+    "gfx1153": "820M",
+    "gfx1152": "860M",
+    "gfx1151": "8060S",
+    "gfx1150": "890M",
+    "gfx1103": "780M 7840U",
+    "gfx1102": "7600",
+    "gfx1101": "7800XT 7700XT RX7700 V710 W7700",
+    "gfx1100": "7900XTX 7900XT 7900GRE W7900 W7800",
+    "gfx1030": "6950XT 6900XT 6800XT 6800 W6800 V620",
+    "gfx1031": "6750XT 6700XT RX6700",
+    "gfx1032": "6650XT 6600XT 6600 W6600",
+    "gfx1034": "6500XT",
+    "gfx1035": "680M",
+    "gfx1036": "Raphael",
+    "gfx1033": "VanGogh",
+    "gfx1010": "5700 5700XT",
+    "gfx1011": "V520",
+    "gfx1012": "W5500",
+}
+
+
+def test_every_gpu_of_amds_lists_is_known_by_its_name(recorded: Recorded) -> None:
+    for gfx, names in LISTS.items():
+        assert {named_gfx(name, recorded.knowledge) for name in names.split()} == {gfx}
+
+
+def test_a_gpu_that_amd_does_not_list_for_wsl_has_no_official_build_there(
+    recorded: Recorded,
+) -> None:
+    listed, unlisted = offered(recorded, "gfx1201", "wsl"), offered(recorded, "gfx1030", "wsl")
+
+    assert any(offer.official for offer in listed.offers)
+    assert not any(offer.official for offer in unlisted.offers)
+    assert "does not list gfx1030 for WSL" in unlisted.note
+
+
+def test_a_second_gpu_of_another_architecture_counts(recorded: Recorded) -> None:
+    found = torch_offers(
+        recorded.machine("no-amd-gpu"),
+        recorded.knowledge,
+        gfxs=("gfx1100", "gfx1031"),
+        system="linux",
+        python="3.12",
+    )
+
+    assert "torch[device-gfx1100,device-gfx1031]" in found.offers[0].install
+    of_pytorch = [offer for offer in found.offers if offer.title == "pytorch.org"]
+    assert {offer.lacks for offer in of_pytorch} == {("gfx1031",)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -136,3 +137,70 @@ def test_a_damaged_script_is_no_crash(text: str) -> None:
 def test_what_cannot_be_read_is_said(file: str, text: str) -> None:
     with pytest.raises(ExaminationError):
         assignments(text, file)
+
+
+SUBSTITUTED = """export HSA_A=$(nproc --all) HSA_B=2
+export HSA_C="$(grep -c 'x)' "/a b")" HSA_D=4
+HSA_E=`cat "a b"` python train.py
+export HSA_F="it's $(a (b) 'c' )" HSA_G=7 # HSA_X=$(
+export HSA_H=$(
+  nproc --all
+) HSA_I=9
+"""
+
+
+def test_what_a_command_prints_is_one_value() -> None:
+    found = {each.name: each.value for each in assignments(SUBSTITUTED, "run.sh")}
+
+    assert found == {
+        **dict.fromkeys(["HSA_A", "HSA_C", "HSA_E", "HSA_F", "HSA_H"]),
+        "HSA_B": "2",
+        "HSA_D": "4",
+        "HSA_G": "7",
+        "HSA_I": "9",
+    }
+
+
+def test_services_of_a_compose_file_are_apart() -> None:
+    text = (
+        "x-env: &env {HSA_A: 1}\nservices:\n  base:\n    environment: [HSA_A=2, 'HSA_B=3']\n"
+        "  train:\n    extends: {service: base}\n    environment: {HSA_B: 4}\n"
+        "  other:\n    environment:\n      <<: *env\n      HSA_C: 5\n"
+    )
+
+    found = {(each.part, each.name): each.value for each in assignments(text, "compose.yaml")}
+
+    assert found == {
+        ("base", "HSA_A"): "2",
+        ("base", "HSA_B"): "3",
+        ("train", "HSA_A"): "2",
+        ("train", "HSA_B"): "4",
+        ("other", "HSA_A"): "1",
+        ("other", "HSA_C"): "5",
+    }
+
+
+def test_stages_of_an_image_are_apart_and_begin_with_what_they_are_from() -> None:
+    text = (
+        "FROM rocm AS base\nENV HSA_A=1\nFROM base AS build\nENV HSA_B=2\n"
+        "FROM --platform=linux/amd64 base AS train\nENV HSA_C=3\n"
+    )
+
+    found = {(each.part, each.name) for each in assignments(text, "Dockerfile")}
+
+    assert found == {
+        ("build", "HSA_A"),
+        ("build", "HSA_B"),
+        ("train", "HSA_A"),
+        ("train", "HSA_C"),
+    }
+
+
+def test_a_file_of_tens_of_thousands_of_lines_is_read_in_seconds() -> None:
+    script = "".join(f'echo "{n}" && python train.py --x={n}\n' for n in range(40_000))
+    cells = "".join(f"os.environ['HSA_{n}'] = '{n}'\n" for n in range(16_000))
+    began = time.process_time()
+
+    assert len(assignments(f"{script}export HSA_A=1\n", "run.sh")) == 1
+    assert len(assignments(cells, "train.py")) == 16_000
+    assert time.process_time() - began < 10

@@ -9,8 +9,9 @@ import pytest
 
 from rocsteady.doctor.shell_variables import Assignment
 from rocsteady.doctor.variable_files import assignments
+from rocsteady.doctor.variable_values import FORMS
 from rocsteady.doctor.variables import judge
-from rocsteady.vocabulary import Effect, VariableVerdict
+from rocsteady.vocabulary import Effect, VariableReview, VariableVerdict
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded
@@ -58,20 +59,22 @@ def test_every_line_of_a_field_note_is_judged(recorded: Recorded, note: str) -> 
     machine, expected = NOTES[note]
     text = (RECIPES / note).read_text()
 
-    review = judge(
-        assignments(text, note), recorded.machine(machine), recorded.knowledge, file=note
-    )
+    found = judge(assignments(text, note), recorded.machine(machine), recorded.knowledge, file=note)
 
-    judged = {each.name: (each.effect, each.reasons[0].rule) for each in review.variables}
+    judged = {each.name: (each.effect, each.reasons[0].rule) for each in found.variables}
     assert judged == expected
-    assert all(each.reasons and each.place for each in review.variables)
-    assert review.others == 0
+    assert all(each.reasons and each.place for each in found.variables)
+    assert found.others == 0
+
+
+def review(recorded: Recorded, machine: str, **variables: str) -> VariableReview:
+    assigned = [Assignment(each, value, "") for each, value in variables.items()]
+    return judge(assigned, recorded.machine(machine), recorded.knowledge, file="")
 
 
 def verdict(recorded: Recorded, machine: str, name: str, **variables: str) -> VariableVerdict:
-    assigned = [Assignment(each, value, "") for each, value in variables.items()]
-    review = judge(assigned, recorded.machine(machine), recorded.knowledge, file="")
-    return next(each for each in review.variables if each.name == name)
+    judged = review(recorded, machine, **variables).variables
+    return next(each for each in judged if each.name == name)
 
 
 def test_one_variable_cancels_another(recorded: Recorded) -> None:
@@ -84,6 +87,7 @@ def test_one_variable_cancels_another(recorded: Recorded) -> None:
     assert cancelled.effect is Effect.CANCELLED
     assert "HSA_ENABLE_SDMA" in cancelled.reasons[0].text
     assert cancelling.effect is Effect.CANCELS
+    assert review(recorded, "rx7900xtx", **both).wrong == 1  # one of the two is to be removed
     assert verdict(recorded, "rx7900xtx", "HSA_ENABLE_PEER_SDMA", **other).effect is Effect.ACTS
 
 
@@ -131,3 +135,87 @@ def test_the_default_changes_nothing(recorded: Recorded) -> None:
         verdict(recorded, "rx7900xtx", "GPU_MAX_HW_QUEUES", GPU_MAX_HW_QUEUES="4").effect
         is Effect.NONE
     )
+
+
+WRONG = {
+    "HSA_ENABLE_SDMA": "off",
+    "HSA_XNACK": "yes",
+    "HSA_OVERRIDE_GFX_VERSION": "gfx1030",
+    "AMD_LOG_LEVEL": "debug",
+    "AMD_DIRECT_DISPATCH": "on",
+    "HIP_VISIBLE_DEVICES": "all",
+    "MIOPEN_FIND_MODE": "QUICK",
+    "MIOPEN_DISABLE_CACHE": "never",
+    "NCCL_DEBUG": "VERBOSE",
+    "NCCL_IB_DISABLE": "true",
+    "TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL": "true",
+}
+RIGHT = {
+    "AMD_DIRECT_DISPATCH": "false",
+    "HIP_VISIBLE_DEVICES": "0,1",
+    "MIOPEN_FIND_MODE": "fast",
+    "MIOPEN_DISABLE_CACHE": "off",
+    "NCCL_DEBUG": "info",
+    "NCCL_MAX_NCHANNELS": "0x20",
+    "ROCR_VISIBLE_DEVICES": "GPU-4b2c1a9f8e7d6c5b",
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_value_that_is_not_taken_does_not_act(recorded: Recorded, name: str) -> None:
+    found = verdict(recorded, "rx7900xtx", name, **{name: WRONG[name]})
+
+    assert Effect.INVALID in {reason.effect for reason in found.reasons}
+    assert found.effect is not Effect.ACTS
+    assert all(reason.sources for reason in found.reasons)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_other_spellings_that_are_taken_are_not_invalid(recorded: Recorded, name: str) -> None:
+    found = verdict(recorded, "rx7900xtx", name, **{name: RIGHT[name]})
+
+    assert Effect.INVALID not in {reason.effect for reason in found.reasons}
+
+
+def test_every_form_of_the_list_is_known(recorded: Recorded) -> None:
+    words = {word for each in recorded.knowledge.variables.values() for word in each.takes}
+
+    assert {word for word in words if word.islower()} <= set(FORMS)
+
+
+def test_without_a_gpu_it_is_said_what_cannot_be_judged(recorded: Recorded) -> None:
+    found = verdict(recorded, "no-amd-gpu", "HSA_XNACK", HSA_XNACK="1")
+
+    assert found.effect is Effect.DEPENDS
+    assert "Not judged without a GPU" in found.reasons[0].text
+
+
+def test_services_do_not_cancel_each_other(recorded: Recorded) -> None:
+    text = (
+        "services:\n  a:\n    environment: [HSA_ENABLE_SDMA=0]\n"
+        "  b:\n    environment: [HSA_ENABLE_PEER_SDMA=1]\n"
+    )
+    assigned = assignments(text, "compose.yaml")
+
+    found = judge(assigned, recorded.machine("rx7900xtx"), recorded.knowledge, file="")
+
+    assert [(each.part, each.effect) for each in found.variables][1] == ("b", Effect.ACTS)
+
+
+@pytest.mark.parametrize(
+    ("line", "effect"),
+    [
+        ("ROCR_VISIBLE_DEVICES=2,3", Effect.HARMS),
+        ("HIP_VISIBLE_DEVICES=-1", Effect.HARMS),
+        ("CUDA_VISIBLE_DEVICES=1", Effect.HARMS),
+        ("ROCR_VISIBLE_DEVICES=0", Effect.ACTS),
+    ],
+)
+def test_a_selection_that_leaves_no_gpu_harms(
+    recorded: Recorded, line: str, effect: Effect
+) -> None:
+    assigned = assignments(f"export {line}\n", "run.sh")
+
+    found = judge(assigned, recorded.machine("rx6700xt"), recorded.knowledge, file="")
+
+    assert [each.effect for each in found.variables] == [effect]

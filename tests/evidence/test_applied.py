@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.evidence.pages import (
+from rocsteady.evidence.heartbeat_pages import (
     Applied,
     LoaderFacts,
     Size,

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.evidence.pages import read_notes, read_pages
+from rocsteady.evidence.heartbeat_pages import read_notes, read_pages
 from rocsteady.evidence.values import Heartbeat
 from rocsteady.inside import wire
 

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.evidence.pages import BatchSplit, Resumes, read_pages, read_parts, read_resumes
+from rocsteady.evidence.heartbeat_pages import (
+    BatchSplit,
+    Resumes,
+    read_batch_split,
+    read_pages,
+    read_resumes,
+)
 from rocsteady.inside import wire
 
 TOLD = {"version": wire.RESUMES_VERSION, "folder": "/job/checkpoints", "pattern": "step-*"}
@@ -88,11 +94,11 @@ def test_the_step_that_a_process_went_on_from(tmp_path: Path) -> None:
 
 def test_how_a_batch_is_trained(tmp_path: Path) -> None:
     page(tmp_path, 6)
-    assert read_parts(tmp_path) is None
+    assert read_batch_split(tmp_path) is None
 
     page(tmp_path, 7, W_BATCH=32)
-    assert read_parts(tmp_path) == BatchSplit(batch=32, part=32)
+    assert read_batch_split(tmp_path) == BatchSplit(batch=32, micro_batch=32)
 
-    page(tmp_path, 7, W_BATCH=32, W_PART=8)
-    page(tmp_path, 8, W_BATCH=16, W_PART=16)
-    assert read_parts(tmp_path) == BatchSplit(batch=32, part=8)
+    page(tmp_path, 7, W_BATCH=32, W_MICRO_BATCH=8)
+    page(tmp_path, 8, W_BATCH=16, W_MICRO_BATCH=16)
+    assert read_batch_split(tmp_path) == BatchSplit(batch=32, micro_batch=8)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,14 +60,21 @@ def test_a_program_that_ended_has_no_processes() -> None:
 def test_it_is_quick(start: Start) -> None:
     victim = start("sixty")
     victim.tree.processes()
-    times = []
-    for _ in range(20):
-        began = time.perf_counter()
-        victim.tree.processes()
-        times.append(time.perf_counter() - began)
 
-    each = min(times) / len(procfs.numbers(procfs.PROC))
-    assert each < 0.005 / 200  # 5 ms for 200; "a few hundred" takes less when nothing else runs
+    def bare() -> None:  # what nobody who looks at all processes can do without
+        for pid in procfs.numbers(procfs.PROC):
+            with contextlib.suppress(OSError):
+                procfs.read(f"{procfs.PROC}/{pid}/stat")
+
+    times: dict[Callable[[], object], list[float]] = {bare: [], victim.tree.processes: []}
+    for _ in range(30):
+        for look, seen in times.items():
+            began = time.thread_time()
+            look()
+            seen.append(time.thread_time() - began)
+
+    without, its = (min(seen) for seen in times.values())
+    assert its < 2.5 * without  # 1.5 to 1.9 measured; 5 ms for 200 processes on a quiet machine
 
 
 @pytest.mark.parametrize("name", ["python", "a) S (b", "((", "x y\tz"])

@@ -6,7 +6,7 @@ import traceback
 
 import pytest
 
-from rocsteady.errors import PartError
+from rocsteady.errors import MicroBatchError
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Raised, Symptoms
 
@@ -23,19 +23,19 @@ HOST = (
 CANNOT = "a batch cannot be split: the loss of 8 samples is 1.5, and 3 from its parts"
 
 
-def raised(text: str, cause: Exception | None) -> PartError:
+def raised(text: str, cause: Exception | None) -> MicroBatchError:
     try:
         try:
             if cause is not None:
                 raise cause  # noqa: TRY301 - a traceback as it really is
         except Exception as error:
-            raise PartError(text) from error
-        raise PartError(text)  # noqa: TRY301
-    except PartError as error:
+            raise MicroBatchError(text) from error
+        raise MicroBatchError(text)  # noqa: TRY301
+    except MicroBatchError as error:
         return error
 
 
-def told(error: PartError) -> tuple[Raised, str]:
+def told(error: MicroBatchError) -> tuple[Raised, str]:
     text = "".join(traceback.format_exception(error))
     kind = type(error)
     told = Raised(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from rocsteady.host.outlet import Outlet
+from rocsteady.host.output_buffer import Outlet
 
 
 def notice(count: int) -> bytes:

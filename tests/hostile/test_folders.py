@@ -114,6 +114,77 @@ def test_no_absolute_path_leads_into_the_real_folder(
     assert written == sorted(f"from-{name}" for name in WRITTEN)
 
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        "open(p + '/put-together', 'w')",
+        "open(p + '/train.py', 'a')",
+        "os.open(p + '/train.py', os.O_WRONLY | os.O_TRUNC)",
+        "os.truncate(p + '/train.py', 0)",
+        "os.mkdir(p + '/made')",
+        "os.remove(p + '/train.py')",
+        "os.rename(p + '/train.py', p + '/renamed.py')",
+        "os.rename(p + '/train.py', 'taken.py')",
+        "os.rename('config.yaml', p + '/config.yaml')",
+        "os.link('config.yaml', p + '/linked')",
+        "os.symlink('config.yaml', p + '/linked')",
+        "os.rename(p, p + '-2')",
+        "shutil.rmtree(p)",
+        "os.chdir(p); open('relative', 'w')",
+        "subprocess.run(['touch', p + '/by-a-child'], check=True)",
+        "ctypes.CDLL(None).creat((p + '/by-c').encode(), 0o600) >= 0 or os.abort()",
+    ],
+)
+def test_a_path_that_a_script_puts_together_changes_nothing_beside_a_copy(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: str
+) -> None:
+    choose(monkeypatch, Method.COPY)
+    made = made_for(folder, tmp_path / "root", dict(os.environ))
+    if not made.is_closed:
+        pytest.skip("this kernel has no Landlock")
+    before = read_folder_tree(folder)
+    parts = ", ".join(map(repr, folder.parts))
+    code = f"import ctypes, os, shutil, subprocess; p = os.path.join({parts}); {write}"
+    command = made.command((sys.executable, "-c", code))
+
+    done = subprocess.run(command, cwd=made.folder, check=False, capture_output=True, text=True)
+
+    changed = differences(before, read_folder_tree(folder))
+    count("paths put together by a script, copy", "tried")
+    count("paths put together by a script, copy", "written in the real folder", len(changed))
+    assert changed == ()
+    assert done.returncode != 0
+
+
+def test_a_script_beside_a_closed_folder_can_do_everything_else(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choose(monkeypatch, Method.COPY)
+    made = made_for(folder, tmp_path / "root", dict(os.environ))
+    code = """
+import multiprocessing, os, pathlib, shutil, socket, tempfile
+with tempfile.TemporaryFile() as file:
+    file.write(b"x")
+pathlib.Path("out").mkdir()
+pathlib.Path("out/a").write_text("a")
+os.rename("out/a", "deep/a")
+os.rename("checkpoints", "old")
+open("/dev/null", "w").write("x")
+lock = multiprocessing.get_context("spawn").Lock()
+socket.socketpair()
+print(pathlib.Path(os.path.join({parts}, "config.yaml")).read_text())
+"""
+    code = code.replace("{parts}", ", ".join(map(repr, folder.parts)))
+
+    done = subprocess.run(
+        made.command((sys.executable, "-c", code)), env=made.environment(os.environ),
+        cwd=made.folder, check=False, capture_output=True, text=True,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert "out: " in done.stdout
+
+
 @pytest.mark.parametrize("wanted", [Method.OVERLAY, Method.BIND, Method.COPY])
 def test_a_folder_that_is_there_can_be_renamed(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: Method
@@ -164,6 +235,15 @@ def test_a_path_that_cannot_be_redirected_is_refused_with_its_line(
 )
 def test_only_the_folder_itself_is_redirected(text: str, expected: str) -> None:
     assert Redirection(Path("/a/b"), Path("/copy"), {"HOME": "/a"}).text(text) == expected
+
+
+def test_what_lies_in_the_root_is_not_taken_for_the_folder_that_one_is_in(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    text = 'HERE + "/model.pt", "/data", "/proc"'
+
+    assert Redirection(folder, Path("/copy"), dict(os.environ)).text(text) == text
 
 
 @pytest.mark.parametrize(
@@ -220,6 +300,48 @@ def test_a_drill_without_mounts_says_so_and_changes_nothing(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "words", [("plan", "--trial", "1s", "--within", "20s"), ("init", "--seconds", "1")]
+)
+def test_a_plan_and_an_init_without_mounts_write_nothing_here(
+    project: Project, torch_python: str, words: tuple[str, ...]
+) -> None:
+    project.program = (sys.executable, "-c", NO_MOUNTS)
+    here = project.folder
+    (here / "config.yaml").write_text(f"out: {here}/from-yaml\n")
+    project.environment["OUT"] = f"{here}/from-variable"
+    project.script(f"""
+        import os, pathlib, sys, time, torch
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        places = ["{here}/from-script", os.environ["OUT"], sys.argv[1]]
+        places.append(pathlib.Path("config.yaml").read_text().split()[1])
+        places.append(os.path.join(os.sep, *{here.parts[1:]!r}, "put-together"))
+        for step in range(500):
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+            time.sleep(0.01)
+            for place in places:
+                try:
+                    pathlib.Path(place).write_text("x")
+                except PermissionError:
+                    print("refused", place)
+    """)
+    before = read_folder_tree(here)
+
+    word = f"{here}/from-word"
+    ended = project.say(*words, "--yes", "--", torch_python, "train.py", word, within=180)
+
+    changed = set(differences(before, read_folder_tree(here))) - {"rocsteady.toml"}
+    count(f"rocsteady {words[0]} in a copy, absolute paths", "tried", 5)
+    count(f"rocsteady {words[0]} in a copy, absolute paths", "written here", len(changed))
+    assert ended.code == 0, ended.err
+    assert "runs in a copy of this folder" in ended.err
+    closed = "the script can only read this folder itself (Landlock)" in ended.err
+    assert changed == (set() if closed else {"put-together"})
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("drill", "--faults", "kill@5"), ("plan",), ("init",)])
 def test_what_cannot_be_redirected_ends_with_2(project: Project, words: tuple[str, ...]) -> None:
     project.program = (sys.executable, "-c", NO_MOUNTS)
@@ -230,7 +352,7 @@ def test_what_cannot_be_redirected_ends_with_2(project: Project, words: tuple[st
     ended = project.say(*words, "--yes", "--", sys.executable, "train.py")
 
     assert ended.code == 2, ended.err
-    assert "\nError: paths.json:1: " in ended.err
+    assert "error: paths.json:1: " in ended.err
 
 
 def choose(monkeypatch: pytest.MonkeyPatch, wanted: Method) -> None:

@@ -11,7 +11,7 @@ from in_process import count
 from supervised import ROCSTEADY, Project, until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="makes FIFOs and devices")
-SUFFIXES = (".page", ".note", ".raised", ".resumes", ".applied", ".stacks")
+SUFFIXES = (".page", ".note", ".raised", ".resumes", ".read", ".applied", ".stacks")
 HOSTILE = f"""
     import os, socket, sys, time
     folder = os.environ["ROCSTEADY_PAGES"]
@@ -77,7 +77,7 @@ WAITS = """
 """
 BLOCKED = """
     import os
-    import rocsteady.supervisor.attempt as attempt
+    import rocsteady.attempts.attempt as attempt
     from rocsteady.cli.main import main
     def block(folder):
         open("blocked", "w").close()

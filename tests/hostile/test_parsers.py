@@ -20,12 +20,13 @@ from in_process import count, number
 from rocsteady.checkpoint_folder import MANIFEST, FileFact, hash_of, manifest_text, what_is_wrong
 from rocsteady.errors import JobError, JournalError, RecordingError
 from rocsteady.evidence.exceptions import read_raised
-from rocsteady.evidence.pages import (
+from rocsteady.evidence.heartbeat_pages import (
     read_applied,
+    read_batch_split,
+    read_checkpoint,
     read_loader_facts,
     read_notes,
     read_pages,
-    read_parts,
     read_resumes,
     read_size,
 )
@@ -93,6 +94,7 @@ def test_pages(tmp_path: Path) -> None:
     page = struct.pack(f"={len(words)}Q", *words)
     texts: dict[str, object] = {
         wire.RESUMES_SUFFIX: {"version": 1, "folder": "/a", "pattern": "step-*"},
+        wire.READ_SUFFIX: {"version": 1, "path": "/a/last.pt", "written": 1},
         wire.APPLIED_SUFFIX: {
             "version": 1,
             "asked": ["workers"],
@@ -105,8 +107,8 @@ def test_pages(tmp_path: Path) -> None:
         wire.NOTE_SUFFIX: "a note",
     }  # fmt: skip
     readers = (
-        read_pages, read_loader_facts, read_parts, read_size, read_resumes, read_applied,
-        read_notes, read_raised,
+        read_pages, read_loader_facts, read_batch_split, read_size, read_resumes, read_applied,
+        read_notes, read_raised, read_checkpoint,
     )  # fmt: skip
 
     def attempt(draw: random.Random) -> None:

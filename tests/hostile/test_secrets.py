@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from in_process import Command, count, number
 from journals import NAME, write_journal
+from msgspec.structs import replace
 from planted import EACH, Planted, key_of_lines, places, secrets
 
 from rocsteady.evidence.collect import collect
@@ -20,6 +21,7 @@ from rocsteady.failures.symptoms import Symptoms
 from rocsteady.knowledge.failures import load_failures
 from rocsteady.redaction.machine_names import redactor_here
 from rocsteady.redaction.redactor import Redactor, Secrets
+from rocsteady.workflows.notifications import redacted, sample_notice
 
 PIECE = 8  # characters of a secret that must not stand together
 AT_MOST = 60.0  # seconds for 10 MB, on a machine with other things to do
@@ -60,10 +62,10 @@ def left(planted: Planted, text: str) -> bool:
 
 def remaining(planted: list[Planted], text: str, where: str) -> list[str]:
     """Return the kinds of which something is left, and count."""
-    kinds = sorted({each.kind for each in planted if left(each, text)})
+    found = [each.kind for each in planted if left(each, text)]
     count(f"secrets in {where}", "planted", len(planted))
-    count(f"secrets in {where}", "left readable", sum(left(each, text) for each in planted))
-    return kinds
+    count(f"secrets in {where}", "left readable", len(found))
+    return sorted(set(found))
 
 
 def test_there_are_at_least_200_secrets_of_50_kinds() -> None:
@@ -181,6 +183,39 @@ def test_pages_and_bundles_hold_no_secret(command: Command) -> None:
     for text in told:
         assert remaining(planted, text, "rocsteady report, page and bundle") == []
         assert "hunter2-x" not in text
+
+
+def test_more_secrets_follow_in_the_line() -> None:
+    line = "Authorization: Bearer ghp_0123456789abcdefghij password 'correcthorse' token=hunter2 x"
+
+    told = nobody().text(line)
+
+    assert "correcthorse" not in told
+    assert "hunter2" not in told
+
+
+def test_a_value_below_its_name_is_found_in_lines() -> None:
+    lines = ["db:", "  password:", "    correcthorse", "epochs: 3", "Enter the password:", "Killed"]
+    stamped = [f"12:00:0{number} {line}" for number, line in enumerate(lines)]
+
+    for given in (lines, stamped):
+        told = nobody().value({"seen": given})
+        assert str(told).count("correcthorse") == 0
+        assert "epochs: 3" in str(told)
+        assert "Killed" in str(told)
+        assert len(Secrets().lines(given)) == len(lines)
+
+
+def test_what_is_watched_and_notified_holds_no_secret(command: Command) -> None:
+    planted = secrets()
+    write_journal(Path.cwd(), [each.text for each in planted[:: number(6, 1)]])
+    for words in ((), ("--json",)):
+        said = command("watch", NAME, *words)
+        assert remaining(planted, said.out + said.err, "rocsteady watch, text and JSON") == []
+    for each in planted:
+        notice = replace(sample_notice(), title=each.text, text=f"It said {each.text}.")
+        told = str(redacted(notice))
+        assert remaining([each], told, "notifications") == [], told
 
 
 def test_lists_of_runs_hold_no_secret(command: Command) -> None:

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
+from rocsteady.attempts.injection import Injection, lay_out, runtime_folder
 from rocsteady.inside import wire
-from rocsteady.supervisor.injection import Injection, lay_out, runtime_folder
 
 WITHIN = 120  # seconds; a run that takes longer is stuck
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rocsteady.evidence.pages import Size, read_applied, read_size
+from rocsteady.evidence.heartbeat_pages import Size, read_applied, read_size
 
 if TYPE_CHECKING:
     from tests.inside.conftest import Inside

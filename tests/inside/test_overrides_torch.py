@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rocsteady.evidence.pages import read_applied
+from rocsteady.evidence.heartbeat_pages import read_applied
 
 if TYPE_CHECKING:
     from tests.inside.conftest import Inside
@@ -377,3 +377,32 @@ def test_subnormal_numbers_are_0_in_every_thread(inside: Inside, torch_python: s
 
     assert said == {"by_hand": 0.0, "in_other_threads": 0.0, "the_script_has_the_last_word": True}
     assert outcomes(inside) == [("flush_denormal", "applied", 1, "")]
+
+
+WITHOUT_MIOPEN = """
+    cudnn = torch.backends.cudnn
+    def at_first(): return cudnn.enabled
+    def after_the_script_set_it():
+        cudnn.enabled = True
+        cudnn.set_flags(_enabled=True)
+        return cudnn.enabled
+    def in_a_context():
+        with cudnn.flags(enabled=True): return cudnn.enabled
+    def a_convolution_learns():
+        layer = torch.nn.Conv2d(3, 4, 3)
+        layer(torch.ones(1, 3, 8, 8)).sum().backward()
+        return layer.weight.grad.abs().sum().item() > 0
+    for each in (at_first, after_the_script_set_it, in_a_context, a_convolution_learns): case(each)
+"""
+
+
+def test_miopen_stays_off_whatever_the_script_says(inside: Inside, torch_python: str) -> None:
+    said = run(inside, torch_python, WITHOUT_MIOPEN, miopen=False)
+
+    assert said == {
+        "at_first": False,
+        "after_the_script_set_it": False,
+        "in_a_context": False,
+        "a_convolution_learns": True,
+    }
+    assert outcomes(inside) == [("miopen", "applied", 1, "torch.backends.cudnn.enabled = False")]

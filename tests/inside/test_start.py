@@ -150,7 +150,7 @@ def test_a_folder_for_pages_that_is_gone_harms_nobody(inside: Inside) -> None:
 def test_an_error_of_ours_turns_the_heartbeat_off_and_leaves_a_note(inside: Inside) -> None:
     write(inside.folder / "torch" / "__init__.py", "")
     write(inside.folder / "torch" / "autograd.py", STAND_IN)
-    hot = inside.injection.site / "_rocsteady_inside" / "heartbeat" / "hot.py"
+    hot = inside.injection.site / "_rocsteady_inside" / "heartbeat" / "step_beats.py"
     hot.write_text(hot.read_text().replace("after = back[heart.phase]", "after = back[1000]"))
     script = inside.script("import torch.autograd as a; print(a.backward(), a.backward())")
 

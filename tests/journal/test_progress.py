@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rocsteady.journal.progress import DAY, HOUR, LADDER, MINUTE, Meter, age, merged
+from rocsteady.journal.progress import DAY, FINE, HOUR, LADDER, MINUTE, Meter, age, merged
 from rocsteady.journal.rows import put, select
 from rocsteady.journal.schema import JOURNAL, connect
 from rocsteady.journal.values import Bucket, Gauge, Sample
 from rocsteady.journal.writer import RETRY
+
+LONG_AGO = -100_000.0  # so that buckets are a minute wide
 
 
 def sample(at: float, step: int, **options: object) -> Sample:
@@ -41,7 +43,7 @@ def bucket(start: float, first: int, last: int, **options: object) -> Bucket:
 
 
 def test_samples_of_a_minute_become_one_bucket() -> None:
-    meter = Meter(1, 1)
+    meter = Meter(1, 1, began=LONG_AGO)
     meter.add(sample(600.0, 10, seconds_in={"data": 1.0}))
     meter.add(sample(610.0, 30, seconds_in={"data": 1.5, "compute": 8.0}, total=500))
     meter.add(sample(625.0, 30, quiet=15.0, verdict="slow", seconds_in={"data": 16.5}))
@@ -65,8 +67,34 @@ def test_samples_of_a_minute_become_one_bucket() -> None:
     assert (current.first_step, current.last_step, current.start) == (30, 90, 660.0)
 
 
-def test_a_bucket_is_written_every_few_seconds_and_not_at_every_look() -> None:
+def test_an_attempt_begins_with_fine_buckets_and_goes_on_with_minutes() -> None:
     meter = Meter(1, 1)
+    kept = {}
+    for second in range(5, 1205):
+        for each in (*meter.add(sample(float(second), second)), *meter.current()):
+            kept[each.start] = each
+
+    fine = [each for each in kept.values() if each.width == FINE]
+    whole = [each for each in kept.values() if each.width == MINUTE]
+    assert [each.start for each in fine] == [10.0 * n for n in range(66)]
+    assert [each.start for each in whole] == [660.0 + 60 * n for n in range(10)]
+    assert sum(each.last_step - each.first_step for each in (*fine, *whole)) == 1199
+
+
+def test_fine_buckets_become_minutes_after_an_hour(database: sqlite3.Connection) -> None:
+    for n in range(60):
+        put(bucket(n * FINE, n, n + 1, width=FINE))(database)
+
+    age(database, 1, now=HOUR + 5 * MINUTE)
+
+    kept = select(database, Bucket, "ORDER BY start")
+    assert [(b.start, b.width) for b in kept[:5]] == [(60.0 * n, MINUTE) for n in range(5)]
+    assert {b.width for b in kept[5:]} == {FINE}
+    assert [(b.first_step, b.last_step) for b in kept[:2]] == [(0, 6), (6, 12)]
+
+
+def test_a_bucket_is_written_every_few_seconds_and_not_at_every_look() -> None:
+    meter = Meter(1, 1, began=LONG_AGO)
 
     written = [bool(meter.add(sample(600 + n / 10, n))) for n in range(300)]
 
@@ -74,7 +102,7 @@ def test_a_bucket_is_written_every_few_seconds_and_not_at_every_look() -> None:
 
 
 def test_many_short_phases_are_not_rounded_away() -> None:
-    meter = Meter(1, 1)
+    meter = Meter(1, 1, began=LONG_AGO)
     for n in range(500):
         meter.add(sample(600 + n / 10, n, seconds_in={"data": n * 0.0004}))
 
@@ -82,7 +110,7 @@ def test_many_short_phases_are_not_rounded_away() -> None:
 
 
 def test_a_clock_that_is_set_back_reopens_nothing() -> None:
-    meter = Meter(1, 1)
+    meter = Meter(1, 1, began=LONG_AGO)
     meter.add(sample(6000.0, 10))
     meter.add(sample(3000.0, 20))
 
@@ -93,7 +121,7 @@ def test_a_clock_that_is_set_back_reopens_nothing() -> None:
 
 
 def test_a_phase_that_counts_from_0_again_is_another_process() -> None:
-    meter = Meter(1, 1)
+    meter = Meter(1, 1, began=LONG_AGO)
     meter.add(sample(600.0, 1, seconds_in={"data": 50.0}))
     meter.add(sample(601.0, 2, seconds_in={"data": 2.0}))
 
@@ -174,7 +202,7 @@ def test_each_width_holds_whole_numbers_of_the_one_before() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 200), st.integers(0, 50)), min_size=1, max_size=60))
 def test_steps_are_neither_lost_nor_counted_twice(moves: list[tuple[float, int]]) -> None:
-    meter, at, step = Meter(1, 1), 0.0, 0
+    meter, at, step = Meter(1, 1, began=LONG_AGO), 0.0, 0
     written: dict[float, Bucket] = {}
     meter.add(sample(at, step))
     for passed, made in moves:
@@ -188,7 +216,7 @@ def test_steps_are_neither_lost_nor_counted_twice(moves: list[tuple[float, int]]
 
 
 def test_gauges_keep_least_most_and_mean_through_aging() -> None:
-    meter = Meter(1, 1)
+    meter = Meter(1, 1, began=LONG_AGO)
     for second, loss in enumerate((4.0, 2.0, 3.0)):
         meter.add(sample(60.0 + second, second, measured={"loss": loss}))
     meter.add(sample(64.0, 4, measured={"loss": math.nan}))

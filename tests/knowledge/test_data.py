@@ -175,7 +175,8 @@ def cites(knowledge: Knowledge) -> list[tuple[str, ...]]:
     return [
         *(rule.sources for rule in knowledge.rules.values()),
         *(variable.sources for variable in knowledge.variables.values()),
-        *(wheel.sources for wheel in knowledge.wheels),
+        *(wheel.sources for wheel in (*knowledge.wheels, *knowledge.indexes)),
+        *(arch.sources for arch in knowledge.arches.values() if arch.cards),
         *(
             (*option.sources, option.setup_by) if option.setup_by else option.sources
             for option in OPTIONS

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rocsteady.knowledge.library_contents import load_seen
 from rocsteady.knowledge.reader import Knowledge
-from rocsteady.knowledge.seen import load_seen
 
 LIBRARIES = {  # what our list calls a reader, and where it was looked for
     "HIP": "libamdhip64",

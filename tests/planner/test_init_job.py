@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rocsteady.evidence.pages import LoaderFacts, Size
+from rocsteady.evidence.heartbeat_pages import LoaderFacts, Size
 from rocsteady.job.job_file import parse_job
 from rocsteady.job.values import DoneWhen, FileKind, Job, Resume, Total, WantedFile
 from rocsteady.plan import Pace

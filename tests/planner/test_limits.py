@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import pace, tried
 
-from rocsteady.evidence.pages import LoaderFacts
+from rocsteady.evidence.heartbeat_pages import LoaderFacts
 from rocsteady.planner.limits import limits, own_share
 
 OWN = ("way (sim/simulation.py:84)", "Simulation.step (sim/simulation.py:58)", "main (train.py:9)")

@@ -9,7 +9,7 @@ import pytest
 from builders import failed, finding, tried
 from msgspec.structs import replace
 
-from rocsteady.evidence.pages import Size
+from rocsteady.evidence.heartbeat_pages import Size
 from rocsteady.job.job_file import parse_job
 from rocsteady.job.values import Job
 from rocsteady.knowledge.harmful import harmful_variables

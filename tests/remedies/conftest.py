@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from rocsteady.evidence.pages import LoaderFacts
+from rocsteady.evidence.heartbeat_pages import LoaderFacts
 from rocsteady.remedies.ladder import Proposal
 from rocsteady.remedies.situation import EITHER, FailedAttempt, Situation
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy

@@ -16,6 +16,7 @@ from rocsteady.vocabulary import Strategy
         (Strategy(compile=False), ("compile",), "compile=off"),
         (Strategy(compile=True), ("compile",), "compiled"),
         (Strategy(autocast="bf16"), ("autocast",), "bf16 (autocast)"),
+        (Strategy(miopen=False), ("miopen",), "MIOpen off"),
         (Strategy(flush_denormal=True), ("flush_denormal",), "subnormals treated as 0"),
         (Strategy(gpus=(0, 2)), ("gpus",), "gpus=0,2"),
         (Strategy(workers=2), ("workers",), "workers=2"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from rocsteady.evidence.pages import BatchSplit
+from rocsteady.evidence.heartbeat_pages import BatchSplit
 from rocsteady.remedies.ladder import Proposal, climb
 from rocsteady.remedies.preview import preview
 from rocsteady.remedies.situation import (
@@ -310,26 +310,28 @@ def test_parts_get_smaller_until_they_fit_or_are_single_samples(situations: Situ
     """What was in force is told by each attempt; a half that failed is taken back first."""
     part, parts = 16, []
     situation = situations(
-        "oom-device", nature=DETERMINISTIC, parts=BatchSplit(batch=16, part=part)
+        "oom-device", nature=DETERMINISTIC, batch_split=BatchSplit(batch=16, micro_batch=part)
     )
-    while (step := climb(situation)).remedy == "smaller-part":
+    while (step := climb(situation)).remedy == "half-micro-batch":
         assert step.strategy is not None
-        part = step.strategy.part or 0
+        part = step.strategy.micro_batch or 0
         parts.append(part)
         situation = msgspec.structs.replace(
-            situations.after(situation, step), parts=BatchSplit(batch=16, part=part)
+            situations.after(situation, step), batch_split=BatchSplit(batch=16, micro_batch=part)
         )
 
     assert parts == [8, 4, 2, 1]
 
 
 def test_a_part_that_brought_the_run_further_is_kept(situations: Situations) -> None:
-    situation = situations("oom-device", nature=DETERMINISTIC, parts=BatchSplit(batch=16, part=16))
+    situation = situations(
+        "oom-device", nature=DETERMINISTIC, batch_split=BatchSplit(batch=16, micro_batch=16)
+    )
     step = climb(situation)
 
     further = situations.after(situation, step, "hang-in-loader", steps=200, nature=EITHER)
 
     following = climb(further)
-    assert step.strategy == Strategy(part=8)
+    assert step.strategy == Strategy(micro_batch=8)
     assert following.strategy is not None
-    assert following.strategy.part == 8
+    assert following.strategy.micro_batch == 8

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from rocsteady.evidence.pages import BatchSplit
+from rocsteady.evidence.heartbeat_pages import BatchSplit
 from rocsteady.machine.machine import Machine
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.remedies.remedy import Refused
@@ -202,6 +202,7 @@ def test_a_harmful_variable_is_unset_without_a_gpu_too(situations: Situations) -
         ("hipblaslt-off", "gpu-reset", "strix-halo", "not the default on gfx1151"),
         ("allocator-expandable", "oom-fragmentation", "r9700-pair", "RDNA4"),
         ("nhwc-off", "miopen-failure", "rx7900xtx", "ROCm 7.0 and 7.1"),
+        ("miopen-off", "miopen-failure", "cpu-wheel", "not built for ROCm"),
         ("rocblas-alone", "hang-in-backward", "rx7900xtx", "gfx1200 and gfx1201"),
         ("allocator-off", "memory-access-fault", "rx7900xtx", "gfx1200 and gfx1201"),
         ("allocator-off", "memory-access-fault", "rx9070xt", "from ROCm 7.2 on"),
@@ -425,15 +426,15 @@ def test_a_part_is_halved_from_what_was_in_force(
     situations: Situations, batch: int, part: int, half: int
 ) -> None:
     for kind in ("oom-device", "oom-host"):
-        situation = situations(kind, parts=BatchSplit(batch=batch, part=part))
+        situation = situations(kind, batch_split=BatchSplit(batch=batch, micro_batch=part))
 
-        assert applied("smaller-part", situation) == Strategy(part=half)
+        assert applied("half-micro-batch", situation) == Strategy(micro_batch=half)
 
 
 def test_parts_are_only_for_scripts_that_have_them(situations: Situations) -> None:
-    single = situations("oom-device", parts=BatchSplit(batch=32, part=1))
+    single = situations("oom-device", batch_split=BatchSplit(batch=32, micro_batch=1))
 
-    assert refused("smaller-part", situations("oom-device")) == (
+    assert refused("half-micro-batch", situations("oom-device")) == (
         "the script does not train through rocsteady.Loop"
     )
-    assert "a single sample" in refused("smaller-part", single)
+    assert "a single sample" in refused("half-micro-batch", single)

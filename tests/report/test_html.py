@@ -8,12 +8,16 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from msgspec.structs import replace
 
 from rocsteady.journal.values import (
+    PAUSE,
     AttemptCost,
     AttemptRecord,
     Bucket,
     DecisionRecord,
+    Deed,
+    Fate,
     Gauge,
     Incident,
     Message,
@@ -33,6 +37,7 @@ from rocsteady.report.run_report import (
     summary,
 )
 from rocsteady.report.summary_screen import render_summary
+from rocsteady.report.watch_series import step_times
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e&\"'"
 
@@ -151,7 +156,7 @@ def test_the_five_questions_are_answered_without_a_script() -> None:
     for answer in (
         "The run finished (800 of 1,000 steps) in 10 min.",  # what happened
         "Cause: hung in waiting for a lock",  # why
-        "What was done: retry",
+        "What was done: Restarted the run without changes.",
         "Attempt 2 ended normally at step 1,000.",
         "detecting failures and restarting",  # what it cost
         "20 s",
@@ -204,6 +209,34 @@ def test_a_rate_is_of_the_time_in_which_steps_were_made() -> None:
     (line,) = rates([late, after])
 
     assert [point.mean for point in line] == [10.0]
+
+
+def test_a_pause_is_neither_a_slow_step_nor_training() -> None:
+    before = bucket(1, 0, last_step=60, last_progress=1060.0)
+    after = bucket(1, 10, first_step=60, last_step=120, last_progress=1660.0)
+    pause = Deed(
+        id=1, run=1, attempt=1, kind=PAUSE, what="", machine="", boot_id="", process="", at=1060.0,
+        outcome="continued", ended=1600.0,
+    )  # fmt: skip
+
+    (line,) = rates([before, after], [pause])
+
+    assert [point.mean for point in line] == [1.0]
+    assert step_times([before, after], [pause]) == (1.0,)
+    costs = costs_of(replace(story(), deeds=(pause,)), 2000.0)
+    assert (costs.paused, costs.useful) == (540.0, 574.0 - 540.0)
+
+
+def test_a_crash_of_the_machine_is_named_first() -> None:
+    start = Deed(
+        id=1, run=1, attempt=2, kind="start", what="", machine="", boot_id="", process="", at=1.0,
+        outcome=Fate.MACHINE_WENT_DOWN.value, ended=2.0,
+    )  # fmt: skip
+    told = report(outcome="ended, not done")
+    told = replace(told, story=replace(told.story, deeds=(start,)))
+
+    assert "The machine crashed during attempt 2. 2 attempts" in summary(told)
+    assert next_step(told)[1] == "rocsteady run --resume calm-otter --again"
 
 
 def test_the_screen_fits_80_by_24() -> None:

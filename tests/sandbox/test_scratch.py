@@ -175,7 +175,7 @@ def test_a_kernel_that_forbids_it_is_found_out_by_trying(
     )
 
     assert made.is_copy
-    assert made.command(("sh", "train.sh")) == ("sh", "train.sh")
+    assert made.command(("sh", "train.sh"))[-2:] == ("sh", "train.sh")
 
 
 def test_a_copy_that_is_too_large_is_refused_with_the_largest_files(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from rocsteady.cli.screen import layout, show
+from rocsteady.attempts.announcer import Announcer
 from rocsteady.journal.values import (
     AttemptRecord,
     Bucket,
@@ -30,7 +30,6 @@ from rocsteady.plan import Basis, Finish, Limit, Option, Pace, Plan, Price, Risk
 from rocsteady.report.diagnosis import render_diagnosis
 from rocsteady.report.drill import DrillResult, FaultResult, render_drill
 from rocsteady.report.option import render_option
-from rocsteady.report.page import GREEN, RED, YELLOW
 from rocsteady.report.plan import render_plan
 from rocsteady.report.probe import (
     Arm,
@@ -44,9 +43,10 @@ from rocsteady.report.probe import (
 )
 from rocsteady.report.runs import render_runs
 from rocsteady.report.story import render_story
+from rocsteady.report.text_page import GREEN, RED, YELLOW
 from rocsteady.report.text_view import render_choice
 from rocsteady.report.watch import RankView, WatchView, render_watch
-from rocsteady.supervisor.announcer import Announcer
+from rocsteady.terminal.screen import layout, show
 from rocsteady.vocabulary import Diagnosis, Observation, ProbeOutcome
 
 UTC = timezone.utc
@@ -282,7 +282,7 @@ DRILL = DrillResult(
             done="retried without changes", went_on_from=180,
         ),
         fault(
-            "oom@350", 350, seen_after=0.1, called="oom-device", done="smaller-part",
+            "oom@350", 350, seen_after=0.1, called="oom-device", done="half-micro-batch",
             went_on_from=349,
         ),
         fault(

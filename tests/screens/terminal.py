@@ -10,7 +10,8 @@ from collections.abc import Callable
 import click
 import pytest
 
-from rocsteady.cli.main import rocsteady
+from rocsteady.cli.main import one_line, rocsteady
+from rocsteady.terminal.screen import tell
 
 TAGS = {"1": "bold", "2": "dim", "31": "red", "32": "green", "33": "yellow"}
 _STYLE = re.compile(r"\x1b\[([\d;]+)m")
@@ -46,7 +47,7 @@ def command(*arguments: str) -> None:
     except click.exceptions.Exit:
         return
     except click.ClickException as error:
-        error.show(file=sys.stderr)
+        tell(one_line(error))
 
 
 def _tag(found: re.Match[str]) -> str:

@@ -21,11 +21,11 @@ if os.name == "nt":
 
 from supervised import Ended, Project
 
+from rocsteady.attempts import live_processes
+from rocsteady.attempts.live_processes import Living
 from rocsteady.evidence.values import Heartbeat
 from rocsteady.job.done_when import proves
 from rocsteady.job.values import DoneWhen, WantedFile
-from rocsteady.supervisor import live_processes
-from rocsteady.supervisor.live_processes import Living
 
 VICTIMS = Path(__file__).parent.parent / "victims"
 PAUSE = 14  # seconds; hurried, "still for 8 s after the script's own code is done" was too long

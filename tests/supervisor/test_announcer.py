@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocsteady.supervisor.announcer import Announcer
+from rocsteady.attempts.announcer import Announcer
 
 
 def test_an_event_is_one_line_that_starts_with_our_name(capsys: pytest.CaptureFixture[str]) -> None:

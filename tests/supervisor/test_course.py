@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
+from rocsteady.attempts.settings import Settings
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
 from rocsteady.journal.values import Run
 from rocsteady.machine.software import software_of
 from rocsteady.pulse.learning import PhaseHistory
 from rocsteady.remedies.ladder import Proposal
-from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
-from rocsteady.supervisor.course import Course, RunWishes
 from rocsteady.supervisor.recovery import Choices, propose
-from rocsteady.supervisor.settings import Settings
+from rocsteady.supervisor.strategy_history import RunWishes, StrategyHistory
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Observation, ProbeOutcome
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ def memory(tmp_path: Path) -> Memory:
     return Memory(find_place(tmp_path, state=tmp_path / "state"))
 
 
-def course(recorded: Recorded, memory: Memory, wanted: RunWishes | None = None) -> Course:
-    return Course(
+def course(recorded: Recorded, memory: Memory, wanted: RunWishes | None = None) -> StrategyHistory:
+    return StrategyHistory(
         wanted or RunWishes(),
         script="s",
         here="m",
@@ -58,7 +58,7 @@ def course(recorded: Recorded, memory: Memory, wanted: RunWishes | None = None) 
     )
 
 
-def answer(course: Course, failed: Failure, end: AttemptEnd, run: Run) -> Proposal:
+def answer(course: StrategyHistory, failed: Failure, end: AttemptEnd, run: Run) -> Proposal:
     course.failed(failed, end, run)
     situation = course.situation(failed, end, can_resume=True, checkpoints=1)
     proposal = propose(situation, Choices(settings=Settings()))

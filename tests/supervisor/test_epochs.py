@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.supervisor import epochs
-from rocsteady.supervisor.epochs import epochs_printed
+from rocsteady.supervisor import printed_epochs as epochs
+from rocsteady.supervisor.printed_epochs import epochs_printed
 
 
 @pytest.mark.parametrize(

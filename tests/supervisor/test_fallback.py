@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
+from rocsteady.attempts.settings import Settings
 from rocsteady.forecast.forecast import fell_after
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
@@ -22,10 +24,8 @@ from rocsteady.journal.values import (
 from rocsteady.plan import Basis, Option, Pace, Plan
 from rocsteady.pulse.learning import PhaseHistory
 from rocsteady.remedies.ladder import Proposal
-from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
-from rocsteady.supervisor.course import Course, RunWishes, as_json
 from rocsteady.supervisor.recovery import Choices, FallTo, propose
-from rocsteady.supervisor.settings import Settings
+from rocsteady.supervisor.strategy_history import RunWishes, StrategyHistory, as_json
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy
 from rocsteady.workflows.plan_choice import options_after
 
@@ -61,8 +61,8 @@ def memory(tmp_path: Path) -> Memory:
     return Memory(find_place(tmp_path, state=tmp_path / "state"))
 
 
-def course(recorded: Recorded, memory: Memory | None = None, *options: FallTo) -> Course:
-    return Course(
+def course(recorded: Recorded, memory: Memory | None = None, *options: FallTo) -> StrategyHistory:
+    return StrategyHistory(
         RunWishes(strategy=FIRST, options=options or (CPU, SLOW)),
         script="s",
         here="m",
@@ -74,7 +74,7 @@ def course(recorded: Recorded, memory: Memory | None = None, *options: FallTo) -
 
 
 def answer(  # as the supervisor does it
-    course: Course, failed: Failure, end: AttemptEnd, run: Run, needs: float | None = None
+    course: StrategyHistory, failed: Failure, end: AttemptEnd, run: Run, needs: float | None = None
 ) -> Proposal:
     course.failed(failed, end, run)
     situation = course.situation(failed, end, can_resume=True, checkpoints=1)
@@ -89,12 +89,14 @@ def answer(  # as the supervisor does it
     return proposal
 
 
-def fails(climbing: Course, kind: str, steps: int = 25, needs: float | None = None) -> Proposal:
+def fails(
+    climbing: StrategyHistory, kind: str, steps: int = 25, needs: float | None = None
+) -> Proposal:
     end = msgspec.structs.replace(END, last_step=steps)
     return answer(climbing, failure(kind), end, RUN, needs)
 
 
-def until_it_falls(climbing: Course, kind: str) -> Proposal:
+def until_it_falls(climbing: StrategyHistory, kind: str) -> Proposal:
     for _ in range(20):
         step = fails(climbing, kind)
         if step.strategy is None or step.remedy.startswith("way-"):

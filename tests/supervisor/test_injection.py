@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from rocsteady import __version__
+from rocsteady.attempts.injection import Injection, claim, lay_out, runtime_folder, sweep
 from rocsteady.errors import RocsteadyError
 from rocsteady.inside import wire
-from rocsteady.supervisor.injection import Injection, claim, lay_out, runtime_folder, sweep
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="owners and modes are of POSIX")
 DISK = "/dev/vda1 / ext4 rw 0 0\n"
@@ -31,6 +32,7 @@ def test_lays_out_one_package_and_sitecustomize_for_their_owner_only(tmp_path: P
     assert injection == Injection(site=tmp_path / "site", pages=tmp_path / "pages")
     assert {path.name for path in injection.site.iterdir()} == {
         "_rocsteady_inside",
+        f"rocsteady-{__version__}.dist-info",
         "sitecustomize.py",
     }
     package = injection.site / "_rocsteady_inside"
@@ -38,7 +40,7 @@ def test_lays_out_one_package_and_sitecustomize_for_their_owner_only(tmp_path: P
     sources = {path.relative_to(inside) for path in inside.rglob("*.py")}
     laid_out = {path.relative_to(package) for path in package.rglob("*.py")}
     not_needed = {path for path in sources if path.parts[0] in ("payloads", "sitecustomize.py")}
-    assert laid_out == sources - not_needed
+    assert laid_out == sources - not_needed | {Path("torchrun.py")}
     assert Path("heartbeat/hooks.py") in laid_out
     folders = [path for path in package.rglob("*") if path.is_dir()]
     for path in (injection.site, package, injection.pages, *folders):

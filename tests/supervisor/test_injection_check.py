@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from rocsteady.supervisor.announcer import Announcer
-from rocsteady.supervisor.injection_check import EVERY, Unseen, keeps_us_out
+from rocsteady.attempts.announcer import Announcer
+from rocsteady.attempts.injection_check import EVERY, Unseen, keeps_us_out
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_process_with_torch_and_without_a_page_is_named(
 ) -> None:
     maps = {"/proc/7/maps": b"7f00 r-xp /lib/libc.so.6", "/proc/8/maps": b"/x/libtorch_cpu.so"}
     monkeypatch.setattr(
-        "rocsteady.supervisor.injection_check.procfs.read", lambda path, _limit: maps[path]
+        "rocsteady.attempts.injection_check.procfs.read", lambda path, _limit: maps[path]
     )
     watching = unseen(said)
 

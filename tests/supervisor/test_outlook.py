@@ -7,10 +7,10 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from rocsteady.attempts.announcer import Announcer
 from rocsteady.forecast.runs import lines_ahead, story_ahead
 from rocsteady.job.values import Deadline
 from rocsteady.journal.values import DecisionRecord, Forecast, Run, RunLine, RunStory, Sample
-from rocsteady.supervisor.announcer import Announcer
 from rocsteady.supervisor.outlook import LONGEST, MOST, Outlook, Slip
 from rocsteady.supervisor.recovery import FallTo
 from rocsteady.vocabulary import Strategy

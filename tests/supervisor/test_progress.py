@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from rocsteady.attempts.progress import AttemptProgress
 from rocsteady.evidence.counters import Progress
 from rocsteady.evidence.values import Heartbeat
 from rocsteady.pulse.verdict import RunState, Verdict
-from rocsteady.supervisor.progress import AttemptProgress
 
 HEALTHY = Verdict(condition=RunState.HEALTHY, why="", quiet=0.0)
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from rocsteady.attempts.reaction import Reaction
 from rocsteady.evidence.snapshot import take_snapshot
 from rocsteady.host.child import DETACHED, Child, How, Stopping, start_child
 from rocsteady.pulse.wait_set import Member, WaitSet
-from rocsteady.supervisor.reaction import Reaction
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and /proc")
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
+from rocsteady.attempts.settings import Settings
 from rocsteady.host.child import Exit
 from rocsteady.pulse.learning import PhaseHistory
 from rocsteady.remedies.ladder import Proposal
-from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
 from rocsteady.supervisor.recovery import (
     Choices,
     Decision,
@@ -19,7 +20,6 @@ from rocsteady.supervisor.recovery import (
     recover,
     without_remedies,
 )
-from rocsteady.supervisor.settings import Settings
 from rocsteady.vocabulary import Fix, Strategy
 
 CRASHED = AttemptEnd(

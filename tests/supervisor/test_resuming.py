@@ -354,7 +354,9 @@ def test_kills_at_random_moments_leave_nothing_but_an_intact_journal(project: Pr
             assert all(deed["outcome"] for deed in deeds[:-1])
     (project.folder / "finish").touch()
 
-    assert project.run("--resume", project.name).code == 0
+    again = ("--resume", project.name) if project.line() else ()  # none may have got so far
+
+    assert project.run(*again).code == 0
     story = project.story()
     intended = [deed["attempt"] for deed in story["deeds"] if deed["kind"] == "start"]
     assert intended == sorted(set(intended))

@@ -11,8 +11,8 @@ import pytest
 from supervised import Project, until
 
 import rocsteady
+from rocsteady.attempts.save_request import ask_to_save
 from rocsteady.inside import wire
-from rocsteady.supervisor.save_request import ask_to_save
 
 WORDS = wire.SIZE // 8
 HURRIED = Path(__file__).parents[1] / "victims" / "hurried.py"

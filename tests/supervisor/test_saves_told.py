@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from rocsteady.attempts.announcer import Announcer
+from rocsteady.attempts.verdict_messages import Teller
 from rocsteady.evidence.values import Heartbeat
-from rocsteady.supervisor.announcer import Announcer
-from rocsteady.supervisor.verdict_messages import Teller
 
 
 class Heard(Announcer):

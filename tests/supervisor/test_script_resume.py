@@ -11,7 +11,7 @@ import pytest
 from supervised import Project, until
 
 import rocsteady
-from rocsteady.evidence.pages import Resumes
+from rocsteady.evidence.heartbeat_pages import Resumes
 from rocsteady.job.done_when import matches
 from rocsteady.job.values import Resume
 from rocsteady.supervisor.script_resume import FILE, keep, kept, resume_of, where
@@ -91,7 +91,7 @@ TRAINS = """
             loader=torch.utils.data.DataLoader(data, batch_size=8),
             epochs=1,
             lose_at_most=0.2,
-            part=8,
+            micro_batch=8,
         )
         print("told", os.environ.get("TOLD_BY_JOB"), flush=True)
         for batch in loop:
@@ -112,7 +112,7 @@ KILLED_ONCE = """
             os.kill(os.getpid(), signal.SIGKILL)
 """
 TOO_LARGE = """
-        if loop.steps == 50 and int(os.environ.get("ROCSTEADY_PART", "8")) > 2:
+        if loop.steps == 50 and int(os.environ.get("ROCSTEADY_MICRO_BATCH", "8")) > 2:
             torch.empty(1 << 60, dtype=torch.uint8)
 """
 BY_ITSELF = "the script saves and resumes on its own: checkpoints in checkpoints/."
@@ -196,11 +196,11 @@ def test_out_of_memory_makes_the_parts_smaller(training: Project, torch_python: 
     assert ended.code == 0, ended.err
     story = training.story()
     assert {each["failure"]["kind"] for each in story["failures"]} == {"oom-host"}
-    parts = [each["strategy"].get("part") for each in story["attempts"]]
+    parts = [each["strategy"].get("micro_batch") for each in story["attempts"]]
     assert parts == [None, None, 4, 2]
     remedies = [each["what"] for each in story["decisions"]]
-    assert remedies[1:3] == ["smaller-part", "smaller-part"]
-    assert "Smaller micro-batches: half as many samples at a time (part=2)." in "\n".join(
+    assert remedies[1:3] == ["half-micro-batch", "half-micro-batch"]
+    assert "Smaller micro-batches: half as many samples at a time (micro_batch=2)." in "\n".join(
         ended.said
     )
 

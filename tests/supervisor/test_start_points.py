@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocsteady.supervisor.progress_counts import ProgressCounts
+from rocsteady.attempts.progress_counts import ProgressCounts
 from rocsteady.supervisor.start_points import StartPoints
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocsteady.supervisor.step_times import MOST, StepTimes
+from rocsteady.attempts.step_times import MOST, StepTimes
 
 
 def test_a_checkpoint_has_at_most_the_step_that_was_next_seen() -> None:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocsteady.attempts.strategy import environment
 from rocsteady.errors import RocsteadyError
 from rocsteady.inside import wire
 from rocsteady.inside.overrides import strategy as inside
-from rocsteady.supervisor.strategy import environment
 from rocsteady.vocabulary import Strategy
 
 HIP, CUDA, ROCR = "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
@@ -61,7 +61,10 @@ def test_compiling_is_told_to_inside_alone() -> None:
 
 
 def test_parts_are_told_to_the_loop() -> None:
-    assert environment(Strategy(part=4), {wire.PART: "8"}) == ({wire.PART: "4"}, ())
+    assert environment(Strategy(micro_batch=4), {wire.MICRO_BATCH: "8"}) == (
+        {wire.MICRO_BATCH: "4"},
+        (),
+    )
 
 
 @pytest.mark.parametrize("existing", [{}, {HIP: "1"}, {CUDA: "0,1"}, {ROCR: "1"}])
@@ -115,6 +118,7 @@ def test_a_mask_that_the_strategy_unsets_is_not_chosen_from() -> None:
         persistent_workers=st.none() | st.booleans(),
         prefetch_factor=st.none() | st.integers(1, 99),
         attention=st.sampled_from([None, "math", "efficient", "flash"]),
+        miopen=st.sampled_from([None, False]),
         precision=st.sampled_from([None, "bf16", "fp16", "fp32"]),
         autocast=st.sampled_from([None, "bf16"]),
         flush_denormal=st.booleans(),
@@ -140,6 +144,7 @@ def test_inside_reads_every_strategy_as_it_was_meant(strategy: Strategy) -> None
         '{"version": 1, "compile": 1}',
         '{"version": 1, "autocast": "fp16"}',
         '{"version": 1, "flush_denormal": false}',
+        '{"version": 1, "miopen": true}',
         '{"version": 1, "attention": "magic"}',
         '{"version": 1, "attention": ["math"]}',
         '{"version": 1, "workers": 0, "colour": "red"}',

@@ -6,10 +6,10 @@ from typing import cast
 
 import pytest
 
+from rocsteady.attempts.announcer import Announcer
+from rocsteady.attempts.verdict_messages import Teller
 from rocsteady.pulse.verdict import RunState, Verdict
 from rocsteady.pulse.wait_set import Member, WaitSet
-from rocsteady.supervisor.announcer import Announcer
-from rocsteady.supervisor.verdict_messages import Teller
 
 
 class Heard:

@@ -10,11 +10,11 @@ from functools import partial
 
 import msgspec
 
+from rocsteady.attempts.settings import Settings
 from rocsteady.cli import run
 from rocsteady.cli.main import main
 from rocsteady.host.child import Stopping
 from rocsteady.pulse.verdict import Patience
-from rocsteady.supervisor.settings import Settings
 
 HURRY = 2.5
 OURS = ("tick_gap",)  # is about our own ticks

@@ -9,12 +9,12 @@ import click
 import pytest
 from msgspec.structs import replace
 
-from rocsteady.cli.job_questions import ask_existing
 from rocsteady.errors import RocsteadyError
 from rocsteady.job.checkpoint_origin import Origin, find, keep
 from rocsteady.job.values import Existing, Job, Resume
 from rocsteady.journal.values import Run, RunLine
 from rocsteady.supervisor import script_resume
+from rocsteady.terminal.job_questions import ask_existing
 from rocsteady.workflows.existing_checkpoints import Choice, choose
 
 RESUME = Resume(arguments=("--resume", "{checkpoint}"), checkpoints=("*.pt",))

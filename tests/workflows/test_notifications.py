@@ -19,8 +19,9 @@ import msgspec
 import pytest
 
 from rocsteady.errors import JobError
+from rocsteady.job.configuration import user_configuration
 from rocsteady.job.job_file import parse_job
-from rocsteady.job.notify import Notify, NotifyEvent, WebhookKind, kind_of, user_notify
+from rocsteady.job.notify import Notify, NotifyEvent, WebhookKind, kind_of
 from rocsteady.report.notice import Notice, terminal_notice, webhook_post
 from rocsteady.workflows.notifications import (
     Channel,
@@ -216,7 +217,7 @@ def test_the_configuration_of_the_user_and_of_the_job(
 
     found = channels(notify_sources(job, tmp_path))
 
-    assert user_notify() == Notify(mail="me@example.org")
+    assert user_configuration().notify == Notify(mail="me@example.org")
     assert [channel.name for channel in found] == ["mail", "desktop"]
 
 

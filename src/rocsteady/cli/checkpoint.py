@@ -13,14 +13,15 @@ import click
 import rocsteady
 from rocsteady import checkpoint_folder as folders
 from rocsteady.checkpoint_folder import BrokenError
+from rocsteady.cli.command_group import CommandGroup
 from rocsteady.cli.roots import open_root, python_option
-from rocsteady.cli.screen import layout, show, show_json
 from rocsteady.errors import CheckpointError, ExaminationError, RocsteadyError
 from rocsteady.host.children import AnswerKind, ask
 from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.machine.machine import examine
-from rocsteady.report.page import GREEN, RED, Page
 from rocsteady.report.table import LEAST_LAST, Column, Table
+from rocsteady.report.text_page import GREEN, RED, Page
+from rocsteady.terminal.screen import layout, show, show_json
 from rocsteady.vocabulary import Value
 from rocsteady.wording import plural
 from rocsteady.wording import size as written_size
@@ -53,7 +54,7 @@ class Listed(Value, frozen=True, kw_only=True):
     wrong: str  # as the end of a sentence; "" if it is whole
 
 
-@click.group("checkpoint")
+@click.group("checkpoint", cls=CommandGroup)
 def command() -> None:
     """Inspect, export and import checkpoints written by rocsteady.training."""
 

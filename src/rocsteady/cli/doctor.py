@@ -10,7 +10,6 @@ import click
 import msgspec
 
 from rocsteady.cli.roots import open_root, python_option, root_option
-from rocsteady.cli.screen import json_text, layout, show, show_json, without_secrets
 from rocsteady.doctor.coverage import knowledge_state
 from rocsteady.doctor.diagnosis import diagnose, knowledge_in_use
 from rocsteady.journal.identity import machine_fingerprint
@@ -20,6 +19,7 @@ from rocsteady.machine.machine import examine
 from rocsteady.report.diagnosis import render_diagnosis
 from rocsteady.report.rules import render_rule, render_rule_list
 from rocsteady.suggestions import no_such
+from rocsteady.terminal.screen import json_text, layout, show, show_json, without_secrets
 from rocsteady.vocabulary import Severity
 
 NOTHING_BLOCKS, SOMETHING_BLOCKS = 0, 1

@@ -10,10 +10,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from rocsteady.cli.command_check import check_command
-from rocsteady.cli.job_questions import ask_about_paths, job_here
+from rocsteady.attempts.injection import claim
 from rocsteady.cli.project import enter, find_job_folder
-from rocsteady.cli.screen import layout, show, show_json, tell
 from rocsteady.drills.faults import Fault, read_faults
 from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.job.values import Job
@@ -22,7 +20,9 @@ from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import Place, find_place
 from rocsteady.report.drill import DrillResult, render_drill
 from rocsteady.sandbox.scratch import remove
-from rocsteady.supervisor.injection import claim
+from rocsteady.terminal.command_check import check_command
+from rocsteady.terminal.job_questions import ask_about_paths, job_here
+from rocsteady.terminal.screen import layout, show, show_json, tell
 from rocsteady.workflows.drills import NAME, Drill, drill_root
 
 SURVIVED, NOT_SURVIVED = 0, 1

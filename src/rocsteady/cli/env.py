@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from rocsteady.cli.roots import open_root, python_option, root_option
-from rocsteady.cli.screen import layout, show, show_json, without_secrets
 from rocsteady.report.variables import render_variables
+from rocsteady.terminal.screen import layout, show, show_json, without_secrets
 from rocsteady.workflows.variable_review import review_variables
 
 ALL_ACT, SOME_DO_NOT = 0, 1

@@ -11,7 +11,6 @@ from typing import BinaryIO
 import click
 import msgspec
 
-from rocsteady.cli.screen import layout, show, show_json
 from rocsteady.errors import ExaminationError
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
@@ -23,7 +22,8 @@ from rocsteady.knowledge.failures import (
 )
 from rocsteady.knowledge.store import failures_in_use
 from rocsteady.redaction.machine_names import redactor_here
-from rocsteady.report.page import BOLD, DIM, Page
+from rocsteady.report.text_page import BOLD, DIM, Page
+from rocsteady.terminal.screen import layout, show, show_json
 from rocsteady.untrusted_file import read_tail
 from rocsteady.vocabulary import Certainty, Failure, Fix
 

@@ -10,11 +10,6 @@ from pathlib import Path
 
 import click
 
-from rocsteady.cli.command_check import check_command
-from rocsteady.cli.init_questions import ask_command, ask_limits, ask_total
-from rocsteady.cli.job_questions import ask_about_paths
-from rocsteady.cli.screen import show, show_json, tell
-from rocsteady.cli.status_line import bar, progress
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.files import write_whole
 from rocsteady.job.job_file import FILE, parse_job, read_job
@@ -28,6 +23,11 @@ from rocsteady.planner.script_facts import read_facts, script_in
 from rocsteady.planner.trial import Bounds
 from rocsteady.planner.trial_result import TrialResult
 from rocsteady.planner.work import how_much
+from rocsteady.terminal.command_check import check_command
+from rocsteady.terminal.init_questions import ask_command, ask_limits, ask_total
+from rocsteady.terminal.job_questions import ask_about_paths
+from rocsteady.terminal.screen import show, show_json, tell
+from rocsteady.terminal.status_line import bar, progress
 from rocsteady.vocabulary import Strategy
 from rocsteady.wording import duration
 from rocsteady.workflows import saved_plan

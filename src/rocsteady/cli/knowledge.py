@@ -8,11 +8,12 @@ from pathlib import Path
 
 import click
 
-from rocsteady.cli.screen import layout, show, show_json, tell
+from rocsteady.cli.command_group import CommandGroup
 from rocsteady.doctor.coverage import knowledge_state
 from rocsteady.doctor.diagnosis import knowledge_in_use
 from rocsteady.knowledge.store import places
 from rocsteady.report.knowledge import KnowledgeCounts, render_counts, render_difference
+from rocsteady.terminal.screen import layout, show, show_json, tell
 from rocsteady.workflows.knowledge_update import (
     author_complaints,
     count_entries,
@@ -27,7 +28,7 @@ from_option = click.option(
 )
 
 
-@click.group("knowledge", invoke_without_command=True)
+@click.group("knowledge", cls=CommandGroup, invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def command(ctx: click.Context, *, as_json: bool) -> None:

@@ -14,12 +14,12 @@ from pathlib import Path
 import click
 
 from rocsteady.cli.project_journal import find_run, kept_journal
-from rocsteady.cli.screen import show
 from rocsteady.job.names import check_name
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.place import RUNS
 from rocsteady.journal.values import Run
 from rocsteady.printable import printable
+from rocsteady.terminal.screen import show
 from rocsteady.untrusted_file import open_regular
 
 PIECE = 64 * 1024  # bytes that are read at once
@@ -105,8 +105,9 @@ def _print_attempt(
             _seek_last(log, lines)
         while True:
             more = going_on()
-            if os.fstat(log.fileno()).st_size < log.tell():  # it has reached its limit
+            if os.fstat(log.fileno()).st_size < log.tell():
                 log.seek(0, os.SEEK_END)
+                show(f"\nrocsteady: {path.name} reached log_limit; lines may be missing here\n")
             while (hole := _skip_hole(log)) or (piece := log.read(PIECE)):
                 if hole:
                     show(f"\nrocsteady: {hole:,} bytes are left out: a hole in {path.name}\n")

@@ -11,7 +11,6 @@ import msgspec
 
 from rocsteady import __version__
 from rocsteady.cli.roots import open_root, python_option, root_option
-from rocsteady.cli.screen import layout, show, show_json, tell, without_secrets
 from rocsteady.errors import ExaminationError
 from rocsteady.host.files import write_whole
 from rocsteady.knowledge.reader import Knowledge, load_knowledge
@@ -21,6 +20,7 @@ from rocsteady.machine.view import View
 from rocsteady.printable import printable_json
 from rocsteady.redaction.machine_names import redactor_here
 from rocsteady.report.machine import render_machine
+from rocsteady.terminal.screen import layout, show, show_json, tell, without_secrets
 
 
 @click.command("machine")

@@ -6,7 +6,6 @@ A command's module is imported only when it is used, so that each starts as fast
 from __future__ import annotations
 
 import importlib
-import io
 import os
 import sys
 from pathlib import Path
@@ -15,9 +14,9 @@ from typing import NoReturn
 import click
 
 from rocsteady import __version__
-from rocsteady.cli.screen import silence_stdout, tell
+from rocsteady.cli.command_group import CommandGroup
 from rocsteady.errors import ExaminationError, JobError, RocsteadyError
-from rocsteady.suggestions import no_such
+from rocsteady.terminal.screen import silence_stdout, tell
 
 # Name to module and one line of help. Not in this table, not a command.
 COMMANDS = {
@@ -48,7 +47,7 @@ COMMANDS = {
 ERROR, USAGE, COULD_NOT_EXAMINE, INTERRUPTED = 1, 2, 3, 130
 
 
-class Commands(click.Group):
+class Commands(CommandGroup):
     """The table above, as click wants it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -64,15 +63,6 @@ class Commands(click.Group):
         module = importlib.import_module(COMMANDS[cmd_name][0])
         command: click.Command = module.command
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Suggest the closest command where there is none of that name."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            text = no_such("command", args[0], COMMANDS, "To list them: rocsteady --help")
-            ctx.fail(text)
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
@@ -95,9 +85,7 @@ def main() -> NoReturn:
     try:
         sys.exit(rocsteady.main(prog_name="rocsteady", standalone_mode=False))
     except click.ClickException as error:
-        said = io.StringIO()
-        error.show(file=said)
-        tell(said.getvalue().rstrip("\n"))
+        tell(one_line(error))
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         tell("\nrocsteady: interrupted")
@@ -113,6 +101,15 @@ def main() -> NoReturn:
     except Exception:  # noqa: BLE001 - the edge: a bug becomes a report that can be pasted
         _report_bug()
         sys.exit(COULD_NOT_EXAMINE)
+
+
+def one_line(error: click.ClickException) -> str:
+    """Say what is wrong, and where the options are listed if it does not say what to type."""
+    text = " ".join(error.format_message().split())
+    says_what_to_type = "rocsteady " in text or "Did you mean" in text
+    if isinstance(error, click.UsageError) and error.ctx and not says_what_to_type:
+        text = f"{text.rstrip('.')}. To see the options: {error.ctx.command_path} --help"
+    return f"error: {text}"
 
 
 def _code(error: RocsteadyError) -> int:

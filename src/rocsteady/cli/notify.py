@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from rocsteady.cli.job_questions import ask_about
 from rocsteady.cli.project import find_job_folder
-from rocsteady.cli.screen import show
 from rocsteady.job.job_file import FILE, read_job
 from rocsteady.job.values import Job
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
+from rocsteady.terminal.job_questions import ask_about
+from rocsteady.terminal.screen import show
 from rocsteady.workflows.notifications import attempt, channels, notify_sources, sample_notice
 
 WORKED, FAILED = 0, 1

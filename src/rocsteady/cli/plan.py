@@ -12,13 +12,9 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from rocsteady.cli.command_check import check_command
 from rocsteady.cli.duration import Duration
-from rocsteady.cli.job_questions import ask_about_paths, job_here
 from rocsteady.cli.plan_export import write_files
 from rocsteady.cli.project import enter, find_job_folder
-from rocsteady.cli.screen import layout, show, show_json, tell
-from rocsteady.cli.status_line import bar, progress
 from rocsteady.job.stages import commands_of
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
@@ -29,6 +25,10 @@ from rocsteady.planner.exports.catalog import PLACES
 from rocsteady.planner.planner import Wish
 from rocsteady.report.option import render_option
 from rocsteady.report.plan import render_plan
+from rocsteady.terminal.command_check import check_command
+from rocsteady.terminal.job_questions import ask_about_paths, job_here
+from rocsteady.terminal.screen import layout, show, show_json, tell
+from rocsteady.terminal.status_line import bar, progress
 from rocsteady.wording import rough_duration
 from rocsteady.workflows import saved_plan
 from rocsteady.workflows.plan_inputs import circumstances, wish

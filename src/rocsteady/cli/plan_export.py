@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from rocsteady.cli.screen import show, tell
 from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.errors import RocsteadyError
 from rocsteady.forecast.forecast import due
@@ -22,6 +21,7 @@ from rocsteady.planner.exports.catalog import PLACES
 from rocsteady.planner.exports.export import Export
 from rocsteady.remedies.difference import told
 from rocsteady.supervisor.visible_gpus import visible_to_a_run
+from rocsteady.terminal.screen import show, tell
 from rocsteady.vocabulary import Strategy
 from rocsteady.workflows.saved_plan import kept, option_numbered
 from rocsteady.workflows.supervision import examined

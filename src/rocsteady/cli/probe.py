@@ -15,16 +15,8 @@ from pathlib import Path
 import click
 import platformdirs
 
-from rocsteady.cli.probe_session import (
-    INTERRUPTED,
-    NOTHING_WRONG,
-    SOMETHING_WRONG,
-    ProbeSession,
-    depth,
-    print_json,
-)
+from rocsteady.attempts.injection import OWNER, claim, read_owner
 from rocsteady.cli.roots import open_root, python_option
-from rocsteady.cli.screen import layout, show, tell
 from rocsteady.errors import ExaminationError, NotRecordedError
 from rocsteady.journal.identity import is_alive, machine_fingerprint
 from rocsteady.journal.journal import Journal
@@ -52,15 +44,23 @@ from rocsteady.probes.suite import (
     unknown_names,
     without_risks,
 )
-from rocsteady.report.page import Page
 from rocsteady.report.probe import (
     ProbeLine,
     render_probe,
     render_stories,
     title_column,
 )
+from rocsteady.report.text_page import Page
 from rocsteady.suggestions import no_such
-from rocsteady.supervisor.injection import OWNER, claim, read_owner
+from rocsteady.terminal.probe_session import (
+    INTERRUPTED,
+    NOTHING_WRONG,
+    SOMETHING_WRONG,
+    ProbeSession,
+    depth,
+    print_json,
+)
+from rocsteady.terminal.screen import layout, show, tell
 from rocsteady.vocabulary import Observation, ProbeOutcome
 
 SCRIPT = "rocsteady.probe.script"  # what came after --
@@ -225,8 +225,8 @@ def _check_script(script: Sequence[str], steps: int | None, *, other: bool) -> N
 
 
 def _script(script: tuple[str, ...], steps: int, *, as_json: bool, yes: bool) -> int:
-    from rocsteady.cli.command_check import check_command  # noqa: PLC0415 - as below
-    from rocsteady.cli.job_questions import ask_about_paths  # noqa: PLC0415 - as below
+    from rocsteady.terminal.command_check import check_command  # noqa: PLC0415 - as below
+    from rocsteady.terminal.job_questions import ask_about_paths  # noqa: PLC0415 - as below
     from rocsteady.workflows.script_probe import NAME, probe_script  # noqa: PLC0415 - all of the supervisor
 
     folder = Path.cwd()

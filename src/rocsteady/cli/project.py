@@ -7,9 +7,9 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from rocsteady.cli.screen import tell
 from rocsteady.job.job_file import FILE
 from rocsteady.journal.place import FOLDER
+from rocsteady.terminal.screen import tell
 
 
 def find_project(start: Path) -> Path:

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import click
 
 from rocsteady.cli.roots import open_root, python_option, root_option
-from rocsteady.cli.screen import json_text, layout, show
 from rocsteady.doctor.trainable import settings
 from rocsteady.knowledge.failures import FailureKind
 from rocsteady.knowledge.harmful import harmful_variables
@@ -24,9 +23,10 @@ from rocsteady.remedies.ladder import Proposal
 from rocsteady.remedies.preview import preview
 from rocsteady.remedies.remedy import ANY, Remedy
 from rocsteady.remedies.situation import FailedAttempt, Situation
-from rocsteady.report.page import BOLD, Page
+from rocsteady.report.text_page import BOLD, Page
 from rocsteady.suggestions import no_such
 from rocsteady.supervisor.visible_gpus import visible_to_a_run
+from rocsteady.terminal.screen import json_text, layout, show
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy
 from rocsteady.wording import plural
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import click
 
 from rocsteady.cli.project_journal import find_run, kept_journal, nothing_run
-from rocsteady.cli.screen import json_text, layout, show, show_json, tell
 from rocsteady.host.files import write_whole
 from rocsteady.printable import printable
 from rocsteady.report.html.document import render_page
 from rocsteady.report.run_report import RunReport
 from rocsteady.report.story import render_story
 from rocsteady.report.summary_screen import render_summary
+from rocsteady.terminal.screen import json_text, layout, show, show_json, tell
 from rocsteady.workflows.run_report import bundle, gather
 
 FORMATS = ("text", "html", "markdown", "json")

@@ -10,13 +10,12 @@ from typing import Any
 import click
 import msgspec
 
-from rocsteady.cli.command_check import check_interpreter
+from rocsteady.attempts.engines.elastic import AgentLink
+from rocsteady.attempts.settings import Settings
 from rocsteady.cli.detach import WITHOUT_TERMINAL, detach
 from rocsteady.cli.duration import Duration
-from rocsteady.cli.job_questions import ask_about_run, ask_existing, at_a_terminal, job_here
 from rocsteady.cli.project import enter, find_job_folder, find_project
 from rocsteady.cli.project_journal import find_run
-from rocsteady.cli.screen import tell
 from rocsteady.errors import (
     ExaminationError,
     JobError,
@@ -25,6 +24,7 @@ from rocsteady.errors import (
     RocsteadyError,
 )
 from rocsteady.host.child import DETACHED, OURS
+from rocsteady.host.full_screen import FullScreen
 from rocsteady.job.job_file import FILE
 from rocsteady.job.names import check_name
 from rocsteady.job.values import Existing, Job
@@ -33,9 +33,11 @@ from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import existing_place, find_place
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.suggestions import no_such
-from rocsteady.supervisor.course import RunWishes
 from rocsteady.supervisor.recovery import PERSON_NEEDED
-from rocsteady.supervisor.settings import Settings
+from rocsteady.supervisor.strategy_history import RunWishes
+from rocsteady.terminal.command_check import check_interpreter
+from rocsteady.terminal.job_questions import ask_about_run, ask_existing, at_a_terminal, job_here
+from rocsteady.terminal.screen import tell
 from rocsteady.workflows.existing_checkpoints import Choice
 from rocsteady.workflows.plan_choice import planned
 from rocsteady.workflows.runs import RunLauncher
@@ -124,6 +126,12 @@ class RunCommand(click.Command):
 @click.option(
     "--detach", "detached", is_flag=True, help="Run in the background, detached from this terminal."
 )
+@click.option(
+    "--watch",
+    "watched",
+    is_flag=True,
+    help="Run in the background and view it here, as rocsteady watch does.",
+)
 @click.option("--resume", metavar="RUN", help="Resume a run that ended or was stopped.")
 @click.option("--fresh", is_flag=True, help="Ignore checkpoints from before this run.")
 @click.option(
@@ -148,6 +156,7 @@ class RunCommand(click.Command):
     help="Skip all confirmations, including --stage out of order.",
 )
 @click.option(WITHOUT_TERMINAL, "alone", is_flag=True, hidden=True)
+@click.option("--ranks", type=int, hidden=True)  # a socket to the torchrun whose ranks are watched
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def command(  # noqa: PLR0913 - one argument an option
@@ -164,7 +173,7 @@ def command(  # noqa: PLR0913 - one argument an option
     yes: bool,
     alone: bool,
     command: tuple[str, ...],
-    **_: object,  # which _settings, _wishes and _launch read
+    **_: object,  # which _settings, _wishes, _link and _launch read
 ) -> None:
     """Run COMMAND, watch its progress, and restart it when it hangs or crashes.
 
@@ -198,6 +207,7 @@ def command(  # noqa: PLR0913 - one argument an option
             terminal=DETACHED if alone else OURS,
             choice=_choice(typed=typed, fresh=fresh, go_on=go_on, ask=not (yes or alone)),
             alone=not anyway,
+            link=_link(ctx.params),
         )
         runner = runner.chosen(_first(job, turns), resume)
         code = _launch(ctx.params, job, turns, runner)
@@ -221,6 +231,10 @@ def _wishes(options: dict[str, Any], folder: Path, job: Job) -> tuple[Job, RunWi
     return job, msgspec.structs.replace(wanted, strategy=option.strategy, options=after)
 
 
+def _link(options: dict[str, Any]) -> AgentLink | None:
+    return None if options["ranks"] is None else AgentLink(options["ranks"], os.environ)
+
+
 def _settings(options: dict[str, Any], job: Job) -> Settings:
     return Settings(
         max_attempts=options["max_attempts"],
@@ -238,11 +252,25 @@ def _launch(options: dict[str, Any], job: Job, turns: tuple[Turn, ...], runner: 
     if options["resume"] is not None and runner.is_done(options["resume"]):
         tell(f"rocsteady: {options['resume']} is done; there is nothing to resume.")
         return 0
-    if options["detached"]:
-        return detach(_again(options, runner.choice), runner.folder, runner.journal)
+    if options["detached"] or options["watched"]:
+        name = detach(_again(options, runner.choice), runner.folder, runner.journal)
+        return _view(runner.journal, name) if options["watched"] else 0
     if turns:
         return carry_out_stages(turns, runner.carry_out)
     return runner.carry_out(job, name=options["name"], resume=options["resume"])[0]
+
+
+def _view(journal: Journal, name: str) -> int:
+    """Show the run on a full screen until the user leaves it, and say what became of it."""
+    from rocsteady.cli.watch_screen import watch_screen  # noqa: PLC0415 - only --watch needs it
+
+    code = watch_screen(journal, name)
+    run = find_run(journal, name).run
+    if run.ended is None:
+        tell(f"rocsteady: {name} continues in the background. To view it: rocsteady watch {name}")
+    else:
+        tell(f"rocsteady: {name}: {run.outcome}. To see what happened: rocsteady report {name}")
+    return code
 
 
 def _folder(command: tuple[str, ...], resume: str | None) -> Path:
@@ -264,6 +292,8 @@ def _check_job(folder: Path, command: tuple[str, ...], resume: str | None) -> No
 
 def _check(options: dict[str, object]) -> None:
     """Refuse options that contradict each other."""
+    if options["watched"] and not FullScreen.is_possible():
+        raise click.UsageError("--watch needs a terminal; without it, use --detach")
     own = ("command", "name", "stage", "plan")
     if options["resume"] is not None and any(options[each] for each in own):
         raise click.UsageError("--resume uses the run's own command and name; do not give others")

@@ -9,11 +9,11 @@ import click
 import msgspec
 
 from rocsteady.cli.project_journal import kept_journal
-from rocsteady.cli.screen import layout, show, show_json
 from rocsteady.forecast.runs import lines_ahead
 from rocsteady.journal.values import RunLine
 from rocsteady.redaction.redactor import Secrets
 from rocsteady.report.runs import render_runs
+from rocsteady.terminal.screen import layout, show, show_json
 
 
 @click.command("runs")

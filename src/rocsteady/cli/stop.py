@@ -7,11 +7,11 @@ import time
 import click
 
 from rocsteady.cli.project_journal import find_run, kept_journal
-from rocsteady.cli.screen import tell
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.background import ask_to_end
 from rocsteady.journal.identity import is_alive, is_supervisor
 from rocsteady.journal.values import Run
+from rocsteady.terminal.screen import tell
 
 WAIT = 45.0  # seconds: longer than stopping may take
 POLL_EVERY = 0.2

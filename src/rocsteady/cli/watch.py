@@ -11,12 +11,12 @@ import click
 
 from rocsteady.cli.duration import Duration
 from rocsteady.cli.project_journal import find_run, kept_journal, nothing_run
-from rocsteady.cli.screen import show, show_json
-from rocsteady.cli.watch_screen import WatchScreen
+from rocsteady.cli.watch_screen import watch_screen
 from rocsteady.host.full_screen import FullScreen
 from rocsteady.journal.journal import Journal
 from rocsteady.report.deadline import ahead
 from rocsteady.report.watch import WatchView, state_in_words
+from rocsteady.terminal.screen import show, show_json
 from rocsteady.workflows.watching import RunWatcher, line_of_text
 
 INTERVAL = timedelta(minutes=1)
@@ -74,9 +74,7 @@ def command(  # noqa: PLR0913 - one argument an option
             _serve(journal, chosen.run.name, port)
             ctx.exit(INTERRUPTED)
         if not (plain or as_json) and FullScreen.is_possible():
-            with FullScreen() as screen:
-                code = WatchScreen(journal, chosen.run.name, screen, ask=name is None).show()
-            ctx.exit(code)
+            ctx.exit(watch_screen(journal, chosen.run.name, ask=name is None))
         watcher = RunWatcher(journal, chosen.run.name, os.environ)
         try:
             ctx.exit(_print_lines(watcher, interval.total_seconds(), as_json=as_json))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocsteady.attempts.user_requests import STACKS, RequestKind, put_request
 from rocsteady.cli.detach import OUTPUT
 from rocsteady.cli.stop import ask_supervisor
 from rocsteady.errors import RocsteadyError
@@ -16,10 +17,9 @@ from rocsteady.host.background import start_detached
 from rocsteady.host.full_screen import FullScreen
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.values import RunLine
-from rocsteady.report.page import takes_colour
+from rocsteady.report.text_page import takes_colour
 from rocsteady.report.text_view import render_choice, render_text, text_room
 from rocsteady.report.watch import WatchView, is_paused, render_watch
-from rocsteady.supervisor.user_requests import STACKS, RequestKind, put_request
 from rocsteady.untrusted_file import read_regular
 from rocsteady.workflows.runs import can_resume
 from rocsteady.workflows.watching import RunWatcher
@@ -42,6 +42,12 @@ q          leave; the run continues
 A paused run keeps its memory, also that of the GPU. After a long pause,
 connections and distributed timeouts of the script may have expired.
 """
+
+
+def watch_screen(journal: Journal, name: str, *, ask: bool = False) -> int:
+    """Show a run until the user leaves; return the exit code. ``ask``: which, if several run."""
+    with FullScreen() as screen:
+        return WatchScreen(journal, name, screen, ask=ask).show()
 
 
 @dataclass

@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from rocsteady.cli.roots import open_root, root_option
-from rocsteady.cli.screen import layout, show, show_json
 from rocsteady.doctor.diagnosis import doctors_knowledge
-from rocsteady.report.torch_offers import render_offers
+from rocsteady.report.torch_offers import render_gpus, render_offers
 from rocsteady.suggestions import no_such
+from rocsteady.terminal.screen import layout, show, show_json
 from rocsteady.workflows.torch_offers import find_torch_offers
 
 ONE_WORKS, NONE_WORKS = 0, 1
@@ -25,6 +25,7 @@ VERSION = re.compile(r"3\.\d{1,2}(\.\d{1,2})?")
 @click.option(
     "--os", "system", type=click.Choice(["linux", "wsl", "windows"]), help="The operating system."
 )
+@click.option("--list", "listing", is_flag=True, help="List the GPUs that can be named, and exit.")
 @click.option("--all", "everything", is_flag=True, help="Show every build in full.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @root_option
@@ -35,6 +36,7 @@ def command(  # noqa: PLR0913 - one argument an option
     gpu: str | None,
     python: str | None,
     system: str | None,
+    listing: bool,
     everything: bool,
     as_json: bool,
     root: Path | None,
@@ -47,6 +49,10 @@ def command(  # noqa: PLR0913 - one argument an option
     Exit code: 0 at least one build has no known blocking problem, 1 none has, 2 incorrect usage, 3
     could not examine.
     """
+    if listing:
+        width, colour = layout(sys.stdout)
+        show(render_gpus(doctors_knowledge(), width=width, colour=colour))
+        return
     if python is not None and not VERSION.fullmatch(python):
         raise click.BadParameter(
             f"expected a version such as 3.12, got {python!r}.", param_hint="--python"
@@ -54,9 +60,11 @@ def command(  # noqa: PLR0913 - one argument an option
     try:
         found = find_torch_offers(open_root(root, None), gpu=gpu, system=system, python=python)
     except LookupError:
-        known = doctors_knowledge().arches
+        arches = doctors_knowledge().arches
+        known = [*arches, *(card for arch in arches.values() for card in arch.cards)]
+        listed = "rocsteady wheels --list shows the names; on the machine itself, leave --gpu out."
         raise click.BadParameter(
-            no_such("GPU", str(gpu), known, f"Known: {', '.join(known)}"), param_hint="--gpu"
+            f"{no_such('GPU', str(gpu), known)} {listed}", param_hint="--gpu"
         ) from None
     if as_json:
         show_json(found)

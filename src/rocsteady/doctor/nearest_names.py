@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 
+from rocsteady.knowledge.library_contents import load_seen
 from rocsteady.knowledge.reader import Knowledge
-from rocsteady.knowledge.seen import load_seen
 
 
 def gone_from(name: str) -> str | None:

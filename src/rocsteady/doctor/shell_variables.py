@@ -18,6 +18,10 @@ HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 SEPARATORS = frozenset({";", "&&", "||", "|", "&", "(", ")", "{", "}", "then", "do", "else"})
 EXPORTING = frozenset({"export", "declare", "typeset", "readonly", "local", "env", "sudo", "exec"})
 LONGEST_COMMAND = 200  # lines of one command, such as a quoted program
+JOINED = re.compile(r"""["'\\`]|\$\(""")  # a line without any of these is a whole command
+SETS = re.compile(rf"(?:^|[\s,=\"']){NAME}=|\b(?:export|setenv|set|unset)\b")
+MARKS = re.compile(r"""\\.|["'`()]|\$\(|(?:^|(?<=\s))#.*""")
+WORKED_OUT = "$0"  # stands for what $(...) prints
 
 
 class Reach(Enum):
@@ -35,6 +39,7 @@ class Assignment(NamedTuple):
     value: str | None  # None: only running the file would tell
     place: str  # "line 3", or "cell 2, line 1"
     reach: Reach = Reach.PROGRAMS
+    part: str = ""  # the service, container or stage that it is set in; "" if there is one only
 
 
 class Unset(NamedTuple):
@@ -60,7 +65,7 @@ def shell_steps(text: str, place: str = "line {}") -> Iterator[Step]:
         if command.lstrip().startswith("#SBATCH"):
             yield from _exports(command.split("--export=")[1:], where)
             continue
-        for words in segments(command):
+        for words in segments(command) if SETS.search(command) else ():
             if words[0] == "set" and {"-a", "-o"} & set(words[1:2]):
                 everything = words[1] == "-a" or words[2:3] == ["allexport"]
                 continue
@@ -91,15 +96,61 @@ def commands(text: str) -> Iterator[tuple[int, str]]:
 def _continues(command: str) -> bool:
     if command.endswith("\\"):
         return True
+    if not JOINED.search(command):
+        return False
     try:
-        shlex.split(command, comments=True)
+        _without_substitutions(command)
     except ValueError:
         return True
     return False
 
 
+def _without_substitutions(command: str) -> str:
+    """Return a command with one word for each $(...) and `...`; ValueError if it is not whole."""
+    kept, at, quoted = [], 0, False
+    while (mark := MARKS.search(command, at)) is not None:
+        kept.append(command[at : mark.start()])
+        at, said = mark.end(), mark.group()
+        if said in ("$(", "`"):
+            at, said = _end(command, at, said), WORKED_OUT
+        elif said == "'" and not quoted:
+            at = command.index("'", at) + 1
+            said = command[mark.start() : at]
+        elif said.startswith("#") and quoted:
+            at, said = mark.start() + 1, "#"
+        quoted ^= said == '"'
+        kept.append(said)
+    if quoted:
+        raise ValueError(command)
+    return "".join([*kept, command[at:]])
+
+
+def _end(command: str, at: int, opening: str) -> int:
+    """Return where a substitution ends that begins before ``at``."""
+    if opening == "`":
+        return command.index("`", at) + 1
+    depth, quoted = 1, False
+    while depth:
+        mark = MARKS.search(command, at)
+        if mark is None:
+            raise ValueError(opening)
+        at, said = mark.end(), mark.group()
+        if said == "'" and not quoted:
+            at = command.index("'", at) + 1
+        elif said == "`":
+            at = command.index("`", at) + 1
+        elif said in ("(", "$(", ")") and not (quoted and said == "("):
+            depth += -1 if said == ")" else 1
+        quoted ^= said == '"'
+    return at
+
+
 def segments(command: str) -> Iterator[list[str]]:
     """Yield the words of each simple command of a line."""
+    try:
+        command = _without_substitutions(command)
+    except ValueError:  # a substitution that nothing closes
+        return
     lexer = shlex.shlex(command, posix=True, punctuation_chars=";&|()")
     lexer.whitespace_split = True
     try:

@@ -25,9 +25,13 @@ NOT_ASKED = "not part of a build of torch"
 
 
 def torch_offers(
-    machine: Machine, knowledge: Knowledge, *, gfx: str, system: str, python: str
+    machine: Machine, knowledge: Knowledge, *, gfxs: tuple[str, ...], system: str, python: str
 ) -> TorchOffers:
-    """List the builds for one GPU; ``machine`` is only what the checks of rules are given."""
+    """List the builds for the first GPU, and say which of them lack code for the others.
+
+    ``machine`` is only what the checks of rules are given.
+    """
+    gfx, *others = gfxs
     left_out: Counter[str] = Counter()
     offers = []
     rows: tuple[WheelRelease | WheelIndex, ...] = (
@@ -39,11 +43,27 @@ def torch_offers(
         if why_not:
             left_out[why_not] += 1
         else:
-            offers.append(_offer(wheel, machine, knowledge, gfx, system))
+            offers.append(_offer(wheel, machine, knowledge, gfxs, system))
     offers.sort(key=_rank)
     return TorchOffers(
-        gfx=gfx, system=system, python=python, offers=tuple(offers), left_out=dict(left_out)
+        gfx=gfx,
+        system=system,
+        python=python,
+        offers=tuple(offers),
+        left_out=dict(left_out),
+        others=tuple(others),
+        note=_note(knowledge, gfx, system),
     )
+
+
+def _listed_for_wsl(knowledge: Knowledge) -> set[str]:
+    return {gfx for index in knowledge.indexes for gfx in index.tested.get(WSL, ())}
+
+
+def _note(knowledge: Knowledge, gfx: str, system: str) -> str:
+    if system == WSL and gfx not in _listed_for_wsl(knowledge):
+        return f"AMD does not list {gfx} for WSL; Linux on the machine itself is another matter."
+    return knowledge.arches[gfx].note
 
 
 def _why_not(wheel: WheelRelease | WheelIndex, gfx: str, system: str, python: str) -> str:
@@ -58,15 +78,22 @@ def _why_not(wheel: WheelRelease | WheelIndex, gfx: str, system: str, python: st
 
 
 def _offer(
-    wheel: WheelRelease | WheelIndex, machine: Machine, knowledge: Knowledge, gfx: str, system: str
+    wheel: WheelRelease | WheelIndex,
+    machine: Machine,
+    knowledge: Knowledge,
+    gfxs: tuple[str, ...],
+    system: str,
 ) -> TorchOffer:
+    gfx = gfxs[0]
     problems = tuple(_problems(wheel, machine, knowledge, gfx, system))
     if isinstance(wheel, WheelIndex):
-        tested = wheel.tested.get("linux" if system == WSL else system, ())
-        title, torch, official = wheel.title, _span(wheel.torch), gfx in tested
-        install = f"pip install --index-url {wheel.address} 'torch[device-{gfx}]{wheel.pin}'"
+        devices = ",".join(f"device-{each}" for each in gfxs if each in wheel.arches)
+        title, torch = wheel.title, _span(wheel.torch)
+        official = gfx in wheel.tested.get(system, ())
+        install = f"pip install --index-url {wheel.address} 'torch[{devices}]{wheel.pin}'"
     else:
-        title, torch, official = "pytorch.org", wheel.latest, True
+        title, torch = "pytorch.org", wheel.latest
+        official = system != WSL or gfx in _listed_for_wsl(knowledge)
         index = f"{PYTORCH_INDEX}{wheel.rocm}"
         install = f"pip install torch=={wheel.latest}+rocm{wheel.rocm} --index-url {index}"
     if system == WINDOWS:
@@ -80,6 +107,7 @@ def _offer(
         problems=problems,
         sources=tuple(knowledge.sources[key] for key in wheel.sources),
         note=wheel.note,
+        lacks=tuple(each for each in gfxs[1:] if each not in wheel.arches),
     )
 
 
@@ -140,6 +168,6 @@ def _newest(versions: str) -> str:
     return f"{major}.{int(minor) - 1}.0"
 
 
-def _rank(offer: TorchOffer) -> tuple[bool, bool, int]:
+def _rank(offer: TorchOffer) -> tuple[bool, int, bool, int]:
     blocked = any(problem.severity is Severity.BLOCKS for problem in offer.problems)
-    return blocked, not offer.official, len(offer.problems)
+    return blocked, len(offer.lacks), not offer.official, len(offer.problems)

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -30,6 +30,7 @@ from rocsteady.doctor.shell_variables import (
     shell_steps,
     shell_value,
 )
+from rocsteady.doctor.yaml_tree import Leaf, Tree, read_yaml
 from rocsteady.errors import ExaminationError
 from rocsteady.toml import parse_toml
 
@@ -46,19 +47,20 @@ MAGIC = re.compile(rf"^\s*%(?:set_)?env\s+({NAME})[= ]\s*(.*)")
 
 def assignments(text: str, file: str) -> tuple[Assignment, ...]:
     """Return what is set when the file ends, in its order; the last assignment of a name counts."""
-    found: dict[str, Assignment] = {}
+    found: dict[tuple[str, str], Assignment] = {}
     for step in KINDS[_kind(text, file)](text):
-        before = found.get(step.name)
+        key = (step.part if isinstance(step, Assignment) else "", step.name)
+        before = found.get(key)
         if isinstance(step, Unset):
-            found.pop(step.name, None)
+            found.pop(key, None)
         elif isinstance(step, Exported):
             if before is not None:
-                found[step.name] = before._replace(reach=Reach.PROGRAMS)
+                found[key] = before._replace(reach=Reach.PROGRAMS)
         else:
             exported = before is not None and before.reach is Reach.PROGRAMS
             reach = Reach.PROGRAMS if exported and step.reach is Reach.SHELL else step.reach
-            found.pop(step.name, None)
-            found[step.name] = step._replace(reach=reach)
+            found.pop(key, None)
+            found[key] = step._replace(reach=reach)
     lines = text.splitlines()
     return tuple(each._replace(place=_exact(each, lines)) for each in found.values())
 
@@ -102,18 +104,50 @@ def _plain(text: str) -> str | None:
     return shell_value(quoted.group(2) if quoted else re.sub(r"\s+#.*", "", text))
 
 
+class _Stage(NamedTuple):
+    name: str
+    base: str
+    steps: list[Step]
+
+
 def _dockerfile(text: str) -> Iterator[Step]:
+    """Read the variables of each stage that no other stage begins with."""
+    stages: list[_Stage] = [_Stage("", "", [])]
     for number, command in commands(text):
-        words = re.match(r"\s*ENV\s+(.*)", command, re.DOTALL | re.IGNORECASE)
-        if not words:
-            continue
-        where, rest = f"line {number}", words.group(1)
-        old = re.match(rf"({NAME})\s+(.*)", rest, re.DOTALL)
-        if old:  # ENV NAME value
-            yield Assignment(old.group(1), _plain(old.group(2)), where)
-            continue
-        for segment in segments(rest):
-            yield from (each for each in leading(["env", *segment], where))
+        words = command.split(maxsplit=1)
+        if words and words[0].upper() == "FROM":
+            image = [word for word in command.split()[1:] if not word.startswith("--")]
+            name = image[2] if len(image) > 2 else f"stage {len(stages)}"  # noqa: PLR2004 - AS
+            stages.append(_Stage(name, image[0] if image else "", []))
+        elif len(words) > 1 and words[0].upper() == "ENV":
+            stages[-1].steps.extend(_docker_env(words[1], f"line {number}"))
+    by_name = {stage.name: stage for stage in stages[1:]}
+    bases = {stage.base for stage in stages}
+    last = [stage for stage in stages if stage.name not in bases and (stage.name or stage.steps)]
+    for stage in last:
+        for step in _inherited(stage, by_name):
+            told = isinstance(step, Assignment) and len(last) > 1
+            yield step._replace(part=stage.name) if told else step  # type: ignore[call-arg]
+
+
+def _inherited(stage: _Stage, by_name: dict[str, _Stage]) -> list[Step]:
+    """Return what a stage sets, after what the stages that it begins with set."""
+    found: list[Step] = []
+    seen: set[str] = set()
+    while stage.name not in seen:
+        seen.add(stage.name)
+        found = [*stage.steps, *found]
+        stage = by_name.get(stage.base, stage)
+    return found
+
+
+def _docker_env(rest: str, where: str) -> Iterator[Step]:
+    old = re.match(rf"({NAME})\s+(.*)", rest, re.DOTALL)
+    if old:  # ENV NAME value
+        yield Assignment(old.group(1), _plain(old.group(2)), where)
+        return
+    for segment in segments(rest):
+        yield from leading(["env", *segment], where)
 
 
 def _systemd(text: str) -> Iterator[Step]:
@@ -128,46 +162,74 @@ def _systemd(text: str) -> Iterator[Step]:
 
 
 def _compose(text: str) -> Iterator[Step]:
-    """Read the mappings and lists under ``environment:``, and Kubernetes' ``env:``."""
-    depth, name, block = (
-        -1,
-        "",
-        re.compile(r"(\s*)(?:-\s+)?(environment|env):\s*(\{.*\})?\s*(#.*)?"),
-    )
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        where, indent = f"line {number}", len(line) - len(line.lstrip())
-        opened = block.fullmatch(line)
-        if opened:
-            depth = indent
-            for part in (opened.group(3) or "").strip("{}").split(","):
-                yield from _pair(part, where)
-            continue
-        if depth < 0 or (indent <= depth and not line.lstrip().startswith("-")) or indent < depth:
-            depth = -1
-            continue
-        words = line.strip().removeprefix("- ").strip()
-        key, _, value = words.partition(":")
-        if key == "name" and re.fullmatch(NAME, value.strip().strip("\"'")):
-            name = value.strip().strip("\"'")
-        elif key == "value" and name:
-            yield Assignment(name, _plain(value), where)
-            name = ""
-        else:
-            yield from _pair(words.strip("\"'"), where)
+    """Read ``environment:`` of compose files, and Kubernetes' ``env:``, of each service."""
+    try:
+        parts = [part for document in read_yaml(text) for part in _parts(document, "", set())]
+    except RecursionError:
+        raise ExaminationError("nested too deeply") from None
+    several = len({part for part, _ in parts}) > 1
+    for part, environment in parts:
+        for step in _environment(environment):
+            yield step._replace(part=part) if several else step
 
 
-def _pair(text: str, where: str) -> Iterator[Step]:
-    pair = re.match(rf"\s*[\"']?({NAME})[\"']?\s*(?::\s+|=)(.*)", text)
-    if pair:
-        yield Assignment(pair.group(1), _plain(pair.group(2)), where)
+def _parts(tree: Tree, label: str, seen: set[int]) -> Iterator[tuple[str, Tree]]:
+    """Yield what each mapping sets that has an environment, with the name of the mapping."""
+    if isinstance(tree, Leaf) or id(tree) in seen:
+        return
+    seen.add(id(tree))
+    if isinstance(tree, list):
+        for item in tree:
+            yield from _parts(item, _named(item, label), seen)
+        return
+    for key, child in tree.items():
+        if key in ("environment", "env"):
+            yield label, child
+        elif not key.startswith("x-"):
+            extended = _extended(child, tree)
+            if extended is not None:
+                yield key, extended
+            yield from _parts(child, _named(child, key), seen)
+
+
+def _named(tree: Tree, otherwise: str) -> str:
+    name = tree.get("name") if isinstance(tree, dict) else None
+    return (name.text if isinstance(name, Leaf) else None) or otherwise
+
+
+def _extended(service: Tree, services: dict[str, Tree]) -> Tree | None:
+    """Return the environment of the service of the same file that this one extends."""
+    extends = service.get("extends") if isinstance(service, dict) else None
+    base = extends.get("service") if isinstance(extends, dict) else extends
+    of = services.get(base.text or "") if isinstance(base, Leaf) else None
+    return of.get("environment") if isinstance(of, dict) else None
+
+
+def _environment(tree: Tree) -> Iterator[Assignment]:
+    if isinstance(tree, dict):
+        for name, value in tree.items():
+            yield from _set(name, value)
+    for item in tree if isinstance(tree, list) else ():
+        if isinstance(item, Leaf) and item.text:
+            word, equals, text = item.text.partition("=")
+            yield from _set(word, Leaf(text if equals else None, item.line))
+        key = item.get("name") if isinstance(item, dict) else None
+        if isinstance(item, dict) and isinstance(key, Leaf):  # Kubernetes
+            yield from _set(key.text or "", item.get("value", Leaf(None, key.line)))
+
+
+def _set(name: str, value: Tree) -> Iterator[Assignment]:
+    if re.fullmatch(NAME, name) and isinstance(value, Leaf):
+        known = None if value.text is None else shell_value(value.text)
+        yield Assignment(name, known, f"line {value.line}")
 
 
 def _python(text: str, place: str = "line {}") -> Iterator[Step]:
+    number, counted = 1, 0
     for found in ENVIRON.finditer(text):
-        number = text.count("\n", 0, found.start()) + 1
-        if text[: found.start()].rpartition("\n")[2].lstrip().startswith("#"):
+        number += text.count("\n", counted, found.start())
+        counted = found.start()
+        if text[text.rfind("\n", 0, counted) + 1 : counted].lstrip().startswith("#"):
             continue
         name = found["item"] or found["default"] or found["put"]
         quoted = QUOTED.match(found["value"])

@@ -16,6 +16,9 @@ from rocsteady.doctor.diagnosis import CHECKS, rule_findings
 from rocsteady.doctor.facts import gather
 from rocsteady.doctor.nearest_names import gone_from, nearest
 from rocsteady.doctor.shell_variables import Assignment, Reach
+from rocsteady.doctor.trainable import visible
+from rocsteady.doctor.variable_values import wrong_value
+from rocsteady.knowledge.conditions import leaves
 from rocsteady.knowledge.hardware import Variable
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.caches import PLACES, Cache
@@ -32,9 +35,11 @@ from rocsteady.vocabulary import (
 )
 
 UNKNOWN_VARIABLE = "unknown-variable"  # the rule whose question is answered here name by name
+MANY = 500  # variables in one file; for more, no nearest names are looked for
 SIMILAR = 0.75  # how near a name must be to be worth suggesting to somebody who asked
 UNSEEN = ("PYTORCH_", "TORCH_", "TORCHDYNAMO_", "TORCHINDUCTOR_", "TRITON_", "AOTRITON_", "ROCM_")
-GOOD = (Effect.ACTS, Effect.HELPS)
+GOOD = (Effect.ACTS, Effect.HELPS, Effect.DEPENDS, Effect.CANCELS)  # of two, the other is wrong
+HIDES_ALL = "Hides every GPU of this machine, so that PyTorch finds none."
 NOT_EXPORTED = (
     "The script does not export it, so the programs it starts do not see it. Write `export`."
 )
@@ -44,27 +49,15 @@ ONE_LINE = "Set in a shell that ends with this line; nothing after it sees the v
 def judge(
     assigned: Iterable[Assignment], machine: Machine, knowledge: Knowledge, *, file: str
 ) -> VariableReview:
-    """Judge each assignment for a machine; others are counted."""
+    """Judge each assignment for a machine, with the others of its part; others are counted."""
     given = tuple(assigned)
     chosen = [each for each in given if _is_ours(each.name, knowledge)]
-    lost = {each.name: _lost(each) for each in chosen if each.reach is not Reach.PROGRAMS}
-    acting = tuple(
-        SetVariable(name=each.name, value=each.value) for each in chosen if each.name not in lost
-    )
-    rules = _Rules(machine, knowledge, acting)
-    verdicts = []
+    parts: dict[str, list[Assignment]] = {}
     for each in chosen:
-        reasons = (lost[each.name],) if each.name in lost else _reasons(each, rules)
-        ordered = tuple(sorted(reasons, key=lambda reason: list(Effect).index(reason.effect)))
-        verdicts.append(
-            VariableVerdict(
-                name=each.name,
-                value=each.value if listed(each.name, knowledge.variables) else None,
-                place=each.place,
-                effect=ordered[0].effect,
-                reasons=ordered,
-            )
-        )
+        parts.setdefault(each.part, []).append(each)
+    verdicts = [
+        verdict for part in parts.values() for verdict in _verdicts(part, machine, knowledge)
+    ]
     return VariableReview(
         file=file,
         machine=brief(machine, gather(machine, knowledge), knowledge),
@@ -72,6 +65,28 @@ def judge(
         others=len(given) - len(chosen),
         wrong=sum(verdict.effect not in GOOD for verdict in verdicts),
     )
+
+
+def _verdicts(
+    chosen: list[Assignment], machine: Machine, knowledge: Knowledge
+) -> Iterator[VariableVerdict]:
+    """Judge the variables that act together."""
+    lost = {each.name: _lost(each) for each in chosen if each.reach is not Reach.PROGRAMS}
+    acting = tuple(
+        SetVariable(name=each.name, value=each.value) for each in chosen if each.name not in lost
+    )
+    rules = _Rules(machine, knowledge, acting)
+    for each in chosen:
+        reasons = (lost[each.name],) if each.name in lost else _reasons(each, rules)
+        ordered = tuple(sorted(reasons, key=lambda reason: list(Effect).index(reason.effect)))
+        yield VariableVerdict(
+            name=each.name,
+            value=each.value if listed(each.name, knowledge.variables) else None,
+            place=each.place,
+            part=each.part,
+            effect=ordered[0].effect,
+            reasons=ordered,
+        )
 
 
 def _is_ours(name: str, knowledge: Knowledge) -> bool:
@@ -100,6 +115,22 @@ class _Rules:
         self._known = msgspec.structs.replace(knowledge, rules=rules)
         self._none = self._holding(())
         self._all = self._holding(variables)
+
+    def about_gpus(self, name: str) -> tuple[str, ...]:
+        """Return the rules about a variable that no GPU here answers."""
+        if self.machine.gpus.gpus:
+            return ()
+        return tuple(
+            rule.title
+            for rule in self._known.rules.values()
+            if (asked := {leaf.fact or "" for leaf in leaves(rule.when)}) & {f"variable:{name}"}
+            and any(fact.startswith("gpu.") for fact in asked)
+        )
+
+    def hides_all(self, name: str) -> bool:
+        """Tell whether no GPU is left to train on, because of a variable."""
+        alone = tuple(it for it in self.variables if it.name == name)
+        return bool(self.machine.gpus.gpus) and not visible(_with(self.machine, alone))
 
     def caused(self, name: str) -> _Caused:
         """Return what holds because of a variable, and what does not hold because of it."""
@@ -140,10 +171,15 @@ def _with(machine: Machine, variables: tuple[SetVariable, ...]) -> Machine:
 def _reasons(each: Assignment, rules: _Rules) -> tuple[VariableReason, ...]:
     known = _known(each.name, rules.knowledge)
     if known is None or not known.read_by:
-        return (_unknown(each.name, known, rules.knowledge),)
+        return (_unknown(each.name, known, rules),)
+    if rules.hides_all(each.name):
+        return (_said(known, Effect.HARMS, f"{HIDES_ALL} {known.meaning}", rules.knowledge),)
     caused = rules.caused(each.name)
     reasons = [*_by_rules(caused, rules), *_by_list(each, known, rules)]
-    if not any(reason.rule for reason in reasons if reason.effect is not Effect.HELPS):
+    wrong = wrong_value(each.value, known)
+    if wrong:
+        reasons.append(_said(known, Effect.INVALID, f"{wrong} {known.meaning}", rules.knowledge))
+    elif not any(reason.rule for reason in reasons if reason.effect is not Effect.HELPS):
         reasons += _by_kind(each, known, rules)
     return tuple(reasons)
 
@@ -153,16 +189,16 @@ def _known(name: str, knowledge: Knowledge) -> Variable | None:
     return knowledge.variables.get(name) or knowledge.variables.get(base)
 
 
-def _unknown(name: str, known: Variable | None, knowledge: Knowledge) -> VariableReason:
+def _unknown(name: str, known: Variable | None, rules: _Rules) -> VariableReason:
     if known is not None:
-        return _said(known, Effect.UNKNOWN, known.meaning, knowledge)
+        return _said(known, Effect.UNKNOWN, known.meaning, rules.knowledge)
     gone = gone_from(name)
     if gone == "":
         text = "A ROCm library holds this name; what it does is not in our list."
         return VariableReason(effect=Effect.ACTS, text=text)
     if gone:
         return VariableReason(effect=Effect.UNKNOWN, text=f"Gone from {gone}.")
-    near = nearest(name, knowledge, SIMILAR)
+    near = nearest(name, rules.knowledge, SIMILAR) if len(rules.names) <= MANY else ""
     meant = f" The nearest real name is {near}." if near else ""
     if name.startswith(UNSEEN):
         text = "Not a variable that we know; not every part that could read it was looked at."
@@ -200,7 +236,8 @@ def _by_list(each: Assignment, known: Variable, rules: _Rules) -> Iterator[Varia
     for other in rules.variables:
         listed_as = rules.knowledge.variables.get(other.name)
         if listed_as and each.name in listed_as.cancels and _cancels(other.value, listed_as):
-            text = f"No effect while {other.name} is set."
+            spelled = f"{other.name}={other.value}" if listed_as.cancels_at else other.name
+            text = f"No effect while {spelled} is set."
             yield _said(listed_as, Effect.CANCELLED, text, rules.knowledge)
 
 
@@ -223,7 +260,12 @@ def _by_kind(each: Assignment, known: Variable, rules: _Rules) -> Iterator[Varia
     elif known.debugging:
         yield _said(known, Effect.DEBUGGING, known.meaning, rules.knowledge)
     else:
-        yield _said(known, Effect.ACTS, known.meaning, rules.knowledge)
+        asked = rules.about_gpus(each.name)
+        if asked:
+            text = f"{known.meaning} Not judged without a GPU: {'; '.join(asked)}."
+            yield _said(known, Effect.DEPENDS, text, rules.knowledge)
+        else:
+            yield _said(known, Effect.ACTS, known.meaning, rules.knowledge)
 
 
 def _said(known: Variable, effect: Effect, text: str, knowledge: Knowledge) -> VariableReason:

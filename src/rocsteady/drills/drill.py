@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.drills.faults import HIGHEST, Fault, for_inside
-from rocsteady.evidence.pages import read_pages
+from rocsteady.evidence.heartbeat_pages import read_pages
 from rocsteady.inside import wire
 from rocsteady.job.resume import Launch
 from rocsteady.journal.values import DecisionRecord, RunStory

@@ -16,12 +16,12 @@ import msgspec
 
 from rocsteady.evidence import procfs
 from rocsteady.evidence.gpu_counters import read_gpu_counters
+from rocsteady.evidence.heartbeat_pages import read_notes, read_pages
 from rocsteady.evidence.kernel_log import read_kernel_log
-from rocsteady.evidence.last_resort import ask_for_stacks
 from rocsteady.evidence.memory import read_memory
 from rocsteady.evidence.native_stacks import NativeStacks
-from rocsteady.evidence.pages import read_notes, read_pages
 from rocsteady.evidence.parallel import run_all
+from rocsteady.evidence.signal_stacks import ask_for_stacks
 from rocsteady.evidence.snapshot import take_snapshot
 from rocsteady.evidence.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen
 from rocsteady.host.files import write_whole

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from rocsteady.evidence.pages import numbered
+from rocsteady.evidence.heartbeat_pages import numbered
 from rocsteady.inside import wire
 from rocsteady.untrusted_file import read_regular
 from rocsteady.vocabulary import Value

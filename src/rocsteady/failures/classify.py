@@ -195,7 +195,9 @@ class Classifier:
             title=kind.title,
             words=" ".join(kind.words.split()),
             certainty=Certainty.UNKNOWN if kind.id == UNKNOWN else chosen.certainty,
-            fingerprint=Fingerprint(kind=kind.id, place=chosen.place, step=symptoms.step),
+            fingerprint=Fingerprint(
+                kind=kind.id, place=chosen.place, step=symptoms.step, start=symptoms.start
+            ),
             seen=tuple(dict.fromkeys(map(_printable, (*chosen.seen, *same))))[:SEEN],
             signature=chosen.signature,
             rank=chosen.rank,

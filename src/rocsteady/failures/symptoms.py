@@ -30,6 +30,7 @@ class Symptoms(Value, frozen=True, kw_only=True):
     heartbeats: tuple[Heartbeat, ...] = ()
     phase: str = ""
     step: int | None = None
+    start: str = ""  # the checkpoint from which the script itself went on
     oom_kills: int | None = None  # that its cgroup counted
     loader_workers: bool = False  # the script has loaded data in other processes
     shared_full: bool = False  # /dev/shm

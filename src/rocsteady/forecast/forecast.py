@@ -24,7 +24,7 @@ STRETCHES = 12  # of equal time, that the work so far is cut into
 FEWEST = 3  # stretches that say something
 ENOUGH = 10.0  # seconds of work
 UNSEEN = 0.06  # deviation of the pace from one hour to another, as planner/pace has it
-HOUR = 3600.0  # seconds
+MINUTE, HOUR = 60.0, 3600.0  # seconds
 WIDE = 1.645  # standard deviations either side of the middle, for 90 %
 WIDEST = 3.0  # as a logarithm
 NEAR, STALL = 5, 4.0  # a stall takes so many times as long as moves do so near to it
@@ -124,12 +124,13 @@ def needed(left: int, until: float, now: float) -> float:
 
 
 def points_of(buckets: Sequence[Bucket]) -> list[Point]:
-    """Return how far a run was when; of a bucket only the end is exact."""
-    return [
-        Point(bucket.last_progress, bucket.last_step, bucket.attempt)
-        for bucket in buckets
-        if bucket.last_progress is not None
-    ]
+    """Return how far a run was when, once a minute at most; of a bucket only the end is exact."""
+    points: dict[tuple[int, float], Point] = {}
+    for bucket in buckets:
+        if bucket.last_progress is not None:
+            key = bucket.attempt, bucket.start // MINUTE
+            points[key] = Point(bucket.last_progress, bucket.last_step, bucket.attempt)
+    return list(points.values())
 
 
 def saving_of(buckets: Sequence[Bucket]) -> float | None:

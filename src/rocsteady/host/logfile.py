@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from rocsteady.host.log_limit import LogLimit, LogRules
-from rocsteady.host.outlet import Outlet
+from rocsteady.host.output_buffer import Outlet
 
 THIN = 1.0  # seconds between two redraws that are kept
 NO_RULES = LogRules()

@@ -22,7 +22,7 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.host.interrupts import Interrupt, Interrupts
 from rocsteady.host.log_limit import LogRules
 from rocsteady.host.logfile import NO_RULES, Lines, LogFile
-from rocsteady.host.outlet import Outlet
+from rocsteady.host.output_buffer import Outlet
 from rocsteady.host.stopping import OURS, Exit, How, Stopping, StopResult, TerminalUse
 from rocsteady.host.windows_job import JobObject
 

@@ -10,7 +10,7 @@ import sys
 
 TYPE_CHECKING = False  # importing typing would cost more than all the rest
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
     from typing import Any
@@ -19,6 +19,7 @@ HERE = os.path.dirname(__file__)
 PAGES = "ROCSTEADY_PAGES"
 INSIDE = "_rocsteady_inside"
 TORCH = "torch"
+LAUNCHER = "torch.distributed.elastic.rendezvous.api"
 WATCHED = {
     TORCH,
     "torch.autograd",
@@ -28,10 +29,16 @@ WATCHED = {
     "torch.utils.data.dataloader",
     "torch.distributed.checkpoint.state_dict_saver",
     "torch.distributed.launcher.api",
+    LAUNCHER,
     "torch._dynamo",
     "torch._dynamo.callback",
     "concurrent.futures.thread",
     "safetensors.torch",
+    "torch.utils.tensorboard.writer",
+    "tensorboardX.writer",
+    "wandb",
+    "mlflow.tracking.client",
+    "trackio",
 }
 
 # A failing import prints the same lines as without us: Python leaves out frames of this file.
@@ -69,6 +76,19 @@ class Finder:
 
             return PathFinder.find_spec(name, [HERE])
         return None
+
+    def find_distributions(self, context: "Any") -> "Iterable[Any]":
+        """Show torchrun the entry point beside this file, once our rendezvous is chosen."""
+        chosen = os.environ.get("PET_RDZV_BACKEND") == "rocsteady"
+        if not chosen or LAUNCHER not in sys.modules or context.name not in (None, "rocsteady"):
+            return ()
+        from importlib.metadata import (  # noqa: PLC0415 - not at each start
+            DistributionFinder,
+            MetadataPathFinder,
+        )
+
+        place = DistributionFinder.Context(name=context.name, path=[HERE])
+        return MetadataPathFinder.find_distributions(place)
 
     def _watched(
         self, name: str, path: "Sequence[str] | None", target: "ModuleType | None"

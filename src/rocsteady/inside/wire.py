@@ -22,6 +22,10 @@ RAISED_SUFFIX = ".raised"  # PID.raised: JSON of the exception that ended the sc
 RAISED_VERSION = 1
 RESUMES_SUFFIX = ".resumes"  # PID.resumes: JSON of folder and pattern of what it goes on from
 RESUMES_VERSION = 1
+READ_SUFFIX = ".read"  # PID.read: JSON of the checkpoint that the script read before its first step
+READ_VERSION = 1
+TRACKERS_SUFFIX = ".trackers"  # PID.trackers: JSON of where the script logs its own numbers
+TRACKERS_VERSION = 1
 APPLIED_SUFFIX = ".applied"  # PID.applied: JSON of what came of a strategy here
 APPLIED_VERSION = 1
 
@@ -61,7 +65,7 @@ W_FINITE = 468  # the step in which it was so again
 W_BASE = 469  # the step that this process went on from; 0: from the beginning
 W_SAVE = 470  # written by the supervisor: it grows when a checkpoint would be good to have
 W_BATCH = 471  # samples in a batch, where rocsteady.Loop trains it
-W_PART = 472  # and in each part of it; less than a batch if that does not fit into memory
+W_MICRO_BATCH = 472  # and in each micro-batch; less if a batch does not fit into memory
 W_LOADER_BATCHES = 473  # in an epoch of the loader that the first step was fed by; 0: not known
 W_LOADER_BATCH = 474  # samples in each of them; 0: not known
 W_PARAMETERS = 475  # that the optimizers of the first steps train, those of all layers together
@@ -103,6 +107,7 @@ SETTINGS = (  # those that can be in it, named as in vocabulary.Strategy
     "persistent_workers",
     "prefetch_factor",
     "attention",
+    "miopen",
     "precision",
     "autocast",
     "flush_denormal",
@@ -110,7 +115,7 @@ SETTINGS = (  # those that can be in it, named as in vocabulary.Strategy
     "gpus",  # seen or not is a matter of variables; here it is how many ranks are started
 )
 RESUME_FROM = "ROCSTEADY_RESUME_FROM"  # the checkpoint that rocsteady.training must go on from
-PART = "ROCSTEADY_PART"  # samples that rocsteady.Loop may train at a time
+MICRO_BATCH = "ROCSTEADY_MICRO_BATCH"  # samples that rocsteady.Loop may train at a time
 BETWEEN_FAILURES = "ROCSTEADY_BETWEEN_FAILURES"  # seconds, as seen on this machine
 SAVE_AFTER = (
     "ROCSTEADY_SAVE_AFTER"  # steps until rocsteady.Loop saves, where others did not get so far

@@ -65,7 +65,7 @@ _WRITTEN: dict[tuple[str, ...], Callable[[object], object]] = {
 }
 
 
-Checked = TypeVar("Checked", Job, Variant)
+Checked = TypeVar("Checked", bound=Value)
 
 
 class JobFile(Value, frozen=True, kw_only=True):
@@ -126,8 +126,8 @@ def _converted(table: dict[str, object]) -> Job:
         _convert_words(stage, f"stages[{number}].")
     variants = table.get("variants")
     for name, variant in variants.items() if isinstance(variants, dict) else ():
-        _checked(variant, Variant, f"variants.{name}")  # msgspec would not say which
-    return _checked(table, Job)
+        checked(variant, Variant, f"variants.{name}")  # msgspec would not say which
+    return checked(table, Job)
 
 
 def _convert_words(table: object, prefix: str) -> None:
@@ -145,7 +145,8 @@ def _convert_words(table: object, prefix: str) -> None:
             raise ValueError(f"{prefix}{'.'.join(keys)}: {error}") from None
 
 
-def _checked(value: object, kind: type[Checked], key: str = "") -> Checked:
+def checked(value: object, kind: type[Checked], key: str = "") -> Checked:
+    """Convert what was written, or raise a ValueError that begins with the key."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:

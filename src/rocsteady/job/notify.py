@@ -17,19 +17,10 @@ import re
 import shlex
 from collections.abc import Iterator
 from enum import Enum
-from pathlib import Path
-from urllib.parse import urlsplit
 
-import msgspec
-import platformdirs
-
-from rocsteady.errors import JobError
-from rocsteady.toml import parse_toml
-from rocsteady.untrusted_file import read_regular
+from rocsteady.job.address import host_of
 from rocsteady.vocabulary import Value
 
-CONFIGURATION = "config.toml"  # in the user's configuration folder
-SIZE_LIMIT = 64 * 1024  # bytes
 _ADDRESS = re.compile(r"[^@\s,<>\x00-\x1f-][^@\s,<>\x00-\x1f]*@[A-Za-z0-9.-]+")
 
 
@@ -61,29 +52,6 @@ class Notify(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     on: tuple[NotifyEvent, ...] = tuple(NotifyEvent)
 
 
-class _Configuration(Value, frozen=True, kw_only=True):
-    notify: Notify | None = None
-
-
-def user_notify(folder: Path | None = None) -> Notify | None:
-    """Return what the user's own configuration says; None if it says nothing."""
-    folder = folder or platformdirs.user_config_path("rocsteady")
-    path = folder / CONFIGURATION
-    try:
-        text = read_regular(path, SIZE_LIMIT).decode()
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise JobError(f"{path}: {getattr(error, 'strerror', '') or error}") from None
-    try:
-        notify = msgspec.convert(parse_toml(text), _Configuration).notify
-    except (ValueError, msgspec.ValidationError) as error:
-        raise JobError(f"{path}: {error}") from None
-    for key, problem in notify_problems(notify):
-        raise JobError(f"{path}: {key}: {problem}")
-    return notify
-
-
 def notify_problems(notify: Notify | None) -> Iterator[tuple[str, str]]:
     """Yield what is wrong: the key, and a sentence without the address of a webhook."""
     if notify is None:
@@ -96,17 +64,6 @@ def notify_problems(notify: Notify | None) -> Iterator[tuple[str, str]]:
         yield "notify.webhook", "must begin with https:// or http:// and name a host"
     if notify.mail and not _ADDRESS.fullmatch(notify.mail):
         yield "notify.mail", "is not the address of one person, such as me@example.org"
-
-
-def host_of(address: str) -> str:
-    """Return the host of a webhook, which may be shown; "" if it is no address."""
-    try:
-        parts = urlsplit(address)
-        host = parts.hostname or ""
-    except ValueError:
-        return ""
-    plain = address.isascii() and address.isprintable() and " " not in address
-    return host if plain and parts.scheme in ("http", "https") else ""
 
 
 def kind_of(notify: Notify) -> WebhookKind:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from rocsteady.errors import JobError, JournalError
 from rocsteady.job.line_pattern import LinePattern
+from rocsteady.job.metrics import metrics_problems
 from rocsteady.job.names import check_name
 from rocsteady.job.notify import notify_problems
 from rocsteady.job.stages import stage_job, variant_command
@@ -28,6 +29,7 @@ def problems(job: Job) -> Problems:
     yield from _of_variants(job)
     yield from _of_stages(job)
     yield from notify_problems(job.notify)
+    yield from metrics_problems(job.metrics)
 
 
 def _of_command(command: tuple[str, ...], key: str) -> Problems:

@@ -53,6 +53,7 @@ def for_command(job: Job, command: tuple[str, ...]) -> tuple[Job, tuple[str, ...
             hang_after=job.hang_after,
             log_limit=job.log_limit,
             notify=job.notify,
+            metrics=job.metrics,
         )
     keys = ("name", "total", "deadline", "resume", "done_when", "variants", "stages")
     return other, tuple(key for key in keys if getattr(job, key) != getattr(other, key))

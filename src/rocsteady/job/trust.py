@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Protocol
 
 from rocsteady.job.job_file import JobFile
+from rocsteady.job.metrics import metrics_lines
 from rocsteady.job.notify import notify_lines
 from rocsteady.job.values import Job
 
@@ -93,6 +94,7 @@ def _commands(job: Job) -> Iterator[str]:
     for stage in job.stages:
         yield f"stages.{stage.name}.arguments: {shlex.join(stage.arguments)}"
     yield from notify_lines(job.notify)
+    yield from metrics_lines(job.metrics)
 
 
 def _key(file: JobFile) -> str:

@@ -8,6 +8,7 @@ from enum import Enum
 import msgspec
 
 from rocsteady.host.log_limit import LIMIT, LogRules
+from rocsteady.job.metrics import Metrics
 from rocsteady.job.notify import Notify
 from rocsteady.vocabulary import Value
 
@@ -114,6 +115,7 @@ class Job(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     variants: dict[str, Variant] = msgspec.field(default_factory=dict)
     stages: tuple[Stage, ...] = ()
     notify: Notify | None = None
+    metrics: Metrics | None = None
 
     @property
     def log_rules(self) -> LogRules:

@@ -1,4 +1,4 @@
-"""Progress as aggregates: a bucket a minute, and coarser ones as they age.
+"""Progress as aggregates: a bucket a minute, finer ones at first, and coarser ones as they age.
 
 The size of a journal follows time, not steps: a month of training is a few thousand rows.
 """
@@ -16,16 +16,18 @@ from rocsteady.journal.rows import put, select
 from rocsteady.journal.values import Bucket, Gauge, Sample
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400  # seconds
+FINE, FINE_FOR = 10, 10 * MINUTE  # an attempt begins with these, so that a short one has a curve
 # How wide buckets are, and until what age: a day of minutes, a fortnight of ten minutes, ...
-LADDER = ((MINUTE, DAY), (10 * MINUTE, 14 * DAY), (HOUR, 120 * DAY), (DAY, None))
+LADDER = ((FINE, HOUR), (MINUTE, DAY), (10 * MINUTE, 14 * DAY), (HOUR, 120 * DAY), (DAY, None))
 WRITE_EVERY = 5.0  # seconds; what a killed supervisor may lose of its progress
 
 
 class Meter:
     """Folds samples of one attempt into buckets."""
 
-    def __init__(self, run: int, attempt: int) -> None:
+    def __init__(self, run: int, attempt: int, began: float | None = None) -> None:
         self.run, self.attempt = run, attempt
+        self._began = began  # None: with the first sample
         self._bucket: Bucket | None = None
         self._last: Sample | None = None
         self._written = 0.0
@@ -33,11 +35,14 @@ class Meter:
     def add(self, sample: Sample) -> tuple[Bucket, ...]:
         """Take a sample; return the buckets that should now be written, perhaps not for good."""
         finished: tuple[Bucket, ...] = ()
-        start = sample.at // MINUTE * MINUTE
+        self._began = sample.at if self._began is None else self._began
+        minute = sample.at // MINUTE * MINUTE
+        width = FINE if minute - self._began < FINE_FOR else MINUTE  # changes with a minute
+        start = sample.at // width * width
         # A clock that was set back does not reopen a bucket.
         if self._bucket is None or start > self._bucket.start:
             finished = () if self._bucket is None else (self._bucket,)
-            self._bucket = self._new(start, sample)
+            self._bucket = self._new(start, width, sample)
         self._bucket = self._grown(self._bucket, sample)
         self._last = sample
         if not finished and abs(sample.at - self._written) < WRITE_EVERY:
@@ -49,13 +54,13 @@ class Meter:
         """Return the bucket that is still being filled."""
         return () if self._bucket is None else (_rounded(self._bucket),)
 
-    def _new(self, start: float, sample: Sample) -> Bucket:
+    def _new(self, start: float, width: int, sample: Sample) -> Bucket:
         before = sample if self._last is None else self._last
         return Bucket(
             run=self.run,
             attempt=self.attempt,
             start=start,
-            width=MINUTE,
+            width=width,
             first_step=before.step,
             last_step=before.step,
             total=None,

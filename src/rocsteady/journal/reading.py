@@ -16,6 +16,7 @@ from rocsteady.journal import schema
 from rocsteady.journal.identity import Identity, is_alive
 from rocsteady.journal.rows import select, unpacked
 from rocsteady.journal.values import (
+    PAUSE,
     AttemptCost,
     AttemptRecord,
     Bucket,
@@ -27,6 +28,7 @@ from rocsteady.journal.values import (
     Run,
     RunLine,
     RunStory,
+    paused_between,
 )
 from rocsteady.machine.root import well_formed
 
@@ -111,19 +113,20 @@ def story(connection: sqlite3.Connection, name: str) -> RunStory:
         connection.execute("ROLLBACK")
 
 
-def rate(buckets: Sequence[Bucket], over: float = RATE_OVER) -> float | None:
-    """Return steps a second over the last of the buckets; None if too little is known."""
+def rate(buckets: Sequence[Bucket], deeds: Sequence[Deed] = ()) -> float | None:
+    """Return steps a second over the last of the buckets, without pauses; None: not known."""
     moving = [bucket for bucket in buckets if bucket.last_progress is not None]
     if not moving:
         return None
     end = moving[-1].last_progress or 0.0
-    late = [b for b in moving if b.attempt == moving[-1].attempt and b.start >= end - over]
+    late = [b for b in moving if b.attempt == moving[-1].attempt and b.start >= end - RATE_OVER]
     late = late or moving[-1:]
     begin, first = late[0].first_progress or late[0].start, late[0].first_step
     if len(late) > 1:  # an attempt's first bucket begins at step 0, whatever it goes on from
         begin, first = late[0].last_progress or begin, late[0].last_step
     steps = late[-1].last_step - first
-    return steps / (end - begin) if end > begin and steps > 0 else None
+    seconds = end - begin - paused_between(deeds, begin, end)
+    return steps / seconds if seconds > 0 and steps > 0 else None
 
 
 def attempt_of(connection: sqlite3.Connection, deed: Deed) -> tuple[Run, AttemptRecord] | None:
@@ -155,11 +158,14 @@ def _messages(connection: sqlite3.Connection, run: Run) -> tuple[Message, ...]:
 
 def _line(connection: sqlite3.Connection, run: Run, here: Identity, now: float) -> RunLine:
     last = _buckets(connection, "ORDER BY start DESC, attempt DESC LIMIT 32", run.id)[::-1]
-    speed = rate(last)
+    pauses = "WHERE run = ? AND kind = ?", run.id, PAUSE
+    speed = rate(last, select(connection, Deed, *pauses) if run.ended is None else ())
     step = last[-1].last_step if last else None
     total = next((b.total for b in reversed(last) if b.total is not None), None)
     left = max(0, total - step) if total is not None and step is not None else None
     moved = [b.last_progress for b in last if b.last_progress is not None]
+    if not moved and step and run.ended is not None:
+        moved = [run.ended]  # it was over before it could be seen to move
     ours = run.boot_id == here.boot_id and bool(here.boot_id)
     gone = run.machine == here.machine and not ours
     alive = False if run.ended or gone else is_alive(run.process) if ours else None

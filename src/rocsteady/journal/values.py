@@ -6,12 +6,14 @@ Times are seconds since 1970 by the wall clock: they must mean something after a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 
 from msgspec import field
 
 from rocsteady.vocabulary import Value
 
+PAUSE = "pause"  # the kind of an intent: until it has an outcome, the user has paused the run
 FALLBACK = "way-"  # begins ``Decision.what`` where a run falls back to another option
 
 
@@ -121,6 +123,14 @@ class Deed(Value, frozen=True, kw_only=True):
     ended: float | None = None
 
 
+def paused_between(deeds: Iterable[Deed], begin: float, end: float) -> float:
+    """Return for how many of these seconds the user had paused the run."""
+    pauses = (
+        (deed.at, end if deed.ended is None else deed.ended) for deed in deeds if deed.kind == PAUSE
+    )
+    return sum(max(0.0, min(end, until) - max(begin, since)) for since, until in pauses)
+
+
 class Gauge(Value, frozen=True, kw_only=True):
     """What was measured over a stretch of time, such as the loss or the temperature of a GPU."""
 
@@ -145,9 +155,7 @@ class Bucket(Value, frozen=True, kw_only=True):
     quiet: float  # longest time without progress, in seconds
     seconds_in: dict[str, float]  # by phase
     seconds_as: dict[str, float]  # by verdict
-    gauges: dict[str, Gauge] = field(
-        default_factory=dict
-    )  # by name, as supervisor/gauges.py has it
+    gauges: dict[str, Gauge] = field(default_factory=dict)  # by name, as attempts/gauges.py has it
 
 
 class Sample(Value, frozen=True, kw_only=True):

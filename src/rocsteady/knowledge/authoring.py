@@ -36,6 +36,7 @@ def _unsourced(knowledge: Knowledge, failures: FailureKnowledge | None) -> Itera
         *((variable.name, variable.sources) for variable in knowledge.variables.values()),
         *((f"torch {wheel.torch}", wheel.sources) for wheel in knowledge.wheels),
         *((index.id, index.sources) for index in knowledge.indexes),
+        *((arch.gfx, arch.sources) for arch in knowledge.arches.values() if arch.cards),
     ]
     if failures is not None:
         entries += [(kind.id, kind.sources) for kind in failures.kinds.values()]

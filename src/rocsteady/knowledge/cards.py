@@ -2,17 +2,54 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.gpus import Gpu, PciGpu
 from rocsteady.wording import size
 
 GIB = 1 << 30
+BRANDS = re.compile(r"amd|radeon|instinct|graphics|series|\((?:tm|r)\)|\b(?:ai|gpu|pro|tm)\b")
+FEWEST = 3  # letters of a part of a name
 
 
 def gfx_of(gpu: Gpu, knowledge: Knowledge) -> str | None:
     """Return the instruction set: the driver's word, else what the card is known for."""
     product = knowledge.product(gpu.device, gpu.revision)
     return gpu.gfx or (product.gfx if product else None)
+
+
+def named_gfx(name: str, knowledge: Knowledge) -> str:
+    """Return the architecture that a person means: its own name, or the only one of a card.
+
+    Blanks, case and brands do not count. Raises LookupError for a name of none, or of several.
+    """
+    asked = "".join(_words(name))
+    called = [(gfx, _words(each)) for gfx, each in _names(knowledge)]
+    exact = {gfx for gfx, words in called if "".join(words) == asked}
+    begun = re.compile(rf"{re.escape(asked)}(?!\d)")
+    some = {
+        gfx
+        for gfx, words in called
+        for first in range(len(words))
+        if len(asked) >= FEWEST and begun.match("".join(words[first:]))
+    }
+    for found in (exact, some):
+        if len(found) == 1:
+            return found.pop()
+    raise LookupError(name)
+
+
+def _names(knowledge: Knowledge) -> Iterator[tuple[str, str]]:
+    """Yield what each architecture and its cards are called."""
+    for arch in knowledge.arches.values():
+        yield from ((arch.gfx, name) for name in (arch.gfx, *arch.cards, *arch.name.split(",")))
+    yield from ((product.gfx, product.name) for product in knowledge.products)
+
+
+def _words(name: str) -> list[str]:
+    return re.findall(r"[a-z0-9+]+", BRANDS.sub(" ", name.lower()))
 
 
 def card_name(gpu: Gpu | PciGpu, knowledge: Knowledge) -> str:

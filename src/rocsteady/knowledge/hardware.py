@@ -14,6 +14,9 @@ class Arch(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     family: str  # code of one family may run on another member; across families it must not
     name: str
     generic: str = ""  # LLVM's generic target that runs on it, if there is one
+    cards: tuple[str, ...] = ()  # products that AMD or LLVM name for it
+    note: str = ""  # for somebody who looks for a build and finds none
+    sources: tuple[str, ...] = ()  # of the products and the note
 
 
 class Product(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -64,5 +67,6 @@ class Variable(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     debugging: bool = False  # it helps to find a fault, and slows training
     building: bool = False  # it is read only when code is compiled
     default: str = ""  # the value that changes nothing
+    takes: tuple[str, ...] = ()  # its values: a form such as "switch", or each word; none: any
     cancels: tuple[str, ...] = ()  # variables that have no effect while this one is set
     cancels_at: tuple[str, ...] = ()  # only with one of these values; none: with any

@@ -59,6 +59,8 @@ def load_knowledge(
     gpus = _document(folder / "gpus.toml", "arch", "product")
     wheels = _document(folder / "wheels.toml", "release", "index")
     arches = _by_name(_entries(gpus, "arch", Arch), lambda arch: arch.gfx, "gfx")
+    for gfx, arch in arches.items():
+        _refuse(f"gpus.toml: {gfx}", _unsourced(arch.sources, sources))
     known = _References(
         sources=sources,
         families={arch.family for arch in arches.values()},
@@ -70,7 +72,7 @@ def load_knowledge(
         _entries(_document(folder / "variables.toml", "variable"), "variable", Variable),
         lambda variable: variable.name,
         "name",
-        lambda variable: _unsourced(variable.sources, known),
+        lambda variable: _unsourced(variable.sources, sources),
     )
     for name, variable in variables.items():
         _refuse(f"variables.toml: {name}", _uncancelled(variable, variables))
@@ -130,8 +132,10 @@ def refuse_wrong(
     )
     for rule in knowledge.rules.values():
         _refuse(rule.id, known.wrong_with(rule))
+    for arch in knowledge.arches.values():
+        _refuse(arch.gfx, _unsourced(arch.sources, knowledge.sources))
     for variable in knowledge.variables.values():
-        _refuse(variable.name, _unsourced(variable.sources, known))
+        _refuse(variable.name, _unsourced(variable.sources, knowledge.sources))
         _refuse(variable.name, _uncancelled(variable, knowledge.variables))
     for product in knowledge.products:
         _refuse(product.name, known.wrong_with_product(product))
@@ -161,7 +165,7 @@ class _References(Value, frozen=True, kw_only=True):
         yield from ((field, "empty") for field, text in texts.items() if not text.strip())
         if not rule.sources:
             yield "sources", "every rule has one"
-        yield from _unsourced(rule.sources, self)
+        yield from _unsourced(rule.sources, self.sources)
         yield from problems(rule.when, facts=self.facts, checks=self.checks, families=self.families)
         yield from self._wrong_with_texts(rule)
 
@@ -172,7 +176,7 @@ class _References(Value, frozen=True, kw_only=True):
 
     def wrong_with_wheel(self, wheel: Wheels) -> Problems:
         """Yield what is wrong with a release."""
-        yield from _unsourced(wheel.sources, self)
+        yield from _unsourced(wheel.sources, self.sources)
         if not is_range(wheel.torch):
             yield "torch", f"{wheel.torch!r} is not a version range"
         if wheel.python and not is_range(wheel.python):
@@ -202,9 +206,9 @@ class _References(Value, frozen=True, kw_only=True):
             yield f"{{{name}}} is not a fact"
 
 
-def _unsourced(keys: Collection[str], known: _References) -> Problems:
+def _unsourced(keys: Collection[str], sources: Collection[str]) -> Problems:
     for key in keys:
-        if key not in known.sources:
+        if key not in sources:
             yield "sources", f"{key!r} is not in sources.toml"
 
 

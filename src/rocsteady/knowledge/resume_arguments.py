@@ -18,6 +18,7 @@ else:
     import tomli as tomllib
 
 FILE = Path(__file__).parent / "data" / "resume_arguments.toml"
+RESTARTS = "max_restarts"  # of torchrun: a script that it may restart loads its own checkpoint
 
 
 class ResumeArgument(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,7 +39,13 @@ def resume_argument(command: Sequence[str]) -> str:
     for name, value, text in _arguments(command):
         if value.lower() in known.get(name.rpartition(".")[2], ()):
             return text
+        if name == RESTARTS and value.isdecimal() and int(value) and _is_torchrun(command):
+            return text
     return ""
+
+
+def _is_torchrun(command: Sequence[str]) -> bool:
+    return any(word.endswith(("torchrun", "torch.distributed.run")) for word in command[:3])
 
 
 @cache

@@ -9,7 +9,7 @@ from rocsteady.knowledge.harmful import Harmful
 from rocsteady.knowledge.speeds import CardSpeed
 from rocsteady.knowledge.store import failures_in_use
 from rocsteady.planner.completion import FailureHistory
-from rocsteady.supervisor.course import strategy_of
+from rocsteady.supervisor.strategy_history import strategy_of
 from rocsteady.vocabulary import ComputeDevice, Finding, Strategy, Value
 
 

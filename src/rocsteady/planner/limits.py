@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from rocsteady.evidence.pages import LoaderFacts
+from rocsteady.evidence.heartbeat_pages import LoaderFacts
 from rocsteady.plan import Limit, Pace
 from rocsteady.planner.trial_result import TrialResult
 

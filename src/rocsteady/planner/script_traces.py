@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from rocsteady import checkpoint_folder
-from rocsteady.evidence.pages import BatchSplit, read_resumes
+from rocsteady.attempts.attempt_end import AttemptEnd
+from rocsteady.attempts.step_times import StepTimes
+from rocsteady.evidence.heartbeat_pages import BatchSplit, read_resumes
 from rocsteady.job.values import Resume
 from rocsteady.planner.log_counters import Printed, read_printed
 from rocsteady.sandbox.folder_tree import read_folder_tree
 from rocsteady.sandbox.scratch import Scratch
-from rocsteady.supervisor.attempt_end import AttemptEnd
 from rocsteady.supervisor.script_resume import resume_of
-from rocsteady.supervisor.step_times import StepTimes
 from rocsteady.vocabulary import Value
 from rocsteady.whole_files import MODELS
 
@@ -32,7 +32,7 @@ class ScriptTraces(Value, frozen=True, kw_only=True):
     torch: bool = False  # it has loaded torch
     counted: bool = False  # its optimizer steps were seen
     total: int | None = None  # steps in all, as the script told rocsteady
-    parts: BatchSplit | None = None
+    batch_split: BatchSplit | None = None
     resume: Resume | None = None  # how it goes on by itself, as it told rocsteady
     printed: Printed = Printed()
     checkpoints: tuple[str, ...] = ()  # patterns of what it wrote to go on from
@@ -58,7 +58,7 @@ def look_at(  # noqa: PLR0913 - all that there is to look at
         torch=bool(end.heartbeats),
         counted=counted,
         total=next((beat.total for beat in end.heartbeats if beat.total), None),
-        parts=end.parts,
+        batch_split=end.batch_split,
         resume=resume_of(told, (scratch.folder, scratch.project)) if told else None,
         printed=read_printed(log, marks.since(since) if counted else ()),
         checkpoints=checkpoints,

@@ -9,8 +9,9 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
+from rocsteady.attempts.attempt_end import AttemptEnd
+from rocsteady.evidence.heartbeat_pages import Size, read_pages, read_size
 from rocsteady.evidence.memory import read_memory
-from rocsteady.evidence.pages import Size, read_pages, read_size
 from rocsteady.evidence.stacks import take_stacks
 from rocsteady.evidence.tree import processes
 from rocsteady.evidence.values import Heartbeat
@@ -19,7 +20,6 @@ from rocsteady.plan import Pace
 from rocsteady.planner.pace import Mark, measure
 from rocsteady.planner.script_traces import ScriptTraces, look_at
 from rocsteady.sandbox.scratch import Scratch
-from rocsteady.supervisor.attempt_end import AttemptEnd
 from rocsteady.supervisor.observer import ObservedRun, Observer
 from rocsteady.vocabulary import Value
 

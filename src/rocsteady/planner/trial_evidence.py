@@ -71,9 +71,9 @@ def rests_on(one: TrialResult, seen: FailureHistory) -> tuple[str, ...]:
     """Say what an option is based on: the trial, and the failures that were seen or not."""
     pace = one.pace
     measured = f"trial, {pace.steps:,} steps in {duration(pace.seconds)}" if pace else "trial"
-    parts = one.watched.parts
-    if parts is not None and parts.part < parts.batch:  # rocsteady.Loop found what fits
-        measured += f", batches of {parts.batch} in micro-batches of {parts.part}"
+    split = one.watched.batch_split
+    if split is not None and split.micro_batch < split.batch:  # rocsteady.Loop found what fits
+        measured += f", batches of {split.batch} in micro-batches of {split.micro_batch}"
     if seen.failures:
         kinds = ", ".join(dict.fromkeys(seen.kinds))
         count = plural(seen.failures, "failure")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from rocsteady.evidence.pages import LoaderFacts, Size
+from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
+from rocsteady.evidence.heartbeat_pages import LoaderFacts, Size
 from rocsteady.journal.values import RunStory
 from rocsteady.plan import Pace
 from rocsteady.planner.script_traces import ScriptTraces
 from rocsteady.planner.trial import Measurement
-from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
-from rocsteady.supervisor.course import no_effect, strategy_of
+from rocsteady.supervisor.strategy_history import no_effect, strategy_of
 from rocsteady.vocabulary import TRIAL, Observation, ProbeOutcome, Strategy, Value
 
 NO_MEMORY = "oom"  # what kinds of failure for want of memory begin with

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rocsteady.evidence.pages import read_pages
+from rocsteady.attempts.attempt_end import Outcome
+from rocsteady.evidence.heartbeat_pages import read_pages
 from rocsteady.journal.values import RunStory
-from rocsteady.supervisor.attempt_end import Outcome
 from rocsteady.supervisor.observer import ObservedRun, Observer
 from rocsteady.vocabulary import Observation, ProbeOutcome
 

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 from rocsteady.evidence.values import Heartbeat
 from rocsteady.pulse.learning import PhaseHistory, stays_in_phase
-from rocsteady.pulse.reach import training
 from rocsteady.pulse.verdict import Patience
+from rocsteady.pulse.wait_chain import training
 from rocsteady.vocabulary import Value
 
 SELDOM = frozenset({"starting", "checkpoint", "compile", "evaluate"})

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rocsteady.evidence.values import ProcessSeen, Snapshot, ThreadSeen, Wait
-from rocsteady.pulse.reach import Ending, Reached
 from rocsteady.pulse.stack_facts import KnownWaits
+from rocsteady.pulse.wait_chain import Ending, Reached
 
 IDLE_SHARE = 0.05  # of a core: a thread below it waits, whatever wakes it now and then
 BUSY_SHARE = 0.5  # of a core: a child above it works, even if it is not known who waits for it

@@ -13,10 +13,10 @@ import msgspec
 from rocsteady.evidence.values import Heartbeat, Snapshot, Tick
 from rocsteady.pulse.budgets import Budgets, LongestWaits, budgets
 from rocsteady.pulse.learning import PhaseHistory, from_heartbeats
-from rocsteady.pulse.reach import Ending, finished, training
 from rocsteady.pulse.reading import Reading, read
 from rocsteady.pulse.stack_facts import KnownWaits
 from rocsteady.pulse.verdict import Patience, RunState, Verdict
+from rocsteady.pulse.wait_chain import Ending, finished, training
 from rocsteady.pulse.wait_graph import wait_set
 from rocsteady.pulse.wait_set import WaitSet, moved, prove
 from rocsteady.vocabulary import Value

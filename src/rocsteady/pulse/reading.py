@@ -7,8 +7,8 @@ from collections.abc import Callable
 from rocsteady.evidence.values import Heartbeat, Snapshot, Wait
 from rocsteady.pulse.motion import moved
 from rocsteady.pulse.places import has_users_code, is_torchs, place_of
-from rocsteady.pulse.reach import Ending, Reached, reach
 from rocsteady.pulse.stack_facts import KnownWaits
+from rocsteady.pulse.wait_chain import Ending, Reached, reach
 from rocsteady.vocabulary import Value
 
 

@@ -21,8 +21,8 @@ from rocsteady.evidence.values import (
 )
 from rocsteady.knowledge.waits import EndedBy
 from rocsteady.pulse.places import has_users_code, is_of, is_torchs, place_of
-from rocsteady.pulse.reach import helps, ranks_elsewhere, roots, training
 from rocsteady.pulse.stack_facts import KnownWaits
+from rocsteady.pulse.wait_chain import helps, ranks_elsewhere, roots, training
 from rocsteady.pulse.wait_set import WAYS, Exit, Key, Member, WaitSet, WayOut
 from rocsteady.wording import duration
 

@@ -11,7 +11,10 @@ import string
 from collections.abc import Callable
 from enum import Enum
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
+
+from rocsteady.redaction.forms import REDACTED
 
 
 class Kind(Enum):
@@ -36,8 +39,9 @@ _STRONG = (
     "webhook",
 )
 _LIKELY = frozenset({
-    "auth", "authorization", "bearer", "cookie", "cred", "creds", "dsn", "hmac", "key", "pass",
-    "pat", "psk", "pw", "pwd", "sas", "sessid", "session", "sessionid", "sig", "signature", "token",
+    "auth", "authorization", "bearer", "cookie", "cred", "creds", "dsn", "hmac", "jwt", "key",
+    "otp", "pass", "pat", "psk", "pw", "pwd", "sas", "sessid", "session", "sessionid", "sig",
+    "signature", "token",
 })  # fmt: skip
 _JOINED = (
     "token",
@@ -81,7 +85,7 @@ _MOST_CLOSERS = 8  # brackets and stops after a value that are not part of it
 _NAMED = re.compile(
     r"""
     (?:pass|pwd|pw|token|secret|key|sig|auth|cred|cookie|bearer|hmac|apikey|dsn|sas|pat
-      |psk|sess|user|login|logname|host|node|addr|endpoint|fqdn|serial|unique|s/n|hive)
+      |psk|otp|jwt|sess|user|login|logname|host|node|addr|endpoint|fqdn|serial|unique|s/n|hive)
     (?=(?P<rest>[a-z0-9_.-]{0,40}))(?P=rest)
     (?P<second>[ ](?:id|number|no|num)\b)?
     (?:
@@ -94,10 +98,11 @@ _NAMED = re.compile(
       | (?P<xml>>)(?=[^<>\s]{1,99}</)
       # a pair of Kubernetes, an argument of a parser, a value that pydantic refused
       | (?P<below>["']?[ \t]{0,4},?[ \n][ \t]{0,40}["']?value["']?[:=][ \t]{0,8}
-        |["'],[^\n]{0,80}?default=|\n[ \t][^\n]{0,200}?input_value=)
+        |["'],[^\n)]{0,80}?default=|\n[ \t][^\n]{0,200}?input_value=)
       | (?P<listed>["'][ \t]{0,4},[ \t]{0,4}(?=["']))
       # said rather than assigned: "the password is ...", a row of a table
-      | (?P<said>[ \t]{0,8}(?:[,;|]|->)[ \t]{0,8}|[ \t]{1,8}(?:is|was)[ \t]{1,8}
+      | (?P<said>[ \t]{0,8}(?:[,;|]|->)[ \t]{0,8}
+        |[ \t]{1,8}(?:is|was|provided)(?::[ \t]{0,8}|[ \t]{1,8})
         |[ \t]{1,4}\([^()\n]{1,20}\):?[ \t]{1,4})(?=[^\s=:])
       | (?P<space>[ \t]{0,8}\\?\r?\n[ \t]{0,20}(?:-[ ])?|[ \t]{1,8})(?=[^\s=:])
     )
@@ -136,14 +141,22 @@ _TO_END = re.compile(r"[^\n\r]+")
 _TO_QUOTE_OR_END = re.compile(r"[^\n\r\"']+")
 _BLOCK = re.compile(r"[|>][+-]?[0-9]?[ \t]*\n([ \t]+[^\n]*(?:\n[ \t]+[^\n]*)*)")  # of YAML
 _LIST = re.compile(r"\r?\n([ \t]*- [^\n]*(?:\n[ \t]*- [^\n]*)*)")  # of YAML
+_STAMP = r"(?:\[[\w-]{1,16}\]:[ ]|[0-9T:.Z-]{8,30}[ ])?"  # of a rank, or of the time
+_BELOW = re.compile(  # the value of YAML on a line of its own
+    rf"\r?\n{_STAMP}([ \t]{{1,40}})(?![\w.-]{{1,64}}[\"']?:(?:\s|$)|File |Traceback )"
+    r"([^\s#-][^\n\r]{0,400})"
+)
+_STAMPED = re.compile(_STAMP)
 _NEXT_LINE = re.compile(r"\r?\n[ \t]{0,20}(\S{6,200})[ \t]*(?=[\r\n]|$)")
 _SETS = re.compile(r"\b(?:setx|setenv|set -\w{1,4}|ENV|configure set)\s+$")  # NAME VALUE
+_CELL = re.compile(r"[^\s|]{6,200}[ \t]{0,40}\|")
 _WORD = re.compile(r"[^\s\"'`,;()\[\]{}<>]{6,}")
 _CHANCE = re.compile(r"[A-Za-z0-9+/=_-]+")
 _HEX = re.compile(r"[0-9a-f]{16,}")
 _LONGEST_LIST = 2000
 _MOST_NESTED = 8
 _DIGITS = 3
+_LEAST_TURNS, _TURNS = 5, 0.4  # from small to capital letters and back, of all letters
 _LEAST_VALUE = 8
 _PREFIX = re.compile(r"[bBrRuUfF]{0,2}(?=(\\{0,3}[\"']))")
 _CLOSERS, _OPENERS = ")]}>.,;:|\\", {")": "(", "]": "[", "}": "{", ">": "<"}
@@ -155,7 +168,10 @@ def kind_of(name: str) -> Kind | None:  # noqa: PLR0911 - one answer a rule
     if name in ("S/N", "s/n"):
         return Kind.SERIAL
     parts = [part.lower() for part in _PARTS.findall(name)]
-    if any(word in part for part in parts for word in _STRONG):
+    letters = "".join(each for each in name.lower() if each.isalpha())  # also passWord, pass_word
+    if any(word in letters for word in _STRONG[:5]) or any(
+        word in part for part in parts for word in _STRONG
+    ):
         return Kind.SECRET
     if "serial" in parts or parts[-2:] in (["unique", "id"], ["hive", "id"], ["machine", "id"]):
         return Kind.SERIAL
@@ -216,10 +232,12 @@ def replace_named(text: str, stand_in: Callable[[Kind, str], str]) -> str:
             at = found.end("rest")
             continue
         first, last = _value(text, spot, at + _ENOUGH)
-        if last > first and _counts(spot, text[first:last]):
+        if text.startswith(REDACTED, first):
+            at = first + len(REDACTED)  # more may follow in the line
+        elif last > first >= copied and _counts(spot, text[first:last]):
             first, last = _value(text, spot, len(text))
             done += (text[copied:first], stand_in(spot.kind, text[first:last]))
-            copied = at = last
+            copied, at = last, max(at, last - _LONGEST_NAME)  # it may end with another name
     return "".join((*done, text[copied:]))
 
 
@@ -244,8 +262,25 @@ def _spot(text: str, found: re.Match[str], name: str) -> _Spot | None:
     if not belongs and kind not in (Kind.SECRET, Kind.LIKELY):
         return None
     at = found.end()
-    elsewhere = text[at : at + 1] in ("\r", "\n") and not _LIST.match(text, at)
-    return _Spot(kind, name, at, line_start, sure=sure and belongs and not elsewhere)
+    if text[at : at + 1] in ("\r", "\n"):
+        below = kind is Kind.SECRET and _is_below(text, found, name)
+        belongs &= bool(_LIST.match(text, at)) or below
+    sure |= kind is Kind.SECRET and text[at : at + 1] in ("[", "{")  # several of them
+    return _Spot(kind, name, at, line_start, sure=sure and belongs)
+
+
+def _is_below(text: str, found: re.Match[str], name: str) -> bool:
+    """Say whether the next line is the value, as in YAML: further in, and no pair itself.
+
+    Below a sentence it must be one word.
+    """
+    below = _BELOW.match(text, found.end())
+    if below is None:
+        return False
+    lead = _lead(text, found.end("rest") - len(name))
+    if _starts_line(text, found, name):
+        return len(below[1]) > len(lead) - len(lead.lstrip(" \t"))
+    return " " not in below[2].rstrip()
 
 
 def _counts(spot: _Spot, value: str) -> bool:
@@ -261,8 +296,11 @@ def _counts(spot: _Spot, value: str) -> bool:
 
 def _like_a_password(word: str) -> bool:
     """Say whether a word is none of a sentence, and no path, number or code."""
-    if word.startswith(("/", "./", "~")) or not any(mark.isdigit() for mark in word):
+    if word.startswith(("/", "./", "~")):
         return False
+    if not any(mark.isdigit() for mark in word):
+        turns = sum(one.islower() != two.islower() for one, two in pairwise(word))
+        return turns >= max(_LEAST_TURNS, len(word) * _TURNS)
     return not (_NUMBER.match(word) or _CODE.match(word) or _CALL.match(word))
 
 
@@ -278,9 +316,9 @@ def _whole_name(text: str, start: int, end: int) -> str:
 
 def _belongs(found: re.Match[str], name: str, text: str) -> bool:
     """Say whether the name and what follows are a pair: an option needs no sign between them."""
-    if found["sign"] or found["xml"] or found["below"]:
-        return True
     secret = kind_of(name) is Kind.SECRET
+    if found["sign"] or found["xml"] or found["below"] or (secret and _is_told(found, text)):
+        return True
     start = found.end("rest") - len(name)
     if found["listed"] and secret and text[max(0, start - 2) : start - 1] == "(":
         return True
@@ -295,11 +333,22 @@ def _belongs(found: re.Match[str], name: str, text: str) -> bool:
     return not following.startswith("-")
 
 
+def _is_told(found: re.Match[str], text: str) -> bool:
+    """Say whether its value follows, as in "api_key (base64): ..." and "| password | ... |"."""
+    said = (found["said"] or "").strip()
+    return said.endswith("):") or (said == "|" and bool(_CELL.match(text, found.end())))
+
+
 def _starts_line(text: str, found: re.Match[str], name: str) -> bool:
-    start = found.end("rest") - len(name)
+    lead = _lead(text, found.end("rest") - len(name))
+    return lead.strip(" \t-") in ("", "export", "set")
+
+
+def _lead(text: str, start: int) -> str:
+    """Return what stands before a name in its line, but for a stamp."""
     begin = text.rfind("\n", max(0, start - _INDENT), start) + 1
-    before = text[begin or max(0, start - _INDENT) : start]
-    return before.strip(" \t-") in ("", "export", "set")
+    lead = text[begin or max(0, start - _INDENT) : start]
+    return _STAMPED.sub("", lead, count=1)
 
 
 def _value(text: str, spot: _Spot, until: int) -> tuple[int, int]:
@@ -309,10 +358,10 @@ def _value(text: str, spot: _Spot, until: int) -> tuple[int, int]:
     if quoted:
         first = quoted.end(1)
         return first, _closing(text, first, quoted[1], until)
-    for pattern in (_BLOCK, _LIST, _NEXT_LINE):
+    for pattern in (_BLOCK, _LIST, _BELOW if spot.sure else _NEXT_LINE):
         lines = pattern.match(text, at, until)
         if lines:
-            return lines.span(1)
+            return lines.span(lines.lastindex or 0)
     if text[at : at + 1] in ("[", "{", "(") and spot.kind in (Kind.SECRET, Kind.LIKELY):
         return at, _bracket(text, at, until)
     pattern = _extent(text, spot)

@@ -118,12 +118,24 @@ class Secrets:
             option = isinstance(before, str) and before.startswith("-") and "=" not in before
             follows = option and isinstance(word, str) and not word.startswith("-")
             done.append(self.pair(str(before), word) if follows else self.value(word))
-        return self._as_command([str(word) for word in done]) if texts else done
+        if not texts:
+            return done
+        given = [str(word) for word in done]
+        return list(self._below(self._joined(given, " ")))
 
-    def _as_command(self, words: list[str]) -> list[object]:
+    def lines(self, lines: Sequence[str]) -> Sequence[str]:
+        """Redact lines of one text."""
+        return self._below([self.text(line) for line in lines])
+
+    def _below(self, lines: Sequence[str]) -> Sequence[str]:
+        """Redact a value that stands in the line below its name."""
+        named = any(line.rstrip().endswith((":", "|", ">")) for line in lines)
+        return self._joined(lines, "\n") if named else lines
+
+    def _joined(self, words: Sequence[str], by: str) -> Sequence[str]:
         """Redact what only the words before it give away, as in ``sshpass -p ...``."""
-        told = self.text(" ".join(words)).split(" ")
-        return list(told if len(told) == len(words) else words)
+        told = self.text(by.join(words)).split(by)
+        return told if len(told) == len(words) else words
 
     def _all(self, value: object) -> object:
         """Replace every text and number below a name that tells of secrets."""

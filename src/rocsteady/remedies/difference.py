@@ -8,6 +8,7 @@ WORKERS, THREAD = "workers", "loader_thread"
 SAID = {
     ("compile", True): "compiled",
     ("autocast", "bf16"): "bf16 (autocast)",
+    ("miopen", False): "MIOpen off",
     ("flush_denormal", True): "subnormals treated as 0",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rocsteady.evidence.pages import BatchSplit, LoaderFacts
+from rocsteady.evidence.heartbeat_pages import BatchSplit, LoaderFacts
 from rocsteady.machine.machine import Machine
 from rocsteady.vocabulary import Failure, Fingerprint, Fix, Strategy, Value
 
@@ -43,7 +43,7 @@ class Situation(Value, frozen=True, kw_only=True):
     machine: Machine
     variables: dict[str, str] = msgspec.field(default_factory=dict)  # as the user has them
     loader: LoaderFacts | None = None  # None: no DataLoader was seen
-    parts: BatchSplit | None = None  # None: it was not seen to train through rocsteady.Loop
+    batch_split: BatchSplit | None = None  # None: it was not seen to train through rocsteady.Loop
     precision: str = ""  # the lowest that the script computed in: fp32, bf16, fp16; "": not known
     can_resume: bool = False
     checkpoints: int = 0  # whole ones that are known

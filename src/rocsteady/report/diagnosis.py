@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocsteady.report.page import BOLD, DIM, RED, YELLOW, Page
+from rocsteady.report.text_page import BOLD, DIM, RED, YELLOW, Page
 from rocsteady.vocabulary import (
     ComputeDevice,
     Diagnosis,

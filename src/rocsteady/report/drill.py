@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rocsteady.report.page import GREEN, RED, Page
 from rocsteady.report.table import Column, Table
+from rocsteady.report.text_page import GREEN, RED, Page
 from rocsteady.vocabulary import Value
 from rocsteady.wording import duration, plural
 

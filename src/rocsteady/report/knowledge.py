@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocsteady.report.page import BOLD, YELLOW, Page
+from rocsteady.report.text_page import BOLD, YELLOW, Page
 from rocsteady.vocabulary import KnowledgeDifference, KnowledgeState, Value
 from rocsteady.wording import plural
 

@@ -10,7 +10,7 @@ from rocsteady.machine.access import Node
 from rocsteady.machine.gpus import Gpu
 from rocsteady.machine.machine import Machine
 from rocsteady.machine.root import Disk
-from rocsteady.report.page import BOLD, Page
+from rocsteady.report.text_page import BOLD, Page
 from rocsteady.wording import size
 
 LABEL = 20

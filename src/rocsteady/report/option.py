@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 from rocsteady.plan import Basis, Finish, Option, Plan, Price
 from rocsteady.printable import printable
-from rocsteady.report.page import BOLD, YELLOW, Page
 from rocsteady.report.table import NONE
+from rocsteady.report.text_page import BOLD, YELLOW, Page
 from rocsteady.report.times import ENDLESS, MONTHS, NEVER, moment, moment_within
 from rocsteady.wording import DAY, HOUR, MINUTE, duration, plural, size
 

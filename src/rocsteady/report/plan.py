@@ -22,8 +22,8 @@ from rocsteady.report.option import (
     priced_on,
     titled,
 )
-from rocsteady.report.page import BOLD, DIM, GREEN, RED, YELLOW, Page
 from rocsteady.report.table import LEAST_LAST, NONE, Column, Table
+from rocsteady.report.text_page import BOLD, DIM, GREEN, RED, YELLOW, Page
 from rocsteady.report.times import moment
 from rocsteady.wording import duration, plural, rough_duration
 

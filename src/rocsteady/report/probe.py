@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from types import MappingProxyType
 
-from rocsteady.report.page import BOLD, DIM, GREEN, RED, Page
+from rocsteady.report.text_page import BOLD, DIM, GREEN, RED, Page
 from rocsteady.vocabulary import Observation, ProbeOutcome, Value
 from rocsteady.wording import duration, plural
 

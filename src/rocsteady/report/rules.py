@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from rocsteady.knowledge.rules import Rule
-from rocsteady.report.page import BOLD, Page
+from rocsteady.report.text_page import BOLD, Page
 from rocsteady.vocabulary import Severity, Source
 
 

@@ -6,10 +6,19 @@ import shlex
 
 import msgspec
 
-from rocsteady.journal.values import AttemptRecord, Bucket, DecisionRecord, Incident, RunStory
+from rocsteady.journal.values import (
+    AttemptRecord,
+    Bucket,
+    DecisionRecord,
+    Fate,
+    Incident,
+    RunStory,
+    paused_between,
+)
 from rocsteady.vocabulary import Diagnosis, Failure, Value
 from rocsteady.wording import duration, plural
 
+START = "start"  # the kind of an intent
 DONE, STOPPED = "done", "stopped by the user"
 GIVEN_UP = "ended, not done"
 OK, WARNING, BAD = "ok", "warning", "bad"
@@ -43,11 +52,12 @@ class Costs(Value, frozen=True, kw_only=True):
     idle: float  # from the last step of one attempt to the first of the next
     redone: float  # steps that were made twice
     starting: float  # before the first step of the first attempt
+    paused: float = 0.0  # by the user
 
     @property
     def useful(self) -> float:
         """Return what is left: training, with the saves that the script makes."""
-        return max(0.0, self.whole - self.idle - self.redone - self.starting)
+        return max(0.0, self.whole - self.idle - self.redone - self.starting - self.paused)
 
 
 def costs_of(story: RunStory, at: float) -> Costs:
@@ -59,7 +69,8 @@ def costs_of(story: RunStory, at: float) -> Costs:
         whole=whole,
         idle=sum(loss.idle for loss in story.losses),
         redone=sum(loss.redoing for loss in story.losses),
-        starting=0.0 if first is None else max(0.0, first - story.run.started),
+        starting=whole if first is None else max(0.0, first - story.run.started),
+        paused=paused_between(story.deeds, first or story.run.started, story.run.ended or at),
     )
 
 
@@ -100,16 +111,33 @@ def next_step(report: RunReport) -> tuple[str, str]:
         return "Nothing: rocsteady is watching the run.", f"rocsteady watch {name}"
     if state in {"interrupted", "stopped"}:
         return "To resume the run:", f"rocsteady run --resume {name}"
+    crashed = crashed_attempts(story)
+    if crashed and crashed[-1] == len(story.attempts):
+        what = (
+            "The same settings may crash the machine again. Run rocsteady doctor. To start anyway:"
+        )
+        return what, f"rocsteady run --resume {name} --again"
     decided = story.decisions[-1].why.rstrip(".") if story.decisions else ""
     failed = failure_of(story, story.attempts[-1].number) if story.attempts else None
     if failed is not None and failed.kind == "script-error":
         place = f" at {failed.line}" if failed.line else ""
+        error = f" ({failed.seen[0]})" if failed.seen else ""
         return (
-            f"Fix the error in the script{place}, then continue:",
+            f"Fix the error in the script{place}{error}, then continue:",
             f"rocsteady run --resume {name}",
         )
     why = f"rocsteady stopped trying: {decided}. " if decided else ""
     return f"{why}After fixing the cause, continue:", f"rocsteady run --resume {name}"
+
+
+def crashed_attempts(story: RunStory) -> tuple[int, ...]:
+    """Return the attempts during which the machine crashed."""
+    went_down = Fate.MACHINE_WENT_DOWN.value
+    return tuple(
+        deed.attempt
+        for deed in story.deeds
+        if deed.kind == START and deed.outcome == went_down and deed.attempt is not None
+    )
 
 
 def failure_of(story: RunStory, attempt: int) -> Failure | None:
@@ -126,6 +154,16 @@ def failure_of(story: RunStory, attempt: int) -> Failure | None:
 def decision_after(story: RunStory, attempt: int) -> DecisionRecord | None:
     """Return what was decided when an attempt had ended."""
     return next((each for each in reversed(story.decisions) if each.attempt == attempt), None)
+
+
+def decision_in_words(decision: DecisionRecord) -> str:
+    """Say what rocsteady did after an attempt, as a sentence."""
+    if decision.ends:
+        return "Ended the run."
+    if decision.changes_nothing:
+        return "Restarted the run without changes."
+    what = "another option of the plan" if decision.falls_back else decision.what
+    return f"Restarted the run with {what}."
 
 
 def effect_of(story: RunStory, attempt: int) -> str:
@@ -145,7 +183,7 @@ def attempt_end(attempt: AttemptRecord) -> str:
     """Say how an attempt ended, as the end of a sentence."""
     step = "" if attempt.last_step is None else f" at step {attempt.last_step:,}"
     if attempt.ended is None:
-        return "is under way or was not recorded to its end"
+        return "is under way, or its end was not recorded: the machine or rocsteady went down"
     if ended_well(attempt):
         return f"ended normally{step}"
     by = f"exit code {attempt.exit_code}"
@@ -166,11 +204,16 @@ def _progress(buckets: tuple[Bucket, ...]) -> str:
         return ""
     step = buckets[-1].last_step
     total = next((b.total for b in reversed(buckets) if b.total is not None), None)
-    return f" ({step:,} of {total:,} steps)" if total is not None else f" ({plural(step, 'step')})"
+    if total is None or total < step:  # a count of something else, such as epochs
+        return f" ({plural(step, 'step')})"
+    return f" ({step:,} of {total:,} steps)"
 
 
 def _trouble(story: RunStory) -> str:
     attempts = plural(len(story.attempts), "attempt")
+    if crashed := crashed_attempts(story):
+        which = ", ".join(map(str, crashed))
+        attempts = f"The machine crashed during attempt {which}. {attempts}"
     if len(story.attempts) <= 1 and not story.incidents and not story.failures:
         return f"{attempts}, no incidents."
     kinds: dict[str, int] = {}

@@ -7,8 +7,8 @@ from datetime import tzinfo
 
 from rocsteady.journal.values import RunLine
 from rocsteady.report.deadline import ahead, met, until
-from rocsteady.report.page import GREEN, RED, YELLOW, Page
 from rocsteady.report.table import LEAST_LAST, Column, Table
+from rocsteady.report.text_page import GREEN, RED, YELLOW, Page
 from rocsteady.wording import rough_duration
 
 DONE = "done"  # the outcome

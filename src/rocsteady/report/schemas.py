@@ -74,8 +74,17 @@ SCHEMAS: Mapping[str, Callable[[], dict[str, Any]]] = MappingProxyType(
 
 def _schema(kind: type[Value], name: str, title: str, version: int) -> dict[str, Any]:
     """Return the schema of a document whose ``version`` is this one."""
-    schema = msgspec.json.schema(kind)
+    schema: dict[str, Any] = _null_last(msgspec.json.schema(kind))
     top = schema["$defs"][kind.__name__]
     top["title"] = title
     top["properties"]["version"] = {"const": version}
     return {"$schema": DIALECT, "$id": f"urn:rocsteady:{name}:{version}", "title": title, **schema}
+
+
+def _null_last(schema: Any) -> Any:  # noqa: ANN401 - JSON
+    """Order what a value may be in one way: releases of msgspec differ in it."""
+    if isinstance(schema, list):
+        return sorted(map(_null_last, schema), key=lambda each: each == {"type": "null"})
+    if isinstance(schema, dict):
+        return {name: _null_last(value) for name, value in schema.items()}
+    return schema

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 
-from rocsteady.report.page import BOLD, DIM, GREEN, RED, YELLOW, Page
 from rocsteady.report.run_report import (
     BAD,
     OK,
@@ -18,6 +17,7 @@ from rocsteady.report.run_report import (
     state_of,
     summary,
 )
+from rocsteady.report.text_page import BOLD, DIM, GREEN, RED, YELLOW, Page
 from rocsteady.wording import duration
 
 STYLES = {OK: GREEN, WARNING: YELLOW, BAD: RED}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from rocsteady.report.page import BOLD, DIM, Page, wrapped
+from rocsteady.report.text_page import BOLD, DIM, Page, wrapped
 
 NONE = "-"  # what a cell without a value shows
 GAP = 2  # columns

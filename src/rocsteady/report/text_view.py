@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from rocsteady.journal.values import RunLine
 from rocsteady.printable import printable
-from rocsteady.report.page import BOLD, DIM, Page
 from rocsteady.report.runs import state_of
+from rocsteady.report.text_page import BOLD, DIM, Page
 from rocsteady.report.watch import clipped
 
 SCROLL_KEYS = "up and down scroll  space next page  q back"

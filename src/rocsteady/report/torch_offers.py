@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rocsteady.report.page import BOLD, DIM, GREEN, RED, YELLOW, Page
+from rocsteady.knowledge.reader import Knowledge
+from rocsteady.report.text_page import BOLD, DIM, GREEN, RED, YELLOW, Page
 from rocsteady.vocabulary import Severity, TorchOffer, TorchOffers
 from rocsteady.wording import plural
 
@@ -14,15 +15,16 @@ def render_offers(found: TorchOffers, *, width: int, colour: bool, everything: b
     """Lay out the screen."""
     page = Page(width, colour=colour)
     python = f", Python {found.python}" if found.python else ""
-    page.paragraph(f"Builds of torch for {found.gfx} on {found.system}{python}", style=BOLD)
+    others = f" and {', '.join(found.others)}" if found.others else ""
+    page.paragraph(f"Builds of torch for {found.gfx}{others} on {found.system}{python}", style=BOLD)
     most = len(found.offers) if everything else MOST
     for offer in found.offers[:most]:
         page.line()
         _offer(page, offer)
     page.line()
-    others = [f"{offer.torch} (ROCm {offer.rocm})" for offer in found.offers[most:]]
-    if others:
-        page.row("also", f"torch {', '.join(others)}: see --all", column=COLUMN, style=DIM)
+    rest = [f"{offer.torch} (ROCm {offer.rocm})" for offer in found.offers[most:]]
+    if rest:
+        page.row("also", f"torch {', '.join(rest)}: see --all", column=COLUMN, style=DIM)
         page.line()
     page.paragraph(closing_sentence(found), style=BOLD)
     if found.left_out:
@@ -31,12 +33,41 @@ def render_offers(found: TorchOffers, *, width: int, colour: bool, everything: b
     return str(page)
 
 
+def render_gpus(knowledge: Knowledge, *, width: int, colour: bool) -> str:
+    """List each architecture with its cards, and for which systems AMD or PyTorch test a build."""
+    page = Page(width, colour=colour)
+    for gfx, arch in knowledge.arches.items():
+        systems = {
+            name
+            for index in knowledge.indexes
+            for name in index.tested
+            if gfx in index.tested[name]
+        }
+        systems |= {"linux" for wheel in knowledge.wheels[-1:] if gfx in wheel.arches}
+        tested = f"tested on {' and '.join(sorted(systems))}" if systems else "not tested"
+        cards = ", ".join(arch.cards)
+        page.row(gfx, f"{arch.name}; {tested}{'. ' if cards else ''}{cards}", column=COLUMN)
+    return str(page)
+
+
 def closing_sentence(found: TorchOffers) -> str:
     """Say how many there are."""
+    note = f" {found.note}" if found.note else ""
+    not_for_python = found.left_out.get(f"not for Python {found.python}", 0)
+    if not found.offers and not_for_python:
+        return (
+            f"No build of torch for {found.gfx} and Python {found.python} is known;"
+            f" {plural(not_for_python, 'build')} for other versions of Python. To list those of"
+            " another one: --python 3.12"
+        )
     if not found.offers:
-        return f"No build of torch with code for {found.gfx} is known for {found.system}."
+        return (
+            f"No build of torch with code for {found.gfx} is known for {found.system}.{note} "
+            "Training runs on the CPU, on another GPU or on a rented one: `rocsteady plan` compares"
+            " them."
+        )
     usable = "" if found.usable() else " Each has a problem that blocks training."
-    return f"{plural(len(found.offers), 'build')}.{usable}"
+    return f"{plural(len(found.offers), 'build')}.{usable}{note}"
 
 
 def _offer(page: Page, offer: TorchOffer) -> None:
@@ -46,6 +77,10 @@ def _offer(page: Page, offer: TorchOffer) -> None:
     title = f"torch {offer.torch} for ROCm {offer.rocm}, {offer.title}"
     page.row(label, title, column=COLUMN, style=style)
     page.line(" " * COLUMN + offer.install)
+    if offer.lacks:
+        page.paragraph(
+            f"No code for {', '.join(offer.lacks)}, also in this machine.", indent=COLUMN
+        )
     for problem in offer.problems:
         page.paragraph(f"{problem.summary} ({problem.rule})", indent=COLUMN)
     if offer.note:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 
-from rocsteady.report.page import BOLD, DIM, GREEN, RED, YELLOW, Page
+from rocsteady.report.text_page import BOLD, DIM, GREEN, RED, YELLOW, Page
 from rocsteady.vocabulary import Effect, VariableReview, VariableVerdict
 from rocsteady.wording import plural
 
 COLUMN = 11
+NO_GPU = (
+    "What depends on the GPU cannot be judged here. For another machine, name its recording: "
+    "rocsteady env FILE --root RECORDING"
+)
 STYLES = {
     Effect.HARMS: f"{BOLD};{RED}",
     Effect.CANCELS: YELLOW,
     Effect.CANCELLED: YELLOW,
     Effect.UNKNOWN: YELLOW,
+    Effect.INVALID: YELLOW,
     Effect.NONE: DIM,
     Effect.PARTLY: YELLOW,
     Effect.DEBUGGING: YELLOW,
+    Effect.DEPENDS: DIM,
     Effect.HELPS: GREEN,
     Effect.ACTS: GREEN,
 }
@@ -25,9 +31,11 @@ STYLES = {
 def render_variables(review: VariableReview, *, width: int, colour: bool) -> str:
     """Lay out the screen."""
     page = Page(width, colour=colour)
-    gpus = ", ".join(review.machine.gpus) or "no AMD GPU"
+    gpus = ", ".join(review.machine.gpus) or "a machine without an AMD GPU"
     page.paragraph(f"{review.file or 'Variables in effect'}, judged for {gpus}", style=BOLD)
     page.paragraph(f"PyTorch {review.machine.torch or 'not found'}; {review.machine.system}")
+    if not review.machine.gpus:
+        page.paragraph(NO_GPU)
     page.line()
     for verdict in review.variables:
         _verdict(page, verdict)
@@ -52,7 +60,8 @@ def closing_sentence(review: VariableReview) -> str:
 
 def _verdict(page: Page, verdict: VariableVerdict) -> None:
     value = "" if verdict.value is None else f"={verdict.value}"
-    place = f" ({verdict.place})" if verdict.place else ""
+    places = ", ".join(place for place in (verdict.part, verdict.place) if place)
+    place = f" ({places})" if places else ""
     label = verdict.effect.value
     page.line_as_it_is(
         page.styled(label, STYLES[verdict.effect])

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 
-from rocsteady.journal.values import DecisionRecord, Forecast, RunLine, RunStory
+from rocsteady.journal.values import PAUSE, DecisionRecord, Forecast, RunLine, RunStory
 from rocsteady.printable import printable
 from rocsteady.report.deadline import spare, until
-from rocsteady.report.page import BOLD, DIM, RED, YELLOW, Page, wrapped
 from rocsteady.report.runs import state_of, style_of
 from rocsteady.report.sparkline import long_bar
+from rocsteady.report.text_page import BOLD, DIM, RED, YELLOW, Page, wrapped
 from rocsteady.report.times import moment
 from rocsteady.report.watch_series import gauge_rows, of_last_attempt, series_rows
 from rocsteady.vocabulary import Value
@@ -29,7 +29,6 @@ LEAST_LOG = 3  # lines; incidents give way to them
 MOST_RANK_LINES = 8
 MOST_INCIDENT_LINES = 2  # of one
 KEYS = "s stacks  p pause  R restart  x stop  r report  ? help  q quit"
-PAUSE = "pause"  # the kind of an intent: without an outcome, the run is paused
 
 
 class RankView(Value, frozen=True, kw_only=True):
@@ -199,7 +198,7 @@ class _Screen:
             return
         buckets = of_last_attempt(progress)
         room = max(1, min(SPARK_MOST, self._width - LABEL - 36))
-        for label, text in series_rows(buckets, room, blocks=self._blocks):
+        for label, text in series_rows(buckets, self._view.story.deeds, room, blocks=self._blocks):
             yield self._row(label, text)
         spent: Counter[str] = Counter()
         for bucket in buckets:

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from rocsteady.journal.values import Bucket, Gauge
+from rocsteady.journal.values import Bucket, Deed, Gauge, paused_between
 from rocsteady.report.sparkline import sparkline
 from rocsteady.wording import duration, size
 
 LOSS, HOST = "loss", "host memory"  # gauges of the journal
+READINGS_FOR = 180.0  # seconds; older ones say nothing of now
 _OF_GPU = re.compile(r"(GPU \d+) (\w+)")
 
 
@@ -19,36 +20,38 @@ def of_last_attempt(progress: Sequence[Bucket]) -> tuple[Bucket, ...]:
     return tuple(bucket for bucket in progress if bucket.attempt == progress[-1].attempt)
 
 
-def step_times(buckets: Sequence[Bucket]) -> tuple[float, ...]:
-    """Return the mean seconds of a step, a bucket each."""
-    moving = [bucket for bucket in buckets if bucket.last_progress is not None]
+def step_times(buckets: Sequence[Bucket], deeds: Sequence[Deed] = ()) -> tuple[float, ...]:
+    """Return the mean seconds of a step, a bucket each, without pauses."""
+    moved = [(each.last_progress, each.last_step) for each in buckets if each.last_progress]
     return tuple(
-        ((after.last_progress or 0.0) - (before.last_progress or 0.0))
-        / (after.last_step - before.last_step)
-        for before, after in pairwise(moving)
-        if after.last_step > before.last_step
+        (end - begin - paused_between(deeds, begin, end)) / (after - before)
+        for (begin, before), (end, after) in pairwise(moved)
+        if after > before
     )
 
 
-def series_rows(buckets: Sequence[Bucket], room: int, *, blocks: bool) -> Iterator[tuple[str, str]]:
+def series_rows(
+    buckets: Sequence[Bucket], deeds: Sequence[Deed], room: int, *, blocks: bool
+) -> Iterator[tuple[str, str]]:
     """Yield a label and a text for each thing that was measured; ``room`` is for the curves."""
     losses = [each.gauges[LOSS].mean for each in buckets if LOSS in each.gauges]
     if losses:
         least = min(losses[-room:])  # a curve from its lowest: a loss need not end at 0
         curve = sparkline([loss - least for loss in losses[-room:]], room, blocks=blocks)
         yield "loss", f"{curve} {losses[-1]:.4g}"
-    times = step_times(buckets)
+    times = step_times(buckets, deeds)
     if len(times) > 1:
         drawn = sparkline(times[-room:], room, blocks=blocks)
         slowest = duration(max(times[-room:]))
-        yield "step time", f"{drawn} {duration(times[-1])} (slowest minute {slowest})"
+        yield "step time", f"{drawn} {duration(times[-1])} (slowest {slowest})"
 
 
 def gauge_rows(buckets: Sequence[Bucket], *, blocks: bool) -> Iterator[tuple[str, str]]:
     """Yield a row for each GPU, and one for the memory of the host, as last measured."""
     last: dict[str, Gauge] = {}
-    for bucket in buckets[-3:]:  # older readings say nothing of now
-        last |= bucket.gauges
+    for bucket in buckets:
+        if bucket.start > buckets[-1].start - READINGS_FOR:
+            last |= bucket.gauges
     gpus: dict[str, dict[str, Gauge]] = {}
     for name, gauge in last.items():
         if found := _OF_GPU.fullmatch(name):

@@ -111,7 +111,7 @@ class Redirection:
         if path.count("/") > DEEPEST:
             return found.group()
         folder, _, name = path.rpartition("/")
-        led = self._leads(folder)
+        led = self._leads(folder) if folder else None
         if led is None:
             # Names of data have a dot, and there are thousands of them.
             may = name in self._ends or ("." not in name and os.path.islink(path))  # noqa: PTH114

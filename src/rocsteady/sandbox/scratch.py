@@ -5,7 +5,8 @@ In this order, as the kernel lets us (``host/posix/overlaid.py``):
 1. an overlay: what the script writes lies over the folder and goes elsewhere, nothing is copied;
 2. a copy of the folder, shown in its place by a bind mount;
 3. an overlay in which folders that are there already cannot be renamed, if a copy is too large;
-4. a copy. Absolute paths into the folder are made to lead into the copy (``redirect.py``).
+4. a copy. Absolute paths into the folder are made to lead into the copy (``redirect.py``). Where
+   the kernel has Landlock, the script can only read the folder itself.
 
 Blocks are shared where the file system can; a copy has a size that is reasonable. A link that leads
 out of the folder is followed, so that nothing is written behind it either.
@@ -23,6 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
 from pathlib import Path
+from tempfile import gettempdir
 
 import msgspec
 
@@ -59,22 +61,30 @@ class Scratch(Value, frozen=True, kw_only=True):
 
     @property
     def is_copy(self) -> bool:
-        """Tell a copy from the folder itself with a layer over it."""
-        return not self.before
+        """Tell a copy from what is seen in place of the folder."""
+        return self.method is Method.COPY
+
+    @property
+    def is_closed(self) -> bool:
+        """Tell whether the kernel keeps the script from changing the folder beside a copy."""
+        return self.is_copy and bool(self.before)
 
     def command(self, words: Sequence[str]) -> tuple[str, ...]:
         """Return a command as it must be started here."""
-        if not self.is_copy:
-            return (*self.before, *words)
-        redirection = Redirection(self.project, self.folder, os.environ)
-        return tuple(redirection.text(moved(word, self.project, self.folder)) for word in words)
+        if self.is_copy:
+            redirection = Redirection(self.project, self.folder, os.environ)
+            words = [redirection.text(moved(word, self.project, self.folder)) for word in words]
+        return (*self.before, *words)
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return an environment as the script needs it here."""
         if not self.is_copy:
             return dict(environment)
         found = Redirection(self.project, self.folder, environment).environment(environment)
-        return {**found, "PYTHONDONTWRITEBYTECODE": "1"}  # beside modules that are not in the copy
+        found["PYTHONDONTWRITEBYTECODE"] = "1"  # beside modules that are not in the copy
+        if self.is_closed and self.project.is_relative_to(os.path.realpath(gettempdir())):
+            found["TMPDIR"] = str(self.folder.parent)  # nothing new can be made above the project
+        return found
 
     def inside(self, pattern: str) -> str:
         """Return where what a path or pattern names is written."""
@@ -108,7 +118,19 @@ def make_scratch(
         shutil.rmtree(copy)
     copy_project(project, copy, tree, frozenset(without))
     lines = Redirection(project, copy, environment).files(_files_of(copy))
-    return Scratch(project=project, folder=copy, before=(), redirected=tuple(map(str, lines)))
+    before = _closed(project, environment)
+    return Scratch(project=project, folder=copy, before=before, redirected=tuple(map(str, lines)))
+
+
+def _closed(project: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the words that start a command which can only read the folder; none without them."""
+    if os.name == "nt":
+        return ()
+    from rocsteady.host.posix import closed_folder  # noqa: PLC0415 - of one system only
+
+    before = (sys.executable, closed_folder.__file__, str(project))
+    answer = ask((*before, "true"), within=TRIED_WITHIN, environment=environment)
+    return before if answer.exit_code == 0 else ()
 
 
 def _bound(

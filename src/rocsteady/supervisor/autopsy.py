@@ -10,15 +10,15 @@ from pathlib import Path
 
 import msgspec
 
+from rocsteady.attempts.attempt_context import AttemptContext
+from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
+from rocsteady.attempts.log_end import unsigned
 from rocsteady.evidence.collect import Processes
 from rocsteady.evidence.kernel_log import concerning, read_kernel_log
 from rocsteady.evidence.memory import shared_memory_is_full
 from rocsteady.evidence.parallel import run_all
 from rocsteady.evidence.values import Snapshot
 from rocsteady.failures.symptoms import Raised, Symptoms
-from rocsteady.supervisor.attempt_context import AttemptContext
-from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
-from rocsteady.supervisor.log_end import unsigned
 from rocsteady.untrusted_file import read_regular, read_tail
 
 LOG_TAIL = 1024 * 1024  # bytes
@@ -42,6 +42,7 @@ def symptoms(setting: AttemptContext, end: AttemptEnd) -> Symptoms:
         heartbeats=end.heartbeats,
         phase=trainer.phase if trainer else "",
         step=end.last_step,
+        start=f"{end.read.path} {end.read.written}" if end.read and not setting.resumed else "",
         oom_kills=end.oom_kills,
         loader_workers=end.loader is not None and end.loader.workers > 0,
         shared_full=shared_memory_is_full(),

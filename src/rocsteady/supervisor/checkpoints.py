@@ -7,8 +7,11 @@ from pathlib import Path
 
 import msgspec
 
+from rocsteady.attempts.attempt_end import AttemptEnd
+from rocsteady.attempts.progress_counts import SAVED
 from rocsteady.checkpoint_folder import is_ours
 from rocsteady.errors import RocsteadyError
+from rocsteady.evidence.heartbeat_pages import CheckpointRead
 from rocsteady.job.checkpoint_number import STEP, number_of
 from rocsteady.job.checkpoint_origin import NANOSECONDS, Origin, Stamp, find, keep, kept
 from rocsteady.job.done_when import CLOCK_GRAIN
@@ -16,8 +19,6 @@ from rocsteady.job.resume import Checkpoint, whole_checkpoints
 from rocsteady.job.values import Job, Resume
 from rocsteady.journal.values import Run
 from rocsteady.knowledge.resume_arguments import resume_argument
-from rocsteady.supervisor.attempt_end import AttemptEnd
-from rocsteady.supervisor.progress_counts import SAVED
 from rocsteady.supervisor.restart import StartsAt
 from rocsteady.vocabulary import Value
 
@@ -43,7 +44,14 @@ class Steps(Value, frozen=True, kw_only=True):
 class Checkpoints:
     """Knows what was there before the run, and what did not help."""
 
-    def __init__(self, job: Job, folder: Path, records: Path, origin: Origin | None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        folder: Path,
+        records: Path,
+        origin: Origin | None,
+        began: float = float("inf"),  # of the run, by the clock
+    ) -> None:
         self.job = job  # it becomes one that can resume when its script says so
         self.avoid: list[Checkpoint] = []  # that did not lead on
         self.folder, self._records = folder, records
@@ -52,6 +60,8 @@ class Checkpoints:
         self._new = False  # the run, and nothing of it was started yet
         self.argument = resume_argument(job.command)  # by which the script resumes on its own
         self._wrote = False  # a checkpoint, as far as that was seen
+        self._began, self._attempts = began, 0
+        self._observed = False  # that the script finds by itself what the run has written
 
     def begin(self) -> None:
         """Write down what was there before the run."""
@@ -82,6 +92,13 @@ class Checkpoints:
     def ended(self, end: AttemptEnd) -> None:
         """Take up whether an attempt wrote a checkpoint."""
         self._wrote = self._wrote or end.wrote_checkpoint
+        self._observed = self._observed or self.led_on(end) or _was_replaced(end.read)
+        self._attempts += 1
+
+    def led_on(self, end: AttemptEnd) -> bool:
+        """Tell whether an attempt found, by itself, a checkpoint that this run has written."""
+        read = end.read
+        return bool(self._attempts and read and read.written / NANOSECONDS > self._began)
 
     @property
     def can_resume(self) -> bool:
@@ -89,7 +106,8 @@ class Checkpoints:
 
         A script that resumes on its own can only do so once it has written one.
         """
-        return self.job.resume is not None or (bool(self.argument) and self._wrote)
+        own = self._observed or (bool(self.argument) and self._wrote)
+        return self.job.resume is not None or own
 
     @property
     def beginning(self) -> StartsAt:
@@ -139,6 +157,14 @@ class Checkpoints:
         if self._new:
             self._set_apart()
         return whole_checkpoints(self.job, self.folder, self._origin, self.avoid, self._judged)
+
+
+def _was_replaced(read: CheckpointRead | None) -> bool:
+    """Tell whether the file that a script read is a newer one now: it will read that next."""
+    try:
+        return read is not None and Path(read.path).stat().st_mtime_ns > read.written
+    except (OSError, ValueError):
+        return False
 
 
 def taken_over(

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from rocsteady.attempts.announcer import Announcer
+from rocsteady.attempts.clock import Since
 from rocsteady.job.notify import NotifyEvent
 from rocsteady.journal.values import Run
 from rocsteady.report.notice import Notice
-from rocsteady.supervisor.announcer import Announcer
-from rocsteady.supervisor.clock import Since
 from rocsteady.supervisor.recovery import Decision, Next
 from rocsteady.supervisor.restart import UNCHANGED
 from rocsteady.supervisor.run_end import DONE, STOPPED

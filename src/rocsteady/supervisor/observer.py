@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from rocsteady.attempts.announcer import Announcer
+from rocsteady.attempts.attempt_end import AttemptEnd
+from rocsteady.attempts.step_times import StepTimes
+from rocsteady.attempts.stop_requests import StopRequests
 from rocsteady.job.resume import Launch
 from rocsteady.journal.values import Run
-from rocsteady.supervisor.announcer import Announcer
-from rocsteady.supervisor.attempt_end import AttemptEnd
-from rocsteady.supervisor.step_times import StepTimes
-from rocsteady.supervisor.stop_requests import StopRequests
 
 TICK = 0.1  # seconds
 
@@ -41,16 +41,22 @@ class ObservedRun:
         """Tell whether somebody stopped it before it was over."""
         return self._wishes.stop is not None and not self.is_over
 
+    def say(self, text: str) -> None:
+        """Tell the user something about the run."""
+        self._announcer.say(text)
+
     def end(self, why: str = "") -> None:
         """End the run, since there is nothing more to see."""
         self.is_over = True
         if why:
-            self._announcer.say(why)
+            self.say(why)
         self._wishes.stop = signal.SIGTERM
 
 
 class Observer:
     """Is called at each moment of a run. This one does nothing; others override what they need."""
+
+    every = TICK  # seconds between two looks
 
     def launching(self, run: ObservedRun, launch: Launch) -> Launch:
         """Return what to start, before an attempt is started."""
@@ -61,7 +67,7 @@ class Observer:
         """Know that an attempt has started."""
 
     def ticked(self, run: ObservedRun) -> None:
-        """Look at the run, ten times a second; in a thread of its own."""
+        """Look at the run, again and again; in a thread of its own."""
 
     def ended(self, run: ObservedRun, end: AttemptEnd) -> None:
         """Know how an attempt ended. Its pages are still there."""
@@ -69,11 +75,12 @@ class Observer:
 
 @contextmanager
 def ticking(observers: Sequence[Observer], run: ObservedRun) -> Iterator[None]:
-    """Call observers ten times a second while a run goes."""
+    """Call observers again and again while a run goes."""
     ended = threading.Event()
+    wait = min((observer.every for observer in observers), default=TICK)
 
     def tick() -> None:
-        while not ended.wait(TICK):
+        while not ended.wait(wait):
             for observer in observers:
                 observer.ticked(run)
 

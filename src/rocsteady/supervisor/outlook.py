@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from rocsteady.attempts.announcer import Announcer
 from rocsteady.forecast.failure_rate import PRIOR
 from rocsteady.forecast.forecast import (
     Point,
@@ -23,7 +24,6 @@ from rocsteady.job.values import Deadline
 from rocsteady.journal.values import Forecast, Run, RunStory, Sample
 from rocsteady.report import deadline as words
 from rocsteady.report.times import moment
-from rocsteady.supervisor.announcer import Announcer
 from rocsteady.supervisor.recovery import FallTo
 
 MOST = 500  # points; every second one is forgotten when there are more

@@ -6,6 +6,8 @@ import time
 
 import msgspec
 
+from rocsteady.attempts.attempt_end import AttemptEnd
+from rocsteady.attempts.clock import Since
 from rocsteady.journal.identity import machine_fingerprint
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
@@ -18,10 +20,8 @@ from rocsteady.journal.values import (
     StaysRecord,
 )
 from rocsteady.pulse import learning
-from rocsteady.supervisor.attempt_end import AttemptEnd
-from rocsteady.supervisor.clock import Since
-from rocsteady.supervisor.course import as_json
 from rocsteady.supervisor.recovery import Decision
+from rocsteady.supervisor.strategy_history import as_json
 from rocsteady.vocabulary import Failure, Strategy
 
 DEVICE_WAIT, LOCKED_WAIT = "(device wait)", "(locked wait)"  # kept like phases

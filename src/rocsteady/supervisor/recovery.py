@@ -13,14 +13,14 @@ from enum import Enum
 
 import msgspec
 
+from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
+from rocsteady.attempts.settings import Settings
+from rocsteady.attempts.stop_requests import INTERRUPTED
 from rocsteady.journal.values import FALLBACK
 from rocsteady.knowledge.failures import SCRIPT_ERROR, UNKNOWN, Whose
 from rocsteady.remedies.ladder import Proposal, climb
 from rocsteady.remedies.situation import Situation
-from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
-from rocsteady.supervisor.settings import Settings
 from rocsteady.supervisor.start_points import MOST
-from rocsteady.supervisor.stop_requests import INTERRUPTED
 from rocsteady.vocabulary import Strategy, Value
 
 CPU = "cpu"  # as a device
@@ -149,7 +149,7 @@ def _past_checkpoint(
     if history.is_stuck:
         why = f"{MOST} attempts started from the same checkpoint, and none got past it"
         return Decision(next=Next.END, why=why, code=PERSON_NEEDED)
-    if end.parts is None or history.save_after is None:
+    if end.batch_split is None or history.save_after is None:
         return decision
     exhausted = proposal is not None and proposal.exhausted
     if exhausted and (history.saves_earlier or history.progressed):

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 
+from rocsteady.attempts.announcer import Announcer
+from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
+from rocsteady.attempts.clock import Since
+from rocsteady.attempts.settings import Settings
+from rocsteady.attempts.stop_requests import StopRequests
 from rocsteady.errors import RocsteadyError
 from rocsteady.journal.values import Run, RunStory
-from rocsteady.supervisor.announcer import Announcer
-from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
 from rocsteady.supervisor.backup import copy_aside, wrote_model
-from rocsteady.supervisor.clock import Since
 from rocsteady.supervisor.gpu_release import KFD, wait_until_free, wait_until_quiet
 from rocsteady.supervisor.recovery import Decision, Next
-from rocsteady.supervisor.settings import Settings
-from rocsteady.supervisor.stop_requests import StopRequests
 from rocsteady.wording import duration, plural
 
 UNCHANGED = ("", "retry")  # the same again

@@ -12,11 +12,23 @@ from pathlib import Path
 
 import msgspec
 
-from rocsteady.errors import CommandError, JournalError, RocsteadyError
-from rocsteady.evidence.pages import Resumes
+from rocsteady.attempts.announcer import Announcer
+from rocsteady.attempts.attempt import Attempt
+from rocsteady.attempts.attempt_context import AttemptContext, AttemptTools
+from rocsteady.attempts.attempt_end import AttemptEnd, is_failure
+from rocsteady.attempts.clock import Since
+from rocsteady.attempts.engines import plain
+from rocsteady.attempts.engines.processes import AttemptProcesses, Engine
+from rocsteady.attempts.injection import Injection, claim, lay_out, runtime_folder, sweep
+from rocsteady.attempts.progress_counts import EPOCH, READ
+from rocsteady.attempts.settings import Settings
+from rocsteady.attempts.step_times import StepTimes
+from rocsteady.attempts.stop_requests import StopRequests
+from rocsteady.errors import CommandError, JournalError, LauncherError, RocsteadyError
+from rocsteady.evidence.heartbeat_pages import Resumes
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.forecast.failure_rate import between_failures
-from rocsteady.host.child import OURS, Child, TerminalUse
+from rocsteady.host.child import OURS, TerminalUse
 from rocsteady.job.checkpoint_origin import Origin
 from rocsteady.job.resume import Checkpoint, Launch, launch
 from rocsteady.job.values import Job, Total
@@ -25,33 +37,23 @@ from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.values import Run, RunStory
 from rocsteady.pulse.stack_facts import KnownWaits
-from rocsteady.supervisor.aftermath import Aftermath
-from rocsteady.supervisor.announcer import Announcer
-from rocsteady.supervisor.attempt import Attempt
-from rocsteady.supervisor.attempt_context import AttemptContext, AttemptTools
-from rocsteady.supervisor.attempt_end import AttemptEnd, is_failure
+from rocsteady.supervisor.attempt_review import AttemptReview
 from rocsteady.supervisor.autopsy import symptoms
 from rocsteady.supervisor.backup import wrote_model
 from rocsteady.supervisor.checkpoints import Checkpoints, Steps
-from rocsteady.supervisor.clock import Since
-from rocsteady.supervisor.course import Course, in_words
-from rocsteady.supervisor.epochs import last_epoch_printed
-from rocsteady.supervisor.injection import Injection, claim, lay_out, runtime_folder, sweep
 from rocsteady.supervisor.logout import logging_out_ends_us
 from rocsteady.supervisor.notices import NoticeSender, RunNotices
 from rocsteady.supervisor.observer import ObservedRun, Observer, ticking
 from rocsteady.supervisor.outlook import Outlook
-from rocsteady.supervisor.progress_counts import EPOCH
+from rocsteady.supervisor.printed_epochs import last_epoch_printed
 from rocsteady.supervisor.records import Records
-from rocsteady.supervisor.recovery import PERSON_NEEDED, Next
+from rocsteady.supervisor.recovery import PERSON_NEEDED, RETRY_WITHOUT_A_PERSON, Next
 from rocsteady.supervisor.restart import Restart, near
-from rocsteady.supervisor.run_end import NOT_STARTED, RunEnd
+from rocsteady.supervisor.run_end import NOT_DONE, NOT_STARTED, RunEnd
 from rocsteady.supervisor.script_resume import keep, kept, resume_of, where
-from rocsteady.supervisor.settings import Settings
 from rocsteady.supervisor.startup import START, Startup, first_attempt
-from rocsteady.supervisor.step_times import StepTimes
 from rocsteady.supervisor.stop_deadline import StopDeadline
-from rocsteady.supervisor.stop_requests import StopRequests
+from rocsteady.supervisor.strategy_history import StrategyHistory, in_words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +83,7 @@ class Equipment:
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     quiet: bool = False  # only the journal is told
     notices: NoticeSender | None = None
+    engine: Engine = plain.start
 
 
 class Supervisor:
@@ -90,7 +93,7 @@ class Supervisor:
         self,
         spec: RunSpec,
         equipment: Equipment,
-        course: Course,
+        course: StrategyHistory,
         observers: Sequence[Observer] = (),
     ) -> None:
         job, run, earlier, folder = spec.job, spec.run, spec.earlier, spec.folder
@@ -109,7 +112,7 @@ class Supervisor:
         self._environment = environment = dict(equipment.environment)
         self._earlier = earlier
         self._note = spec.note
-        self._checkpoints = Checkpoints(job, folder, Path(run.folder), spec.origin)
+        self._checkpoints = Checkpoints(job, folder, Path(run.folder), spec.origin, run.started)
         known = equipment.known_variables
         self._told = {name: value for name, value in environment.items() if name in known}
         self._announcer = Announcer(journal, run.id)
@@ -128,6 +131,7 @@ class Supervisor:
             wishes=self._wishes,
             waits=equipment.waits,
             marks=self._marks,
+            engine=equipment.engine,
             resumes=self._resumes,
         )
         script = script_fingerprint(job.command, str(folder))
@@ -163,8 +167,8 @@ class Supervisor:
             slipped=self._notices.will_be_late,
         )
 
-    def _new_aftermath(self) -> Aftermath:
-        return Aftermath(
+    def _new_aftermath(self) -> AttemptReview:
+        return AttemptReview(
             self._run,
             checkpoints=self._checkpoints,
             settings=self._settings,
@@ -226,6 +230,9 @@ class Supervisor:
             outcome, code = NOT_STARTED, error.code
             self._announcer.say(f"{error}.")
             finish.say_next("check that the command works without rocsteady")
+        except LauncherError as error:
+            outcome, code = NOT_DONE, RETRY_WITHOUT_A_PERSON
+            self._announcer.say(f"{error}.")
         except JournalError as error:
             outcome = "the journal could not be written"
             self._announcer.say(f"{error}. Cannot start: the journal is not writable.")
@@ -322,7 +329,7 @@ class Supervisor:
                 strategy=self._course.strategy,
             )
             self._outlook.begin(number)
-            attempt = Attempt(setting, self._means, self._outlook)
+            attempt = Attempt(setting, self._means, self._outlook.seen)
             end = self._carried_out(attempt, launched, number)
             for observer in self._observers:
                 observer.ended(self.observed, end)
@@ -330,6 +337,7 @@ class Supervisor:
         finally:
             if injection is not None:
                 shutil.rmtree(injection.pages.parent, ignore_errors=True)
+        end = msgspec.structs.replace(end, start=before.key)
         if end.own_step is None and before.key and end.heartbeats:
             end = msgspec.structs.replace(end, unsure=max(1, before.most - before.least))
         if is_failure(end):
@@ -352,8 +360,10 @@ class Supervisor:
         epoch = last_epoch_printed(log)
         if epoch is not None:
             counts[EPOCH] = epoch
+        if end.read is not None and self._checkpoints.led_on(end):
+            counts[READ] = end.read.written
         made = (end.last_step or 0) - before.least
-        return msgspec.structs.replace(end, own_counts=counts, start=before.key, made=max(0, made))
+        return msgspec.structs.replace(end, own_counts=counts, made=max(0, made))
 
     def _carried_out(self, attempt: Attempt, launched: Launch, number: int) -> AttemptEnd:
         what = " ".join(launched.command)[:200]
@@ -379,7 +389,7 @@ class Supervisor:
             self._announcer.say(note)
         return end
 
-    def _started(self, attempt: Attempt, launched: Launch) -> Child:
+    def _started(self, attempt: Attempt, launched: Launch) -> AttemptProcesses:
         try:
             return attempt.start(launched, self._terminal)
         except OSError as error:

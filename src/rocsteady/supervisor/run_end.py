@@ -6,26 +6,26 @@ import contextlib
 import time
 from pathlib import Path
 
+from rocsteady.attempts.announcer import Announcer
+from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
+from rocsteady.attempts.clock import Since
+from rocsteady.attempts.stop_requests import StopRequests
 from rocsteady.host.child import Exit
 from rocsteady.job.done_when import RunEvidence, done, proves
 from rocsteady.job.values import Job
 from rocsteady.journal.values import Run
 from rocsteady.knowledge.failures import SCRIPT_ERROR
 from rocsteady.report.deadline import met
-from rocsteady.report.page import GREEN, RED
-from rocsteady.supervisor.announcer import Announcer
-from rocsteady.supervisor.attempt_end import AttemptEnd, Outcome
+from rocsteady.report.text_page import GREEN, RED
 from rocsteady.supervisor.busy_gpus import BusyGpus
-from rocsteady.supervisor.clock import Since
-from rocsteady.supervisor.epochs import epochs_printed
 from rocsteady.supervisor.outlook import Outlook
+from rocsteady.supervisor.printed_epochs import epochs_printed
 from rocsteady.supervisor.recovery import (
     PERSON_NEEDED,
     RETRY_WITHOUT_A_PERSON,
     Decision,
     exit_code,
 )
-from rocsteady.supervisor.stop_requests import StopRequests
 from rocsteady.wording import duration, plural
 
 DONE, NOT_DONE, STOPPED = "done", "ended, not done", "stopped by the user"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from rocsteady.evidence.pages import Resumes
+from rocsteady.evidence.heartbeat_pages import Resumes
 from rocsteady.host.files import write_whole
 from rocsteady.inside import wire
 from rocsteady.job.values import CHECKPOINT, Resume

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from rocsteady.attempts.announcer import Announcer
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.values import Fate, RunStory, Unfinished
-from rocsteady.supervisor.announcer import Announcer
-from rocsteady.supervisor.course import Course
+from rocsteady.supervisor.strategy_history import StrategyHistory
 
 START = "start"  # the intent to start an attempt
 
@@ -22,7 +22,7 @@ class Startup:
         journal: Journal,
         memory: Memory | None,
         announcer: Announcer,
-        course: Course,
+        course: StrategyHistory,
         folder: Path,
     ) -> None:
         self._journal, self._memory, self._announcer = journal, memory, announcer

@@ -16,12 +16,13 @@ import threading
 from collections.abc import Iterator
 from datetime import timedelta
 
-from rocsteady.host.child import Child, Stopping
+from rocsteady.attempts.announcer import Announcer
+from rocsteady.attempts.engines.processes import AttemptProcesses
+from rocsteady.attempts.stop_requests import TERMINATED
+from rocsteady.host.child import Stopping
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.values import Run
-from rocsteady.supervisor.announcer import Announcer
 from rocsteady.supervisor.run_end import STOPPED
-from rocsteady.supervisor.stop_requests import TERMINATED
 
 REACT_WITHIN = 1.0  # seconds, after which the thread acts itself
 LEAVE_WITHIN = 0.5  # seconds for the record of the run and the terminal
@@ -36,7 +37,7 @@ class StopDeadline:
     ) -> None:
         self._run, self._journal, self._announcer = run, journal, announcer
         self._stopping = stopping
-        self._child: Child | None = None
+        self._child: AttemptProcesses | None = None
         self._reacted = threading.Event()
         self._writer: int | None = None
         self._before = -1
@@ -57,7 +58,7 @@ class StopDeadline:
         self._reacted.set()
 
     @contextlib.contextmanager
-    def over(self, child: Child) -> Iterator[None]:
+    def over(self, child: AttemptProcesses) -> Iterator[None]:
         """Name the script that would have to be ended."""
         self._child = child
         try:

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, Literal
 
-from rocsteady.errors import PartError
+from rocsteady.errors import MicroBatchError
 
 Count = Callable[[Any], float]
 Reduction = Literal["mean", "sum"]
@@ -16,7 +16,7 @@ def samples_in(batch: Any) -> int:  # noqa: ANN401 - a batch
     """Return how many samples a batch has: the first axis of its tensors and arrays."""
     sizes = {value.shape[0] for value in _leaves(batch) if _has_axes(value)}
     if len(sizes) != 1:
-        raise PartError(
+        raise MicroBatchError(
             f"a batch cannot be split by its first axis: its tensors have the sizes {sorted(sizes)}"
             if sizes
             else f"a batch of type {type(batch).__name__} has no tensors that could be split"

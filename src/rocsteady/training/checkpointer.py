@@ -43,10 +43,10 @@ from rocsteady.checkpoint_folder import (
 from rocsteady.checkpoint_state import is_dict
 from rocsteady.errors import CheckpointError
 from rocsteady.training import single_process, supervisor_link
+from rocsteady.training.disk_space import Room, is_full, remove
 from rocsteady.training.loading import fill, reason, state_of
 from rocsteady.training.lock import locked
 from rocsteady.training.remote import Remote
-from rocsteady.training.room import Room, is_full, remove
 from rocsteady.training.staging import Buffer, Buffers
 from rocsteady.training.tensor_files import local, sync_folder, write_file
 from rocsteady.training.tree import StateParts

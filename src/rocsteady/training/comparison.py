@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from rocsteady.errors import PartError
+from rocsteady.errors import MicroBatchError
 from rocsteady.training import memory_errors
 from rocsteady.training.batches import Count, Reduction, cut, split
 from rocsteady.training.undo import Undo
@@ -59,7 +59,7 @@ def compare(  # noqa: PLR0913 - what a step is made of
     reduction: Reduction,
     count: Count | None,
 ) -> bool:
-    """Tell that they are the same, or could not be compared (False); PartError if they are not."""
+    """Return True if they are the same, False if that cannot be told; raise if they differ."""
     for samples in dict.fromkeys((min(total, PARTS * part), min(total, 2 * part), part)):
         if samples < 2:  # noqa: PLR2004 - a single sample has no parts
             continue
@@ -85,7 +85,7 @@ def compare(  # noqa: PLR0913 - what a step is made of
             return True
         if seen.is_random:
             return False
-        raise PartError(
+        raise MicroBatchError(
             f"a batch cannot be split: the loss of {samples} samples is {seen.whole:.6g}, and"
             f" {seen.together:.6g} from its parts. A loss that compares samples with each other"
             f' cannot be; else see whether reduction="{reduction}" and count are right'

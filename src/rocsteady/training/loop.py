@@ -23,13 +23,13 @@ from typing import Any
 import torch
 
 from rocsteady.errors import CheckpointError
-from rocsteady.inside.wire import PART
+from rocsteady.inside.wire import MICRO_BATCH
 from rocsteady.training import supervisor_link
 from rocsteady.training.agreement import Agreement
 from rocsteady.training.checkpointer import Checkpointer, log
 from rocsteady.training.interval import Early, Interval
+from rocsteady.training.micro_batches import Compute, Count, MicroBatches, Reduction
 from rocsteady.training.order import BatchOrder
-from rocsteady.training.parts import Compute, Count, MicroBatches, Reduction
 
 PER_RANK = ("progress",)  # the place in the data and the generators are each rank's own
 PATIENCE = 64  # batches for which a save waits until the optimizer has used the gradients
@@ -50,12 +50,12 @@ class Loop:
         state: Mapping[str, Any] | None = None,
         checkpoints: str | os.PathLike[str] | Checkpointer = "checkpoints",
         lose_at_most: float = 600.0,
-        part: int | None = None,
+        micro_batch: int | None = None,
     ) -> None:
         """Restore the newest checkpoint, if there is one.
 
         ``state`` names more objects to save. ``lose_at_most`` is in seconds of training.
-        ``part`` is how many samples are trained at a time; None: all, until memory runs out.
+        ``micro_batch`` is how many samples are trained at a time; None: all, until memory runs out.
         """
         self.epoch = 0  # that is under way
         self.steps = 0  # batches that were trained, in all epochs
@@ -66,7 +66,7 @@ class Loop:
             checkpoints if isinstance(checkpoints, Checkpointer) else Checkpointer(checkpoints)
         )
         self._agreement = Agreement()
-        self._parts = MicroBatches(model, part, alone=self._agreement.alone)
+        self._parts = MicroBatches(model, micro_batch, alone=self._agreement.alone)
         self._seed = torch.initial_seed()
         self._order = BatchOrder(loader, self._seed)
         self._interval = Interval(lose_at_most)
@@ -90,7 +90,7 @@ class Loop:
         self._restore()
         self._early = Early(self.steps)
         optimizer.register_step_post_hook(self._has_stepped)
-        if (forced := supervisor_link.number(PART)) is not None:
+        if (forced := supervisor_link.number(MICRO_BATCH)) is not None:
             self._parts.limit(int(forced))
 
     def __iter__(self) -> Iterator[Any]:

@@ -31,10 +31,10 @@ def began_at(step: int) -> None:
     _tell(wire.W_BASE, step)
 
 
-def parts(batch: int, part: int) -> None:
-    """Tell how many samples are in a batch, and in each part of it."""
+def micro_batches(batch: int, size: int) -> None:
+    """Tell how many samples are in a batch, and in each micro-batch."""
     _tell(wire.W_BATCH, batch)
-    _tell(wire.W_PART, part)
+    _tell(wire.W_MICRO_BATCH, size)
 
 
 def save_failed(step: int | None) -> None:

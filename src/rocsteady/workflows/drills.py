@@ -9,6 +9,7 @@ from pathlib import Path
 
 import platformdirs
 
+from rocsteady.attempts.settings import Settings
 from rocsteady.drills.drill import FaultInjection, read_fired, results
 from rocsteady.drills.faults import Fault, not_tried
 from rocsteady.job.done_when import matches
@@ -16,7 +17,6 @@ from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.report.drill import DrillResult
 from rocsteady.sandbox.folder_tree import differences, read_folder_tree
-from rocsteady.supervisor.settings import Settings
 from rocsteady.supervisor.visible_gpus import visible_to_a_run
 from rocsteady.workflows.sandbox_run import (
     ON_STDERR,

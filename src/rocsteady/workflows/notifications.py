@@ -20,7 +20,9 @@ import msgspec
 
 from rocsteady.host import webhook_post as sender
 from rocsteady.host.children import Answer, AnswerKind, ask
-from rocsteady.job.notify import Notify, NotifyEvent, host_of, kind_of, user_notify
+from rocsteady.job.address import host_of
+from rocsteady.job.configuration import user_configuration
+from rocsteady.job.notify import Notify, NotifyEvent, kind_of
 from rocsteady.job.values import Job
 from rocsteady.redaction.machine_names import redactor_here
 from rocsteady.report.notice import Notice, mail_text, terminal_notice, webhook_post
@@ -49,7 +51,7 @@ class NotifySource:
 
 def notify_sources(job: Job | None, folder: Path) -> tuple[NotifySource, ...]:
     """Return what the user's configuration says, and what the job file in ``folder`` says."""
-    own = user_notify()
+    own = user_configuration().notify
     found = [NotifySource(notify=own, folder=Path.home())] if own else []
     if job is not None and job.notify is not None:
         found.append(NotifySource(notify=job.notify, folder=folder))

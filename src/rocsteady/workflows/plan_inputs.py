@@ -26,9 +26,9 @@ from rocsteady.planner.planner import Wish
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.remedies.probe_evidence import supported
 from rocsteady.remedies.requested_strategy import strategy_of as asked_for
-from rocsteady.supervisor.course import strategy_of
 from rocsteady.supervisor.run_end import DONE
 from rocsteady.supervisor.startup import START
+from rocsteady.supervisor.strategy_history import strategy_of
 from rocsteady.supervisor.visible_gpus import visible_to_a_run
 from rocsteady.vocabulary import Observation, ProbeOutcome, Strategy
 from rocsteady.workflows.supervision import examined

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from dataclasses import replace as replace_field
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from rocsteady.attempts.announcer import Announcer
+from rocsteady.attempts.engines import elastic, plain
+from rocsteady.attempts.engines.elastic import AgentLink
+from rocsteady.attempts.leftovers import OF_TORCHRUN, end_what_was_left, guard
+from rocsteady.attempts.settings import Settings
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.child import TerminalUse
 from rocsteady.job.checkpoint_origin import Origin
@@ -18,17 +24,15 @@ from rocsteady.journal.place import RUNS
 from rocsteady.journal.run_trust import remember_run
 from rocsteady.journal.values import Run, RunStory
 from rocsteady.knowledge.resume_arguments import resume_argument
-from rocsteady.supervisor.announcer import Announcer
-from rocsteady.supervisor.course import RunWishes, as_json
-from rocsteady.supervisor.leftovers import end_what_was_left, guard
 from rocsteady.supervisor.run import RunSpec
 from rocsteady.supervisor.run_end import DONE
 from rocsteady.supervisor.script_resume import kept
-from rocsteady.supervisor.settings import Settings
+from rocsteady.supervisor.strategy_history import RunWishes, as_json
 from rocsteady.workflows.existing_checkpoints import Choice, choose
 from rocsteady.workflows.machine_record import record_machine
 from rocsteady.workflows.notifications import Notifier, channels, notify_sources
 from rocsteady.workflows.plan_choice import keep_options, kept_options
+from rocsteady.workflows.run_exports import exports_of
 from rocsteady.workflows.supervision import SupervisorFactory, Surroundings
 
 
@@ -44,6 +48,7 @@ class RunLauncher:
     terminal: TerminalUse
     choice: Choice
     alone: bool = True  # refuse the same job twice at once
+    link: AgentLink | None = None  # to a torchrun whose ranks are watched; None: a run of our own
 
     def chosen(self, job: Job, resume: str | None) -> RunLauncher:
         """Ask what is to be asked before a new run, so that nothing is asked later."""
@@ -78,13 +83,31 @@ class RunLauncher:
             job=job, run=run, folder=self.folder, earlier=earlier, origin=origin, note=note
         )
         factory = SupervisorFactory(folder=self.folder, journal=self.journal, memory=self.memory)
-        surroundings = Surroundings(terminal=self.terminal, notices=notifier)
+        started = plain.start if self.link is None else elastic.engine(self.link)
+        surroundings = Surroundings(terminal=self.terminal, notices=notifier, engine=started)
+        exports = exports_of(job, run, self.journal, self.folder)
         supervisor = factory.supervisor(
-            spec, wanted, self.settings, learns=True, surroundings=surroundings
+            spec,
+            wanted,
+            self.settings,
+            learns=True,
+            surroundings=surroundings,
+            observers=(exports,),
         )
         record_machine(Path(run.folder), job.command)
-        with guard(run.name, self.journal.here):
-            return supervisor.carry_out(), supervisor.outcome == DONE
+        if self.link is not None:
+            (Path(run.folder) / OF_TORCHRUN).touch()
+        ours = guard(run.name, self.journal.here) if self.link is None else nullcontext()
+        with ours:  # ranks of somebody's torchrun go on without us
+            try:
+                code = supervisor.carry_out()
+            finally:
+                closing = Announcer(self.journal, run.id)
+                exports.close(closing.say)
+                closing.close()
+        if self.link is not None:
+            self.link.end(code)
+        return code, supervisor.outcome == DONE
 
     def is_done(self, name: str) -> bool:
         """Tell whether a run is done."""

@@ -10,6 +10,8 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
+from rocsteady.attempts.injection import OWNER, read_owner
+from rocsteady.attempts.settings import Settings
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.child import TerminalUse
 from rocsteady.job.resume import Launch
@@ -19,11 +21,9 @@ from rocsteady.sandbox.folder_tree import FolderTree
 from rocsteady.sandbox.offline import offline
 from rocsteady.sandbox.redirect import LeadsBackError
 from rocsteady.sandbox.scratch import Method, Scratch, make_scratch, remove
-from rocsteady.supervisor.course import RunWishes, as_json
-from rocsteady.supervisor.injection import OWNER, read_owner
 from rocsteady.supervisor.observer import ObservedRun, Observer
 from rocsteady.supervisor.run import RunSpec, Supervisor
-from rocsteady.supervisor.settings import Settings
+from rocsteady.supervisor.strategy_history import RunWishes, as_json
 from rocsteady.workflows.supervision import SupervisorFactory, Surroundings
 
 SHOWN_LINES = 5  # of those whose paths were redirected
@@ -77,6 +77,10 @@ def where(scratch: Scratch, what: str) -> Iterator[str]:
     yield f"rocsteady: {where}."
     if scratch.method is Method.OVERLAY_NO_RENAME:
         yield "rocsteady: renaming a folder that exists already fails there (EXDEV)."
+    if scratch.is_closed:
+        yield "rocsteady: the script can only read this folder itself (Landlock)."
+    elif scratch.is_copy:
+        yield "rocsteady: a path that the script puts together itself still leads into this folder."
     if scratch.redirected:
         more = len(scratch.redirected) - SHOWN_LINES
         yield "rocsteady: absolute paths into this folder lead into the copy there:"

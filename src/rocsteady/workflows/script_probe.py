@@ -9,6 +9,8 @@ from pathlib import Path
 import platformdirs
 from msgspec.structs import replace
 
+from rocsteady.attempts.injection import claim
+from rocsteady.attempts.settings import Settings
 from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
@@ -16,8 +18,6 @@ from rocsteady.journal.place import find_place
 from rocsteady.probes.script import StepCount, observed
 from rocsteady.sandbox.folder_tree import differences, read_folder_tree
 from rocsteady.sandbox.scratch import remove
-from rocsteady.supervisor.injection import claim
-from rocsteady.supervisor.settings import Settings
 from rocsteady.vocabulary import Observation, Value
 from rocsteady.workflows.sandbox_run import (
     ON_STDERR,

@@ -10,12 +10,12 @@ from datetime import datetime, timezone
 import click
 from msgspec.structs import replace
 
+from rocsteady.attempts.announcer import Announcer
 from rocsteady.job.stages import stage_job
 from rocsteady.job.values import Deadline, Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.values import Run
 from rocsteady.suggestions import no_such
-from rocsteady.supervisor.announcer import Announcer
 from rocsteady.supervisor.run_end import DONE
 from rocsteady.vocabulary import Value
 

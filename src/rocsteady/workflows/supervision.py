@@ -9,6 +9,9 @@ from datetime import timedelta
 from functools import cache
 from pathlib import Path
 
+from rocsteady.attempts.engines import plain
+from rocsteady.attempts.engines.processes import Engine
+from rocsteady.attempts.settings import Settings
 from rocsteady.host.child import OURS, TerminalUse
 from rocsteady.job.values import Job
 from rocsteady.journal.identity import script_fingerprint
@@ -20,11 +23,10 @@ from rocsteady.knowledge.waits import load_waits
 from rocsteady.machine.disk_root import DiskRoot
 from rocsteady.machine.machine import Machine, examine
 from rocsteady.pulse.verdict import Patience
-from rocsteady.supervisor.course import Course, RunWishes
 from rocsteady.supervisor.notices import NoticeSender
 from rocsteady.supervisor.observer import Observer
 from rocsteady.supervisor.run import Equipment, RunSpec, Supervisor
-from rocsteady.supervisor.settings import Settings
+from rocsteady.supervisor.strategy_history import RunWishes, StrategyHistory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +37,7 @@ class Surroundings:
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     quiet: bool = False  # nothing is said of the run but in its journal
     notices: NoticeSender | None = None  # who tells people that do not look
+    engine: Engine = plain.start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +49,7 @@ class SupervisorFactory:
     memory: Memory | None  # by which strategies are chosen
     known: Knowledge = field(default_factory=load_knowledge)
 
-    def course(self, wanted: RunWishes, job: Job) -> Course:
+    def course(self, wanted: RunWishes, job: Job) -> StrategyHistory:
         """Make the course of a run; the machine is examined when that is first needed."""
 
         @cache
@@ -54,7 +57,7 @@ class SupervisorFactory:
             return examined(self.known)
 
         telling = {*self.known.variables, *(each.name for each in harmful_variables())}
-        return Course(
+        return StrategyHistory(
             wanted,
             script=script_fingerprint(job.command, str(self.folder)),
             here=self.journal.here.machine,
@@ -85,6 +88,7 @@ class SupervisorFactory:
             environment=surroundings.environment,
             quiet=surroundings.quiet,
             notices=surroundings.notices,
+            engine=surroundings.engine,
         )
         return Supervisor(spec, equipment, self.course(wanted, spec.job), observers)
 

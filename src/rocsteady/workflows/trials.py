@@ -7,6 +7,9 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+from rocsteady.attempts.announcer import Announcer
+from rocsteady.attempts.injection import claim
+from rocsteady.attempts.settings import Settings
 from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.host.child import DETACHED
 from rocsteady.job.values import Job
@@ -17,11 +20,8 @@ from rocsteady.planner.trial import Bounds, Measurement
 from rocsteady.planner.trial_result import TrialResult, tried
 from rocsteady.sandbox.folder_tree import FolderTree, differences, read_folder_tree
 from rocsteady.sandbox.scratch import remove
-from rocsteady.supervisor.announcer import Announcer
-from rocsteady.supervisor.course import RunWishes
-from rocsteady.supervisor.injection import claim
-from rocsteady.supervisor.settings import Settings
 from rocsteady.supervisor.startup import Startup
+from rocsteady.supervisor.strategy_history import RunWishes
 from rocsteady.vocabulary import Strategy
 from rocsteady.workflows.sandbox_run import SandboxRun, lay_out_scratch, make_root, where
 from rocsteady.workflows.saved_plan import home

@@ -13,17 +13,17 @@ from collections.abc import Mapping
 
 import msgspec
 
+from rocsteady.attempts.injection import find_pages
 from rocsteady.errors import JournalError
-from rocsteady.evidence.pages import read_pages
+from rocsteady.evidence.heartbeat_pages import read_pages
 from rocsteady.evidence.values import Heartbeat
 from rocsteady.forecast.runs import story_ahead
 from rocsteady.job.names import check_name
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.place import RUNS
 from rocsteady.journal.values import RunLine, RunStory
-from rocsteady.redaction.redactor import Secrets, hide_secrets
+from rocsteady.redaction.redactor import Secrets
 from rocsteady.report.watch import RankView, WatchView
-from rocsteady.supervisor.injection import find_pages
 from rocsteady.untrusted_file import read_tail
 from rocsteady.wording import plural
 
@@ -86,7 +86,7 @@ class RunWatcher:
         except OSError:
             return ()
         lines = tail.decode("utf-8", "replace").splitlines()[-TAIL_LINES:]
-        return tuple(hide_secrets(_STAMP.sub(r"\1 ", line)) for line in lines)
+        return tuple(Secrets().lines([_STAMP.sub(r"\1 ", line) for line in lines]))
 
     def _heartbeats(self, line: RunLine) -> tuple[Heartbeat, ...]:
         supervisor = line.run.process.split(":")[1:2]

@@ -168,7 +168,31 @@ AROUND: dict[str, str] = {
     "next line of a command": "--password \\\n  {} \\\n  --lr 1",
     "coloured": "\x1b[32m'password'\x1b[0m: \x1b[32m'{}'\x1b[0m",
     "Passwort": "Passwort: {}",
+    "name and value in XML": '<add key="AuthToken" value="{}"/>',
+    "entity": "password&#61;{}",
+    "wide sign": "password\uff1d{}",
+    "sshpass": "sshpass -p '{}' ssh gpu-box",
+    "semicolon": "secret;{}",
+    "remark in between": "api_key (base64): {}",
+    "wandb login": "wandb login {}",
+    "php": "'db_password' => '{}'",
+    "driver": "Driver=x;Server=y;Uid=sa;Pwd={};",
+    "jdbc": "jdbc:postgresql://h/db?user=u&password={}",
+    "helm": "--set auth.rootPassword={}",
+    "namespace": "Namespace(lr=0.1, hub_token='{}')",
+    "bytes": "password=b'{}'",
+    "item": "cfg['password'] = '{}'",
+    "SecretStr": "Config(password=SecretStr('{}'))",
+    "fragment of an address": "https://x.example.org/cb#access_token={}",
+    "openssl": "openssl enc -pass pass:{}",
+    "gpg": "gpg --batch --passphrase {} -d x",
+    "PowerShell": "$env:API_TOKEN = '{}'",
+    "header of curl": 'curl -H "X-Api-Key: {}" https://example.org',
+    "yaml below": "password:\n  {}\nepochs: 3",
+    "yaml below, of a rank": "[rank0]: db:\n[rank0]:   password:\n[rank0]:     {}\n[rank0]: a: 3",
 }
+# Said rather than assigned: as docs/security.md says, a plain word is not taken for a secret here.
+SAID = {"bearer alone", "on the next line", "row of a file", "said", "said with", "semicolon"}
 
 
 def _name(make: Maker) -> str:
@@ -214,6 +238,8 @@ def secrets(seed: int = 14) -> list[Planted]:
             found.append(Planted(kind, text, text))
         for kind, around in AROUND.items():
             secret = make.some(ALNUM, 20) if number % 2 else "hunter2" + make.some(ALNUM, 9)
+            if number == EACH - 1 and kind not in SAID:
+                secret = make.some(string.ascii_lowercase, 14)
             found.append(Planted(kind, around.format(secret), secret))
         code = base64.b64encode(f"trainer:{make.some(ALNUM, 12)}".encode()).decode()
         found.append(Planted("basic", f"Authorization: Basic {code}", code))

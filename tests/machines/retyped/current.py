@@ -12,7 +12,7 @@ from retyped import chips
 from retyped.chips import GEN5, MIB, Chip
 from retyped.elsewhere import CONTROL, ROCM_LIBRARIES, add_adapter, windows, wsl
 from retyped.hardware import Card, Slot, add_cpu_node, add_device_nodes, add_gpu_node, plug
-from retyped.radeon import CHIPSET, GIB_32, INSIDE, MAIN, REST, desktop
+from retyped.radeon import CHIPSET, GIB_32, INSIDE, MAIN, REST, desktop, two_rx7900xt
 from retyped.recording import Recording
 from retyped.systems import System, half_of_memory, load_driver, start, ubuntu
 from retyped.wheels import add_venv
@@ -138,6 +138,30 @@ def strix_halo_after() -> Recording:
         mes=0x80,
     )
     add_venv(machine, "2.13.0+rocm7.2", python="3.13.7", kernels=True)
+    return machine
+
+
+def strix_halo_rocm_10() -> Recording:
+    """Strix Halo with a current kernel and AMD's wheels of ROCm 10."""
+    machine = processor(
+        "strix-halo-rocm-10",
+        "Scenario: ROCm/MIOpen#3964 (Radeon 8060S, kernel 7.1.9, torch 2.13 for ROCm 10.0).",
+        chips.STRIX_HALO,
+        ubuntu("26.04", "7.1.9-7-generic"),
+        boot=71,
+        memory=65_541_856,
+        mes=0x80,
+    )
+    device = "amd_torch_device_gfx1151-2.13.0"
+    add_venv(machine, "2.13.0+rocm10.0.0", python="3.13.7", more=device)
+    return machine
+
+
+def rx7900xt_pair_current() -> Recording:
+    """Two RDNA3 cards with a current build and nothing set."""
+    note = f"Scenario: ROCm/legacy-rocm-build#6565 (two gfx1100, ROCm 7.2.3). {OURS}"
+    machine = two_rx7900xt("rx7900xt-pair-current", note, boot=72, rocm="7.2.3")
+    add_venv(machine, "2.12.0+rocm7.2", folder="/opt/venv")
     return machine
 
 
@@ -348,6 +372,8 @@ MACHINES = (
     radeon_890m,
     strix_halo_before,
     strix_halo_after,
+    strix_halo_rocm_10,
+    rx7900xt_pair_current,
     rx9060xt,
     r9700_pair,
     r9700_without_peers,

@@ -15,8 +15,8 @@ from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
 from rocsteady.journal.values import AttemptRecord, Helped, NamedFailure
-from rocsteady.supervisor.course import as_json
 from rocsteady.supervisor.startup import START
+from rocsteady.supervisor.strategy_history import as_json
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy
 from rocsteady.workflows.sandbox_run import name_for
 

@@ -14,7 +14,7 @@ import msgspec
 from supervised import Project, until
 
 from rocsteady.plan import Option, Plan
-from rocsteady.supervisor.course import strategy_of
+from rocsteady.supervisor.strategy_history import strategy_of
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]

@@ -26,7 +26,7 @@ from torch.utils.data import (
 )
 
 import rocsteady
-from rocsteady.training import interval, parts, supervisor_link
+from rocsteady.training import interval, micro_batches, supervisor_link
 
 CASES: list[Callable[[Path], None]] = []
 
@@ -404,13 +404,13 @@ def a_save_that_failed_is_tried_again_at_the_next_interval(folder: Path) -> None
 
 @case
 def a_part_is_chosen_from_outside(folder: Path) -> None:
-    os.environ["ROCSTEADY_PART"] = "2"
+    os.environ["ROCSTEADY_MICRO_BATCH"] = "2"
     try:
         sizes = []
         loop, model = make(
             folder, DataLoader(TensorDataset(torch.rand(8, 4)), batch_size=4), epochs=1
         )
-        parts.log.disabled = True
+        micro_batches.log.disabled = True
 
         def compute(part: Any) -> Any:
             if torch.is_grad_enabled():
@@ -421,8 +421,8 @@ def a_part_is_chosen_from_outside(folder: Path) -> None:
             loop.step(batch, compute)
         assert sizes == [2] * 4, sizes
     finally:
-        del os.environ["ROCSTEADY_PART"]
-        parts.log.disabled = False
+        del os.environ["ROCSTEADY_MICRO_BATCH"]
+        micro_batches.log.disabled = False
 
 
 @case

@@ -13,10 +13,10 @@ import numpy as np  # type: ignore[import-not-found, unused-ignore]
 import torch
 from torch import nn
 
-from rocsteady.errors import PartError
+from rocsteady.errors import MicroBatchError
 from rocsteady.training import comparison
 from rocsteady.training.comparison import compare
-from rocsteady.training.parts import MicroBatches
+from rocsteady.training.micro_batches import MicroBatches
 from rocsteady.training.undo import Undo
 
 BATCH, WIDTH = 32, 16
@@ -141,11 +141,11 @@ class OutOfMemory:
         return self.compute(part)
 
 
-def raised(call: Callable[[], Any]) -> PartError:
+def raised(call: Callable[[], Any]) -> MicroBatchError:
     try:
         with warnings():
             call()
-    except PartError as error:
+    except MicroBatchError as error:
         return error
     raise AssertionError("nothing was refused")
 

@@ -19,7 +19,7 @@ from torch import nn
 
 import rocsteady
 from rocsteady.training.batches import Reduction, cut, samples_in, split
-from rocsteady.training.parts import MicroBatches
+from rocsteady.training.micro_batches import MicroBatches
 
 BATCH, WIDTH, WORDS, LENGTH, PADDING = 37, 24, 19, 11, -100
 SIZES = (1, 2, 8, 36)
@@ -258,7 +258,7 @@ def trained(
             loader=loader,
             epochs=3,
             checkpoints=folder,
-            part=part,
+            micro_batch=part,
         )
         for some in loop:
             loop.step(

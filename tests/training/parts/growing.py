@@ -16,9 +16,9 @@ import torch
 from torch import nn
 
 import rocsteady
-from rocsteady.errors import PartError
-from rocsteady.training import parts as module
-from rocsteady.training.parts import MicroBatches
+from rocsteady.errors import MicroBatchError
+from rocsteady.training import micro_batches as module
+from rocsteady.training.micro_batches import MicroBatches
 
 logging.getLogger("rocsteady").addHandler(logging.NullHandler())
 logging.getLogger("rocsteady").propagate = False
@@ -72,7 +72,7 @@ def case_whatever_memory_answers_the_failures_are_bounded() -> dict[str, float]:
         try:
             for _ in range(200):
                 step(parts, memory, batch)
-        except PartError as error:
+        except MicroBatchError as error:
             assert "single sample" in str(error)
             ended += 1
         bound = (module.MOST_TRIES + 1) * (math.ceil(math.log2(batch)) + 1)
@@ -182,14 +182,14 @@ def case_a_try_that_ends_the_process_counts_as_failed() -> None:
 def case_several_ranks_only_say_what_they_need() -> str:
     module.GROW_AFTER = 1
     parts = MicroBatches(NET, 16, alone=False)
-    seen: PartError | None = None
+    seen: MicroBatchError | None = None
     try:
         step(parts, Memory(room=8), 32)
-    except PartError as error:
+    except MicroBatchError as error:
         seen = error
     assert seen is not None
     assert isinstance(seen.__cause__, torch.OutOfMemoryError)
-    assert "part=8" in str(seen)
+    assert "micro_batch=8" in str(seen)
     parts = MicroBatches(NET, alone=False)
     parts.load_state_dict(learned())
     for _ in range(300):

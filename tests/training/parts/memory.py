@@ -20,8 +20,8 @@ from torch import nn
 
 import rocsteady
 from rocsteady.training import memory_errors
-from rocsteady.training import parts as module
-from rocsteady.training.parts import MicroBatches
+from rocsteady.training import micro_batches as module
+from rocsteady.training.micro_batches import MicroBatches
 
 logging.getLogger("rocsteady").addHandler(logging.NullHandler())
 logging.getLogger("rocsteady").propagate = False

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from rocsteady.training.parts import MicroBatches
+from rocsteady.training.micro_batches import MicroBatches
 
 SAMPLES = {0: 24, 1: 5}  # three parts, and one
 PART, STEPS = 8, 4

@@ -13,7 +13,7 @@ import torch
 from rocsteady import Checkpointer
 from rocsteady.checkpoint_folder import name_of
 from rocsteady.errors import CheckpointError
-from rocsteady.training.room import SPARE
+from rocsteady.training.disk_space import SPARE
 
 said: list[str] = []
 

@@ -22,13 +22,13 @@ from rocsteady.host.log_limit import LogRules
 from rocsteady.host.logfile import NO_RULES, LogFile
 from rocsteady.host.posix import keeper
 from rocsteady.host.posix.cgroup import remove_cgroup
+from rocsteady.host.posix.child_streams import Wiring, wire
 from rocsteady.host.posix.ending import end_child
 from rocsteady.host.posix.foreground import in_group, taken, waits_for_keys
 from rocsteady.host.posix.launch import Launched, launch
 from rocsteady.host.posix.leftovers import wait_for
 from rocsteady.host.posix.pump import Pump, Told
 from rocsteady.host.posix.terminal import is_orphaned, stop_ourselves
-from rocsteady.host.posix.wiring import Wiring, wire
 from rocsteady.host.stopping import OURS, Exit, Stopping, StopResult, TerminalUse
 
 KEEPER_WAIT = keeper.TERMINATE_WAIT + keeper.KILL_WAIT + 1.0  # seconds

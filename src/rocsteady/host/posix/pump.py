@@ -18,8 +18,8 @@ from dataclasses import dataclass
 assert sys.platform != "win32"  # tells mypy which system this is for
 
 from rocsteady.host.logfile import LogFile
+from rocsteady.host.posix.child_streams import OutputWire, Wiring
 from rocsteady.host.posix.terminal import copy_size, special_keys
-from rocsteady.host.posix.wiring import OutputWire, Wiring
 
 TICK = 1.0  # seconds between looks at what nothing tells us of
 CHUNK = 64 * 1024  # bytes; larger ones cost a new mapping each

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from ..wire import CHECKPOINT, COMPILE, COMPUTE, EVALUATE, FAULTS, STRATEGY
-from . import hot, page, script_end
+from . import checkpoint_read, page, script_end, step_beats, trackers
 from .heart import AFTER_ASIDE, Heart
 from .loader_facts import LoaderRecorder
 from .loss import LossMonitor
@@ -23,6 +24,10 @@ size = SizeReport(heart)
 
 def before(name: str, _module: ModuleType) -> None:
     """Be told that a module is about to be run: torch itself is where it all begins."""
+    if name == "torch.distributed.elastic.rendezvous.api":
+        from ..launcher import choose  # noqa: PLC0415 - only in a torchrun
+
+        choose(sys.argv[1:], os.environ)
     if name != "torch":
         return
     page.let_supervisor_trace()
@@ -78,7 +83,7 @@ def _after_fork() -> None:
 
 
 def _optimizer(module: Any) -> None:
-    step_begins, step_ends = hot.step_hooks(heart, size.stepped)
+    step_begins, step_ends = step_beats.step_hooks(heart, size.stepped)
     for function in (step_begins, step_ends):
         function._torchdynamo_disable = True  # type: ignore[attr-defined]  # noqa: SLF001
     _pass_over(step_begins, step_ends)
@@ -90,7 +95,7 @@ def _optimizer(module: Any) -> None:
 def _loader(module: Any) -> None:
     iterator = module._BaseDataLoaderIter  # noqa: SLF001 - its name has been the same for years
     original = iterator.__next__
-    iterator.__next__ = _in_place_of(original, hot.around_next(heart, original))
+    iterator.__next__ = _in_place_of(original, step_beats.around_next(heart, original))
     heart.hooked("loader")
     made = iterator.__init__
 
@@ -108,7 +113,7 @@ def _loader(module: Any) -> None:
 def _backward(module: Any) -> None:
     original = module.backward
     looking = _in_place_of(original, LossMonitor(heart).around(original))
-    module.backward = _in_place_of(original, hot.around_backward(heart, looking))
+    module.backward = _in_place_of(original, step_beats.around_backward(heart, looking))
     heart.hooked("backward")
 
 
@@ -139,6 +144,12 @@ def _save(original: Any) -> Any:
                 heart.stop(error)
 
     return _in_place_of(original, save)
+
+
+def _serialization(module: Any) -> None:
+    _saves("save")(module)
+    original = module.load
+    module.load = _in_place_of(original, checkpoint_read.around(heart, original))
 
 
 def _evaluate(module: Any) -> None:
@@ -189,6 +200,10 @@ def _compile(module: Any) -> None:
     heart.hooked("compile")
 
 
+def _tracker(hook: Callable[[Any, trackers.InPlaceOf], None], module: Any) -> None:
+    hook(module, _in_place_of)
+
+
 def _dynamo(module: Any) -> None:
     _skip.append(module.eval_frame.skip_code)
     _pass_over()
@@ -222,11 +237,13 @@ _HOOKS: dict[str, Callable[[Any], None]] = {
     "torch.autograd": _backward,
     "torch.nn.modules.module": _evaluate,
     "torch.optim.optimizer": _optimizer,
-    "torch.serialization": _saves("save"),
+    "torch.serialization": _serialization,
     "torch.utils.data.dataloader": _loader,
     "torch.distributed.checkpoint.state_dict_saver": _saves("save", "async_save"),
     "torch._dynamo": _dynamo,
     "torch._dynamo.callback": _compile,
     "concurrent.futures.thread": lambda _: script_end.be_first(heart),
     "safetensors.torch": _saves("save_file"),
+    "torch": lambda _: trackers.imported_before(_in_place_of),
+    **{name: functools.partial(_tracker, hook) for name, hook in trackers.HOOKS.items()},
 }

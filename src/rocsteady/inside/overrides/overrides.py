@@ -61,6 +61,8 @@ class Overrides:
     def _torch(self, torch: Any) -> None:
         if "attention" in self.wanted:
             self._attention(torch)
+        if "miopen" in self.wanted:
+            self._miopen(torch)
         if "precision" in self.wanted:
             self._precision(torch)
         if "flush_denormal" in self.wanted:
@@ -149,6 +151,14 @@ class Overrides:
         builtins: Any = sys.modules.get("torch.jit._builtins")
         if hasattr(builtins, "_register_builtin"):  # so that scripted modules know ours too
             builtins._register_builtin(getattr(functional, name), f"aten::{name}")  # noqa: SLF001
+
+    def _miopen(self, torch: Any) -> None:
+        """Turn the switch off for good that cuDNN and, on ROCm, MIOpen share."""
+        self._replace(torch._C, "_set_cudnn_enabled", _settled)(False)  # noqa: FBT003, SLF001
+        switch = vars(type(torch.backends.cudnn)).get("enabled")  # it kept the original
+        if hasattr(switch, "setter"):
+            switch.setter = torch._C._set_cudnn_enabled  # noqa: SLF001
+        self._record.applied("miopen", "torch.backends.cudnn.enabled = False")
 
     def _see_attention(self, why: str) -> None:
         if not self._attention_seen or (self._attention_seen == IN_A_GRAPH != why):

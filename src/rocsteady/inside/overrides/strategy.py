@@ -15,6 +15,7 @@ from ..heartbeat import page
 CHOICES: dict[str, tuple[Any, ...]] = {
     "worker_context": ("fork", "forkserver", "spawn"),
     "attention": ("math", "efficient", "flash"),
+    "miopen": (False,),
     "precision": ("bf16", "fp16", "fp32"),
     "loader_thread": (True,),
     "persistent_workers": (False, True),

@@ -18,12 +18,14 @@ REMEDY = Remedy(
         "ROCm/rocm-libraries#2218",
         "ROCm/pytorch#433",
         "MIOpen documentation: MIOPEN_FIND_MODE",
+        "ROCm/TheRock#5845",
         "ROCm/TheRock#2591",
         "ROCm/rocm-libraries#11727",
     ),
     evidence=(
-        "measured in the first thread, 7 s instead of 84 s; named by AMD in the second; the cost"
-        " was measured in the last two, 2199 instead of 1041 ms a step"
+        "measured in the first thread, 7 s instead of 84 s; named by AMD in the second,"
+        " and for Conv3d on Windows in the fifth; the cost was measured in the last two, 2199"
+        " instead of 1041 ms a step"
     ),
     when_not=(
         "A search that only takes long: it is done once for each shape, and then kept. Conv3d on"

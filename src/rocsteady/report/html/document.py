@@ -19,6 +19,7 @@ from rocsteady.report.run_report import (
     attempt_end,
     costs_of,
     decision_after,
+    decision_in_words,
     effect_of,
     ended_well,
     failure_of,
@@ -122,7 +123,7 @@ def _timeline(report: RunReport) -> Iterator[Markup]:
 
 def _plots(report: RunReport) -> Iterator[Markup]:
     buckets, axis, marks = report.story.progress, _axis(report), _marks(report)
-    speeds = rates(buckets)
+    speeds = rates(buckets, report.story.deeds)
     if any(speeds):
         yield plot.line_plot("Steps per second", speeds, axis, marks, lambda rate: f"{rate:.3g}")
     of_gpus: dict[str, list[Markup]] = {}
@@ -216,7 +217,9 @@ def _identified(report: RunReport, attempt: int) -> Iterator[Markup]:
             yield tag("p", f"Sources: {', '.join(failure.sources)}", class_="detail")
     if decision is not None:
         yield tag(
-            "p", tag("strong", "What was done: "), f"{decision.what}: {decision.why.rstrip('.')}."
+            "p",
+            tag("strong", "What was done: "),
+            f"{decision_in_words(decision)} {decision.why.rstrip('.')}.",
         )
         yield tag("p", tag("strong", "Effect: "), effect_of(report.story, attempt))
 
@@ -230,6 +233,7 @@ def _costs(report: RunReport) -> Iterator[Markup]:
         ("until the first step", costs.starting),
         ("detecting failures and restarting", costs.idle),
         ("repeating steps", costs.redone),
+        *([("paused by the user", costs.paused)] if costs.paused else []),
     ]
     yield plot.share_bar(shares)
     yield _table(

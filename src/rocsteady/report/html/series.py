@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from rocsteady.journal.values import Bucket
+from rocsteady.journal.values import Bucket, Deed, paused_between
 
 MOST_POINTS = 500  # of a plot: it is about 800 pixels wide
 
@@ -32,8 +32,8 @@ def gauge(buckets: Iterable[Bucket], name: str) -> Series:
     return _lines(found)
 
 
-def rates(buckets: Iterable[Bucket]) -> Series:
-    """Return steps a second, from the last progress in one bucket to that in the next.
+def rates(buckets: Iterable[Bucket], deeds: Sequence[Deed] = ()) -> Series:
+    """Return steps a second, from the last progress in one bucket to that in the next, unpaused.
 
     The first bucket of an attempt gives none: it has the start, and the jump to where it resumed.
     """
@@ -44,7 +44,8 @@ def rates(buckets: Iterable[Bucket]) -> Series:
             continue
         step, at = last.get(bucket.attempt, (bucket.last_step, bucket.last_progress))
         last[bucket.attempt] = bucket.last_step, bucket.last_progress
-        steps, seconds = bucket.last_step - step, bucket.last_progress - at
+        paused = paused_between(deeds, at, bucket.last_progress)
+        steps, seconds = bucket.last_step - step, bucket.last_progress - at - paused
         if steps > 0 and seconds > 0:
             rate = steps / seconds
             found.append((bucket.attempt, Point(_middle(bucket), rate, rate, rate)))

@@ -1,0 +1,67 @@
+"""From a killed rank to the first step of the next generation, interleaved: two ranks, gloo, CPU.
+
+    python benchmarks/ranks.py TORCH_PYTHON FOLDER 20
+
+TORCH_PYTHON is an interpreter with torch and rocsteady. Compares torchrun as it is, torchrun with a
+store for each generation, and torchrun with rocsteady's rendezvous and watcher. Success is one
+restart, within two minutes.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "victims"))
+from rank_faults import Torchrun, inject
+
+STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+VARIANTS = {
+    "torchrun": {"PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": "localhost:0"},
+    "torchrun, own store": {
+        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_ENDPOINT": "localhost:0",
+        STORE: "1",
+    },
+    "rocsteady": {"PET_RDZV_BACKEND": "rocsteady"},
+}
+SETTLE = 2.0  # seconds of steps before the kill, so that there is a checkpoint
+
+
+def once(python: str, folder: Path, variables: dict[str, str]) -> float | None:
+    """Kill one rank; return the seconds to the next first step, None without a clean restart."""
+    torchrun = Torchrun(python, folder, 10_000, **variables)
+    try:
+        if not torchrun.until(lambda: torchrun.generations() == 1):
+            raise SystemExit(torchrun.said())
+        time.sleep(SETTLE)
+        fault = inject(torchrun, "kill", 1)
+        return fault.seconds if fault.recovered else None
+    finally:
+        torchrun.close()
+
+
+def main() -> None:
+    """Kill, and print what came of it."""
+    python, folder, repeats = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+    seconds: dict[str, list[float | None]] = {name: [] for name in VARIANTS}
+    for repeat in range(repeats):
+        names = list(VARIANTS)
+        for name in names if repeat % 2 else names[::-1]:
+            place = folder / f"{repeat}-{names.index(name)}"
+            seconds[name].append(once(python, place, VARIANTS[name]))
+            print(f"{repeat:3} {name:20} {seconds[name][-1]}", flush=True)
+    for name, each in seconds.items():
+        clean = [value for value in each if value is not None]
+        median = f"median {statistics.median(clean):.2f} s" if clean else "-"
+        print(f"{name:20} {len(clean)} of {len(each)} restarts clean, {median}")
+    ours, fixed = seconds["rocsteady"], seconds["torchrun, own store"]
+    pairs = [a / b for a, b in zip(ours, fixed, strict=True) if a is not None and b is not None]
+    if pairs:
+        print(f"rocsteady / torchrun with own store: median ratio {statistics.median(pairs):.2f}")
+
+
+if __name__ == "__main__":
+    main()

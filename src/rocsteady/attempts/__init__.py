@@ -1,0 +1,1 @@
+"""What happens in one attempt: it is started, watched and ended."""

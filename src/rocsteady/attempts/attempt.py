@@ -1,0 +1,460 @@
+"""One attempt: start it, watch it, collect the evidence, end it if it is hung; say how it ended."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from rocsteady.attempts.attempt_context import AttemptContext, AttemptTools
+from rocsteady.attempts.attempt_end import AttemptEnd, HangEvidence, Outcome
+from rocsteady.attempts.engines import plain
+from rocsteady.attempts.engines.processes import AttemptProcesses
+from rocsteady.attempts.gauges import Gauges
+from rocsteady.attempts.injection_check import Unseen
+from rocsteady.attempts.leftovers import named
+from rocsteady.attempts.live_processes import Living
+from rocsteady.attempts.log_end import sign
+from rocsteady.attempts.progress import AttemptProgress
+from rocsteady.attempts.reaction import Reaction
+from rocsteady.attempts.refusals import Refusals
+from rocsteady.attempts.requested_actions import RequestedActions
+from rocsteady.attempts.save_request import ask_to_save
+from rocsteady.attempts.strategy import environment
+from rocsteady.attempts.termination import (
+    continue_tree,
+    end_tree,
+    has_terminal,
+    interrupted_twice,
+)
+from rocsteady.attempts.verdict_messages import Teller
+from rocsteady.errors import NotRecordedError
+from rocsteady.evidence.collect import Collected, collect
+from rocsteady.evidence.exceptions import read_raised
+from rocsteady.evidence.gpu_signs import GpuSigns
+from rocsteady.evidence.heartbeat_pages import (
+    read_applied,
+    read_batch_split,
+    read_checkpoint,
+    read_loader_facts,
+    read_notes,
+    read_pages,
+    read_precision,
+    read_resumes,
+)
+from rocsteady.evidence.members import Collector
+from rocsteady.evidence.memory import GroupMemory, oom_kills_since, read_groups
+from rocsteady.evidence.native_stacks import NativeStacks
+from rocsteady.evidence.output import OutputCounter
+from rocsteady.evidence.snapshot import take_snapshot
+from rocsteady.evidence.values import Snapshot, Tick
+from rocsteady.host.child import Exit, Stopping, StopResult, TerminalUse
+from rocsteady.host.clock import boot_clock
+from rocsteady.job.resume import Launch
+from rocsteady.journal.values import Sample
+from rocsteady.pulse.pulse import Pulse, begin, judge, learn, occupied, waits_for_gpu, withdrawn
+from rocsteady.pulse.verdict import RunState, Verdict
+from rocsteady.pulse.wait_set import sentences
+from rocsteady.wording import duration
+
+LAST_SNAPSHOTS = 3  # before a signal, until one confirms the verdict
+MOST_SNAPSHOTS = 40  # kept; older ones say nothing more
+ASK_JOURNAL_EVERY = 30.0  # seconds, for a kill that it would not write down
+
+
+class Attempt:
+    """Watches one launch from its start to its end."""
+
+    def __init__(
+        self,
+        setting: AttemptContext,
+        means: AttemptTools,
+        sampled: Callable[[Sample], None] | None = None,
+    ) -> None:
+        self._setting = setting
+        self._means = means
+        self._sampled = sampled
+        self._settings = means.settings
+        self._teller = Teller(means.announcer, setting.records.name, observe=means.settings.observe)
+        self._began = time.monotonic()
+        self._unseen = Unseen(
+            means.announcer, pages=setting.injection is not None, began=self._began
+        )
+        self._pulse: Pulse = begin(self._began, boot_clock(), setting.learned)
+        self._counter = OutputCounter(setting.pattern)
+        self._gauges = Gauges(self._counter.take_loss)
+        self._snapshots: tuple[Snapshot, ...] = ()
+        self._native_stacks = NativeStacks()
+        self._reached = AttemptProgress(
+            lambda: self._counter.progress,
+            setting.total,
+            before=setting.before,
+            resumed=setting.resumed,
+            marks=means.marks,
+            by_log=bool(setting.pattern),
+        )
+        self._living = Living()
+        self._continued = False
+        self._stopped_since: float | None = None
+        self._unwatched = False  # because of a fault of ours
+        self._resumes = False  # the script has told that it does
+        self._kill_after = 0.0  # when the journal is asked again
+        self._groups: tuple[GroupMemory, ...] = ()  # that the command is in, as it starts
+        self._members = Collector(self._began)
+        self._gpu_signs = GpuSigns(self._began)
+        self._refusals = Refusals(means.announcer, setting, self._began)
+        self._asked = RequestedActions(setting, means, self._native_stacks)
+
+    def start(self, launch: Launch, terminal: TerminalUse) -> AttemptProcesses:
+        """Start the command. Raises OSError if it cannot be started."""
+        self._unseen.starts(launch.command)
+        chosen = plain.chosen_rendezvous(launch.command)
+        if chosen not in ("", "rocsteady") and self._setting.number == 1:
+            self._means.announcer.say(f"torchrun uses the rendezvous that you chose: {chosen}.")
+        self._means.announcer.flush()
+        return self._means.engine(
+            launch,
+            environment=self._environment(),
+            folder=self._setting.folder,
+            run_id=self._setting.run_id,
+            log=self._setting.log,
+            on_output=lambda chunk: self._counter.feed(chunk, time.monotonic()),
+            terminal=terminal,
+            log_rules=self._setting.log_rules,
+        )
+
+    def watch(self, child: AttemptProcesses) -> AttemptEnd:
+        """Stay with it to its end."""
+        self._means.announcer.through = child.tell
+        self._means.wishes.pass_on = child.pass_on
+        self._groups = read_groups((child.pid,))
+        try:
+            end = self._watch(child)
+        finally:
+            self._means.wishes.pass_on = None
+            self._means.announcer.through = None
+            self._asked.end_pause(child)
+            child.close()
+            self._means.announcer.mid_line = child.mid_line
+        sign(self._setting.log, end)
+        return end
+
+    def notes(self) -> dict[int, str]:
+        """Return why processes have no page, as they said it."""
+        injection = self._setting.injection
+        return read_notes(injection.pages) if injection else {}
+
+    def _environment(self) -> dict[str, str]:
+        injection, existing = self._setting.injection, dict(self._setting.environment)
+        added, unset = environment(self._setting.strategy, existing)
+        existing = {name: value for name, value in existing.items() if name not in unset} | added
+        existing |= self._setting.saving
+        if injection is None:
+            return existing
+        added = injection.environment(existing, run_id=self._setting.run_id, supervisor=os.getpid())
+        return {**existing, **added}
+
+    def _watch(self, child: AttemptProcesses) -> AttemptEnd:
+        """Tick until the command ends, the user wants it to, or it is hung."""
+        wishes = self._means.wishes
+        while True:
+            exited = child.wait(self._settings.tick.total_seconds())
+            if exited is not None:
+                self._counter.end()
+                self._carefully(child, alive=False)
+                if left := named(child.left_running()):
+                    self._means.announcer.say(
+                        f"the command ended; terminating the processes it left: {left}."
+                    )
+                return self._end(child, Outcome.BY_ITSELF, exited)
+            if wishes.terminal_lost:
+                wishes.terminal_lost = False
+                child.detach_terminal()
+            if wishes.suspend:
+                wishes.suspend = False
+                child.suspend()
+            if wishes.stop is not None:
+                self._asked.end_pause(child)  # so that it can save
+                return self._stopped(child, self._settings.stopping)
+            if interrupted_twice(child):
+                return self._interrupted_twice(child)
+            if self._is_paused(child):
+                continue
+            ended = self._carefully(child, alive=True)
+            if ended is not None:
+                return ended
+
+    def _is_paused(self, child: AttemptProcesses) -> bool:
+        """Do what the user asks for meanwhile; tell whether that is a pause."""
+        try:
+            self._asked.act(child)
+        except Exception as error:  # noqa: BLE001 - it costs the request, never the run
+            self._means.announcer.say(
+                f"this is a bug in rocsteady; the run continues: {type(error).__name__}: {error}"
+            )
+            self._asked.end_pause(child)
+        return self._asked.paused
+
+    def _interrupted_twice(self, child: AttemptProcesses) -> AttemptEnd:
+        self._means.announcer.say(
+            "the script ignored two interrupts; terminating it. Press ^C again to kill it at once."
+        )
+        stopping = self._settings.stopping
+        quick = msgspec.structs.replace(stopping, save_wait=stopping.terminate_wait)
+        return self._stopped(child, quick)
+
+    def _carefully(self, child: AttemptProcesses, *, alive: bool) -> AttemptEnd | None:
+        """Look and act. A fault of ours costs the watching, never the run."""
+        if self._unwatched:
+            return None
+        try:
+            verdict = self._tick(child, alive=alive)
+            return self._act(child, verdict) if alive else None
+        except Exception as error:  # noqa: BLE001 - whatever it is, training goes on
+            self._unwatched = True
+            self._means.announcer.say(
+                "this is a bug in rocsteady; the run continues unwatched:"
+                f" {type(error).__name__}: {error}"
+            )
+            return None
+
+    def _tick(self, child: AttemptProcesses, *, alive: bool) -> Verdict:
+        now = time.monotonic()
+        tree = functools.cache(child.tree)  # listing all processes is expensive: once per tick
+        if self._setting.injection is not None:
+            self._reached.heartbeats = read_pages(self._setting.injection.pages)
+            if not self._resumes and (told := read_resumes(self._setting.injection.pages)):
+                self._resumes = True
+                self._means.resumes(told)
+        tick = Tick(
+            at=now,
+            boot=boot_clock(),
+            heartbeats=self._living.among(self._reached.heartbeats),
+            output=self._counter.output,
+            alive=alive,
+        )
+        before = self._pulse.progress
+        self._pulse, verdict = judge(
+            self._pulse, tick, self._snapshots, self._settings.patience, self._means.waits
+        )
+        if self._pulse.progress != before:
+            self._snapshots = ()
+        sample = self._reached.seen(now, verdict, self._gauges.read(now, tree))
+        self._means.journal.progressed(self._setting.run, self._setting.number, sample)
+        self._hand_on(sample)
+        if alive and verdict.examine:
+            self._examine(child, verdict)
+        if alive:
+            self._members.poll(tree, now)
+            self._refusals.poll(now)
+            self._unseen.poll(tree, now, beats=bool(self._reached.heartbeats))
+            self._teller.tell(verdict, inspected=bool(self._snapshots))
+            self._teller.loss(self._reached.heartbeats, self._setting.before)
+            self._teller.saves(self._reached.heartbeats)
+        return verdict
+
+    def _hand_on(self, sample: Sample) -> None:
+        if self._sampled is None:
+            return
+        try:
+            self._sampled(sample)
+        except Exception as error:  # noqa: BLE001 - it costs the forecast, never the watching
+            self._sampled = None
+            self._means.announcer.say(
+                f"this is a bug in rocsteady; no more forecasts: {type(error).__name__}: {error}"
+            )
+
+    def _examine(self, child: AttemptProcesses, verdict: Verdict) -> None:
+        first = not self._snapshots and not verdict.over
+        if first and self._setting.injection is not None and not self._settings.observe:
+            ask_to_save(self._setting.injection.pages)
+        self._take_snapshot(child)
+
+    def _take_snapshot(self, child: AttemptProcesses) -> None:
+        """Look closer; at what the GPU says too, if that is waited for."""
+        pids, within = child.tree(), self._settings.snapshot_within
+        taken = take_snapshot(pids, stacks=True, within=within, known=self._native_stacks)
+        if waits_for_gpu(self._pulse):
+            signs = self._gpu_signs.read(pids, self._members.members(), within)
+            taken = msgspec.structs.replace(taken, gpu_signs=signs)
+        self._snapshots = (*self._snapshots, taken)[-MOST_SNAPSHOTS:]
+
+    def _act(self, child: AttemptProcesses, verdict: Verdict) -> AttemptEnd | None:
+        if verdict.condition is RunState.STOPPED:
+            self._continue_once(child, time.monotonic())
+        else:
+            self._stopped_since = None
+        return self._hung(child, verdict) if verdict.condition is RunState.HUNG else None
+
+    def _continue_once(self, child: AttemptProcesses, now: float) -> None:
+        """Continue a run that somebody stopped and forgot; a second stop is meant."""
+        if self._stopped_since is None:
+            self._stopped_since = now
+        waited = now - self._stopped_since
+        stopped = self._stopped_by_signal()
+        settings = self._settings
+        by_user = any(map(has_terminal, stopped))  # ^Z: it may have been meant
+        after = settings.continue_after if by_user else settings.continue_unattended_after
+        due = waited >= after.total_seconds()
+        if self._continued or settings.observe or not due or not stopped:
+            return
+        self._continued = True
+        self._means.announcer.say(
+            f"the run was suspended for {duration(waited)}; continued it. If suspended again, it"
+            " stays so."
+        )
+        continue_tree(child)
+
+    def _stopped_by_signal(self) -> list[int]:
+        """Return processes that a signal has stopped, not a debugger."""
+        processes = self._snapshots[-1].processes if self._snapshots else ()
+        return [p.pid for p in processes if any(thread.state == "T" for thread in p.threads)]
+
+    def _hung(self, child: AttemptProcesses, verdict: Verdict) -> AttemptEnd | None:
+        if self._settings.observe:
+            self._teller.hung(verdict, "Only observing: rocsteady does not stop it.")
+            return None
+        setting, announcer = self._setting, self._means.announcer
+        self._teller.hung(verdict, f"Incident {setting.incident}.")
+        if time.monotonic() < self._kill_after:
+            return None
+        what = f"attempt {setting.number}"
+        try:
+            intent = self._means.journal.intend(
+                "kill", what, run=setting.run, attempt=setting.number
+            )
+        except NotRecordedError as error:
+            self._kill_after = time.monotonic() + ASK_JOURNAL_EVERY
+            announcer.say(
+                f"not stopped yet, because the journal is not writable: {error}. Trying again."
+            )
+            return None
+        with intent:
+            pids = child.tree()
+            found = HangEvidence(verdict=verdict, evidence=self._collect(pids, verdict))
+            if not self._confirmed(child):
+                intent.end("withdrawn: the run moved")
+                return None
+            first = signal.SIGTERM if verdict.over else signal.SIGINT
+            futile = self._reaction(child, verdict)
+            ended = self._end_tree(child, self._settings.stopping, first, patience=1, futile=futile)
+        raised = any(beat.raised for beat in self._reached.heartbeats)
+        outcome = Outcome.AT_EXIT if verdict.over and not raised else Outcome.HUNG
+        if ended.unkillable:
+            outcome = Outcome.UNKILLABLE
+        return self._end(child, outcome, ended.exit, found, pids)
+
+    def _confirmed(self, child: AttemptProcesses) -> bool:
+        """Check once more, right before the signal; a run that moved meanwhile is left alone."""
+        progress, since = self._pulse.progress, self._pulse.waited_from
+        for _ in range(LAST_SNAPSHOTS):  # one that fails on a busy machine refutes nothing
+            self._take_snapshot(child)
+            self._pulse = occupied(self._pulse, time.monotonic())
+            if self._tick(child, alive=True).condition is RunState.HUNG:
+                return True
+            if self._pulse.progress != progress:
+                break
+        self._pulse = withdrawn(self._pulse, time.monotonic() - since)
+        self._teller.withdrawn()
+        return False
+
+    def _reaction(self, child: AttemptProcesses, verdict: Verdict) -> Callable[[], bool] | None:
+        """Return how to tell that nobody reacts to a signal, where a hang is proven."""
+        if verdict.waits is None or not verdict.waits.closed or not self._snapshots:
+            return None
+        return Reaction(child.tree, verdict.waits, self._snapshots[-1]).none
+
+    def _end_tree(
+        self,
+        child: AttemptProcesses,
+        stopping: Stopping,
+        first: signal.Signals,
+        *,
+        patience: int,
+        futile: Callable[[], bool] | None = None,
+    ) -> StopResult:
+        wishes = self._means.wishes
+        ended = end_tree(child, stopping, first, wishes, patience=patience, futile=futile)
+        if ended.unkillable:
+            self._means.announcer.say(
+                f"{len(ended.unkillable)} processes cannot be killed: they are stuck in the kernel."
+                " The machine may need a restart."
+            )
+        return ended
+
+    def _collect(self, pids: tuple[int, ...], verdict: Verdict) -> Collected:
+        injection, attempt = self._setting.injection, f"attempt {self._setting.number}"
+        try:
+            return collect(
+                self._setting.records / f"incident-{self._setting.incident}",
+                pids=pids,
+                pages=injection.pages if injection else None,
+                log=self._setting.log,
+                since=self._began,
+                attempt=attempt,
+                variables=self._setting.told,
+                waits=sentences(verdict.waits) if verdict.waits else (),
+                known=self._native_stacks,
+                within=self._settings.evidence_within,
+            )
+        except OSError as error:  # no room for its folder: what is hung is still hung
+            why = error.strerror or str(error)
+            self._means.announcer.say(f"no evidence could be saved: {why}.")
+            return Collected(
+                folder="", attempt=attempt, seconds=0.0, files=(), missing={"all": why}
+            )
+
+    def _stopped(self, child: AttemptProcesses, stopping: Stopping) -> AttemptEnd:
+        ended = self._end_tree(child, stopping, signal.SIGTERM, patience=0)
+        return self._end(child, Outcome.STOPPED, ended.exit)
+
+    def _end(
+        self,
+        child: AttemptProcesses,
+        outcome: Outcome,
+        exited: Exit | None,
+        found: HangEvidence | None = None,
+        pids: tuple[int, ...] = (),
+    ) -> AttemptEnd:
+        by_interrupt = exited is not None and exited.signal == signal.SIGINT
+        wishes = self._means.wishes
+        if child.interrupts.stopped_it(time.monotonic(), by_interrupt=by_interrupt):
+            wishes.stop = wishes.stop or signal.SIGINT
+        if wishes.stop is not None and outcome in (
+            Outcome.BY_ITSELF,
+            Outcome.HUNG,
+            Outcome.AT_EXIT,
+        ):
+            outcome = Outcome.STOPPED  # whatever code it gave: nothing follows
+        self._refusals.say()
+        reached = self._reached
+        pages = self._setting.injection.pages if self._setting.injection else None
+        return AttemptEnd(
+            outcome=outcome,
+            exit=exited,
+            seconds=time.monotonic() - self._began,
+            progress_seconds=reached.seconds,
+            first_step=reached.first_step,
+            last_step=reached.step,
+            confirmed=reached.own_step is not None,
+            own_counts=reached.own_counts,
+            wrote_checkpoint=reached.wrote_checkpoint,
+            read=read_checkpoint(pages) if pages else None,
+            found=found,
+            learned=learn(msgspec.structs.replace(self._pulse, heartbeats=reached.heartbeats)),
+            processes=pids or (child.pid,),
+            began=self._began,
+            snapshots=self._snapshots,
+            members=self._members.members(self._snapshots),
+            heartbeats=reached.heartbeats,
+            oom_kills=oom_kills_since(self._groups),
+            raised=read_raised(pages) if pages else (),
+            applied=read_applied(pages) if pages else (),
+            loader=read_loader_facts(pages) if pages else None,
+            batch_split=read_batch_split(pages) if pages else None,
+            precision=read_precision(pages) if pages else "",
+        )

@@ -1,0 +1,69 @@
+"""Where and as what an attempt takes place, and what it works with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocsteady.attempts.announcer import Announcer
+from rocsteady.attempts.engines.processes import Engine
+from rocsteady.attempts.injection import Injection
+from rocsteady.attempts.settings import Settings
+from rocsteady.attempts.step_times import StepTimes
+from rocsteady.attempts.stop_requests import StopRequests
+from rocsteady.evidence.heartbeat_pages import Resumes
+from rocsteady.host.log_limit import LogRules
+from rocsteady.inside import wire
+from rocsteady.journal.journal import Journal
+from rocsteady.pulse.learning import PhaseHistory
+from rocsteady.pulse.stack_facts import KnownWaits
+from rocsteady.vocabulary import Strategy, Value
+
+
+class AttemptContext(Value, frozen=True, kw_only=True):
+    """Where and as what an attempt takes place."""
+
+    run: int  # its key in the journal
+    number: int
+    run_id: str  # of this attempt, by which its processes are found
+    folder: Path  # the user's
+    records: Path  # ours: log and incidents
+    incident: int  # the number that the next incident gets
+    injection: Injection | None  # None: the page could not be made
+    environment: Mapping[str, str]  # the user's
+    told: Mapping[str, str]  # the variables of it that evidence may hold
+    learned: PhaseHistory | None
+    total: int | None  # steps, if the job says so
+    log_rules: LogRules = LogRules()
+    pattern: str = ""  # for lines that count the work, if the job names one
+    strategy: Strategy = Strategy()
+    before: int = 0  # steps that the checkpoint has, from which it goes on, about
+    resumed: bool = False  # it goes on from a checkpoint
+    save_after: int | None = None  # steps, where earlier attempts did not come to a save
+    between_failures: float | None = None  # seconds, as earlier runs here showed
+
+    @property
+    def saving(self) -> dict[str, str]:
+        """What rocsteady.Loop is told of when to save, as variables."""
+        told = {wire.BETWEEN_FAILURES: self.between_failures, wire.SAVE_AFTER: self.save_after}
+        return {name: f"{value:.0f}" for name, value in told.items() if value is not None}
+
+    @property
+    def log(self) -> Path:
+        """The kept log."""
+        return self.records / f"attempt-{self.number}.log"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptTools:
+    """What an attempt works with."""
+
+    settings: Settings
+    journal: Journal
+    announcer: Announcer
+    wishes: StopRequests
+    waits: KnownWaits
+    marks: StepTimes
+    engine: Engine
+    resumes: Callable[[tuple[Resumes, ...]], None]  # is called once a script tells that it does

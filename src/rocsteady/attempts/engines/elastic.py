@@ -1,0 +1,115 @@
+"""The TorchElastic engine: an attempt is a generation of ranks that somebody's torchrun starts.
+
+rocsteady's rendezvous (``integrations/torchrun.py``) is at the other end of a socket, in torchrun's
+agent. It says that a generation is about to start and waits for its variables; it starts a new one
+when it is asked to; it says that torchrun is over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rocsteady.attempts.engines.processes import AttemptProcesses, Engine
+from rocsteady.errors import LauncherError, RocsteadyError
+from rocsteady.host.log_limit import LogRules
+from rocsteady.host.stopping import TerminalUse
+from rocsteady.job.resume import Launch
+
+if sys.platform == "win32":
+
+    def _ranks(_agent: AgentLink, _run_id: str) -> AttemptProcesses:
+        raise RocsteadyError("ranks of torchrun cannot be watched on Windows")
+
+else:
+    from rocsteady.attempts.engines.ranks import RankGroup
+
+    def _ranks(agent: AgentLink, run_id: str) -> AttemptProcesses:
+        return RankGroup(agent, run_id)
+
+
+LOOK = 5.0  # seconds
+SEND_WITHIN = 3.0  # seconds
+
+
+class AgentLink:
+    """The agent's end of the conversation, as the watcher sees it."""
+
+    def __init__(self, descriptor: int, environment: Mapping[str, str]) -> None:
+        self._socket = socket.socket(fileno=descriptor)
+        self._socket.settimeout(0)
+        self._environment = dict(environment)  # the agent's, with which this process was started
+        self._heard = b""
+        self.pid = os.getppid()  # the agent
+        self.is_gone = False
+        self.messages: list[dict[str, Any]] = []  # that nobody has taken yet
+
+    def fileno(self) -> int:
+        """Return what to wait for."""
+        return self._socket.fileno()
+
+    def listen(self) -> None:
+        """Take in what was said."""
+        with contextlib.suppress(BlockingIOError):
+            try:
+                while said := self._socket.recv(65536):
+                    self._heard += said
+                self.is_gone = True
+            except ConnectionError:
+                self.is_gone = True
+        *lines, self._heard = self._heard.split(b"\n")
+        self.messages += [json.loads(line) for line in lines]
+
+    def tell(self, **message: object) -> None:
+        """Send one message."""
+        self._socket.settimeout(SEND_WITHIN)
+        with contextlib.suppress(OSError):
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
+        self._socket.settimeout(0)
+
+    def start(self, environment: Mapping[str, str], run_id: str) -> AttemptProcesses:
+        """Wait for a generation, and have it started with this environment."""
+        while not any("generation" in message for message in self.messages):
+            self.listen()
+            over = any("over" in message for message in self.messages)
+            if self.is_gone or over:
+                raise LauncherError("torchrun has ended, and starts no ranks any more")
+            select.select([self], [], [], LOOK)
+        self.messages.clear()
+        before = self._environment
+        changed = {name: value for name, value in environment.items() if before.get(name) != value}
+        unset = dict.fromkeys(name for name in before if name not in environment)
+        self.tell(set={**changed, **unset})
+        return _ranks(self, run_id)
+
+    def end(self, code: int) -> None:
+        """Say how the run ended; torchrun exits with that code."""
+        self.tell(end=code)
+        self._socket.close()
+
+
+def engine(link: AgentLink) -> Engine:
+    """Return how a generation of ranks of this agent is started."""
+
+    def start(  # noqa: PLR0913 - each is said by name
+        launch: Launch,
+        *,
+        environment: Mapping[str, str],
+        folder: Path,
+        run_id: str,
+        log: Path,
+        on_output: Callable[[bytes], None],
+        terminal: TerminalUse,
+        log_rules: LogRules,
+    ) -> AttemptProcesses:
+        del folder, log, on_output, terminal, log_rules  # these are the agent's
+        return link.start({**environment, **launch.environment}, run_id)
+
+    return start

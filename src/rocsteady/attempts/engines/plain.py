@@ -1,0 +1,48 @@
+"""The plain engine: one command, one child. It also carries the user's own torchrun."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from rocsteady.host.child import Child, TerminalUse, start_child
+from rocsteady.host.log_limit import LogRules
+from rocsteady.job.resume import Launch
+
+LAUNCHERS = ("torchrun", "torch.distributed.run")
+BACKEND = "--rdzv-backend"
+
+
+def chosen_rendezvous(command: Sequence[str]) -> str:
+    """Return the rendezvous that the user chose for torchrun; "" if that is left to rocsteady."""
+    if not any(word.endswith(LAUNCHERS) for word in command[:3]):
+        return ""
+    for place, word in enumerate(command):
+        name, is_joined, value = word.replace("_", "-").partition("=")
+        if name == BACKEND:
+            return value if is_joined else "".join(command[place + 1 : place + 2])
+    return ""
+
+
+def start(  # noqa: PLR0913 - each is said by name
+    launch: Launch,
+    *,
+    environment: Mapping[str, str],
+    folder: Path,
+    run_id: str,
+    log: Path,
+    on_output: Callable[[bytes], None],
+    terminal: TerminalUse,
+    log_rules: LogRules,
+) -> Child:
+    """Start the command as it is."""
+    return start_child(
+        launch.command,
+        environment={**environment, **launch.environment},
+        folder=folder,
+        run_id=run_id,
+        log=log,
+        on_output=on_output,
+        terminal=terminal,
+        log_rules=log_rules,
+    )

@@ -1,0 +1,108 @@
+"""Turns verdicts into what a person is told: what changed, once each time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rocsteady.attempts.announcer import Announcer
+from rocsteady.evidence.values import Heartbeat
+from rocsteady.pulse.verdict import RunState, Verdict
+from rocsteady.report.text_page import GREEN, RED, YELLOW
+from rocsteady.wording import duration
+
+WORTH_SAYING = 4.0  # seconds: shorter pauses are inspected without a word
+CALM = (RunState.HEALTHY, RunState.STARTING, RunState.FINISHING)
+
+
+class Teller:
+    """Remembers what was said of one attempt."""
+
+    def __init__(self, announcer: Announcer, run: str, *, observe: bool = False) -> None:
+        self._announcer = announcer
+        self._run = run
+        self._observe = observe
+        self._said: RunState | None = None
+        self._inspecting = False
+        self._save_failed = 0  # the step that was last said
+        self._not_finite = False  # the loss, as it was last said
+
+    def tell(self, verdict: Verdict, *, inspected: bool) -> None:
+        """Say what is new. ``inspected``: there were snapshots since the last progress."""
+        if verdict.condition in CALM:
+            if self._inspecting and not inspected:
+                self._announcer.say("progress resumed.", style=GREEN)
+                self._inspecting, self._said = False, None
+            elif verdict.examine and not self._inspecting and self._worth_saying(verdict):
+                self._inspecting = True
+                self._announcer.say(f"{verdict.why}; inspecting stacks.")
+        elif verdict.condition not in (RunState.HUNG, self._said):
+            self._inspecting, self._said = True, verdict.condition
+            place = f", at {verdict.place}" if verdict.place else ""
+            then = self._what_to_do(verdict) if verdict.condition is RunState.SLOW else ""
+            self._announcer.say(f"{verdict.condition.value}: {verdict.why}{place}.{then}")
+
+    @staticmethod
+    def _worth_saying(verdict: Verdict) -> bool:
+        return verdict.condition is RunState.HEALTHY and verdict.quiet >= WORTH_SAYING
+
+    def _what_to_do(self, verdict: Verdict) -> str:
+        """Say how long it is left alone, and what a person can type."""
+        if self._observe:
+            return " Only observing: rocsteady does not stop it."
+        proven = verdict.waits is not None and verdict.waits.closed
+        doubt = "" if proven else " This is not proven to be a hang."
+        left = (
+            "rocsteady cannot see the work itself and does not stop it"
+            if verdict.limit is None
+            else f"rocsteady leaves it alone until {duration(verdict.limit)} after the last"
+            " progress"
+        )
+        return (
+            f"{doubt} {left}. To act now, type rocsteady restart {self._run} or rocsteady stop"
+            f" {self._run}; --hang-after sets another limit."
+        )
+
+    def withdrawn(self) -> None:
+        """Say that a verdict did not hold."""
+        self._inspecting, self._said = False, None
+        self._announcer.say(
+            "not hung after all: the run made progress while evidence was collected. It was not"
+            " stopped, and rocsteady waits longer from now on."
+        )
+
+    def loss(self, heartbeats: Sequence[Heartbeat], before: int) -> None:
+        """Say that the loss is no number any more, or is one again. Nothing is done about it."""
+        spoilt = [beat for beat in heartbeats if beat.not_finite > beat.finite]
+        if bool(spoilt) == self._not_finite:
+            return
+        self._not_finite = bool(spoilt)
+        if spoilt:
+            step = min((beat.base or before) + beat.not_finite for beat in spoilt)
+            self._announcer.say(
+                f"loss is not finite since step {step:,}. The run continues.", style=YELLOW
+            )
+        else:
+            step = max((beat.base or before) + beat.finite for beat in heartbeats)
+            self._announcer.say(f"loss is finite again since step {step:,}.")
+
+    def saves(self, heartbeats: Sequence[Heartbeat]) -> None:
+        """Say that the last checkpoint could not be saved, or that one was saved again."""
+        failed = max((beat.save_failed or 0 for beat in heartbeats), default=0)
+        if failed == self._save_failed:
+            return
+        if failed:
+            self._announcer.say(
+                f"the checkpoint of step {failed:,} was not saved; the log says why. The run"
+                " continues and saves again at the next interval."
+            )
+        else:
+            self._announcer.say("a checkpoint was saved again.")
+        self._save_failed = failed
+
+    def hung(self, verdict: Verdict, then: str) -> None:
+        """Say that it is hung, where, and what is done about it."""
+        if self._said is RunState.HUNG:
+            return
+        self._inspecting, self._said = True, RunState.HUNG
+        place = f" Location: {verdict.place}." if verdict.place else ""
+        self._announcer.say(f"hung: {verdict.why}.{place} {then}", style=RED)

@@ -1,0 +1,39 @@
+"""Choose rocsteady's rendezvous in a torchrun on one host, unless the user chose one.
+
+It is chosen in the launcher itself and not by a variable of the run: where ``inside/`` cannot get
+in, torchrun would not know a rendezvous of that name, and would not start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, MutableMapping
+
+BACKEND = "PET_RDZV_BACKEND"  # every option of torchrun has such a variable
+NAME = "rocsteady"
+OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+RANK = "TORCHELASTIC_RUN_ID"  # a process that has it is a rank and launches nothing
+ONE_HOST = ("1", "1:1")
+CHOSEN = ("rdzv_backend", "rdzv_endpoint", "standalone", "node_rank", "master_addr")
+
+
+def choose(arguments: Iterable[str], environment: MutableMapping[str, str]) -> None:
+    """Set the variables that torchrun reads next."""
+    if RANK in environment:
+        return
+    environment.setdefault(OWN_STORE, "1")
+    if not _is_chosen([*arguments], environment):
+        environment[BACKEND] = NAME
+
+
+def _is_chosen(arguments: list[str], environment: MutableMapping[str, str]) -> bool:
+    """Tell whether the user said anything about where ranks meet, or has several hosts."""
+    hosts = environment.get("PET_NNODES", "1")
+    for place, word in enumerate(arguments):
+        name, _, value = word.lstrip("-").replace("-", "_").partition("=")
+        if not word.startswith("-"):
+            continue
+        if name in CHOSEN:
+            return True
+        if name == "nnodes":
+            hosts = value or "".join(arguments[place + 1 : place + 2])
+    return hosts not in ONE_HOST or any(f"PET_{name.upper()}" in environment for name in CHOSEN)

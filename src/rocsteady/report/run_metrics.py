@@ -1,0 +1,107 @@
+"""The numbers of a run that other tools show, each with its name and unit, and its events.
+
+Prometheus, OpenTelemetry and the trackers of a script are all given these, and nothing else.
+"""
+
+from __future__ import annotations
+
+from rocsteady.journal.values import RunLine, RunStory
+from rocsteady.report.run_report import (
+    DONE,
+    attempt_end,
+    costs_of,
+    decision_after,
+    decision_in_words,
+    failure_of,
+    incident_title,
+)
+from rocsteady.vocabulary import Value
+
+
+class Quantity(Value, frozen=True, kw_only=True):
+    """What a number means."""
+
+    name: str  # as OpenTelemetry spells names
+    unit: str  # of UCUM; "" for what is only counted
+    meaning: str
+
+
+class RunEvent(Value, frozen=True, kw_only=True):
+    """Something that happened to a run, in one line."""
+
+    at: float
+    text: str
+
+
+class RunMetrics(Value, frozen=True, kw_only=True):
+    """A run at one moment."""
+
+    run: str
+    at: float
+    step: int
+    values: dict[str, float]  # by name of a quantity; without what is not known
+    events: tuple[RunEvent, ...] = ()  # all so far, in order
+
+
+QUANTITIES = (
+    Quantity(name="running", unit="", meaning="1 while rocsteady carries out the run, else 0."),
+    Quantity(name="done", unit="", meaning="1 once the job is done, else 0."),
+    Quantity(name="step", unit="", meaning="Steps made so far, by the script's own count."),
+    Quantity(name="planned_steps", unit="", meaning="Steps in all."),
+    Quantity(name="steps_per_second", unit="", meaning="Steps per second of late."),
+    Quantity(name="remaining_seconds", unit="s", meaning="Time until the run is expected to end."),
+    Quantity(name="goodput_ratio", unit="", meaning="Share of the time that went into training."),
+    Quantity(name="lost_seconds", unit="s", meaning="Time lost to failures and restarts."),
+    Quantity(name="attempts", unit="", meaning="Launches of the command."),
+    Quantity(name="incidents", unit="", meaning="Moments when something was wrong."),
+    Quantity(
+        name="last_progress_timestamp_seconds", unit="s", meaning="When a step was last made."
+    ),
+    Quantity(name="deadline_timestamp_seconds", unit="s", meaning="When the job must be done."),
+    Quantity(name="updated_timestamp_seconds", unit="s", meaning="When these numbers were taken."),
+)
+
+
+def metrics_of(line: RunLine, story: RunStory, *, now: float) -> RunMetrics:
+    """Take the numbers of a run; its texts are not redacted yet."""
+    ended, costs = line.run.ended, costs_of(story, now)
+    ahead = story.forecast
+    known: dict[str, float | None] = {
+        "running": float(ended is None and line.alive is not False),
+        "done": float(line.run.outcome == DONE),
+        "step": line.step,
+        "planned_steps": line.total,
+        "steps_per_second": line.rate if ended is None else None,
+        "remaining_seconds": max(0.0, ahead.at - now) if ahead and not line.stalled else None,
+        "goodput_ratio": costs.useful / costs.whole if line.last_progress else None,
+        "lost_seconds": story.seconds_lost,
+        "attempts": len(story.attempts),
+        "incidents": len(story.incidents),
+        "last_progress_timestamp_seconds": line.last_progress,
+        "deadline_timestamp_seconds": story.deadline,
+        "updated_timestamp_seconds": now,
+    }
+    values = {name: float(value) for name, value in known.items() if value is not None}
+    return RunMetrics(
+        run=line.run.name, at=now, step=line.step or 0, values=values, events=events_of(story)
+    )
+
+
+def events_of(story: RunStory) -> tuple[RunEvent, ...]:
+    """Return what happened to a run: incidents, ends of attempts and what followed, its end."""
+    events = [
+        RunEvent(at=each.at, text=f"incident {each.number}: {incident_title(each)}")
+        for each in story.incidents
+    ]
+    for attempt in story.attempts:
+        if attempt.ended is None:
+            continue
+        failure, decided = failure_of(story, attempt.number), decision_after(story, attempt.number)
+        if failure is None or decided is None:  # not yet
+            continue
+        ended = f"attempt {attempt.number} {attempt_end(attempt)}. {failure.title.rstrip('.')}."
+        text = f"{ended} {decision_in_words(decided)} {decided.why}"
+        events.append(RunEvent(at=attempt.ended, text=text))
+    if story.run.ended is not None:
+        events.append(RunEvent(at=story.run.ended, text=f"the run ended: {story.run.outcome}"))
+    return tuple(sorted(events, key=lambda event: event.at))

@@ -1,0 +1,1 @@
+"""What is shown and asked at the terminal."""

@@ -1,0 +1,148 @@
+"""Stock torchrun with rocsteady's rendezvous: chosen by a variable, by ``run``, or not at all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+
+if sys.platform == "win32":
+    pytest.skip("runs are of POSIX; Windows is unconfirmed", allow_module_level=True)
+
+from supervised import Project
+
+import rocsteady
+
+pytestmark = [pytest.mark.slow, pytest.mark.turns(2)]
+WITHIN = 150.0
+LOGS = ("--log-dir", "logs")  # torchrun leaves its folder there, and not in TMPDIR
+RANKS = (*LOGS, "--nproc-per-node", "2", "--max-restarts", "3")
+# Rank 1 of the first generation is killed; the next one must meet at an address of its own.
+TRAIN = """
+    import os, signal, torch
+    import torch.distributed as dist
+    from torch import nn
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    generation, port = os.environ["TORCHELASTIC_RESTART_COUNT"], os.environ["MASTER_PORT"]
+    net = nn.parallel.DistributedDataParallel(nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for step in range(10):
+        net(torch.ones(2, 8)).mean().backward(); optimizer.step()
+        if (step, dist.get_rank(), generation) == (5, 1, "0"):
+            print("port", port, flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+    if dist.get_rank() == 1:
+        print("generation", generation, "port", port, flush=True)
+        print("shared", os.environ["TORCHELASTIC_USE_AGENT_STORE"], flush=True)
+    dist.destroy_process_group()
+"""
+
+
+@pytest.fixture
+def beside_torch(tmp_path: Path) -> str:
+    """Return a folder that is to PYTHONPATH what pip installs beside torch."""
+    folder = tmp_path / "beside"
+    about = folder / "rocsteady.dist-info"
+    about.mkdir(parents=True)
+    (folder / "rocsteady").symlink_to(Path(rocsteady.__file__).parent)
+    for name in ("METADATA", "entry_points.txt"):
+        (about / name).write_text(distribution("rocsteady").read_text(name) or "")
+    return str(folder)
+
+
+def launched(python: str, folder: Path, script: str, **more: str) -> tuple[int, list[str], str]:
+    """Start torchrun itself; return its code, what ranks printed, and what it complained of."""
+    done = subprocess.run(
+        [python, "-m", "torch.distributed.run", *RANKS, script],
+        env={"PATH": os.environ["PATH"], "HOME": str(folder), **more},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=WITHIN,
+    )
+    return done.returncode, done.stdout.splitlines(), done.stderr
+
+
+def test_one_variable_gives_each_generation_a_store(
+    project: Project, torch_python: str, beside_torch: str
+) -> None:
+    chosen = {"PET_RDZV_BACKEND": "rocsteady", "PYTHONPATH": beside_torch, "ROCSTEADY_RUN": "t"}
+
+    code, out, err = launched(torch_python, project.folder, project.script(TRAIN), **chosen)
+
+    assert (code, out[2:]) == (0, ["shared False"]), err
+    first, second = out[0].split(), out[1].split()
+    assert second[:2] == ["generation", "1"]
+    assert first[-1] != second[-1]  # another port
+
+
+def test_an_unknown_version_is_named(
+    project: Project, torch_python: str, beside_torch: str
+) -> None:
+    script = project.script(
+        """
+        import torch.distributed.elastic.rendezvous
+        from rocsteady.integrations.torchrun import _check_version
+        for version in ("2.13.0+rocm7.2", "2.13.1", "2.5.1", "3.0.0a0+git", "odd"):
+            _check_version(version)
+        """
+    )
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": beside_torch}
+
+    said = subprocess.run(
+        [torch_python, script],
+        env=environment,
+        cwd=project.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=WITHIN,
+    ).stderr.splitlines()
+
+    assert [line.split()[2] for line in said] == ["2.5.1", "3.0.0a0+git", "odd"]
+    assert "unset PET_RDZV_BACKEND" in said[0]
+
+
+def test_run_chooses_it_without_rocsteady_beside_torch(project: Project, torch_python: str) -> None:
+    torchrun = (torch_python, "-m", "torch.distributed.run", *RANKS)
+
+    ended = project.run("--", *torchrun, project.script(TRAIN), within=WITHIN)
+
+    assert ended.code == 0, ended.err
+    assert ended.out.splitlines()[2:] == ["shared False"]
+    assert not [line for line in ended.said if "rendezvous" in line]
+
+
+def test_the_users_own_rendezvous_is_used(project: Project, torch_python: str) -> None:
+    script = project.script(
+        "import os, sys; print(os.environ['TORCHELASTIC_USE_AGENT_STORE'], len(sys.argv))"
+    )
+    torchrun = (torch_python, "-m", "torch.distributed.run", *LOGS, "--rdzv-backend=c10d")
+
+    ended = project.run("--", *torchrun, script, "--rdzv-backend", within=WITHIN)
+
+    assert (ended.code, ended.out) == (0, "False 2\n")
+    assert "torchrun uses the rendezvous that you chose: c10d." in ended.said
+
+
+def test_a_single_process_loads_none_of_it(project: Project, torch_python: str) -> None:
+    script = project.script(
+        """
+        import sys, torch
+        net = torch.nn.Linear(2, 1); optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        net(torch.ones(2)).sum().backward(); optimizer.step()
+        print([name for name in sys.modules
+               if name.startswith(("_rocsteady_inside.torchrun", "_rocsteady_inside.launcher",
+                                   "rocsteady", "torch.distributed.elastic"))])
+        """
+    )
+
+    ended = project.run("--", torch_python, script, within=WITHIN)
+
+    assert (ended.code, ended.out) == (0, "[]\n")
