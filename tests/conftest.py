@@ -83,6 +83,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help=f"run only the slow tests whose turn is today; {DAY} names another day",
     )
+    parser.addoption(
+        "--begin-before",
+        type=float,
+        help="skip the tests that would begin after this moment, given in seconds since 1970",
+    )
     parser.addoption("--shard", help="run the I-th of N parts of the tests, given as I/N")
 
 
@@ -110,6 +115,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if kept is not items:
         config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
         items[:] = kept
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what begins too late; pytest lists it."""
+    latest = item.config.getoption("--begin-before")
+    if latest is not None and time.time() > latest:
+        pytest.skip("no time left: its turn comes again another day")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from host_children import Children, Reader, bearing
+from supervised import until
 
 from rocsteady.host.child import Child, Exit, TerminalUse
 
@@ -33,7 +34,7 @@ os.tcsetpgrp(0, job.pid)
 _, status = os.waitpid(job.pid, os.WUNTRACED)
 os.tcsetpgrp(0, os.getpgrp())
 print("SHELL stopped", os.WIFSTOPPED(status), "cooked", cooked(), flush=True)
-time.sleep(0.5)
+time.sleep(2)
 os.tcsetpgrp(0, job.pid)
 os.killpg(job.pid, signal.SIGCONT)
 _, status = os.waitpid(job.pid, 0)
@@ -196,6 +197,10 @@ def test_the_terminal_is_raw_meanwhile_but_for_output(children: Children, desk: 
     desk.end(child)
 
 
+def states(run_id: str) -> set[str]:
+    return {Path(f"/proc/{pid}/stat").read_text().split()[2] for pid in bearing(run_id)}
+
+
 def test_suspend_stops_the_tree_gives_the_terminal_back_and_goes_on(
     children: Children, desk: Desk
 ) -> None:
@@ -212,11 +217,12 @@ def test_suspend_stops_the_tree_gives_the_terminal_back_and_goes_on(
     desk.screen.wait_for(b"tick 5")
     desk.type(b"\x1a")
     desk.screen.wait_for(b"SHELL stopped True cooked True")
-    states = {Path(f"/proc/{pid}/stat").read_text().split()[2] for pid in bearing(children.run_id)}
+    until(lambda: states(children.run_id) == {"T"}, within=1)
+    time.sleep(0.1)  # what was on its way arrives
     ticks = desk.screen.so_far().count(b"tick")
     time.sleep(0.3)
 
-    assert states == {"T"}
+    assert states(children.run_id) == {"T"}
     assert desk.screen.so_far().count(b"tick") == ticks
     desk.screen.wait_for(b"SHELL ended 0 cooked True")
     assert shell.wait(20) == 0

@@ -20,8 +20,9 @@ if os.name == "nt":
     pytest.skip("needs Linux", allow_module_level=True)
 assert sys.platform != "win32"  # tells mypy the same
 
-SOON = timedelta(milliseconds=300)
+SOON = timedelta(seconds=1)
 LATER = timedelta(seconds=10)
+AT_ONCE = 4.0  # seconds more than that; what is waited for would take a minute
 
 
 @pytest.fixture(autouse=True)
@@ -119,7 +120,7 @@ def test_one_that_never_returns_and_ignores_sigterm_is_ended_with_its_children(
 
     answer = ask(["sh", "-c", victim], within=SOON)
 
-    assert time.monotonic() - began < 0.3 + 0.2 + 0.25
+    assert time.monotonic() - began < SOON.total_seconds() + AT_ONCE
     assert answer == Answer(outcome=AnswerKind.TIMED_OUT, text="before\n")
     numbers = [int(pid) for pid in pids.read_text().split()]
     assert len(numbers) == 2
@@ -134,7 +135,7 @@ def test_one_that_closes_its_output_and_lingers_is_ended(tmp_path: Path) -> None
         ["sh", "-c", f"echo done; echo $$ > {pid}; exec >&- 2>&-; exec sleep 60"], within=SOON
     )
 
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < SOON.total_seconds() + AT_ONCE
     assert answer == Answer(outcome=AnswerKind.TIMED_OUT, text="done\n")
     assert is_gone(int(pid.read_text()))
 
@@ -154,7 +155,7 @@ def test_what_a_child_leaves_behind_is_ended_with_it(tmp_path: Path, output: str
 
     answer = ask(["sh", "-c", f"sleep 60 {output} & echo $! > {pid}; echo done"], within=SOON)
 
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < SOON.total_seconds() + AT_ONCE
     assert answer == Answer(outcome=AnswerKind.ANSWERED, text="done\n", exit_code=0)
     assert is_gone(int(pid.read_text()))
 
@@ -176,7 +177,7 @@ def test_a_flood_that_ignores_the_closed_pipe_is_ended() -> None:
         "while True:\n try: os.write(1, b'x' * 4096)\n except OSError: pass\n"
     )
 
-    answer = ask(python(code), within=timedelta(milliseconds=600))
+    answer = ask(python(code), within=SOON)
 
     assert answer == Answer(outcome=AnswerKind.TIMED_OUT, text="x" * ANSWER_LIMIT)
 
@@ -190,7 +191,7 @@ def test_one_that_cannot_be_killed_is_abandoned_within_the_bound(
 
     answer = ask(["sleep", "60"], within=SOON)
 
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < SOON.total_seconds() + AT_ONCE
     assert answer == Answer(outcome=AnswerKind.UNKILLABLE)
     abandoned = children._abandoned.pop()
     abandoned.kill()
