@@ -59,7 +59,7 @@ def wait(most: float) -> None:
 if __name__ == "__main__":
     verb, *rest = sys.argv[1:]
     if verb == "stolen":
-        sys.stdout.write("%d %d\n" % stolen())
+        sys.stdout.write(" ".join(map(str, stolen())) + "\n")
     elif verb == "share":
         sys.stdout.write(f"{share((int(rest[0]), int(rest[1])))}\n")
     else:
