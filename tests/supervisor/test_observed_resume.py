@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import msgspec
@@ -111,6 +112,30 @@ def test_a_script_that_fails_in_each_save_is_given_up(project: Project, torch_py
 
     assert ended.code != 0
     assert len(project.story()["attempts"]) <= 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("wanted", "code"), [(40, 0), (41, 0), (45, 75)])
+def test_steps_that_may_not_have_been_counted_are_named(
+    project: Project, torch_python: str, wanted: int, code: int
+) -> None:
+    script = project.script(TRAINS)
+    command = json.dumps([torch_python, script, "last.pt", "last.pt", "35"])
+    (project.folder / "rocsteady.toml").write_text(
+        f"""
+command = {command}
+[resume]
+environment = {{ FROM = "{{checkpoint}}" }}
+checkpoints = ["last.pt"]
+[done_when]
+steps = {wanted}
+"""
+    )
+
+    ended = project.run(within=180)
+
+    said = "\n".join(ended.said)
+    assert (ended.code == 0, "of 41 steps were counted" in said) == (code == 0, wanted == 41), said
 
 
 def ending(path: Path, written: int) -> AttemptEnd:

@@ -96,6 +96,13 @@ class RunEnd:
             return PERSON_NEEDED, NOT_DONE
         if at_exit:
             self._announcer.say(f"{why}; the criteria in done_when are met.")
+        wanted = self._job.done_when.steps or 0
+        if 0 < (end.last_step or 0) < wanted:
+            self._announcer.say(
+                f"{end.last_step:,} of {wanted:,} steps were counted. The run went on from a"
+                f" checkpoint whose step is known only to within {end.unsure:,}, and the script"
+                " ended by itself."
+            )
         about = "about " if end.unsure else ""
         steps = f"{about}{end.last_step:,} steps in {took}" if end.last_step else f"it took {took}"
         due = self._outlook.due
