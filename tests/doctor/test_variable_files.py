@@ -37,8 +37,8 @@ FILES = {
         "python -c 'import os\nprint(1)'\n"
         "export HSA_J=10 \\\n  HSA_K=11\n"),
         {
-            "HSA_B": "two words", "HSA_C": "3", "HSA_D": None, "HSA_E": "5", "HSA_F": "6",
-            "HSA_H": "8", "HSA_I": "9", "HSA_J": "10", "HSA_K": "11",
+            "HSA_A": "1", "HSA_B": "two words", "HSA_C": "3", "HSA_D": None, "HSA_E": "5",
+            "HSA_F": "6", "HSA_G": "7", "HSA_H": "8", "HSA_I": "9", "HSA_J": "10", "HSA_K": "11",
         },
     ),
     "train.sbatch": (
@@ -53,7 +53,9 @@ FILES = {
     "Dockerfile": (
         ('FROM rocm/pytorch\nARG HSA_X=1\nENV HSA_A=1 HSA_B="two words" \\\n    HSA_C=3\n'
         "ENV HSA_D four five\nRUN export HSA_X=2 && make\n"),
-        {"HSA_A": "1", "HSA_B": "two words", "HSA_C": "3", "HSA_D": "four five"},
+        {
+            "HSA_A": "1", "HSA_B": "two words", "HSA_C": "3", "HSA_D": "four five", "HSA_X": "2",
+        },
     ),
     "compose.yaml": (
         ("services:\n  train:\n    image: rocm/pytorch\n    environment:\n      HSA_A: 1\n"
@@ -107,6 +109,7 @@ def test_a_shell_of_a_notebook_ends_with_its_line() -> None:
 
     assert found["HSA_A"].reach is Reach.PROGRAMS
     assert found["HSA_D"].reach is Reach.LINE
+    assert found["HSA_E"].reach is Reach.PROGRAMS  # the cell starts a program
     assert found["HSA_B"].place == "cell 1, line 3"
 
 
@@ -118,6 +121,7 @@ def test_the_line_is_that_of_the_name_also_in_a_long_command() -> None:
         "HSA_B": "line 3",
         "HSA_C": "line 4",
         "HSA_D": "line 5",
+        "HSA_X": "line 6",
     }
 
 
@@ -204,3 +208,108 @@ def test_a_file_of_tens_of_thousands_of_lines_is_read_in_seconds() -> None:
     assert len(assignments(f"{script}export HSA_A=1\n", "run.sh")) == 1
     assert len(assignments(cells, "train.py")) == 16_000
     assert time.process_time() - began < 10
+
+
+def reaches(text: str, file: str) -> dict[str, tuple[str | None, Reach]]:
+    return {each.name: (each.value, each.reach) for each in assignments(text, file)}
+
+
+def test_what_is_unset_before_a_program_starts_is_still_told() -> None:
+    text = "export HSA_A=1 HSA_B=2\nunset HSA_A\npython train.py\nunset HSA_B\n"
+
+    found = {each.name: each for each in assignments(text, "run.sh")}
+
+    assert (found["HSA_A"].reach, found["HSA_A"].until) == (Reach.UNSET, "line 2")
+    assert found["HSA_B"].reach is Reach.PROGRAMS
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "HSA_A=1 python train.py",
+        "nohup env HSA_A=1 python train.py &",
+        "time HSA_A=1 torchrun train.py",
+        "cd x && HSA_A=1 python train.py > log",
+        "exec env -u HSA_B HSA_A=1 python train.py",
+        "sudo -E HSA_A=1 python train.py",
+        "timeout 5h env HSA_A=1 python train.py",
+    ],
+)
+def test_a_value_before_its_command_acts_on_it(line: str) -> None:
+    assert reaches(line, "run.sh") == {"HSA_A": ("1", Reach.PROGRAMS)}
+    notebook = json.dumps({"cells": [{"cell_type": "code", "source": f"!{line}"}]})
+    assert reaches(notebook, "a.ipynb") == {"HSA_A": ("1", Reach.PROGRAMS)}
+    assert reaches(f"FROM x\nCMD {line}\n", "Dockerfile") == {"HSA_A": ("1", Reach.PROGRAMS)}
+
+
+def test_what_a_layer_exports_is_gone_and_what_env_sets_stays() -> None:
+    text = (
+        "ARG VERSION=10.3.0\nFROM x\nARG MODE\nENV HSA_A=${VERSION} HSA_B=1 HSA_C=$MODE\n"
+        "RUN export HSA_B=2 HSA_D=4 && \\\n    pip install torch\n"
+        'ENV HSA_E=v-$HSA_B\nENTRYPOINT ["env", "HSA_F=6", "python", "train.py"]\n'
+        'CMD ["sh", "-c", "HSA_G=7 python train.py"]\n'
+    )
+
+    assert reaches(text, "Dockerfile") == {
+        "HSA_A": ("10.3.0", Reach.PROGRAMS),
+        "HSA_B": ("1", Reach.PROGRAMS),
+        "HSA_C": (None, Reach.PROGRAMS),
+        "HSA_D": ("4", Reach.LAYER),
+        "HSA_E": ("v-1", Reach.PROGRAMS),
+        "HSA_F": ("6", Reach.PROGRAMS),
+        "HSA_G": ("7", Reach.PROGRAMS),
+    }
+
+
+PYTHON = """import os
+from os import environ
+os.environ.update({"HSA_A": "1", 'HSA_B': str(2),
+    "HSA_C": "3"})
+os.environ.update(HSA_D="4")
+os.environ |= {"HSA_E": "5"}
+environ["HSA_F"] = "6"
+if os.environ["HSA_X"] == "1": pass
+os.environ["HSA_G"] = "7"
+del os.environ["HSA_G"]
+os.environ.pop("HSA_F", None)
+"""
+
+
+def test_python_sets_many_at_once_and_removes() -> None:
+    found = reaches(PYTHON, "train.py")
+
+    assert {name: value for name, (value, _) in found.items()} == {
+        "HSA_A": "1", "HSA_B": None, "HSA_C": "3", "HSA_D": "4", "HSA_E": "5", "HSA_F": "6",
+        "HSA_G": "7",
+    }  # fmt: skip
+    assert {name for name, (_, reach) in found.items() if reach is Reach.UNSET} == {
+        "HSA_F",
+        "HSA_G",
+    }
+    assert next(each for each in assignments(PYTHON, "a.py") if each.name == "HSA_C").place == (
+        "line 4"
+    )
+    notebook = json.dumps({"cells": [{"cell_type": "code", "source": PYTHON}]})
+    assert reaches(notebook, "a.ipynb") == found
+
+
+def test_setx_is_for_windows_that_are_opened_later() -> None:
+    batch = (
+        'setx HSA_A "1"\nsetx HSA_B 2 /M\nset HSA_C=3 && python train.py\nset HSA_C=\n'
+        "setx HSA_D 4\nset HSA_E=5\nset HSA_E=\n"
+    )
+    shell = (
+        'setx HSA_A 1\n[Environment]::SetEnvironmentVariable("HSA_B", "2", "User")\n'
+        "$env:HSA_C = '3'\npython train.py\nRemove-Item Env:HSA_C\nsetx HSA_D 4\n"
+        "$env:HSA_E = 5\n$env:HSA_E = $null\n"
+    )
+    expected = {
+        "HSA_A": ("1", Reach.LATER),
+        "HSA_B": ("2", Reach.LATER),
+        "HSA_C": ("3", Reach.PROGRAMS),
+        "HSA_D": ("4", Reach.PROGRAMS),  # nothing is started after it
+        "HSA_E": ("5", Reach.UNSET),
+    }
+
+    assert reaches(batch, "run.bat") == expected
+    assert reaches(shell, "run.ps1") == expected

@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import NamedTuple
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 ASSIGNED = re.compile(rf"({NAME})=(.*)", re.DOTALL)
 DEFAULT = re.compile(rf"\$\{{{NAME}:?[-=]([^${{}}]*)\}}")
+QUOTED = re.compile(r"""[rub]?(['"])(.*?)\1""")
 HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 SEPARATORS = frozenset({";", "&&", "||", "|", "&", "(", ")", "{", "}", "then", "do", "else"})
 EXPORTING = frozenset({"export", "declare", "typeset", "readonly", "local", "env", "sudo", "exec"})
+BUILTIN = re.compile(  # a first word that starts no program which would train
+    r"[\[.:]+|case|cd|conda|declare|done|echo|elif|else|esac|exit|export|fi|for|function|if|local"
+    r"|mkdir|module|printf|pwd|read|readonly|return|set|setenv|shift|source|test|then|trap|true"
+    r"|typeset|ulimit|unset|wait|while"
+)
 LONGEST_COMMAND = 200  # lines of one command, such as a quoted program
 JOINED = re.compile(r"""["'\\`]|\$\(""")  # a line without any of these is a whole command
 SETS = re.compile(rf"(?:^|[\s,=\"']){NAME}=|\b(?:export|setenv|set|unset)\b")
@@ -30,6 +36,9 @@ class Reach(Enum):
     PROGRAMS = "programs"  # in every program that is started after it
     SHELL = "shell"  # in the shell alone: it is not exported
     LINE = "line"  # in a shell that ends with the line
+    LAYER = "layer"  # in one layer of an image, while it is built
+    LATER = "later"  # in shells that are opened afterwards
+    UNSET = "unset"  # nowhere: it is unset before a program starts
 
 
 class Assignment(NamedTuple):
@@ -40,12 +49,14 @@ class Assignment(NamedTuple):
     place: str  # "line 3", or "cell 2, line 1"
     reach: Reach = Reach.PROGRAMS
     part: str = ""  # the service, container or stage that it is set in; "" if there is one only
+    until: str = ""  # the place where it is unset again
 
 
 class Unset(NamedTuple):
     """A variable that is removed."""
 
     name: str
+    place: str
 
 
 class Exported(NamedTuple):
@@ -54,7 +65,13 @@ class Exported(NamedTuple):
     name: str
 
 
-Step = Assignment | Unset | Exported
+class Started(NamedTuple):
+    """A program that is started: it sees what was exported before."""
+
+    name: str
+
+
+Step = Assignment | Unset | Exported | Started
 
 
 def shell_steps(text: str, place: str = "line {}") -> Iterator[Step]:
@@ -65,13 +82,37 @@ def shell_steps(text: str, place: str = "line {}") -> Iterator[Step]:
         if command.lstrip().startswith("#SBATCH"):
             yield from _exports(command.split("--export=")[1:], where)
             continue
-        for words in segments(command) if SETS.search(command) else ():
+        if not SETS.search(command):
+            yield from _started(command.split(maxsplit=1)[:1])
+            continue
+        for words in segments(command):
             if words[0] == "set" and {"-a", "-o"} & set(words[1:2]):
                 everything = words[1] == "-a" or words[2:3] == ["allexport"]
                 continue
             for step in segment_steps(words, where):
                 kept = isinstance(step, Assignment) and step.reach is Reach.SHELL and everything
                 yield step._replace(reach=Reach.PROGRAMS) if kept else step  # type: ignore[call-arg]
+            yield from _started([word for word in words if not ASSIGNED.fullmatch(word)])
+
+
+def settled(steps: Iterable[Step], otherwise: Reach) -> Iterator[Assignment]:
+    """Yield what a shell of its own sets; what no program of it sees has the other reach."""
+    found: dict[str, Assignment] = {}
+    for step in steps:
+        if isinstance(step, Assignment):
+            shell = step.reach is Reach.SHELL
+            found[step.name] = step if shell else step._replace(reach=otherwise)
+        elif isinstance(step, Started):
+            seen = [each for each in found.values() if each.reach is otherwise]
+            found |= {each.name: each._replace(reach=Reach.PROGRAMS) for each in seen}
+        elif isinstance(step, Exported) and step.name in found:
+            found[step.name] = found[step.name]._replace(reach=otherwise)
+    yield from found.values()
+
+
+def _started(words: list[str]) -> Iterator[Step]:
+    if words and not BUILTIN.fullmatch(words[0]) and not words[0].startswith("#"):
+        yield Started(words[0])
 
 
 def commands(text: str) -> Iterator[tuple[int, str]]:
@@ -171,7 +212,7 @@ def segment_steps(words: list[str], where: str) -> Iterator[Step]:
     """Yield what one simple command does to variables."""
     head, rest = words[0], words[1:]
     if head == "unset":
-        yield from (Unset(word) for word in rest if not word.startswith("-"))
+        yield from (Unset(word, where) for word in rest if not word.startswith("-"))
     elif head == "setenv" and len(rest) > 1:
         yield Assignment(rest[0], shell_value(rest[1]), where)
     elif head == "set" and rest[:1] and rest[0].startswith("-") and "x" in rest[0] and rest[2:]:
@@ -181,8 +222,19 @@ def segment_steps(words: list[str], where: str) -> Iterator[Step]:
         yield from _arguments(words, where)
 
 
+def _unwrapped(words: list[str]) -> list[str]:
+    """Leave out what only starts another command: ``nohup``, ``timeout 5h env``."""
+    wraps = next((at for at, word in enumerate(words) if word == "env"), 0)
+    if wraps and not any(ASSIGNED.fullmatch(word) for word in words[:wraps]):
+        words = words[wraps:]
+    while words[1:] and words[0] in ("time", "nohup"):
+        words = words[1:]
+    return [word for word, before in zip(words, ["", *words[:-1]], strict=True) if before != "-u"]
+
+
 def leading(words: list[str], where: str) -> Iterator[Step]:
     """Yield what stands before the command, or is exported."""
+    words = _unwrapped(words)
     exporting = words[0] in EXPORTING
     set_here = []
     for word in words[1:] if exporting else words:
@@ -214,6 +266,13 @@ def _exports(lists: list[str], where: str) -> Iterator[Step]:
             assigned = ASSIGNED.fullmatch(part.strip("\"'"))
             if assigned:
                 yield Assignment(assigned.group(1), shell_value(assigned.group(2)), where)
+
+
+def plain_value(text: str) -> str | None:
+    """Return a value without its quotes and the comment after it."""
+    text = text.strip()
+    quoted = QUOTED.match(text)
+    return shell_value(quoted.group(2) if quoted else re.sub(r"\s+#.*", "", text))
 
 
 def shell_value(text: str) -> str | None:

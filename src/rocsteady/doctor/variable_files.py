@@ -11,22 +11,27 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
+from rocsteady.doctor.dockerfile_variables import dockerfile_steps
 from rocsteady.doctor.shell_variables import (
     LONGEST_COMMAND,
     NAME,
+    QUOTED,
     Assignment,
     Exported,
     Reach,
+    Started,
     Step,
     Unset,
     commands,
     leading,
+    plain_value,
     segment_steps,
     segments,
+    settled,
     shell_steps,
     shell_value,
 )
@@ -35,34 +40,66 @@ from rocsteady.errors import ExaminationError
 from rocsteady.toml import parse_toml
 
 ENVIRON = re.compile(
-    rf"""os\.(?:environ\[\s*(['"])(?P<item>{NAME})\1\s*\]\s*=|"""
-    rf"""environ\.setdefault\(\s*(['"])(?P<default>{NAME})\3\s*,|"""
-    rf"""putenv\(\s*(['"])(?P<put>{NAME})\5\s*,)\s*(?P<value>[^\n#]*)"""
+    rf"""\benviron(?:\[\s*(['"])(?P<item>{NAME})\1\s*\]\s*=(?!=)|"""
+    rf"""\.setdefault\(\s*(['"])(?P<default>{NAME})\3\s*,)\s*(?P<value>[^\n#]*)|"""
+    rf"""os\.putenv\(\s*(['"])(?P<put>{NAME})\6\s*,\s*(?P<given>[^\n#]*)|"""
+    rf"""\benviron(?:\.pop\(|\[)\s*(['"])(?P<gone>{NAME})\9|"""
+    r"""\benviron(?:\.update|\s*\|=\s*)(?P<many>[({])"""
 )
-QUOTED = re.compile(r"""[rub]?(['"])(.*?)\1""")
+PAIR = re.compile(
+    rf"""(?:(['"])(?P<key>{NAME})\1\s*:|\b(?P<word>{NAME})\s*=)\s*(?P<value>[^,\n}}]*)"""
+)
 POWERSHELL = re.compile(rf"\$env:({NAME})\s*=\s*([^;#\n]+)", re.IGNORECASE)
-SETX = re.compile(rf'^\s*@?setx?\s+(?:"({NAME})=([^"]*)"|({NAME})[= ](.*))', re.IGNORECASE)
+LONGEST_CALL = 20_000  # characters of one os.environ.update(...)
+BATCH = re.compile(
+    rf'^@?(set|setx)\s+(?:"({NAME})=([^"]*)"|({NAME})(?:=|\s+)(.*))', re.IGNORECASE | re.DOTALL
+)
+TRAINS = re.compile(r"@?(?:start\s|call\s)?\S*\b(python|py|torchrun|accelerate|deepspeed)\b")
+POWERSHELL_SET = re.compile(
+    rf"""\[(?:System\.)?Environment\]::SetEnvironmentVariable\(\s*(['"])({NAME})\1\s*,"""
+    r"""\s*([^,)]+)(,[^)]*)?\)""",
+    re.IGNORECASE,
+)
+POWERSHELL_GONE = re.compile(rf"(?:Remove-Item|rm|del)\s.*?Env:\\?({NAME})", re.IGNORECASE)
 MAGIC = re.compile(rf"^\s*%(?:set_)?env\s+({NAME})[= ]\s*(.*)")
 
 
 def assignments(text: str, file: str) -> tuple[Assignment, ...]:
-    """Return what is set when the file ends, in its order; the last assignment of a name counts."""
+    """Return what a file sets, in its order; the last assignment of a name counts.
+
+    What is unset again acts if a program was started before.
+    """
     found: dict[tuple[str, str], Assignment] = {}
+    seen: set[tuple[str, str]] = set()  # by a program that the file starts
     for step in KINDS[_kind(text, file)](text):
         key = (step.part if isinstance(step, Assignment) else "", step.name)
         before = found.get(key)
-        if isinstance(step, Unset):
-            found.pop(key, None)
+        if isinstance(step, Started):
+            seen = set(found)
+        elif isinstance(step, Unset):
+            if before is not None and key not in seen:
+                found[key] = before._replace(reach=Reach.UNSET, until=step.place)
         elif isinstance(step, Exported):
-            if before is not None:
+            if before is not None and before.reach is Reach.SHELL:
                 found[key] = before._replace(reach=Reach.PROGRAMS)
         else:
             exported = before is not None and before.reach is Reach.PROGRAMS
+            if exported and step.reach in (Reach.LINE, Reach.LAYER):
+                continue  # it ends, and the one before goes on
             reach = Reach.PROGRAMS if exported and step.reach is Reach.SHELL else step.reach
             found.pop(key, None)
+            seen.discard(key)
             found[key] = step._replace(reach=reach)
     lines = text.splitlines()
-    return tuple(each._replace(place=_exact(each, lines)) for each in found.values())
+    return tuple(
+        each._replace(place=_exact(each, lines), reach=_reach(each, started=key in seen))
+        for key, each in found.items()
+    )
+
+
+def _reach(each: Assignment, *, started: bool) -> Reach:
+    """Return where it acts; what is for later windows is lost only on what starts before them."""
+    return Reach.PROGRAMS if each.reach is Reach.LATER and not started else each.reach
 
 
 def _exact(each: Assignment, lines: list[str]) -> str:
@@ -94,60 +131,7 @@ def _env(text: str) -> Iterator[Step]:
     for number, line in enumerate(text.splitlines(), 1):
         assigned = re.match(rf"\s*(?:export\s+)?({NAME})\s*=\s*(.*)", line)
         if assigned:
-            yield Assignment(assigned.group(1), _plain(assigned.group(2)), f"line {number}")
-
-
-def _plain(text: str) -> str | None:
-    """Return a value without its quotes and the comment after it."""
-    text = text.strip()
-    quoted = QUOTED.match(text)
-    return shell_value(quoted.group(2) if quoted else re.sub(r"\s+#.*", "", text))
-
-
-class _Stage(NamedTuple):
-    name: str
-    base: str
-    steps: list[Step]
-
-
-def _dockerfile(text: str) -> Iterator[Step]:
-    """Read the variables of each stage that no other stage begins with."""
-    stages: list[_Stage] = [_Stage("", "", [])]
-    for number, command in commands(text):
-        words = command.split(maxsplit=1)
-        if words and words[0].upper() == "FROM":
-            image = [word for word in command.split()[1:] if not word.startswith("--")]
-            name = image[2] if len(image) > 2 else f"stage {len(stages)}"  # noqa: PLR2004 - AS
-            stages.append(_Stage(name, image[0] if image else "", []))
-        elif len(words) > 1 and words[0].upper() == "ENV":
-            stages[-1].steps.extend(_docker_env(words[1], f"line {number}"))
-    by_name = {stage.name: stage for stage in stages[1:]}
-    bases = {stage.base for stage in stages}
-    last = [stage for stage in stages if stage.name not in bases and (stage.name or stage.steps)]
-    for stage in last:
-        for step in _inherited(stage, by_name):
-            told = isinstance(step, Assignment) and len(last) > 1
-            yield step._replace(part=stage.name) if told else step  # type: ignore[call-arg]
-
-
-def _inherited(stage: _Stage, by_name: dict[str, _Stage]) -> list[Step]:
-    """Return what a stage sets, after what the stages that it begins with set."""
-    found: list[Step] = []
-    seen: set[str] = set()
-    while stage.name not in seen:
-        seen.add(stage.name)
-        found = [*stage.steps, *found]
-        stage = by_name.get(stage.base, stage)
-    return found
-
-
-def _docker_env(rest: str, where: str) -> Iterator[Step]:
-    old = re.match(rf"({NAME})\s+(.*)", rest, re.DOTALL)
-    if old:  # ENV NAME value
-        yield Assignment(old.group(1), _plain(old.group(2)), where)
-        return
-    for segment in segments(rest):
-        yield from leading(["env", *segment], where)
+            yield Assignment(assigned.group(1), plain_value(assigned.group(2)), f"line {number}")
 
 
 def _systemd(text: str) -> Iterator[Step]:
@@ -229,46 +213,96 @@ def _python(text: str, place: str = "line {}") -> Iterator[Step]:
     for found in ENVIRON.finditer(text):
         number += text.count("\n", counted, found.start())
         counted = found.start()
+        where = place.format(number)
         if text[text.rfind("\n", 0, counted) + 1 : counted].lstrip().startswith("#"):
             continue
-        name = found["item"] or found["default"] or found["put"]
-        quoted = QUOTED.match(found["value"])
-        yield Assignment(name, quoted.group(2) if quoted else None, place.format(number))
+        if found["many"]:
+            many = _bracketed(text, found.end())
+            for pair in PAIR.finditer(many):
+                below = number + many.count("\n", 0, pair.start("value"))
+                yield _assigned(pair["key"] or pair["word"], pair["value"], place.format(below))
+        elif found["gone"]:
+            yield from _removed(text, found, where)
+        else:
+            name = found["item"] or found["default"] or found["put"]
+            yield _assigned(name, found["value"] or found["given"] or "", where)
+
+
+def _bracketed(text: str, at: int) -> str:
+    """Return what stands between a bracket that ends before ``at`` and the one that closes it."""
+    depth = 1
+    for mark in re.finditer(r"[()\[\]{}]", text[at : at + LONGEST_CALL]):
+        depth += 1 if mark.group() in "([{" else -1
+        if not depth:
+            return text[at : at + mark.start()]
+    return ""
+
+
+def _assigned(name: str, value: str, where: str) -> Assignment:
+    quoted = QUOTED.match(value)
+    return Assignment(name, quoted.group(2) if quoted else None, where)
+
+
+def _removed(text: str, found: re.Match[str], where: str) -> Iterator[Step]:
+    """Yield what pop and del remove; other mentions only read."""
+    line = text[text.rfind("\n", 0, found.start()) + 1 : found.start()].lstrip()
+    if ".pop(" in found.group() or line.startswith("del "):
+        yield Unset(found["gone"], where)
 
 
 def _powershell(text: str) -> Iterator[Step]:
     for number, line in enumerate(text.splitlines(), 1):
-        for found in POWERSHELL.finditer(line.partition("#")[0]):
-            yield Assignment(found.group(1), _plain(found.group(2)), f"line {number}")
+        where, code = f"line {number}", line.partition("#")[0]
+        for found in POWERSHELL.finditer(code):
+            null = found.group(2).strip().lower() == "$null"
+            value = plain_value(found.group(2))
+            yield Unset(found.group(1), where) if null else Assignment(found[1], value, where)
+        for found in POWERSHELL_SET.finditer(code):
+            reach = (
+                Reach.LATER if found[4] and "process" not in found[4].lower() else Reach.PROGRAMS
+            )
+            yield Assignment(found[2], plain_value(found[3]), where, reach)
+        for found in POWERSHELL_GONE.finditer(code):
+            yield Unset(found[1], where)
+        yield from _batch_line(code, where) if code.lower().lstrip().startswith("setx ") else ()
+        yield from (Started(found.group(1)) for found in [TRAINS.match(code.strip())] if found)
 
 
 def _batch(text: str) -> Iterator[Step]:
     for number, line in enumerate(text.splitlines(), 1):
-        found = SETX.match(line)
-        if found:
-            name, value = found.group(1) or found.group(3), found.group(2) or found.group(4) or ""
-            yield Assignment(name, None if "%" in value else value.strip(), f"line {number}")
+        for part in re.split(r"&+", line):
+            yield from _batch_line(part, f"line {number}")
+
+
+def _batch_line(part: str, where: str) -> Iterator[Step]:
+    found = BATCH.match(part.lstrip())
+    if found is None:
+        yield from (Started(each.group(1)) for each in [TRAINS.match(part.strip())] if each)
+        return
+    name, value = found.group(2) or found.group(4), found.group(3) or found.group(5) or ""
+    later = found.group(1).lower() == "setx"
+    if later:
+        value = re.sub(r"\s/[mM]\s*$", "", value).strip().strip('"')
+    if not value.strip() and not later:
+        yield Unset(name, where)
+        return
+    reach = Reach.LATER if later else Reach.PROGRAMS
+    yield Assignment(name, None if "%" in value else value.strip(), where, reach)
 
 
 def _notebook(text: str) -> Iterator[Step]:
     for cell, source in enumerate(_cells(text), 1):
         place = f"cell {cell}, line {{}}"
         if source.startswith(("%%bash", "%%sh", "%%script")):
-            for step in shell_steps(source.replace("%", "#", 1), place):
-                yield _within_line(step) if isinstance(step, Assignment) else step
+            yield from settled(shell_steps(source.replace("%", "#", 1), place), Reach.LINE)
             continue
         yield from _python(source, place)
         for number, line in enumerate(source.splitlines(), 1):
             magic = MAGIC.match(line)
             if magic:
-                yield Assignment(magic.group(1), _plain(magic.group(2)), place.format(number))
+                yield Assignment(magic.group(1), plain_value(magic.group(2)), place.format(number))
             elif line.lstrip().startswith("!"):
-                for step in shell_steps(line.lstrip()[1:], place.format(number)):
-                    yield _within_line(step) if isinstance(step, Assignment) else step
-
-
-def _within_line(step: Assignment) -> Assignment:
-    return step._replace(reach=Reach.LINE)
+                yield from settled(shell_steps(line.lstrip()[1:], place.format(number)), Reach.LINE)
 
 
 def _cells(text: str) -> Iterator[str]:
@@ -308,7 +342,7 @@ KINDS: Mapping[str, Callable[[str], Iterator[Step]]] = MappingProxyType(
     {
         "batch": _batch,
         "compose": _compose,
-        "dockerfile": _dockerfile,
+        "dockerfile": dockerfile_steps,
         "env": _env,
         "job": _job,
         "notebook": _notebook,

@@ -7,6 +7,7 @@ all of them and not without that one. So no rule has to name the variables that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -43,7 +44,15 @@ HIDES_ALL = "Hides every GPU of this machine, so that PyTorch finds none."
 NOT_EXPORTED = (
     "The script does not export it, so the programs it starts do not see it. Write `export`."
 )
-ONE_LINE = "Set in a shell that ends with this line; nothing after it sees the value."
+LOST = MappingProxyType(  # why an assignment reaches no training
+    {
+        Reach.SHELL: NOT_EXPORTED,
+        Reach.LINE: "Set in a shell that ends with this line; nothing after it sees the value.",
+        Reach.LAYER: "RUN sets it only while this layer of the image is built. Write `ENV`.",
+        Reach.LATER: "Acts in windows that are opened later, and not in what this file starts.",
+        Reach.UNSET: "Unset again on {}, before a program is started.",
+    }
+)
 
 
 def judge(
@@ -94,8 +103,7 @@ def _is_ours(name: str, knowledge: Knowledge) -> bool:
 
 
 def _lost(each: Assignment) -> VariableReason:
-    text = NOT_EXPORTED if each.reach is Reach.SHELL else ONE_LINE
-    return VariableReason(effect=Effect.NONE, text=text)
+    return VariableReason(effect=Effect.NONE, text=LOST[each.reach].format(each.until))
 
 
 class _Caused(NamedTuple):
