@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,7 +10,13 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.evidence.heartbeat_pages import read_notes, read_pages
+from rocsteady.evidence.heartbeat_pages import (
+    MOST_FILES,
+    MOST_NAMES,
+    numbered,
+    read_notes,
+    read_pages,
+)
 from rocsteady.evidence.values import Heartbeat
 from rocsteady.inside import wire
 
@@ -101,6 +108,21 @@ def test_what_is_no_page_of_this_version_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "11.page").symlink_to(tmp_path / "42.page")
 
     assert [beat.pid for beat in read_pages(tmp_path)] == [42]
+
+
+def test_pages_of_living_and_known_processes_are_read_in_a_folder_full_of_others(
+    tmp_path: Path,
+) -> None:
+    known, living = 4_300_000, os.getpid()
+    for number in range(MOST_NAMES):
+        (tmp_path / f"{number + 5_000_000}.page").touch()
+    for number in (known, living):
+        write(tmp_path, page(W_PID=number), f"{number}.page")
+    for number in range(MOST_NAMES):
+        (tmp_path / f"{number + 6_000_000}.page").touch()
+
+    assert {beat.pid for beat in read_pages(tmp_path, [known])} == {known, living}
+    assert len(numbered(tmp_path, ".page")) <= MOST_FILES
 
 
 def test_no_folder_has_no_pages_and_no_notes(tmp_path: Path) -> None:

@@ -226,7 +226,8 @@ class Attempt:
         now = time.monotonic()
         tree = functools.cache(child.tree)  # listing all processes is expensive: once per tick
         if self._setting.injection is not None:
-            self._reached.heartbeats = read_pages(self._setting.injection.pages)
+            known = [beat.pid for beat in self._reached.heartbeats if beat.step]
+            self._reached.heartbeats = read_pages(self._setting.injection.pages, known)
             if not self._resumes and (told := read_resumes(self._setting.injection.pages)):
                 self._resumes = True
                 self._means.resumes(told)

@@ -11,6 +11,7 @@ import shutil
 import stat
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from importlib import resources
 from pathlib import Path
@@ -26,6 +27,7 @@ PACKAGES = ("", "heartbeat", "overrides")  # of inside/ that a training process 
 SITECUSTOMIZE = "sitecustomize.py"
 PREFIX = "rocsteady-"
 OWNER_LIMIT = 4096  # bytes
+REMOVE_WITHIN = 0.3  # seconds
 OWNER = "owner"  # a file that names the supervisor, so that others can tell it from a dead one
 IN_MEMORY = ("tmpfs", "ramfs")
 HAS_MODES = sys.platform != "win32"
@@ -146,7 +148,23 @@ def sweep(
     for folder in _left_in(environment.get("XDG_RUNTIME_DIR", ""), shared_memory):
         owner = _owner(folder)
         if owner and is_alive(owner) is False:
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
+
+
+def remove(folder: Path) -> None:
+    """Remove the folder of an attempt, but for what takes too long: the next run sweeps that.
+
+    A script can fill it with any number of files, and the supervisor must end in time.
+    """
+    removing = threading.Thread(target=_remove, args=(folder,), daemon=True)
+    removing.start()
+    removing.join(REMOVE_WITHIN)
+
+
+def _remove(folder: Path) -> None:
+    """Remove the name of the owner last: without it nobody could remove the rest."""
+    for each in (folder / "pages", folder / "site", folder):
+        shutil.rmtree(each, ignore_errors=True)
 
 
 def _owner(folder: Path) -> str:

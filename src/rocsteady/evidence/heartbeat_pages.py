@@ -26,8 +26,8 @@ from rocsteady.vocabulary import Value
 NOTE_LIMIT = 500  # characters of a note that are kept
 APPLIED_LIMIT = 64 * 1024  # bytes
 RESUMES_LIMIT = READ_LIMIT = TRACKERS_LIMIT = 16 * 1024  # bytes
-MOST_NAMES = 20_000  # of the folder that one pass looks at
-MOST_FILES = 1_000  # of one kind that one pass reads
+MOST_NAMES = 2_000  # of the folder that one pass looks at
+MOST_FILES = 250  # of one kind that one pass reads
 _WORDS = struct.Struct(f"={wire.SIZE // 8}Q")
 _NANO = 1e-9
 _PATTERN = re.compile(r"[A-Za-z0-9_.*?\[\]][A-Za-z0-9_.*?\[\]-]{0,200}")  # of one name
@@ -261,9 +261,12 @@ def _one_answer(told: Iterable[tuple[int, ...]], word: int, *, decides: int) -> 
     return (decides if decides in answers else answers.pop()) == wire.YES
 
 
-def read_pages(folder: Path) -> tuple[Heartbeat, ...]:
-    """Return what each process told, in number order; also of processes that have ended."""
-    beats = (_read_page(path, pid) for pid, path in numbered(folder, wire.SUFFIX))
+def read_pages(folder: Path, known: Iterable[int] = ()) -> tuple[Heartbeat, ...]:
+    """Return what each process told, in number order; also of processes that have ended.
+
+    Those of ``known`` processes are read even if a script has filled the folder.
+    """
+    beats = (_read_page(path, pid) for pid, path in numbered(folder, wire.SUFFIX, known))
     return tuple(beat for beat in beats if beat is not None)
 
 
@@ -272,7 +275,7 @@ def read_notes(folder: Path) -> dict[int, str]:
     notes = {}
     for pid, path in numbered(folder, wire.NOTE_SUFFIX):
         try:
-            content = read_head(path, wire.SIZE, follow=False)
+            content = read_head(path, 4 * NOTE_LIMIT, follow=False)
         except OSError:
             continue
         if content:
@@ -281,10 +284,11 @@ def read_notes(folder: Path) -> dict[int, str]:
     return notes
 
 
-def numbered(folder: Path, suffix: str) -> list[tuple[int, Path]]:
+def numbered(folder: Path, suffix: str, known: Iterable[int] = ()) -> list[tuple[int, Path]]:
     """List the files named by a process; a folder that is not there has none.
 
-    A script can fill the folder. The number is limited, and living processes come first.
+    A script can fill the folder, and a pass must be short all the same. So the number is limited;
+    processes that are alive or ``known`` come first, and are looked for by name.
     """
     try:
         with os.scandir(folder) as entries:
@@ -292,11 +296,12 @@ def numbered(folder: Path, suffix: str) -> list[tuple[int, Path]]:
     except OSError:
         return []
     stems = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
-    found = [(int(stem), stem) for stem in stems if stem.isdecimal()]
-    if len(found) > MOST_FILES:
-        living = procfs.living()
-        found.sort(key=lambda each: each[0] not in living)
-    return sorted((pid, folder / f"{stem}{suffix}") for pid, stem in found[:MOST_FILES])
+    found = {stem: int(stem) for stem in stems if stem.isdecimal()}
+    if len(names) == MOST_NAMES or len(found) > MOST_FILES:
+        wanted = procfs.living().union(known)
+        beside = {str(pid): pid for pid in wanted if (folder / f"{pid}{suffix}").is_file()}
+        found = dict(islice({**beside, **found}.items(), MOST_FILES))
+    return sorted((pid, folder / f"{stem}{suffix}") for stem, pid in found.items())
 
 
 def _content(path: Path, limit: int) -> bytes:

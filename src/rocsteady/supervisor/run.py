@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,7 +18,7 @@ from rocsteady.attempts.attempt_end import AttemptEnd, is_failure
 from rocsteady.attempts.clock import Since
 from rocsteady.attempts.engines import plain
 from rocsteady.attempts.engines.processes import AttemptProcesses, Engine
-from rocsteady.attempts.injection import Injection, claim, lay_out, runtime_folder, sweep
+from rocsteady.attempts.injection import Injection, claim, lay_out, remove, runtime_folder, sweep
 from rocsteady.attempts.progress_counts import EPOCH, READ
 from rocsteady.attempts.settings import Settings
 from rocsteady.attempts.step_times import StepTimes
@@ -336,7 +335,7 @@ class Supervisor:
             self._symptoms = symptoms(setting, end) if is_failure(end) else None
         finally:
             if injection is not None:
-                shutil.rmtree(injection.pages.parent, ignore_errors=True)
+                remove(injection.pages.parent)
         end = msgspec.structs.replace(end, start=before.key)
         if end.own_step is None and before.key and end.heartbeats:
             end = msgspec.structs.replace(end, unsure=max(1, before.most - before.least))
@@ -432,6 +431,6 @@ class Supervisor:
             return lay_out(folder)
         except (OSError, RocsteadyError) as error:
             if folder is not None:
-                shutil.rmtree(folder, ignore_errors=True)
+                remove(folder)
             self._announcer.say(f"cannot observe steps: {error}")
             return None
