@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
 from rocsteady.doctor.facts import Facts, gather
@@ -25,6 +26,11 @@ RECORDINGS = Path(__file__).parent / "machines"
 TORCH_PYTHON = "ROCSTEADY_TEST_TORCH_PYTHON"
 DAY = "ROCSTEADY_TEST_DAY"  # a number of days, to repeat the selection of another day
 TURNS = 7  # with --todays, a slow test runs once a week unless its marker says otherwise
+
+
+settings.register_profile("here", deadline=None)  # a busy machine is no failure; CI has its own
+if not os.environ.get("CI"):
+    settings.load_profile("here")
 
 
 class Recorded:

@@ -8,6 +8,7 @@
     |-- KnowledgeError      an entry of the knowledge base is wrong; names file, entry and field
     |-- DownloadError       a file could not be fetched from an address
     |-- JobError            a job file is wrong; names file, key and what is wrong with it
+    |-- RequestError        what was asked for cannot be done as it was asked; says what to type
     |-- CommandError        a command could not be started
     |-- LauncherError       torchrun has ended, so there is nothing to restart
     |-- CheckpointError     a checkpoint could not be written, or is not one for this training
@@ -42,6 +43,10 @@ class DownloadError(RocsteadyError):
 
 class JobError(RocsteadyError):
     """A job file is wrong."""
+
+
+class RequestError(RocsteadyError):
+    """What was asked for cannot be done as it was asked."""
 
 
 class CommandError(RocsteadyError):

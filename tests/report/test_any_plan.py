@@ -27,7 +27,7 @@ OPTIONS = st.builds(
     Option,
     number=st.integers(1, 99),
     id=WORDS,
-    title=WORDS,
+    title=WORDS.filter(str.strip),
     basis=st.sampled_from(Basis),
     pace=st.none()
     | st.builds(

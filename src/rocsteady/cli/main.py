@@ -15,7 +15,7 @@ import click
 
 from rocsteady import __version__
 from rocsteady.cli.command_group import CommandGroup
-from rocsteady.errors import ExaminationError, JobError, RocsteadyError
+from rocsteady.errors import ExaminationError, JobError, RequestError, RocsteadyError
 from rocsteady.terminal.screen import silence_stdout, tell
 
 # Name to module and one line of help. Not in this table, not a command.
@@ -95,6 +95,9 @@ def main() -> NoReturn:
         place = f"{error.filename}: " if error.filename else ""
         tell(f"rocsteady: {place}{error.strerror or error}")
         sys.exit(COULD_NOT_EXAMINE)
+    except RequestError as error:
+        tell(f"error: {error}")
+        sys.exit(USAGE)
     except RocsteadyError as error:
         tell(f"rocsteady: {error}")
         sys.exit(_code(error))

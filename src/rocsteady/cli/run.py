@@ -21,6 +21,7 @@ from rocsteady.errors import (
     JobError,
     JournalError,
     NotRecordedError,
+    RequestError,
     RocsteadyError,
 )
 from rocsteady.host.child import DETACHED, OURS
@@ -89,7 +90,7 @@ class RunCommand(click.Command):
         """Run it."""
         try:
             return super().invoke(ctx)
-        except (JobError, ExaminationError):
+        except (JobError, ExaminationError, RequestError):
             raise
         except RocsteadyError as error:
             tell(f"rocsteady: {error}")

@@ -28,6 +28,7 @@ RANK_QUIET = 5.0  # seconds without a step, after which a rank in a phase of its
 LEAST_LOG = 3  # lines; incidents give way to them
 MOST_RANK_LINES = 8
 MOST_INCIDENT_LINES = 2  # of one
+MOST_SAID_LINES = 4  # a hang's place is at the end of what is said of it
 KEYS = "s stacks  p pause  R restart  x stop  r report  ? help  q quit"
 
 
@@ -262,10 +263,10 @@ class _Screen:
         messages = self._view.story.messages
         if messages:
             text = f"{self._clock(messages[-1].at)} {messages[-1].text}"
-            for label, line in zip(
-                ("rocsteady", ""), wrapped(text, self._width - LABEL), strict=False
-            ):
+            label = "rocsteady"
+            for line in wrapped(text, self._width - LABEL)[:MOST_SAID_LINES]:
                 yield self._row(label, line)
+                label = ""
 
     def _log(self, room: int) -> list[str]:
         if room < 1:

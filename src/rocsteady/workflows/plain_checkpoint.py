@@ -11,11 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import click
-
 from rocsteady.checkpoint_folder import SIZES, Tensor
 from rocsteady.checkpoint_state import KIND
-from rocsteady.errors import CheckpointError
+from rocsteady.errors import CheckpointError, RequestError
 from rocsteady.suggestions import no_such
 from rocsteady.untrusted_file import open_regular
 
@@ -28,7 +26,7 @@ def names_of(checkpoint: Path, state: Mapping[str, Any], entry: str) -> dict[str
     found = state.get(entry)
     if not isinstance(found, dict):
         missing = no_such("entry", entry, state, f"Entries: {', '.join(state)}")
-        raise click.UsageError(f"{checkpoint}: {missing}")
+        raise RequestError(f"{checkpoint}: {missing}")
     return dict(_tensors(found, ""))
 
 

@@ -9,9 +9,9 @@ import contextlib
 import shlex
 from pathlib import Path
 
-import click
 import msgspec
 
+from rocsteady.errors import RequestError
 from rocsteady.host.files import write_whole
 from rocsteady.job.stages import with_variant
 from rocsteady.job.values import Job
@@ -30,12 +30,12 @@ def planned(folder: Path, job: Job, number: int) -> tuple[Job, Option, tuple[Fal
     option = option_numbered(plan, number)
     if plan.command != job.command:
         same = f"rocsteady run --plan {number} -- {shlex.join(plan.command)}"
-        raise click.UsageError(
+        raise RequestError(
             f"the plan is for another command. Type: {same}, or plan again: rocsteady plan"
         )
     if option.basis is not Basis.TRIAL:
         instead = f": {option.do}" if option.do else ""
-        raise click.UsageError(f"option {number} ({option.title}) cannot run here{instead}")
+        raise RequestError(f"option {number} ({option.title}) cannot run here{instead}")
     taken = with_variant(job, option.variant) if option.variant else job
     return taken, option, options_after(plan, option.number)
 

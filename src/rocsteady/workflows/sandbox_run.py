@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import click
 from msgspec.structs import replace
 
 from rocsteady.attempts.injection import OWNER, read_owner
 from rocsteady.attempts.settings import Settings
-from rocsteady.errors import RocsteadyError
+from rocsteady.errors import RequestError, RocsteadyError
 from rocsteady.host.child import TerminalUse
 from rocsteady.job.resume import Launch
 from rocsteady.job.values import Job
@@ -42,7 +41,7 @@ def make_root(root: Path, folder: Path, *, inside: str, busy: str) -> Path:
     in use.
     """
     if Path(os.path.realpath(root)).is_relative_to(os.path.realpath(folder)):
-        raise click.UsageError(f"{root} lies in {inside}")
+        raise RequestError(f"{root} lies in {inside}")
     if (root / OWNER).exists() and is_alive(read_owner(root)):
         raise RocsteadyError(busy)
     if root.exists():
@@ -62,7 +61,7 @@ def lay_out_scratch(
     try:
         scratch = make_scratch(folder, root, before, environment=environment, without=without)
     except LeadsBackError as error:
-        raise click.UsageError(f"{error}. Nothing was started.") from None
+        raise RequestError(f"{error}. Nothing was started.") from None
     return scratch, scratch.environment(environment), marks
 
 

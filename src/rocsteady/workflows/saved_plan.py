@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
 import msgspec
 import platformdirs
 
-from rocsteady.errors import RocsteadyError
+from rocsteady.errors import RequestError, RocsteadyError
 from rocsteady.host.files import write_whole
 from rocsteady.job.job_file import FILE as JOB_FILE
 from rocsteady.plan import PLAN_VERSION, Option, Plan
@@ -36,7 +35,7 @@ def kept(folder: Path) -> Plan:
     try:
         content = read_regular(_path(folder), PLAN_LIMIT)
     except FileNotFoundError:
-        raise click.UsageError(none) from None
+        raise RequestError(none) from None
     except OSError as error:
         raise RocsteadyError(f"the plan cannot be read: {error.strerror}") from None
     try:
@@ -53,7 +52,7 @@ def option_numbered(plan: Plan, number: int) -> Option:
     for option in plan.options:
         if option.number == number:
             return option
-    raise click.UsageError(f"the plan has no option {number}; it has {_numbers(plan)}")
+    raise RequestError(f"the plan has no option {number}; it has {_numbers(plan)}")
 
 
 def command_of(folder: Path, typed: tuple[str, ...]) -> tuple[str, ...]:

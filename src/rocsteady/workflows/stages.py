@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 
-import click
 from msgspec.structs import replace
 
 from rocsteady.attempts.announcer import Announcer
+from rocsteady.errors import RequestError
 from rocsteady.job.stages import stage_job
 from rocsteady.job.values import Deadline, Job
 from rocsteady.journal.journal import Journal
@@ -47,11 +47,11 @@ def turns_of(
         return turns
     names = [turn.name for turn in turns]
     if first not in names:
-        raise click.UsageError(no_such("stage", first, names, f"Stages: {', '.join(names)}"))
+        raise RequestError(no_such("stage", first, names, f"Stages: {', '.join(names)}"))
     at = names.index(first)
     skipped = [turn.name for turn in turns[:at] if not turn.done_by]
     if skipped and not yes:
-        raise click.UsageError(
+        raise RequestError(
             f"stage {' and '.join(skipped)} must be done before {first}. Use --yes to start anyway."
         )
     return (replace(turns[at], done_by=""), *turns[at + 1 :])
