@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from in_process import count
-from supervised import Project
+from supervised import Project, until
 
 from rocsteady.sandbox import scratch
 from rocsteady.sandbox.folder_tree import differences, read_folder_tree
 from rocsteady.sandbox.redirect import LeadsBackError, Redirection
 from rocsteady.sandbox.scratch import Method, Scratch, make_scratch, remove
+from rocsteady.workflows.sandbox_run import where
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="mounts and links of POSIX")
 
@@ -51,6 +53,9 @@ from rocsteady.cli.main import main
 sys.argv = ["rocsteady", *sys.argv[1:]]
 main()
 """
+NO_LANDLOCK = """from rocsteady.sandbox import scratch
+scratch._closed = lambda *_: ()
+from"""
 
 
 @pytest.fixture
@@ -128,6 +133,7 @@ def test_no_absolute_path_leads_into_the_real_folder(
         "os.rename('config.yaml', p + '/config.yaml')",
         "os.link('config.yaml', p + '/linked')",
         "os.symlink('config.yaml', p + '/linked')",
+        "os.link(p + '/train.py', 'mine'); open('mine', 'a').write('x')",
         "os.rename(p, p + '-2')",
         "shutil.rmtree(p)",
         "os.chdir(p); open('relative', 'w')",
@@ -183,6 +189,31 @@ print(pathlib.Path(os.path.join({parts}, "config.yaml")).read_text())
 
     assert done.returncode == 0, done.stderr
     assert "out: " in done.stdout
+
+
+@pytest.mark.parametrize("wanted", [Method.OVERLAY, Method.BIND, Method.COPY])
+def test_a_file_with_two_names_is_not_written_through_either(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: Method
+) -> None:
+    choose(monkeypatch, wanted)
+    outside = tmp_path / "other" / "data"
+    outside.write_text("theirs")
+    os.link(outside, folder / "data")
+    os.link(folder / "train.py", folder / "deep" / "train.py")
+    made = made_for(folder, tmp_path / "root", dict(os.environ))
+    if made.method is not wanted:
+        pytest.skip(f"not possible here: {wanted.value}")
+    before = read_folder_tree(folder)
+    code = "for name in ('data', 'train.py', 'deep/train.py'): open(name, 'a').write('x')"
+
+    subprocess.run(made.command((sys.executable, "-c", code)), cwd=made.folder, check=True)
+
+    assert differences(before, read_folder_tree(folder)) == ()
+    assert outside.read_text() == "theirs"
+    real = {it.inode for _, it in before.files()}
+    assert real.isdisjoint(it.inode for _, it in read_folder_tree(made.folder).files())
+    (said,) = [line for line in where(made, "drill", before) if "hard link" in line]
+    assert said.startswith("rocsteady: data also has a name outside this folder (a hard link)")
 
 
 @pytest.mark.parametrize("wanted", [Method.OVERLAY, Method.BIND, Method.COPY])
@@ -339,6 +370,34 @@ def test_a_plan_and_an_init_without_mounts_write_nothing_here(
     assert "runs in a copy of this folder" in ended.err
     closed = "the script can only read this folder itself (Landlock)" in ended.err
     assert changed == (set() if closed else {"put-together"})
+
+
+@pytest.mark.parametrize(
+    "words", [("drill", "--faults", "kill@5"), ("plan", "--trial", "20s"), ("init",)]
+)
+def test_what_a_script_changed_here_is_reported_even_if_it_is_stopped(
+    project: Project, words: tuple[str, ...]
+) -> None:
+    """As where there are neither mounts nor Landlock: a hard link to a file of the folder."""
+    project.program = (sys.executable, "-c", NO_MOUNTS.replace("from", NO_LANDLOCK, 1))
+    (project.folder / "data").write_text("mine")
+    project.script(f"""
+        import os, time
+        os.link(os.path.join(os.sep, *{project.folder.parts[1:]!r}, "data"), "copied")
+        open("copied", "a").write("x")
+        open({str(project.home / "written")!r}, "w").close()
+        time.sleep(600)
+    """)
+
+    child = project.popen(*words, "--yes", "--", sys.executable, "train.py")
+    until((project.home / "written").exists)
+    child.send_signal(signal.SIGINT if words[0] != "drill" else signal.SIGTERM)
+    ended = project.ended(child)
+
+    assert ended.code in (130, 143), ended.err
+    said = " ".join((ended.out + ended.err).split())
+    assert "nothing in this folder was changed" not in said
+    assert "hanged in this folder: data" in said or "folder were changed: data" in said
 
 
 @pytest.mark.slow

@@ -79,23 +79,23 @@ def command(  # noqa: PLR0913 - one argument an option
     ask_about_paths(words, folder, "short run", yes=yes)
     _say(f"watching {shlex.join(words)} for {seconds} s of training, over this folder.")
     memory = Memory(find_place(saved_plan.home(folder)))  # nothing is made in the user's folder
+    trials = Trials(folder, memory, tell)
     try:
-        with Trials(folder, memory, tell) as trials:
+        with trials:
             bounds = Bounds(wanted=seconds, within=max(AT_MOST, TIMES * seconds))
             with progress(lambda elapsed: _progress(elapsed, trials.measured, seconds)):
                 found = trials.make(Job(command=words), Strategy(), bounds)
-            changed = trials.changed()
         if trials.stopped:
             raise KeyboardInterrupt  # noqa: TRY301 - wherever ^C is pressed, the same is said
         one = _watched(found, words)
-        if changed:
-            _say(f"changed in this folder: {', '.join(changed[:5])}.")
+        if trials.changes:
+            _say(f"{trials.changed_in_words()}.")
         failed = _why_not(one)
         text = "" if failed else _text(words, one, folder, ask=ask)
         if text:
             _write(folder / FILE, text, memory)
     except (KeyboardInterrupt, click.Abort):
-        _say(f"interrupted. {FILE} was not written, and nothing else in this folder was changed.")
+        _say(f"interrupted. {FILE} was not written, and {trials.changed_in_words()}.")
         ctx.exit(INTERRUPTED)
     finally:
         memory.close()

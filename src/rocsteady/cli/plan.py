@@ -43,7 +43,7 @@ from rocsteady.workflows.plans import (
 from rocsteady.workflows.trials import Trials, look_back
 
 FOUND, NONE_FOUND, INTERRUPTED = 0, 1, 130
-STOPPED = "rocsteady: interrupted. No plan was made, and nothing in this folder was changed."
+STOPPED = "rocsteady: interrupted. No plan was made, and {}."
 EXAMPLE = "rocsteady plan -- python train.py"
 
 
@@ -126,6 +126,7 @@ def command(  # noqa: PLR0913 - one argument an option
         _explain(saved_plan.kept(folder), explain)
         return
     memory, journal = _records(folder)
+    trials = Trials(folder, memory, tell, again=again)
     try:
         if export is not None:
             command = saved_plan.command_of(folder, command)
@@ -141,14 +142,14 @@ def command(  # noqa: PLR0913 - one argument an option
             plan = make_plan(job, folder, here, wanted, untried_planner(job, here, wanted))
         else:
             _ask(job, folder, yes=yes)
-            with Trials(folder, memory, tell, again=again) as trials:
+            with trials:
                 made = PlanTrials(trials, _bounds(ctx, trial, within, wanted), _show_progress)
                 planner = measured_planner(job, here, wanted, made)
                 plan = with_trials(make_plan(job, folder, here, wanted, planner), trials)
                 _check_interrupt(trials)
             remember(planner, here, memory, journal)
     except (KeyboardInterrupt, click.Abort):
-        tell(STOPPED)
+        tell(STOPPED.format(trials.changed_in_words()))
         ctx.exit(INTERRUPTED)
     finally:
         journal.close()

@@ -55,7 +55,7 @@ def copy_project(
         if not shares:
             _check_room(files, copy)
         for path in tree.folders():
-            if not _is_left_out(path):
+            if not is_left_out(path):
                 (copy / path).mkdir(parents=True, exist_ok=True)
         for wanted in islice(files, int(shares), None):
             _copied(wanted, copy, shares=shares)
@@ -85,12 +85,12 @@ def _files(
     folder: Path, at: str, tree: FolderTree, without: Collection[str], known: set[str]
 ) -> Iterator[FileToCopy]:
     for path, entry in tree.files():
-        if not _is_left_out(path) and path not in without:
+        if not is_left_out(path) and path not in without:
             yield FileToCopy(folder / path, os.path.join(at, path), entry.size)  # noqa: PTH118
     for link in tree.links():
         target = os.path.realpath(folder / link)
         out = not any(PurePath(target).is_relative_to(each) for each in known)
-        if not out or _is_left_out(link) or not os.path.exists(target):  # noqa: PTH110
+        if not out or is_left_out(link) or not os.path.exists(target):  # noqa: PTH110
             continue
         behind, shown = Path(target), os.path.join(at, link)  # noqa: PTH118
         if behind.is_file():
@@ -107,11 +107,12 @@ def _link(project: Path, copy: Path, tree: FolderTree) -> None:
     inside = os.path.realpath(project)
     for link in tree.links():
         target = PurePath(os.path.realpath(project / link))
-        if target.is_relative_to(inside) and not _is_left_out(link):
+        if target.is_relative_to(inside) and not is_left_out(link):
             (copy / link).symlink_to(copy / target.relative_to(inside))
 
 
-def _is_left_out(path: str) -> bool:
+def is_left_out(path: str) -> bool:
+    """Tell what no copy needs: caches, and the repository."""
     return not NOT_COPIED.isdisjoint(PurePath(path).parts)
 
 

@@ -16,6 +16,7 @@ from rocsteady.host.child import TerminalUse
 from rocsteady.job.resume import Launch
 from rocsteady.job.values import Job
 from rocsteady.journal.identity import fingerprint, is_alive
+from rocsteady.sandbox.folder_copy import is_left_out
 from rocsteady.sandbox.folder_tree import FolderTree
 from rocsteady.sandbox.offline import offline
 from rocsteady.sandbox.redirect import LeadsBackError
@@ -65,7 +66,7 @@ def lay_out_scratch(
     return scratch, scratch.environment(environment), marks
 
 
-def where(scratch: Scratch, what: str) -> Iterator[str]:
+def where(scratch: Scratch, what: str, tree: FolderTree) -> Iterator[str]:
     """Say how the user's folder is kept as it is, in lines."""
     if scratch.method is Method.COPY:
         where = f"the {what} runs in a copy of this folder (no mounts here): {scratch.folder}"
@@ -80,12 +81,18 @@ def where(scratch: Scratch, what: str) -> Iterator[str]:
         yield "rocsteady: the script can only read this folder itself (Landlock)."
     elif scratch.is_copy:
         yield "rocsteady: a path that the script puts together itself still leads into this folder."
+    if shared := [path for path in tree.named_elsewhere() if not is_left_out(path)]:
+        more = f" and {len(shared) - 1} more" if shared[1:] else ""
+        yield (
+            f"rocsteady: {shared[0]}{more} also has a name outside this folder (a hard link);"
+            " what is written there is written here too."
+        )
     if scratch.redirected:
-        more = len(scratch.redirected) - SHOWN_LINES
+        left = len(scratch.redirected) - SHOWN_LINES
         yield "rocsteady: absolute paths into this folder lead into the copy there:"
         yield "\n".join(f"  {line}" for line in scratch.redirected[:SHOWN_LINES])
-        if more > 0:
-            yield f"  and {more} more lines"
+        if left > 0:
+            yield f"  and {left} more lines"
 
 
 def job_in(scratch: Scratch, job: Job) -> Job:

@@ -27,6 +27,7 @@ from rocsteady.workflows.sandbox_run import SandboxRun, lay_out_scratch, make_ro
 from rocsteady.workflows.saved_plan import home
 from rocsteady.workflows.supervision import SupervisorFactory, Surroundings, patience_for
 
+SHOWN = 5  # paths that changed
 NAME = "trial"  # of the run; the next ones are trial-2, trial-3
 
 
@@ -43,6 +44,7 @@ class Trials:
         self.count = 0
         self.stopped = False  # by the user
         self._before: FolderTree | None = None
+        self.changes: tuple[str, ...] | None = ()  # of the user's folder, as found at the end
         self._trial: Measurement | None = None  # the last one
 
     def __enter__(self) -> Trials:  # noqa: PYI034 - Self is of Python 3.11
@@ -63,6 +65,7 @@ class Trials:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.changes = self.changed()
         self._journal.close()
         remove(self._root)
 
@@ -77,6 +80,16 @@ class Trials:
         after, before = read_folder_tree(self._folder), self._before
         whole = before is not None and before.whole and after.whole
         return differences(before, after) if whole and before is not None else None
+
+    def changed_in_words(self) -> str:
+        """Say what all trials changed in the user's folder, also if they were stopped."""
+        if self.changes is None:
+            return "this folder has too many files to check whether any was changed"
+        if not self.changes:
+            return "nothing in this folder was changed"
+        more = len(self.changes) - SHOWN
+        named = ", ".join(self.changes[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+        return f"files in this folder were changed: {named}"
 
     def make(
         self,
@@ -93,11 +106,10 @@ class Trials:
         began = time.monotonic()
         place = self._root / name
         place.mkdir()
-        scratch, environment, _ = lay_out_scratch(
-            self._folder, place, self._before or read_folder_tree(self._folder)
-        )
+        before = self._before or read_folder_tree(self._folder)
+        scratch, environment, _ = lay_out_scratch(self._folder, place, before)
         if self.count == 1:
-            for line in where(scratch, NAME):
+            for line in where(scratch, NAME, before):
                 self._say(line)
         settings = Settings(
             max_attempts=None if remedies else 1,
