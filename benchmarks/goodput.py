@@ -3,8 +3,9 @@
     python benchmarks/goodput.py --python PYTHON-WITH-TORCH [--nvrx PYTHON] [--repeats 3] [--quick]
 
 4,000 steps of 22 ms, 3 crashes, 2 deadlocks, a checkpoint every 200 steps. A second schedule has
-one healthy pause of 12 s, which nothing may take for a hang. Each tool has its turn in each
-repeat. The result is the share of the undisturbed time: 1 means that the faults cost nothing.
+one healthy pause of 12 s, which nothing may take for a hang. A third, run once, has 10 faults in 10
+minutes. Each tool has its turn in each repeat. The result is the share of the undisturbed time: 1
+means that the faults cost nothing.
 
 PYTHON of ``--nvrx`` has nvidia-resiliency-ext; install torch first, then that with ``--no-deps``.
 """
@@ -28,7 +29,10 @@ from typing import NamedTuple
 SCRIPT = Path(__file__).with_name("goodput_script.py")
 STEPS, SECONDS = 4000, 0.022
 FAULTS = {700: "crash", 1300: "deadlock", 1900: "crash", 2500: "deadlock", 3100: "crash"}
+LONG_STEPS = 27_000  # 10 minutes
+LONG = {2450 * n: ("crash", "deadlock")[n % 2] for n in range(1, 11)}
 PAUSES = {1500: "pause"}
+SCHEDULES = {"faults": (STEPS, FAULTS), "pause": (STEPS, PAUSES), "long": (LONG_STEPS, LONG)}
 QUICK = 4  # times fewer steps
 STUCK = 60.0  # seconds without a new checkpoint or start, after which a tool is given up
 RESTARTS = "20"
@@ -143,10 +147,10 @@ def end_session(leader: int, folder: Path) -> None:
                 os.kill(int(entry.name), signal.SIGKILL)
 
 
-def measure(course: Course, options: argparse.Namespace) -> dict[str, list[Result]]:
+def measure(course: Course, options: argparse.Namespace, repeats: int) -> dict[str, list[Result]]:
     """Give each tool its turn, as often as asked for."""
     results: dict[str, list[Result]] = {}
-    for _ in range(options.repeats):
+    for _ in range(repeats):
         for name, command in commands(course, options.python, options.nvrx).items():
             if options.only and name != "undisturbed" and options.only not in name:
                 continue
@@ -180,15 +184,16 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="a quarter of the steps")
     parser.add_argument("--only", default="", help="only tools whose name contains this")
-    parser.add_argument("--schedule", choices=("faults", "pause", "both"), default="both")
+    parser.add_argument("--schedule", choices=(*SCHEDULES, "all"), default="all")
     options = parser.parse_args()
-    steps = STEPS // QUICK if options.quick else STEPS
-    for name, planned in (("faults", FAULTS), ("pause", PAUSES)):
-        if options.schedule in (name, "both"):
-            at = {step // QUICK if options.quick else step: kind for step, kind in planned.items()}
-            course = Course(steps, at)
-            print(f"{name}: {steps} steps of {SECONDS * 1e3:.0f} ms, {at}")
-            show(measure(course, options), sum(kind != "pause" for kind in at.values()))
+    for name, (steps, planned) in SCHEDULES.items():
+        if options.schedule in (name, "all"):
+            shorter = QUICK if options.quick else 1
+            course = Course(steps // shorter, {at // shorter: kind for at, kind in planned.items()})
+            print(f"{name}: {course.steps} steps of {SECONDS * 1e3:.0f} ms, {course.faults}")
+            repeats = 1 if name == "long" else options.repeats
+            results = measure(course, options, repeats)
+            show(results, sum(kind != "pause" for kind in planned.values()))
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ def test_an_error_that_a_remedy_brought_about_ends_the_remedy_and_not_the_run(
     end = climb(person)
 
     assert (end.strategy, end.taken_back, end.person) == (None, "cpu", None)
-    assert end.why == "Nothing else is known against gpu-hang here. Tried: cpu."
+    assert end.why == "No other remedy for gpu-hang is known here. Tried: cpu."
 
 
 def test_the_same_step_twice_is_no_chance(situations: Situations) -> None:

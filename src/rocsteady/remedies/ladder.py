@@ -188,7 +188,7 @@ def _exhausted(
         )
     used = dict.fromkeys(entry.remedy for entry in situation.tried if entry.remedy)
     names = f" Tried: {', '.join(used)}." if used else ""
-    known = f"Nothing {'else ' if used else ''}is known against {kind} here."
+    known = f"No {'other ' if used else ''}remedy for {kind} is known here."
     return Proposal(
         strategy=None,
         exhausted=not (_unwanted(RETRY.id, situation) or situation.deadly),
