@@ -140,3 +140,24 @@ def test_a_keeper_that_is_killed_costs_neither_the_run_nor_its_code(project: Pro
 
     assert project.ended(child).code == 7
     assert project.processes() == {}
+
+
+@pytest.mark.slow
+def test_a_guard_that_is_killed_is_replaced_so_that_the_last_one_left_ends_the_tree(
+    project: Project,
+) -> None:
+    endless = TRAINS.replace("31", "10_000").replace("print(", "step <= 4 and print(")
+    project.job(RESUMES, project.script(endless))
+    child = project.start()
+    until(lambda: _trainings(project), why=project.log)
+    until(lambda: _guard(project) is not None)
+    first = _guard(project)
+
+    _kill(first, _keeper(project))  # the run goes on without a keeper
+    until(lambda: _guard(project) not in (None, first), within=10)
+    assert len(_trainings(project)) == 1
+    _kill(child.pid)
+    child.wait()
+
+    until(lambda: not project.processes(), within=10, why=lambda: str(project.processes()))
+    until(lambda: _guard(project) is None, within=5)

@@ -15,6 +15,8 @@ assert sys.platform != "win32"  # tells mypy which system this is for
 from rocsteady.host.posix import guard, keeper
 from rocsteady.host.posix.cgroup import cgroups_of, remove_cgroup
 
+REPLACE_AFTER = 0.2  # seconds after which a guard that was killed is replaced
+MOST_GUARDS = 100  # if they cannot live here, no more are tried
 FIND_WITHIN = 2.0  # seconds; a process that is stuck in the kernel may not let us read about it
 
 
@@ -80,12 +82,34 @@ def end_leftovers(name: str, supervisor: int, born: int) -> tuple[dict[int, str]
 
 @contextlib.contextmanager
 def guarded(name: str, supervisor: int, born: int) -> Iterator[None]:
-    """Have a guard beside us that ends the run's processes if we and the keeper are killed."""
-    reader, writer = os.pipe()  # not inherited: the guard alone has the reader, we the writer
+    """Have a guard beside us that ends the run's processes if we and the keeper are killed.
+
+    We replace one that is killed itself, so that the run never depends on a single process.
+    """
+    reader, writer = os.pipe()  # the writer is not inherited: it ends with us
     words = (str(reader), name, str(supervisor), str(born))
-    started = None
-    with contextlib.suppress(OSError):  # without one a run is as safe as its keeper
-        started = subprocess.Popen(
+    over = threading.Event()
+    first = _start_guard(reader, words)
+    keeping = threading.Thread(
+        target=_replace_guard,
+        args=(first, reader, words, over),
+        name="rocsteady-guard",
+        daemon=True,
+    )
+    keeping.start()
+    try:
+        yield
+    finally:
+        over.set()
+        os.close(writer)
+        keeping.join(FIND_WITHIN)
+        os.close(reader)
+
+
+def _start_guard(reader: int, words: tuple[str, ...]) -> subprocess.Popen[bytes] | None:
+    """Start one; None if that is not possible: a run is then as safe as its keeper."""
+    with contextlib.suppress(OSError):
+        return subprocess.Popen(
             [sys.executable, "-I", "-S", guard.__file__, *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -95,14 +119,22 @@ def guarded(name: str, supervisor: int, born: int) -> Iterator[None]:
             pass_fds=(reader,),
             start_new_session=True,
         )
-    os.close(reader)
-    try:
-        yield
-    finally:
-        os.close(writer)
-        if started is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                started.wait(FIND_WITHIN)
+    return None
+
+
+def _replace_guard(
+    started: subprocess.Popen[bytes] | None,
+    reader: int,
+    words: tuple[str, ...],
+    over: threading.Event,
+) -> None:
+    for _ in range(MOST_GUARDS):
+        if started is None:
+            return
+        started.wait()
+        if over.wait(REPLACE_AFTER):
+            return
+        started = _start_guard(reader, words)
 
 
 def wait_for(pid: int) -> int | None:
