@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.errors import RocsteadyError
 from rocsteady.forecast.forecast import due
-from rocsteady.job.values import Job
+from rocsteady.job.values import DoneWhen, Job
+from rocsteady.job.wanted_metrics import metric_files
 from rocsteady.knowledge.offers import Offer, load_offers
 from rocsteady.plan import Option
 from rocsteady.planner.candidates import CPU
@@ -65,7 +66,7 @@ def _export(kind: str, number: int | None, folder: Path, job: Job) -> Export:
         folder=str(folder),
         checkpoints=job.resume.checkpoints if job.resume else (),
         resume=job.resume.arguments if job.resume else (),
-        outputs=tuple(file.path for file in job.done_when.files),
+        outputs=_outputs(job.done_when),
         requirements=REQUIREMENTS if (folder / REQUIREMENTS).is_file() else "",
         gfx=next(iter(seen.gfx), ""),
         gpu=next((gpu.name for gpu in machine.gpus.gpus if gpu.name), ""),
@@ -80,6 +81,13 @@ def _export(kind: str, number: int | None, folder: Path, job: Job) -> Export:
         variables={name: value for name, value in variables.items() if value is not None},
         unset=tuple(name for name, value in variables.items() if value is None),
         setup=option.setup if option else None,
+    )
+
+
+def _outputs(wanted: DoneWhen) -> tuple[str, ...]:
+    """Return what must come back for the job to count as done."""
+    return tuple(
+        dict.fromkeys((*(file.path for file in wanted.files), *metric_files(wanted.metrics)))
     )
 
 

@@ -18,6 +18,7 @@ from rocsteady.vocabulary import Value
 
 LIMIT = 200_000_000  # bytes of an attempt
 LEAST = 1_000_000  # bytes; less would keep next to nothing
+LEFT_OUT = b" bytes are left out here: "  # in the line that stands for them
 CHUNK = 1024 * 1024  # bytes that are moved or searched at a time
 AROUND = 200  # bytes of a line that are kept on either side of a text
 
@@ -63,9 +64,7 @@ class LogLimit:
             return
         self._search(first, last)
         self.left_out += last - first
-        text = b"rocsteady: %d bytes are left out here: the log of an attempt is limited to" % (
-            self.left_out
-        )
+        text = b"rocsteady: %d%bthe log of an attempt is limited to" % (self.left_out, LEFT_OUT)
         text += b" %d MB (log_limit in rocsteady.toml)\n" % (self._limit // 1_000_000)
         text += b"".join(self._kept)
         self._put(self._head, text)

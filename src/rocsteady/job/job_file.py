@@ -19,6 +19,7 @@ r"""The job file, ``rocsteady.toml``: what is to be done, and when it is done. O
     absent_text = ["HIPBLAS_STATUS_ALLOC_FAILED"]
     gpus_busy = 2
     files = [{ path = "TRAINING/*.pt", kind = "model" }]
+    metrics = { "metadata.json:accuracy" = ">=0.65", 'log:mAP ([0-9.]+)' = ">=0.4" }
 
     [variants.small]
     arguments = ["--embedding", "128"]
@@ -50,6 +51,7 @@ from rocsteady.job.values import (
     Job,
     Variant,
 )
+from rocsteady.job.wanted_metrics import written_metrics
 from rocsteady.toml import parse_toml
 from rocsteady.untrusted_file import open_regular, read_exactly
 from rocsteady.vocabulary import Value
@@ -62,6 +64,7 @@ _WRITTEN: dict[tuple[str, ...], Callable[[object], object]] = {
     ("budget",): dollars,
     ("deadline",): deadline,
     ("done_when", "within"): written_duration,
+    ("done_when", "metrics"): written_metrics,
 }
 
 
@@ -114,8 +117,20 @@ def parse_job(text: str, where: str = FILE) -> Job:
     except ValueError as error:
         raise JobError(f"{where}: {error}") from None
     for key, problem in problems(job):
-        raise JobError(f"{where}: {key}: {problem}")
+        raise JobError(f"{where}{_line_of(key, text)}: {key}: {problem}")
     return job
+
+
+def _line_of(key: str, text: str) -> str:
+    """Return the line of a metric, whose name is long, if no other line has the same name."""
+    _, found, name = key.partition("done_when.metrics.")
+    spellings = {name, name.replace("\\", "\\\\")}  # in a TOML text of either kind
+    lines = [
+        number
+        for number, line in enumerate(text.splitlines(), 1)
+        if any(f"{quote}{spelling}{quote}" in line for spelling in spellings for quote in "'\"")
+    ]
+    return f":{lines[0]}" if found and len(lines) == 1 else ""
 
 
 def _converted(table: dict[str, object]) -> Job:

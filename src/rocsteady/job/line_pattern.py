@@ -20,6 +20,7 @@ class LineMatch(NamedTuple):
 
     groups: Mapping[str, str | None]
     end: int
+    first: str | None = None  # the first group, with a name or without
 
 
 class LinePattern:
@@ -36,18 +37,20 @@ class LinePattern:
         except (regex.error, ArithmeticError, RecursionError, MemoryError) as error:
             raise ValueError(f"not a pattern: {error}") from None
         self.names = frozenset(self._pattern.groupindex)
-        self._timeouts = 0
+        self.groups = int(self._pattern.groups)
+        self.timeouts = 0  # lines that took too long
 
     def search(self, line: str) -> LineMatch | None:
         """Return the first match in the line, or None if there is none or it takes too long."""
-        if self._timeouts >= MOST_TIMEOUTS:
+        if self.timeouts >= MOST_TIMEOUTS:
             return None
         try:
             match = self._pattern.search(line[:LINE], timeout=WITHIN)
         except TimeoutError:
-            self._timeouts += 1
+            self.timeouts += 1
             return None
         if match is None:
             return None
         groups = match.groupdict()
-        return LineMatch(groups, max((match.end(name) for name in groups), default=match.end()))
+        end = max((match.end(name) for name in groups), default=match.end())
+        return LineMatch(groups, end, match.group(1) if self.groups else None)

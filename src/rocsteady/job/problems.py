@@ -12,6 +12,7 @@ from rocsteady.job.names import check_name
 from rocsteady.job.notify import notify_problems
 from rocsteady.job.stages import stage_job, variant_command
 from rocsteady.job.values import CHECKPOINT, DoneWhen, Job, Resume, Total
+from rocsteady.job.wanted_metrics import metric_problems
 
 Problems = Iterator[tuple[str, str]]
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -86,6 +87,8 @@ def _of_done_when(done_when: DoneWhen, key: str) -> Problems:
     for number, wanted in enumerate(done_when.files):
         if not wanted.path or "\0" in wanted.path:
             yield f"{key}.files[{number}].path", "must name a file"
+    for source, problem in metric_problems(done_when.metrics):
+        yield f"{key}.metrics.{source}", problem
 
 
 def _of_resume(resume: Resume) -> Problems:

@@ -15,6 +15,7 @@ from rocsteady.errors import RequestError, RocsteadyError
 from rocsteady.host.child import TerminalUse
 from rocsteady.job.resume import Launch
 from rocsteady.job.values import Job
+from rocsteady.job.wanted_metrics import moved_metrics
 from rocsteady.journal.identity import fingerprint, is_alive
 from rocsteady.sandbox.folder_copy import is_left_out
 from rocsteady.sandbox.folder_tree import FolderTree
@@ -101,7 +102,8 @@ def job_in(scratch: Scratch, job: Job) -> Job:
     files = tuple(replace(each, path=scratch.inside(each.path)) for each in done.files)
     if resume is not None:
         resume = replace(resume, checkpoints=tuple(map(scratch.inside, resume.checkpoints)))
-    return replace(job, done_when=replace(done, files=files), resume=resume)
+    metrics = moved_metrics(done.metrics, scratch.inside)
+    return replace(job, done_when=replace(done, files=files, metrics=metrics), resume=resume)
 
 
 class _InSandbox(Observer):
