@@ -161,3 +161,4 @@ def test_a_guard_that_is_killed_is_replaced_so_that_the_last_one_left_ends_the_t
 
     until(lambda: not project.processes(), within=10, why=lambda: str(project.processes()))
     until(lambda: _guard(project) is None, within=5)
+    project.run("--", sys.executable, "-c", "pass", name="next")  # removes what that one left

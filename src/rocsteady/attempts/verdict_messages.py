@@ -23,7 +23,7 @@ class Teller:
         self._observe = observe
         self._said: RunState | None = None
         self._inspecting = False
-        self._save_failed = 0  # the step that was last said
+        self._save_failed = False  # the last save, as it was last said
         self._not_finite = False  # the loss, as it was last said
 
     def tell(self, verdict: Verdict, *, inspected: bool) -> None:
@@ -88,16 +88,16 @@ class Teller:
     def saves(self, heartbeats: Sequence[Heartbeat]) -> None:
         """Say that the last checkpoint could not be saved, or that one was saved again."""
         failed = max((beat.save_failed or 0 for beat in heartbeats), default=0)
-        if failed == self._save_failed:
+        if bool(failed) == self._save_failed:  # the next one that fails says nothing new
             return
         if failed:
             self._announcer.say(
                 f"the checkpoint of step {failed:,} was not saved; the log says why. The run"
-                " continues and saves again at the next interval."
+                " continues and tries again at each interval."
             )
         else:
             self._announcer.say("a checkpoint was saved again.")
-        self._save_failed = failed
+        self._save_failed = bool(failed)
 
     def hung(self, verdict: Verdict, then: str) -> None:
         """Say that it is hung, where, and what is done about it."""

@@ -19,6 +19,7 @@ import contextlib
 import importlib
 import logging
 import os
+import re
 import shutil
 import threading
 import time
@@ -52,6 +53,7 @@ from rocsteady.training.tensor_files import local, sync_folder, write_file
 from rocsteady.training.tree import StateParts
 
 log = logging.getLogger("rocsteady")
+_NUMBERS = re.compile(r"[0-9][0-9.,]*(?: (?:bytes|[KMGT]i?B))?")  # that differ for one cause
 
 
 class Checkpointer:
@@ -258,9 +260,11 @@ class Checkpointer:
         try:
             self._with_room(step, self._all_have(save))
         except BaseException as error:  # noqa: BLE001 - DCP's own is one; a failed save never kills
-            self.failed = reason(error)
+            before, self.failed = self.failed, reason(error)
             supervisor_link.save_failed(step)
-            self._say(f"step {step} was not saved: {self.failed}")
+            if _NUMBERS.sub("", before) != _NUMBERS.sub("", self.failed):
+                again = "later failures for the same reason are not reported"
+                self._say(f"step {step} was not saved: {self.failed}; {again}")
             return
         finally:
             if isinstance(save, _Save):

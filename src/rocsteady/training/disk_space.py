@@ -23,12 +23,14 @@ class Room:
 
     def __init__(self, folder: Path, keep_every: int, say: Callable[[str], None]) -> None:
         self._folder, self._keep_every, self._say = folder, keep_every, say
+        self._is_said = False  # that the disk is full
 
     def make(self, size: int, newest: int | None) -> None:
         """Free ``size`` bytes, or refuse: a full disk takes down more than this training.
 
         Only checkpoints older than the step ``newest`` may go: that one is complete.
         """
+        self._is_said = self._is_said and bool(self._missing(size))
         while (missing := self._missing(size)) and self.remove_oldest(newest):
             pass
         if missing:
@@ -42,7 +44,12 @@ class Room:
         older = [path for step, path in there if step < newest and not self.is_kept(path)]
         if not older or folders.what_is_wrong(self._folder / folders.name_of(newest)):
             return False
-        self._say(f"the disk is full: {older[-1].name} is removed to make room")
+        if not self._is_said:
+            self._say(
+                f"the disk is full: {older[-1].name} is removed to make room, and at each save the"
+                " oldest from now on"
+            )
+            self._is_said = True
         remove(older[-1])
         return not older[-1].exists()
 
