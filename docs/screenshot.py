@@ -12,6 +12,7 @@ import argparse
 import io
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,6 @@ from story_runs import (
     carry_out,
     prepare,
     rocsteady,
-    rocsteady_json,
     said_by,
     until_step,
 )
@@ -117,8 +117,10 @@ def picture_live(browser: Browser, folder: Path, python: Path) -> None:
         raise SystemExit("the live page is not served")
     for moment in ("healthy", "incident", "finished"):
         if moment == "incident":
-            until_incident(folder, variables)
+            until_incident(folder)
+            run.send_signal(signal.SIGSTOP)  # it would be over before all pictures are taken
         if moment == "finished":
+            run.send_signal(signal.SIGCONT)
             run.wait()
         draw(browser, address.group(), f"live-{moment}")
         for columns, lines in TERMINALS:
@@ -127,10 +129,10 @@ def picture_live(browser: Browser, folder: Path, python: Path) -> None:
     web.wait()
 
 
-def until_incident(folder: Path, variables: dict[str, str]) -> None:
-    """Wait until the run has an incident."""
-    while not rocsteady_json(folder, variables, "runs", "--json")["runs"][0]["incidents"]:
-        time.sleep(0.2)
+def until_incident(folder: Path) -> None:
+    """Wait until rocsteady says that the run is hung."""
+    while f"{PREFIX}hung" not in said_by(folder).read_text(errors="replace"):
+        time.sleep(0.02)
 
 
 def picture_terminal(folder: Path, name: str, columns: int, lines: int) -> None:
