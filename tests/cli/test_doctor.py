@@ -97,6 +97,13 @@ def test_explain_tells_the_whole_story_with_sources(cli: Rocsteady) -> None:
     assert "Confirmed on hardware: no" in told.out
 
 
+def test_explain_leaves_no_placeholder(cli: Rocsteady) -> None:
+    told = cli("doctor", "--explain", "wheel-lacks-arch").out
+
+    assert "'torch[device-<gfx>]'" in told
+    assert "{" not in told
+
+
 def test_explain_suggests_the_rule_that_was_meant(cli: Rocsteady) -> None:
     assert "caching-off" in cli("doctor", "--explain", "cachin-off").err
 

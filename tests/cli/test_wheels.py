@@ -41,7 +41,23 @@ def test_both_architectures_of_a_machine_are_named(cli: Rocsteady) -> None:
     shown = cli("wheels", "--root", cli.machine("rx7900xtx-rx6700xt"))
 
     assert shown.out.startswith("Builds of torch for gfx1100 and gfx1031 on linux")
-    assert "No code for gfx1031, also in this machine." in shown.out
+    assert "No code for gfx1031." in shown.out
+
+
+def test_several_gpus_can_be_named(cli: Rocsteady) -> None:
+    shown = cli("wheels", "--gpu", "RX 7900 XTX", "--gpu", "gfx1031", "--os", "linux")
+
+    assert shown.out.startswith("Builds of torch for gfx1100 and gfx1031 on linux")
+    assert "torch[device-gfx1100,device-gfx1031]" in shown.out
+    assert "No code for gfx1031." in shown.out
+    assert "'gfx9999'" in cli("wheels", "--gpu", "gfx1100", "--gpu", "gfx9999").err
+
+
+def test_an_override_that_stands_in_is_named_where_the_builds_are(cli: Rocsteady) -> None:
+    shown = cli("wheels", "--gpu", "gfx1031", "--os", "linux")
+
+    assert "HSA_OVERRIDE_GFX_VERSION=10.3.0" in shown.out
+    assert "AMD does not support that" in " ".join(shown.out.split())
 
 
 def test_the_names_can_be_listed(cli: Rocsteady) -> None:

@@ -89,6 +89,7 @@ KNOWN: dict[str, tuple[str, tuple[Scalar, ...]]] = {
     "disk.free_gib": ("rx7900xtx", (400_000_000_000 / 2**30,)),
     "variables.hsa": ("rx7900xt-pair", ("HSA_OVERRIDE_GFX_VERSION", "HSA_XNACK")),
     "override.effect": ("rx7900xt-pair", ("same", "same")),
+    "override.code": ("rx6700xt-override", ("needed",)),
     "override.settings": ("rx7900xt-pair", ("HSA_OVERRIDE_GFX_VERSION=11.0.0",)),
     "libraries.distro_hsa": ("wsl2-bridge", DISTRO),
 }
@@ -112,6 +113,7 @@ ABSENT = {
     "memory.limit_gib": "rx7900xtx",
     "variables.hsa": "rx7900xtx",
     "override.effect": "rx7900xtx",
+    "override.code": "rx7900xtx",
     "override.settings": "rx7900xtx",
     "libraries.distro_hsa": "rx7900xtx",
     "gpu.reachable": "rx7900xtx",

@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from rocsteady.doctor.diagnosis import diagnose
+from rocsteady.doctor.facts import gather
 from rocsteady.doctor.override import VARIABLE, effect, effects, overridden, override_settings
+from rocsteady.doctor.shell_variables import Assignment
+from rocsteady.doctor.variables import judge
 from rocsteady.machine.machine import Machine
 from rocsteady.machine.variables import SetVariable
+from rocsteady.vocabulary import Effect
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded
@@ -84,3 +89,45 @@ def test_the_effect_on_each_gpu_one_would_train_on(
 )
 def test_families_are_instruction_sets(recorded: Recorded, gfx: str, told: str, name: str) -> None:
     assert effect(gfx, told, recorded.knowledge) == name
+
+
+@pytest.mark.parametrize(
+    ("machine_name", "value", "code", "rule", "effect_of_it"),
+    [
+        ("rx6700xt", "10.3.0", ["needed"], "override-needed", Effect.HELPS),
+        ("rx7600-override", "11.0.0", ["instead"], "override-active", Effect.HARMS),
+        ("rx6700xt-leftovers", "10.3.0", ["none"], "override-without-code", Effect.HARMS),
+        ("rx6700xt", "10.3.6", ["none"], "override-without-code", Effect.HARMS),
+        ("rx6700xt", "11.0.0", [], "override-across-families", Effect.HARMS),
+    ],
+)
+def test_doctor_and_env_say_the_same_of_an_override(  # noqa: PLR0913, PLR0917 - one case a line
+    recorded: Recorded,
+    machine_name: str,
+    value: str,
+    code: list[str],
+    rule: str,
+    effect_of_it: Effect,
+) -> None:
+    machine, knowledge = recorded.machine(machine_name), recorded.knowledge
+    told = having(machine, **{VARIABLE: value})
+
+    found = diagnose(told, knowledge)
+    judged = judge([Assignment(VARIABLE, value, "")], machine, knowledge, file="").variables[0]
+
+    assert list(gather(told, knowledge).values("override.code")) == code
+    about = [each for each in found.findings if each.rule.startswith("override")]
+    assert [each.rule for each in about] == [rule]
+    assert (judged.effect, judged.reasons[0].rule) == (effect_of_it, rule)
+    assert judged.reasons[0].text == about[0].summary
+    assert "often works" not in about[0].summary
+
+
+def test_what_to_do_with_a_needed_override_unsets_it_last(recorded: Recorded) -> None:
+    (finding,) = recorded.diagnosis("rx6700xt-override").findings
+
+    assert finding.rule == "override-needed"
+    (command,) = finding.fix.commands
+    assert command.endswith("&& unset HSA_OVERRIDE_GFX_VERSION")
+    (vega,) = recorded.diagnosis("vega-apu").findings
+    assert vega.fix.commands == ()  # no torch with its code exists

@@ -54,3 +54,17 @@ def fired(recorded: Recorded, name: str) -> set[str]:
 
 def unchecked(recorded: Recorded, name: str) -> set[str]:
     return {rule for entry in recorded.diagnosis(name).unchecked for rule in entry.rules}
+
+
+def test_a_gpu_that_no_wheel_serves_is_sent_to_none(recorded: Recorded) -> None:
+    for name in ("steam-deck", "radeon-vii", "vega-apu-plain"):
+        fixes = [it.fix.commands for it in recorded.diagnosis(name).findings]
+        assert "whl-multi-arch" not in str(fixes)
+        assert {"gfx1033-wrong-gradients", "vega-last-wheel", "no-torch-for-gpu"} & fired(
+            recorded, name
+        )
+
+
+def test_two_cards_of_which_one_is_another_are_no_pair(recorded: Recorded) -> None:
+    assert "gfx1100-pair-wrong-data" not in fired(recorded, "rx7900xtx-rx6700xt")
+    assert "gfx1100-pair-wrong-data" in fired(recorded, "rx7900xt-pair-current")

@@ -175,3 +175,30 @@ def test_a_second_gpu_of_another_architecture_counts(recorded: Recorded) -> None
     assert "torch[device-gfx1100,device-gfx1031]" in found.offers[0].install
     of_pytorch = [offer for offer in found.offers if offer.title == "pytorch.org"]
     assert {offer.lacks for offer in of_pytorch} == {("gfx1031",)}
+
+
+@pytest.mark.parametrize("gfx", ["gfx1200", "gfx1201", "gfx1100", "gfx1030"])
+def test_the_newest_that_is_tested_comes_first(recorded: Recorded, gfx: str) -> None:
+    found = offered(recorded, gfx)
+
+    official = [offer for offer in found.offers if offer.official]
+    assert found.offers[: len(official)] == tuple(official)
+    assert (official[0].torch, official[0].rocm) == ("2.12 to 2.14", "10.0")
+    of_pytorch = [offer.torch for offer in official if offer.title == "pytorch.org"]
+    assert of_pytorch[:2] == ["2.14.0", "2.13.0"]
+
+
+def test_rdna4_with_a_rocm_from_before_its_support_has_a_risk(recorded: Recorded) -> None:
+    old = [offer for offer in offered(recorded, "gfx1201").offers if offer.rocm == "6.3"]
+
+    assert [problem.rule for offer in old for problem in offer.problems] == ["rdna4-old-rocm"]
+
+
+@pytest.mark.parametrize("gfx", ["gfx900", "gfx906"])
+def test_amds_wheels_for_a_vega_come_after_those_that_people_train_with(
+    recorded: Recorded, gfx: str
+) -> None:
+    found = offered(recorded, gfx)
+
+    assert found.offers[0].install.startswith("pip install torch==2.7.1+rocm6.3 ")
+    assert all(offer.official == (offer.title == "pytorch.org") for offer in found.offers)

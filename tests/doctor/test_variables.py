@@ -149,6 +149,8 @@ WRONG = {
     "NCCL_DEBUG": "VERBOSE",
     "NCCL_IB_DISABLE": "true",
     "TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL": "true",
+    "PYTORCH_TUNABLEOP_ENABLED": "yes",
+    "TORCH_SHOW_CPP_STACKTRACES": "on",
 }
 RIGHT = {
     "AMD_DIRECT_DISPATCH": "false",
@@ -219,3 +221,81 @@ def test_a_selection_that_leaves_no_gpu_harms(
     found = judge(assigned, recorded.machine("rx6700xt"), recorded.knowledge, file="")
 
     assert [each.effect for each in found.variables] == [effect]
+
+
+CONF = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+
+
+@pytest.mark.parametrize(
+    ("machine", "names", "effects"),
+    [
+        ("rx7900xtx", CONF, (Effect.CANCELS, Effect.CANCELLED, Effect.CANCELLED)),
+        ("rx7900xtx", CONF[1:], (Effect.CANCELS, Effect.CANCELLED)),
+        ("rx7900xtx", CONF[::2], (Effect.CANCELS, Effect.CANCELLED)),
+        ("rx7600-old-torch", CONF[:1], (Effect.NONE,)),
+        ("rx7600-old-torch", CONF[1:], (Effect.CANCELS, Effect.CANCELLED)),
+        ("rx7600-old-torch", CONF[:2], (Effect.NONE, Effect.ACTS)),
+        ("rx7600-old-torch", CONF[::2], (Effect.NONE, Effect.ACTS)),
+    ],
+)
+def test_the_allocator_reads_one_of_its_names(
+    recorded: Recorded, machine: str, names: tuple[str, ...], effects: tuple[Effect, ...]
+) -> None:
+    found = review(recorded, machine, **dict.fromkeys(names, "max_split_size_mb:128"))
+
+    assert [(each.name, each.effect) for each in found.variables] == [
+        *zip(names, effects, strict=True)
+    ]
+    if Effect.CANCELLED in effects:
+        loser = found.variables[effects.index(Effect.CANCELLED)]
+        winner = names[effects.index(Effect.CANCELS)]
+        assert loser.reasons[0].text == f"No effect while {winner} is set."
+
+
+@pytest.mark.parametrize(
+    ("machine", "path", "effect"),
+    [
+        ("rx7900xt-pair", "/opt/rocm/lib", Effect.HARMS),
+        ("rx7900xt-pair", "/home/user/lib:/opt/rocm-6.2.0/lib", Effect.HARMS),
+        ("rx7900xt-pair", "/home/user/lib", Effect.ACTS),
+        ("rx7900xtx", "/opt/rocm/lib", Effect.ACTS),  # there is no such ROCm
+        ("mixed-libraries", "/opt/rocm/lib", Effect.HARMS),
+    ],
+)
+def test_a_library_path_is_judged_as_the_doctor_does(
+    recorded: Recorded, machine: str, path: str, effect: Effect
+) -> None:
+    found = verdict(recorded, machine, "LD_LIBRARY_PATH", LD_LIBRARY_PATH=path)
+
+    assert found.effect is effect
+    assert (found.reasons[0].rule == "mixed-rocm-libraries") == (effect is Effect.HARMS)
+
+
+@pytest.mark.parametrize(
+    ("machine", "variable", "effect", "rule"),
+    [
+        ("rx7900xtx", "CUDA_LAUNCH_BLOCKING=1", Effect.NONE, "cuda-launch-blocking"),
+        ("nvidia-card", "CUDA_LAUNCH_BLOCKING=1", Effect.DEBUGGING, ""),
+        ("rx7900xtx", "TORCH_SHOW_CPP_STACKTRACES=1", Effect.DEBUGGING, ""),
+        ("rx7900xtx", "HSA_ENABLE_DXG_DETECTION=0", Effect.NONE, "dxg-outside-wsl"),
+        ("wsl2-rocm-10", "HSA_ENABLE_DXG_DETECTION=0", Effect.HARMS, "wsl-detection-off"),
+        ("strix-halo-rocm-10", "RCCL_MSCCL_ENABLE=0", Effect.NONE, "msccl-gone"),
+        ("rx7900xtx", "RCCL_MSCCL_ENABLE=0", Effect.ACTS, ""),
+        ("rx7900xtx", "PYTORCH_TUNABLEOP_ENABLED=1", Effect.HARMS, "tuning-left-on"),
+    ],
+)
+def test_what_a_variable_does_depends_on_the_machine(
+    recorded: Recorded, machine: str, variable: str, effect: Effect, rule: str
+) -> None:
+    name, _, value = variable.partition("=")
+    found = verdict(recorded, machine, name, **{name: value})
+
+    assert (found.effect, found.reasons[0].rule) == (effect, rule)
+
+
+def test_a_lost_database_is_not_said_to_lose_kernels(recorded: Recorded) -> None:
+    found = verdict(recorded, "rx7900xtx", "MIOPEN_USER_DB_PATH", MIOPEN_USER_DB_PATH="/tmp/db")
+
+    assert found.reasons[0].rule == "miopen-cache-lost"
+    assert "the database of tuning results in /tmp/db does not survive" in found.reasons[0].text
+    assert "compiled" not in found.reasons[0].text

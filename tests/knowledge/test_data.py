@@ -46,7 +46,7 @@ FACTS_NO_RULE_NEEDS_YET = {  # there for the rules that come next, or for the do
     "torch.arches",
     "torch.hip",
 }
-IN_TEXT_ONLY = {"gpu.discrete.indices", "gpu.extras", "override.settings"}
+IN_TEXT_ONLY = {"gpu.discrete.indices", "override.settings"}
 
 each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 

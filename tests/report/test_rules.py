@@ -6,7 +6,7 @@ import pytest
 
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.knowledge.rules import Condition, Rule
-from rocsteady.report.rules import render_rule, render_rule_list
+from rocsteady.report.rules import render_rule, render_rule_list, typed
 from rocsteady.vocabulary import Confidence, Fix, Need, Severity, Source
 
 RULE = Rule(
@@ -89,7 +89,7 @@ def test_every_page_fits_and_is_ascii(knowledge: Knowledge, width: int, *, colou
     commands = {
         line
         for rule in knowledge.rules.values()
-        for line in (*rule.fix.commands, *rule.fix.windows, *rule.fix.container)
+        for line in typed((*rule.fix.commands, *rule.fix.windows, *rule.fix.container))
     }
 
     for page in pages:

@@ -20,7 +20,13 @@ VERSION = re.compile(r"3\.\d{1,2}(\.\d{1,2})?")
 
 
 @click.command("wheels")
-@click.option("--gpu", metavar="NAME", help="The GPU: gfx1100, or a card such as 'RX 7900 XT'.")
+@click.option(
+    "--gpu",
+    "gpus",
+    metavar="NAME",
+    multiple=True,
+    help="The GPU: gfx1100, or a card such as 'RX 7900 XT'. Once for each GPU.",
+)
 @click.option("--python", metavar="VERSION", help="The version of Python, such as 3.12.")
 @click.option(
     "--os", "system", type=click.Choice(["linux", "wsl", "windows"]), help="The operating system."
@@ -33,7 +39,7 @@ VERSION = re.compile(r"3\.\d{1,2}(\.\d{1,2})?")
 def command(  # noqa: PLR0913 - one argument an option
     ctx: click.Context,
     *,
-    gpu: str | None,
+    gpus: tuple[str, ...],
     python: str | None,
     system: str | None,
     listing: bool,
@@ -58,13 +64,13 @@ def command(  # noqa: PLR0913 - one argument an option
             f"expected a version such as 3.12, got {python!r}.", param_hint="--python"
         )
     try:
-        found = find_torch_offers(open_root(root, None), gpu=gpu, system=system, python=python)
-    except LookupError:
+        found = find_torch_offers(open_root(root, None), gpus=gpus, system=system, python=python)
+    except LookupError as error:
         arches = doctors_knowledge().arches
         known = [*arches, *(card for arch in arches.values() for card in arch.cards)]
         listed = "rocsteady wheels --list shows the names; on the machine itself, leave --gpu out."
         raise click.BadParameter(
-            f"{no_such('GPU', str(gpu), known)} {listed}", param_hint="--gpu"
+            f"{no_such('GPU', str(error), known)} {listed}", param_hint="--gpu"
         ) from None
     if as_json:
         show_json(found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from rocsteady.doctor.override import effects, override_settings
+from rocsteady.doctor.override import code_used, effects, override_settings
 from rocsteady.doctor.trainable import trainable, visible
 from rocsteady.knowledge.cards import gfx_of
 from rocsteady.knowledge.reader import Knowledge
@@ -44,7 +44,7 @@ FACTS: Mapping[str, str] = MappingProxyType(
         "gpu.withheld": "GPUs in the machine that we may not read",
         "gpu.undescribed": "GPUs whose driver does not say what they are",
         "gpu.visible.count": "GPUs that the variables leave; each partition counts",
-        "gpu.extras": "what AMD's wheels call the GPUs one would train on, joined: device-gfx1100",
+        "gpu.extras": "extras of AMD's wheels for the GPUs one would train on, where one works",
         "gpu.not_offered": "AMD GPUs on the PCI bus that the compute driver does not offer",
         "gpu.link_width": "PCIe lanes, one value a discrete card",
         "gpu.vram_gib": "one value a GPU",
@@ -71,6 +71,7 @@ FACTS: Mapping[str, str] = MappingProxyType(
         "disk.free_gib": "in the working folder",
         "variables.hsa": "names of the HSA_ and ROCR_ variables that are set",
         "override.effect": "same, within-family, across-families or refused, one value a GPU",
+        "override.code": "needed, instead or none, for each GPU overridden within its family",
         "override.settings": "the forms of HSA_OVERRIDE_GFX_VERSION that are set, with values",
         "libraries.distro_hsa": "ROCm runtime libraries of the distribution",
         "libraries.libnuma": "whether a libnuma.so is there, of the system or in the wheel",
@@ -197,7 +198,9 @@ def _gpus(facts: Facts, machine: Machine, knowledge: Knowledge) -> None:
     facts.know("gpu.discrete.indices", [",".join(places) or None])
     facts.know("gpu.visible.count", [len(visible(machine))])
     wanted = dict.fromkeys(gfx_of(gpu, knowledge) for gpu in trainable(machine))
-    facts.know("gpu.extras", [",".join(f"device-{gfx}" for gfx in wanted if gfx) or None])
+    built = {gfx for index in knowledge.indexes for gfx in {*index.arches} - {*index.avoid}}
+    extras = ",".join(f"device-{gfx}" for gfx in wanted if gfx in built)
+    facts.know("gpu.extras", [extras or None])
     if machine.system.wsl:
         for name in FACTS:
             if name.startswith("gpu."):
@@ -236,11 +239,17 @@ def _variables(facts: Facts, machine: Machine, knowledge: Knowledge) -> None:
     overrides = override_settings(machine)
     facts.know("override.settings", overrides)
     facts.know("override.effect", effects(machine, knowledge))
+    arches = {str(arch) for arch in facts.values("torch.arches")}
+    facts.know("override.code", code_used(machine, arches, knowledge) if overrides else ())
+    unknown = facts.why_unknown("torch.arches")
+    if overrides and unknown:
+        facts.cannot_tell("override.code", unknown)
     facts.variables_known = machine.variables_known
     if machine.system.wsl and overrides:
         facts.cannot_tell("override.effect", NO_WSL_GPU)
+        facts.cannot_tell("override.code", NO_WSL_GPU)
     if not machine.variables_known:
-        for name in ("variables.hsa", "override.settings", "override.effect"):
+        for name in ("variables.hsa", "override.settings", "override.effect", "override.code"):
             facts.cannot_tell(name, NO_VARIABLES)
 
 

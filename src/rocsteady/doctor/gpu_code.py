@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rocsteady.doctor.facts import Facts
 from rocsteady.doctor.matching import CannotTell
-from rocsteady.doctor.override import effect, overridden
+from rocsteady.doctor.override import effect, has_code, overridden
 from rocsteady.doctor.trainable import trainable
 from rocsteady.knowledge.cards import gfx_of
 from rocsteady.knowledge.reader import Knowledge
@@ -38,10 +38,5 @@ def gpu_code(machine: Machine, facts: Facts, knowledge: Knowledge) -> Code:
         if gfx is None:
             continue
         passes = told in arches and effect(gfx, told, knowledge) == "within-family"
-        (there if passes or _has_code(gfx, arches, knowledge) else lacking)[gfx] = None
+        (there if passes or has_code(gfx, arches, knowledge) else lacking)[gfx] = None
     return Code(there=tuple(there), lacking=tuple(lacking))
-
-
-def _has_code(gfx: str, arches: set[str], knowledge: Knowledge) -> bool:
-    arch = knowledge.arches.get(gfx)
-    return gfx in arches or (arch is not None and bool(arch.generic) and arch.generic in arches)

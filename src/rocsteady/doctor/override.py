@@ -46,6 +46,30 @@ def effects(machine: Machine, knowledge: Knowledge) -> list[str]:
     return found
 
 
+def code_used(machine: Machine, arches: set[str], knowledge: Knowledge) -> list[str]:
+    """Tell what an override within a family does with the code that torch has, for each GPU.
+
+    ``needed``: torch has code for what it names and none for the GPU. ``instead``: for both.
+    ``none``: for what it names it has none.
+    """
+    found = []
+    for gpu in trainable(machine):
+        gfx, told = gfx_of(gpu, knowledge), overridden(machine, gpu)
+        if not gfx or not told or effect(gfx, told, knowledge) != "within-family":
+            continue
+        if not has_code(told, arches, knowledge):
+            found.append("none")
+        else:
+            found.append("instead" if has_code(gfx, arches, knowledge) else "needed")
+    return found
+
+
+def has_code(gfx: str, arches: set[str], knowledge: Knowledge) -> bool:
+    """Tell whether one of these targets runs on an architecture."""
+    arch = knowledge.arches.get(gfx)
+    return gfx in arches or (arch is not None and bool(arch.generic) and arch.generic in arches)
+
+
 def effect(gfx: str, told: str, knowledge: Knowledge) -> str:
     """Compare what a GPU is with what it is taken for."""
     if gfx == told:

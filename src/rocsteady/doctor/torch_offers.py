@@ -43,13 +43,14 @@ def torch_offers(
         if why_not:
             left_out[why_not] += 1
         else:
-            offers.append(_offer(wheel, machine, knowledge, gfxs, system))
-    offers.sort(key=_rank)
+            offer = _offer(wheel, machine, knowledge, gfxs, system)
+            offers.append((_rank(wheel, offer), offer))
+    offers.sort(key=lambda ranked: ranked[0])
     return TorchOffers(
         gfx=gfx,
         system=system,
         python=python,
-        offers=tuple(offers),
+        offers=tuple(offer for _, offer in offers),
         left_out=dict(left_out),
         others=tuple(others),
         note=_note(knowledge, gfx, system),
@@ -168,6 +169,10 @@ def _newest(versions: str) -> str:
     return f"{major}.{int(minor) - 1}.0"
 
 
-def _rank(offer: TorchOffer) -> tuple[bool, int, bool, int]:
+def _rank(wheel: WheelRelease | WheelIndex, offer: TorchOffer) -> tuple[object, ...]:
+    """Order builds: those that work here first, then those that are tested, then the newest."""
     blocked = any(problem.severity is Severity.BLOCKS for problem in offer.problems)
-    return blocked, len(offer.lacks), not offer.official, len(offer.problems)
+    nightly = isinstance(wheel, WheelIndex) and not wheel.tested
+    torch = wheel.latest if isinstance(wheel, WheelRelease) else _newest(wheel.torch)
+    age = [-int(number) for each in (torch, wheel.rocm) for number in each.split(".")]
+    return blocked, len(offer.lacks), not offer.official, nightly, age

@@ -24,6 +24,7 @@ from rocsteady.knowledge.hardware import Variable
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.caches import PLACES, Cache
 from rocsteady.machine.machine import Machine
+from rocsteady.machine.rocm import Shadow
 from rocsteady.machine.variables import FAMILIES, SetVariable, listed
 from rocsteady.versions import version_fits
 from rocsteady.vocabulary import (
@@ -36,6 +37,7 @@ from rocsteady.vocabulary import (
 )
 
 UNKNOWN_VARIABLE = "unknown-variable"  # the rule whose question is answered here name by name
+ROCM = "/opt/rocm/"  # a link to one that is installed
 MANY = 500  # variables in one file; for more, no nearest names are looked for
 SIMILAR = 0.75  # how near a name must be to be worth suggesting to somebody who asked
 UNSEEN = ("PYTORCH_", "TORCH_", "TORCHDYNAMO_", "TORCHINDUCTOR_", "TRITON_", "AOTRITON_", "ROCM_")
@@ -140,6 +142,14 @@ class _Rules:
         alone = tuple(it for it in self.variables if it.name == name)
         return bool(self.machine.gpus.gpus) and not visible(_with(self.machine, alone))
 
+    def cancels(self, value: str | None, known: Variable) -> bool:
+        """Tell whether a variable makes those that it is listed with ineffective here."""
+        torch = self.machine.torch
+        version = torch.version.partition("+")[0] if torch else ""
+        return (not known.cancels_at or value in known.cancels_at) and (
+            not known.cancels_torch or version_fits(version, known.cancels_torch)
+        )
+
     def caused(self, name: str) -> _Caused:
         """Return what holds because of a variable, and what does not hold because of it."""
         alone = self._holding([it for it in self.variables if it.name == name])
@@ -172,8 +182,23 @@ def _with(machine: Machine, variables: tuple[SetVariable, ...]) -> Machine:
             path = values[variable] or ""
             caches.append(Cache(name=name, path=path, variable=variable, disk=None))
     return msgspec.structs.replace(
-        machine, variables=variables, variables_known=True, caches=tuple(caches)
+        machine,
+        variables=variables,
+        variables_known=True,
+        caches=tuple(caches),
+        library_shadows=tuple(_shadows(machine, values.get("LD_LIBRARY_PATH") or "")),
     )
+
+
+def _shadows(machine: Machine, folders: str) -> Iterator[Shadow]:
+    """Yield the folders of an LD_LIBRARY_PATH that hold ROCm libraries, as far as is known."""
+    recorded = {shadow.folder: shadow for shadow in machine.library_shadows}
+    for folder in folders.split(":"):
+        under = [it for it in machine.rocm if f"{folder}/".startswith((f"{it.path}/", ROCM))]
+        if folder in recorded:
+            yield recorded[folder]
+        elif under:
+            yield Shadow(folder=folder, libraries=(f"ROCm {under[0].version}",))
 
 
 def _reasons(each: Assignment, rules: _Rules) -> tuple[VariableReason, ...]:
@@ -184,6 +209,8 @@ def _reasons(each: Assignment, rules: _Rules) -> tuple[VariableReason, ...]:
         return (_said(known, Effect.HARMS, f"{HIDES_ALL} {known.meaning}", rules.knowledge),)
     caused = rules.caused(each.name)
     reasons = [*_by_rules(caused, rules), *_by_list(each, known, rules)]
+    if any(reason.effect is Effect.CANCELLED for reason in reasons):
+        reasons = [reason for reason in reasons if reason.effect is not Effect.CANCELS]
     wrong = wrong_value(each.value, known)
     if wrong:
         reasons.append(_said(known, Effect.INVALID, f"{wrong} {known.meaning}", rules.knowledge))
@@ -238,19 +265,15 @@ def _by_rules(caused: _Caused, rules: _Rules) -> Iterator[VariableReason]:
 def _by_list(each: Assignment, known: Variable, rules: _Rules) -> Iterator[VariableReason]:
     """Yield what one variable does to another."""
     cancelled = [name for name in known.cancels if name in rules.names]
-    if cancelled and _cancels(each.value, known):
+    if cancelled and rules.cancels(each.value, known):
         text = f"With it, {' and '.join(cancelled)} has no effect."
         yield _said(known, Effect.CANCELS, text, rules.knowledge)
     for other in rules.variables:
         listed_as = rules.knowledge.variables.get(other.name)
-        if listed_as and each.name in listed_as.cancels and _cancels(other.value, listed_as):
+        if listed_as and each.name in listed_as.cancels and rules.cancels(other.value, listed_as):
             spelled = f"{other.name}={other.value}" if listed_as.cancels_at else other.name
             text = f"No effect while {spelled} is set."
             yield _said(listed_as, Effect.CANCELLED, text, rules.knowledge)
-
-
-def _cancels(value: str | None, known: Variable) -> bool:
-    return not known.cancels_at or value in known.cancels_at
 
 
 def _by_kind(each: Assignment, known: Variable, rules: _Rules) -> Iterator[VariableReason]:

@@ -54,6 +54,7 @@ class WheelIndex(Wheels, frozen=True, kw_only=True, forbid_unknown_fields=True):
     address: str
     systems: tuple[str, ...]  # linux, wsl, windows
     pin: str = ""  # what pip needs to take this release and not the newest
+    avoid: tuple[str, ...] = ()  # architectures that are built and are not to be recommended
     tested: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)  # by system
 
 
@@ -70,3 +71,4 @@ class Variable(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     takes: tuple[str, ...] = ()  # its values: a form such as "switch", or each word; none: any
     cancels: tuple[str, ...] = ()  # variables that have no effect while this one is set
     cancels_at: tuple[str, ...] = ()  # only with one of these values; none: with any
+    cancels_torch: str = ""  # only in these releases of torch; none: in any

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from rocsteady.knowledge.conditions import PLACEHOLDER
 from rocsteady.knowledge.rules import Rule
 from rocsteady.report.text_page import BOLD, Page
 from rocsteady.vocabulary import Severity, Source
+
+STANDS_FOR = {"gpu.extras": "device-<gfx>", "gpu.discrete.indices": "<numbers>"}  # no machine
 
 
 def render_rule_list(rules: Iterable[Rule], *, width: int, colour: bool) -> str:
@@ -32,14 +35,14 @@ def render_rule(rule: Rule, sources: Mapping[str, Source], *, width: int, colour
     page.line()
     page.line("What to do", style=BOLD)
     page.paragraph(rule.fix.text, indent=2)
-    page.lines(rule.fix.commands, indent=4)
+    page.lines(typed(rule.fix.commands), indent=4)
     for place, commands in (
         ("In a container:", rule.fix.container),
         ("In PowerShell:", rule.fix.windows),
     ):
         if commands:
             page.paragraph(place, indent=2)
-            page.lines(commands, indent=4)
+            page.lines(typed(commands), indent=4)
     if rule.fix.needs:
         page.paragraph(f"Needs: {', '.join(need.value for need in rule.fix.needs)}.", indent=2)
     if rule.fix.verify:
@@ -52,6 +55,14 @@ def render_rule(rule: Rule, sources: Mapping[str, Source], *, width: int, colour
     for key in rule.sources:
         _source(page, sources[key])
     return str(page)
+
+
+def typed(commands: Iterable[str]) -> list[str]:
+    """Return commands as one would type them; what a machine would fill in is in angle brackets."""
+    return [
+        PLACEHOLDER.sub(lambda found: STANDS_FOR.get(found[1], f"<{found[1]}>"), command)
+        for command in commands
+    ]
 
 
 def _source(page: Page, source: Source) -> None:

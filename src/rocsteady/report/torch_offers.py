@@ -78,9 +78,7 @@ def _offer(page: Page, offer: TorchOffer) -> None:
     page.row(label, title, column=COLUMN, style=style)
     page.line(" " * COLUMN + offer.install)
     if offer.lacks:
-        page.paragraph(
-            f"No code for {', '.join(offer.lacks)}, also in this machine.", indent=COLUMN
-        )
+        page.paragraph(f"No code for {', '.join(offer.lacks)}.", indent=COLUMN)
     for problem in offer.problems:
         page.paragraph(f"{problem.summary} ({problem.rule})", indent=COLUMN)
     if offer.note:

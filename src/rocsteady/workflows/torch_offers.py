@@ -14,11 +14,11 @@ from rocsteady.vocabulary import TorchOffers
 
 
 def find_torch_offers(
-    root: Root, *, gpu: str | None, system: str | None, python: str | None
+    root: Root, *, gpus: tuple[str, ...], system: str | None, python: str | None
 ) -> TorchOffers:
     """List the builds; what is not named is read from the machine below ``root``."""
     knowledge = doctors_knowledge()
-    named = (named_gfx(gpu, knowledge),) if gpu else ()
+    named = tuple(dict.fromkeys(named_gfx(gpu, knowledge) for gpu in gpus))
     machine, _ = examine(root, knowledge.variables)
     return torch_offers(
         machine,

@@ -18,6 +18,7 @@ from rocsteady.machine.variables import SetVariable
 if TYPE_CHECKING:
     from tests.conftest import Recorded
 
+HOME = "/home/user/.cache/miopen"
 LOCAL = Disk(total=10, free=5, filesystem="ext4", writable=True)
 
 
@@ -36,19 +37,23 @@ def with_cache(recorded: Recorded, path: str, disk: Disk | None) -> Machine:
     [
         ("/home/user/.cache/miopen", LOCAL, ()),
         ("/home/user/.cache/miopen", None, ()),
-        ("/tmp", LOCAL, ("kernel cache /tmp does not survive a reboot",)),
-        ("/tmp/m", LOCAL, ("kernel cache /tmp/m does not survive a reboot",)),
+        ("/tmp", LOCAL, ("the cache of compiled kernels in /tmp does not survive a reboot",)),
+        ("/tmp/m", LOCAL, ("the cache of compiled kernels in /tmp/m does not survive a reboot",)),
         ("/tmpfiles/m", LOCAL, ()),
-        ("/dev/shm/m", LOCAL, ("kernel cache /dev/shm/m does not survive a reboot",)),
+        (
+            "/dev/shm/m",
+            LOCAL,
+            ("the cache of compiled kernels in /dev/shm/m does not survive a reboot",),
+        ),
         (
             "/home/user/.cache/miopen",
             msgspec.structs.replace(LOCAL, writable=False),
-            ("kernel cache /home/user/.cache/miopen cannot be written",),
+            ("the cache of compiled kernels in /home/user/.cache/miopen cannot be written",),
         ),
         (
             "/home/user/.cache/miopen",
             msgspec.structs.replace(LOCAL, filesystem="nfs4"),
-            ("kernel cache /home/user/.cache/miopen lies on a network file system (nfs4)",),
+            (f"the cache of compiled kernels in {HOME} lies on a network file system (nfs4)",),
         ),
     ],
 )
@@ -59,9 +64,9 @@ def test_where_the_cache_lies(recorded: Recorded, path: str, disk: Disk | None, 
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        ("1", ("MIOPEN_DISABLE_CACHE=1",)),
-        ("TRUE", ("MIOPEN_DISABLE_CACHE=TRUE",)),
-        ("on", ("MIOPEN_DISABLE_CACHE=on",)),
+        ("1", ("MIOPEN_DISABLE_CACHE=1 keeps no compiled kernel",)),
+        ("TRUE", ("MIOPEN_DISABLE_CACHE=TRUE keeps no compiled kernel",)),
+        ("on", ("MIOPEN_DISABLE_CACHE=on keeps no compiled kernel",)),
         ("0", ()),
         ("", ()),
     ],
@@ -75,8 +80,8 @@ def test_switched_off_in_any_spelling(recorded: Recorded, value: str, told: Seen
 
 def test_every_trouble_is_told(recorded: Recorded) -> None:
     assert seen(recorded, recorded.machine("rx7900xt-allocator")) == (
-        "MIOPEN_DISABLE_CACHE=1",
-        "user database /tmp/miopen_cache does not survive a reboot",
+        "MIOPEN_DISABLE_CACHE=1 keeps no compiled kernel",
+        "the database of tuning results in /tmp/miopen_cache does not survive a reboot",
     )
 
 

@@ -364,6 +364,50 @@ def rx7600_old_torch() -> Recording:
     return machine
 
 
+def rx7600_override() -> Recording:
+    """One small card that is made to pass for a larger one, with a wheel that has its own code."""
+    note = f"Scenario: TNTran92/bitsandbytes tells owners of an RX 7600 to set 11.0.0. {OURS}"
+    system = ubuntu("24.04", "6.14.0-37-generic")
+    machine = desktop("rx7600-override", note, chips.RX_7600, system, boot=73)
+    machine.environment["HSA_OVERRIDE_GFX_VERSION"] = "11.0.0"
+    add_venv(machine, "2.10.0+rocm7.1", python="3.12.3", kernels=True)
+    return machine
+
+
+def rx6700xt_leftovers() -> Recording:
+    """One card with AMD's wheel for it, and the variables of the wheel before."""
+    note = (
+        f"GPU: as rx6700xt. The variables are ours: those that guides for older ROCm give. {OURS}"
+    )
+    system = ubuntu("24.04", "6.14.0-37-generic")
+    machine = desktop("rx6700xt-leftovers", note, chips.RX_6700_XT, system, boot=74)
+    machine.environment["HSA_OVERRIDE_GFX_VERSION"] = "10.3.0"
+    machine.environment["RCCL_MSCCL_ENABLE"] = "0"
+    machine.environment["HSA_ENABLE_DXG_DETECTION"] = "1"
+    add_venv(machine, "2.12.0+rocm10.0.0", python="3.12.3", more="amd_torch_device_gfx1031-2.12.0")
+    return machine
+
+
+def rx9070xt_old_rocm() -> Recording:
+    """One RDNA4 card with a torch that was built before AMD supported it."""
+    note = f"Scenario: ROCm/legacy-rocm-build#4443 (RX 9070 XT with ROCm 6.3). {OURS}"
+    system = ubuntu("24.04", "6.14.0-37-generic")
+    machine = desktop("rx9070xt-old-rocm", note, chips.RX_9070_XT, system, boot=75)
+    machine.environment["PYTORCH_ALLOC_CONF"] = "max_split_size_mb:128"
+    machine.environment["CUDA_LAUNCH_BLOCKING"] = "1"
+    add_venv(machine, "2.7.1+rocm6.3", python="3.12.3", kernels=True)
+    return machine
+
+
+def vega_apu_plain() -> Recording:
+    """One Vega of a Ryzen processor with a current wheel and nothing set."""
+    note = "GPU: as vega-apu."
+    system = ubuntu("24.04", "6.14.0-37-generic")
+    machine = processor("vega-apu-plain", note, chips.CEZANNE, system, boot=76)
+    add_venv(machine, "2.13.0+rocm7.2", python="3.12.3", kernels=True)
+    return machine
+
+
 MACHINES = (
     radeon_vii,
     vega_apu,
@@ -385,4 +429,8 @@ MACHINES = (
     rocm_wheel_without_gpu,
     rx7900xtx_switches,
     rx7600_old_torch,
+    rx7600_override,
+    rx6700xt_leftovers,
+    rx9070xt_old_rocm,
+    vega_apu_plain,
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from rocsteady.doctor.facts import Facts
 from rocsteady.doctor.matching import CannotTell, Seen
 from rocsteady.knowledge.reader import Knowledge
@@ -22,6 +24,12 @@ NETWORK = (
     "ceph",
 )
 ON = ("1", "true", "on", "yes", "enable", "enabled")  # in any case, as MIOpen reads it
+KEPT = MappingProxyType(
+    {
+        "kernel cache": "the cache of compiled kernels",
+        "user database": "the database of tuning results",
+    }
+)
 FORGOTTEN = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - looked for, not written to
 
 
@@ -31,9 +39,10 @@ def check(machine: Machine, facts: Facts, knowledge: Knowledge) -> Seen:
     if not facts.variables_known:
         raise CannotTell("variable:MIOPEN_DISABLE_CACHE")
     values = map(str, facts.values("variable:MIOPEN_DISABLE_CACHE"))
-    seen = [f"MIOPEN_DISABLE_CACHE={value}" for value in values if value.lower() in ON]
+    off = "keeps no compiled kernel"
+    seen = [f"MIOPEN_DISABLE_CACHE={value} {off}" for value in values if value.lower() in ON]
     seen += [
-        f"{cache.name} {cache.path} {trouble}"
+        f"{KEPT[cache.name]} in {cache.path} {trouble}"
         for cache in machine.caches
         if (trouble := _trouble(cache))
     ]

@@ -48,6 +48,7 @@ REMEDY = Remedy(
         "ROCm/pytorch#2741",
         "ROCm/pytorch#3207",
         "ROCm/pytorch#3448",
+        "ROCm/TheRock#2591",
     ),
     evidence=(
         "AMD's own advice for RX 9070 and R9700; a maintainer's for the stall on gfx12; mixed"
@@ -56,7 +57,7 @@ REMEDY = Remedy(
     when_not=(
         "gfx1100 with torch 2.8 for ROCm 6.3, where the other path crashes; torch 2.6 to 2.8, which"
         " ignore it; GPUs for which hipBLASLt is not the default (for RDNA3 it is in AMD's own"
-        " builds only); Windows."
+        " builds only)."
     ),
 )
 
@@ -69,8 +70,6 @@ def apply(situation: Situation) -> Strategy | Refused:
 
 def _against(situation: Situation) -> str:
     names = gfx_names(situation)
-    if situation.machine.system.os == "windows":
-        return "PyTorch does not let its BLAS library be chosen on Windows"
     if half_crashes(situation):
         return "on gfx1100 with torch 2.8 for ROCm 6.3 the other path, rocBLAS, crashes"
     if torch_fits(situation, ">=2.6,<2.9"):
