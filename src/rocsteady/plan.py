@@ -120,6 +120,7 @@ class Plan(Value, frozen=True, kw_only=True):
     options: tuple[Option, ...] = msgspec.field(default=(), name="ways")
     ruled_out: tuple[Option, ...] = ()  # by a failure, a finding or a source
     not_tried: tuple[Option, ...] = ()  # that could run here, of which nothing is known yet
+    machine: str = ""  # the recorded machine that it is for; "": this one
     take: str = ""  # the recommendation in one sentence, with its reason
     limits: tuple[Limit, ...] = ()  # of the option that runs as the script says, the largest first
     warnings: tuple[str, ...] = ()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Rocsteady
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs/schemas/plan.json").read_text())
+MACHINES = Path(__file__).parents[1] / "machines"
 JOB = """
 total = { steps = 400 }
 deadline = "2h"
@@ -186,6 +187,58 @@ def test_an_option_of_the_last_plan_can_be_explained(cli: Rocsteady) -> None:
     assert (all_of_it.code, all_of_it.err) == (0, "")
     assert "based on" in all_of_it.out
     assert (wrong.code, "neither a number nor 'all'" in wrong.err) == (2, True)
+
+
+def test_a_recorded_machine_is_planned_without_trials_and_the_last_plan_stays(
+    cli: Rocsteady,
+) -> None:
+    pair, words = cli.machines / "rx7900xt-pair.json", ("--yes", "--", "python3", "train.py")
+    cli("plan", "--no-trials", *words)
+    kept = cli("plan", "--explain", "all", *words)
+    ended = cli("plan", "--root", pair, *words)
+    told = cli("plan", "--root", pair, "--json", *words)
+    explained = cli("plan", "--root", pair, "--explain", "1", *words)
+
+    assert (ended.code, ended.err) == (0, "")
+    said = " ".join(ended.out.split())
+    assert "Nothing was tried on the recorded machine rx7900xt-pair.json" in said
+    assert "all options are estimates" in said
+    assert "GPU, unchanged" in said
+    assert "No recommendation: there are no trials of this command to scale" in said
+    assert "run --plan" not in said  # it could not be run here
+    assert (explained.code, "Option 1: GPU, unchanged" in explained.out) == (0, True)
+    assert "Nothing was tried on the recorded machine." in explained.out
+    plan = json.loads(told.out)
+    jsonschema.validate(plan, SCHEMA)
+    assert plan["machine"] == "rx7900xt-pair.json"
+    assert {option["basis"] for option in plan["ways"]} == {"estimate"}
+    assert cli("plan", "--explain", "all", *words).out == kept.out
+
+
+def test_a_recorded_machine_that_cannot_be_planned_is_said(cli: Rocsteady) -> None:
+    (cli.folder / "not.json").write_text("{")
+    pair, words = cli.machines / "rx7900xt-pair.json", ("--yes", "--", "python3", "train.py")
+
+    missing = cli("plan", "--root", "none.json", *words)
+    broken = cli("plan", "--root", "not.json", *words)
+    exported = cli("plan", "--root", pair, "--export", "slurm", *words)
+
+    assert (missing.code, "none.json" in missing.err) == (2, True)
+    assert (broken.code, broken.err.count("\n"), "not.json" in broken.err) == (3, 1, True)
+    assert (exported.code, "--root and --export cannot be combined" in exported.err) == (2, True)
+
+
+@pytest.mark.slow
+def test_trials_here_are_scaled_to_a_recorded_machine(project: Project) -> None:
+    project.job(JOB, project.script(COUNTS))
+    planned(project, "--trial", "2s", "--within", "20s")
+
+    plan = planned(project, "--root", str(MACHINES / "rx7900xt-pair.json"))
+
+    on_gpu = next(option for option in plan["ways"] if option["id"] == "gpu")
+    assert on_gpu["pace"]["low"] < on_gpu["pace"]["high"]
+    assert any("from a trial without a GPU" in line for line in on_gpu["rests_on"])
+    assert plan["take"].startswith("Best estimate: option ")
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 from builders import finding, pace
 
 from rocsteady.knowledge.options import load_other_options
-from rocsteady.knowledge.speeds import load_speeds
+from rocsteady.knowledge.speeds import CardSpeed, load_speeds
 from rocsteady.plan import Basis
 from rocsteady.planner.circumstances import Circumstances
 from rocsteady.planner.estimates import (
@@ -18,6 +18,7 @@ from rocsteady.planner.estimates import (
     Measured,
     cloud_rows,
     costs,
+    on_recorded,
     other_options,
     row,
 )
@@ -104,6 +105,31 @@ def test_between_cards_compute_is_scaled_by_peak_figures_and_the_rest_is_not() -
         assert 1.0 < each.pace.low <= each.pace.rate <= each.pace.high < 2.0
         assert each.price is not None
         assert each.price.source.startswith("https://")
+
+
+def test_for_a_recorded_card_the_same_scaling_is_wider() -> None:
+    here = CardSpeed(name="a", memory=8, sources=("x",), fp32=10.0, bandwidth=400.0)
+    there = CardSpeed(name="b", memory=8, sources=("x",), fp32=40.0, bandwidth=800.0)
+    measured = Measured(
+        pace=pace(1.0, data=0.5, compute=0.5), on_gpu=True, card=here, recorded=True, target=there
+    )
+
+    found, told = on_recorded(measured)
+
+    assert found is not None
+    assert found.low == pytest.approx(1 / (0.5 + 0.5 / 2) / 1.3)
+    assert found.high == pytest.approx(1 / (0.5 + 0.5 / 4) * 1.3)
+    assert "give or take 30 % for another machine: rocsteady's guess" in told
+    assert row(load_other_options()[0], measured).pace == found
+
+
+def test_a_recorded_card_without_figures_has_no_pace_and_it_says_so() -> None:
+    measured = Measured(pace=pace(1.0, compute=1.0), on_gpu=True, recorded=True)
+
+    assert on_recorded(measured) == (
+        None,
+        ("there are no figures of both cards by which a pace could be scaled",),
+    )
 
 
 def test_without_a_pace_there_is_no_figure_and_it_says_so() -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import click
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from rocsteady.cli.duration import Duration
 from rocsteady.cli.plan_export import write_files
 from rocsteady.cli.project import enter, find_job_folder
+from rocsteady.cli.roots import open_root
 from rocsteady.job.stages import commands_of
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
@@ -40,6 +42,7 @@ from rocsteady.workflows.plans import (
     untried_planner,
     with_trials,
 )
+from rocsteady.workflows.recorded_machine import recorded_plan
 from rocsteady.workflows.trials import Trials, look_back
 
 FOUND, NONE_FOUND, INTERRUPTED = 0, 1, 130
@@ -91,6 +94,12 @@ EXAMPLE = "rocsteady plan -- python train.py"
     help="With --export skypilot: where checkpoints and models go, such as s3://my-models.",
 )
 @click.option("--force", is_flag=True, help="With --export: overwrite existing files.")
+@click.option(
+    "--root",
+    metavar="FILE-OR-DIR",
+    type=click.Path(exists=True, path_type=Path),
+    help="Estimate for a recorded machine; try nothing and leave the last plan as it is.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
@@ -108,6 +117,7 @@ def command(  # noqa: PLR0913 - one argument an option
     way: int | None,
     bucket: str,
     force: bool,
+    root: Path | None,
     as_json: bool,
     command: tuple[str, ...],
 ) -> None:
@@ -119,10 +129,9 @@ def command(  # noqa: PLR0913 - one argument an option
     Exit code: 0 an option was found, 1 none was found, 2 incorrect usage, 130 on ^C.
     """
     option = _renamed(way) if way is not None else option
-    if (option is not None or force or bucket) and export is None:
-        raise click.UsageError("--option, --bucket and --force need --export")
+    _check_together(ctx.params, option)
     folder = Path.cwd() if command else enter(find_job_folder(Path.cwd()))
-    if explain is not None:
+    if explain is not None and root is None:
         _explain(saved_plan.kept(folder), explain)
         return
     memory, journal = _records(folder)
@@ -135,26 +144,56 @@ def command(  # noqa: PLR0913 - one argument an option
             write_files(export, option, folder, job, bucket=bucket, force=force)
             return
         check_command(job.command, folder)
-        look_back(folder, memory)
-        here = circumstances(job, folder, memory, journal, again=again)
         wanted = wish(job, journal, time.time())
-        if no_trials:
-            plan = make_plan(job, folder, here, wanted, untried_planner(job, here, wanted))
+        if root is not None:
+            plan = recorded_plan(job, folder, open_root(root, None), root.name, wanted)
         else:
-            _ask(job, folder, yes=yes)
-            with trials:
-                made = PlanTrials(trials, _bounds(ctx, trial, within, wanted), _show_progress)
-                planner = measured_planner(job, here, wanted, made)
-                plan = with_trials(make_plan(job, folder, here, wanted, planner), trials)
-                _check_interrupt(trials)
-            remember(planner, here, memory, journal)
+            bounds = None if no_trials else _bounds(ctx, trial, within, wanted)
+            plan = _plan_here(job, trials, bounds, wanted, memory, journal, again=again, yes=yes)
     except (KeyboardInterrupt, click.Abort):
         tell(STOPPED.format(trials.changed_in_words()))
         ctx.exit(INTERRUPTED)
     finally:
         journal.close()
         memory.close()
-    ctx.exit(_kept(plan, folder, as_json=as_json))
+    if explain is not None:
+        _explain(plan, explain)
+        return
+    _show(plan if root is not None else _kept(plan, folder), as_json=as_json)
+    ctx.exit(FOUND if plan.options else NONE_FOUND)
+
+
+def _check_together(given: dict[str, Any], option: int | None) -> None:
+    if (option is not None or given["force"] or given["bucket"]) and not given["export"]:
+        raise click.UsageError("--option, --bucket and --force need --export")
+    if given["root"] is not None and given["export"]:
+        raise click.UsageError("--root and --export cannot be combined: nothing was tried there")
+
+
+def _plan_here(  # noqa: PLR0913, PLR0917 - all that a plan rests on
+    job: Job,
+    trials: Trials,
+    bounds: TrialBounds | None,
+    wanted: Wish,
+    memory: Memory,
+    journal: Journal,
+    *,
+    again: bool,
+    yes: bool,
+) -> Plan:
+    """Make the plan of this machine, with trials unless they have no bounds."""
+    folder = trials.folder
+    look_back(folder, memory)
+    here = circumstances(job, folder, memory, journal, again=again)
+    if bounds is None:
+        return make_plan(job, folder, here, wanted, untried_planner(job, here, wanted))
+    _ask(job, folder, yes=yes)
+    with trials:
+        planner = measured_planner(job, here, wanted, PlanTrials(trials, bounds, _show_progress))
+        plan = with_trials(make_plan(job, folder, here, wanted, planner), trials)
+        _check_interrupt(trials)
+    remember(planner, here, memory, journal)
+    return plan
 
 
 def _records(folder: Path) -> tuple[Memory, Journal]:
@@ -180,11 +219,10 @@ def _ask(job: Job, folder: Path, *, yes: bool) -> None:
     ask_about_paths([job.command[0], *words], folder, "trial", yes=yes)
 
 
-def _kept(plan: Plan, folder: Path, *, as_json: bool) -> int:
-    """Keep the plan for ``run --plan``, show it, and return the exit code."""
+def _kept(plan: Plan, folder: Path) -> Plan:
+    """Keep the plan for ``run --plan``; if that fails, the plan says so."""
     why = saved_plan.keep(plan, folder)
-    _show(replace(plan, warnings=(*plan.warnings, why)) if why else plan, as_json=as_json)
-    return FOUND if plan.options else NONE_FOUND
+    return replace(plan, warnings=(*plan.warnings, why)) if why else plan
 
 
 def _bounds(ctx: click.Context, trial: timedelta, within: timedelta, wanted: Wish) -> TrialBounds:

@@ -21,7 +21,8 @@ def take(plan: Plan) -> str:
     said = [reason for reason in reasons if reason][:3]
     if first.cost or first.basis is Basis.ESTIMATE:
         said.append(_untried(plan))
-    return " ".join(filter(None, (f"Recommended: option {first.number}.", *said)))
+    recommended = "Best estimate" if plan.machine else "Recommended"
+    return " ".join(filter(None, (f"{recommended}: option {first.number}.", *said)))
 
 
 def _why(first: Option, plan: Plan) -> str:
@@ -42,6 +43,8 @@ def _why(first: Option, plan: Plan) -> str:
 def _of_others(first: Option, plan: Plan) -> str:
     """Say what is wrong with what was tried, where an estimate comes first."""
     tried = [option for option in plan.options if option.basis is Basis.TRIAL]
+    if plan.machine:  # that all are estimates is said first
+        return ""
     if not tried:
         return "It is an estimate." if plan.not_tried else "Nothing that was tried here works."
     if all(option.changes for option in tried):

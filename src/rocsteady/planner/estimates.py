@@ -34,6 +34,7 @@ MOST = 100.0  # times as fast: further nobody believes
 UNSURE = 1.3  # times, up or down, for the same card under other software; our own guess
 SHOWN_OFFERS = 2
 ON_ALL_GPUS = ("ddp", "manual-averaging")  # options that are faster with more of them
+NO_TRIAL = "no trial measured a pace to scale"
 UNKNOWN_SETUP = 240.0  # minutes, where nobody says how long it takes; our guess
 
 
@@ -44,6 +45,8 @@ class Measured(Value, frozen=True, kw_only=True):
     on_gpu: bool
     card: CardSpeed | None = None  # on which it was measured
     own: float | None = 0.0  # share of the script's own Python, which no card speeds up
+    recorded: bool = False  # the plan is for a recorded machine, and not for the one measured
+    target: CardSpeed | None = None  # the card of the recorded machine
 
     @property
     def share(self) -> float:
@@ -175,9 +178,23 @@ def _ruled_out(option: OtherOption, why: str) -> Option:
     )
 
 
-def _same_card(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]:
+def on_recorded(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]:
+    """Scale to the GPU of a recorded machine, by what was measured on this one."""
     if measured is None:
-        return None, ("no trial measured a pace to scale",)
+        return None, (NO_TRIAL,)
+    here, there = measured.card, measured.target
+    if measured.on_gpu and not (here and there and _ratios(here, there)):
+        return None, ("there are no figures of both cards by which a pace could be scaled",)
+    if not measured.on_gpu or measured.target is None:
+        return _faster_than_cpu(measured)
+    pace, told = _on(measured.target, measured)
+    told = (*told, "give or take 30 % for another machine: rocsteady's guess")
+    return pace and replace(pace, low=pace.low / UNSURE, high=pace.high * UNSURE), told
+
+
+def _same_card(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]:
+    if measured is None or measured.recorded:
+        return on_recorded(measured)
     if not measured.on_gpu:
         return _faster_than_cpu(measured)
     low, high = measured.pace.low / UNSURE, measured.pace.high * UNSURE
@@ -188,7 +205,7 @@ def _same_card(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]
 def _on(card: CardSpeed, measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]:
     """Scale to another card."""
     if measured is None:
-        return None, ("no trial measured a pace to scale",)
+        return None, (NO_TRIAL,)
     ratios = _ratios(measured.card, card) if measured.card else ()
     if not measured.on_gpu or not ratios:
         return _faster_than_cpu(measured)

@@ -69,8 +69,9 @@ class Planner:
         today: date,
         say: Callable[[str], None],
         clock: Callable[[], float] = time.time,
+        base: Measured | None = None,
     ) -> None:
-        self._clock = clock
+        self._clock, self._base = clock, base
         self._job, self._here, self._wish, self._make = job, here, wish, make
         self._today, self._say = today, say
         self._seen: dict[str, TrialResult] = {}  # the last of each strategy
@@ -314,6 +315,10 @@ class Planner:
                 rows = [self._on_this_card(estimates.row(option, measured, gpus=self._here.gpus))]
             self.options += [self._forecast(each, None, FailureHistory()) for each in rows]
 
+    def estimate(self, option: Option) -> None:
+        """Add a row that nothing was tried for."""
+        self.options.append(self._forecast(option, None, FailureHistory()))
+
     def _on_this_card(self, option: Option) -> Option:
         """Trust a card that crashed the machine under other software no more than before."""
         return replace(option, risk=Risk.HIGH) if candidates.WENT_DOWN in self.failures else option
@@ -328,7 +333,7 @@ class Planner:
                 own = own_share(self.limits)
                 card = self._here.card
                 return Measured(pace=one.pace, on_gpu=bool(on_gpu), card=card, own=own)
-        return None
+        return self._base
 
     def _see_limits(self, one: TrialResult) -> None:
         on_gpu = bool(self._here.gpus) and one.strategy.device != CPU

@@ -107,8 +107,18 @@ def _head(plan: Plan, now: float, zone: tzinfo | None) -> str:
         due = f"deadline {moment(plan.deadline, now=now, zone=zone)} ({near})"
     age = max(0.0, now - plan.made)
     ago = "" if age < JUST_NOW else f", {rough_duration(age)} ago"
-    took = f"{plural(plan.trials, 'trial')} took {duration(plan.trial_seconds)}{ago}"
-    return f"{_script(plan)}: {left}, {due}. {took if plan.trials else 'No trials were made'}."
+    took = "No trials were made"
+    if plan.machine:
+        took = (
+            f"Nothing was tried on the recorded machine {clean(plan.machine)}: {_estimates(plan)}"
+        )
+    elif plan.trials:
+        took = f"{plural(plan.trials, 'trial')} took {duration(plan.trial_seconds)}{ago}"
+    return f"{_script(plan)}: {left}, {due}. {took}."
+
+
+def _estimates(plan: Plan) -> str:
+    return "all options are estimates" if plan.options else "no option is left"
 
 
 def _script(plan: Plan) -> str:
@@ -148,7 +158,8 @@ def _recommendation(page: Page, plan: Plan) -> None:
         return
     best = plan.options[0]
     page.paragraph(text or f"Recommended: option {best.number}, {titled(best)}.", style=BOLD)
-    explain = f"Details: rocsteady plan --explain {best.number}"
+    typed = "add" if plan.machine else "rocsteady plan"  # a plan that is not kept is made again
+    explain = f"Details: {typed} --explain {best.number}"
     if best.do and (plan.trials or best.basis is not Basis.ESTIMATE):
         command = f"  {clean(best.do)}"
         if max(len(command) + 2, DETAILS) + len(explain) <= page.width:

@@ -7,8 +7,10 @@ import os
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
+from rocsteady.doctor.trainable import settings
 from rocsteady.errors import JournalError
 from rocsteady.forecast.forecast import due
 from rocsteady.job.stages import commands_of
@@ -18,6 +20,7 @@ from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.values import Fate, RunLine, RunStory
 from rocsteady.knowledge.harmful import harmful_variables
+from rocsteady.knowledge.reader import Knowledge
 from rocsteady.knowledge.speeds import CardSpeed, load_speeds, speed_of
 from rocsteady.machine.machine import Machine
 from rocsteady.machine.software import software_of
@@ -45,29 +48,41 @@ def circumstances(
     here, script = journal.here.machine, script_fingerprint(job.command, str(folder))
     scripts = {script_fingerprint(command, str(folder)) for command in commands_of(job)}
     observations = memory.observations(here)
-    diagnosis = diagnose(machine, known, observations=observations)
-    seen = visible_to_a_run(machine, known)
-    software = software_of(machine)
+    facts = facts_of(machine, known, observations)
+    software = facts.software
     deadly = [strategy_of(each.strategy) for it in scripts for each in memory.deadly(here, it)]
     deadly += _under_way_when_it_went_down(scripts, folder, journal)
     if _probe_went_down(observations, software):
         deadly.append(Strategy())
     helped = [each.remedy for each in memory.what_helped(here, script) if each.remedy in RUNGS]
     wanted = dict.fromkeys((*helped, *supported(observations, software)))
+    return replace(
+        facts,
+        cores=_cores(),
+        deadly=() if again else tuple(deadly),
+        remedied=tuple(_remedied(wanted, machine, facts.gpus)),
+        harmful=tuple(each for each in harmful_variables() if each.harms(os.environ)),
+        histories=histories(_stories(job, journal)),
+    )
+
+
+def facts_of(
+    machine: Machine, known: Knowledge, observations: tuple[Observation, ...] = ()
+) -> Circumstances:
+    """Gather what a machine, here or recorded, tells by itself."""
+    diagnosis = diagnose(machine, known, observations=observations)
+    seen = visible_to_a_run(machine, known)
+    variables = settings(machine)
     return Circumstances(
         os=machine.system.os,
         wsl=machine.system.wsl,
         gpus=seen.gpus,
         gfx=seen.gfx,
-        card=_card(machine),
+        card=card_of(machine),
         trains_on=diagnosis.trains_on,
-        cores=_cores(),
-        software=software,
+        software=software_of(machine),
         findings=diagnosis.findings,
-        deadly=() if again else tuple(deadly),
-        remedied=tuple(_remedied(wanted, machine, seen.gpus)),
-        harmful=tuple(each for each in harmful_variables() if each.harms(os.environ)),
-        histories=histories(_stories(job, journal)),
+        harmful=tuple(each for each in harmful_variables() if each.harms(variables)),
     )
 
 
@@ -115,7 +130,8 @@ def _probe_went_down(observations: tuple[Observation, ...], software: str) -> bo
     return any(each.outcome is down and each.software == software for each in observations)
 
 
-def _card(machine: Machine) -> CardSpeed | None:
+def card_of(machine: Machine) -> CardSpeed | None:
+    """Return the figures of the first GPU that has some."""
     cards = load_speeds().values()
     for gpu in machine.gpus.gpus:
         found = speed_of(cards, gpu.device, gpu.compute_units)

@@ -15,7 +15,7 @@ from rocsteady.journal.memory import Memory
 from rocsteady.plan import Basis, Option, Plan
 from rocsteady.planner.advice import take
 from rocsteady.planner.circumstances import Circumstances
-from rocsteady.planner.estimates import CLOUD
+from rocsteady.planner.estimates import CLOUD, Measured
 from rocsteady.planner.planner import Planner, Wish
 from rocsteady.planner.ranking import ranked
 from rocsteady.planner.trial_result import TrialResult, observation
@@ -37,8 +37,14 @@ def measured_planner(job: Job, here: Circumstances, wanted: Wish, made: PlanTria
     return planner
 
 
-def untried_planner(job: Job, here: Circumstances, wanted: Wish) -> Planner:
-    """Make a planner that tries nothing."""
+def untried_planner(
+    job: Job,
+    here: Circumstances,
+    wanted: Wish,
+    base: Measured | None = None,
+    why: str = "--no-trials was given",
+) -> Planner:
+    """Make a planner that tries nothing, and scales from a base if there is one."""
 
     def nothing(
         job: Job, strategy: Strategy, *, short: bool, remedies: bool, sample_stacks: bool
@@ -46,10 +52,9 @@ def untried_planner(job: Job, here: Circumstances, wanted: Wish) -> Planner:
         del job, strategy, short, remedies, sample_stacks
         return ()
 
-    planner = Planner(job, here, wanted, nothing, today=_today(), say=lambda _: None)
+    planner = Planner(job, here, wanted, nothing, today=_today(), say=lambda _: None, base=base)
     planner.work()
-    why = ("--no-trials was given",)
-    planner.not_tried = [replace(option, rests_on=why) for option in planner.not_tried]
+    planner.not_tried = [replace(option, rests_on=(why,)) for option in planner.not_tried]
     return planner
 
 

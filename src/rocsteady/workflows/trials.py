@@ -37,7 +37,7 @@ class Trials:
     def __init__(
         self, folder: Path, memory: Memory, say: Callable[[str], None], *, again: bool = False
     ) -> None:
-        self._folder, self._memory, self._again = folder, memory, again
+        self.folder, self._memory, self._again = folder, memory, again
         self._say = say
         self._root = _root(folder)
         self.seconds = 0.0  # that the trials took
@@ -49,19 +49,19 @@ class Trials:
 
     def __enter__(self) -> Trials:  # noqa: PYI034 - Self is of Python 3.11
         """Make a place for them. What an earlier one was doing when the machine died is kept."""
-        look_back(self._folder, self._memory)
+        look_back(self.folder, self._memory)
         make_root(
             self._root,
-            self._folder,
+            self.folder,
             inside="this folder itself; change to the script's folder first",
             busy="another command is running trials in it",
         )
         self._journal = Journal(find_place(self._root))
         self._factory = SupervisorFactory(
-            folder=self._folder, journal=self._journal, memory=self._memory
+            folder=self.folder, journal=self._journal, memory=self._memory
         )
         claim(self._root, self._journal.here.process)
-        self._before = read_folder_tree(self._folder)
+        self._before = read_folder_tree(self.folder)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -77,7 +77,7 @@ class Trials:
 
     def changed(self) -> tuple[str, ...] | None:
         """Return the paths of the user's folder that have changed; None: cannot be told."""
-        after, before = read_folder_tree(self._folder), self._before
+        after, before = read_folder_tree(self.folder), self._before
         whole = before is not None and before.whole and after.whole
         return differences(before, after) if whole and before is not None else None
 
@@ -106,8 +106,8 @@ class Trials:
         began = time.monotonic()
         place = self._root / name
         place.mkdir()
-        before = self._before or read_folder_tree(self._folder)
-        scratch, environment, _ = lay_out_scratch(self._folder, place, before)
+        before = self._before or read_folder_tree(self.folder)
+        scratch, environment, _ = lay_out_scratch(self.folder, place, before)
         if self.count == 1:
             for line in where(scratch, NAME, before):
                 self._say(line)
