@@ -145,3 +145,59 @@ def test_a_fifo_in_the_place_of_a_log_is_refused_at_once(cli: Rocsteady, tmp_pat
 
     assert (ended.code, ended.out) == (3, "")
     assert "not a regular file" in ended.err
+
+
+WARNINGS = {
+    "ROCk module is NOT loaded, possibly no GPU devices": "rock-module-not-loaded",
+    "UserWarning: 1Torch was not compiled with flash attention.": "no-flash-attention",
+    "Mem Efficient attention on Current AMD GPU is still experimental.": "attention-experimental",
+    "expandable_segments not supported on this platform": "expandable-segments-ignored",
+    "Attempting to use hipBLASLt on an unsupported architecture!": "hipblaslt-not-for-this-gpu",
+    "HSA Error:  Incompatible kernel and userspace, Vega 20 disabled.": "driver-older-than-runtime",
+    'NCCL WARN Missing "iommu=pt" from kernel command line': "iommu-not-passthrough",
+    "RuntimeError: Configured ROCm binary not found at /x.so": "bitsandbytes-has-no-library",
+}
+
+
+@pytest.mark.parametrize("line", WARNINGS)
+def test_a_common_line_that_is_no_failure_is_explained(cli: Rocsteady, line: str) -> None:
+    told = cli("explain", line)
+
+    assert told.code == 0
+    assert told.out.startswith(f"{WARNINGS[line]}  not a failure by itself\n")
+    assert f"  {line}\n" in told.out
+    assert "What a person can do" in told.out
+    assert json.loads(cli("explain", line, "--json").out)["message"]["id"] == WARNINGS[line]
+
+
+def test_a_failure_is_named_before_a_warning_beside_it(cli: Rocsteady, tmp_path: Path) -> None:
+    (tmp_path / "out.log").write_text(f"{next(iter(WARNINGS))}\n{FAULT}\n")
+
+    assert cli("explain", "out.log").out.startswith("memory-access-fault\n")
+
+
+WINDOWS = {
+    "RuntimeError: Distributed package doesn't have NCCL built in": (
+        "no-nccl-backend",
+        "gloo",
+    ),
+    "OSError: [WinError 126] The specified module could not be found.": (
+        "missing-dll",
+        "Visual C++",
+    ),
+    "AssertionError: Torch not compiled with CUDA enabled": (
+        "torch-without-gpu-support",
+        "rocsteady wheels",
+    ),
+}
+
+
+@pytest.mark.parametrize("line", WINDOWS)
+def test_what_windows_says_gets_advice_for_windows(cli: Rocsteady, line: str) -> None:
+    kind, advice = WINDOWS[line]
+    told = cli("explain", line)
+
+    assert told.out.startswith(f"{kind}\n")
+    assert advice in told.out
+    assert "LD_LIBRARY_PATH" not in told.out
+    assert "On Windows, in PowerShell:" in told.out

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections import deque
+from collections.abc import Iterable
 from typing import BinaryIO
 
 import click
@@ -20,6 +21,7 @@ from rocsteady.knowledge.failures import (
     FailureKnowledge,
     Nature,
 )
+from rocsteady.knowledge.messages import Message, find_message
 from rocsteady.knowledge.store import failures_in_use
 from rocsteady.redaction.machine_names import redactor_here
 from rocsteady.report.text_page import BOLD, DIM, Page
@@ -53,6 +55,10 @@ def command(ctx: click.Context, *, text: str, as_json: bool) -> None:
     knowledge = failures_in_use()
     given = _given(text)
     named = Classifier(knowledge).name(Symptoms(log=given))
+    message = find_message(given) if named.kind == UNKNOWN else None
+    if message is not None:
+        _show_message(*message, as_json=as_json)
+        return
     if named.kind == UNKNOWN and given == text and FILE_NAME.fullmatch(text):
         raise click.BadParameter(f"file {text!r} does not exist.", param_hint="TEXT")
     failure = msgspec.convert(redactor_here().value(msgspec.to_builtins(named)), Failure)
@@ -63,6 +69,28 @@ def command(ctx: click.Context, *, text: str, as_json: bool) -> None:
         width, colour = layout(sys.stdout)
         show(render(failure, knowledge, width=width, colour=colour))
     ctx.exit(NOT_NAMED if failure.kind == UNKNOWN else NAMED)
+
+
+def _show_message(message: Message, line: str, *, as_json: bool) -> None:
+    """Say what is known of a line that is no failure."""
+    line = redactor_here().text(line)
+    if as_json:
+        show_json({"version": 1, "message": message, "line": line})
+        return
+    width, colour = layout(sys.stdout)
+    page = Page(width, colour=colour)
+    page.line(f"{message.id}  not a failure by itself", style=BOLD)
+    page.paragraph(f"{message.title}.")
+    page.line()
+    page.line("Evidence", style=BOLD)
+    page.line(f"  {line}")
+    page.line()
+    page.paragraph(message.words)
+    page.line()
+    page.line("What a person can do", style=BOLD)
+    _fix(page, message.fix)
+    _sources(page, message.sources)
+    show(str(page))
 
 
 def render(failure: Failure, knowledge: FailureKnowledge, *, width: int, colour: bool) -> str:
@@ -83,7 +111,7 @@ def render(failure: Failure, knowledge: FailureKnowledge, *, width: int, colour:
     page.paragraph(failure.words)
     page.paragraph(NATURES[kind.nature])
     _to_do(page, kind)
-    _sources(page, failure)
+    _sources(page, failure.sources)
     return str(page)
 
 
@@ -119,7 +147,11 @@ def _to_do(page: Page, kind: FailureKind) -> None:
 
 def _fix(page: Page, fix: Fix) -> None:
     page.paragraph(fix.text, indent=2)
-    page.lines(fix.windows if os.name == "nt" and fix.windows else fix.commands, indent=4)
+    here = os.name == "nt" and fix.windows
+    page.lines(fix.windows if here else fix.commands, indent=4)
+    if fix.windows and not here:
+        page.paragraph("On Windows, in PowerShell:", indent=2)
+        page.lines(fix.windows, indent=4)
     if fix.container:
         page.paragraph("In a container:", indent=2)
         page.lines(fix.container, indent=4)
@@ -129,9 +161,9 @@ def _fix(page: Page, fix: Fix) -> None:
         page.paragraph(f"To check that it worked: {fix.verify}", indent=2)
 
 
-def _sources(page: Page, failure: Failure) -> None:
+def _sources(page: Page, sources: Iterable[str]) -> None:
     page.line()
-    page.paragraph(f"Sources: {', '.join(failure.sources)}.", style=DIM)
+    page.paragraph(f"Sources: {', '.join(sources)}.", style=DIM)
     page.paragraph("rocsteady's authors have not confirmed this on hardware.", style=DIM)
 
 

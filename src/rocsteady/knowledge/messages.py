@@ -1,0 +1,54 @@
+"""What is known of lines that do not end a run: warnings, and what tools say about a machine."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from rocsteady.errors import KnowledgeError
+from rocsteady.toml import parse_toml
+from rocsteady.vocabulary import Fix, Value
+
+FILE = Path(__file__).parent / "data" / "messages.toml"
+
+
+class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line that people ask about."""
+
+    id: str
+    title: str
+    words: str  # what it means, and what it does not
+    pattern: str
+    sample: str  # a text that the pattern finds
+    sources: tuple[str, ...]  # "owner/repo#number", or the short name of a document
+    fix: Fix
+
+
+class _Table(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    message: tuple[Message, ...]
+
+
+@cache
+def known_messages(path: Path = FILE) -> tuple[Message, ...]:
+    """Read the file."""
+    try:
+        table = msgspec.convert(parse_toml(path.read_text(encoding="utf-8")), _Table)
+    except OSError as error:
+        raise KnowledgeError(f"{path.name}: {error.strerror}") from None
+    except (ValueError, msgspec.ValidationError) as error:
+        raise KnowledgeError(f"{path.name}: {error}") from None
+    return table.message
+
+
+def find_message(text: str) -> tuple[Message, str] | None:
+    """Return the first known message of a text, and the line that it stands in."""
+    for line in text.splitlines():
+        for message in known_messages():
+            if re.search(message.pattern, line):
+                return message, line.strip()
+    return None

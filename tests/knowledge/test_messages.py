@@ -1,0 +1,56 @@
+"""Lines that are no failure by themselves: each is found, sourced, and not named a failure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rocsteady.errors import KnowledgeError
+from rocsteady.failures.classify import Classifier
+from rocsteady.failures.symptoms import Symptoms
+from rocsteady.knowledge.failures import UNKNOWN, load_failures
+from rocsteady.knowledge.messages import Message, find_message, known_messages
+
+each_message = pytest.mark.parametrize("message", known_messages(), ids=lambda it: it.id)
+
+
+@each_message
+def test_a_message_is_found_and_says_what_to_do(message: Message) -> None:
+    found = find_message(f"step 1\n  {message.sample}  \nstep 2\n")
+
+    assert found == (message, message.sample)
+    assert message.sources
+    assert message.fix.text.endswith(".")
+    assert message.fix.commands
+    assert message.fix.verify
+
+
+@each_message
+def test_a_run_is_not_judged_by_it(message: Message) -> None:
+    named = Classifier(load_failures()).name(Symptoms(log=message.sample))
+
+    assert named.kind == UNKNOWN
+
+
+def test_ids_and_titles_are_those_of_one_message() -> None:
+    known = known_messages()
+
+    assert len({message.id for message in known}) == len({it.title for it in known}) == len(known)
+
+
+def test_ordinary_output_has_none() -> None:
+    assert find_message("Epoch 1: 34%| 2574/7500 [17:52<34:12]\nloss 0.4\n") is None
+
+
+@pytest.mark.parametrize("text", ["[[message]]\nid = 'a'\n", "message = = 1\n"])
+def test_a_broken_file_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "messages.toml").write_text(text)
+
+    with pytest.raises(KnowledgeError, match=r"messages\.toml: "):
+        known_messages(tmp_path / "messages.toml")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(KnowledgeError, match=r"messages\.toml: No such file"):
+        known_messages(tmp_path / "messages.toml")
