@@ -147,7 +147,7 @@ def test_list_and_verify_say_which_are_whole(tmp_path: Path) -> None:
 
 
 def test_where_there_is_nothing_to_verify(tmp_path: Path) -> None:
-    assert told("list", tmp_path).output == f"{tmp_path} has no checkpoint of rocsteady.\n"
+    assert told("list", tmp_path).output == f"No rocsteady checkpoints in {tmp_path}.\n"
     ended = subprocess.run(
         [sys.executable, "-m", "rocsteady", "checkpoint", "verify", str(tmp_path)],
         capture_output=True,
@@ -164,10 +164,12 @@ def test_where_there_is_nothing_to_verify(tmp_path: Path) -> None:
 
     assert (ended.returncode, ended.stderr) == (
         3,
-        f"rocsteady: {tmp_path} has no checkpoint of rocsteady\n",
+        f"rocsteady: no rocsteady checkpoints in {tmp_path}\n",
     )
     assert gone.returncode == 2
-    assert "checkpoints does not exist. Name the folder that has the checkpoints." in gone.stderr
+    assert (
+        "checkpoints does not exist. Name the folder that contains the checkpoints." in gone.stderr
+    )
 
 
 def test_pieces_of_ranks_are_put_together_in_one_plain_file(tmp_path: Path) -> None:

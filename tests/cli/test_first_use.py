@@ -86,7 +86,7 @@ def test_a_script_that_is_a_program_runs(project: Project) -> None:
             "no failure named 'hang-in-bakward'. Did you mean 'hang-in-backward'?",
         ),
         (("remedies", "--for", "oom-"), "Did you mean 'oom-host'?"),
-        (("remedies", "--for", "qqq"), 'To find the name of an error: rocsteady explain "ERROR'),
+        (("remedies", "--for", "qqq"), 'To find the ID of a failure: rocsteady explain "ERROR'),
         (("doctor", "--explain", "caching-of"), "no rule named 'caching-of'. Did you mean"),
         (("probe", "matmul-gradien"), "no probe named 'matmul-gradien'. Did you mean 'matmul-gra"),
     ],

@@ -158,7 +158,10 @@ def test_a_script_without_torch_is_counted_by_what_it_prints(project: Project) -
     ("script", "told"),
     [
         ("raise ValueError('no such data')", "ValueError: no such data"),
-        ("input('which? ')", "the script reads from stdin, which an unattended run does not have."),
+        (
+            "input('which? ')",
+            "the script reads from stdin, which is not available in an unattended run.",
+        ),
         ("import torch", "broken-install"),
     ],
 )
@@ -264,5 +267,5 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(project
     ended = project.say("init", "--yes", "--", sys.executable, "-c", "print('ran')")
 
     assert ended.code == 1
-    assert "cannot be written, so there is no place for rocsteady.toml" in ended.err
+    assert "is not writable, so rocsteady.toml cannot be created" in ended.err
     assert left(project) == []

@@ -121,7 +121,7 @@ def test_what_is_not_there_is_one_line(cli: Rocsteady) -> None:
 
 
 def test_the_knowledge_in_use_is_in_order(cli: Rocsteady) -> None:
-    assert cli("knowledge", "check").out == "In order.\n"
+    assert cli("knowledge", "check").out == "No problems found.\n"
 
 
 def test_an_author_is_told_what_is_wrong(cli: Rocsteady) -> None:

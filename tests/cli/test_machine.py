@@ -38,7 +38,7 @@ def test_a_recording_of_this_machine_replays_to_the_same_diagnosis(
     here, there = cli("doctor", "--json"), cli("doctor", "--json", "--root", recording)
 
     assert (written.code, written.out) == (0, "")
-    assert "Read it before you send it" in written.err
+    assert "Read the file before you send it" in written.err
     ours, theirs = json.loads(here.out), json.loads(there.out)
     for told in (ours, theirs):
         del told["facts_read"], told["machine"]["python"], told["unchecked"]

@@ -171,10 +171,10 @@ def test_a_file_for_elsewhere_says_what_of_an_option_it_lacks(cli: Rocsteady) ->
     ended = cli("plan", "--export", "slurm", "--force")  # it may be run twice
     refused = cli("plan", "--export", "slurm", "--way", "1", "--force")
 
-    assert "not in the file: option 2 also has workers=0 and one thread." in ended.err
+    assert "these settings of option 2 are not exported: workers=0 and one thread." in ended.err
     assert (ended.code, refused.code) == (0, 2)
-    assert "option 1 is for the CPU of this machine" in refused.err
-    assert "--way is now called --option" in refused.err
+    assert "option 1 uses this machine's CPU" in refused.err
+    assert "--way is deprecated; use --option" in refused.err
 
 
 def test_an_option_of_the_last_plan_can_be_explained(cli: Rocsteady) -> None:

@@ -71,9 +71,9 @@ def test_a_failed_run_says_what_to_do(project: Project) -> None:
     [
         (("--open", "--format", "markdown"), "--open needs --format html"),
         (("--bundle", "--json"), "--bundle needs --format html"),
-        (("--json", "--format", "html"), "contradict"),
-        (("-o", "x.pdf"), "use --format to say which format"),
-        (("-o", "taken.md"), "the file exists; --force overwrites it"),
+        (("--json", "--format", "html"), "--json and --format html cannot be combined"),
+        (("-o", "x.pdf"), "unknown extension; name a format with --format"),
+        (("-o", "taken.md"), "already exists; use --force to overwrite"),
         (("-o", "/dev/null", "--format", "text", "--force"), "not a regular file"),
         (("--format", "pdf"), "'pdf' is not one of"),
     ],

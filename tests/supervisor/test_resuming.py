@@ -288,7 +288,7 @@ def test_a_run_that_cannot_resume_is_not_stopped_for_a_restart(project: Project)
     until(lambda: project.line()["run"]["ended"])
 
     assert (refused.code, still) == (1, True)
-    assert f"{project.name} was left alone" in refused.err
+    assert f"{project.name} was not stopped" in refused.err
     assert again.code == 0, again.err
     assert child.wait() != 0
     assert [a["number"] for a in project.story()["attempts"]] == [1, 2]

@@ -63,9 +63,11 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @folder_argument
 def list_(*, as_json: bool, folder: Path) -> None:
-    """List the checkpoints of FOLDER, newest first.
+    """List the checkpoints in FOLDER, newest first.
 
-    Reads every byte to verify each one. Exit code: 0, 2 incorrect usage, 3 could not read them.
+    Reads every byte to verify each checkpoint.
+
+    Exit code: 0, 2 incorrect usage, 3 could not read them.
     """
     _show(folder, _listed(folder), as_json=as_json)
 
@@ -77,12 +79,12 @@ def list_(*, as_json: bool, folder: Path) -> None:
 def verify(ctx: click.Context, *, as_json: bool, folder: Path) -> None:
     """Verify every byte of the checkpoints.
 
-    Exit code: 0 all are intact, 1 something is broken, 2 incorrect usage, 3 could not look, or
-    there is none.
+    Exit code: 0 all are intact, 1 at least one is broken, 2 incorrect usage, 3 could not read them,
+    or there are none.
     """
     found = _listed(folder)
     if not found:
-        raise ExaminationError(f"{folder} has no checkpoint of rocsteady")
+        raise ExaminationError(f"no rocsteady checkpoints in {folder}")
     _show(folder, found, as_json=as_json)
     ctx.exit(BROKEN if any(each.wrong for each in found) else WHOLE)
 
@@ -90,7 +92,7 @@ def verify(ctx: click.Context, *, as_json: bool, folder: Path) -> None:
 @command.command("export")
 @click.argument("checkpoint", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
-    "--to", "target", required=True, type=click.Path(path_type=Path), help="The path to create."
+    "--to", "target", required=True, type=click.Path(path_type=Path), help="Path to create."
 )
 @click.option(
     "--format",
@@ -99,7 +101,7 @@ def verify(ctx: click.Context, *, as_json: bool, folder: Path) -> None:
     default="safetensors",
     help="A single file, or a torch.distributed.checkpoint folder.",
 )
-@click.option("--entry", default="model", help="The entry of the state to export.")
+@click.option("--entry", default="model", help="Entry of the state to export.")
 @click.option("--all", "everything", is_flag=True, help="Export every tensor, as ENTRY/NAME.")
 @python_option
 def export(  # noqa: PLR0913 - one argument an option
@@ -113,9 +115,9 @@ def export(  # noqa: PLR0913 - one argument an option
 ) -> None:
     """Convert CHECKPOINT to a format other tools can read.
 
-    Existing files are not overwritten. The plain file holds the state_dict of the model, and needs
-    no torch. A folder of torch.distributed.checkpoint holds everything; it is written by the Python
-    that trains.
+    Existing files are not overwritten. A safetensors file holds the model's state_dict; writing it
+    does not need torch. A torch.distributed.checkpoint folder holds the whole state and is written
+    by the Python used for training.
 
     Exit code: 0, 1 failed, 2 incorrect usage.
     """
@@ -150,19 +152,20 @@ def export(  # noqa: PLR0913 - one argument an option
     "target",
     default="checkpoints",
     type=click.Path(file_okay=False, path_type=Path),
-    help="The folder in which to create the checkpoint.",
+    help="Folder in which to create the checkpoint.",
 )
 @click.option(
-    "--step", default=0, type=click.IntRange(0, 10**17), help="The step of the checkpoint."
+    "--step", default=0, type=click.IntRange(0, 10**17), help="Step number of the checkpoint."
 )
 @python_option
 def import_(*, folder: Path, target: Path, step: int, python: str | None) -> None:
     """Create a checkpoint from a torch.distributed.checkpoint folder.
 
-    FOLDER is what torch.distributed.checkpoint wrote; nothing in it is run. Checkpointer.restore
-    fills a state of the same names: what dcp.save was given as {"model": ..., "optimizer": ...}
-    becomes the entries "model" and "optimizer", and a single state_dict the entry "model".
-    rocsteady.Loop cannot resume from it: the position in the data is unknown.
+    FOLDER was written by torch.distributed.checkpoint; nothing in it is executed.
+    Checkpointer.restore loads the result into a state with the same names: a state saved as
+    {"model": ..., "optimizer": ...} becomes the entries "model" and "optimizer", and a single
+    state_dict becomes the entry "model". rocsteady.Loop cannot resume from it, because the position
+    in the data is unknown.
 
     Exit code: 0, 1 failed, 2 incorrect usage.
     """
@@ -177,7 +180,7 @@ def import_(*, folder: Path, target: Path, step: int, python: str | None) -> Non
 def _listed(folder: Path) -> list[Listed]:
     if not folder.is_dir():
         wrong = "is not a folder" if folder.exists() else "does not exist"
-        raise click.UsageError(f"{folder} {wrong}. Name the folder that has the checkpoints.")
+        raise click.UsageError(f"{folder} {wrong}. Name the folder that contains the checkpoints.")
     try:
         found = folders.steps(folder)
     except OSError as error:
@@ -207,7 +210,7 @@ def _show(folder: Path, found: list[Listed], *, as_json: bool) -> None:
     width, colour = layout(sys.stdout)
     page = Page(width, colour=colour)
     if not found:
-        page.line(f"{folder} has no checkpoint of rocsteady.")
+        page.line(f"No rocsteady checkpoints in {folder}.")
     else:
         rows = [
             (
@@ -235,9 +238,9 @@ def _in_python(
     answer = ask(command, within=within, complaints=True)
     if answer.outcome is AnswerKind.NOT_STARTED:
         raise RocsteadyError(f"{interpreter} could not be started")
-    lines = answer.text.strip().splitlines() or ["it said nothing"]
+    lines = answer.text.strip().splitlines() or ["no output"]
     if answer.outcome is not AnswerKind.ANSWERED:
-        raise RocsteadyError(f"{interpreter} was not done within {within}: {lines[-1]}")
+        raise RocsteadyError(f"{interpreter} did not finish within {within}: {lines[-1]}")
     if answer.exit_code != 0:
         raise CheckpointError(lines[-1])
     return lines[-1]
@@ -253,5 +256,5 @@ def _interpreter(python: str | None) -> str:
     paths = (Path(found.prefix) / name for name in names) if found else ()
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
-        raise click.UsageError("no Python environment with torch was found; name it with --python.")
+        raise click.UsageError("no Python environment with torch was found; use --python PATH.")
     return str(path)

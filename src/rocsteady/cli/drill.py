@@ -50,8 +50,9 @@ class FaultsParam(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     "--faults",
     type=FaultsParam(),
     required=True,
-    help="Such as hang:backward@200,kill@500 (in that optimizer step), or oom:aten::mm@40 (at that"
-    " call of the operator). KIND: hang, oom, fault, kill, segv, abort, nan.",
+    help="Faults to inject, such as hang:backward@200,kill@500 (at that optimizer step) or"
+    " oom:aten::mm@40 (at that call of the operator). KIND: hang, oom, fault, kill, segv, abort,"
+    " nan.",
 )
 @click.option(
     "--scratch",
@@ -77,11 +78,11 @@ def command(  # noqa: PLR0913 - one argument an option
 ) -> None:
     """Inject faults into a copy of COMMAND and show how each is handled.
 
-    rocsteady drill --faults hang:backward@200,kill@500 -- python train.py. Without COMMAND, the
-    command of rocsteady.toml is run. Nothing is written to this folder. The drill ends 50 steps
-    after the last fault, or 5 slow ones.
+    rocsteady drill --faults hang:backward@200,kill@500 -- python train.py. Without COMMAND, runs
+    the command in rocsteady.toml. Nothing is written to this folder. The drill ends 50 steps after
+    the last fault, or after 5 steps and 2 minutes if steps are slow.
 
-    Exit code: 0 every fault was survived, 1 some were not, 2 incorrect usage, 130 on ^C.
+    Exit code: 0 the script survived every fault, 1 it did not, 2 incorrect usage, 130 on ^C.
     """
     scratch = scratch.absolute() if scratch else None
     folder = Path.cwd() if command else enter(find_job_folder(Path.cwd()))
@@ -100,7 +101,7 @@ def command(  # noqa: PLR0913 - one argument an option
         code = code if stopped is None else stopped
         keep = code != SURVIVED or bool(result.changed)
     except NotRecordedError as error:
-        raise RocsteadyError(f"{error}. Nothing was started") from None
+        raise RocsteadyError(f"{error}. The drill was not started") from None
     finally:
         journal.close()
         memory.close()

@@ -26,14 +26,14 @@ ALL_ACT, SOME_DO_NOT = 0, 1
 def command(
     ctx: click.Context, *, file: Path | None, as_json: bool, python: str | None, root: Path | None
 ) -> None:
-    """Say what each ROCm and PyTorch variable does on this machine.
+    """Show what each ROCm and PyTorch variable does on this machine.
 
-    Without FILE, the variables in effect. FILE is a shell or sbatch script, Dockerfile, compose
-    file, systemd unit, .env, rocsteady.toml, notebook, Python, PowerShell or batch script; nothing
-    in it is run.
+    Without FILE, checks the variables that are set now. FILE can be a shell or sbatch script,
+    Dockerfile, compose file, systemd unit, .env, rocsteady.toml, notebook, or a Python, PowerShell
+    or batch script; nothing in it is executed.
 
-    Exit code: 0 every variable acts or helps, 1 at least one does not, 2 incorrect usage, 3 could
-    not examine.
+    Exit code: 0 no problems, 1 at least one variable does harm, has no effect or is invalid,
+    2 incorrect usage, 3 could not examine the machine.
     """
     review = review_variables(open_root(root, python), file)
     if as_json:

@@ -35,7 +35,7 @@ PIECE = 1024 * 1024
 FILE_NAME = re.compile(r"\S*/\S*|\S+\.\w{1,5}|.+\.(?:log|txt|out|err)", re.IGNORECASE)
 NATURES = {
     Nature.TRANSIENT: "This failure is often transient; retrying may be enough.",
-    Nature.DETERMINISTIC: "The run fails again in the same way until something is changed.",
+    Nature.DETERMINISTIC: "The run will fail in the same way until something is changed.",
     Nature.EITHER: "This may be transient; if it happens twice in the same place, it is not.",
 }
 
@@ -47,8 +47,8 @@ NATURES = {
 def command(ctx: click.Context, *, text: str, as_json: bool) -> None:
     """Identify the failure in TEXT and say what is known about it.
 
-    TEXT is an error message, a file with output, a kernel log or stacks, or - for
-    standard input. Nothing is run, and nothing leaves this machine.
+    TEXT is an error message, or a file with output, a kernel log or stacks, or - for standard
+    input. Nothing in it is executed, and nothing leaves this machine.
 
     Exit code: 0 identified, 1 not identified, 2 incorrect usage.
     """
@@ -99,8 +99,8 @@ def render(failure: Failure, knowledge: FailureKnowledge, *, width: int, colour:
     if failure.kind == UNKNOWN:
         page.paragraph("No known failure was found in this text.", style=BOLD)
         page.paragraph(
-            "It may be no failure, or one that rocsteady does not know yet. More of the output"
-            " helps: the whole traceback, and the kernel's log of that time (dmesg)."
+            "It may not be a failure, or rocsteady may not know this one yet. More output may help:"
+            " include the whole traceback, and the kernel log from that time (dmesg)."
         )
         return str(page)
     kind = knowledge.kinds[failure.kind]

@@ -42,7 +42,7 @@ NO_INPUT = "EOFError"
 
 
 @click.command("init", context_settings={"allow_interspersed_args": False})
-@click.option("--yes", is_flag=True, help="Ask no questions; leave what is unknown as a comment.")
+@click.option("--yes", is_flag=True, help="Ask no questions; write unknown values as comments.")
 @click.option("--force", is_flag=True, help="Overwrite an existing rocsteady.toml.")
 @click.option(
     "--seconds",
@@ -65,11 +65,11 @@ def command(  # noqa: PLR0913 - one argument an option
 ) -> None:
     """Observe a short run of COMMAND and write rocsteady.toml.
 
-    rocsteady init -- python train.py. Without COMMAND, the only train*.py or main.py here is run.
-    On a terminal, rocsteady asks for what it cannot observe. It writes nothing else to this folder.
+    rocsteady init -- python train.py. Without COMMAND, runs the only train*.py or main.py here. On
+    a terminal, asks for what it cannot observe. Writes nothing else to this folder.
 
-    Exit code: 0 written, 1 the script failed or the file cannot be written, 2 incorrect usage, 130
-    on ^C.
+    Exit code: 0 written, 1 the script failed or the file could not be written, 2 incorrect usage,
+    130 on ^C.
     """
     folder = Path.cwd()
     ask = sys.stdin.isatty() and not yes
@@ -77,7 +77,7 @@ def command(  # noqa: PLR0913 - one argument an option
     words = command or ask_command(folder, ask=ask)
     check_command(words, folder)
     ask_about_paths(words, folder, "short run", yes=yes)
-    _say(f"watching {shlex.join(words)} for {seconds} s of training, over this folder.")
+    _say(f"observing {shlex.join(words)} for {seconds} s of training.")
     memory = Memory(find_place(saved_plan.home(folder)))  # nothing is made in the user's folder
     trials = Trials(folder, memory, tell)
     try:
@@ -110,7 +110,7 @@ def command(  # noqa: PLR0913 - one argument an option
 def _check_place(path: Path, *, ask: bool, force: bool) -> None:
     """Refuse before anything is run, if nothing could be written afterwards."""
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise RocsteadyError(f"{path.parent} cannot be written, so there is no place for {FILE}")
+        raise RocsteadyError(f"{path.parent} is not writable, so {FILE} cannot be created")
     if not os.path.lexists(path) or force:
         return
     if not ask or not click.confirm(f"{FILE} already exists. Overwrite it?", err=True):
@@ -143,9 +143,9 @@ def _tell_failure(one: TrialResult, failed: str) -> None:
     _say(f"{failed.rstrip('.')}. Nothing was written.")
     tail = one.watched.printed.tail
     if any(NO_INPUT in line for line in tail):
-        _say("the script reads from stdin, which an unattended run does not have.")
+        _say("the script reads from stdin, which is not available in an unattended run.")
     tell("\n".join(f"  {line}" for line in tail))
-    _say("next: fix the error, then: rocsteady init (rocsteady doctor checks this machine)")
+    _say("next: fix the error and run rocsteady init again. To check the machine: rocsteady doctor")
 
 
 def _text(words: tuple[str, ...], one: TrialResult, folder: Path, *, ask: bool) -> str:
@@ -185,8 +185,7 @@ def _tell(one: TrialResult, text: str) -> None:
     elif not one.step:
         _say(
             f"no step was observed in {duration(one.seconds)}. If the script was still loading or"
-            " compiling,"
-            " use --force --seconds 300 to observe it longer."
+            " compiling, use --force --seconds 300 to observe it longer."
         )
     _say("next: rocsteady run, or rocsteady plan to compare the options first")
 

@@ -24,7 +24,7 @@ from rocsteady.workflows.knowledge_update import (
 
 IN_ORDER, COMPLAINTS = 0, 1
 from_option = click.option(
-    "--from", "source", required=True, metavar="SOURCE", help="A file, a folder or an address."
+    "--from", "source", required=True, metavar="SOURCE", help="A file, a folder or a URL."
 )
 
 
@@ -32,9 +32,9 @@ from_option = click.option(
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def command(ctx: click.Context, *, as_json: bool) -> None:
-    """Show how old the knowledge is and how many entries there are.
+    """Show how old the knowledge base is and how many entries it has.
 
-    Nothing is ever fetched unless you run `update` with a source.
+    Nothing is downloaded unless you run `update` or `diff` with a source.
 
     Exit code: 0, or 2 for incorrect usage.
     """
@@ -61,25 +61,25 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
 @command.command("update")
 @from_option
 def update(*, source: str) -> None:
-    """Install newer knowledge from a signed bundle.
+    """Install a newer knowledge base from a signed bundle.
 
-    A bundle that is damaged, older, or not signed by an accepted key is refused, and the
-    knowledge in use stays. A bundle holds data only; nothing in it is executed.
+    A bundle that is damaged, older, or not signed by an accepted key is rejected, and the current
+    knowledge base is kept. A bundle holds only data; nothing in it is executed.
 
-    Exit code: 0 installed, 1 refused or not readable, 2 incorrect usage.
+    Exit code: 0 installed, 1 rejected or not readable, 2 incorrect usage.
     """
     content = fetch_bundle(source, not_before=knowledge_in_use().edition.date)
     path = install(content, places())
-    tell(f"Knowledge of {content.edition.date} is in use now ({path}).")
+    tell(f"Installed the knowledge base dated {content.edition.date} ({path}).")
 
 
 @command.command("diff")
 @from_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def diff(*, source: str, as_json: bool) -> None:
-    """Show what a bundle would change. Nothing is installed.
+    """Show what a bundle would change, without installing it.
 
-    Exit code: 0 compared, 1 refused or not readable, 2 incorrect usage.
+    Exit code: 0 compared, 1 rejected or not readable, 2 incorrect usage.
     """
     found = difference(fetch_bundle(source, not_before=""))
     if as_json:
@@ -95,17 +95,17 @@ def diff(*, source: str, as_json: bool) -> None:
 )
 @click.pass_context
 def check(ctx: click.Context, *, folder: Path | None) -> None:
-    """Check entries for what their author overlooked.
+    """Check knowledge entries for mistakes.
 
-    Without FOLDER, the knowledge in use with your own entries. Reports entries without a source or
-    date, references to what does not exist, conditions that can never hold, and entries that repeat
-    each other.
+    Without FOLDER, checks the current knowledge base with your own entries. Reports entries without
+    a source or date, references to missing entries, conditions that can never be true, and
+    duplicates.
 
-    Exit code: 0 in order, 1 not, 2 incorrect usage.
+    Exit code: 0 no problems, 1 problems found, 2 incorrect usage.
     """
     found = tuple(author_complaints(folder))
     for line in found:
         show(f"{line}\n")
     if not found:
-        show("In order.\n")
+        show("No problems found.\n")
     ctx.exit(COMPLAINTS if found else IN_ORDER)

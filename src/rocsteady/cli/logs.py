@@ -110,7 +110,7 @@ def _print_attempt(
                 show(f"\nrocsteady: {path.name} reached log_limit; lines may be missing here\n")
             while (hole := _skip_hole(log)) or (piece := log.read(PIECE)):
                 if hole:
-                    show(f"\nrocsteady: {hole:,} bytes are left out: a hole in {path.name}\n")
+                    show(f"\nrocsteady: skipped {hole:,} bytes: {path.name} has a hole here\n")
                     continue
                 show(printable(decoder.decode(piece)))  # also its colours are not ours
             if not more:
@@ -153,7 +153,7 @@ def _seek_last(log: io.FileIO, lines: int) -> None:
         return
     log.seek(least)
     if least:
-        show(f"rocsteady: the last {lines:,} lines are longer than {LOOKED_BACK >> 20} MiB\n")
+        show(f"rocsteady: showing only the last {LOOKED_BACK >> 20} MiB of {lines:,} lines\n")
 
 
 def _logs(folder: Path) -> list[int]:

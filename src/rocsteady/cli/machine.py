@@ -29,7 +29,7 @@ from rocsteady.terminal.screen import layout, show, show_json, tell, without_sec
     "--record",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the facts to FILE, without names and serial numbers, to share.",
+    help="Write the facts to FILE for sharing, with names and serial numbers removed.",
 )
 @python_option
 @root_option
@@ -57,8 +57,8 @@ def _write(path: Path, view: View, knowledge: Knowledge) -> None:
         write_whole(path, content)
     except OSError as error:
         raise ExaminationError(f"{path}: {error.strerror}") from None
-    tell(f"{len(recording.files)} paths, {len(content)} bytes written to {path}.")
+    tell(f"Wrote {len(recording.files):,} paths ({len(content):,} bytes) to {path}.")
     tell(
-        "Secrets, serials, hosts, users and homes were replaced. Read it before you send it;"
-        " nothing was sent."
+        "Secrets, serial numbers, host names, user names and home folders were replaced. Read the"
+        " file before you send it; nothing was sent."
     )

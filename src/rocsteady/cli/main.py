@@ -25,10 +25,10 @@ COMMANDS = {
         "Check this machine for problems that affect training.",
     ),
     "machine": ("rocsteady.cli.machine", "Show the facts read from this machine, or record them."),
-    "env": ("rocsteady.cli.env", "Say what each ROCm and PyTorch variable does here."),
-    "wheels": ("rocsteady.cli.wheels", "List the builds of torch for this GPU."),
+    "env": ("rocsteady.cli.env", "Show what each ROCm and PyTorch variable does here."),
+    "wheels": ("rocsteady.cli.wheels", "List the torch builds for this GPU."),
     "probe": ("rocsteady.cli.probe", "Find out by experiment what works on this machine."),
-    "init": ("rocsteady.cli.init", "Write rocsteady.toml by watching a short run."),
+    "init": ("rocsteady.cli.init", "Write rocsteady.toml by observing a short run."),
     "plan": ("rocsteady.cli.plan", "Compare every option for the job, with short trials."),
     "run": ("rocsteady.cli.run", "Run a training command and keep it alive until it is done."),
     "drill": ("rocsteady.cli.drill", "Inject faults into a copy of the job and see what happens."),
@@ -38,11 +38,11 @@ COMMANDS = {
     "stop": ("rocsteady.cli.stop", "Stop a run."),
     "restart": ("rocsteady.cli.restart", "Stop a run and resume it from its newest checkpoint."),
     "report": ("rocsteady.cli.report", "Explain what happened in a run, and why."),
-    "notify": ("rocsteady.cli.notify", "Show who is told of incidents and ends, or try it."),
+    "notify": ("rocsteady.cli.notify", "List notification channels, or send a test."),
     "remedies": ("rocsteady.cli.remedies", "List what rocsteady may change after a failure."),
     "checkpoint": ("rocsteady.cli.checkpoint", "List, verify, export and import checkpoints."),
-    "knowledge": ("rocsteady.cli.knowledge", "Show how current the knowledge is, or update it."),
-    "explain": ("rocsteady.cli.explain", "Identify an error and say what is known about it."),
+    "knowledge": ("rocsteady.cli.knowledge", "Show how old the knowledge base is, or update it."),
+    "explain": ("rocsteady.cli.explain", "Identify an error and show what is known about it."),
 }
 ERROR, USAGE, COULD_NOT_EXAMINE, INTERRUPTED = 1, 2, 3, 130
 
@@ -128,7 +128,7 @@ def _report_bug() -> None:
 
     trace = traceback.format_exc()
     lines = (
-        "rocsteady: this is a bug in rocsteady. Nothing was changed. The report, for an issue:",
+        "rocsteady: this is a bug in rocsteady; nothing was changed. Please report it with this:",
         f"rocsteady {__version__}, Python {platform.python_version()}, {platform.platform()}",
         trace.replace(str(Path.home()), "~"),
     )

@@ -19,13 +19,13 @@ WORKED, FAILED = 0, 1
 
 
 @click.command("notify")
-@click.option("--test", "tries", is_flag=True, help="Send one test notification by each.")
-@click.option("--yes", is_flag=True, help="Skip the confirmation of a job file that has changed.")
+@click.option("--test", "tries", is_flag=True, help="Send a test notification to each channel.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation if the job file has changed.")
 @click.pass_context
 def command(ctx: click.Context, *, tries: bool, yes: bool) -> None:
-    """List how people are told of incidents, a deadline that will be missed, and the end of a run.
+    """List the channels that notify you of incidents, a missed deadline and the end of a run.
 
-    This is set in the table notify of rocsteady.toml or of the user's configuration.
+    Set them in the table [notify] of rocsteady.toml or of your user configuration.
 
     Exit code: 0, 1 if a test notification could not be sent, 2 for incorrect usage.
     """
@@ -33,7 +33,7 @@ def command(ctx: click.Context, *, tries: bool, yes: bool) -> None:
     job = _trusted_job(folder, yes=yes) if (folder / FILE).exists() else None
     found = channels(notify_sources(job, folder))
     if not found:
-        raise click.UsageError(f"nothing is set: add a table [notify] to {FILE}")
+        raise click.UsageError(f"no notifications are configured: add a [notify] table to {FILE}")
     code = WORKED
     for channel in found:
         if not tries:

@@ -65,14 +65,14 @@ EXAMPLE = "rocsteady plan -- python train.py"
     default="5m",
     show_default=True,
     metavar="DURATION",
-    help="Time limit for all trials together. Default: also a tenth of the job's remaining time.",
+    help="Time limit for all trials. By default, also a tenth of the job's remaining time.",
 )
-@click.option("--no-trials", is_flag=True, help="Make no trials; use what is already known.")
+@click.option("--no-trials", is_flag=True, help="Run no trials; use what is already known.")
 @click.option("--again", is_flag=True, help="Also try settings that have crashed this machine.")
 @click.option(
     "--explain",
     metavar="N",
-    help="Show all details of option N of the last plan, or of 'all', and exit.",
+    help="Show all details of option N of the last plan ('all': of every option) and exit.",
 )
 @click.option(
     "--yes",
@@ -83,15 +83,15 @@ EXAMPLE = "rocsteady plan -- python train.py"
     "--export",
     "export",
     type=click.Choice(list(PLACES)),
-    help="Write the files that run an option of the last plan elsewhere.",
+    help="Write the files needed to run an option of the last plan elsewhere.",
 )
-@click.option("--option", type=click.IntRange(1), help="With --export: option of the last plan.")
+@click.option("--option", type=click.IntRange(1), help="With --export: option number.")
 @click.option("--way", type=click.IntRange(1), hidden=True)
 @click.option(
     "--bucket",
     default="",
     metavar="URL",
-    help="With --export skypilot: where checkpoints and models go, such as s3://my-models.",
+    help="With --export skypilot: bucket for checkpoints and models, such as s3://my-models.",
 )
 @click.option("--force", is_flag=True, help="With --export: overwrite existing files.")
 @click.option(
@@ -123,8 +123,8 @@ def command(  # noqa: PLR0913 - one argument an option
 ) -> None:
     """Compare the options for running COMMAND, with short trials, and recommend one.
 
-    rocsteady plan -- python train.py. Without COMMAND, the command, the deadline and the budget
-    are those of rocsteady.toml. Trials never write to this folder.
+    rocsteady plan -- python train.py. Without COMMAND, uses the command, deadline and budget in
+    rocsteady.toml. Trials never write to this folder.
 
     Exit code: 0 an option was found, 1 none was found, 2 incorrect usage, 130 on ^C.
     """
@@ -209,7 +209,7 @@ def _check_interrupt(trials: Trials) -> None:
 
 
 def _renamed(way: int) -> int:
-    tell("rocsteady: --way is now called --option, and will be removed.")
+    tell("rocsteady: --way is deprecated; use --option.")
     return way
 
 

@@ -50,7 +50,7 @@ def write_files(  # noqa: PLR0913 - one argument an option
 def _export(kind: str, number: int | None, folder: Path, job: Job) -> Export:
     option = _option(kind, number, folder)
     if option is not None and (left_out := _left_out(option)):
-        tell(f"rocsteady: not in the file: option {option.number} also has {left_out}.")
+        tell(f"rocsteady: these settings of option {option.number} are not exported: {left_out}.")
     known = doctors_knowledge()
     machine = examined(known)
     seen = visible_to_a_run(machine, known)
@@ -106,7 +106,7 @@ def _left_out(option: Option) -> str:
     """Name the settings that only a run here can apply."""
     if _is_of_cpu(option) and not option.variant:
         raise click.UsageError(
-            f"option {option.number} is for the CPU of this machine. Type: {option.do}"
+            f"option {option.number} uses this machine's CPU. Run it here: {option.do}"
         )
     return told(Strategy(), replace(option.strategy, variables={}, gpus=None))
 

@@ -112,8 +112,8 @@ class ProbeCommand(click.Command):
     "tried",
     type=TrySetting(),
     multiple=True,
-    help="Run the probes without and with this variable, in turn, and say whether it makes a"
-    " difference. -NAME unsets one. May be given more than once.",
+    help="Run the probes alternately without and with this variable, and report whether it makes a"
+    " difference. -NAME unsets a variable. Can be repeated.",
 )
 @click.option(
     "--rounds",
@@ -142,14 +142,15 @@ def command(  # noqa: PLR0913 - one argument an option
     again: bool,
     explain: bool,
 ) -> None:
-    """Find out by experiment what works on this machine, each try in a separate process.
+    """Find out by experiment what works on this machine. Each probe runs in its own process.
 
     NAME is a probe such as attention-backward, or one of its variants such as
-    attention-backward:flash. Without NAME, all probes of the level run. Each level is described
-    before it starts. With a command, as in rocsteady probe -- python train.py, some steps of the
-    script run instead, and nothing is written to this folder.
+    attention-backward:flash. Without NAME, runs all probes of the level and describes the level
+    first. With a command, as in rocsteady probe -- python train.py, runs some steps of the script
+    instead and writes nothing to this folder.
 
-    Exit code: 0 no failures, 1 some failed, 2 incorrect usage, 3 could not examine, 130 on ^C.
+    Exit code: 0 no failures, 1 some failed, 2 incorrect usage, 3 could not examine the machine, 130
+    on ^C.
     """
     script: tuple[str, ...] = ctx.meta[SCRIPT]
     _check_usage(names, level, tried, rounds)
@@ -276,7 +277,7 @@ def _tell_takedowns(found: Sequence[Observation]) -> None:
     for seen in found:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(seen.at))
         title = f"{seen.probe} {seen.variant}".rstrip()
-        tell(f"rocsteady: on {when} the machine went down during {title}.")
+        tell(f"rocsteady: the machine went down during {title} on {when}.")
 
 
 def _asked(planned: tuple[Planned, ...], *, yes: bool) -> tuple[Planned, ...]:
@@ -316,7 +317,7 @@ def _ended_properly(memory: Memory, journal: Journal) -> Iterator[None]:
     try:
         yield
     except NotRecordedError as error:
-        raise ExaminationError(f"{error}. Nothing more was tried") from None
+        raise ExaminationError(f"{error}. No more probes were run") from None
     finally:
         signal.signal(signal.SIGTERM, before)
         journal.close()

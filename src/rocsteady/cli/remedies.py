@@ -32,7 +32,7 @@ from rocsteady.wording import plural
 
 AS_IF = 100  # the step at which a preview lets every attempt fail
 LISTED = "To list them: rocsteady remedies"
-FIND_FAILURE = 'To find the name of an error: rocsteady explain "ERROR MESSAGE"'
+FIND_FAILURE = 'To find the ID of a failure: rocsteady explain "ERROR MESSAGE"'
 UNCONFIRMED = "Not confirmed on hardware by rocsteady's authors."
 
 
@@ -53,7 +53,7 @@ class Previewed(NamedTuple):
 
 @click.command("remedies")
 @click.option("--explain", metavar="ID", help="Explain one remedy.")
-@click.option("--for", "kind", metavar="KIND", help="Show what would be tried on this machine.")
+@click.option("--for", "kind", metavar="KIND", help="Show what would be tried here after KIND.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @python_option
 @root_option
@@ -67,7 +67,7 @@ def command(
 ) -> None:
     """List what rocsteady may change on its own after a failure, cheapest first.
 
-    KIND is a failure as rocsteady calls it, such as hang-in-backward.
+    KIND is the ID of a failure, such as hang-in-backward.
 
     Exit code: 0, or 2 for incorrect usage.
     """
@@ -94,7 +94,7 @@ def _list_page(remedies: Sequence[Remedy], page: Page) -> str:
         page.row(remedy.id, f"{remedy.title}.", column=column, style=BOLD)
         page.row("", f"Costs {remedy.cost}.", column=column)
     page.line()
-    page.paragraph("Cheapest first; one change at a time. None is confirmed on hardware.")
+    page.paragraph("Cheapest first; one change at a time. None has been confirmed on hardware.")
     page.line("rocsteady remedies --explain cpu")
     return str(page)
 
@@ -124,7 +124,8 @@ def _variables(page: Page) -> None:
     for each in harmful_variables():
         page.line(f"  {each.name}")
         page.paragraph(each.why, indent=4)
-        page.paragraph(f"In: {', '.join(each.failures)}. ({', '.join(each.sources)})", indent=4)
+        failures, sources = ", ".join(each.failures), ", ".join(each.sources)
+        page.paragraph(f"Unset after: {failures}. Sources: {sources}.", indent=4)
 
 
 def _previewed(name: str, root: Root) -> Previewed:
@@ -201,13 +202,13 @@ def _preview_page(previewed: Previewed, page: Page) -> str:
         page.row(f"{number} {remedy.id}", text, indent=2, column=column + 2, style=BOLD)
     if previewed.passed_over:
         page.line()
-        page.line("Skipped", style=BOLD)
+        page.line("Would be skipped", style=BOLD)
     for name, why in previewed.passed_over:
         page.row(f"  {name}", f"{why}.", indent=2, column=column + 2)
     page.line()
     page.paragraph(
-        "A remedy that does not help is reverted before the next one. Assumed: the script"
-        f" resumes from checkpoints, with {plural(previewed.ranks, 'rank')};"
-        f" its DataLoaders were not inspected. {UNCONFIRMED}"
+        "A remedy that does not help is reverted before the next one. This assumes that the script"
+        f" resumes from checkpoints and has {plural(previewed.ranks, 'rank')}; its DataLoaders were"
+        f" not inspected. {UNCONFIRMED}"
     )
     return str(page)

@@ -29,13 +29,13 @@ SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", 
     "--format",
     "wanted",
     type=click.Choice(FORMATS),
-    help="Default: as --output is named; without it, text on a terminal, else markdown.",
+    help="Default: the extension of --output; without it, text on a terminal, else markdown.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option(
     "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file."
 )
-@click.option("--force", is_flag=True, help="Overwrite the file that --output names.")
+@click.option("--force", is_flag=True, help="Overwrite the --output file.")
 @click.option("--open", "opens", is_flag=True, help="Write the page and open it in a browser.")
 @click.option(
     "--bundle", "bundled", is_flag=True, help="Write a zip of the page and the redacted evidence."
@@ -50,10 +50,10 @@ def command(  # noqa: PLR0913 - one argument an option
     opens: bool,
     bundled: bool,
 ) -> None:
-    """Explain what happened in RUN: what was asked, why it failed, what was done, what it cost.
+    """Explain what happened in RUN: why it failed, what was done about it, and what it cost.
 
-    Every format is redacted, so that it can be sent. An html report is one file that needs no
-    network. Without RUN: the last run of this project.
+    Every format is redacted and can be sent to others. An html report is a single file that needs
+    no network. Without RUN: the last run of this project.
 
     Exit code: 0, or 2 for incorrect usage.
     """
@@ -62,7 +62,7 @@ def command(  # noqa: PLR0913 - one argument an option
         if not output.is_file():
             raise click.UsageError(f"--output {output}: not a regular file")
         if not force:
-            raise click.UsageError(f"--output {output}: the file exists; --force overwrites it")
+            raise click.UsageError(f"--output {output}: already exists; use --force to overwrite")
     with kept_journal() as journal:
         if journal is None:
             raise nothing_run(name)
@@ -76,7 +76,7 @@ def command(  # noqa: PLR0913 - one argument an option
         target = output or Path(f"rocsteady-{line.run.name}.html")
         _write(target, render_page(report).encode())
         if opens and not webbrowser.open(target.absolute().as_uri()):
-            tell("rocsteady: no browser could be started")
+            tell("rocsteady: could not start a browser")
     elif wanted == "json" and output is None:
         show_json(report.story)
     else:
@@ -90,10 +90,10 @@ def _format(
     if (opens or bundled) and (as_json or wanted not in (None, "html")):
         raise click.UsageError(f"{'--open' if opens else '--bundle'} needs --format html")
     if as_json and wanted not in (None, "json"):
-        raise click.UsageError(f"--json and --format {wanted} contradict each other")
+        raise click.UsageError(f"--json and --format {wanted} cannot be combined")
     guessed = SUFFIXES.get(output.suffix.lower()) if output else None
     if output and not (guessed or wanted or as_json or opens or bundled):
-        raise click.UsageError(f"--output {output}: use --format to say which format")
+        raise click.UsageError(f"--output {output}: unknown extension; name a format with --format")
     default = guessed or ("text" if sys.stdout.isatty() else "markdown")
     return "json" if as_json else wanted or ("html" if opens else default)
 

@@ -19,21 +19,21 @@ from rocsteady.workflows.runs import can_resume
     "--from-scratch",
     "from_scratch",
     is_flag=True,
-    help="Restart from the beginning a run that cannot resume.",
+    help="If the run cannot resume, start it from the beginning.",
 )
 @click.argument("name", metavar="RUN")
 @click.pass_context
 def command(ctx: click.Context, *, name: str, detached: bool, from_scratch: bool) -> None:
     """Stop a run and resume it here from its newest checkpoint.
 
-    The same as rocsteady stop RUN followed by rocsteady run --resume RUN. A run that cannot resume
-    is left alone.
+    The same as rocsteady stop RUN followed by rocsteady run --resume RUN. Does nothing if the run
+    cannot resume.
     """
     with kept_journal() as journal:
         line = find_run(journal, name)
         if journal is not None and not from_scratch and not can_resume(line.run, journal):
             raise RocsteadyError(
-                f"{name} was left alone: rocsteady does not know how its script resumes, and a"
+                f"{name} was not stopped: rocsteady does not know how its script resumes, and a"
                 f" restart would lose its progress. To stop it: rocsteady stop {name}. To start it"
                 f" from the beginning: rocsteady restart {name} --from-scratch"
             )

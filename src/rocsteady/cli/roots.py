@@ -23,7 +23,7 @@ root_option = click.option(
 python_option = click.option(
     "--python",
     metavar="PATH",
-    help="The Python used for training. Default: active environment, ./.venv, PATH.",
+    help="Python used for training. Default: active environment, ./.venv, PATH.",
 )
 
 

@@ -131,7 +131,7 @@ class RunCommand(click.Command):
     "--watch",
     "watched",
     is_flag=True,
-    help="Run in the background and view it here, as rocsteady watch does.",
+    help="Run in the background and open rocsteady watch here.",
 )
 @click.option("--resume", metavar="RUN", help="Resume a run that ended or was stopped.")
 @click.option("--fresh", is_flag=True, help="Ignore checkpoints from before this run.")
@@ -154,7 +154,7 @@ class RunCommand(click.Command):
 @click.option(
     "--yes",
     is_flag=True,
-    help="Skip all confirmations, including --stage out of order.",
+    help="Skip all confirmations; also allow --stage out of order.",
 )
 @click.option(WITHOUT_TERMINAL, "alone", is_flag=True, hidden=True)
 @click.option("--ranks", type=int, hidden=True)  # a socket to the torchrun whose ranks are watched
@@ -178,10 +178,10 @@ def command(  # noqa: PLR0913 - one argument an option
 ) -> None:
     """Run COMMAND, watch its progress, and restart it when it hangs or crashes.
 
-    rocsteady run -- python train.py. Without COMMAND, the command of rocsteady.toml is run.
+    rocsteady run -- python train.py. Without COMMAND, runs the command in rocsteady.toml.
 
-    Exit code: the script's own; 75 the run can be retried without a person, 76 a person is needed
-    or the run ended without being done, 2 incorrect usage, 130 on ^C.
+    Exit code: the script's own; 75 the run can be retried automatically, 76 a person is needed or
+    the run ended before the job was done, 2 incorrect usage, 130 on ^C.
     """
     _check(ctx.params)
     folder = _folder(command, resume)
@@ -195,7 +195,7 @@ def command(  # noqa: PLR0913 - one argument an option
         job = _job(folder, command, resume, journal, memory, yes=yes)
         job, wanted = _wishes(ctx.params, folder, job)
         if stage is not None and not job.stages:
-            raise click.UsageError(f"--stage needs stages in {FILE}, and no command")
+            raise click.UsageError(f"--stage needs stages in {FILE}; leave out the command")
         turns = turns_of(job, journal, name=name, first=stage, yes=yes)
         if not turns:
             _check_free(name, journal)
@@ -218,7 +218,7 @@ def command(  # noqa: PLR0913 - one argument an option
         kept = journal.close()
         memory.close()
     if not kept:
-        tell("rocsteady: the end of the journal could not be written.")
+        tell("rocsteady: the last journal entries could not be written.")
     ctx.exit(code)
 
 
@@ -297,7 +297,7 @@ def _check(options: dict[str, object]) -> None:
         raise click.UsageError("--watch needs a terminal; without it, use --detach")
     own = ("command", "name", "stage", "plan")
     if options["resume"] is not None and any(options[each] for each in own):
-        raise click.UsageError("--resume uses the run's own command and name; do not give others")
+        raise click.UsageError("--resume uses the run's own command and name; leave yours out")
     if options["fresh"] and options["go_on"]:
         raise click.UsageError("--fresh and --continue cannot be combined")
     if options["resume"] is not None and (options["fresh"] or options["go_on"]):

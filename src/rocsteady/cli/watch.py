@@ -34,14 +34,14 @@ DONE, NOT_DONE, INTERRUPTED = 0, 76, 130
     metavar="DURATION",
     default="1m",
     show_default=True,
-    help="Time between two lines, without a full screen.",
+    help="Time between lines when not on a full screen.",
 )
 @click.option("--web", is_flag=True, help="Serve the report as a live page, on this machine only.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=0,
-    help="Port of --web. Default: one that is free.",
+    help="Port for --web. Default: any free port.",
 )
 @click.pass_context
 def command(  # noqa: PLR0913 - one argument an option
@@ -59,9 +59,9 @@ def command(  # noqa: PLR0913 - one argument an option
     Without RUN: the run in progress, or the last one. Leaving does not stop the run. Keys: s
     stacks, p pause or continue, R restart, x stop, r report, l other runs, ? help, q quit.
 
-    Without a terminal, a line is printed every minute until the run ends.
+    Without a terminal, prints a line every minute until the run ends.
 
-    Exit code: 0 if the run is done or still running, 76 if it ended without being done, 2 for
+    Exit code: 0 if the run is done or still running, 76 if it ended before the job was done, 2 for
     incorrect usage, 130 on ^C.
     """
     with kept_journal() as journal:
@@ -88,7 +88,7 @@ def _serve(journal: Journal, name: str, port: int) -> None:
 
     try:
         with served(journal, name, port=port) as address:
-            show(f"rocsteady: {name} at {address}\nPress ^C to stop serving; the run goes on.\n")
+            show(f"rocsteady: {name} at {address}\nPress ^C to stop serving; the run continues.\n")
             while True:
                 time.sleep(POLL_EVERY)
     except KeyboardInterrupt:

@@ -39,7 +39,7 @@ l          choose another run
 q          leave; the run continues
 ^Z         suspend this view; the run continues
 
-A paused run keeps its memory, also that of the GPU. After a long pause,
+A paused run keeps its memory, including GPU memory. After a long pause,
 connections and distributed timeouts of the script may have expired.
 """
 

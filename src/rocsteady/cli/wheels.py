@@ -25,13 +25,13 @@ VERSION = re.compile(r"3\.\d{1,2}(\.\d{1,2})?")
     "gpus",
     metavar="NAME",
     multiple=True,
-    help="The GPU: gfx1100, or a card such as 'RX 7900 XT'. Once for each GPU.",
+    help="GPU, such as gfx1100 or 'RX 7900 XT'. Repeat for each GPU.",
 )
-@click.option("--python", metavar="VERSION", help="The version of Python, such as 3.12.")
+@click.option("--python", metavar="VERSION", help="Python version, such as 3.12.")
 @click.option(
-    "--os", "system", type=click.Choice(["linux", "wsl", "windows"]), help="The operating system."
+    "--os", "system", type=click.Choice(["linux", "wsl", "windows"]), help="Operating system."
 )
-@click.option("--list", "listing", is_flag=True, help="List the GPUs that can be named, and exit.")
+@click.option("--list", "listing", is_flag=True, help="List the GPU names and exit.")
 @click.option("--all", "everything", is_flag=True, help="Show every build in full.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @root_option
@@ -47,13 +47,13 @@ def command(  # noqa: PLR0913 - one argument an option
     as_json: bool,
     root: Path | None,
 ) -> None:
-    """List the builds of torch for a GPU, with the command to install each.
+    """List the torch builds for a GPU, with the command to install each.
 
-    What is not named is that of this machine. Official means that PyTorch or AMD test the build for
-    this GPU. Nothing is downloaded.
+    GPU, Python and operating system default to those of this machine. Official means that PyTorch
+    or AMD tests the build for this GPU. Nothing is downloaded.
 
     Exit code: 0 at least one build has no known blocking problem, 1 none has, 2 incorrect usage, 3
-    could not examine.
+    could not examine the machine.
     """
     if listing:
         width, colour = layout(sys.stdout)
@@ -68,7 +68,9 @@ def command(  # noqa: PLR0913 - one argument an option
     except LookupError as error:
         arches = doctors_knowledge().arches
         known = [*arches, *(card for arch in arches.values() for card in arch.cards)]
-        listed = "rocsteady wheels --list shows the names; on the machine itself, leave --gpu out."
+        listed = (
+            "To list the names: rocsteady wheels --list. To use this machine's GPU: omit --gpu."
+        )
         raise click.BadParameter(
             f"{no_such('GPU', str(error), known)} {listed}", param_hint="--gpu"
         ) from None
