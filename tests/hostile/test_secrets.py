@@ -45,6 +45,15 @@ Killed
 token 0 of 512, key layer_norm_1, tokens: ['hello', 'world2'], keys: [1, 2], session 3 started
 Missing key: model.layers.10.self_attn.q_proj.weight, unexpected keys: ["blocks.0.attn.qkv_lora"]
 the secret is out of order, password, user and host were given, auth was refused, ENV PATH /opt/x1
+key (str): resnet50 of the table, token for layer: fc1, forward pass -> pass2, keys[3] = fc2
+name,key,count
+resnet50,layer1.0.conv1,3
+Name            Key                Calls
+aten::mm        encoder.layer2     12
+[tokenizer]
+value = "bpe50k"
+key=
+layers.10.mlp.weight
 see https://github.com/ROCm/ROCm/issues/4730 and https://huggingface.co/gpt2/blob/main/config.json
 """
 
@@ -145,6 +154,16 @@ def test_a_secret_that_had_a_name_once_is_hidden_afterwards() -> None:
     redactor.value(["train.py", "--password", "abcDEF123456"])
 
     assert redactor.text("ValueError: abcDEF123456 is wrong") == "ValueError: <redacted> is wrong"
+
+
+def test_the_password_of_an_address_is_hidden_where_it_stands_alone() -> None:
+    address = "postgres://trainer:Zq148v%40Lm4Tr@db.example.org/runs"
+    later = "FATAL: refused Zq148v@Lm4Tr, sent as Zq148v%40Lm4Tr"
+    same = nobody()
+    same.text(f"DATABASE_URL={address}")
+
+    for redactor in (same, redactor_here({"DATABASE_URL": address})):
+        assert redactor.text(later) == "FATAL: refused <redacted>, sent as <redacted>"
 
 
 def test_reports_hold_no_secret(command: Command) -> None:

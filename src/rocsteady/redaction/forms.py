@@ -100,7 +100,8 @@ _FORMS: tuple[_Form, ...] = (
     _form("-u", r"(?:(?<=[ \"']-u )|(?<=-user )|(?<=-user=))[^\s:/]{1,64}:[^\s\"']+"),
     _form(
         "login",  # a line of ~/.netrc
-        r"(?:(?<=password )|(?<=passwd )|(?<=account ))(?![!=:|>\\-]|is\s|was\s)\S+",
+        r"(?:(?<=password )|(?<=passwd )|(?<=account ))"
+        r"(?![!=:|>\\\u2192\u21d2-]|is\s|was\s|for\s)\S+",
     ),
     _form(":5432:", r"(?<=:5432:)[\w*.-]{1,64}:[\w*.-]{1,64}:[^\s\"']+"),  # a line of ~/.pgpass
     _form("<Cookie", r"(?<=<Cookie )[^\s=]{1,99}=\S+"),

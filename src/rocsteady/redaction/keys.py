@@ -8,62 +8,11 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable
-from enum import Enum
-from functools import lru_cache
-from itertools import pairwise
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from rocsteady.redaction.forms import REDACTED
-
-
-class Kind(Enum):
-    """What a name says about the value beside it."""
-
-    SECRET = "secret"  # noqa: S105 - nobody would use this name for anything else
-    LIKELY = "likely"  # names a secret, unless the value is plainly something else
-    USER = "user"
-    HOST = "host"
-    SERIAL = "serial"
-
-
-_STRONG = (
-    "password",
-    "passwd",
-    "passwort",
-    "passphrase",
-    "passcode",
-    "secret",
-    "credential",
-    "apikey",
-    "webhook",
-)
-_LIKELY = frozenset({
-    "auth", "authorization", "bearer", "cookie", "cred", "creds", "dsn", "hmac", "jwt", "key",
-    "otp", "pass", "pat", "psk", "pw", "pwd", "sas", "sessid", "session", "sessionid", "sig",
-    "signature", "token",
-})  # fmt: skip
-_JOINED = (
-    "token",
-    "pwd",
-    "sessid",
-    "authkey",
-    "accesskey",
-    "accountkey",
-    "privatekey",
-    "signingkey",
-)
-_AFTER = frozenset({"id", "value", "data", "b64", "base", "raw", "hex", "string", "header"})
-_USERS = frozenset({"user", "username", "logname", "login"})
-_HOSTS = frozenset({"host", "hostname", "nodename", "nodelist", "addr", "endpoint", "fqdn"})
-# What comes before "token", "key" and "pass" in names that hold no secret.
-_HARMLESS_BEFORE = frozenset({
-    "added", "backward", "begin", "bos", "cache", "cls", "dict", "each", "end", "eos", "first",
-    "foreign", "forward", "full", "group", "image", "last", "mask", "max", "metric", "min",
-    "missing", "monitor", "multi", "new", "next", "no", "num", "one", "pad", "per", "primary",
-    "prompt", "registry", "second", "sep", "single", "sort", "special", "start", "state", "stop",
-    "unexpected", "unk",
-})  # fmt: skip
+from rocsteady.redaction.names import Kind, harmless, kind_of, like_a_password, looks_random
 
 
 class _Spot(NamedTuple):
@@ -74,9 +23,9 @@ class _Spot(NamedTuple):
     at: int
     line_start: bool
     sure: bool  # a sign stands between them; otherwise the value must look like a secret
+    below: bool  # "=" ends the line, and the value is the next one
 
 
-_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _LONGEST_NAME = 64
 _INDENT = 40  # columns before a name that may be the first of its line
 _ENOUGH = 96  # characters of a value that tell what it is
@@ -89,7 +38,9 @@ _NAMED = re.compile(
     (?=(?P<rest>[a-z0-9_.-]{0,40}))(?P=rest)
     (?P<second>[ ](?:id|number|no|num)\b)?
     (?:
-      (?:\\{0,3}["']\]?)?[ \t]{0,20}
+      (?:(?:\\{0,3}["']|&(?:quot|apos|\#3[49]);)\]?)?
+        (?P<aside>\[[^\]\n]{1,40}\]|[ ]?\([^()\n]{1,40}\)|[ ]for[ ]["']?[\w@.-]{1,40}["']?)?
+        [ \t]{0,20}
         (?P<sign>
           :[ ]?(?:optional\[)?str\]?(?:[ ]\|[ ]none)?[ ]?=(?!=)|=>|:=
           |[=!]?=(?!["'][\w.:-]{1,64}["'][ \t]{1,4}value=)  # of XML: that is a name too
@@ -101,7 +52,8 @@ _NAMED = re.compile(
         |["'],[^\n)]{0,80}?default=|\n[ \t][^\n]{0,200}?input_value=)
       | (?P<listed>["'][ \t]{0,4},[ \t]{0,4}(?=["']))
       # said rather than assigned: "the password is ...", a row of a table
-      | (?P<said>[ \t]{0,8}(?:[,;|]|->)[ \t]{0,8}
+      | (?P<said>[ \t]{0,8}(?:[,;|]|->|[\u2192\u21d2])[ \t]{0,8}
+        |[ \t]{0,2}[(<](?=[^\s()<>]{6,200}[)>])
         |[ \t]{1,8}(?:is|was|provided)(?::[ \t]{0,8}|[ \t]{1,8})
         |[ \t]{1,4}\([^()\n]{1,20}\):?[ \t]{1,4})(?=[^\s=:])
       | (?P<space>[ \t]{0,8}\\?\r?\n[ \t]{0,20}(?:-[ ])?|[ \t]{1,8})(?=[^\s=:])
@@ -110,30 +62,6 @@ _NAMED = re.compile(
     re.VERBOSE,
 )
 _LOWER = {ord(mark): mark.lower() for mark in string.ascii_uppercase}  # no length changes
-_CONSTANT = re.compile(
-    r"(?:none|true|false|null|nil|yes|no|on|off|\*+|<[a-z_ -]{1,40}>|\.\.\.)$", re.IGNORECASE
-)
-_CODE = re.compile(
-    r"(?:lambda\b|tensor\(|torch\.|aten::|\(|\[|\{|(?:os|self|args|cfg|config|opts?|settings|hparams"
-    r"|operator|getpass|socket|str|int|len|sys|np)[.\[(])"
-)
-_CODE_WORD = re.compile(r"(?:lambda|len|str|int|float|key|token|auth|user|host|itemgetter)$")
-_NUMBER = re.compile(r"[-+]?(?:[0-9]{1,6}|[0-9]{1,9}\.[0-9]{1,9}(?:e[-+]?[0-9]{1,3})?)%?$")
-_STATUS = frozenset({
-    "basic", "bearer", "denied", "empty", "error", "expired", "failed", "found", "invalid", "is",
-    "missing", "name", "not", "ok", "required", "unknown", "unset", "value", "was",
-})  # fmt: skip
-# Names of parameters and of PyTorch's own keys: "fc.weight", "store_based_barrier_key:1".
-_PARAMETER = re.compile(
-    r"(?:\w{1,40}\.){1,20}(?:weight|bias|\w{0,20}(?:mean|var|tracked))$"
-    r"|[a-z]{1,20}(?:_[a-z]{1,20}){2,6}(?::[0-9]{1,6})?$"
-)
-_SLUG = re.compile(r"[a-z]{2,20}(?:-[a-z0-9]{1,20}){1,8}")
-_CALL = re.compile(r"[A-Za-z_]\w{0,60}(?:\.\w{1,60}){1,8}\(")
-_PLAIN_HOST = re.compile(
-    r"[0-9.:]+$|\[|x86|aarch|cpu|gpu|cuda|hip\b|linux|device|memory|pinned|local|0x|/|-",
-    re.IGNORECASE,
-)
 _UNQUOTED = re.compile(
     r"""(?:[^\s&"'`,;]|[,;](?!\s|$|[\w-]{1,40}[=:]|["'])|["'`](?![\s,;:)\]}>&|]|$))+"""
 )
@@ -151,72 +79,17 @@ _NEXT_LINE = re.compile(r"\r?\n[ \t]{0,20}(\S{6,200})[ \t]*(?=[\r\n]|$)")
 _SETS = re.compile(r"\b(?:setx|setenv|set -\w{1,4}|ENV|configure set)\s+$")  # NAME VALUE
 _CELL = re.compile(r"[^\s|]{6,200}[ \t]{0,40}\|")
 _WORD = re.compile(r"[^\s\"'`,;()\[\]{}<>]{6,}")
-_CHANCE = re.compile(r"[A-Za-z0-9+/=_-]+")
-_HEX = re.compile(r"[0-9a-f]{16,}")
 _LONGEST_LIST = 2000
 _MOST_NESTED = 8
-_DIGITS = 3
-_LEAST_TURNS, _TURNS = 5, 0.4  # from small to capital letters and back, of all letters
-_LEAST_VALUE = 8
-_PREFIX = re.compile(r"[bBrRuUfF]{0,2}(?=(\\{0,3}[\"']))")
+_PREFIX = re.compile(r"[bBrRuUfF]{0,2}(?=(\\{0,3}[\"']|&(?:quot|apos|#3[49]);))")
+_TAGS = re.compile(r"(?:[!&]\S{0,60}[ \t]+){1,2}(?=\S)")  # of YAML, before the value
+# More values of one name: words after an option for several, parts of a text put together.
+_NEXT_WORD = re.compile(r"[\"']?[ \t]+[\"']?(?!-)(<redacted>|[^\s\"'|&;<>)]+)")
+_NEXT_ITEM = re.compile(r"[\"'][ \t]{0,4},[ \t]{0,4}[\"'](?!-)([^\"'\n]+)(?=[\"'])")
+_NEXT_PART = re.compile(r"[\"'][ \t]{0,4}\+[ \t\n\\]{0,20}[bBrRuUfF]{0,2}[\"']([^\"'\n]+)(?=[\"'])")
+_MOST_MORE = 64
+_LINE = re.compile(r"\S[^\n\r]*")
 _CLOSERS, _OPENERS = ")]}>.,;:|\\", {")": "(", "]": "[", "}": "{", ">": "<"}
-
-
-@lru_cache(maxsize=4096)
-def kind_of(name: str) -> Kind | None:  # noqa: PLR0911 - one answer a rule
-    """Say what a name means for the value beside it."""
-    if name in ("S/N", "s/n"):
-        return Kind.SERIAL
-    parts = [part.lower() for part in _PARTS.findall(name)]
-    letters = "".join(each for each in name.lower() if each.isalpha())  # also passWord, pass_word
-    if any(word in letters for word in _STRONG[:5]) or any(
-        word in part for part in parts for word in _STRONG
-    ):
-        return Kind.SECRET
-    if "serial" in parts or parts[-2:] in (["unique", "id"], ["hive", "id"], ["machine", "id"]):
-        return Kind.SERIAL
-    while len(parts) > 1 and (parts[-1].isdigit() or parts[-1] in _AFTER):
-        parts.pop()
-    if not parts:
-        return None
-    last, before = parts[-1], parts[-2] if len(parts) > 1 else ""
-    if last in _LIKELY or last.endswith(_JOINED):
-        if parts[-2:] == ["api", "key"]:
-            return Kind.SECRET
-        return None if before in _HARMLESS_BEFORE else Kind.LIKELY
-    if last in _USERS:
-        return Kind.USER
-    if last in _HOSTS and (last != "addr" or before in ("master", "host", "server", "node")):
-        return Kind.HOST
-    return None
-
-
-def harmless(kind: Kind, name: str, value: str) -> bool:  # noqa: PLR0911 - one answer a rule
-    """Say whether a value beside such a name is plainly no secret, and may be needed."""
-    if not value or _CONSTANT.match(value):
-        return True
-    if kind is Kind.SECRET:
-        return bool(_CODE.match(value)) and not value.startswith(("(", "[", "{"))
-    if name.lstrip("-") in ("PWD", "pwd") and (value[0] == "/" or value[1:3] in (":\\", ":/")):
-        return True  # the current folder
-    if kind is Kind.SERIAL:
-        return len(value) < 5 or _CODE.match(value) is not None  # noqa: PLR2004 - a serial is long
-    if _NUMBER.match(value) or _CODE.match(value) or _CODE_WORD.match(value):
-        return True
-    if kind in (Kind.USER, Kind.HOST):
-        return value[0].isdigit() or bool(_PLAIN_HOST.match(value))
-    if name == "signature" and _SLUG.fullmatch(value):
-        return True  # of a failure that is known here
-    known = value.lower().rstrip(".,;:") in _STATUS or _CALL.match(value)
-    return bool(known or _PARAMETER.match(value))
-
-
-def names_secret(name: str, value: str) -> bool:
-    """Say whether a variable holds a secret that can be told from everyday words."""
-    kind = kind_of(name)
-    if kind not in (Kind.SECRET, Kind.LIKELY) or harmless(kind, name, value):
-        return False
-    return len(value) >= _LEAST_VALUE and _like_a_password(value)
 
 
 def replace_named(text: str, stand_in: Callable[[Kind, str], str]) -> str:
@@ -233,28 +106,45 @@ def replace_named(text: str, stand_in: Callable[[Kind, str], str]) -> str:
             continue
         first, last = _value(text, spot, at + _ENOUGH)
         if text.startswith(REDACTED, first):
-            at = first + len(REDACTED)  # more may follow in the line
+            at = last = first + len(REDACTED)  # more may follow in the line
         elif last > first >= copied and _counts(spot, text[first:last]):
             first, last = _value(text, spot, len(text))
-            done += (text[copied:first], stand_in(spot.kind, text[first:last]))
+            done += (text[copied:first], _by_line(spot.kind, text[first:last], stand_in))
             copied, at = last, max(at, last - _LONGEST_NAME)  # it may end with another name
+        else:
+            continue
+        if last >= copied:
+            for begin, end in _more(text, spot, last):
+                done += (text[copied:begin], stand_in(Kind.SECRET, text[begin:end]))
+                copied = at = end
     return "".join((*done, text[copied:]))
 
 
-def looks_random(value: str, *, least: int = 16) -> bool:
-    """Say whether a word is no word: long, with digits, and in no case that a name would have."""
-    if len(value) < least or not _CHANCE.fullmatch(value):
-        return False
-    mixed = value.lower() != value != value.upper()
-    digits = sum(mark.isdigit() for mark in value)
-    return digits >= _DIGITS and (mixed or bool(_HEX.fullmatch(value)))
+def _by_line(kind: Kind, value: str, stand_in: Callable[[Kind, str], str]) -> str:
+    """Replace a value; the number of lines stays."""
+    if "\n" not in value:
+        return stand_in(kind, value)
+    return _LINE.sub(lambda line: stand_in(kind, line[0]), value)
+
+
+def _more(text: str, spot: _Spot, last: int) -> Iterator[tuple[int, int]]:
+    """Find the further values of a name, from the end of the first one on."""
+    option, login = spot.name.startswith("-"), spot.name.endswith("login")
+    several = (_NEXT_ITEM, _NEXT_WORD) if option and (login or spot.name.endswith("s")) else ()
+    for _ in range(_MOST_MORE):
+        tried = (pattern.match(text, last) for pattern in (_NEXT_PART, *several))
+        found = next((each for each in tried if each), None)
+        if found is None or (login and not like_a_password(found[1])):
+            return
+        yield found.span(1)
+        last = found.end(1)
 
 
 def _spot(text: str, found: re.Match[str], name: str) -> _Spot | None:
     """Tell what the name means, if it and what follows are a pair."""
     kind, sure = kind_of(name + (found["second"] or "")), True
     if kind is None and name.endswith("s"):
-        kind, sure = kind_of(name[:-1]), False
+        kind, sure = kind_of(name[:-1]), name.startswith("-")
     if kind is None or (not sure and kind not in (Kind.SECRET, Kind.LIKELY)):
         return None
     line_start = _starts_line(text, found, name)
@@ -266,7 +156,10 @@ def _spot(text: str, found: re.Match[str], name: str) -> _Spot | None:
         below = kind is Kind.SECRET and _is_below(text, found, name)
         belongs &= bool(_LIST.match(text, at)) or below
     sure |= kind is Kind.SECRET and text[at : at + 1] in ("[", "{")  # several of them
-    return _Spot(kind, name, at, line_start, sure=sure and belongs)
+    if found["aside"] and found["aside"][0] != "[" and kind is not Kind.SECRET:
+        sure &= "=" in found["sign"]  # "key (str): ..." explains what a key is
+    below = text[at - 1] == "=" and text[at : at + 1] in ("\r", "\n")
+    return _Spot(kind, name, at, line_start, sure=sure and belongs, below=below)
 
 
 def _is_below(text: str, found: re.Match[str], name: str) -> bool:
@@ -290,18 +183,9 @@ def _counts(spot: _Spot, value: str) -> bool:
         return not harmless(spot.kind, spot.name, value)
     if spot.sure and spot.kind is Kind.SECRET:
         return True
-    tells = _like_a_password if spot.kind is Kind.SECRET else looks_random
+    assigned = spot.below and not harmless(spot.kind, spot.name, value)
+    tells = like_a_password if spot.kind is Kind.SECRET or assigned else looks_random
     return any(map(tells, _WORD.findall(value)))
-
-
-def _like_a_password(word: str) -> bool:
-    """Say whether a word is none of a sentence, and no path, number or code."""
-    if word.startswith(("/", "./", "~")):
-        return False
-    if not any(mark.isdigit() for mark in word):
-        turns = sum(one.islower() != two.islower() for one, two in pairwise(word))
-        return turns >= max(_LEAST_TURNS, len(word) * _TURNS)
-    return not (_NUMBER.match(word) or _CODE.match(word) or _CALL.match(word))
 
 
 def _whole_name(text: str, start: int, end: int) -> str:
@@ -336,7 +220,8 @@ def _belongs(found: re.Match[str], name: str, text: str) -> bool:
 def _is_told(found: re.Match[str], text: str) -> bool:
     """Say whether its value follows, as in "api_key (base64): ..." and "| password | ... |"."""
     said = (found["said"] or "").strip()
-    return said.endswith("):") or (said == "|" and bool(_CELL.match(text, found.end())))
+    arrow = said in ("->", "\u2192", "\u21d2")
+    return arrow or said.endswith("):") or (said == "|" and bool(_CELL.match(text, found.end())))
 
 
 def _starts_line(text: str, found: re.Match[str], name: str) -> bool:
@@ -351,9 +236,12 @@ def _lead(text: str, start: int) -> str:
     return _STAMPED.sub("", lead, count=1)
 
 
-def _value(text: str, spot: _Spot, until: int) -> tuple[int, int]:
+def _value(text: str, spot: _Spot, until: int) -> tuple[int, int]:  # noqa: PLR0911 - one a rule
     """Find where the value begins, and where it ends if that is before ``until``."""
     at = spot.at
+    tags = _TAGS.match(text, at) if text[at - 2 : at] == ": " else None
+    if tags:
+        return at, _value(text, spot._replace(at=tags.end()), until)[1]
     quoted = _PREFIX.match(text, at)
     if quoted:
         first = quoted.end(1)

@@ -8,8 +8,8 @@ import platform
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from rocsteady.redaction.keys import names_secret
-from rocsteady.redaction.redactor import Redactor
+from rocsteady.redaction.names import names_secret
+from rocsteady.redaction.redactor import Redactor, passwords_in
 
 HOMES = ("HOME", "USERPROFILE")
 USERS = ("USER", "LOGNAME", "USERNAME", "SUDO_USER", "SLURM_JOB_USER", "JUPYTERHUB_USER")
@@ -32,6 +32,7 @@ def redactor_here(environment: Mapping[str, str] = os.environ) -> Redactor:
     found = (name for name in (*domains, *_domains()) if "." in name)
     hosts = [*names, *short, *found]
     secrets = [value for name, value in environment.items() if names_secret(name, value)]
+    secrets += [password for value in environment.values() for password in passwords_in(value)]
     return Redactor(homes=homes, users=users, hosts=hosts, secrets=secrets)
 
 

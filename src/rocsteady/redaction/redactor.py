@@ -7,17 +7,13 @@ partitions of one card keep one serial, a path and the variable that names it st
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from urllib.parse import unquote
 
 from rocsteady.redaction.forms import REDACTED, is_commit, replace_forms, without_keys
-from rocsteady.redaction.keys import (
-    Kind,
-    harmless,
-    kind_of,
-    looks_random,
-    replace_named,
-)
+from rocsteady.redaction.keys import replace_named
+from rocsteady.redaction.names import Kind, harmless, kind_of, like_a_password, looks_random
 from rocsteady.redaction.places import (
     EVERYDAY,
     HOME,
@@ -27,7 +23,9 @@ from rocsteady.redaction.places import (
     replace_addresses,
     replace_folders,
 )
+from rocsteady.redaction.tables import names_below, replace_below
 
+_GO_ON = (":", "|", ">", "=", "+", "\\", "[", "{", "(")  # at the end of a line
 TEMPORARY = "/tmp"  # noqa: S108 - recognised, not written to
 
 _UUID = re.compile(r"[0-9a-f]{8}([-_])(?:[0-9a-f]{4}\1){3}[0-9a-f]{12}(?![0-9a-f])", re.IGNORECASE)
@@ -35,6 +33,8 @@ _GPU = re.compile(r"\bGPU-(?P<id>[0-9a-f]{12,16})(?![0-9a-f-])", re.IGNORECASE)
 _CONTAINER = re.compile(r"\b[0-9a-f]{64}\b")
 _COLOUR = re.compile(r"\x1b\[[0-9;:]{0,32}m")
 _LEAST_SECRET, _MOST_SECRETS = 10, 200  # that are known by their value
+_IN_ADDRESS = re.compile(r"://[^/\s:@\"'<>]{0,200}:([^/\s\"'<>@]{1,200})@")
+_LEAST_PASSWORD = 8  # in an address, to be known without it
 _LONGEST_REMEMBERED, _MOST_REMEMBERED = 200, 20_000
 _PLAIN = frozenset({bool, float, int, type(None)})  # that no text is in
 _TABLES = (dict, Mapping)  # a dict is known at once, what is like one is not
@@ -51,7 +51,7 @@ def hide_secrets(text: str) -> str:
 
 
 def _hide_secrets(text: str) -> str:
-    return replace_named(_without_forms(text), _secret)
+    return replace_named(replace_below(_without_forms(text), _secret), _secret)
 
 
 def _without_forms(text: str) -> str:
@@ -125,11 +125,11 @@ class Secrets:
 
     def lines(self, lines: Sequence[str]) -> Sequence[str]:
         """Redact lines of one text."""
-        return self._below([self.text(line) for line in lines])
+        return [self.text(line) for line in self._below(lines)]
 
     def _below(self, lines: Sequence[str]) -> Sequence[str]:
-        """Redact a value that stands in the line below its name."""
-        named = any(line.rstrip().endswith((":", "|", ">")) for line in lines)
+        """Redact a value that stands in a line below its name."""
+        named = any(line.rstrip().endswith(_GO_ON) or names_below(line) for line in lines)
         return self._joined(lines, "\n") if named else lines
 
     def _joined(self, words: Sequence[str], by: str) -> Sequence[str]:
@@ -187,13 +187,16 @@ class Redactor(Secrets):
         return done
 
     def _text(self, text: str) -> str:
+        for password in passwords_in(text):
+            self._remember(password)
         text = _without_forms(text)
         for home in self._homes:
             stand_in = _stand_in(home)
             for spelling in (home, home.replace("/", "\\"), home.replace("/", "\\\\")):
                 if spelling in text:
                     text = re.sub(rf"{re.escape(spelling)}(?![A-Za-z0-9_.-])", stand_in, text)
-        text = replace_named(replace_folders(text), self._beside_name)
+        text = replace_below(replace_folders(text), self._beside_name)
+        text = replace_named(text, self._beside_name)
         for secret in self._secrets:
             text = text.replace(secret, REDACTED)
         text = _UUID.sub(lambda match: self._uuid(match.group()), text)
@@ -218,10 +221,15 @@ class Redactor(Secrets):
             name, colon, port = value.partition(":")
             plain = name.lower() in EVERYDAY or is_public(name)
             return value if plain else f"{HOST}{colon}{self.text(port)}"
-        if looks_random(value, least=_LEAST_SECRET) and len(self._secrets) < _MOST_SECRETS:
-            self._secrets.add(value)  # it may stand elsewhere without its name
-            self._done.clear()
+        if looks_random(value, least=_LEAST_SECRET):
+            self._remember(value)
         return _secret(kind, value)
+
+    def _remember(self, secret: str) -> None:
+        """Hide a secret from now on where it stands without its name, too."""
+        if secret not in self._secrets and len(self._secrets) < _MOST_SECRETS:
+            self._secrets.add(secret)
+            self._done.clear()
 
     def _whose(self, match: re.Match[str]) -> str:
         return USER if match.group().lower() in self._users else HOST
@@ -239,6 +247,14 @@ class Redactor(Secrets):
     def _ipv4(self, address: str) -> str:
         number = self._addresses.setdefault(address, len(self._addresses))
         return f"192.0.2.{number % 254 + 1}"
+
+
+def passwords_in(text: str) -> Iterator[str]:
+    """Yield the passwords of addresses, as they stand there and as they are typed."""
+    for found in _IN_ADDRESS.finditer(text) if "://" in text else ():
+        typed = unquote(found[1])
+        if len(typed) >= _LEAST_PASSWORD and like_a_password(typed):
+            yield from (found[1], typed)
 
 
 def _secret(kind: Kind, value: str) -> str:

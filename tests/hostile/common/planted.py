@@ -190,9 +190,36 @@ AROUND: dict[str, str] = {
     "header of curl": 'curl -H "X-Api-Key: {}" https://example.org',
     "yaml below": "password:\n  {}\nepochs: 3",
     "yaml below, of a rank": "[rank0]: db:\n[rank0]:   password:\n[rank0]:     {}\n[rank0]: a: 3",
+    "second of a list": "--api-keys first1 {} --lr 1",
+    "pair of a list": "--secrets a=x1 b={} --lr 1",
+    "second in a list": "['train.py', '--api-keys', 'first1', '{}', '--lr', '1']",
+    "user and password": "--login trainer {} --lr 1",
+    "column": "id,name,password,lr\n1,bob,{},0.1\n2,eve,x,0.2\n",
+    "column of tokens": "user,token\nbob,{}\n",
+    "column of blanks": "NAME   TOKEN                 AGE\nbob    {}  3d\n",
+    "column of a page": "| user | password |\n|---|---|\n| bob | {} |\n",
+    "table of toml": '[auth.x]\nvalue = "{}"\nepochs = 3',
+    "tag of yaml": "token: !!str {}",
+    "anchor of yaml": "token: &anchor {}",
+    "vault of yaml": "password: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  {}\nnext: 1",
+    "index": "token[0] = {}",
+    "note in between": "token (note) = {}",
+    "whose": "password for bob: {}",
+    "below a sign": "token=\n{}\n",
+    "put together": 'token = "aa" + "{}"',
+    "quotes of HTML": "password=&quot;{}&quot;",
+    "JSON in HTML": "{{&quot;token&quot;: &quot;{}&quot;}}",
+    "session of Java": "JSESSIONID={}",
+    "brackets": "password({})",
+    "angle brackets": "password <{}>",
+    "arrow": "password \u2192 {}",
 }
 # Said rather than assigned: as docs/security.md says, a plain word is not taken for a secret here.
-SAID = {"bearer alone", "on the next line", "row of a file", "said", "said with", "semicolon"}
+SAID = {
+    *("bearer alone", "on the next line", "row of a file", "said", "said with", "semicolon"),
+    *("user and password", "column of tokens", "column of blanks", "below a sign"),
+    *("brackets", "angle brackets"),
+}
 
 
 def _name(make: Maker) -> str:
