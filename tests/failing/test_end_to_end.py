@@ -33,7 +33,7 @@ def test_workers_that_hang_are_done_without(failing: Failing) -> None:
     assert done(ended), ended.err
     assert set(failing.failures) == {"hang-in-loader"}
     assert failing.last_strategy() == {"workers": 0, "loader_thread": True}
-    assert re.search(r"done\. 120 steps in .*, 4 attempts, 3 incidents\.", ended.err)
+    assert re.search(r"done\. 120 steps in .*, 4 attempts, 3 hangs\.", ended.err)
 
 
 def test_a_hang_in_attentions_backward_goes_away_with_math(failing: Failing) -> None:

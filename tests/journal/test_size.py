@@ -20,7 +20,7 @@ PHASES = ("data", "compute", "backward", "optimizer", "checkpoint", "compile", "
 def incident(journal: Journal, run: int, number: int, at: float) -> None:
     """Write what one hang and one restart leave behind."""
     folder = f"/home/user/project/.rocsteady/runs/calm-otter/incident-{number}"
-    why, place = "no step for 9 s (longest so far 0.9 s)", "dataset.py:88 __getitem__"
+    why, place = "no step for 9 s (at most 0.9 s in this phase so far)", "dataset.py:88 __getitem__"
     journal.record(
         Incident(run=run, attempt=number, number=number, verdict="hung", quiet=9.3, why=why,
                  at=at, place=place, evidence=folder)

@@ -199,4 +199,4 @@ def test_a_deadlock_is_closed(started: Started, name: str) -> None:
         found = started.proof(name)
 
     assert found.closed, sentences(found)
-    assert sentences(found)[-1].startswith("The set is closed")
+    assert sentences(found)[-1].startswith("Nothing else can end this wait")

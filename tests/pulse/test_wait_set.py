@@ -62,10 +62,10 @@ def test_two_threads_that_wait_for_each_other_are_closed_and_said_so() -> None:
     assert prove((one, one)).closed
     text = sentences(one)
     assert text[0] == (
-        f"the training thread of process {TRAINER} waits for lock 0x64 at train.py:40 main,"
-        f" which only thread 7 of process {TRAINER} could end."
+        f"the training thread of process {TRAINER} waits for lock 0x64 at train.py:40 main;"
+        f" only thread 7 of process {TRAINER} could end this wait."
     )
-    assert text[-1].startswith("The set is closed")
+    assert text[-1].startswith("Nothing else can end this wait")
 
 
 WAYS_OUT: dict[str, tuple[WayOut, ThreadSeen]] = {

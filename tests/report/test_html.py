@@ -27,7 +27,7 @@ from rocsteady.journal.values import (
 )
 from rocsteady.report.html.document import render_page
 from rocsteady.report.html.markup import tag
-from rocsteady.report.html.series import MOST_POINTS, gauge, rates
+from rocsteady.report.html.series import MOST_POINTS, gauge, in_attempts, rates
 from rocsteady.report.run_report import (
     IncidentProof,
     RunReport,
@@ -170,7 +170,7 @@ def test_the_five_questions_are_answered_without_a_script() -> None:
 
 def test_plots_show_the_range_and_the_incidents() -> None:
     page = render_page(report())
-    assert "Loss: 0.1 to 0.9, last 0.5" in page
+    assert "Loss: 0.1 to 0.9, 0.5 at the end" in page
     assert "Steps per second" in page
     assert page.count('class="mark"') >= 3  # on the timeline and on each plot
 
@@ -237,6 +237,56 @@ def test_a_crash_of_the_machine_is_named_first() -> None:
 
     assert "The machine crashed during attempt 2. 2 attempts" in summary(told)
     assert next_step(told)[1] == "rocsteady run --resume calm-otter --again"
+
+
+def test_a_crash_that_nothing_followed_is_lost_time_and_no_training() -> None:
+    whole = story(outcome="ended, not done")
+    cut = replace(whole.attempts[0], ended=None, outcome="", last_step=None)
+    start = Deed(
+        id=1, run=1, attempt=1, kind="start", what="", machine="", boot_id="", process="", at=1.0,
+        outcome=Fate.MACHINE_WENT_DOWN.value, ended=2.0,
+    )  # fmt: skip
+    alone = replace(
+        whole, attempts=(cut,), incidents=(), failures=(), decisions=(), losses=(), deeds=(start,),
+        seconds_lost=0.0, progress=whole.progress[:2],
+    )  # fmt: skip
+    made = RunReport(at=2000.0, story=alone)
+
+    assert "(at least 200 steps)" in summary(made)
+    assert summary(made).endswith("The machine crashed during attempt 1.")
+    assert costs_of(alone, 2000.0).idle == 1600.0 - 1119.0
+    assert "attempt 1 (A=waiting for a lock) was cut off: the machine went down" in render_page(
+        made
+    )
+
+
+def test_what_is_measured_is_drawn_in_its_attempt() -> None:
+    early = bucket(2, 5, first_progress=None, last_progress=None)  # begins before attempt 2 does
+    late = bucket(1, 4, first_progress=None, last_progress=None, width=600)
+
+    first, second = in_attempts([late, early], story().attempts)
+
+    assert (first.start, first.start + first.width) == (1240.0, 1300.0)
+    assert (second.start, second.start + second.width) == (1301.0, 1360.0)
+
+
+def test_injected_faults_and_changed_settings_are_named() -> None:
+    plain = story()
+    told = Message(
+        run=1, text="faults are injected into this run: ROCSTEADY_FAULTS is set.", at=1.0
+    )
+    last = replace(plain.attempts[1], strategy={"worker_context": "forkserver"})
+    changed = replace(plain, messages=(told,), attempts=(plain.attempts[0], last))
+    made = RunReport(at=2000.0, story=changed)
+
+    assert summary(made).startswith("Faults were injected into this run on purpose.")
+    assert "It finished with changed settings: worker_context=forkserver." in next_step(made)[0]
+
+
+def test_a_source_that_is_an_issue_is_a_link() -> None:
+    page = render_page(report(words="ROCm/TheRock#12"))
+
+    assert 'href="https://github.com/ROCm/TheRock/issues/12"' in page
 
 
 def test_the_screen_fits_80_by_24() -> None:

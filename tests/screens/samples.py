@@ -401,13 +401,13 @@ def _said() -> None:
     announcer.say(
         "run calm-otter started (attempt 1, unchanged). Logs: .rocsteady/runs/calm-otter."
     )
-    announcer.say("no step for 9.0 s (longest so far 0.9 s); inspecting stacks.")
+    announcer.say("no step for 9.0 s (at most 0.9 s in this phase so far); inspecting stacks.")
     announcer.say(
         "slow: no step for 60 s; the training thread waits for the network.", style=YELLOW
     )
     announcer.say("progress resumed.", style=GREEN)
     announcer.say("hung: no step for 9.0 s; worker 2 waits for a lock. Incident 1.", style=RED)
-    announcer.say("done. 7,500 steps in 58 min, 2 attempts, 1 incident.", style=GREEN)
+    announcer.say("done. 7,500 steps in 58 min, 2 attempts, 1 hang.", style=GREEN)
     announcer.close()
 
 

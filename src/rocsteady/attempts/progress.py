@@ -156,6 +156,7 @@ class AttemptProgress:
             step=step,
             verdict=verdict.condition.value,
             quiet=verdict.quiet,
+            began_at=self._began_at,
             total=self._total or told or (printed.total if printed else None),
             seconds_in=self.heartbeats[0].seconds_in if self.heartbeats else {},
             measured=dict(measured or {}),

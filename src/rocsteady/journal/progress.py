@@ -74,7 +74,7 @@ class Meter:
     def _grown(self, bucket: Bucket, sample: Sample) -> Bucket:
         last = self._last
         passed = 0.0 if last is None else max(0.0, sample.at - last.at)
-        moved = last is not None and sample.step != last.step
+        moved = last is not None and sample.step != last.step and sample.step > sample.began_at
         earlier = {} if last is None else last.seconds_in
         spent = {
             phase: seconds - earlier.get(phase, 0.0)

@@ -14,6 +14,7 @@ from msgspec import field
 from rocsteady.vocabulary import Value
 
 PAUSE = "pause"  # the kind of an intent: until it has an outcome, the user has paused the run
+INJECTED = "faults are injected into this run"  # how the message begins that says so
 FALLBACK = "way-"  # begins ``Decision.what`` where a run falls back to another option
 
 
@@ -165,6 +166,7 @@ class Sample(Value, frozen=True, kw_only=True):
     step: int
     verdict: str
     quiet: float
+    began_at: int = 0  # the step that the attempt resumed from; to get there is no progress
     total: int | None = None
     seconds_in: dict[str, float] = field(default_factory=dict)  # by phase, since the attempt began
     measured: dict[str, float] = field(default_factory=dict)  # since the last sample

@@ -311,7 +311,7 @@ def _why(
         seen += f", and {pulse.before.gpu_signs[0]}"
     if finished(pulse.heartbeats):
         return f"the script has finished but has not exited for {duration(quiet)}{seen}"
-    usual = f" (longest so far {duration(allowed.usual)})" if allowed.usual else ""
+    usual = f" (at most {duration(allowed.usual)} in this phase so far)" if allowed.usual else ""
     what = "step" if allowed.started else "first step"
     return f"no {what} for {duration(quiet)}{usual}{seen}"
 

@@ -25,7 +25,7 @@ class Verdict(Value, frozen=True, kw_only=True):
     """What the pulse says at one moment."""
 
     condition: RunState
-    why: str  # one clause, for a person: "no step for 9 s (longest so far 0.9 s)"
+    why: str  # one clause, for a person: "no step for 9 s (at most 0.9 s in this phase so far)"
     quiet: float  # seconds since the last sign of progress
     over: bool = False  # the script's own code is done, and its process has not exited
     examine: bool = False  # look closer: take stacks now

@@ -156,12 +156,10 @@ def sentences(found: WaitSet) -> list[str]:
     if rest:
         lines.append(f"{len(rest)} more threads wait in the same way.")
     if found.exits:
-        lines.append("The set is not closed:")
+        lines.append("Something else may still end the wait:")
         lines += [f"  thread {each.tid} of process {each.pid} {each.what}." for each in found.exits]
     elif found.closed:
-        lines.append(
-            "The set is closed: no thread outside it, no timeout and no timer can end the wait."
-        )
+        lines.append("Nothing else can end this wait: no other thread, no timeout and no timer.")
     lines += [f"A signal could still be sent: {each}." for each in found.handlers]
     return lines
 
@@ -173,8 +171,8 @@ def _sentence(member: Member, found: WaitSet) -> str:
     python = {other.key for other in found.members if other.python}
     enders = sorted(member.enders, key=lambda key: (key not in python, key))
     if not enders:
-        return f"{head}, which no other thread can end."
+        return f"{head}; no other thread can end this wait."
     names = ", ".join(f"{tid} of process {pid}" for pid, tid in enders[:4])
     more = f" and {len(enders) - 4} more" if len(enders) > 4 else ""  # noqa: PLR2004
-    only = "which only thread" if len(enders) == 1 else "which only threads"
-    return f"{head}, {only} {names}{more} could end."
+    only = "only thread" if len(enders) == 1 else "only threads"
+    return f"{head}; {only} {names}{more} could end this wait."

@@ -99,7 +99,9 @@ def events_of(story: RunStory) -> tuple[RunEvent, ...]:
         failure, decided = failure_of(story, attempt.number), decision_after(story, attempt.number)
         if failure is None or decided is None:  # not yet
             continue
-        ended = f"attempt {attempt.number} {attempt_end(attempt)}. {failure.title.rstrip('.')}."
+        ended = (
+            f"attempt {attempt.number} {attempt_end(attempt, story)}. {failure.title.rstrip('.')}."
+        )
         text = f"{ended} {decision_in_words(decided)} {decided.why}"
         events.append(RunEvent(at=attempt.ended, text=text))
     if story.run.ended is not None:

@@ -7,8 +7,8 @@ import shlex
 import msgspec
 
 from rocsteady.journal.values import (
+    INJECTED,
     AttemptRecord,
-    Bucket,
     DecisionRecord,
     Fate,
     Incident,
@@ -21,6 +21,7 @@ from rocsteady.wording import duration, plural
 START = "start"  # the kind of an intent
 DONE, STOPPED = "done", "stopped by the user"
 GIVEN_UP = "ended, not done"
+UNCHANGED = "unchanged"  # settings
 OK, WARNING, BAD = "ok", "warning", "bad"
 
 
@@ -67,11 +68,20 @@ def costs_of(story: RunStory, at: float) -> Costs:
     first = min(begun, default=None)
     return Costs(
         whole=whole,
-        idle=sum(loss.idle for loss in story.losses),
+        idle=sum(loss.idle for loss in story.losses) + _down(story, story.run.ended or at),
         redone=sum(loss.redoing for loss in story.losses),
         starting=whole if first is None else max(0.0, first - story.run.started),
         paused=paused_between(story.deeds, first or story.run.started, story.run.ended or at),
     )
+
+
+def _down(story: RunStory, end: float) -> float:
+    """Return the time from the last progress to a crash of the machine, and after it."""
+    if not story.attempts or story.attempts[-1].number not in crashed_attempts(story):
+        return 0.0
+    last = story.attempts[-1]
+    seen = [b.last_progress for b in story.progress if b.attempt == last.number]
+    return max(0.0, end - max((at for at in seen if at is not None), default=last.started))
 
 
 def state_of(report: RunReport) -> tuple[str, str]:
@@ -88,7 +98,7 @@ def summary(report: RunReport) -> str:
     """Say in one sentence or two what happened."""
     story, (state, _) = report.story, state_of(report)
     took = duration((story.run.ended or report.at) - story.run.started)
-    progress = _progress(story.progress)
+    progress = _progress(story)
     begin = {
         "done": f"The run finished{progress} in {took}.",
         "running": f"The run is in progress{progress}, {took} after it started.",
@@ -98,7 +108,9 @@ def summary(report: RunReport) -> str:
     }[state]
     if story.run.outcome not in (DONE, STOPPED, GIVEN_UP, ""):
         begin = f"{begin[:-1]}: {story.run.outcome}."
-    return f"{begin} {_trouble(story)}"
+    injected = any(message.text.startswith(INJECTED) for message in story.messages)
+    note = "Faults were injected into this run on purpose. " if injected else ""
+    return f"{note}{begin} {_trouble(story)}".rstrip()
 
 
 def next_step(report: RunReport) -> tuple[str, str]:
@@ -106,7 +118,9 @@ def next_step(report: RunReport) -> tuple[str, str]:
     story, (state, _) = report.story, state_of(report)
     name = shlex.quote(story.run.name)
     if state == "done":
-        return "Nothing: the run is done.", ""
+        settings = settings_of(story.attempts[-1]) if story.attempts else UNCHANGED
+        changed = f" It finished with changed settings: {settings}." * (settings != UNCHANGED)
+        return f"Nothing: the run is done.{changed}", ""
     if state == "running":
         return "Nothing: rocsteady is watching the run.", f"rocsteady watch {name}"
     if state in {"interrupted", "stopped"}:
@@ -171,7 +185,17 @@ def effect_of(story: RunStory, attempt: int) -> str:
     following = next((each for each in story.attempts if each.number == attempt + 1), None)
     if following is None:
         return "No attempt followed."
-    return f"Attempt {following.number} {attempt_end(following)}."
+    return f"Attempt {following.number} {attempt_end(following, story)}."
+
+
+def settings_of(attempt: AttemptRecord) -> str:
+    """Say what was changed against the script."""
+    changed = {name: value for name, value in attempt.strategy.items() if name != "version"}
+    variables = changed.pop("variables", {})
+    words = [f"{name}={value}" for name, value in changed.items()]
+    for name, value in variables.items() if isinstance(variables, dict) else ():
+        words.append(f"{name} unset" if value is None else f"{name}={value}")
+    return ", ".join(words) or UNCHANGED
 
 
 def ended_well(attempt: AttemptRecord) -> bool:
@@ -179,17 +203,19 @@ def ended_well(attempt: AttemptRecord) -> bool:
     return attempt.outcome == "by itself" and attempt.exit_code == 0
 
 
-def attempt_end(attempt: AttemptRecord) -> str:
+def attempt_end(attempt: AttemptRecord, story: RunStory) -> str:
     """Say how an attempt ended, as the end of a sentence."""
     step = "" if attempt.last_step is None else f" at step {attempt.last_step:,}"
+    if attempt.number in crashed_attempts(story):
+        return "was cut off: the machine went down"
     if attempt.ended is None:
-        return "is under way, or its end was not recorded: the machine or rocsteady went down"
+        return "is in progress" if story.run.ended is None else "was cut off: rocsteady was killed"
     if ended_well(attempt):
         return f"ended normally{step}"
     by = f"exit code {attempt.exit_code}"
     if attempt.signal:
         by = f"signal {attempt.signal}"
-    how = by if attempt.outcome == "by itself" else f"{attempt.outcome}, {by}"
+    how = by if attempt.outcome == "by itself" else f"{attempt.outcome}, ended by rocsteady"
     return f"ended{step}: {how}"
 
 
@@ -199,10 +225,13 @@ def incident_title(incident: Incident) -> str:
     return f"{incident.verdict}{where}"
 
 
-def _progress(buckets: tuple[Bucket, ...]) -> str:
+def _progress(story: RunStory) -> str:
+    buckets = story.progress
     if not buckets:
         return ""
     step = buckets[-1].last_step
+    if buckets[-1].attempt in crashed_attempts(story):  # what was seen last is not on disk
+        return f" (at least {plural(step, 'step')})"
     total = next((b.total for b in reversed(buckets) if b.total is not None), None)
     if total is None or total < step:  # a count of something else, such as epochs
         return f" ({plural(step, 'step')})"
@@ -213,7 +242,10 @@ def _trouble(story: RunStory) -> str:
     attempts = plural(len(story.attempts), "attempt")
     if crashed := crashed_attempts(story):
         which = ", ".join(map(str, crashed))
-        attempts = f"The machine crashed during attempt {which}. {attempts}"
+        crash = f"The machine crashed during attempt {which}."
+        if len(story.attempts) == 1:
+            return crash
+        attempts = f"{crash} {attempts}"
     if len(story.attempts) <= 1 and not story.incidents and not story.failures:
         return f"{attempts}, no incidents."
     kinds: dict[str, int] = {}

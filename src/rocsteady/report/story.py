@@ -10,6 +10,7 @@ import msgspec
 
 from rocsteady.journal.values import AttemptRecord, Incident, NamedFailure, RunStory
 from rocsteady.report.deadline import ahead, met
+from rocsteady.report.run_report import settings_of
 from rocsteady.report.times import moment
 from rocsteady.vocabulary import Failure
 from rocsteady.wording import duration
@@ -112,16 +113,6 @@ def _failure(row: NamedFailure) -> Iterator[str]:
 def _quoted(text: str) -> Iterator[str]:
     """Show text as it is, whatever marks are in it."""
     return (f"    {line}" for line in text.rstrip().splitlines())
-
-
-def settings_of(attempt: AttemptRecord) -> str:
-    """Say what was changed against the script."""
-    changed = {name: value for name, value in attempt.strategy.items() if name != "version"}
-    variables = changed.pop("variables", {})
-    words = [f"{name}={value}" for name, value in changed.items()]
-    for name, value in variables.items() if isinstance(variables, dict) else ():
-        words.append(f"{name} unset" if value is None else f"{name}={value}")
-    return ", ".join(words) or "unchanged"
 
 
 def _cell(text: str) -> str:

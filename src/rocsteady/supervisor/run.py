@@ -28,13 +28,14 @@ from rocsteady.evidence.heartbeat_pages import Resumes
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.forecast.failure_rate import between_failures
 from rocsteady.host.child import OURS, TerminalUse
+from rocsteady.inside.wire import FAULTS
 from rocsteady.job.checkpoint_origin import Origin
 from rocsteady.job.resume import Checkpoint, Launch, launch
 from rocsteady.job.values import Job, Total
 from rocsteady.journal.identity import is_alive, script_fingerprint
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
-from rocsteady.journal.values import Run, RunStory
+from rocsteady.journal.values import INJECTED, Run, RunStory
 from rocsteady.pulse.stack_facts import KnownWaits
 from rocsteady.supervisor.attempt_review import AttemptReview
 from rocsteady.supervisor.autopsy import symptoms
@@ -216,7 +217,8 @@ class Supervisor:
             )
             beginning.tell_what_is_unfinished()
             refused = beginning.set_out(self._earlier)
-            self._introduce(first)
+            if not refused:
+                self._introduce(first)
             self._find_checkpoints()
             resumes = self._job.resume is not None or bool(self._checkpoints.argument)
             if self._earlier is not None and not resumes:
@@ -283,6 +285,8 @@ class Supervisor:
             f"run {self._run.name} started (attempt {first}, {in_words(self._course.strategy)})."
             f" Logs: {near(self.folder)}.{resumes}{observing}"
         )
+        if FAULTS in self._environment:
+            say(f"{INJECTED}: {FAULTS} is set.")
         if self._terminal == OURS and logging_out_ends_us():
             say(
                 "logging out stops this run, because logind kills the processes of a session. Use"

@@ -75,7 +75,8 @@ class RunEnd:
         """Say how the run ended, and give its exit code and its outcome."""
         if end.outcome is Outcome.STOPPED and not self._went_on_to_the_end(end):
             return self.stopped(end)
-        tried = f"{plural(attempts, 'attempt')}, {plural(incidents, 'incident')}"
+        hangs = f", {plural(incidents, 'hang')}" if incidents else ""
+        tried = f"{plural(attempts, 'attempt')}{hangs}"
         took = self._took()
         why = decision.why.rstrip(".")
         at_exit = end.outcome is Outcome.AT_EXIT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
@@ -11,7 +12,7 @@ from importlib.resources import files
 from rocsteady.journal.values import Incident
 from rocsteady.report.html import plot
 from rocsteady.report.html.markup import Markup, raw, tag
-from rocsteady.report.html.series import gauge, gauge_names, rates
+from rocsteady.report.html.series import gauge, gauge_names, in_attempts, rates
 from rocsteady.report.run_report import (
     BAD,
     WARNING,
@@ -25,10 +26,10 @@ from rocsteady.report.run_report import (
     failure_of,
     incident_title,
     next_step,
+    settings_of,
     state_of,
     summary,
 )
-from rocsteady.report.story import settings_of
 from rocsteady.vocabulary import Diagnosis, Severity
 from rocsteady.wording import duration, size
 
@@ -39,6 +40,7 @@ POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src {}; base-uri 'none';"
     " form-action 'none'"
 )
+ISSUE = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
 MOST_ROWS = 500  # of a table; a longer one says what it leaves out
 
 
@@ -89,6 +91,7 @@ def _top(report: RunReport) -> Markup:
         ("Command", tag("code", shlex.join(run.command))),
         ("Started", _moment(run.started)),
         ("Ended", _moment(run.ended) if run.ended else None),
+        ("GPU", _gpus(report.diagnosis)),
         ("Deadline", _moment(report.story.deadline) if report.story.deadline else None),
         ("Expected end", _forecast(report)),
         ("Report made", _moment(report.at)),
@@ -97,9 +100,16 @@ def _top(report: RunReport) -> Markup:
         "header",
         tag("h1", run.name, " ", tag("span", state, class_=f"badge {good}")),
         tag("p", summary(report), class_="summary"),
-        tag("p", tag("strong", "Next: "), what, " ", tag("code", typed) if typed else ""),
+        tag("p", tag("strong", "Next: "), what, *((" ", tag("code", typed)) if typed else ())),
         _pairs(facts),
     )
+
+
+def _gpus(diagnosis: Diagnosis | None) -> str | None:
+    if diagnosis is None:
+        return None
+    found = "; ".join((*diagnosis.machine.gpus, *diagnosis.machine.other_gpus))
+    return found or "none: no AMD GPU was found on this machine"
 
 
 def _forecast(report: RunReport) -> str | None:
@@ -113,16 +123,18 @@ def _timeline(report: RunReport) -> Iterator[Markup]:
     story, axis = report.story, _axis(report)
     spans = []
     for attempt in story.attempts:
-        end = attempt.ended or report.at
-        kind = "good" if attempt.ended is None or ended_well(attempt) else "failed"
-        title = f"attempt {attempt.number} ({settings_of(attempt)}) {attempt_end(attempt)}"
+        end = attempt.ended or story.run.ended or report.at
+        going_on = attempt.ended is None and story.run.ended is None
+        kind = "good" if going_on or ended_well(attempt) else "failed"
+        title = f"attempt {attempt.number} ({settings_of(attempt)}) {attempt_end(attempt, story)}"
         spans.append(plot.Span(attempt.started, end, kind, f"attempt {attempt.number}", title))
     if spans:
         yield plot.timeline(spans, axis, _marks(report))
 
 
 def _plots(report: RunReport) -> Iterator[Markup]:
-    buckets, axis, marks = report.story.progress, _axis(report), _marks(report)
+    axis, marks = _axis(report), _marks(report)
+    buckets = in_attempts(report.story.progress, report.story.attempts)
     speeds = rates(buckets, report.story.deeds)
     if any(speeds):
         yield plot.line_plot("Steps per second", speeds, axis, marks, lambda rate: f"{rate:.3g}")
@@ -143,6 +155,7 @@ def _plots(report: RunReport) -> Iterator[Markup]:
             spent[phase] = spent.get(phase, 0.0) + seconds
     if sum(spent.values()) > 0:
         yield tag("h3", "Time by phase")
+        yield tag("p", "What the training process was doing, in all attempts.", class_="detail")
         yield plot.share_bar(sorted(spent.items(), key=lambda pair: -pair[1]))
 
 
@@ -204,17 +217,14 @@ def _identified(report: RunReport, attempt: int) -> Iterator[Markup]:
             tag("strong", "Identified as: "),
             f"{failure.title.rstrip('.')} (",
             tag("code", failure.kind),
-            f"). This identification is {failure.certainty.value}.",
-            f" {' '.join(failure.words.split())}",
+            f", {failure.certainty.value}). {' '.join(failure.words.split())}",
         )
         if failure.line:
             yield tag("p", tag("strong", "Line: "), tag("code", failure.line))
         if failure.seen or failure.traceback:
-            yield _folded(
-                "What this rests on", "\n".join((*failure.seen, failure.traceback)).strip()
-            )
+            yield _folded("Evidence", "\n".join((*failure.seen, failure.traceback)).strip())
         if failure.sources:
-            yield tag("p", f"Sources: {', '.join(failure.sources)}", class_="detail")
+            yield tag("p", "Sources: ", *_links(failure.sources), class_="detail")
     if decision is not None:
         yield tag(
             "p",
@@ -222,6 +232,17 @@ def _identified(report: RunReport, attempt: int) -> Iterator[Markup]:
             f"{decision_in_words(decision)} {decision.why.rstrip('.')}.",
         )
         yield tag("p", tag("strong", "Effect: "), effect_of(report.story, attempt))
+
+
+def _links(sources: Sequence[str]) -> Iterator[Markup | str]:
+    """Link each issue to its page; what is no issue stays text."""
+    for number, source in enumerate(sources):
+        yield ", " if number else ""
+        if issue := ISSUE.fullmatch(source):
+            address = f"https://github.com/{issue[1]}/issues/{issue[2]}"
+            yield tag("a", source, href=address, rel="noreferrer")
+        else:
+            yield source
 
 
 def _costs(report: RunReport) -> Iterator[Markup]:
@@ -235,6 +256,7 @@ def _costs(report: RunReport) -> Iterator[Markup]:
         ("repeating steps", costs.redone),
         *([("paused by the user", costs.paused)] if costs.paused else []),
     ]
+    yield tag("p", "The whole time of the run, by what it was good for.", class_="detail")
     yield plot.share_bar(shares)
     yield _table(
         "Costs",
@@ -255,7 +277,7 @@ def _attempts(report: RunReport) -> Iterator[Markup]:
         rows.append(
             (
                 str(attempt.number), _moment(attempt.started), settings_of(attempt), took,
-                attempt_end(attempt), failure.kind if failure else "",
+                attempt_end(attempt, report.story), failure.kind if failure else "",
                 decision.what if decision else "",
             )
         )  # fmt: skip
@@ -276,7 +298,7 @@ def _machine(diagnosis: Diagnosis | None) -> Iterator[Markup]:
             ("GPU", "; ".join((*machine.gpus, *machine.other_gpus)) or "no AMD GPU"),
             ("System", machine.system),
             ("PyTorch", machine.torch or "not found"),
-            ("", machine.torch_code),
+            ("GPU code in PyTorch", machine.torch_code),
             ("Python", machine.python),
         ]
     )

@@ -107,10 +107,10 @@ def line_plot(  # noqa: PLR0913 - what a plot consists of
     last = next(reversed(points))
     told = (
         f"{title}: {format_value(min(p.least for p in points))} to"
-        f" {format_value(max(p.most for p in points))}, last {format_value(last.mean)}"
+        f" {format_value(max(p.most for p in points))}, {format_value(last.mean)} at the end"
     )
     data = ";".join(
-        f"{p.at - axis.begin:.0f},{format_value(p.mean)}" for line in series for p in line
+        f"{max(0.0, p.at - axis.begin):.0f},{format_value(p.mean)}" for line in series for p in line
     )
     picture = _svg(told, HEIGHT, [*drawn, *axis.ticks(bottom)], data=data, span=axis)
     return tag("figure", tag("figcaption", told), picture)
@@ -142,7 +142,7 @@ def share_bar(shares: Sequence[tuple[str, float]]) -> Markup:
     x, drawn, legend = 0.0, [], []
     for number, (name, share) in enumerate(shares):
         width = WIDTH * share / whole
-        percent = f"{100 * share / whole:.0f} %"
+        percent = _percent(share / whole)
         kind = f"share-{number % 8}"
         drawn.append(
             tag(
@@ -152,8 +152,12 @@ def share_bar(shares: Sequence[tuple[str, float]]) -> Markup:
         )  # fmt: skip
         legend.append(tag("li", tag("span", class_=f"key {kind}"), f"{name} {percent}"))
         x += width
-    words = ", ".join(f"{name} {100 * share / whole:.0f} %" for name, share in shares)
+    words = ", ".join(f"{name} {_percent(share / whole)}" for name, share in shares)
     return tag("figure", _svg(words, 22, drawn), tag("ul", *legend, class_="legend"))
+
+
+def _percent(share: float) -> str:
+    return "under 1 %" if 0 < share < 0.01 else f"{100 * share:.0f} %"  # noqa: PLR2004 - 1 %
 
 
 def _anchor(x: float) -> str:
@@ -167,7 +171,7 @@ def _marks(marks: Sequence[Mark], axis: TimeAxis, bottom: float, top: float = TO
     for number, mark in enumerate(marks):
         x = axis.x(mark.at)
         label = tag("text", mark.label, x=x, y=top, class_="mark-label", text_anchor="middle")
-        line = tag("line", x1=x, x2=x, y1=top, y2=bottom, class_="mark")
+        line = tag("line", x1=x, x2=x, y1=top + 4, y2=bottom, class_="mark")
         title = tag("title", mark.title)
         drawn.append(tag("g", title, line, label if number % every == 0 else None))
     return drawn

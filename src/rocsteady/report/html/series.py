@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from rocsteady.journal.values import Bucket, Deed, paused_between
+from msgspec.structs import replace
+
+from rocsteady.journal.values import AttemptRecord, Bucket, Deed, paused_between
 
 MOST_POINTS = 500  # of a plot: it is about 800 pixels wide
 
@@ -20,6 +23,17 @@ class Point(NamedTuple):
 
 
 Series = tuple[tuple[Point, ...], ...]  # a line for each attempt: none joins two of them
+
+
+def in_attempts(buckets: Iterable[Bucket], attempts: Iterable[AttemptRecord]) -> tuple[Bucket, ...]:
+    """Cut each bucket to the time of its attempt: it is as wide as the clock's minutes are."""
+    spans = {each.number: (each.started, each.ended or math.inf) for each in attempts}
+    found = []
+    for bucket in buckets:
+        begun, ended = spans.get(bucket.attempt, (bucket.start, math.inf))
+        start, end = max(bucket.start, begun), min(bucket.start + bucket.width, ended)
+        found.append(replace(bucket, start=start, width=max(0, round(end - start))))
+    return tuple(found)
 
 
 def gauge(buckets: Iterable[Bucket], name: str) -> Series:
