@@ -65,3 +65,6 @@ def test_the_names_can_be_listed(cli: Rocsteady) -> None:
 
     assert listed.code == 0
     assert "gfx1102   RDNA 3, Navi 33; tested on linux and windows." in listed.out
+    assert "gfx906    Vega 20 (GCN 5.1); tested on linux, torch up to 2.7.1." in listed.out
+    assert "gfx908    CDNA; tested on linux. Instinct MI100" in listed.out
+    assert "gfx1033   RDNA 2, Van Gogh; not recommended." in listed.out

@@ -41,10 +41,15 @@ def render_gpus(knowledge: Knowledge, *, width: int, colour: bool) -> str:
             name
             for index in knowledge.indexes
             for name in index.tested
-            if gfx in index.tested[name]
+            if gfx in index.tested[name] and gfx not in index.avoid
         }
-        systems |= {"linux" for wheel in knowledge.wheels[-1:] if gfx in wheel.arches}
-        tested = f"tested on {' and '.join(sorted(systems))}" if systems else "not tested"
+        releases = [wheel.latest for wheel in knowledge.wheels if gfx in wheel.arches]
+        ended = releases[-1:] != [knowledge.wheels[-1].latest]
+        last = f", torch up to {releases[-1]}" if releases and ended and not systems else ""
+        systems |= {"linux" for _ in releases}
+        avoided = any(gfx in index.avoid for index in knowledge.indexes)
+        otherwise = "not recommended" if avoided else "not tested"
+        tested = f"tested on {' and '.join(sorted(systems))}{last}" if systems else otherwise
         cards = ", ".join(arch.cards)
         page.row(gfx, f"{arch.name}; {tested}{'. ' if cards else ''}{cards}", column=COLUMN)
     return str(page)
