@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import math
 import sqlite3
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -154,8 +156,9 @@ def test_merging_keeps_what_a_reader_asks_for() -> None:
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> sqlite3.Connection:
-    return connect(tmp_path / "journal.db", JOURNAL, wal=True, busy=RETRY)
+def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    with contextlib.closing(connect(tmp_path / "journal.db", JOURNAL, wal=True, busy=RETRY)) as it:
+        yield it
 
 
 def test_old_minutes_become_ten_minutes_and_hours_and_nothing_is_lost(

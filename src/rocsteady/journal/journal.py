@@ -231,8 +231,12 @@ class Journal:
         path, wal = self.place.database, self.place.wal
         new = not path.exists()
         connection = schema.connect(path, schema.JOURNAL, wal=wal, busy=BUSY, doubtful=doubtful)
-        if new:
-            sync_folder(path.parent)
+        try:
+            if new:
+                sync_folder(path.parent)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     @contextlib.contextmanager

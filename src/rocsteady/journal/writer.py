@@ -148,14 +148,16 @@ class Writer:
         self._unsaid += number
 
     def _run(self) -> None:
-        while batch := self._take():
-            if not self._write(batch):
-                with self._changed:
-                    if self._closing:
-                        break
-                    self._changed.wait_for(self._hurry, RETRY.total_seconds())
-        if self._connection is not None:
-            self._connection.close()
+        try:
+            while batch := self._take():
+                if not self._write(batch):
+                    with self._changed:
+                        if self._closing:
+                            break
+                        self._changed.wait_for(self._hurry, RETRY.total_seconds())
+        finally:
+            if self._connection is not None:
+                self._connection.close()
 
     def _hurry(self) -> bool:
         return self._closing or self._requests > 0
