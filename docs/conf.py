@@ -15,6 +15,7 @@ from rocsteady import __version__
 from rocsteady.doctor.facts import FACTS
 from rocsteady.knowledge.hardware import Variable
 from rocsteady.knowledge.harmful import Harmful, harmful_variables
+from rocsteady.knowledge.library_contents import load_seen
 from rocsteady.knowledge.offers import Offer, load_offers
 from rocsteady.knowledge.options import SPOKEN, OtherOption, load_other_options
 from rocsteady.knowledge.reader import load_knowledge
@@ -102,15 +103,18 @@ def variables_page(variables: Iterable[Variable]) -> Iterator[str]:
     """List every variable that the doctor knows, and who reads it."""
     rows = [
         f"| `{each.name}` | {plain(each.read_by) or 'nothing'} | {plain(each.meaning)} |"
+        f" {plain(load_seen().where(each.name, each.read_by))} |"
         for each in sorted(variables, key=lambda each: each.name)
     ]
     yield "# Variables"
     yield (
         "The environment variables that the doctor knows. Of any other only the name is kept, and"
         " only if it looks like one of ROCm's or PyTorch's: its value may be a secret. This page"
-        " is made from the knowledge base itself."
+        " is made from the knowledge base itself. The last column says in which releases of which"
+        " library the name was found; PyTorch's own libraries and what is not in Debian's packages"
+        " could not be looked at."
     )
-    yield "\n".join(["| variable | read by | meaning |", "|---|---|---|", *rows])
+    yield "\n".join(["| variable | read by | meaning | found in |", "|---|---|---|---|", *rows])
 
 
 def facts_page(facts: Mapping[str, str]) -> Iterator[str]:

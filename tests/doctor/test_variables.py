@@ -299,3 +299,38 @@ def test_a_lost_database_is_not_said_to_lose_kernels(recorded: Recorded) -> None
     assert found.reasons[0].rule == "miopen-cache-lost"
     assert "the database of tuning results in /tmp/db does not survive" in found.reasons[0].text
     assert "compiled" not in found.reasons[0].text
+
+
+def judged(recorded: Recorded, machine: str, text: str, file: str) -> dict[str, Effect]:
+    found = judge(assignments(text, file), recorded.machine(machine), recorded.knowledge, file=file)
+    return {each.name: each.effect for each in found.variables}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "/opt/rocm/lib:$LD_LIBRARY_PATH",
+        '"/opt/rocm/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"',
+        "${LD_LIBRARY_PATH}:/opt/rocm/lib",
+    ],
+)
+def test_a_folder_that_is_added_to_a_path_is_judged(recorded: Recorded, value: str) -> None:
+    text = f"export LD_LIBRARY_PATH={value}\n"
+
+    assert judged(recorded, "rx7900xt-pair", text, "a.sh") == {"LD_LIBRARY_PATH": Effect.HARMS}
+
+
+def test_a_variable_for_building_acts_in_the_layer_that_builds(recorded: Recorded) -> None:
+    text = "FROM x\nRUN PYTORCH_ROCM_ARCH=gfx1100 pip install .\nRUN HSA_XNACK=1 pip list\n"
+
+    assert judged(recorded, "rx7900xtx", text, "Dockerfile") == {
+        "PYTORCH_ROCM_ARCH": Effect.ACTS,
+        "HSA_XNACK": Effect.NONE,
+    }
+
+
+def test_a_needed_override_has_one_story(recorded: Recorded) -> None:
+    name = "HSA_OVERRIDE_GFX_VERSION"
+    found = verdict(recorded, "rx6700xt", name, **{name: "10.3.0"})
+
+    assert [reason.rule for reason in found.reasons] == ["override-needed", "wheel-lacks-arch"]

@@ -60,3 +60,13 @@ def test_error_texts_of_signatures_were_seen_too() -> None:
 
     assert any("HSA_STATUS_ERROR" in text for text in texts)
     assert len(texts) > 100
+
+
+def test_each_variable_says_where_it_was_found(knowledge: Knowledge) -> None:
+    seen = load_seen()
+    told = {it.name: seen.where(it.name, it.read_by) for it in knowledge.variables.values()}
+
+    assert told["HSA_ENABLE_SDMA"] == "libhsa-runtime64 6.1.2 and 6.4.3 and 7.2.4"
+    assert told["ROCBLAS_USE_HIPBLASLT"] == "not found in any library looked at"
+    assert told["PYTORCH_ALLOC_CONF"] == "in a part that could not be looked at"
+    assert all(told.values())

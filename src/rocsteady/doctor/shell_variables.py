@@ -240,7 +240,8 @@ def leading(words: list[str], where: str) -> Iterator[Step]:
     for word in words[1:] if exporting else words:
         assigned = ASSIGNED.fullmatch(word)
         if assigned:
-            set_here.append(Assignment(assigned.group(1), shell_value(assigned.group(2)), where))
+            name, value = assigned.groups()
+            set_here.append(Assignment(name, shell_value(_without_itself(name, value)), where))
         elif exporting and re.fullmatch(NAME, word) and words[0] == "export":
             yield Exported(word)
         elif not word.startswith("-"):
@@ -249,6 +250,13 @@ def leading(words: list[str], where: str) -> Iterator[Step]:
         if not exporting:  # no command follows
             set_here = [each._replace(reach=Reach.SHELL) for each in set_here]
     yield from set_here
+
+
+def _without_itself(name: str, value: str) -> str:
+    """Leave out what a list of folders had before: ``/opt/rocm/lib:$LD_LIBRARY_PATH``."""
+    if not name.endswith("PATH"):
+        return value
+    return re.sub(rf"\$\{{{name}:?[-+][^{{}}]*\}}|\$\{{{name}\}}|\${name}\b", "", value)
 
 
 def _arguments(words: list[str], where: str) -> Iterator[Step]:

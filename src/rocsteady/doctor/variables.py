@@ -82,7 +82,11 @@ def _verdicts(
     chosen: list[Assignment], machine: Machine, knowledge: Knowledge
 ) -> Iterator[VariableVerdict]:
     """Judge the variables that act together."""
-    lost = {each.name: _lost(each) for each in chosen if each.reach is not Reach.PROGRAMS}
+    lost = {
+        each.name: _lost(each, _known(each.name, knowledge))
+        for each in chosen
+        if each.reach is not Reach.PROGRAMS
+    }
     acting = tuple(
         SetVariable(name=each.name, value=each.value) for each in chosen if each.name not in lost
     )
@@ -104,7 +108,10 @@ def _is_ours(name: str, knowledge: Knowledge) -> bool:
     return listed(name, knowledge.variables) or name.startswith(FAMILIES)
 
 
-def _lost(each: Assignment) -> VariableReason:
+def _lost(each: Assignment, known: Variable | None) -> VariableReason:
+    if each.reach is Reach.LAYER and known is not None and known.building:
+        text = f"Acts while this layer of the image is built. {known.meaning}"
+        return VariableReason(effect=Effect.ACTS, text=text)
     return VariableReason(effect=Effect.NONE, text=LOST[each.reach].format(each.until))
 
 
@@ -214,7 +221,7 @@ def _reasons(each: Assignment, rules: _Rules) -> tuple[VariableReason, ...]:
     wrong = wrong_value(each.value, known)
     if wrong:
         reasons.append(_said(known, Effect.INVALID, f"{wrong} {known.meaning}", rules.knowledge))
-    elif not any(reason.rule for reason in reasons if reason.effect is not Effect.HELPS):
+    elif not caused.harmful:
         reasons += _by_kind(each, known, rules)
     return tuple(reasons)
 

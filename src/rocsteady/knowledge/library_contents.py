@@ -12,6 +12,7 @@ from pathlib import Path
 from rocsteady.knowledge.reader import DATA, _document
 from rocsteady.vocabulary import Value
 
+LOOKED_AT = ("HIP", "ROCr", "MIOpen", "RCCL", "rocBLAS", "hipBLASLt", "hipcc")
 Places = Mapping[str, tuple[str, ...]]  # library to versions
 
 
@@ -22,6 +23,15 @@ class SeenIn(Value, frozen=True, kw_only=True):
     names: dict[str, dict[str, tuple[str, ...]]]
     texts: dict[str, dict[str, tuple[str, ...]]]
     code: dict[str, tuple[str, ...]]  # "rocBLAS 7.2.4" to gfx names
+
+    def where(self, name: str, read_by: str) -> str:
+        """Say in which libraries a variable was found, for somebody who doubts our list."""
+        places = self.names.get(name)
+        if places:
+            return "; ".join(f"{library} {' and '.join(its)}" for library, its in places.items())
+        if any(reader in read_by for reader in LOOKED_AT):
+            return "not found in any library looked at"
+        return "in a part that could not be looked at"
 
     def gone_from(self, name: str) -> str:
         """Say where a name was and is no more: "libamdhip64 after 5.7.1"; "" if it is there."""
