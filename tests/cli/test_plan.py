@@ -129,7 +129,7 @@ def test_what_cannot_be_run_here_says_what_to_do_instead(cli: Rocsteady) -> None
 def test_files_for_elsewhere_are_written_once(cli: Rocsteady) -> None:
     without = cli("plan", "--export", "slurm")
     cli("plan", "--no-trials", "--yes", "--", "python3", "train.py")
-    first = cli("plan", "--export", "slurm")
+    first = cli.once("plan", "--export", "slurm")
     again = cli("plan", "--export", "slurm", "--", "python3", "train.py")
     forced = cli("plan", "--export", "slurm", "--force", "--", "python3", "train.py")
 
@@ -213,6 +213,55 @@ def test_a_recorded_machine_is_planned_without_trials_and_the_last_plan_stays(
     assert plan["machine"] == "rx7900xt-pair.json"
     assert {option["basis"] for option in plan["ways"]} == {"estimate"}
     assert cli("plan", "--explain", "all", *words).out == kept.out
+
+
+def test_the_decision_page_of_the_last_plan_is_written_once(cli: Rocsteady) -> None:
+    words = ("--", "python3", "train.py")
+    without = cli("plan", "--report", "d.md", *words)
+    cli("plan", "--no-trials", "--yes", *words)
+    first = cli.once("plan", "--report", "d.md", *words)
+    page = (cli.folder / "d.md").read_text()
+    (cli.folder / "d.md").write_text("mine")
+    again = cli("plan", "--report", "d.md", *words)
+    kept = (cli.folder / "d.md").read_text()
+    forced = cli("plan", "--report", "d.md", "--force", *words)
+
+    assert (without.code, "no plan for this folder yet" in without.err) == (2, True)
+    assert (first.code, first.out, first.err) == (0, "", "rocsteady: wrote d.md\n")
+    assert page.startswith("# Decision: python3 train.py\n")
+    assert (again.code, "use --force to overwrite" in again.err, kept) == (2, True, "mine")
+    assert (forced.code, "## Today" in (cli.folder / "d.md").read_text()) == (0, True)
+
+
+def test_a_decision_page_of_a_recorded_machine_says_that_nothing_was_tried(cli: Rocsteady) -> None:
+    pair, words = cli.machines / "rx7900xt-pair.json", ("--yes", "--", "python3", "train.py")
+
+    ended = cli.once("plan", "--root", pair, "--report", "d.html", *words)
+
+    assert ended.code == 0, ended.err
+    page = (cli.folder / "d.html").read_text()
+    assert "rx7900xt-pair.json (recorded)" in page
+    assert "nothing was tried; estimated: 7 of 7 options" in page
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--report", "d.pdf"), "--report d.pdf: the name must end in .md or .html"),
+        (("--report", "d.md", "--explain", "1"), "--report cannot be combined"),
+        (("--report", "d.md", "--json"), "--report cannot be combined"),
+        (("--report", "d.md", "--export", "slurm"), "--report cannot be combined"),
+        (("--force",), "--force needs --export or --report"),
+        (("--bucket", "s3://x"), "--option and --bucket need --export"),
+    ],
+)
+def test_what_does_not_go_together_is_said(
+    cli: Rocsteady, words: tuple[str, ...], said: str
+) -> None:
+    ended = cli("plan", *words, "--", "python3", "train.py")
+
+    assert (ended.code, said in ended.err, ended.err.count("\n")) == (2, True, 1)
+    assert list(cli.folder.glob("d.*")) == []
 
 
 def test_a_recorded_machine_that_cannot_be_planned_is_said(cli: Rocsteady) -> None:

@@ -17,6 +17,8 @@ from rocsteady.cli.duration import Duration
 from rocsteady.cli.plan_export import write_files
 from rocsteady.cli.project import enter, find_job_folder
 from rocsteady.cli.roots import open_root
+from rocsteady.errors import RocsteadyError
+from rocsteady.host.files import write_whole
 from rocsteady.job.stages import commands_of
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
@@ -33,6 +35,8 @@ from rocsteady.terminal.screen import layout, show, show_json, tell
 from rocsteady.terminal.status_line import bar, progress
 from rocsteady.wording import rough_duration
 from rocsteady.workflows import saved_plan
+from rocsteady.workflows.decision_layout import decision_html, decision_markdown
+from rocsteady.workflows.decision_page import decision_page
 from rocsteady.workflows.plan_inputs import circumstances, wish
 from rocsteady.workflows.plan_trials import PlanTrials, TrialBounds, TrialProgress
 from rocsteady.workflows.plans import (
@@ -48,6 +52,7 @@ from rocsteady.workflows.trials import Trials, look_back
 FOUND, NONE_FOUND, INTERRUPTED = 0, 1, 130
 STOPPED = "rocsteady: interrupted. No plan was made, and {}."
 EXAMPLE = "rocsteady plan -- python train.py"
+PAGES = {".md": decision_markdown, ".html": decision_html, ".htm": decision_html}
 
 
 @click.command("plan", context_settings={"allow_interspersed_args": False})
@@ -93,7 +98,13 @@ EXAMPLE = "rocsteady plan -- python train.py"
     metavar="URL",
     help="With --export skypilot: bucket for checkpoints and models, such as s3://my-models.",
 )
-@click.option("--force", is_flag=True, help="With --export: overwrite existing files.")
+@click.option("--force", is_flag=True, help="With --export and --report: overwrite files.")
+@click.option(
+    "--report",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the decision page of the last plan, or of --root, to FILE (.md or .html).",
+)
 @click.option(
     "--root",
     metavar="FILE-OR-DIR",
@@ -117,6 +128,7 @@ def command(  # noqa: PLR0913 - one argument an option
     way: int | None,
     bucket: str,
     force: bool,
+    report: Path | None,
     root: Path | None,
     as_json: bool,
     command: tuple[str, ...],
@@ -131,8 +143,8 @@ def command(  # noqa: PLR0913 - one argument an option
     option = _renamed(way) if way is not None else option
     _check_together(ctx.params, option)
     folder = Path.cwd() if command else enter(find_job_folder(Path.cwd()))
-    if explain is not None and root is None:
-        _explain(saved_plan.kept(folder), explain)
+    if (explain is not None or report is not None) and root is None:
+        _tell_more(saved_plan.kept(folder), explain, report)
         return
     memory, journal = _records(folder)
     trials = Trials(folder, memory, tell, again=again)
@@ -156,16 +168,26 @@ def command(  # noqa: PLR0913 - one argument an option
     finally:
         journal.close()
         memory.close()
-    if explain is not None:
-        _explain(plan, explain)
+    if explain is not None or report is not None:
+        _tell_more(plan, explain, report)
         return
     _show(plan if root is not None else _kept(plan, folder), as_json=as_json)
     ctx.exit(FOUND if plan.options else NONE_FOUND)
 
 
 def _check_together(given: dict[str, Any], option: int | None) -> None:
-    if (option is not None or given["force"] or given["bucket"]) and not given["export"]:
-        raise click.UsageError("--option, --bucket and --force need --export")
+    report: Path | None = given["report"]
+    if (option is not None or given["bucket"]) and not given["export"]:
+        raise click.UsageError("--option and --bucket need --export")
+    if given["force"] and not (given["export"] or report):
+        raise click.UsageError("--force needs --export or --report")
+    if report is not None:
+        if given["export"] or given["explain"] is not None or given["as_json"]:
+            raise click.UsageError("--report cannot be combined with --export, --explain or --json")
+        if report.suffix.lower() not in PAGES:
+            raise click.UsageError(f"--report {report}: the name must end in .md or .html")
+        if report.exists() and not (given["force"] and report.is_file()):
+            raise click.UsageError(f"--report {report}: already exists; use --force to overwrite")
     if given["root"] is not None and given["export"]:
         raise click.UsageError("--root and --export cannot be combined: nothing was tried there")
 
@@ -253,6 +275,19 @@ def _show(plan: Plan, *, as_json: bool) -> None:
         return
     width, colour = layout(sys.stdout)
     show(render_plan(plan, now=time.time(), width=width, colour=colour))
+
+
+def _tell_more(plan: Plan, which: str | None, report: Path | None) -> None:
+    """Explain options of a plan, or write its decision page."""
+    if report is None:
+        _explain(plan, which or "")
+        return
+    text = PAGES[report.suffix.lower()](decision_page(plan, now=time.time()))
+    try:
+        write_whole(report, text.encode())
+    except OSError as error:
+        raise RocsteadyError(f"--report {report}: {error.strerror or error}") from None
+    tell(f"rocsteady: wrote {report}")
 
 
 def _explain(plan: Plan, which: str) -> None:

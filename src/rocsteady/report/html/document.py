@@ -6,12 +6,11 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
-from functools import cache
-from importlib.resources import files
 
 from rocsteady.journal.values import Incident
 from rocsteady.report.html import plot
 from rocsteady.report.html.markup import Markup, raw, tag
+from rocsteady.report.html.page import MOST_ROWS, POLICY, pairs, resource, table, whole_page
 from rocsteady.report.html.series import gauge, gauge_names, in_attempts, rates
 from rocsteady.report.run_report import (
     BAD,
@@ -36,29 +35,15 @@ from rocsteady.wording import duration, size
 UNCONFIRMED = "rocsteady's authors have not confirmed any of this on AMD hardware."
 LABELS = {Severity.BLOCKS: "blocks", Severity.RISKS: "risk", Severity.NOTES: "note"}
 SEVERITIES = {Severity.BLOCKS: BAD, Severity.RISKS: WARNING, Severity.NOTES: "note"}
-POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src {}; base-uri 'none';"
-    " form-action 'none'"
-)
 ISSUE = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
-MOST_ROWS = 500  # of a table; a longer one says what it leaves out
 
 
 def render_page(report: RunReport, *, live: bool = False) -> str:
     """Lay out the whole document; ``live`` adds the script that renews it from its server."""
     script = _script(live=live)
-    name = report.story.run.name
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_policy(script, live=live)),
-        tag("meta", name="referrer", content="no-referrer"),
-        tag("title", f"{name}: {state_of(report)[0]} (rocsteady)"),
-        tag("style", raw(_resource("page.css"))),
-    )
+    title = f"{report.story.run.name}: {state_of(report)[0]} (rocsteady)"
     body = tag("body", render_main(report), tag("script", raw(script)))
-    return f'<!doctype html>\n<html lang="en">{head}{body}</html>\n'
+    return whole_page(title, body, _policy(script, live=live))
 
 
 def render_main(report: RunReport) -> Markup:
@@ -101,7 +86,7 @@ def _top(report: RunReport) -> Markup:
         tag("h1", run.name, " ", tag("span", state, class_=f"badge {good}")),
         tag("p", summary(report), class_="summary"),
         tag("p", tag("strong", "Next: "), what, *((" ", tag("code", typed)) if typed else ())),
-        _pairs(facts),
+        pairs(facts),
     )
 
 
@@ -258,7 +243,7 @@ def _costs(report: RunReport) -> Iterator[Markup]:
     ]
     yield tag("p", "The whole time of the run, by what it was good for.", class_="detail")
     yield plot.share_bar(shares)
-    yield _table(
+    yield table(
         "Costs",
         ("part", "time", "share"),
         [
@@ -282,7 +267,7 @@ def _attempts(report: RunReport) -> Iterator[Markup]:
             )
         )  # fmt: skip
     if rows:
-        yield _table(
+        yield table(
             "Attempts",
             ("attempt", "started", "settings", "duration", "end", "failure", "next"),
             rows,
@@ -293,7 +278,7 @@ def _machine(diagnosis: Diagnosis | None) -> Iterator[Markup]:
     if diagnosis is None:
         return
     machine = diagnosis.machine
-    yield _pairs(
+    yield pairs(
         [
             ("GPU", "; ".join((*machine.gpus, *machine.other_gpus)) or "no AMD GPU"),
             ("System", machine.system),
@@ -315,7 +300,7 @@ def _machine(diagnosis: Diagnosis | None) -> Iterator[Markup]:
 
 def _environment(report: RunReport) -> Iterator[Markup]:
     if report.variables:
-        yield _table("Variables", ("variable", "value"), sorted(report.variables.items()))
+        yield table("Variables", ("variable", "value"), sorted(report.variables.items()))
 
 
 def _messages(report: RunReport) -> Iterator[Markup]:
@@ -353,23 +338,6 @@ def _marks(report: RunReport) -> list[plot.Mark]:
     ]
 
 
-def _table(label: str, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Markup:
-    shown = rows[-MOST_ROWS:]
-    left_out = len(rows) - len(shown)
-    table = tag(
-        "table",
-        tag("thead", tag("tr", *(tag("th", head, scope="col") for head in heads))),
-        tag("tbody", *(tag("tr", *(tag("td", cell) for cell in row)) for row in shown)),
-    )
-    note = tag("p", f"The first {left_out:,} rows are left out.") if left_out else ""
-    return tag("div", table, note, class_="scroll", tabindex="0", role="region", aria_label=label)
-
-
-def _pairs(pairs: Sequence[tuple[str, object]]) -> Markup:
-    shown = ((tag("dt", name), tag("dd", value)) for name, value in pairs if value)
-    return tag("dl", *(each for pair in shown for each in pair))
-
-
 def _folded(title: str, content: str) -> Markup:
     return tag("details", tag("summary", title), tag("pre", content, tabindex="0"))
 
@@ -386,7 +354,7 @@ def live_policy() -> str:
 
 
 def _script(*, live: bool) -> str:
-    return _resource("page.js") + (_resource("live.js") if live else "")
+    return resource("page.js") + (resource("live.js") if live else "")
 
 
 def _policy(script: str, *, live: bool) -> str:
@@ -397,8 +365,3 @@ def _policy(script: str, *, live: bool) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     asks = "; connect-src 'self'" if live else ""
     return POLICY.format(f"'sha256-{digest}'") + asks
-
-
-@cache
-def _resource(name: str) -> str:
-    return files("rocsteady.report.html").joinpath(name).read_text(encoding="utf-8")
