@@ -166,7 +166,7 @@ def test_what_a_script_writes_is_not_in_the_folder(project: Project) -> None:
     ("words", "told"),
     [
         (("--faults", "kill", "--", "python"), "'kill' is not a fault"),
-        (("--faults", "explode@5", "--", "python"), "there is no fault 'explode'"),
+        (("--faults", "explode@5", "--", "python"), "unknown fault 'explode'"),
         (("--", "python"), "--faults"),
         (("--faults", "kill@5"), "name a command"),
         (("--faults", "kill@5", "--", "no-such-program"), "no-such-program: not found"),
@@ -190,7 +190,7 @@ def test_paths_outside_the_folder_are_asked_about(project: Project, tmp_path: Pa
     allowed = project.say("drill", "--yes", "--faults", "kill@5", *command)
 
     assert (refused.code, allowed.code) == (2, 1)
-    assert f"outside this folder, and not protected: {out}." in " ".join(refused.err.split())
+    assert f"not protected, because outside this folder: {out}." in " ".join(refused.err.split())
     assert "print(1)" not in refused.out
 
 

@@ -153,7 +153,7 @@ def test_paths_of_variants_are_asked_about_too(cli: Rocsteady) -> None:
     ended = inner("plan")
 
     assert ended.code == 2
-    assert f"outside this folder, and not protected: {outside}." in " ".join(ended.err.split())
+    assert f"not protected, because outside this folder: {outside}." in " ".join(ended.err.split())
 
 
 def test_a_file_for_elsewhere_says_what_of_an_option_it_lacks(cli: Rocsteady) -> None:

@@ -35,7 +35,7 @@ def test_what_is_written_is_read() -> None:
         ("kill@1.5", "is not a fault"),
         ("kill@0", "counted from 1"),
         ("kill@99999999999999", "counted from 1"),
-        ("explode@5", "there is no fault 'explode'; there are hang, oom"),
+        ("explode@5", "unknown fault 'explode'; known faults: hang, oom"),
         ("hang:sideways@5", "'sideways' is not an operator such as aten::mm. A hang can also be"),
         ("oom:backward@5", "'oom:backward@5': 'backward' is not an operator such as aten::mm."),
         ("oom:aten::@5", "is not an operator"),

@@ -193,7 +193,7 @@ def test_a_hang_is_found_and_the_job_done(trained: Trained) -> None:
     assert ended.code == 0, ended.err
     assert mark.exists()
     assert [line for line in ended.said if line.startswith("hung:")], ended.err
-    assert any(".pt" in line and line.startswith("attempt 2, from ") for line in ended.said)
+    assert any(".pt" in line and line.startswith("attempt 2 resumes from ") for line in ended.said)
     assert any(line.startswith("done.") for line in ended.said)
     measure = trained.measure()
     assert _gain(measure) >= measure["margin"]

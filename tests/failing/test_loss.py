@@ -29,7 +29,7 @@ def test_it_is_said_once_and_once_that_it_is_over(project: Project, torch_python
     assert (ended.code, ended.out) == (0, "DONE\n"), ended.err
     assert len(told) == 2, ended.err
     since, again = (int(line.partition(" step ")[2].partition(".")[0]) for line in told)
-    assert told[0] == f"loss is not finite since step {since}. The run continues."
-    assert told[1] == f"loss is finite again since step {again}."
+    assert told[0] == f"the loss became NaN or infinite at step {since}. The run continues."
+    assert told[1] == f"the loss is finite again at step {again}."
     assert 1 < since < again <= 10 / 0.02
     assert [attempt["number"] for attempt in project.story()["attempts"]] == [1]

@@ -61,7 +61,7 @@ def test_a_run_that_this_account_never_started_is_shown_first(project: Project) 
 
     assert code == 76
     assert starts(project) == 1
-    assert "this account has no record of starting this run" in said
+    assert "this account has no record of this run" in said
     assert f"command: {sys.executable} train.py" in said
     assert "Read its command, then use --yes." in said
     resume(project, "--yes")

@@ -213,7 +213,7 @@ def test_a_file_with_two_names_is_not_written_through_either(
     real = {it.inode for _, it in before.files()}
     assert real.isdisjoint(it.inode for _, it in read_folder_tree(made.folder).files())
     (said,) = [line for line in where(made, "drill", before) if "hard link" in line]
-    assert said.startswith("rocsteady: data also has a name outside this folder (a hard link)")
+    assert said.startswith("rocsteady: data also has a path outside this folder (a hard link)")
 
 
 @pytest.mark.parametrize("wanted", [Method.OVERLAY, Method.BIND, Method.COPY])
@@ -368,7 +368,7 @@ def test_a_plan_and_an_init_without_mounts_write_nothing_here(
     count(f"rocsteady {words[0]} in a copy, absolute paths", "written here", len(changed))
     assert ended.code == 0, ended.err
     assert "runs in a copy of this folder" in ended.err
-    closed = "the script can only read this folder itself (Landlock)" in ended.err
+    closed = "the original folder is read-only for the script (Landlock)" in ended.err
     assert changed == (set() if closed else {"put-together"})
 
 

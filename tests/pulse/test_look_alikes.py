@@ -283,7 +283,7 @@ def test_what_cannot_be_seen_is_said() -> None:
 
     last = simulation.said[-1].verdict
     assert last.condition is RunState.SLOW
-    assert "cannot be seen from here" in last.why
+    assert "where rocsteady cannot see it" in last.why
 
 
 def test_ranks_on_other_machines_are_waited_for() -> None:

@@ -403,10 +403,10 @@ def _said() -> None:
     )
     announcer.say("no step for 9.0 s (at most 0.9 s in this phase so far); inspecting stacks.")
     announcer.say(
-        "slow: no step for 60 s; the training thread waits for the network.", style=YELLOW
+        "slow: no step for 60 s; the training thread is waiting for the network.", style=YELLOW
     )
     announcer.say("progress resumed.", style=GREEN)
-    announcer.say("hung: no step for 9.0 s; worker 2 waits for a lock. Incident 1.", style=RED)
+    announcer.say("hung: no step for 9.0 s; worker 2 is waiting for a lock. Incident 1.", style=RED)
     announcer.say("done. 7,500 steps in 58 min, 2 attempts, 1 hang.", style=GREEN)
     announcer.close()
 

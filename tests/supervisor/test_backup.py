@@ -43,7 +43,7 @@ def test_a_disk_without_room_is_not_filled(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "model.pt").write_text("x")
     monkeypatch.setattr(backup, "RESERVE", 1 << 60)
 
-    with pytest.raises(RocsteadyError, match="too full"):
+    with pytest.raises(RocsteadyError, match="not enough disk space"):
         copy_aside(tmp_path, 0, tmp_path / "aside")
     assert not (tmp_path / "aside").exists()
 

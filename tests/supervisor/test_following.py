@@ -47,10 +47,10 @@ def test_a_deadline_that_slips_is_said_once_and_the_run_goes_on(project: Project
     assert re.search(r"\n  due \w{3} \d+ \w{3} \d\d:\d\d, in [0-9.]+ s\n", listed)
     assert ended.code == 0
     late = [
-        said for said in ended.said if "will miss the deadline at this pace: done about" in said
+        said for said in ended.said if "will miss the deadline at this pace: finishes about" in said
     ]
     assert len(late) == 1, ended.said
-    assert "the run continues. To look for faster options: rocsteady plan" in ended.said
+    assert "the run continues. To find faster options: rocsteady plan" in ended.said
     assert re.fullmatch(r"done\. 400 steps in \d+ s, \d+(\.\d)? s late\.", ended.said[-1])
     assert re.search(r"\n  \d+(\.\d)? s late\n", project.say("runs").out)
 

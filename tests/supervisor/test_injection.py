@@ -113,15 +113,15 @@ def test_refuses_a_link_and_a_folder_that_others_can_enter(tmp_path: Path) -> No
     (tmp_path / "rocsteady-open").mkdir()
     (tmp_path / "rocsteady-open").chmod(0o755)
 
-    with pytest.raises(RocsteadyError, match="not a folder of yours"):
+    with pytest.raises(RocsteadyError, match="not a folder that you own"):
         runtime_folder("link", {}, shared_memory=tmp_path, mounts=mounts)
-    with pytest.raises(RocsteadyError, match="entered by others"):
+    with pytest.raises(RocsteadyError, match="accessible to other users"):
         runtime_folder("open", {}, shared_memory=tmp_path, mounts=mounts)
 
 
 @pytest.mark.parametrize("run_id", ["", "../a", "a/b", "-a", "a b", "a" * 101, "a\n"])
 def test_refuses_a_name_that_is_no_file_name(run_id: str) -> None:
-    with pytest.raises(RocsteadyError, match="name of a run"):
+    with pytest.raises(RocsteadyError, match="valid run name"):
         runtime_folder(run_id, os.environ)
 
 

@@ -76,9 +76,11 @@ def test_a_slip_is_said_once_with_what_could_be_done() -> None:
     training.goes(250, each=2.0)
 
     late, could = training.told.lines
-    assert late.startswith("rocsteady: will miss the deadline at this pace: finishes about ")
+    assert late.startswith(
+        "rocsteady: the run will miss the deadline at this pace: finishes about "
+    )
     assert " late" in late
-    assert could == "rocsteady: the run continues. To look for faster options: rocsteady plan"
+    assert could == "rocsteady: the run continues. To find faster options: rocsteady plan"
 
 
 def test_a_faster_option_of_the_plan_is_named_with_its_command() -> None:
@@ -106,7 +108,7 @@ def test_an_option_that_is_only_faster_is_not_called_in_time(
 
     named = f"Option 3 of the plan, CPU, 2 threads, {expected}: " in training.told.lines[1]
     assert named == bool(expected)
-    assert ("To look for faster options: rocsteady plan" in training.told.lines[1]) != named
+    assert ("To find faster options: rocsteady plan" in training.told.lines[1]) != named
 
 
 def test_in_time_again_is_said_once() -> None:
@@ -116,7 +118,7 @@ def test_in_time_again_is_said_once() -> None:
     training.goes(899, each=0.25)
 
     assert len(training.told.lines) == 3
-    assert training.told.lines[2].startswith("rocsteady: on time again: finishes about ")
+    assert training.told.lines[2].startswith("rocsteady: the run is on time again: finishes about ")
     assert " to spare" in training.told.lines[2]
 
 

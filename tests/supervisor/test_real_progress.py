@@ -128,7 +128,7 @@ def test_a_fault_within_one_save_interval_does_not_trap_the_loop(
 
     assert ended.code == 0, ended.err
     assert "DONE 100" in ended.out
-    assert "the script is asked to save after 30 steps." in ended.err
+    assert "rocsteady asks the script to save after 30 steps." in ended.err
 
 
 @pytest.mark.slow
@@ -157,6 +157,6 @@ def test_a_clock_that_is_set_back_makes_no_duration_negative(project: Project) -
     page = project.say("report", project.name).out
 
     assert ended.code == 0, ended.err
-    assert re.search(r"done\. It took [3-9]\.\d s", ended.err)
+    assert re.search(r"done\. Took [3-9]\.\d s", ended.err)
     assert re.search(r"\| [3-9]\.\d s \| by itself", page)
     assert "-86" not in page + ended.err

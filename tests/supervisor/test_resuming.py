@@ -69,7 +69,7 @@ def test_a_crash_is_resumed_from_the_newest_checkpoint_that_is_whole(project: Pr
     assert "from 2 ['--resume', 'checkpoints/step-2.pt']" in project.log(2)
     said = "\n".join(ended.said)
     assert "skipped: checkpoints/step-3.pt is cut short or damaged" in said
-    assert "attempt 2, from checkpoints/step-2.pt, step 2." in said
+    assert "attempt 2 resumes from checkpoints/step-2.pt, step 2." in said
     assert [a["exit_code"] for a in project.story()["attempts"]] == [3, 0]
 
 
@@ -137,7 +137,7 @@ def test_the_number_of_attempts_is_bounded_and_the_code_is_the_scripts(project: 
 
     assert ended.code == 3
     assert len(project.story()["attempts"]) == 2
-    assert "2 attempts were made" in ended.said[-2]
+    assert "the limit of 2 attempts is reached" in ended.said[-2]
 
 
 @pytest.mark.slow

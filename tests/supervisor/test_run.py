@@ -263,7 +263,7 @@ def test_observing_tells_a_hang_and_never_acts(project: Project, torch_python: s
     (hung,) = [m["text"] for m in project.story()["messages"] if "hung:" in m["text"]]
     before = training(project)
     assert len(before) == 2  # the script and its loader's worker
-    assert "Only observing: rocsteady does not stop it." in hung
+    assert "Only observing: rocsteady does not stop the run." in hung
     with pytest.raises(Exception, match="timed out"):
         project.ended(child, within=5)
     assert training(project) == before

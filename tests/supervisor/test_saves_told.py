@@ -47,6 +47,6 @@ def test_a_failed_save_is_said_once_and_so_is_its_end() -> None:
 
     assert [line.partition(";")[0] for line in heard.lines] == [
         "the checkpoint of step 1,200 was not saved",
-        "a checkpoint was saved again.",
+        "saving checkpoints works again.",
         "the checkpoint of step 1,600 was not saved",
     ]

@@ -32,7 +32,7 @@ def told(*verdicts: Verdict, observe: bool = False) -> list[str]:
 
 
 def slow(limit: float | None, waits: WaitSet | None = None) -> Verdict:
-    why = "no step for 30 s; the training thread waits for a lock"
+    why = "no step for 30 s; the training thread is waiting for a lock"
     return Verdict(condition=RunState.SLOW, why=why, quiet=30.0, limit=limit, waits=waits)
 
 
@@ -48,19 +48,19 @@ def test_slow_is_said_once_with_its_limit_and_what_to_type() -> None:
     (said,) = told(slow(1800.0), slow(1800.0))
 
     assert said == (
-        "slow: no step for 30 s; the training thread waits for a lock. This is not proven to be a"
-        " hang. rocsteady leaves it alone until 30 min after the last progress. To act now, type"
-        " rocsteady restart calm-otter or rocsteady stop calm-otter; --hang-after sets another"
-        " limit."
+        "slow: no step for 30 s; the training thread is waiting for a lock. This is not proven to"
+        " be a hang. rocsteady does not stop the run until 30 min after the last progress. To act"
+        " now: rocsteady restart calm-otter, or rocsteady stop calm-otter. To change the limit, use"
+        " --hang-after."
     )
 
 
 @pytest.mark.parametrize(
     ("verdict", "observe", "expected"),
     [
-        (slow(None), False, "cannot see the work itself and does not stop it"),
-        (slow(1800.0), True, "Only observing: rocsteady does not stop it."),
-        (slow(300.0, CLOSED), False, "a lock. rocsteady leaves it alone until 5 min"),
+        (slow(None), False, "cannot observe the work itself and does not stop the run"),
+        (slow(1800.0), True, "Only observing: rocsteady does not stop the run."),
+        (slow(300.0, CLOSED), False, "a lock. rocsteady does not stop the run until 5 min"),
     ],
 )
 def test_it_says_what_applies(verdict: Verdict, observe: bool, expected: str) -> None:  # noqa: FBT001 - a case of the table

@@ -92,8 +92,8 @@ def test_the_total_of_a_job_file_for_another_command_does_not_apply(trains: Proj
 
     assert ended.code == 0, ended.err
     assert ended.said[0] == (
-        f"rocsteady.toml is for another command ({sys.executable} train.py --epochs 10); not used"
-        " from it: total, deadline."
+        f"rocsteady.toml is for another command ({sys.executable} train.py --epochs 10); ignoring"
+        " its total, deadline."
     )
     assert (line["step"], line["total"], line["deadline"]) == (3, 6, None)
 
@@ -106,7 +106,7 @@ def test_a_resume_argument_for_another_script_is_not_given(trains: Project) -> N
 
     assert ended.code == 3
     assert starts(trains) == [""]
-    assert "not used from it: total, deadline, resume." in ended.said[0]
+    assert "ignoring its total, deadline, resume." in ended.said[0]
 
 
 def test_what_was_left_unfinished_is_continued(trains: Project) -> None:
@@ -231,8 +231,8 @@ def test_a_run_whose_checkpoint_another_has_replaced_is_not_resumed_from_it(
 
     assert ended.code == 76
     assert (
-        f"{trains.name} has no checkpoint of its own: checkpoints/last.pt is of another run. Use"
-        " --from-scratch to start it from the beginning."
+        f"{trains.name} has no checkpoint of its own: checkpoints/last.pt belongs to another"
+        " run. Use --from-scratch to start from the beginning."
     ) in ended.said
     assert files(trains) == before
     assert len(starts(trains)) == 2

@@ -86,7 +86,7 @@ def test_hang_kill_and_crash_leave_the_same_weights_and_losses(
     signals = [each["signal"] for each in story["attempts"][1:]]
     assert signals == [signal.SIGKILL, signal.SIGSEGV, None]
     assert story["attempts"][-1]["last_step"] == wanted["steps"] == len(every)
-    resumed = [line for line in ended.said if ", from checkpoints/step-" in line]
+    resumed = [line for line in ended.said if " resumes from checkpoints/step-" in line]
     assert len(resumed) == 3
     for line in resumed:
         step, told = re.findall(r"step-0*([0-9]+), step ([0-9]+)\.", line)[0]

@@ -59,7 +59,7 @@ from rocsteady.journal.values import Sample
 from rocsteady.pulse.pulse import Pulse, begin, judge, learn, occupied, waits_for_gpu, withdrawn
 from rocsteady.pulse.verdict import RunState, Verdict
 from rocsteady.pulse.wait_set import sentences
-from rocsteady.wording import duration
+from rocsteady.wording import duration, plural
 
 LAST_SNAPSHOTS = 3  # before a signal, until one confirms the verdict
 MOST_SNAPSHOTS = 40  # kept; older ones say nothing more
@@ -305,8 +305,8 @@ class Attempt:
             return
         self._continued = True
         self._means.announcer.say(
-            f"the run was suspended for {duration(waited)}; continued it. If suspended again, it"
-            " stays so."
+            f"the run was suspended for {duration(waited)}; rocsteady continued it. If suspended"
+            " again, the run stays suspended."
         )
         continue_tree(child)
 
@@ -317,7 +317,7 @@ class Attempt:
 
     def _hung(self, child: AttemptProcesses, verdict: Verdict) -> AttemptEnd | None:
         if self._settings.observe:
-            self._teller.hung(verdict, "Only observing: rocsteady does not stop it.")
+            self._teller.hung(verdict, "Only observing: rocsteady does not stop the run.")
             return None
         setting, announcer = self._setting, self._means.announcer
         self._teller.hung(verdict, f"Incident {setting.incident}.")
@@ -331,7 +331,7 @@ class Attempt:
         except NotRecordedError as error:
             self._kill_after = time.monotonic() + ASK_JOURNAL_EVERY
             announcer.say(
-                f"not stopped yet, because the journal is not writable: {error}. Trying again."
+                f"not stopped yet, because the journal is not writable: {error}. Retrying."
             )
             return None
         with intent:
@@ -382,8 +382,8 @@ class Attempt:
         ended = end_tree(child, stopping, first, wishes, patience=patience, futile=futile)
         if ended.unkillable:
             self._means.announcer.say(
-                f"{len(ended.unkillable)} processes cannot be killed: they are stuck in the kernel."
-                " The machine may need a restart."
+                f"{plural(len(ended.unkillable), 'process', 'processes')} stuck in the kernel"
+                " cannot be killed. The machine may need a reboot."
             )
         return ended
 

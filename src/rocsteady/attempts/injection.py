@@ -98,7 +98,7 @@ def runtime_folder(
 ) -> Path:
     """Make a folder in memory that only this user can enter, or find the one of this run."""
     if RUN_ID.fullmatch(run_id) is None:
-        raise RocsteadyError(f"{run_id!r} cannot be the name of a run.")
+        raise RocsteadyError(f"{run_id!r} is not a valid run name.")
     name = f"{PREFIX}{run_id}"
     told = Path(environment.get("XDG_RUNTIME_DIR", ""))
     if told.is_absolute() and told.is_dir() and _is_own(told) and _is_usable(told, mounts):
@@ -106,8 +106,8 @@ def runtime_folder(
     if _is_usable(shared_memory, mounts):
         return _private(shared_memory / name)
     raise RocsteadyError(
-        f"Neither XDG_RUNTIME_DIR nor {shared_memory} is a tmpfs that can be written to, and a"
-        " heartbeat must not wait for a disk."
+        f"Neither XDG_RUNTIME_DIR nor {shared_memory} is a writable tmpfs, and heartbeats must not"
+        " wait for a disk."
     )
 
 
@@ -188,12 +188,12 @@ def _private(folder: Path) -> Path:
     except FileExistsError:
         pass  # of an earlier attempt; what it is, is checked below
     except OSError as error:
-        raise RocsteadyError(f"{folder} cannot be made: {error.strerror}.") from None
+        raise RocsteadyError(f"{folder} cannot be created: {error.strerror}.") from None
     about = folder.lstat()
     if not stat.S_ISDIR(about.st_mode) or not _is_own(folder):
-        raise RocsteadyError(f"{folder} is not a folder of yours; remove it.")
+        raise RocsteadyError(f"{folder} is not a folder that you own; remove it.")
     if HAS_MODES and stat.S_IMODE(about.st_mode) != PRIVATE_FOLDER:
-        raise RocsteadyError(f"{folder} can be entered by others; remove it.")
+        raise RocsteadyError(f"{folder} is accessible to other users; remove it.")
     return folder
 
 

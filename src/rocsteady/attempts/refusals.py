@@ -33,6 +33,6 @@ class Refusals:
             if each.outcome == REFUSED and each.setting not in self._said:
                 self._said.add(each.setting)
                 self._announcer.say(
-                    f"{each.setting} is not in effect, and the script's own setting is used:"
+                    f"{each.setting} was not applied; using the script's own setting:"
                     f" {each.why.rstrip('.')}."
                 )

@@ -72,5 +72,5 @@ def _among(shown: list[str] | None, gpu: int) -> str:
         return str(gpu)
     if gpu >= len(shown):
         mask = ",".join(shown) or "none"
-        raise RocsteadyError(f"There is no GPU {gpu} among those that may be used ({mask}).")
+        raise RocsteadyError(f"GPU {gpu} is not one of the visible GPUs ({mask}).")
     return shown[gpu]

@@ -48,26 +48,26 @@ class Teller:
     def _what_to_do(self, verdict: Verdict) -> str:
         """Say how long it is left alone, and what a person can type."""
         if self._observe:
-            return " Only observing: rocsteady does not stop it."
+            return " Only observing: rocsteady does not stop the run."
         proven = verdict.waits is not None and verdict.waits.closed
         doubt = "" if proven else " This is not proven to be a hang."
         left = (
-            "rocsteady cannot see the work itself and does not stop it"
+            "rocsteady cannot observe the work itself and does not stop the run"
             if verdict.limit is None
-            else f"rocsteady leaves it alone until {duration(verdict.limit)} after the last"
+            else f"rocsteady does not stop the run until {duration(verdict.limit)} after the last"
             " progress"
         )
         return (
-            f"{doubt} {left}. To act now, type rocsteady restart {self._run} or rocsteady stop"
-            f" {self._run}; --hang-after sets another limit."
+            f"{doubt} {left}. To act now: rocsteady restart {self._run}, or rocsteady stop"
+            f" {self._run}. To change the limit, use --hang-after."
         )
 
     def withdrawn(self) -> None:
         """Say that a verdict did not hold."""
         self._inspecting, self._said = False, None
         self._announcer.say(
-            "not hung after all: the run made progress while evidence was collected. It was not"
-            " stopped, and rocsteady waits longer from now on."
+            "not hung after all: the run made progress while evidence was collected. rocsteady did"
+            " not stop the run and will wait longer from now on."
         )
 
     def loss(self, heartbeats: Sequence[Heartbeat], before: int) -> None:
@@ -79,11 +79,12 @@ class Teller:
         if spoilt:
             step = min((beat.base or before) + beat.not_finite for beat in spoilt)
             self._announcer.say(
-                f"loss is not finite since step {step:,}. The run continues.", style=YELLOW
+                f"the loss became NaN or infinite at step {step:,}. The run continues.",
+                style=YELLOW,
             )
         else:
             step = max((beat.base or before) + beat.finite for beat in heartbeats)
-            self._announcer.say(f"loss is finite again since step {step:,}.")
+            self._announcer.say(f"the loss is finite again at step {step:,}.")
 
     def saves(self, heartbeats: Sequence[Heartbeat]) -> None:
         """Say that the last checkpoint could not be saved, or that one was saved again."""
@@ -96,7 +97,7 @@ class Teller:
                 " continues and tries again at each interval."
             )
         else:
-            self._announcer.say("a checkpoint was saved again.")
+            self._announcer.say("saving checkpoints works again.")
         self._save_failed = bool(failed)
 
     def hung(self, verdict: Verdict, then: str) -> None:

@@ -202,7 +202,7 @@ def _preview_page(previewed: Previewed, page: Page) -> str:
         page.row(f"{number} {remedy.id}", text, indent=2, column=column + 2, style=BOLD)
     if previewed.passed_over:
         page.line()
-        page.line("Would be skipped", style=BOLD)
+        page.line("Skipped", style=BOLD)
     for name, why in previewed.passed_over:
         page.row(f"  {name}", f"{why}.", indent=2, column=column + 2)
     page.line()

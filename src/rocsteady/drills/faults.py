@@ -62,7 +62,7 @@ def _fault(word: str) -> Fault:
         raise ValueError(f"{word!r} is not a fault; write it as kill@500 or hang:backward@200")
     kind, place, at = written["kind"], written["place"], int(written["at"])
     if kind not in KINDS:
-        raise ValueError(f"there is no fault {kind!r}; there are {', '.join(KINDS)}")
+        raise ValueError(f"unknown fault {kind!r}; known faults: {', '.join(KINDS)}")
     if not 0 < at <= HIGHEST:
         raise ValueError(f"{word!r}: steps and calls are counted from 1")
     if place is None:

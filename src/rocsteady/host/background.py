@@ -36,13 +36,13 @@ def start_detached(
     manager = Path(environment.get("XDG_RUNTIME_DIR", "")) / "systemd" / "private"
     runner = shutil.which("systemd-run")
     how = (
-        "in a session of its own; there is no user service manager here, so if logging out ends"
-        " your processes it ends this one too"
+        "in its own session; there is no user service manager here, so if logging out kills your"
+        " processes, it kills this one too"
     )
     words = list(command)
     if runner and environment.get("XDG_RUNTIME_DIR") and manager.exists():
         words = [runner, "--user", "--scope", "--quiet", "--collect", "--", *words]
-        how = "in a scope of your service manager, which logging out does not end"
+        how = "in a scope of your service manager, which survives logging out"
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
     descriptor = os.open(output, flags, 0o600)
     try:

@@ -91,9 +91,9 @@ def _awaited(one: Reached) -> tuple[int, ...]:
 def _nothing_to_see(now: Snapshot, heartbeats: tuple[Heartbeat, ...]) -> Reading:
     here = bool(heartbeats)
     why = (
-        "its training thread is not among the processes that can be seen"
+        "the training thread is not among the processes that rocsteady can see"
         if here
-        else "the work is done where it cannot be seen from here"
+        else "the work happens where rocsteady cannot see it"
     )
     return Reading(at=now.at, ending=Ending.OUTSIDE, moves=False, why=why, visible=here)
 
@@ -118,7 +118,7 @@ def _name(one: Reached) -> str:
 
 def _runs(one: Reached, _: Snapshot) -> str:
     where = ", at the same place in native code in every sample," if one.thread.native else ","
-    return f"{_name(one)} runs{where} which may be work"
+    return f"{_name(one)} is running{where} which may be work"
 
 
 def _outside(one: Reached, now: Snapshot) -> str:
@@ -126,19 +126,20 @@ def _outside(one: Reached, now: Snapshot) -> str:
         return f"no stacks could be read ({now.why_no_stacks or 'reason unknown'})"
     if (one.trains or one.main) and one.process.python and one.thread.frames is None:
         return f"the stack of process {one.process.pid} could not be read"
-    return f"{_name(one)} waits for {one.thread.wait.value}"
+    return f"{_name(one)} is waiting for {one.thread.wait.value}"
 
 
 def _device(one: Reached, _: Snapshot) -> str:
-    return f"{_name(one)} waits for the GPU, at the same place in every sample"
+    return f"{_name(one)} is waiting for the GPU, at the same place in every sample"
 
 
 def _locked(one: Reached, _: Snapshot) -> str:
-    return f"{_name(one)} waits for {one.thread.wait.value}"
+    return f"{_name(one)} is waiting for {one.thread.wait.value}"
 
 
 _HELD_BY: dict[Wait, Callable[[Reached], str]] = {
-    wait: lambda one: f"process {one.process.pid} waits for a person at a debugger" for wait in Wait
+    wait: lambda one: f"process {one.process.pid} is waiting for input in a debugger"
+    for wait in Wait
 } | {
     Wait.STOPPED: lambda one: f"process {one.process.pid} was stopped by a signal",
     Wait.TRACED: lambda one: f"process {one.process.pid} is held by a debugger",

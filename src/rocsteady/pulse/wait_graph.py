@@ -65,7 +65,7 @@ class _Graph:
         self._exits: list[Exit] = []
         for beat in training(heartbeats):
             if (beat.pid, beat.thread) not in self._threads:
-                self._out((beat.pid, beat.thread), WayOut.UNKNOWN, "trains and was not seen")
+                self._out((beat.pid, beat.thread), WayOut.UNKNOWN, "is training but was not seen")
 
     def walked(self) -> WaitSet:
         members: dict[Key, Member] = {}
@@ -200,7 +200,7 @@ class _Graph:
         else:
             found = [other for pid in others for other in self._delivering(pid)]
         if not found:
-            self._out(key, WayOut.UNKNOWN, f"waits for {blocked.on}; who fills it was not seen")
+            self._out(key, WayOut.UNKNOWN, f"waits for {blocked.on}; its writer was not seen")
         return found
 
     def _iterating(self, waiter: Key, pid: int) -> Iterator[Key]:

@@ -124,9 +124,9 @@ def _signs(earlier: WaitSet, later: WaitSet) -> Iterable[Exit]:
         elif (old.on, old.place, old.enders) != (member.on, member.place, member.enders):
             yield _exit(member, WayOut.MOVED, "waited for something else before")
         elif (member.cpu - old.cpu) / seconds >= IDLE_SHARE:
-            yield _exit(member, WayOut.MOVED, "used the processor")
+            yield _exit(member, WayOut.MOVED, "used CPU time")
     for gone in before.values():
-        yield _exit(gone, WayOut.MOVED, "waited before and does no longer")
+        yield _exit(gone, WayOut.MOVED, "was waiting before and no longer is")
 
 
 def _never_asked_again(sets: Sequence[WaitSet]) -> Iterable[Exit]:

@@ -66,7 +66,7 @@ def copy_project(
                 (copy / path).mkdir(parents=True)
         _link(project, copy, tree)
     except OSError as error:
-        raise RocsteadyError(f"it cannot be copied: {error.filename}: {error.strerror}") from None
+        raise RocsteadyError(f"copying failed: {error.filename}: {error.strerror}") from None
 
 
 def moved(word: str, project: Path, copy: Path) -> str:

@@ -181,7 +181,7 @@ class AttemptReview:
         asked = end.batch_split is not None and history.save_after is not None
         if asked and history.saves_earlier and not history.is_stuck:
             self._announcer.say(
-                "two attempts failed before the next checkpoint: the script is asked to save"
+                "two attempts failed before the next checkpoint; rocsteady asks the script to save"
                 f" after {history.save_after} steps."
             )
 
@@ -221,14 +221,15 @@ class AttemptReview:
         step = f" at step {end.last_step:,}" if end.last_step else ""
         if failure.kind == SCRIPT_ERROR:
             seen = hide_secrets(failure.seen[0]) if failure.seen else failure.title
-            at = f", at {failure.fingerprint.place}" if failure.fingerprint.place else ""
+            at = f" ({failure.fingerprint.place})" if failure.fingerprint.place else ""
             self._announcer.say(f"error in the script: {seen}{at}.", style=RED)
         elif failure.kind != UNKNOWN:
             at = f", in {failure.line}" if failure.line else ""
             self._announcer.say(f"{failure.title}{step}{at} ({failure.kind}).", style=RED)
             self._tell_what_to_lower(failure.kind)
         elif ended_by is not None:
-            self._announcer.say(f"{signal_name(ended_by)} ended the process{step}.", style=RED)
+            name = signal_name(ended_by)
+            self._announcer.say(f"the process was terminated by {name}{step}.", style=RED)
 
     def _tell_what_to_lower(self, kind: str) -> None:
         """Name the arguments by which the script would need less memory, once a run."""

@@ -56,9 +56,7 @@ def _copied(wanted: dict[Path, int], folder: Path, target: Path, at_most: int | 
         return Aside(folder="", files=len(wanted), bytes=size, names=names)
     if size + RESERVE > shutil.disk_usage(target.parent).free:
         raise RocsteadyError(
-            f"{written_size(size)} of files that the run wrote must be backed up first, and the"
-            " disk is"
-            " too full for that"
+            f"not enough disk space to back up the {written_size(size)} of files that the run wrote"
         )
     for path in wanted:
         copy = target / path.relative_to(folder)
@@ -77,8 +75,8 @@ def _written(folder: Path, since: float) -> Iterator[tuple[Path, int]]:
             seen += 1
             if seen > MOST_FILES:
                 raise RocsteadyError(
-                    f"{folder} has more than {MOST_FILES} files, too many to find"
-                    " those that the run wrote"
+                    f"{folder} has more than {MOST_FILES} files, too many to find those that the"
+                    " run wrote"
                 )
             path = Path(place) / name
             try:

@@ -78,8 +78,8 @@ class Checkpoints:
         theirs = sorted(each.path for each in found & (self._origin.foreign - self._origin.before))
         if theirs and self.newest() is None and not from_scratch:
             raise RocsteadyError(
-                f"{run.name} has no checkpoint of its own: {theirs[-1]} is of another run. Use"
-                " --from-scratch to start it from the beginning"
+                f"{run.name} has no checkpoint of its own: {theirs[-1]} belongs to another run. Use"
+                " --from-scratch to start from the beginning"
             )
         keep(self._origin, self._records)
 

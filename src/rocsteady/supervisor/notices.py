@@ -60,10 +60,10 @@ class RunNotices:
             return
         took = duration(self._since.seconds)
         if outcome == DONE:
-            self._send(NotifyEvent.END, "", f"{self._run.name} is done", f"It took {took}.")
+            self._send(NotifyEvent.END, "", f"{self._run.name} is done", f"Finished in {took}.")
         else:
             why = f": {self._why}" if self._why else ""
-            text = f"After {took}{why}. To see what happened: rocsteady report {self._run.name}"
+            text = f"Ended after {took}{why}. To see more: rocsteady report {self._run.name}"
             self._send(NotifyEvent.END, "", f"{self._run.name}: {outcome}", text)
         if self._sender is not None:
             self._sender.close()

@@ -184,9 +184,8 @@ class Outlook:
     @staticmethod
     def _said(ahead: Forecast, deadline: float, now: float, *, late: bool) -> str:
         told = words.ahead(ahead, deadline, now=now)
-        return (
-            f"will miss the deadline at this pace: {told}." if late else f"on time again: {told}."
-        )
+        state = "will miss the deadline at this pace" if late else "is on time again"
+        return f"the run {state}: {told}."
 
     def _left_elsewhere(self, ahead: Forecast) -> int:
         """Return the steps that another attempt has before it."""
@@ -202,7 +201,7 @@ class Outlook:
         ]
         faster = [(end > deadline, option.number, option) for end, option in ends if end < ahead.at]
         if not faster:
-            return "the run continues. To look for faster options: rocsteady plan"
+            return "the run continues. To find faster options: rocsteady plan"
         late, _, option = min(faster, key=lambda each: each[:2])
         what = "is faster" if late else "would be on time"
         return (

@@ -22,6 +22,7 @@ from rocsteady.remedies.ladder import Proposal, climb
 from rocsteady.remedies.situation import Situation
 from rocsteady.supervisor.start_points import MOST
 from rocsteady.vocabulary import Strategy, Value
+from rocsteady.wording import plural
 
 CPU = "cpu"  # as a device
 RETRY_WITHOUT_A_PERSON, PERSON_NEEDED = 75, 76
@@ -169,7 +170,7 @@ def without_remedies(
         why = "the script finished but did not exit, and was terminated"
         return Decision(next=Next.END, why=why, code=PERSON_NEEDED)
     if end.outcome is Outcome.BY_ITSELF and code == 0:
-        return Decision(next=Next.END, why="ended by itself", code=0)
+        return Decision(next=Next.END, why="the script finished", code=0)
     if end.outcome is Outcome.UNKILLABLE:
         why = "processes of the last attempt cannot be killed, and may still hold the GPU"
         return Decision(next=Next.END, why=why, code=PERSON_NEEDED)
@@ -205,7 +206,7 @@ def _against_another(end: AttemptEnd, *, number: int, hung: bool, settings: Sett
     if settings.observe:
         return "only observing"
     if number >= settings.most_attempts:
-        return f"{number} attempt{'s were' if number > 1 else ' was'} made"
+        return f"the limit of {plural(number, 'attempt')} is reached"
     if not settings.remedies and not hung and not end.last_step:
         return "the script failed before its first step"
     return ""

@@ -71,7 +71,7 @@ class Restart:
     ) -> None:
         """Get ready for the next attempt."""
         same = decision.remedy in UNCHANGED or bool(decision.fallback)
-        named = "" if same else f" Remedy {decision.remedy}."
+        named = "" if same else f" Remedy: {decision.remedy}."
         self._announcer.say(f"attempt {number + 1}: {decision.why.rstrip('.')}.{named}")
         if beginning is StartsAt.BY_ITSELF:
             self._announcer.say(
@@ -79,7 +79,7 @@ class Restart:
                 " the steps since the script's last checkpoint."
             )
         elif beginning is not StartsAt.CHECKPOINT:
-            steps = f"{end.last_step:,} steps" if end.last_step else "all of the work"
+            steps = f"{end.last_step:,} steps" if end.last_step else "all the work"
             self._announcer.say(
                 f"attempt {number + 1} starts from the beginning and repeats {steps}."
             )
@@ -89,10 +89,9 @@ class Restart:
             self._copy_aside(number, at_most=MOST_UNASKED)
         left = wait_until_free(end.processes, self._settings.kfd_within)
         if left:
-            self._announcer.say(
-                f"{plural(len(left), 'process', 'processes')} of the last attempt still use the"
-                " GPU."
-            )
+            uses = "process of the last attempt still uses"
+            use = "processes of the last attempt still use"
+            self._announcer.say(f"{plural(len(left), uses, use)} the GPU.")
         if decision.gpu_failed:
             self._check_gpu()
         quick = end.seconds < self._settings.quick_crash.total_seconds()
@@ -110,7 +109,7 @@ class Restart:
             return
         rest, at_most = self._settings.gpu_rest, self._settings.gpu_rest_at_most
         self._announcer.say(
-            f"the GPU failed: waiting until the kernel log has no new errors about it for"
+            "the GPU failed; waiting until the kernel has reported no GPU errors for"
             f" {duration(rest.total_seconds())}."
         )
         told = wait_until_quiet(
@@ -119,7 +118,7 @@ class Restart:
         if told:
             raise RocsteadyError(
                 f"not restarted: after {duration(at_most.total_seconds())} the kernel still reports"
-                f" GPU errors ({told}). Reset the GPU or reboot, then rocsteady run"
+                f" GPU errors ({told}). Reset the GPU or reboot, then: rocsteady run"
                 f" --resume {self._run.name}"
             )
 

@@ -289,8 +289,8 @@ class Supervisor:
             say(f"{INJECTED}: {FAULTS} is set.")
         if self._terminal == OURS and logging_out_ends_us():
             say(
-                "logging out stops this run, because logind kills the processes of a session. Use"
-                " --detach."
+                "logging out will stop this run, because logind kills the processes of a session."
+                " To avoid that, use --detach."
             )
 
     def _find_checkpoints(self) -> None:
@@ -412,7 +412,7 @@ class Supervisor:
             self._announcer.say(f"skipped: {broken}.")
         before = self._checkpoints.step_of(checkpoint, self._marks.step_at(checkpoint.written))
         step = f", {before.words}" if before.words else ""
-        self._announcer.say(f"attempt {number}, from {checkpoint.path}{step}.")
+        self._announcer.say(f"attempt {number} resumes from {checkpoint.path}{step}.")
         return launch(self._job, checkpoint.path), before
 
     def _resumes(self, told: tuple[Resumes, ...]) -> None:

@@ -82,7 +82,7 @@ class RunEnd:
         at_exit = end.outcome is Outcome.AT_EXIT
         proved = at_exit and proves(self._job.done_when)  # what was killed is done only by proof
         if at_exit and not proved:
-            why += "; done_when in rocsteady.toml has no criteria that could prove the job done"
+            why += "; done_when in rocsteady.toml has no criteria that show the job is done"
         if decision.code != 0 and not proved:
             self._tell_what_is_left()
             self._announcer.say(f"ended after {took}, {tried}: {why}.", style=RED)
@@ -100,12 +100,12 @@ class RunEnd:
         wanted = self._job.done_when.steps or 0
         if 0 < (end.last_step or 0) < wanted:
             self._announcer.say(
-                f"{end.last_step:,} of {wanted:,} steps were counted. The run went on from a"
-                f" checkpoint whose step is known only to within {end.unsure:,}, and the script"
-                " ended by itself."
+                f"counted {end.last_step:,} of {wanted:,} steps. The run resumed from a checkpoint"
+                f" whose step is known only to within {end.unsure:,}, and the script finished on"
+                " its own."
             )
         about = "about " if end.unsure else ""
-        steps = f"{about}{end.last_step:,} steps in {took}" if end.last_step else f"it took {took}"
+        steps = f"{about}{end.last_step:,} steps in {took}" if end.last_step else f"took {took}"
         due = self._outlook.due
         in_time = "" if due is None else f", {met(time.time(), due)}"
         told = f" Report: {self._report}" if self._announcer.names_run else ""
@@ -132,7 +132,7 @@ class RunEnd:
         again = (
             ""
             if self._outlook.can_resume()
-            else " (starts from the beginning: how the script resumes is not known)"
+            else " (from the beginning: rocsteady does not know how the script resumes)"
         )
         return f"rocsteady run --resume {self._run.name}{again}"
 

@@ -44,7 +44,7 @@ def job_here(
             own = shlex.join(file.job.command)
             keys = ", ".join(dropped)
             click.echo(
-                f"rocsteady: {FILE} is for another command ({own}); not used from it: {keys}.",
+                f"rocsteady: {FILE} is for another command ({own}); ignoring its {keys}.",
                 err=True,
             )
         return job
@@ -75,7 +75,7 @@ def ask_about_run(run: Run, place: Place, memory: Memory, *, yes: bool) -> None:
     if knows_run(run, place, memory):
         return
     if not yes:
-        tell(f"rocsteady: {run.name}: this account has no record of starting this run. It says:")
+        tell(f"rocsteady: {run.name}: this account has no record of this run. Its journal says:")
         tell(f"command: {shlex.join(run.command)}\njob: {json_text(run.job).rstrip()}")
         not_run = RocsteadyError(f"{run.name} was not started. Read its command, then use --yes.")
         if not sys.stdin.isatty() or not click.confirm("Run it?", err=True):
@@ -89,8 +89,8 @@ def ask_about_paths(words: Sequence[str], folder: Path, what: str, *, yes: bool)
     if not found or yes:
         return
     tell(
-        f"rocsteady: outside this folder, and not protected: {', '.join(found)}. If the script"
-        f" writes there, so does the {what}."
+        f"rocsteady: not protected, because outside this folder: {', '.join(found)}. If the script"
+        f" writes there, the {what} does too."
     )
     if not sys.stdin.isatty() or not click.confirm("Continue?", err=True):
         raise click.UsageError("nothing was started. Use other paths, or --yes to accept this.")

@@ -60,13 +60,13 @@ class ProbeSession:
             )
         about = f"about {rough_duration(seconds)}"
         if self._level == SOAK and not tried:
-            about += f" a round, {rounds} rounds" if rounds else " per round, until you stop it"
+            about += f" per round, {rounds} rounds" if rounds else " per round, until you stop it"
         self._left = self._whole = seconds
         what = plural(len(live), "probe")
         each = f", {turns} processes each" if tried else ""
         risky = [planned.probe.title for planned in live if planned.probe.risky]
         known = (
-            f"Known to have reset a GPU on some machine: {', '.join(risky)}."
+            f"These have reset the GPU on some machines: {', '.join(risky)}."
             if risky
             else "None of them is known to reset a GPU."
         )

@@ -37,14 +37,14 @@ def choose(
     if newest is None:
         return origin, "", choice
     made = choice.existing or (job.resume.existing if job.resume and not choice.typed else None)
-    found = f"found checkpoints from before this run, the newest {newest.path}"
+    found = f"found checkpoints from before this run (newest: {newest.path})"
     if made is None and choice.ask is not None and not choice.typed:
         made = choice.ask(f"{found[:1].upper()}{found[1:]}.", usual)
         choice = Choice(existing=made, typed=choice.typed)
     if made is Existing.REFUSE:
         raise RocsteadyError(
-            f"{found}; {job.command[-1]} was not started: the job file says to refuse. Use"
-            " --continue to resume from them or --fresh to ignore them"
+            f"{found}; {job.command[-1]} was not started, because the job file refuses to. Use"
+            " --continue to resume from them, or --fresh to ignore them"
         )
     if made is None:
         made = usual
@@ -63,7 +63,7 @@ def _refuse_what_resumes_by_itself(job: Job, folder: Path, lines: Sequence[RunLi
     if resumes is not None and find(resumes, folder):
         raise RocsteadyError(
             f"--fresh has no effect: the script itself resumes from {script_resume.where(resumes)}."
-            " Give it another folder"
+            " Give the script another folder"
         )
 
 

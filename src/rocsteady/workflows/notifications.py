@@ -162,7 +162,7 @@ def _to_desktop(notice: Notice) -> str:
         finally:
             os.close(descriptor)
         return ""
-    return "there is no notify-send, and no terminal that shows notifications"
+    return "notify-send is not installed, and no terminal here shows notifications"
 
 
 def _to_command(notice: Notice, command: Sequence[str], folder: Path) -> str:
@@ -182,7 +182,7 @@ def _to_webhook(notice: Notice, notify: Notify) -> str:
 def _to_mail(notice: Notice, to: str) -> str:
     program = shutil.which("sendmail") or shutil.which("sendmail", path=MAIL_PATH)
     if program is None:
-        return "there is no sendmail"
+        return "sendmail is not installed"
     command = [program, "-i", "-t"]
     return _why(ask(command, within=WITHIN, given=mail_text(notice, to), complaints=True))
 

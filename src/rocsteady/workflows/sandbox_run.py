@@ -70,27 +70,27 @@ def lay_out_scratch(
 def where(scratch: Scratch, what: str, tree: FolderTree) -> Iterator[str]:
     """Say how the user's folder is kept as it is, in lines."""
     if scratch.method is Method.COPY:
-        where = f"the {what} runs in a copy of this folder (no mounts here): {scratch.folder}"
+        where = f"the {what} runs in a copy of this folder (cannot mount here): {scratch.folder}"
     elif scratch.method is Method.BIND:
         where = f"the {what} runs in a copy of this folder, mounted in its place: {scratch.folder}"
     else:
         where = f"the {what} runs in an overlay of this folder; its output goes to {scratch.folder}"
     yield f"rocsteady: {where}."
     if scratch.method is Method.OVERLAY_NO_RENAME:
-        yield "rocsteady: renaming a folder that exists already fails there (EXDEV)."
+        yield "rocsteady: in this overlay, existing folders cannot be renamed (EXDEV)."
     if scratch.is_closed:
-        yield "rocsteady: the script can only read this folder itself (Landlock)."
+        yield "rocsteady: the original folder is read-only for the script (Landlock)."
     elif scratch.is_copy:
-        yield "rocsteady: a path that the script puts together itself still leads into this folder."
+        yield "rocsteady: paths that the script builds itself may still lead into this folder."
     if shared := [path for path in tree.named_elsewhere() if not is_left_out(path)]:
         more = f" and {len(shared) - 1} more" if shared[1:] else ""
         yield (
-            f"rocsteady: {shared[0]}{more} also has a name outside this folder (a hard link);"
-            " what is written there is written here too."
+            f"rocsteady: {shared[0]}{more} also has a path outside this folder (a hard link);"
+            " writing to that path changes the file here too."
         )
     if scratch.redirected:
         left = len(scratch.redirected) - SHOWN_LINES
-        yield "rocsteady: absolute paths into this folder lead into the copy there:"
+        yield "rocsteady: absolute paths into this folder are redirected to the copy in:"
         yield "\n".join(f"  {line}" for line in scratch.redirected[:SHOWN_LINES])
         if left > 0:
             yield f"  and {left} more lines"

@@ -113,7 +113,7 @@ class PackageFeed:
     def write(self, metrics: RunMetrics) -> str:
         """Give it the numbers, and the events that are new."""
         if self.feed.has_ended:
-            return f"its process ended; see {OUTPUT} of the run"
+            return f"its process ended; see {OUTPUT} in the run's folder"
         new = metrics.events[self._events :]
         self._events += len(new)
         told = {
@@ -132,7 +132,7 @@ class PackageFeed:
     def close(self) -> str:
         """Let it finish."""
         code = self.feed.close(FINISH_WITHIN)
-        return "" if code == 0 else f"its process did not finish; see {OUTPUT} of the run"
+        return "" if code == 0 else f"its process did not finish; see {OUTPUT} in the run's folder"
 
 
 @dataclass

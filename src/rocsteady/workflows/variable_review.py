@@ -26,7 +26,7 @@ def review_variables(root: Root, file: Path | None) -> VariableReview:
         return judge(_set_by(file), machine, knowledge, file=file.name)
     if not machine.variables_known:
         raise ExaminationError(
-            "a copied folder does not say which variables were set; name a file that sets them"
+            "a copied folder does not record which variables were set; name a file that sets them"
         )
     set_here = (Assignment(variable.name, variable.value, "") for variable in machine.variables)
     return judge(set_here, machine, knowledge, file="")

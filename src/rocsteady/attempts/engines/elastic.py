@@ -80,7 +80,7 @@ class AgentLink:
             self.listen()
             over = any("over" in message for message in self.messages)
             if self.is_gone or over:
-                raise LauncherError("torchrun has ended, and starts no ranks any more")
+                raise LauncherError("torchrun has ended and will not restart its ranks")
             select.select([self], [], [], LOOK)
         self.messages.clear()
         before = self._environment

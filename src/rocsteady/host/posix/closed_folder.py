@@ -33,7 +33,7 @@ def main(folder: str, command: list[str]) -> NoReturn:
     try:
         _close(os.path.realpath(folder))
     except OSError as error:
-        sys.stderr.write(f"rocsteady: {folder} cannot be closed: {error.strerror}\n")
+        sys.stderr.write(f"rocsteady: {folder} cannot be made read-only: {error.strerror}\n")
         os._exit(CANNOT)
     try:
         os.execvp(command[0], command)  # noqa: S606 - the user's own command
@@ -51,7 +51,7 @@ def _close(folder: str) -> None:
     ruleset = _called(CREATE_RULESET, rules, ctypes.c_size_t(8), ctypes.c_uint32(0))
     for count, path in enumerate(_beside(folder)):
         if count >= MOST_ENTRIES:
-            raise OSError(0, "there is too much beside it")
+            raise OSError(0, "there are too many files beside it")
         _allow(ruleset, path, handled)
     if _libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")

@@ -104,7 +104,7 @@ def _order(command: Sequence[str], folder: Path, environment: Mapping[str, str])
     variables = [f"{name}={value}" for name, value in environment.items()]
     fields = [str(len(command)), *command, str(folder), *variables]
     if not command or any("\0" in field for field in fields):
-        raise ValueError("a command needs a first word, and no NUL character in any")
+        raise ValueError("a command needs at least one word and must not contain NUL characters")
     body = b"\0".join(os.fsencode(field) for field in fields)
     return b"%d\n%b" % (len(body), body)
 
