@@ -14,6 +14,8 @@ if os.name == "nt":
 
 from supervised import Project
 
+pytestmark = [pytest.mark.slow, pytest.mark.turns(2)]  # real runs, some seconds each
+
 if TYPE_CHECKING:
     from tests.cli.conftest import Rocsteady
 
@@ -322,7 +324,6 @@ def test_completion_works_as_the_reference_says(cli: Rocsteady, shell: str) -> N
     assert "doctor" not in completed.out
 
 
-@pytest.mark.slow
 def test_init_shows_progress_finds_earlier_checkpoints_and_speaks_on_an_interrupt(
     project: Project,
 ) -> None:

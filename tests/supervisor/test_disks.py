@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from supervised import Project, until
 
+pytestmark = [pytest.mark.slow, pytest.mark.turns(2)]  # real runs, some seconds each
+
 ROOT = os.geteuid() == 0
 STEPS = """
     import sys, time

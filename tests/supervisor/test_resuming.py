@@ -14,6 +14,8 @@ import pytest
 from cases import HERE as VICTIMS
 from supervised import Project, until
 
+pytestmark = [pytest.mark.slow, pytest.mark.turns(2)]  # real runs, some seconds each
+
 CRASHES = """
     import sys, time
     for step in range(1, 11):
@@ -140,7 +142,6 @@ def test_the_number_of_attempts_is_bounded_and_the_code_is_the_scripts(project: 
     assert "the limit of 2 attempts is reached" in ended.said[-2]
 
 
-@pytest.mark.slow
 def test_a_second_quick_crash_backs_off(project: Project) -> None:
     project.job(RESUMES, project.script(CRASHES))
 
@@ -198,7 +199,6 @@ def test_a_script_without_a_page_that_made_steps_is_not_started_over(project: Pr
     assert "a restart would lose its progress" in ended.said[-2]
 
 
-@pytest.mark.slow
 def test_a_script_that_cannot_resume_is_not_started_over(
     project: Project, torch_python: str
 ) -> None:
@@ -213,7 +213,6 @@ def test_a_script_that_cannot_resume_is_not_started_over(
     assert len(list((project.folder / "checkpoints").iterdir())) == 2
 
 
-@pytest.mark.slow
 def test_20_restarts_from_scratch_lose_no_checkpoint(project: Project, torch_python: str) -> None:
     hashes = project.home / "hashes"
     script = project.script(f"""
@@ -333,7 +332,6 @@ def test_taking_over_does_not_write_over_what_was_saved(project: Project) -> Non
     assert (aside / "model.pt").read_bytes() == b"x"
 
 
-@pytest.mark.slow
 def test_kills_at_random_moments_leave_nothing_but_an_intact_journal(project: Project) -> None:
     project.job(RESUMES, project.script(LASTS))
     chance = random.Random(os.environ.get("ROCSTEADY_TEST_SEED", "3"))  # noqa: S311 - no secret

@@ -17,6 +17,8 @@ from rocsteady.job.checkpoint_origin import Origin
 from rocsteady.job.values import Job, Resume
 from rocsteady.supervisor.checkpoints import Checkpoints
 
+pytestmark = [pytest.mark.slow, pytest.mark.turns(2)]  # real runs, some seconds each
+
 RESUMES = """
     total = { steps = 400 }
     deadline = "40h"
