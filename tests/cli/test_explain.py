@@ -156,6 +156,10 @@ WARNINGS = {
     "HSA Error:  Incompatible kernel and userspace, Vega 20 disabled.": "driver-older-than-runtime",
     'NCCL WARN Missing "iommu=pt" from kernel command line': "iommu-not-passthrough",
     "RuntimeError: Configured ROCm binary not found at /x.so": "bitsandbytes-has-no-library",
+    "Flash attention on Navi31 GPU is still experimental.": "attention-experimental",
+    "/opt/amdgpu/share/libdrm/amdgpu.ids: No such file or directory": "amdgpu-ids-missing",
+    "UserWarning: Can't initialize amdsmi - Error code: 34": "amdsmi-not-started",
+    "MIOpen(HIP): Warning [IsEnoughWorkspace] [EvaluateInvokers]": "miopen-small-workspace",
 }
 
 

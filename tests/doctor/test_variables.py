@@ -334,3 +334,14 @@ def test_a_needed_override_has_one_story(recorded: Recorded) -> None:
     found = verdict(recorded, "rx6700xt", name, **{name: "10.3.0"})
 
     assert [reason.rule for reason in found.reasons] == ["override-needed", "wheel-lacks-arch"]
+
+
+@pytest.mark.parametrize(
+    ("node", "effect"), [("0", Effect.NONE), ("1", Effect.HELPS), ("7", Effect.NONE)]
+)
+def test_an_override_for_a_node_that_is_no_gpu_does_nothing(
+    recorded: Recorded, node: str, effect: Effect
+) -> None:
+    name = f"HSA_OVERRIDE_GFX_VERSION_{node}"
+
+    assert verdict(recorded, "rx6700xt", name, **{name: "10.3.0"}).effect is effect

@@ -16,6 +16,7 @@ from rocsteady.doctor.brief import brief
 from rocsteady.doctor.diagnosis import CHECKS, rule_findings
 from rocsteady.doctor.facts import gather
 from rocsteady.doctor.nearest_names import gone_from, nearest
+from rocsteady.doctor.override import VARIABLE as OVERRIDE
 from rocsteady.doctor.shell_variables import Assignment, Reach
 from rocsteady.doctor.trainable import visible
 from rocsteady.doctor.variable_values import wrong_value
@@ -43,6 +44,10 @@ SIMILAR = 0.75  # how near a name must be to be worth suggesting to somebody who
 UNSEEN = ("PYTORCH_", "TORCH_", "TORCHDYNAMO_", "TORCHINDUCTOR_", "TRITON_", "AOTRITON_", "ROCM_")
 GOOD = (Effect.ACTS, Effect.HELPS, Effect.DEPENDS, Effect.CANCELS)  # of two, the other is wrong
 HIDES_ALL = "Hides every GPU of this machine, so that PyTorch finds none."
+NO_SUCH_NODE = (
+    "No GPU of this machine has that node number. Nodes are those of /sys/class/kfd, where the"
+    " processor comes first."
+)
 NOT_EXPORTED = (
     "The script does not export it, so the programs it starts do not see it. Write `export`."
 )
@@ -212,6 +217,8 @@ def _reasons(each: Assignment, rules: _Rules) -> tuple[VariableReason, ...]:
     known = _known(each.name, rules.knowledge)
     if known is None or not known.read_by:
         return (_unknown(each.name, known, rules),)
+    if _of_no_gpu(each.name, rules.machine):
+        return (_said(known, Effect.NONE, NO_SUCH_NODE, rules.knowledge),)
     if rules.hides_all(each.name):
         return (_said(known, Effect.HARMS, f"{HIDES_ALL} {known.meaning}", rules.knowledge),)
     caused = rules.caused(each.name)
@@ -224,6 +231,16 @@ def _reasons(each: Assignment, rules: _Rules) -> tuple[VariableReason, ...]:
     elif not caused.harmful:
         reasons += _by_kind(each, known, rules)
     return tuple(reasons)
+
+
+def _of_no_gpu(name: str, machine: Machine) -> bool:
+    """Tell an override for one node that is no GPU; node 0 is mostly the processor."""
+    node = name.removeprefix(f"{OVERRIDE}_")
+    return (
+        node.isdecimal()
+        and bool(machine.gpus.gpus)
+        and all(gpu.node != int(node) for gpu in machine.gpus.gpus)
+    )
 
 
 def _known(name: str, knowledge: Knowledge) -> Variable | None:
