@@ -345,3 +345,29 @@ def test_an_override_for_a_node_that_is_no_gpu_does_nothing(
     name = f"HSA_OVERRIDE_GFX_VERSION_{node}"
 
     assert verdict(recorded, "rx6700xt", name, **{name: "10.3.0"}).effect is effect
+
+
+def test_what_stands_before_one_command_is_not_seen_by_another(recorded: Recorded) -> None:
+    text = (
+        "export HSA_ENABLE_SDMA=0\nROCR_VISIBLE_DEVICES=1 python a.py\n"
+        "HIP_VISIBLE_DEVICES=1 HSA_ENABLE_PEER_SDMA=1 python b.py\n"
+    )
+    machine = recorded.machine("rx7900xt-pair")
+
+    found = judge(assignments(text, "a.sh"), machine, recorded.knowledge, file="").variables
+
+    rules = {reason.rule for each in found for reason in each.reasons}
+    assert "visible-devices-conflict" not in rules
+    assert {each.name: each.effect for each in found}["HSA_ENABLE_PEER_SDMA"] is Effect.CANCELLED
+    together = text.replace("python a.py\n", "")
+    found = judge(assignments(together, "a.sh"), machine, recorded.knowledge, file="").variables
+    assert "visible-devices-conflict" in {it.rule for each in found for it in each.reasons}
+
+
+def test_one_value_for_each_of_two_commands_is_judged_twice(recorded: Recorded) -> None:
+    text = "HSA_XNACK=1 python a.py && HSA_XNACK=0 python b.py\n"
+    machine = recorded.machine("rx7900xtx")
+
+    found = judge(assignments(text, "a.sh"), machine, recorded.knowledge, file="").variables
+
+    assert [each.value for each in found] == ["1", "0"]

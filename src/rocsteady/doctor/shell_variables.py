@@ -50,6 +50,7 @@ class Assignment(NamedTuple):
     reach: Reach = Reach.PROGRAMS
     part: str = ""  # the service, container or stage that it is set in; "" if there is one only
     until: str = ""  # the place where it is unset again
+    command: str = ""  # the one command that it stands before; "" if it acts on all that follow
 
 
 class Unset(NamedTuple):
@@ -97,16 +98,18 @@ def shell_steps(text: str, place: str = "line {}") -> Iterator[Step]:
 
 def settled(steps: Iterable[Step], otherwise: Reach) -> Iterator[Assignment]:
     """Yield what a shell of its own sets; what no program of it sees has the other reach."""
-    found: dict[str, Assignment] = {}
+    found: dict[tuple[str, str], Assignment] = {}
     for step in steps:
         if isinstance(step, Assignment):
             shell = step.reach is Reach.SHELL
-            found[step.name] = step if shell else step._replace(reach=otherwise)
+            reached = step if shell else step._replace(reach=otherwise)
+            found[step.command, step.name] = reached
         elif isinstance(step, Started):
-            seen = [each for each in found.values() if each.reach is otherwise]
-            found |= {each.name: each._replace(reach=Reach.PROGRAMS) for each in seen}
-        elif isinstance(step, Exported) and step.name in found:
-            found[step.name] = found[step.name]._replace(reach=otherwise)
+            for key, each in found.items():
+                if each.reach is otherwise:
+                    found[key] = each._replace(reach=Reach.PROGRAMS)
+        elif isinstance(step, Exported) and ("", step.name) in found:
+            found["", step.name] = found["", step.name]._replace(reach=otherwise)
     yield from found.values()
 
 
@@ -245,6 +248,8 @@ def leading(words: list[str], where: str) -> Iterator[Step]:
         elif exporting and re.fullmatch(NAME, word) and words[0] == "export":
             yield Exported(word)
         elif not word.startswith("-"):
+            command = f"{where}: {' '.join(words)}"
+            set_here = [each._replace(command=command) for each in set_here]
             break
     else:
         if not exporting:  # no command follows

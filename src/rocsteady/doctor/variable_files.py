@@ -69,10 +69,12 @@ def assignments(text: str, file: str) -> tuple[Assignment, ...]:
 
     What is unset again acts if a program was started before.
     """
-    found: dict[tuple[str, str], Assignment] = {}
-    seen: set[tuple[str, str]] = set()  # by a program that the file starts
+    found: dict[tuple[str, str, str], Assignment] = {}
+    seen: set[tuple[str, str, str]] = set()  # by a program that the file starts
     for step in KINDS[_kind(text, file)](text):
-        key = (step.part if isinstance(step, Assignment) else "", step.name)
+        key = ("", "", step.name)
+        if isinstance(step, Assignment):
+            key = (step.part, step.command, step.name)
         before = found.get(key)
         if isinstance(step, Started):
             seen = set(found)

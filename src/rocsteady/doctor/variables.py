@@ -39,6 +39,7 @@ from rocsteady.vocabulary import (
 
 UNKNOWN_VARIABLE = "unknown-variable"  # the rule whose question is answered here name by name
 ROCM = "/opt/rocm/"  # a link to one that is installed
+MOST_COMMANDS = 20  # of one file that are judged apart
 MANY = 500  # variables in one file; for more, no nearest names are looked for
 SIMILAR = 0.75  # how near a name must be to be worth suggesting to somebody who asked
 UNSEEN = ("PYTORCH_", "TORCH_", "TORCHDYNAMO_", "TORCHINDUCTOR_", "TRITON_", "AOTRITON_", "ROCM_")
@@ -72,7 +73,10 @@ def judge(
     for each in chosen:
         parts.setdefault(each.part, []).append(each)
     verdicts = [
-        verdict for part in parts.values() for verdict in _verdicts(part, machine, knowledge)
+        verdict
+        for part in parts.values()
+        for number, group in _together(part)
+        for verdict in [*_verdicts(group, machine, knowledge)][-number:]
     ]
     return VariableReview(
         file=file,
@@ -81,6 +85,24 @@ def judge(
         others=len(given) - len(chosen),
         wrong=sum(verdict.effect not in GOOD for verdict in verdicts),
     )
+
+
+def _together(part: list[Assignment]) -> Iterator[tuple[int, list[Assignment]]]:
+    """Yield the assignments that one program sees; the last ones, so many, are to be judged.
+
+    What stands before one command is not seen by another.
+    """
+    commands = dict.fromkeys(each.command for each in part if each.command)
+    if not 1 < len(commands) <= MOST_COMMANDS:
+        yield len(part), part
+        return
+    shared = [each for each in part if not each.command]
+    if shared:
+        yield len(shared), shared
+    for command in commands:
+        own = [each for each in part if each.command == command]
+        names = {each.name for each in own}
+        yield len(own), [*(each for each in shared if each.name not in names), *own]
 
 
 def _verdicts(
