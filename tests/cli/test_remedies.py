@@ -84,7 +84,7 @@ def test_the_same_preview_on_a_machine_with_another_gpu_is_another(cli: Rocstead
         "cpu",
     ]
     assert preview["steps"][1]["strategy"] == {"variables": {"HSA_ENABLE_INTERRUPT": "0"}}
-    assert passed_over["hipblaslt-off"] == "it is not the default on gfx1100"
+    assert passed_over["hipblaslt-off"] == "hipBLASLt is not the default on gfx1100"
 
 
 @pytest.mark.parametrize(

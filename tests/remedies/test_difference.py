@@ -44,4 +44,4 @@ def test_the_thread_alone_is_a_change_of_the_workers() -> None:
 
 
 def test_a_variable_that_is_given_up_is_as_it_was() -> None:
-    assert told(Strategy(variables={"A": "1"}), Strategy()) == "A as it was"
+    assert told(Strategy(variables={"A": "1"}), Strategy()) == "A restored"

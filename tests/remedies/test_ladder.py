@@ -186,7 +186,7 @@ def test_a_hang_that_nothing_mends_is_survived_as_long_as_it_comes_further(
         assert (step.remedy, step.strategy) == ("retry", Strategy())
         situation = situations.after(situation, step, steps=steps)
 
-    assert climb(situation).why == ("Each attempt gets further, and nothing else is known to try.")
+    assert climb(situation).why == ("Each attempt gets further, and no other remedy is known.")
     assert climb(situations.after(situation, climb(situation), steps=400)).strategy is None
 
 
@@ -294,7 +294,7 @@ def test_budgets_end_it(situations: Situations) -> None:
 
     assert end(Budget(tries=2)) == (2, "The last 2 attempts that ended this way made no progress.")
     assert end(Budget(barren=3)) == (3, "The last 3 attempts made no progress.")
-    assert end(Budget(attempts=2)) == (1, "2 attempts were made, the maximum allowed.")
+    assert end(Budget(attempts=2)) == (1, "The limit of 2 attempts is reached.")
 
 
 def test_progress_refills_the_budget(situations: Situations) -> None:

@@ -25,11 +25,11 @@ def with_key(situation: Situation, key: str, value: str) -> Strategy | Refused:
     if why := without_gpu(situation):
         return Refused(why=why)
     if cancelling := [name for name in CANCELLING if name in force]:
-        return Refused(why=f"{cancelling[0]} cancels every setting of the allocator")
+        return Refused(why=f"{cancelling[0]} disables every allocator setting")
     names = NAMES if torch_fits(situation, ">=2.9") else NAMES[1:]
     name = next((name for name in names if force.get(name)), names[0])
     if f"{key}:" in force.get(name, ""):
-        return Refused(why=f"{name} has a {key} of its own")
+        return Refused(why=f"{name} already sets {key}")
     ours = situation.strategy.variables
     joined = ",".join(part for part in (force.get(name, ""), f"{key}:{value}") if part)
     return msgspec.structs.replace(situation.strategy, variables={**ours, name: joined})

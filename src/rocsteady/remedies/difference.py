@@ -46,7 +46,7 @@ def _words(name: str, strategy: Strategy) -> str:
         ahead = " and one thread" if name == WORKERS and strategy.loader_thread else ""
         return f"{name}={_plain(value)}{ahead}"
     if name not in strategy.variables:
-        return f"{name} as it was"
+        return f"{name} restored"
     value = strategy.variables[name]
     return f"{name} unset" if value is None else f"{name}={value}"
 

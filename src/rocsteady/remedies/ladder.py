@@ -66,7 +66,7 @@ def _spent(situation: Situation) -> str:
     barren = next((n for n, entry in enumerate(reversed(tried)) if entry.progressed), len(tried))
     kinds = [entry.failure.kind for entry in tried[len(tried) - barren :]]
     if len(tried) >= budget.attempts:
-        return f"{len(tried)} attempts were made, the maximum allowed."
+        return f"The limit of {len(tried)} attempts is reached."
     if barren >= budget.barren:
         return f"The last {barren} attempts made no progress."
     if kinds.count(situation.failure.kind) >= budget.tries:
@@ -153,7 +153,7 @@ def _against(strategy: Strategy, situation: Situation, kept: Strategy) -> str:
         return "the machine went down with these settings"
     ended = [entry for entry in tried if (entry.strategy, entry.failure) == (strategy, print_)]
     if strategy == kept and len(ended) > 1:
-        return "it failed twice at the same step"
+        return "the run failed twice at the same step"
     if any(one.failure == print_ and other.strategy == strategy for one, other in pairwise(tried)):
         return ALREADY_TRIED
     return ""
@@ -183,7 +183,7 @@ def _exhausted(
             strategy=strategy,
             remedy=RETRY.id,
             taken_back=standing.taken_back,
-            why="Each attempt gets further, and nothing else is known to try.",
+            why="Each attempt gets further, and no other remedy is known.",
             passed_over=passed_over,
         )
     used = dict.fromkeys(entry.remedy for entry in situation.tried if entry.remedy)

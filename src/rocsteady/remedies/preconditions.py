@@ -29,7 +29,7 @@ def without_rocm(situation: Situation) -> str:
 def without_rocr(situation: Situation) -> str:
     """Say the same for what ROCr reads, which Windows does not have."""
     if situation.machine.system.os == "windows":
-        return "Windows has no ROCr, which would read it"
+        return "ROCr, which reads the variable, does not exist on Windows"
     return without_rocm(situation)
 
 

@@ -21,9 +21,9 @@ def _against(situation: Situation) -> str:
     loader, strategy = situation.loader, situation.strategy
     context = strategy.worker_context or (loader.context if loader else "")
     if situation.machine.system.os == "windows":
-        return "Windows starts workers by spawn anyway"
+        return "Windows always starts workers with spawn"
     if context in ("forkserver", "spawn"):
-        return f"workers already start by {context}"
+        return f"workers already start with {context}"
     if strategy.workers == 0 or (strategy.workers is None and loader and not loader.workers):
         return "there are no workers"
     if loader and loader.pickles is False:

@@ -11,7 +11,7 @@ from rocsteady.vocabulary import Strategy
 
 REMEDY = Remedy(
     id="allocator-expandable",
-    title="Memory segments that grow",
+    title="Expandable memory segments",
     answers=("oom-fragmentation",),
     cost="silently wrong numbers were reported on RDNA4, and on gfx1100 with ROCm 7.14",
     rank=30,
@@ -25,14 +25,14 @@ REMEDY = Remedy(
         "ROCm/legacy-rocm-build#6603",
     ),
     evidence=(
-        "PyTorch's own means against fragmentation; in ROCm builds since 2026, and seen to hang"
-        " in the fourth thread and to give wrong numbers in the last two"
+        "PyTorch's own measure against fragmentation, in ROCm builds since 2026; it hung in"
+        " the fourth thread and gave wrong numbers in the last two"
     ),
     when_not=(
-        "Builds before torch 2.12 (AMD's own: 2.11) or for ROCm below 7.0 ignore it; with ROCm 7.14"
-        " or later on a kernel before 6.16 the first allocation hangs; on gfx1200 and gfx1201 it"
-        " turned training into NaN, and beside max_split_size_mb it lost data; not on Windows or"
-        " WSL."
+        "Builds before torch 2.12 (AMD's own: 2.11) or for ROCm below 7.0 ignore it; with ROCm"
+        " 7.14 or later on a kernel before 6.16 the first allocation hangs; on gfx1200 and"
+        " gfx1201 training with it gave NaN, and together with max_split_size_mb it lost data;"
+        " not available on Windows or WSL."
     ),
 )
 
@@ -46,7 +46,7 @@ def apply(situation: Situation) -> Strategy | Refused:
 def _against(situation: Situation) -> str:
     machine = situation.machine
     if machine.system.os == "windows" or machine.system.wsl:
-        return "it is not there under Windows and WSL"
+        return "it is not available on Windows and WSL"
     if machine.torch is None or machine.torch.build != "rocm":
         return ""  # CUDA builds have it; with_key refuses the others
     if not _built_in(situation):
@@ -69,7 +69,7 @@ def _built_in(situation: Situation) -> bool:
 def _harmed(situation: Situation) -> str:
     """Say where it was seen to give wrong numbers."""
     if set(gfx_names(situation)) & {"gfx1200", "gfx1201"}:
-        return "on RDNA4 it was seen to turn training into NaN"
+        return "on RDNA4 training with it has given NaN"
     if any("max_split_size_mb" in value for value in situation.in_force.values()):
-        return "together with max_split_size_mb it was seen to lose data"
+        return "together with max_split_size_mb it has lost data"
     return ""

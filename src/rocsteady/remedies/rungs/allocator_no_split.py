@@ -9,13 +9,13 @@ from rocsteady.vocabulary import Strategy
 
 REMEDY = Remedy(
     id="allocator-no-split",
-    title="Large memory blocks are not split",
+    title="Do not split large memory blocks",
     answers=("oom-fragmentation",),
-    cost="more calls to the driver, and some memory that stays unused",
+    cost="more driver calls, and some memory that stays unused",
     rank=31,
     sources=("PyTorch documentation, CUDA semantics: max_split_size_mb", "pytorch/pytorch#138002"),
     evidence="suggested by PyTorch's documentation as a last resort",
-    when_not="A device that is really full: it then needs more memory, not less.",
+    when_not="A device that is really full: this needs more memory, not less.",
 )
 
 

@@ -9,12 +9,15 @@ from rocsteady.vocabulary import Strategy
 
 REMEDY = Remedy(
     id="allocator-off",
-    title="Memory without PyTorch's cache",
+    title="No caching allocator",
     answers=("memory-access-fault",),
-    cost="every allocation waits for the driver; a run took about as long in the one report",
+    cost=("every allocation waits for the driver; in the one report the run took about as long"),
     rank=47,
     sources=("ROCm/legacy-rocm-build#6647",),
-    evidence=("one report on gfx1200 with ROCm 7.14: 7 of 7 runs faulted, 3 of 3 with it finished"),
+    evidence=(
+        "one report on gfx1200 with ROCm 7.14: 7 of 7 runs faulted without it, 3 of 3 finished"
+        " with it"
+    ),
     when_not=(
         "GPUs other than gfx1200 and gfx1201, ROCm before 7.2, and scripts that capture graphs."
     ),
@@ -29,5 +32,5 @@ def apply(situation: Situation) -> Strategy | Refused:
 
 def _against(situation: Situation) -> str:
     if not set(gfx_names(situation)) & {"gfx1200", "gfx1201"}:
-        return "it is known to help on gfx1200 and gfx1201 only"
-    return "" if rocm_fits(situation, ">=7.2") else "such faults are known from ROCm 7.2 on"
+        return "it is known to help only on gfx1200 and gfx1201"
+    return "" if rocm_fits(situation, ">=7.2") else "these faults are known only since ROCm 7.2"

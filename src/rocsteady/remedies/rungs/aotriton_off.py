@@ -32,7 +32,7 @@ REMEDY = Remedy(
         "ROCm/aotriton: tags 0.10b to 0.13b",
     ),
     evidence="AOTriton's authors report NaN on gfx1150, and advised against 0.11 on gfx1100",
-    when_not="GPUs that are not experimental, where it changes nothing.",
+    when_not="GPUs that AOTriton does not treat as experimental, where it changes nothing.",
 )
 
 
@@ -47,4 +47,8 @@ def apply(situation: Situation) -> Strategy | Refused:
 
 
 def _against(situation: Situation) -> str:
-    return "" if set(gfx_names(situation)) & EXPERIMENTAL else "it is not experimental on this GPU"
+    return (
+        ""
+        if set(gfx_names(situation)) & EXPERIMENTAL
+        else "AOTriton is not experimental on this GPU"
+    )

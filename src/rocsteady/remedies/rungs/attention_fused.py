@@ -13,10 +13,12 @@ REMEDY = Remedy(
     id="attention-fused",
     title="Fused attention, experimental on this GPU",
     answers=("oom-device",),
-    cost="no speed; the kernels are ones that AOTriton's authors call experimental",
+    cost="no speed, but AOTriton's authors call these kernels experimental",
     rank=33,
     sources=("unslothai/unsloth#8821", "ROCm/TheRock#1364", "ROCm/aotriton"),
-    evidence="measured in the first thread: 0.52 GiB instead of 8.55 at a length of 4096",
+    evidence=(
+        "measured in the first thread: 0.52 GiB instead of 8.55 at a sequence length of 4096"
+    ),
     when_not=(
         "After NaN or a hang in attention; and on gfx1100 with torch 2.9, whose AOTriton gave NaN"
         " there."
@@ -33,11 +35,11 @@ def apply(situation: Situation) -> Strategy | Refused:
 def _against(situation: Situation) -> str:
     names = gfx_names(situation)
     if not any(name.startswith(("gfx11", "gfx12")) for name in names):
-        return "only gfx11 and gfx12 are experimental to AOTriton"
+        return "AOTriton has experimental kernels only for gfx11 and gfx12"
     if not torch_fits(situation, ">=2.7"):
-        return "torch reads it from 2.7 on"
+        return "torch before 2.7 does not read the variable"
     if "gfx1100" in names and torch_fits(situation, ">=2.9,<2.10"):
-        return "AOTriton of torch 2.9 gives NaN on gfx1100"
+        return "the AOTriton in torch 2.9 gives NaN on gfx1100"
     before = {entry.failure.kind for entry in situation.tried}
     if situation.strategy.attention == "math" or before & {"nan-loss", "hang-in-attention"}:
         return "fused attention already failed in this run"

@@ -19,7 +19,10 @@ REMEDY = Remedy(
         "gpu-launch-failure",
         "nan-loss",
     ),
-    cost="slower attention, and memory that grows with the square of the sequence: up to 16 times",
+    cost=(
+        "slower attention, and memory that grows with the square of the sequence length: up to 16"
+        " times as much"
+    ),
     rank=61,
     sources=(
         "pytorch/pytorch#186174",
@@ -33,7 +36,7 @@ REMEDY = Remedy(
         "confirmed in the first two threads on gfx1100 and for NaN in the next two; the cost was"
         " measured in the fifth; did not help against the hang of field note A"
     ),
-    when_not="Memory is short: the whole score matrix is kept.",
+    when_not="Runs that are short of memory: the whole score matrix is kept.",
 )
 
 

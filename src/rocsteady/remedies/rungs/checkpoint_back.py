@@ -19,7 +19,7 @@ REMEDY = Remedy(
         "what cannot be read cannot be resumed from; in the second thread a bad checkpoint gave NaN"
         " three steps after each of 44 loads"
     ),
-    when_not="The only checkpoint there is: that would be a start at step 0.",
+    when_not="A run with only one checkpoint, which would start again at step 0.",
 )
 
 

@@ -12,11 +12,11 @@ REMEDY = Remedy(
     id="compile-off",
     title="No torch.compile",
     answers=("compile-failure", "hang-in-compile"),
-    cost="what compiling would have gained; starts are faster",
+    cost="the speed that compilation gains; startup is faster",
     rank=45,
     sources=("ROCm/ROCm#3060", "pytorch/pytorch#121197", "field note B"),
     evidence="confirmed in the first thread and in field note B",
-    when_not="The script compiles nothing: it then has no effect.",
+    when_not="A script that compiles nothing: no effect.",
 )
 
 

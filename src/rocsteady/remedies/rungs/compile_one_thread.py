@@ -17,10 +17,8 @@ REMEDY = Remedy(
         "pytorch/pytorch#121197",
         "PyTorch: torch/_inductor/config.py",
     ),
-    evidence=(
-        "PyTorch's own switch: 1 does without the pool, whose workers are where such hangs stand"
-    ),
-    when_not="A compilation that only takes long.",
+    evidence=("PyTorch's own switch: 1 disables the pool of workers in which these hangs occur"),
+    when_not="A compilation that is just slow.",
 )
 
 

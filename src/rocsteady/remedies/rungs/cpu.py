@@ -44,8 +44,8 @@ REMEDY = Remedy(
     cost="most of the speed: ten to twenty times slower, often more",
     rank=90,
     sources=("field note A", "field note E"),
-    evidence="both notes give their figures; nothing on a GPU can fail where none is used",
-    when_not="Several ranks, which need GPUs to talk; or a script that asks for a GPU by name.",
+    evidence="both notes give figures; without a GPU, no GPU failure can occur",
+    when_not=("Several ranks that communicate over GPUs, or a script that selects a GPU by name."),
 )
 
 
@@ -55,5 +55,5 @@ def apply(situation: Situation) -> Strategy | Refused:
     why = "" if asked_for else without_gpu(situation)
     one = situation.strategy.gpus is not None and len(situation.strategy.gpus) == 1
     if not why and situation.ranks > 1 and not one:
-        why = f"{situation.ranks} ranks talk over GPUs"
+        why = f"{situation.ranks} ranks communicate over GPUs"
     return Refused(why=why) if why else msgspec.structs.replace(situation.strategy, device="cpu")

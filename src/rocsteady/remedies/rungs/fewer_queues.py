@@ -19,10 +19,10 @@ REMEDY = Remedy(
         "ROCm/clr: rocclr/utils/flags.hpp",
     ),
     evidence=(
-        "the runtime's own switch, 4 by default; users report that it lowered what an"
-        " idle process holds"
+        "the runtime's own switch, 4 by default; users report that it reduced what an idle"
+        " process holds"
     ),
-    when_not="Queues that other processes hold: end those first.",
+    when_not="Queues held by other processes: terminate those first.",
 )
 
 

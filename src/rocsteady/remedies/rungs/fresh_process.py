@@ -18,12 +18,12 @@ REMEDY = Remedy(
         "hsa-out-of-resources",
         "too-many-open-files",
     ),
-    cost="a start, and the steps since the checkpoint, each time it is needed",
+    cost="a restart and the steps since the checkpoint, each time it is needed",
     rank=57,
     sources=("pytorch/pytorch#175431", "pytorch/pytorch#138002", "field note D"),
     evidence=(
-        "fragmented and leaked memory is gone with its process; field note D trained that way;"
-        " that it lasts until the next checkpoint is not certain"
+        "fragmented and leaked memory is freed when its process ends; field note D trained"
+        " this way; it is not certain that memory lasts until the next checkpoint"
     ),
     when_not="A script that writes no checkpoint, or fails before it writes the next one.",
 )

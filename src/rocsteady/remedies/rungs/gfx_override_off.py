@@ -37,8 +37,8 @@ REMEDY = Remedy(
     cost="nothing, where torch has code for the GPU itself",
     rank=21,
     sources=("ROCm/ROCm#5824", "ROCm/ROCm#5238", "ROCm/ROCm#887"),
-    evidence="AMD calls it a means of debugging; memory faults with it set are in the first thread",
-    when_not="A torch without code for the GPU: then the override is all that makes it run.",
+    evidence=("AMD calls it a debugging aid; the first thread reports memory faults with it set"),
+    when_not="A torch build without code for the GPU, which runs only with the override.",
 )
 
 
@@ -65,8 +65,8 @@ def _against(situation: Situation) -> str:
     if told and names:
         major, minor, stepping = map(int, told.groups())
         if {gfx_name(major * 10_000 + minor * 100 + stepping)} == set(names):
-            return f"{situation.in_force[name]} is what {names[0]} is anyway"
+            return f"{situation.in_force[name]} is the version of {names[0]} itself"
     if not names or not arches:
-        return "whether torch has code for the GPU itself is not known"
+        return "it is not known whether torch has code for the GPU itself"
     lacking = [name for name in names if name not in arches]
     return f"torch has no code for {', '.join(lacking)} itself" if lacking else ""

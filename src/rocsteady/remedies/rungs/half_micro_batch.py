@@ -16,12 +16,12 @@ REMEDY = Remedy(
     rank=55,
     sources=("huggingface/accelerate: src/accelerate/utils/memory.py", "field note A"),
     evidence=(
-        "less is computed at a time, so less is kept for the backward pass; Accelerate halves the"
-        " whole batch, which changes the training"
+        "less is computed at a time, so less memory is held for the backward pass; Accelerate"
+        " halves the whole batch, which changes the training"
     ),
     when_not=(
-        "The script does not train through rocsteady.Loop; or main memory ran out on a machine that"
-        " trains on a GPU, where loader workers come first."
+        "A script that does not train through rocsteady.Loop; or host memory that ran out"
+        " while training on a GPU, where loader workers are reduced first."
     ),
 )
 

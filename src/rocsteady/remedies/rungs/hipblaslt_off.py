@@ -73,12 +73,12 @@ def _against(situation: Situation) -> str:
     if half_crashes(situation):
         return "on gfx1100 with torch 2.8 for ROCm 6.3 the other path, rocBLAS, crashes"
     if torch_fits(situation, ">=2.6,<2.9"):
-        return "torch 2.6 to 2.8 ignore it"
+        return "torch 2.6 to 2.8 ignore the variable"
     if not names:
-        return "which GPU this is is not known"
+        return "the GPU model is unknown"
     # 2.4 and 2.5 asked for it on every GPU, and some builds took it for an error where it is not.
     refused = situation.failure.kind in ("blas-error", "blas-not-supported")
     preferring = {*PREFERRING, *(PREFERRING_BY_AMD if built_by_amd(situation) else ())}
     if not set(names) & preferring and not (refused and torch_fits(situation, ">=2.4,<2.6")):
-        return f"it is not the default on {', '.join(names)}"
+        return f"hipBLASLt is not the default on {', '.join(names)}"
     return ""

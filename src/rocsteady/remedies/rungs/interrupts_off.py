@@ -11,14 +11,14 @@ REMEDY = Remedy(
     id="interrupts-off",
     title="Wait for the GPU without interrupts",
     answers=("hang-lost-interrupt", "hang-in-sync", "hang-in-backward", "hang-in-copy"),
-    cost="one core of the processor, busy all the time",
+    cost="one CPU core, busy all the time",
     rank=42,
     sources=("ROCm/ROCm#6530", "ROCm/ROCT-Thunk-Interface#56"),
     evidence=(
         "measured in the first thread on gfx1151: 16 of 16 runs instead of 4 of 6; proposed by a"
         " KFD developer and no help in the second"
     ),
-    when_not="Cores are short: one is used up by waiting.",
+    when_not="Machines short of CPU cores: waiting uses up one core.",
 )
 
 

@@ -22,7 +22,9 @@ REMEDY = Remedy(
     rank=53,
     sources=("pytorch/pytorch#8976", "open-mmlab/mmrotate#501", "cvlab-columbia/zero123#122"),
     evidence="confirmed in threads on host memory; suggested for workers that died",
-    when_not="A hang in the DataLoader: with fewer workers it gets rarer, and does not go away.",
+    when_not=(
+        "A hang in the DataLoader, which becomes rarer with fewer workers but does not go away."
+    ),
 )
 
 

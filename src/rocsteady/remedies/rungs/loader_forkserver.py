@@ -12,13 +12,14 @@ REMEDY = Remedy(
     id="loader-forkserver",
     title="DataLoader workers from a fork server",
     answers=("hang-in-loader",),
-    cost="a slower start of workers, and memory that fork would have shared",
+    cost="slower worker startup, and memory that fork would have shared",
     rank=50,
     sources=("pytorch/pytorch#130610", "meta-pytorch/torchrec#2427"),
-    evidence="spawn, which starts workers as clean, is confirmed in the first thread",
+    evidence="spawn, which starts workers just as cleanly, is confirmed in the first thread",
     when_not=(
-        "Dataset, collate_fn or worker_init_fn do not pickle; the main module has no guard; or"
-        " torch is for ROCm, where hipMalloc was seen to fail below a fork server: spawn instead."
+        "Scripts whose dataset, collate_fn or worker_init_fn cannot be pickled, or whose main"
+        " module has no guard; and torch for ROCm, where hipMalloc has failed under a fork"
+        " server: spawn is used instead."
     ),
 )
 
@@ -26,5 +27,5 @@ REMEDY = Remedy(
 def apply(situation: Situation) -> Strategy | Refused:
     """Change how workers are started."""
     if not without_rocm(situation):
-        return Refused(why="below a fork server hipMalloc was seen to fail; spawn instead")
+        return Refused(why="hipMalloc has failed under a fork server; spawn is used instead")
     return clean_workers(situation, "forkserver")

@@ -32,8 +32,9 @@ REMEDY = Remedy(
         " first, none in 904 batches of note C, which proves little, and one froze in the third"
     ),
     when_not=(
-        "Loading must be parallel to be fast enough. The thread is left out where the dataset is"
-        " not indexed or draws random numbers: with workers these come from other generators."
+        "Datasets that load fast enough only in parallel. The prefetch thread is not used if"
+        " the dataset is not indexed or draws random numbers: in workers, these come from"
+        " other generators."
     ),
 )
 

@@ -15,12 +15,12 @@ REMEDY = Remedy(
     rank=51,
     sources=("pytorch/pytorch#130610", "ROCm/Megatron-LM#17", "facebookresearch/ClassyVision#607"),
     evidence=(
-        "confirmed in the first thread, recommended by AMD in the second; in the third only fork"
-        " or no workers did"
+        "confirmed in the first thread, recommended by AMD in the second; in the third, only"
+        " fork or no workers helped"
     ),
     when_not=(
-        "Dataset, collate_fn or worker_init_fn do not pickle, or the main module has no guard"
-        " and would start the training again in every worker."
+        "Scripts whose dataset, collate_fn or worker_init_fn cannot be pickled, or whose main"
+        " module has no guard and would start the training again in every worker."
     ),
 )
 

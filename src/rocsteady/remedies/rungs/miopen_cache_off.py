@@ -18,7 +18,7 @@ REMEDY = Remedy(
         "MIOpen documentation: MIOPEN_DISABLE_CACHE",
     ),
     evidence="MIOpen's own switch; that it avoids a damaged or locked cache is our inference",
-    when_not="A cache that is only slow.",
+    when_not="A cache that is just slow.",
 )
 
 

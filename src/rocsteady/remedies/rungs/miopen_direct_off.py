@@ -11,14 +11,14 @@ REMEDY = Remedy(
     id="miopen-direct-off",
     title="MIOpen without direct convolutions",
     answers=("hang-in-kernel-search",),
-    cost="what the best kernel would have gained, where it was a direct one",
+    cost="speed, where the best kernel is a direct one",
     rank=48,
     sources=(
         "ROCm/MIOpen#3383",
         "ROCm/legacy-rocm-build#6034",
     ),
     evidence="users report shorter first runs, and on gfx1151 training without crashes",
-    when_not="Models whose convolutions have no other kernel; MIOpen then says so.",
+    when_not="Models whose convolutions have no other kernel; MIOpen then reports an error.",
 )
 
 

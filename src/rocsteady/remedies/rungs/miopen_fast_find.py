@@ -28,8 +28,8 @@ REMEDY = Remedy(
         " instead of 1041 ms a step"
     ),
     when_not=(
-        "A search that only takes long: it is done once for each shape, and then kept. Conv3d on"
-        " gfx1201, where it takes slow kernels for the backward pass."
+        "A search that is just slow: it runs once for each shape, and the result is kept."
+        " Conv3d on gfx1201, where this picks slow kernels for the backward pass."
     ),
 )
 

@@ -16,7 +16,10 @@ REMEDY = Remedy(
         "hang-in-kernel-search",
         "miopen-failure",
     ),
-    cost="about a tenth where MIOpen works well, and more memory; faster where it does not",
+    cost=(
+        "about a tenth of the speed where MIOpen works well, and more memory; faster where it does"
+        " not"
+    ),
     rank=59,
     sources=(
         "pytorch/pytorch#33118",
@@ -27,9 +30,9 @@ REMEDY = Remedy(
         "kohya-ss/sd-scripts#2417",
     ),
     evidence=(
-        "the first added the switch; users report that it ended failures on gfx1151 with ROCm 10.0"
-        " and crashes on gfx1030, and a tenth as its cost; 1.5 to 34 times faster in the fifth; in"
-        " the last, on gfx1200, it did not last"
+        "the first thread added the switch; users report that it ended failures on gfx1151"
+        " with ROCm 10.0 and crashes on gfx1030, and cost a tenth of the speed; 1.5 to 34"
+        " times faster in the fifth; in the last, on gfx1200, it did not help for long"
     ),
     when_not="Models without convolutions, poolings, batch norms and recurrent layers.",
 )

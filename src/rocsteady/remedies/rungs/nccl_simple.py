@@ -17,8 +17,8 @@ REMEDY = Remedy(
     cost="slower small messages",
     rank=69,
     sources=("ROCm/ROCR-Runtime#355",),
-    evidence="one report on two R9700 names it among what made collectives work",
-    when_not="GPUs other than gfx1200 and gfx1201, and one rank.",
+    evidence=("one report on two R9700 names it as one of the settings that made collectives work"),
+    when_not="GPUs other than gfx1200 and gfx1201, and runs with one rank.",
 )
 
 
@@ -32,4 +32,4 @@ def _against(situation: Situation) -> str:
     if situation.ranks < 2:  # noqa: PLR2004 - alone, nobody is talked to
         return "there is one rank"
     known = set(gfx_names(situation)) & {"gfx1200", "gfx1201"}
-    return "" if known else "it is known to help on gfx1200 and gfx1201 only"
+    return "" if known else "it is known to help only on gfx1200 and gfx1201"

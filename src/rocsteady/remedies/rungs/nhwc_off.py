@@ -22,7 +22,7 @@ REMEDY = Remedy(
         "ROCm/TheRock#2485",
     ),
     evidence=("AMD names it for ROCm 7.0 and 7.1 on Radeon; the default was changed back later"),
-    when_not=("Instinct cards, and builds for other ROCm releases, where it is right by itself."),
+    when_not=("Instinct cards, and builds for other ROCm releases, where the default is right."),
 )
 
 

@@ -11,18 +11,18 @@ REMEDY = Remedy(
     id="omp-threads",
     title="One OpenMP thread per process",
     answers=("hang-in-loader", "loader-timeout"),
-    cost="speed of what the processor does outside of workers",
+    cost="speed of CPU work outside the loader workers",
     rank=56,
     sources=("pytorch/pytorch#33296", "field note C"),
     evidence="reported to help in the thread; two threads did not help in field note C",
-    when_not="A training that computes on the processor itself.",
+    when_not="Training on the CPU.",
 )
 
 
 def apply(situation: Situation) -> Strategy | Refused:
     """Set it where the GPU does the work."""
     if not situation.gpus or situation.strategy.device == "cpu":
-        return Refused(why="the training itself computes on the processor")
+        return Refused(why="the training itself runs on the CPU")
     if situation.ranks > 1:
         return Refused(why="torchrun gives each rank one thread anyway")
     return setting(situation, "OMP_NUM_THREADS", "1")

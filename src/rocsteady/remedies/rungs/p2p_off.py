@@ -20,7 +20,7 @@ REMEDY = Remedy(
         "pytorch/pytorch#52142",
     ),
     evidence="confirmed on AMD in the first thread and on NVIDIA in the third; no help in the last",
-    when_not="One GPU. The cause is usually the IOMMU or a PCIe slot: the doctor says more.",
+    when_not=("A single GPU. The cause is usually the IOMMU or a PCIe slot: see rocsteady doctor."),
 )
 
 
@@ -30,5 +30,5 @@ def apply(situation: Situation) -> Strategy | Refused:
         return Refused(why="there is one rank")
     why = without_gpu(situation)
     if situation.machine.system.os == "windows":
-        why = "Windows has no RCCL, which would read it"
+        why = "RCCL, which reads the variable, does not exist on Windows"
     return Refused(why=why) if why else setting(situation, "NCCL_P2P_DISABLE", "1")

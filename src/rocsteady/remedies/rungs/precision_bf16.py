@@ -12,11 +12,11 @@ REMEDY = Remedy(
     id="precision-bf16",
     title="Autocast in bfloat16",
     answers=("nan-loss",),
-    cost="digits, and speed on GPUs without bfloat16 units",
+    cost="precision, and speed on GPUs without bfloat16 units",
     rank=60,
     sources=("unslothai/unsloth#3385", "unslothai/unsloth#3588"),
     evidence="suggested against overflow; on gfx1151 the second thread went the other way",
-    when_not="The script computes in float32 or bfloat16, or casts its model itself.",
+    when_not="A script that computes in float32 or bfloat16, or casts its model itself.",
 )
 
 

@@ -36,7 +36,7 @@ def apply(situation: Situation) -> Strategy | Refused:
     if situation.failure.kind == "nan-loss" and situation.precision == "fp32":
         return Refused(why="the script already computes in float32")
     if situation.failure.kind in ("segfault", "blas-error") and not half_crashes(situation):
-        return Refused(why="only gfx1100 with torch 2.8 for ROCm 6.3 is known to crash so")
+        return Refused(why="only gfx1100 with torch 2.8 for ROCm 6.3 is known to crash in this way")
     if situation.failure.kind == "no-code-for-gpu" and (why := without_rocm(situation)):
         return Refused(why=why)
     return msgspec.structs.replace(situation.strategy, precision="fp32")

@@ -16,8 +16,9 @@ REMEDY = Remedy(
     rank=10,
     sources=("pytorch/pytorch#60910", "intelligent-machine-learning/dlrover"),
     evidence=(
-        "common practice; DLRover's authors say that a plain restart cures about three faults in"
-        " four; what fails before its first step is not worth one, says the first thread"
+        "common practice; DLRover's authors say that a plain restart cures about three faults"
+        " in four; according to the first thread, a run that fails before its first step is"
+        " not worth retrying"
     ),
     when_not="A failure that recurs at the same step: it is not transient.",
 )
@@ -30,7 +31,7 @@ def apply(situation: Situation) -> Strategy | Refused:
     if kind == "unknown":
         why = "" if last.progressed else "the cause is not known, and the retry made no progress"
     elif situation.nature == DETERMINISTIC:
-        why = "it would fail in the same way"
+        why = "the run would fail in the same way"
     elif _retried(situation):
         why = ALREADY_TRIED
     elif situation.nature != TRANSIENT and not last.steps and not kind.startswith("hang"):

@@ -17,7 +17,7 @@ REMEDY = Remedy(
     cost="slower matrix products",
     rank=46,
     sources=("ROCm/legacy-rocm-build#5581",),
-    evidence="an AMD engineer named it for the stall of hipBLASLt on gfx12",
+    evidence="an AMD engineer suggested it for the hipBLASLt stall on gfx12",
     when_not="GPUs other than gfx1200 and gfx1201, and torch before 2.8.",
 )
 
@@ -30,5 +30,5 @@ def apply(situation: Situation) -> Strategy | Refused:
 
 def _against(situation: Situation) -> str:
     if not set(gfx_names(situation)) & {"gfx1200", "gfx1201"}:
-        return "the stall is known of gfx1200 and gfx1201 only"
+        return "the stall is known only on gfx1200 and gfx1201"
     return "" if torch_fits(situation, ">=2.8") else "torch before 2.8 does not have the stall"

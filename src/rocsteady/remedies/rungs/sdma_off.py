@@ -27,5 +27,5 @@ def apply(situation: Situation) -> Strategy | Refused:
     gpus = situation.machine.gpus.gpus
     apu = bool(gpus) and all(gpu.integrated for gpu in gpus)
     if not apu and not rocm_fits(situation, "<6.1"):
-        return Refused(why="it is known to help on APUs and before ROCm 6.1 only")
+        return Refused(why="it is known to help only on APUs and before ROCm 6.1")
     return setting(situation, "HSA_ENABLE_SDMA", "0")

@@ -25,11 +25,11 @@ REMEDY = Remedy(
         "memory-access-fault",
         "wrong-device-mask",
     ),
-    cost="the work of the other GPUs; the batch over all ranks shrinks with them",
+    cost="the other GPUs; the global batch over all ranks shrinks with them",
     rank=80,
     sources=("IAHispano/Applio#126", "QwenLM/Qwen3#873"),
     evidence="confirmed in both threads; the second on NVIDIA",
-    when_not="A model that does not fit one GPU, or a batch that must not change.",
+    when_not="A model that does not fit on one GPU, or a batch that must not change.",
 )
 
 

@@ -19,7 +19,7 @@ REMEDY = Remedy(
     cost="what the variable was set for",
     rank=20,
     sources=("knowledge/data/harmful_variables.toml, which has them for each variable",),
-    evidence="for most the code that reads them; the file says so for each",
+    evidence="for most variables, the code that reads them; the file says so for each",
     when_not="You need the variable: use --deny unset-variable.",
 )
 
@@ -32,7 +32,7 @@ def apply(situation: Situation) -> Strategy | Refused:
         if strategy not in before:
             return strategy
     other = "other " if any(entry.remedy == REMEDY.id for entry in situation.tried) else ""
-    return Refused(why=f"no {other}variable that is known to bring it about is set")
+    return Refused(why=f"no {other}variable that is known to cause this is set")
 
 
 def _in_force(situation: Situation, kind: str) -> Iterator[Harmful]:

@@ -18,7 +18,7 @@ REMEDY = Remedy(
         "huggingface/xet-core#883",
     ),
     evidence="confirmed by users in the threads: downloads that stalled at 0 B went through",
-    when_not="Downloads that do not come from Hugging Face; nothing else reads it.",
+    when_not="Downloads that do not come from Hugging Face; nothing else reads the variable.",
 )
 
 
