@@ -46,6 +46,24 @@ def test_a_file_is_read_if_there_is_one_of_that_name(cli: Rocsteady, tmp_path: P
     assert told.out.startswith("memory-access-fault\n")
 
 
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_a_failure_is_named_under_100_000_lines_of_others(
+    cli: Rocsteady, tmp_path: Path, share: float
+) -> None:
+    lines = [f"step {number} loss 0.{number % 1000:03d} 2.4it/s" for number in range(100_000)]
+    lines.insert(int(share * len(lines)), FAULT)
+    (tmp_path / "out.log").write_text("\n".join(lines))
+
+    text, told = cli("explain", "out.log"), json.loads(cli("explain", "out.log", "--json").out)
+
+    assert text.code == 0
+    assert text.out.startswith("memory-access-fault")
+    assert told["failure"]["kind"] == "memory-access-fault"
+    assert told["recovered"] is (share < 1)
+    assert ("shows progress after this failure" in text.out) is (share < 1)
+    assert told["failure"]["certainty"] == ("likely" if share < 1 else "certain")
+
+
 def test_the_end_of_a_large_file_is_what_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

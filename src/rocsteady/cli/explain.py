@@ -33,6 +33,7 @@ NAMED, NOT_NAMED = 0, 1
 MOST = 64 * 1024 * 1024  # bytes of a file's end that are looked at
 PIECE = 1024 * 1024
 FILE_NAME = re.compile(r"\S*/\S*|\S+\.\w{1,5}|.+\.(?:log|txt|out|err)", re.IGNORECASE)
+RECOVERED = "The text shows progress after this failure, so the run may have recovered from it."
 NATURES = {
     Nature.TRANSIENT: "This failure is often transient; retrying may be enough.",
     Nature.DETERMINISTIC: "The run will fail in the same way until something is changed.",
@@ -54,7 +55,12 @@ def command(ctx: click.Context, *, text: str, as_json: bool) -> None:
     """
     knowledge = failures_in_use()
     given = _given(text)
-    named = Classifier(knowledge).name(Symptoms(log=given))
+    classifier = Classifier(knowledge)
+    named = classifier.name(Symptoms(log=given))
+    earlier = named.kind == UNKNOWN and classifier.name(Symptoms(log=given), recovered=True)
+    recovered = bool(earlier and earlier.kind != UNKNOWN)
+    if earlier and recovered:
+        named = msgspec.structs.replace(earlier, certainty=Certainty.LIKELY)
     message = find_message(given) if named.kind == UNKNOWN else None
     if message is not None:
         _show_message(*message, as_json=as_json)
@@ -64,10 +70,10 @@ def command(ctx: click.Context, *, text: str, as_json: bool) -> None:
     failure = msgspec.convert(redactor_here().value(msgspec.to_builtins(named)), Failure)
     if as_json:
         told = {"version": 1, "failure": failure, "known": knowledge.kinds[failure.kind]}
-        show_json(told)
+        show_json({**told, "recovered": recovered})
     else:
         width, colour = layout(sys.stdout)
-        show(render(failure, knowledge, width=width, colour=colour))
+        show(render(failure, knowledge, width=width, colour=colour, recovered=recovered))
     ctx.exit(NOT_NAMED if failure.kind == UNKNOWN else NAMED)
 
 
@@ -93,7 +99,14 @@ def _show_message(message: Message, line: str, *, as_json: bool) -> None:
     show(str(page))
 
 
-def render(failure: Failure, knowledge: FailureKnowledge, *, width: int, colour: bool) -> str:
+def render(
+    failure: Failure,
+    knowledge: FailureKnowledge,
+    *,
+    width: int,
+    colour: bool,
+    recovered: bool = False,
+) -> str:
     """Lay out what is known of a failure."""
     page = Page(width, colour=colour)
     if failure.kind == UNKNOWN:
@@ -108,6 +121,8 @@ def render(failure: Failure, knowledge: FailureKnowledge, *, width: int, colour:
     page.paragraph(f"{failure.title}.")
     _seen(page, failure)
     page.line()
+    if recovered:
+        page.paragraph(RECOVERED)
     page.paragraph(failure.words)
     page.paragraph(NATURES[kind.nature])
     _to_do(page, kind)

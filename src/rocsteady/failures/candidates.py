@@ -49,12 +49,14 @@ class Reader:
         self._scanner = Scanner(signatures)
         self._exceptions = Exceptions(signatures)
 
-    def read(self, log: str, kernel: str, symptoms: Symptoms) -> Candidates:
-        """Find all candidates."""
+    def read(
+        self, log: str, kernel: str, symptoms: Symptoms, *, recovered: bool = False
+    ) -> Candidates:
+        """Find all candidates; with ``recovered`` also those after which work went on."""
         traces = find_tracebacks(log)
         hits = [hit for hit in self._scanner.scan(log) if not _within(hit.at, traces)]
         places = [*(hit.at for hit in hits), *(trace.start for trace in traces)]
-        over = _recovered_before(log, places, _patience(symptoms))
+        over = 0 if recovered else _recovered_before(log, places, _patience(symptoms))
         bare = find_bare(log, traces)
         covered = {trace.start for trace in bare}
         lines = [

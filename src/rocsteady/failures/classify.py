@@ -71,10 +71,15 @@ class Classifier:
         self._ends = Ends(knowledge.signatures)
         self._sources = {it.id: it.sources for it in knowledge.signatures}
 
-    def name(self, symptoms: Symptoms) -> Failure:
-        """Name the failure; "unknown" is an honest answer."""
+    def name(self, symptoms: Symptoms, *, recovered: bool = False) -> Failure:
+        """Name the failure; "unknown" is an honest answer.
+
+        With ``recovered`` it may be one after which work went on: what somebody asks about, not
+        what ended a run.
+        """
         log = cleaned(symptoms.log)
-        found = self._reader.read(log, cleaned("\n".join(symptoms.kernel)), symptoms)
+        kernel = cleaned("\n".join(symptoms.kernel))
+        found = self._reader.read(log, kernel, symptoms, recovered=recovered)
         if symptoms.signal == KILLED_BY:  # so the crash that the kernel told of is another's
             found.kernel[:] = [it for it in found.kernel if it.kind not in CRASHES]
         chosen = _stopped(found, symptoms) or self._choose(log, found, symptoms)
