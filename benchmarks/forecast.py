@@ -31,7 +31,8 @@ from pathlib import Path
 import msgspec
 
 from rocsteady import __version__
-from rocsteady.job.job_file import FILE, read_job
+from rocsteady.job import FILE
+from rocsteady.job.job_file import read_job
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place
 from rocsteady.plan import Basis, Finish, Option, Pace, Plan

@@ -12,7 +12,8 @@ import click
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.files import write_whole
-from rocsteady.job.job_file import FILE, parse_job, read_job
+from rocsteady.job import FILE
+from rocsteady.job.job_file import parse_job, read_job
 from rocsteady.job.trust import trust
 from rocsteady.job.values import Job
 from rocsteady.journal.memory import Memory

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from rocsteady.cli.project import find_job_folder
-from rocsteady.job.job_file import FILE, read_job
+from rocsteady.job import FILE
+from rocsteady.job.job_file import read_job
 from rocsteady.job.values import Job
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import find_place

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from rocsteady.job.job_file import FILE
+from rocsteady.job import FILE
 from rocsteady.journal.place import FOLDER
 from rocsteady.terminal.screen import tell
 

@@ -26,7 +26,7 @@ from rocsteady.errors import (
 )
 from rocsteady.host.child import DETACHED, OURS
 from rocsteady.host.full_screen import FullScreen
-from rocsteady.job.job_file import FILE
+from rocsteady.job import FILE
 from rocsteady.job.names import check_name
 from rocsteady.job.values import Existing, Job
 from rocsteady.journal.journal import Journal

@@ -7,6 +7,7 @@ import time
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from rocsteady.cli.project_journal import kept_journal
 from rocsteady.forecast.runs import lines_ahead
@@ -27,6 +28,7 @@ def command(*, as_json: bool) -> None:
         told = {"version": 1, "runs": lines}
         show_json(told)
         return
-    lines = msgspec.convert(Secrets().value(msgspec.to_builtins(lines)), tuple[RunLine, ...])
+    shown = [replace(line, run=replace(line.run, command=(), job={}, folder="")) for line in lines]
+    lines = msgspec.convert(Secrets().value(msgspec.to_builtins(shown)), tuple[RunLine, ...])
     width, colour = layout(sys.stdout)
     show(render_runs(lines, now=now, width=width, colour=colour))

@@ -45,6 +45,7 @@ from typing import TypeVar
 import msgspec
 
 from rocsteady.errors import JobError
+from rocsteady.job import FILE
 from rocsteady.job.problems import problems
 from rocsteady.job.quantities import deadline, dollars, size, written_duration
 from rocsteady.job.values import (
@@ -56,7 +57,6 @@ from rocsteady.toml import parse_toml
 from rocsteady.untrusted_file import open_regular, read_exactly
 from rocsteady.vocabulary import Value
 
-FILE = "rocsteady.toml"
 SIZE_LIMIT = 256 * 1024  # bytes
 _WRITTEN: dict[tuple[str, ...], Callable[[object], object]] = {
     ("hang_after",): written_duration,

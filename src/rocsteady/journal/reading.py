@@ -157,7 +157,8 @@ def _messages(connection: sqlite3.Connection, run: Run) -> tuple[Message, ...]:
 
 
 def _line(connection: sqlite3.Connection, run: Run, here: Identity, now: float) -> RunLine:
-    last = _buckets(connection, "ORDER BY start DESC, attempt DESC LIMIT 32", run.id)[::-1]
+    most = 32 if run.ended is None else 8  # an old run's last minute or so is enough
+    last = _buckets(connection, f"ORDER BY start DESC, attempt DESC LIMIT {most}", run.id)[::-1]
     pauses = "WHERE run = ? AND kind = ?", run.id, PAUSE
     speed = rate(last, select(connection, Deed, *pauses) if run.ended is None else ())
     step = last[-1].last_step if last else None

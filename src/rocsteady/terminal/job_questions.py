@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.job.job_file import FILE, JobFile, read_job
+from rocsteady.job import FILE
+from rocsteady.job.job_file import JobFile, read_job
 from rocsteady.job.stages import for_command
 from rocsteady.job.trust import (
     Doubt,

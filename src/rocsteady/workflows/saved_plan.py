@@ -9,7 +9,7 @@ import platformdirs
 
 from rocsteady.errors import RequestError, RocsteadyError
 from rocsteady.host.files import write_whole
-from rocsteady.job.job_file import FILE as JOB_FILE
+from rocsteady.job import FILE as JOB_FILE
 from rocsteady.plan import PLAN_VERSION, Option, Plan
 from rocsteady.untrusted_file import read_regular
 from rocsteady.workflows.sandbox_run import name_for

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from rocsteady.job.job_file import FILE, read_job
+from rocsteady.job import FILE
+from rocsteady.job.job_file import read_job
 from rocsteady.journal.identity import script_fingerprint, this_process
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory

@@ -9,7 +9,8 @@ from builders import failed, finding, pace, tried
 from msgspec.structs import replace
 from replays.earlier import Earlier, leave_runs
 
-from rocsteady.job.job_file import FILE, parse_job
+from rocsteady.job import FILE
+from rocsteady.job.job_file import parse_job
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.place import find_place

@@ -16,7 +16,8 @@ import pytest
 from replays.earlier import Earlier, leave_death, leave_runs
 from replays.replay import HERE, MACHINES, Replay, named
 
-from rocsteady.job.job_file import FILE, read_job
+from rocsteady.job import FILE
+from rocsteady.job.job_file import read_job
 from rocsteady.job.stages import with_variant
 from rocsteady.plan import Basis, Risk
 from rocsteady.vocabulary import Strategy
