@@ -68,7 +68,10 @@ def test_what_is_given_up_for_the_budget_is_said() -> None:
 
     said = take(plan(option(20, chance=0.3, name="gpu"), dear, budget=10.0))
 
-    assert "Option 2 is on time with 99 %, but is likely to cost $24, over the budget." in said
+    assert (
+        "Option 2 has a 99 % chance of being on time, but is likely to cost $24, over the budget."
+        in said
+    )
 
 
 def test_a_comparison_uses_all_trials_of_an_option() -> None:
@@ -86,4 +89,6 @@ def test_trials_that_differ_more_than_two_options_do_prove_nothing() -> None:
     tuned = replace(option(10, chance=0.95, name="cpu+tuned"), pace=pace(1.3), rates=(1.3,))
     plain = replace(option(12, chance=0.95, name="cpu"), pace=pace(1.1), rates=(0.8, 1.5))
 
-    assert "Option 2 takes 0.9 to 1.6 times as long, by the trials." in take(plan(tuned, plain))
+    assert "Option 2 takes 0.9 to 1.6 times as long, according to the trials." in take(
+        plan(tuned, plain)
+    )

@@ -128,7 +128,7 @@ def test_a_recorded_card_without_figures_has_no_pace_and_it_says_so() -> None:
 
     assert on_recorded(measured) == (
         None,
-        ("there are no figures of both cards by which a pace could be scaled",),
+        ("no figures for both cards are known, so the pace cannot be scaled",),
     )
 
 

@@ -119,7 +119,7 @@ def test_a_trainer_that_counts_epochs_from_0_has_one_more(tmp_path: Path) -> Non
 
     assert how_much(COMMAND, one(printed), facts, tmp_path) == Work(
         total=Total(steps=6000),
-        why="60 epochs of 100 batches, by epoch 30/59 in its output, from 0, and max_epochs in"
+        why="60 epochs of 100 batches, from epoch 30/59 in its output, from 0, and max_epochs in"
         " train.py, line 1, if each batch is one optimizer step.",
         sure=True,
     )
@@ -178,7 +178,7 @@ def test_a_job_file_says_what_each_line_rests_on(expected: Expected) -> None:
         command=COMMAND,
         day="2026-11-15",
         seen=seen(tried),
-        work=Work(total=Total(log=COUNTER.pattern), why="It printed step 400/7500."),
+        work=Work(total=Total(log=COUNTER.pattern), why="The script printed step 400/7500."),
         going_on=going_on(tried, ScriptFacts(name="train.py", goes_on=7)),
         models=("m.pt",),
         deadline="36h",

@@ -130,7 +130,7 @@ PLAN = Plan(
                 dollars=0.34, as_of="2026-08-22", source="https://prices.example/gpus", old=True
             ),
             risk=Risk.MEDIUM,
-            rests_on=("scaled by peak figures of the makers, 3 to 5 times",),
+            rests_on=("scaled by the vendors' peak figures, 3 to 5 times",),
             sources=("amd-specifications", "nvidia-specifications"),
             do="rocsteady plan --export skypilot --option 4",
         ),
@@ -142,7 +142,7 @@ PLAN = Plan(
     ),
     take=(
         "Recommended: option 1. Option 2 had 3 failures in 22,616 steps (hang-in-loader); this one"
-        " had none. Option 2 takes about as long."
+        " had none. Option 2 takes about the same time."
     ),
     limits=(
         Limit(

@@ -35,7 +35,7 @@ def _why(first: Option, plan: Plan) -> str:
             return f'"{option.title}" is ruled out ({option.rests_on[0].rstrip(".")}).'
     if first.basis is Basis.TRIAL:
         if first.failures:
-            return f"It had {_failures(first)} here; rocsteady restarts it after each."
+            return f"It had {_failures(first)} here; rocsteady restarts it after each one."
         return "It ran here without a failure."
     return _of_others(first, plan)
 
@@ -67,7 +67,7 @@ def _deadline(first: Option, plan: Plan) -> str:
         spare = plan.deadline - plan.made - first.finish.seconds
         return f"It finishes {duration(max(0.0, spare))} before the deadline."
     if in_time(first):
-        return f"It finishes on time with a chance of {100 * chance:.0f} %."
+        return f"It has a {100 * chance:.0f} % chance of finishing on time."
     if chance < A_CHANCE:
         return "No option finishes on time; within your limits, this one finishes first."
     return f"No option is certain to be on time; this has the best chance ({100 * chance:.0f} %)."
@@ -94,8 +94,8 @@ def _other(first: Option, plan: Plan) -> str:
         if chance is not None and better and too_dear(option, plan.budget) and option.finish:
             percent = 100 * (option.finish.in_time or 0)
             return (
-                f"Option {option.number} is on time with {percent:.0f} %, but"
-                f" is likely to cost ${likely_cost(option) or 0:,.0f}, over the budget."
+                f"Option {option.number} has a {percent:.0f} % chance of being on time, but is"
+                f" likely to cost ${likely_cost(option) or 0:,.0f}, over the budget."
             )
     if len(plan.options) < 2:  # noqa: PLR2004 - there is no other
         return ""
@@ -119,8 +119,8 @@ def _how_long(first: Option, second: Option) -> str:
         unsure = "it is an estimate" if second.basis is Basis.ESTIMATE else risk
         return f"{option} may be faster, but {unsure}{' and costs money' * bool(second.cost)}."
     if high > WORTH_A_WORD:
-        return f"{option} takes {low:.1f} to {high:.1f} times as long, by the trials."
-    return f"{option} takes about as long."
+        return f"{option} takes {low:.1f} to {high:.1f} times as long, according to the trials."
+    return f"{option} takes about the same time."
 
 
 def _ratios(first: Option, second: Option) -> tuple[float, float]:

@@ -100,7 +100,10 @@ def _in_short(text: str) -> str:
 def _against_gpu(strategy: Strategy, here: Circumstances) -> str:
     """Say what rules the GPU out, by finding or observation; "" if nothing does."""
     if any(is_as_deadly(strategy, deadly) for deadly in here.deadly):
-        return f"{WENT_DOWN}: this crashed the machine before; use --again to try it anyway"
+        return (
+            f"{WENT_DOWN}: these settings crashed the machine before; use --again to try them"
+            " anyway"
+        )
     blocking = [each for each in here.findings if each.severity is Severity.BLOCKS]
     if here.trains_on is ComputeDevice.CPU and blocking:
         return f"{blocking[0].rule}: {blocking[0].summary}"

@@ -25,9 +25,9 @@ KEEP_FREED = {
 BOUND = {"OMP_PROC_BIND": "true"}
 WORTH = 1.04  # times as fast; less is not told from chance by trials of some seconds
 FLUSHED = "flush_denormal"
-FLUSHED_TOLD = "numbers below 1e-38 are treated as 0: with them, a CPU is up to 50 times slower"
+FLUSHED_TOLD = "numbers below 1e-38 are treated as 0: they can make a CPU up to 50 times slower"
 AGAIN = "unchanged, second trial"
-OTHER_NUMBERS = "the forward pass computes in bf16, so the numbers differ"
+OTHER_NUMBERS = "the forward pass runs in bf16, so results differ"
 
 
 class Tuned(Value, frozen=True, kw_only=True):

@@ -132,9 +132,9 @@ def costs(option: Option, early: float, late: float) -> tuple[float, float] | No
 def _setup_rests_on(option: OtherOption) -> tuple[str, ...]:
     """Say whose word the minutes are: a field note's are one person's, in one place."""
     if option.setup is None:
-        return (f"the time to set it up is not known; {UNKNOWN_SETUP / 60:.0f} h assumed",)
+        return (f"setup time unknown; {UNKNOWN_SETUP / 60:.0f} h assumed",)
     if option.setup_by.startswith("field-note"):
-        return ("the time to set it up is what one write-up of 2025 says; nobody measured it",)
+        return ("setup time from one write-up of 2025; not measured",)
     return ()
 
 
@@ -184,7 +184,7 @@ def on_recorded(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]
         return None, (NO_TRIAL,)
     here, there = measured.card, measured.target
     if measured.on_gpu and not (here and there and _ratios(here, there)):
-        return None, ("there are no figures of both cards by which a pace could be scaled",)
+        return None, ("no figures for both cards are known, so the pace cannot be scaled",)
     if not measured.on_gpu or measured.target is None:
         return _faster_than_cpu(measured)
     pace, told = _on(measured.target, measured)
@@ -198,7 +198,7 @@ def _same_card(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]
     if not measured.on_gpu:
         return _faster_than_cpu(measured)
     low, high = measured.pace.low / UNSURE, measured.pace.high * UNSURE
-    told = "pace as on this GPU here, give or take 30 %: rocsteady's guess"
+    told = "the pace measured on this GPU, give or take 30 %: rocsteady's guess"
     return _estimated(measured.pace, measured.pace.rate, low, high), (told,)
 
 
@@ -214,7 +214,7 @@ def _on(card: CardSpeed, measured: Measured | None) -> tuple[Pace | None, tuple[
     if measured.own is None:  # none of it may be compute
         low, high = min(low, measured.pace.rate), max(high, measured.pace.rate)
     told = (
-        f"scaled by peak figures of the makers, {min(ratios):.1f} to {max(ratios):.1f} times, of"
+        f"scaled by the vendors' peak figures, {min(ratios):.1f} to {max(ratios):.1f} times, of"
         f" {measured.said}"
     )
     return _estimated(measured.pace, math.sqrt(low * high), low, high), (told,)
@@ -223,10 +223,7 @@ def _on(card: CardSpeed, measured: Measured | None) -> tuple[Pace | None, tuple[
 def _faster_than_cpu(measured: Measured) -> tuple[Pace, tuple[str, ...]]:
     pace, share = measured.pace, measured.share
     high = _scaled(pace.rate, share, MOST)
-    told = (
-        f"from a trial without a GPU: no slower than that, and a GPU speeds up at most"
-        f" {measured.said}"
-    )
+    told = f"from a trial without a GPU: a GPU is no slower, and speeds up at most {measured.said}"
     return _estimated(pace, math.sqrt(pace.rate * high), pace.low, high), (told,)
 
 

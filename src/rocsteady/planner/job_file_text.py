@@ -57,8 +57,8 @@ def _seen(one: TrialResult) -> Iterator[str]:
     if pace is not None:
         unit = "steps" if one.watched.counted else "counts of its own"
         yield (
-            f"{pace.rate:.3g} {unit} per second ({pace.low:.3g} to {pace.high:.3g}, 90 %), after"
-            f" {duration(pace.starting)} to start"
+            f"{pace.rate:.3g} {unit} per second ({pace.low:.3g} to {pace.high:.3g}, 90 %),"
+            f" after {duration(pace.starting)} of startup"
         )
         if pace.memory:
             yield f"{size(pace.memory)} of host memory at most"
@@ -68,9 +68,9 @@ def _seen(one: TrialResult) -> Iterator[str]:
     elif pace is None:
         yield f"{one.step or 'no'} steps in {duration(one.seconds)}"
     if one.loader is not None:
-        how = f", by {one.loader.context}" if one.loader.workers else ""
-        loaders = plural(one.loader.loaders, "loader")
-        yield f"{loaders}, {plural(one.loader.workers, 'worker')} at most{how}"
+        workers = plural(one.loader.workers, "worker")
+        most = f"at most {workers} ({one.loader.context})" if one.loader.workers else "no workers"
+        yield f"{plural(one.loader.loaders, 'loader')}, {most}"
     if one.size is not None:
         batches = f", {one.size.batches:,} batches per epoch" if one.size.batches else ""
         batch = f"{one.size.batch:,} samples per batch{batches}; " if one.size.batch else ""

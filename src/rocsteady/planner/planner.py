@@ -142,7 +142,7 @@ class Planner:
             self._job, option.strategy, short=False, remedies=True, sample_stacks=unseen
         )
         if not results:
-            why = "no time was left; use --within to allow more"
+            why = "not enough time; use --within to allow more"
             self.not_tried.append(replace(option, basis=Basis.NOT_TRIED, rests_on=(why,)))
             return
         self.failures += [one.failure for one in results if one.failure]

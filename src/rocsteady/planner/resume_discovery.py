@@ -37,7 +37,7 @@ def going_on(one: TrialResult, facts: ScriptFacts) -> GoingOn:
     if not way:
         why = f"{seen}: {', '.join(written)}. No option to resume from them was found."
         return GoingOn(why=why, written=written)
-    why = f"How: {way}. {seen}. Resuming from them was not tested."
+    why = f"Resumes with {way}. {seen}. Resuming was not tested."
     if option is None:
         return GoingOn(resume=Resume(environment=BY_ITSELF, checkpoints=written), why=why)
     flag = option.flags[-1]

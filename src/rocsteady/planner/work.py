@@ -15,7 +15,7 @@ from rocsteady.vocabulary import Value
 NEAR = 0.25  # a counter that grows by so much more or less than the steps still counts steps
 FINE = 8  # values of a counter in a short run, with which it can stand in for steps
 LATE = 1.5  # seconds by which a printed line may come later than its step
-NOT_SEEN = "The total amount of work is unknown; without it there is no forecast."
+NOT_SEEN = "The total amount of work is unknown, so there is no forecast."
 IF_ONE_EACH = "if each batch is one optimizer step"
 
 
@@ -64,18 +64,24 @@ def _earlier(one: TrialResult, folder: Path) -> bool:
 
 
 def _said(amount: Amount, total: Total) -> Work:
-    return Work(total=total, why=f"By {amount.said}.", sure=amount.sure)
+    return Work(total=total, why=f"From {amount.said}.", sure=amount.sure)
 
 
 def _by_counter(counter: LogCounter, one: TrialResult) -> Work:
     """Take the total of a counter of steps; one of something else counts in its own units."""
     shown = f"{counter.word} {counter.n}/{counter.total}".strip()
     if counter.total is not None and _one_each(counter, one):
-        return Work(total=Total(steps=counter.total), why=f"It printed {shown}.", sure=True)
+        return Work(total=Total(steps=counter.total), why=f"The script printed {shown}.", sure=True)
     if counter.each and counter.total and counter.values < FINE:
-        why = f"It printed {shown}, and made about {counter.each:,.0f} steps from one to the next."
+        why = (
+            f"The script printed {shown}, with about {counter.each:,.0f} steps from one to the"
+            " next."
+        )
         return Work(total=Total(steps=max(1, round(counter.each * counter.total))), why=why)
-    why = f"It printed {shown}, which is not one for each optimizer step: it is counted by that."
+    why = (
+        f"The script printed {shown}, which does not count optimizer steps; progress is counted in"
+        " these units."
+    )
     return Work(total=Total(log=counter.pattern), why=why, sure=True)
 
 
@@ -110,10 +116,13 @@ def _by_epochs(epochs: Amount, one: TrialResult, facts: ScriptFacts) -> Work:
     rate = one.pace.rate if one.pace else 0.0
     if each and abs(each - batches) > max(NEAR * batches, LATE * rate):
         count = max(1, round(each))
-        why = f"{epochs.count:,} epochs, by {epochs.said}; about {count:,} steps in each were seen."
+        why = (
+            f"{epochs.count:,} epochs, from {epochs.said}; about {count:,} steps per epoch were"
+            " observed."
+        )
         return Work(total=Total(steps=epochs.count * count), why=why)
     if batches:
-        why = f"{epochs.count:,} epochs of {batches:,} batches, by {epochs.said}"
+        why = f"{epochs.count:,} epochs of {batches:,} batches, from {epochs.said}"
         sure = epochs.sure and bool(each or not facts.accumulates)
         why += "." if each else f", {IF_ONE_EACH}."
         return Work(total=Total(steps=epochs.count * batches), why=why, sure=sure)
@@ -134,13 +143,16 @@ def _by_lines(command: Sequence[str], one: TrialResult, facts: ScriptFacts, fold
         return _by_steps(command, one, facts, folder) if one.watched.torch else Work()
     shown = f"{counter.word} {counter.n}"
     if counter.total:
-        why = f"No optimizer step can be seen; it printed {shown.strip()}/{counter.total}."
+        why = (
+            "No optimizer steps can be observed; the script printed"
+            f" {shown.strip()}/{counter.total}."
+        )
         return Work(total=Total(log=counter.pattern), why=why, sure=not one.watched.torch)
     amount = next(amounts(counter.word, command, facts, folder), None)
     if amount is None and one.finished:
         amount = Amount(count=counter.n, said="its last line when the script finished", sure=True)
     if amount is None:
-        return Work(why=f"It printed {shown}, and of how many could not be seen.")
+        return Work(why=f"The script printed {shown}, but not out of how many.")
     unit = "epochs" if counter.word == EPOCH else "steps"
-    why = f"No optimizer step can be seen; it printed {shown}. How many: {amount.said}."
+    why = f"No optimizer steps can be observed; the script printed {shown}. Total: {amount.said}."
     return Work(total=Total(log=counter.pattern, **{unit: amount.count}), why=why, sure=amount.sure)

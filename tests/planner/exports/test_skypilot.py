@@ -53,7 +53,7 @@ def test_without_a_bucket_rsync_brings_the_model_before_the_machine_goes(
     text = task(an_export(bucket="s3://models-of-mine"))  # RunPod mounts none
 
     assert "file_mounts" not in text
-    assert text.split("From that folder:\n")[1].splitlines()[:5] == [
+    assert text.split("From the project folder:\n")[1].splitlines()[:5] == [
         "#     sky launch --cluster es-futures es-futures.yaml",
         "#     rsync -Pavz es-futures:sky_workdir/TRAINING/ TRAINING/",
         "#     rsync -Pavz es-futures:sky_workdir/checkpoints/ checkpoints/",
@@ -80,7 +80,7 @@ def test_a_bucket_takes_folders_as_they_grow_and_files_at_the_end(
 def test_what_cannot_be_rented_is_said(an_export: Callable[..., Export]) -> None:
     with pytest.raises(RocsteadyError, match="needs a GPU to rent"):
         task(an_export(accelerator=""))
-    with pytest.raises(RocsteadyError, match="no image of AMD's is known for MI60"):
+    with pytest.raises(RocsteadyError, match="no AMD image is known for MI60"):
         task(an_export(accelerator="MI60"))
 
 

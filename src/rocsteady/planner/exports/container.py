@@ -20,7 +20,7 @@ UBUNTU = "ubuntu:24.04"
 ROCSTEADY_AT = "/opt/rocsteady"
 REQUIREMENTS_AT = "/tmp/requirements.txt"  # noqa: S108 - in the image
 CHECK = (
-    "Before the first run, put `rocsteady doctor` in the place of the command at the end: it says"
+    "Before the first run, replace the command at the end with `rocsteady doctor` to check"
     " whether this torch has code for the GPU."
 )
 RUN = """\
@@ -59,16 +59,16 @@ def dockerfile(export: Export) -> str:
         ]
     elif export.gfx in WHEELS_FOR:
         facts = (
-            f"wheels for {export.gfx} as of {AS_OF} from {NAMES_WHEELS}. They are nightly builds,"
-            " and that one is built does not mean that it works."
+            f"wheels for {export.gfx} as of {AS_OF} from {NAMES_WHEELS}. They are nightly"
+            " builds; a build that exists may not work."
         )
         base = _from_wheels(export)
     else:
         raise RocsteadyError(f"AMD names neither an image nor a wheel with code for {export.gfx}")
     head = remarks(export, "An image to train in; run-in-container.sh builds and runs it.", facts)
     driver = (
-        "The driver is the host's. AMD tests a driver with user space of ROCm two releases older"
-        " or newer; a driver that is much older needs an older image."
+        "The container uses the host's driver. AMD tests a driver with ROCm user space up to"
+        " two releases older or newer; a much older driver needs an older image."
     )
     return "\n".join([*comments([*head, driver]), *base, "", *_layers(export)]) + "\n"
 

@@ -16,8 +16,8 @@ SHARED_MEMORY = "8Gi"  # what AMD's own docker line gives; loaders hand over bat
 TRIES = 3  # for ends that are neither 75 nor 76
 CONTAINER = "train"
 CODES = (
-    "Exit code 75 may be retried without a person: such a pod is replaced and not counted. 76 needs"
-    " a person and ends the Job."
+    "Exit code 75 can be retried automatically: the pod is replaced and not counted as a"
+    " failure. 76 needs a person and ends the Job."
 )
 
 
@@ -25,7 +25,7 @@ def job(export: Export) -> str:
     """Write the manifest."""
     image = image_for(export.gfx, export.torch)
     if image is None:
-        raise RocsteadyError(f"no image of AMD's is known to have code for {export.gfx}")
+        raise RocsteadyError(f"no AMD image is known to have code for {export.gfx}")
     name = slug(export.name)
     facts = (
         f"image as of {AS_OF} from {image.source}; amd.com/gpu from ROCm/k8s-device-plugin;"
@@ -33,7 +33,7 @@ def job(export: Export) -> str:
     )
     claim = (
         f"The volume claim {name} must exist and hold the project with rocsteady.toml and, as"
-        f" {export.rocsteady}, a checkout of rocsteady. It keeps checkpoints from pod to pod."
+        f" {export.rocsteady}, a checkout of rocsteady. It keeps checkpoints between pods."
     )
     what = f"A Job for Kubernetes (kubectl apply -f {name}-job.yaml)."
     head = [*remarks(export, what, facts), claim, CODES]

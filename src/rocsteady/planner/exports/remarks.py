@@ -14,7 +14,7 @@ def remarks(export: Export, what: str, facts: str) -> list[str]:
     """Return the sentences. ``facts`` says of what day and from where what it states is."""
     lines = [
         f"{what} Written by rocsteady on {export.written}.",
-        "Confirmed on hardware: nothing. No line of this file was ever tried on a GPU.",
+        "Not confirmed on hardware: this file has never been tried on a GPU.",
         f"Facts: {facts}",
         _how_it_goes_on(export),
     ]
@@ -22,7 +22,7 @@ def remarks(export: Export, what: str, facts: str) -> list[str]:
         lines.append(f"Due: {export.deadline}.")
     if export.setup:
         low, high = export.setup
-        lines.append(f"Work by hand: about {low:.0f} to {high:.0f} minutes.")
+        lines.append(f"Manual work: about {low:.0f} to {high:.0f} minutes.")
     return [*lines, *export.notes]
 
 
@@ -44,11 +44,12 @@ def plain(text: str) -> str:
 def _how_it_goes_on(export: Export) -> str:
     if not export.checkpoints:
         return (
-            "Nothing tells how the script resumes, so what is interrupted starts from the"
-            " beginning. [resume] in rocsteady.toml changes that."
+            "rocsteady does not know how the script resumes, so an interrupted run starts from"
+            " the beginning. To change that, set [resume] in rocsteady.toml."
         )
     by = f" by {shlex.join(export.resume)}" if export.resume else ""
     return (
-        f"What is interrupted goes on from the newest whole file of"
-        f" {', '.join(export.checkpoints)}{by}, as rocsteady.toml says, which must go along."
+        "An interrupted run resumes from the newest intact file of"
+        f" {', '.join(export.checkpoints)}{by}, as set in rocsteady.toml. Keep that file with"
+        " the project."
     )

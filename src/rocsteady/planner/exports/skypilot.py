@@ -16,13 +16,14 @@ COPIES = "files-of-the-project"  # a folder of the bucket
 IDLE = 60  # minutes until a machine that has nothing to do is given back
 FACTS = "task keys as SkyPilot 0.14.1 validates them (2026-11-15)"
 TO_THE_BUCKET = (
-    "Checkpoints and models go to the bucket while it runs. A kill between a checkpoint and its"
-    " upload loses that one; the one before it is used then. Files in the project's own folder are"
-    " copied there only at the end. Start it from that folder:"
+    "Checkpoints and models are uploaded to the bucket during the run. If the run is killed"
+    " before a checkpoint is uploaded, it resumes from the previous one. Files in the"
+    " project's own folder are copied to the bucket only at the end. Start from the project"
+    " folder:"
 )
 NO_BUCKET = (
-    "No bucket is mounted, so bring the model down before the machine goes, which it does"
-    f" {IDLE} minutes after the end. From that folder:"
+    f"No bucket is mounted, so download the model before the machine is deleted, {IDLE} minutes"
+    " after the end. From the project folder:"
 )
 # Clouds on which SkyPilot 0.14.1 mounts no buckets.
 NO_MOUNTS = frozenset({"hyperbolic", "runpod", "seeweb", "shadeform", "vast", "verda", "yotta"})
@@ -41,7 +42,7 @@ export PATH PIP_BREAK_SYSTEM_PACKAGES=1
 def task(export: Export) -> str:
     """Write the task."""
     if not export.accelerator:
-        raise RocsteadyError("a SkyPilot task needs a GPU to rent: choose an option in the cloud")
+        raise RocsteadyError("a SkyPilot task needs a GPU to rent: choose a cloud option")
     image = _image(export)
     facts = f"{FACTS}; image as of {AS_OF} from {image.source}." if image else f"{FACTS}."
     head = [*remarks(export, "A task for SkyPilot.", facts), *_how(export)]
@@ -64,7 +65,7 @@ def _image(export: Export) -> Image | None:
     """Return the image for a card of AMD's; one of NVIDIA's gets torch by pip."""
     gfx = ACCELERATORS.get(export.accelerator)
     if gfx is None and export.accelerator.startswith("MI"):
-        raise RocsteadyError(f"no image of AMD's is known for {export.accelerator}")
+        raise RocsteadyError(f"no AMD image is known for {export.accelerator}")
     return image_for(gfx, export.torch) if gfx else None
 
 
@@ -125,8 +126,9 @@ def _how(export: Export) -> list[str]:
     """Say how it is started, and how the model comes back."""
     name = slug(export.name)
     up = (
-        "The project's folder goes up, without what .skyignore names, or .gitignore if there is no"
-        f" .skyignore: data must not stand in it. {export.rocsteady} must lie in the folder."
+        "The project folder is uploaded, except for what .skyignore lists (or .gitignore, if"
+        " there is no .skyignore): these must not list data that the run needs."
+        f" {export.rocsteady} must be in the folder."
     )
     if _mounts(export):
         return [up, TO_THE_BUCKET, f"    sky jobs launch --name {name} {name}.yaml"]

@@ -99,22 +99,25 @@ def _notes(export: Export) -> list[str]:
     torch = f"torch=={torch_release(export.torch)}" if export.torch else "torch"
     rocm = export.rocm if re.fullmatch(ON_PYTORCH_ORG, export.rocm) else "X.Y"
     return [
-        "Submit it from the project's folder, which the compute nodes must see. Once before that:",
+        (
+            "Submit it from the project folder, which the compute nodes must be able to read. Do"
+            " this once first:"
+        ),
         f"    python3 -m venv {ENVIRONMENT} && . {ENVIRONMENT}/bin/activate",
         f"    python3 -m pip install {torch} --index-url {PYTORCH}{rocm}",
         *(f"    {line}" for line in install(export)),
         _about_time(export),
-        "The name of the GPU in --gres, the partition and the account are the cluster's own.",
+        ("Adapt the GPU name in --gres, the partition and the account to your cluster."),
     ]
 
 
 def _about_time(export: Export) -> str:
     if export.checkpoints:
         return (
-            f"It runs in turns of --time; {BEFORE_THE_END} s before the end of one it is stopped"
-            " and goes back to the queue. Exit code 75 does the same, 76 needs a person."
+            f"The job runs in slices of --time; {BEFORE_THE_END} s before the end of a slice,"
+            " it stops and is requeued. Exit code 75 also requeues it; 76 needs a person."
         )
     return (
-        "--time must hold the whole job, since it cannot go on where it was. Exit code 75 puts it"
-        " back into the queue, 76 needs a person."
+        "--time must cover the whole job, because it cannot resume. Exit code 75 requeues it;"
+        " 76 needs a person."
     )
