@@ -149,8 +149,7 @@ def command(  # noqa: PLR0913 - one argument an option
     first. With a command, as in rocsteady probe -- python train.py, runs some steps of the script
     instead and writes nothing to this folder.
 
-    Exit code: 0 no failures, 1 some failed, 2 incorrect usage, 3 could not examine the machine, 130
-    on ^C.
+    Exit code: 0 no failures, 1 some failed, 2 incorrect usage, 3 could not examine, 130 on ^C.
     """
     script: tuple[str, ...] = ctx.meta[SCRIPT]
     _check_usage(names, level, tried, rounds)
