@@ -65,6 +65,8 @@ SURFACE = {
         "--json",
         "--no-trials",
         "--option",
+        "--report",
+        "--root",
         "--trial",
         "--within",
         "--yes",

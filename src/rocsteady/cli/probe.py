@@ -144,10 +144,9 @@ def command(  # noqa: PLR0913 - one argument an option
 ) -> None:
     """Find out by experiment what works on this machine. Each probe runs in its own process.
 
-    NAME is a probe such as attention-backward, or one of its variants such as
-    attention-backward:flash. Without NAME, runs all probes of the level and describes the level
-    first. With a command, as in rocsteady probe -- python train.py, runs some steps of the script
-    instead and writes nothing to this folder.
+    NAME is a probe such as attention-backward, or a variant such as attention-backward:flash.
+    Without NAME, describes the level and runs all its probes. With a command, as in rocsteady probe
+    -- python train.py, runs some steps of the script instead and writes nothing to this folder.
 
     Exit code: 0 no failures, 1 some failed, 2 incorrect usage, 3 could not examine, 130 on ^C.
     """
