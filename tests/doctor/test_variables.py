@@ -281,6 +281,7 @@ def test_a_library_path_is_judged_as_the_doctor_does(
         ("wsl2-rocm-10", "HSA_ENABLE_DXG_DETECTION=0", Effect.HARMS, "wsl-detection-off"),
         ("strix-halo-rocm-10", "RCCL_MSCCL_ENABLE=0", Effect.NONE, "msccl-gone"),
         ("rx7900xtx", "RCCL_MSCCL_ENABLE=0", Effect.ACTS, ""),
+        ("rx7900xtx", "RCCL_MSCCL_ENABLE=1", Effect.NONE, ""),  # the default
         ("rx7900xtx", "PYTORCH_TUNABLEOP_ENABLED=1", Effect.HARMS, "tuning-left-on"),
     ],
 )
