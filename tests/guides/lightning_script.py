@@ -1,4 +1,4 @@
-"""Learn which points of a plane lie inside a ring, with Lightning. Goes on where it stopped."""
+"""Learn which points of a plane lie inside a ring, with Lightning. Resumes where it stopped."""
 
 import lightning.pytorch as pl
 import torch

@@ -1,4 +1,4 @@
-"""Learn which points of a plane lie inside a ring. Goes on where it stopped."""
+"""Learn which points of a plane lie inside a ring. Resumes where it stopped."""
 
 import torch
 from torch import nn
@@ -29,7 +29,7 @@ def main() -> None:
         scheduler=scheduler,
         loader=loader,
         epochs=EPOCHS,
-        lose_at_most=0.1,  # seconds, because all of it takes a few; leave this out in earnest
+        lose_at_most=0.1,  # seconds, because this example is short; leave it out in a real script
     )
     for batch in loop:
         loss = loop.step(batch, lambda part: criterion(model(part[0]).squeeze(1), part[1]))

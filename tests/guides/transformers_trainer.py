@@ -1,4 +1,4 @@
-"""Teach a small GPT-2 to add, a digit a token. Goes on where it stopped."""
+"""Teach a small GPT-2 to add, one digit per token. Resumes where it stopped."""
 
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
@@ -41,7 +41,7 @@ def main() -> None:
         save_steps=10,
         save_total_limit=3,
         logging_steps=20,
-        logging_nan_inf_filter=False,  # or the Trainer hides from its log that a loss is no number
+        logging_nan_inf_filter=False,  # otherwise the Trainer hides a NaN loss from its log
         disable_tqdm=True,
         report_to="none",
     )
