@@ -116,6 +116,8 @@ def test_facts_of_one_process(tmp_path: Path) -> None:
         ("map_style", (wire.YES, wire.NO), False),
         ("draws", (wire.YES, wire.NO), True),
         ("draws", (wire.NOT_TOLD, wire.NOT_TOLD), None),
+        ("persistent", (wire.NOT_TOLD, wire.YES), True),
+        ("persistent", (wire.NOT_TOLD, wire.NOT_TOLD), False),
     ],
 )
 def test_of_several_processes_the_worse_answer_counts(

@@ -305,6 +305,22 @@ FACTS = {
             draws=None,
         ),
     ),
+    "workers that persist": (
+        """
+    if __name__ == "__main__":
+        values(DataLoader(Numbers(), num_workers=1, persistent_workers=True))
+        values(DataLoader(Numbers(), num_workers=1))""",
+        LoaderFacts(
+            loaders=2,
+            workers=1,
+            context="fork",
+            pickles=None,
+            main_guarded=True,
+            map_style=True,
+            draws=None,
+            persistent=True,
+        ),
+    ),
     "one line": (
         """
     def main(): values(DataLoader(Stream(), num_workers=1))

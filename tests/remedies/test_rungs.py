@@ -125,6 +125,7 @@ def test_one_variable_is_changed(
         ("loader-forkserver", "hang-in-loader", Strategy(worker_context="forkserver")),
         ("loader-spawn", "hang-in-loader", Strategy(worker_context="spawn")),
         ("loader-inline", "hang-in-loader", Strategy(workers=0, loader_thread=True)),
+        ("loader-less-prefetch", "oom-host", Strategy(prefetch_factor=1)),
         ("loader-fewer-workers", "oom-host", Strategy(workers=2)),
         ("checkpoint-back", "checkpoint-corrupt", Strategy(checkpoints_back=1)),
         ("retry", "hang-in-loader", Strategy()),
@@ -354,6 +355,39 @@ def test_workers_are_halved(situations: Situations, workers: int, left: int) -> 
     loader = situations.loader(workers=workers)
 
     assert applied("loader-fewer-workers", situations("oom-host", loader=loader)).workers == left
+
+
+def test_workers_that_persist_are_made_anew_only_where_a_loader_was_seen_to_keep_them(
+    situations: Situations,
+) -> None:
+    keeps = situations("oom-host", loader=situations.loader(persistent=True))
+    done = msgspec.structs.replace(keeps, strategy=Strategy(persistent_workers=False))
+
+    assert applied("loader-fresh-workers", keeps) == Strategy(persistent_workers=False)
+    seen = "no DataLoader was seen to keep its workers between epochs"
+    assert refused("loader-fresh-workers", done) == seen
+    assert refused("loader-fresh-workers", situations("oom-host")) == seen
+    ordinary = situations("oom-host", loader=situations.loader())
+    assert refused("loader-fresh-workers", ordinary) == seen
+
+
+@pytest.mark.parametrize("remedy", ["loader-less-prefetch", "loader-fresh-workers"])
+def test_settings_of_workers_need_workers(situations: Situations, remedy: str) -> None:
+    none = situations("oom-host", loader=situations.loader(workers=0, persistent=True))
+    inline = situations("oom-host", strategy=Strategy(workers=0))
+
+    assert {refused(remedy, none), refused(remedy, inline)} == {"there are no workers"}
+
+
+def test_one_batch_ahead_is_the_least(situations: Situations) -> None:
+    situation = situations("shm-too-small", strategy=Strategy(prefetch_factor=1))
+
+    assert refused("loader-less-prefetch", situation) == "workers already load one batch ahead"
+
+
+@pytest.mark.parametrize("remedy", ["loader-less-prefetch", "loader-fresh-workers"])
+def test_what_field_note_c_tried_against_a_hang_is_not_tried_against_one(remedy: str) -> None:
+    assert "hang-in-loader" not in RUNGS[remedy].REMEDY.answers
 
 
 def test_the_last_worker_is_another_remedys_affair(situations: Situations) -> None:

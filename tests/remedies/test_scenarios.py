@@ -65,7 +65,7 @@ def unset(name: str) -> Callable[[Strategy], bool]:
             "oom-host",
             {},
             lambda strategy: strategy.workers in (0, 1, 2),
-            ["retry", "loader-fewer-workers"],
+            ["retry", "loader-less-prefetch", "loader-fewer-workers"],
             id="too many workers for the host's memory",
         ),
         pytest.param(

@@ -71,6 +71,7 @@ W_LOADER_BATCH = 474  # samples in each of them; 0: not known
 W_PARAMETERS = 475  # that the optimizers of the first steps train, those of all layers together
 W_PRECISION = 476  # the lowest that the script computes in: index into PRECISIONS
 W_SAVE_FAILED = 477  # the step of the last save plus 1, if that failed; 0: it did not
+W_PERSISTENT = 478  # a loader keeps its workers from one epoch to the next: YES, or NOT_TOLD
 SAMPLED = 250_000_000
 
 RUNNING, FINISHING, RAISED = 0, 1, 2

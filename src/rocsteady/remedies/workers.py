@@ -17,6 +17,12 @@ def clean_workers(situation: Situation, context: str) -> Strategy | Refused:
     return msgspec.structs.replace(situation.strategy, worker_context=context)
 
 
+def no_workers(situation: Situation) -> bool:
+    """Tell whether every loader is known to load in the training's own process."""
+    loader, workers = situation.loader, situation.strategy.workers
+    return workers == 0 or (workers is None and loader is not None and not loader.workers)
+
+
 def _against(situation: Situation) -> str:
     loader, strategy = situation.loader, situation.strategy
     context = strategy.worker_context or (loader.context if loader else "")
@@ -24,7 +30,7 @@ def _against(situation: Situation) -> str:
         return "Windows always starts workers with spawn"
     if context in ("forkserver", "spawn"):
         return f"workers already start with {context}"
-    if strategy.workers == 0 or (strategy.workers is None and loader and not loader.workers):
+    if no_workers(situation):
         return "there are no workers"
     if loader and loader.pickles is False:
         return "dataset, collate_fn or worker_init_fn cannot be pickled"

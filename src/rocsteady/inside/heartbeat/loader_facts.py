@@ -35,6 +35,8 @@ class LoaderRecorder:
             self._seen.add(loader)
             self._count += 1
             self._heart.tell(wire.W_LOADERS, self._count)
+        if getattr(loader, "persistent_workers", False):  # torch 1.7
+            self._heart.tell(wire.W_PERSISTENT, wire.YES)
         if loader._dataset_kind != 0:  # noqa: SLF001 - 0 is "map-style", as it has been for years
             self._heart.tell(wire.W_MAP_STYLE, wire.NO)
         if workers > self._heart.told.get(wire.W_WORKERS, 0):

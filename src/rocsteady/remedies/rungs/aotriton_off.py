@@ -26,7 +26,7 @@ REMEDY = Remedy(
         "hang-in-attention",
     ),
     cost="slower attention that needs more memory",
-    rank=62,
+    rank=63,
     sources=(
         "ROCm/aotriton#183",
         "ROCm/aotriton: tags 0.10b to 0.13b",

@@ -23,7 +23,7 @@ REMEDY = Remedy(
         "slower attention, and memory that grows with the square of the sequence length: up to 16"
         " times as much"
     ),
-    rank=61,
+    rank=62,
     sources=(
         "pytorch/pytorch#186174",
         "pytorch/pytorch#194498",

@@ -12,7 +12,7 @@ REMEDY = Remedy(
     title="One hardware queue per process",
     answers=("gpu-queues-exhausted",),
     cost="streams of one process no longer overlap",
-    rank=58,
+    rank=59,
     sources=(
         "ROCm/ROCm#5151",
         "ROCm/ROCm#5706",

@@ -19,7 +19,7 @@ REMEDY = Remedy(
         "too-many-open-files",
     ),
     cost="a restart and the steps since the checkpoint, each time it is needed",
-    rank=57,
+    rank=58,
     sources=("pytorch/pytorch#175431", "pytorch/pytorch#138002", "field note D"),
     evidence=(
         "fragmented and leaked memory is freed when its process ends; field note D trained"

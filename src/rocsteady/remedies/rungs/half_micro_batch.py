@@ -13,7 +13,7 @@ REMEDY = Remedy(
     title="Smaller micro-batches: half as many samples at a time",
     answers=("oom-device", "oom-fragmentation", "oom-host"),
     cost="speed, where a micro-batch does not keep the device busy; the batch size stays the same",
-    rank=55,
+    rank=56,
     sources=("huggingface/accelerate: src/accelerate/utils/memory.py", "field note A"),
     evidence=(
         "less is computed at a time, so less memory is held for the backward pass; Accelerate"

@@ -19,7 +19,7 @@ REMEDY = Remedy(
         "loader-timeout",
     ),
     cost="speed, where loading becomes slower than the step",
-    rank=53,
+    rank=54,
     sources=("pytorch/pytorch#8976", "open-mmlab/mmrotate#501", "cvlab-columbia/zero123#122"),
     evidence="confirmed in threads on host memory; suggested for workers that died",
     when_not=(

@@ -20,7 +20,7 @@ REMEDY = Remedy(
         "oom-host",
     ),
     cost="speed, where loading in one process takes longer than the step",
-    rank=54,
+    rank=55,
     sources=(
         "pytorch/pytorch#1355",
         "2U1/Phi3-Vision-Finetune#10",

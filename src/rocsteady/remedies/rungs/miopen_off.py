@@ -20,7 +20,7 @@ REMEDY = Remedy(
         "about a tenth of the speed where MIOpen works well, and more memory; faster where it does"
         " not"
     ),
-    rank=59,
+    rank=60,
     sources=(
         "pytorch/pytorch#33118",
         "ROCm/MIOpen#3964",
