@@ -44,9 +44,9 @@ html_show_sphinx = False
 HERE = Path(__file__).parent
 SOURCE = HERE.parent / "src" / "rocsteady" / "training"
 SEVERITIES = {
-    Severity.BLOCKS: "Training cannot be expected to work until this is mended.",
-    Severity.RISKS: "Training may work, and this is known to slow it, hang it or spoil it.",
-    Severity.NOTES: "Worth knowing. It costs nothing.",
+    Severity.BLOCKS: "Do not expect training to work until this is fixed.",
+    Severity.RISKS: "Training may work, but this is known to slow, hang or corrupt it.",
+    Severity.NOTES: "Worth knowing; does no harm.",
 }
 
 
@@ -66,7 +66,7 @@ def rules_page(rules: Iterable[Rule], sources: Mapping[str, Source]) -> Iterator
     """Tell every rule, worst first, with its sources."""
     ordered = sorted(rules, key=lambda rule: rule.id)
     yield "# Rules"
-    yield "What `rocsteady doctor` looks for. This page is made from the knowledge base itself."
+    yield "The problems that `rocsteady doctor` checks for. Generated from the knowledge base."
     for severity, meaning in SEVERITIES.items():
         chosen = [rule for rule in ordered if rule.severity is severity]
         if chosen:
@@ -95,7 +95,7 @@ def rule_section(rule: Rule, sources: Mapping[str, Source]) -> Iterator[str]:
 def confirmed(rule: Rule) -> str:
     """Say whether we saw it ourselves."""
     if not rule.confirmed_on:
-        return "Not confirmed on hardware by us."
+        return "We have not confirmed this on hardware."
     return f"Confirmed on {plain(', '.join(rule.confirmed_on))}."
 
 
@@ -108,11 +108,11 @@ def variables_page(variables: Iterable[Variable]) -> Iterator[str]:
     ]
     yield "# Variables"
     yield (
-        "The environment variables that the doctor knows. Of any other only the name is kept, and"
-        " only if it looks like one of ROCm's or PyTorch's: its value may be a secret. This page"
-        " is made from the knowledge base itself. The last column says in which releases of which"
-        " library the name was found; PyTorch's own libraries and what is not in Debian's packages"
-        " could not be looked at."
+        "The environment variables that the doctor knows. For any other variable, rocsteady keeps"
+        " only the name, and only if it looks like one of ROCm's or PyTorch's, because the value"
+        " may be a secret. The last column lists the library releases in which we found the name;"
+        " we could not check PyTorch's libraries and those that Debian does not package. Generated"
+        " from the knowledge base."
     )
     yield "\n".join(["| variable | read by | meaning | found in |", "|---|---|---|---|", *rows])
 
@@ -123,8 +123,8 @@ def facts_page(facts: Mapping[str, str]) -> Iterator[str]:
     rows.append("| `variable:NAME` | the value of a [variable](variables.md) that is set |")
     yield "# Facts"
     yield (
-        "What the condition of a [rule](../howto/add-a-rule.md) may ask for. A fact has one value,"
-        " several, or none, or it cannot be told. This page is made from the program itself."
+        "The facts that the condition of a [rule](../howto/add-a-rule.md) can use. A fact has one"
+        " value, several, or none, or could not be read. Generated from the program."
     )
     yield "\n".join(["| fact | meaning |", "|---|---|", *rows])
 
@@ -133,15 +133,15 @@ def remedies_page(remedies: Iterable[Remedy], harmful: Iterable[Harmful]) -> Ite
     """Tell every remedy, cheapest first, and the variables that one of them unsets."""
     yield "# Remedies"
     yield (
-        "What `rocsteady run` may change by itself after a failure: one setting at a time, the"
-        " cheapest first, and taken back if it does not move the failure."
-        " `rocsteady remedies --for KIND` says what would be tried on your machine. None of them"
-        " was confirmed on hardware by us. This page is made from the program itself."
+        "The changes that `rocsteady run` can make on its own after a failure: one setting at a"
+        " time, the cheapest first. A change that does not help is reverted."
+        " `rocsteady remedies --for KIND` shows what would be tried on your machine. We have not"
+        " confirmed any remedy on hardware. Generated from the program."
     )
     for remedy in remedies:
         yield from remedy_section(remedy)
     yield "## Variables that are known to harm"
-    yield "What `unset-variable` takes away, one at a time, in this order."
+    yield "`unset-variable` unsets these variables, one at a time, in this order."
     rows = [
         f"| `{each.name}` | {plain(each.why)} | {', '.join(each.failures)}"
         f" | {plain(', '.join(each.sources))} |"
@@ -158,10 +158,10 @@ def remedy_section(remedy: Remedy) -> Iterator[str]:
     confirmed_on = plain(", ".join(remedy.confirmed_on)) or "unconfirmed on hardware"
     yield f"## {remedy.id}"
     yield f"**{plain(remedy.title)}**"
-    yield f"Answers: {kinds}."
+    yield f"For: {kinds}."
     yield f"Costs: {plain(remedy.cost)}."
     yield f"When not to use it: {plain(remedy.when_not)}"
-    yield f"Rests on: {plain(remedy.evidence)}. Confirmed: {confirmed_on}."
+    yield f"Based on: {plain(remedy.evidence)}. Confirmed: {confirmed_on}."
     yield "\n".join(f"- {plain(source)}" for source in remedy.sources)
 
 
@@ -174,16 +174,16 @@ def options_page(
     """Describe untried options, GPUs for rent, and the nominal speed of cards."""
     yield "# Options that cannot be tried here"
     yield (
-        "What `rocsteady plan` knows of options that need another system, other software, another"
-        " script or another machine. Their rows are estimates and say so. None of it was tried on"
-        " AMD hardware by us. This page is made from the knowledge base itself."
+        "Options of `rocsteady plan` that need another system, other software, another script or"
+        " another machine. A plan marks them as estimates. We have not tried any of them on AMD"
+        " hardware. Generated from the knowledge base."
     )
     for option in options:
         yield from option_section(option, sources)
     yield "## Rented GPUs"
     yield (
-        "One GPU for one hour. Prices change within weeks: the plan warns of one that was seen more"
-        " than 14 days ago. Disks and traffic cost extra."
+        "Prices for one GPU for one hour. They change within weeks: the plan warns about prices"
+        " that are more than 14 days old. Disks and traffic cost extra."
     )
     rows = [
         f"| {plain(each.provider)} | {plain(each.card)} | ${each.dollars:.2f} | {each.as_of} |"
@@ -195,8 +195,8 @@ def options_page(
     yield "\n".join([*header, *rows])
     yield "## Peak figures"
     yield (
-        "What the makers state, without sparsity: a pace is scaled by them from one card to"
-        " another. No training reaches them. A figure that has no source is left out."
+        "The vendors' figures, without sparsity. rocsteady uses them to scale a speed from one card"
+        " to another. No training reaches them. Figures without a source are left out."
     )
     rows = [
         f"| {plain(card.name)} | {card.memory:g} GB | {figure(card.fp32)} | {figure(card.half)} |"
@@ -225,12 +225,12 @@ def option_section(option: OtherOption, sources: Mapping[str, Source]) -> Iterat
     if option.setup is not None:
         low, high = option.setup
         minutes = f"{low:g}" if low == high else f"{low:g} to {high:g}"
-        setup = f"{minutes} minutes, says {plain(sources[option.setup_by].name)}"
+        setup = f"{minutes} minutes, according to {plain(sources[option.setup_by].name)}"
     yield f"Set-up: {setup}. Risk: {option.risk.value}. Confidence: {option.confidence.value}."
     if option.changes:
-        yield f"Must be changed first: {plain(option.changes)}."
+        yield f"Changes needed first: {plain(option.changes)}."
     if option.failures or option.findings:
-        yield f"May answer: {', '.join((*option.failures, *option.findings))}."
+        yield f"May help with: {', '.join((*option.failures, *option.findings))}."
     if option.gpus > 1:
         yield f"Needs {option.gpus} GPUs."
     for place in option.where:
