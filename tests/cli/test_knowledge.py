@@ -54,7 +54,7 @@ def test_it_shows_the_day_and_the_counts(cli: Rocsteady) -> None:
     assert told["entries"]["variables"] >= 260
     assert told["entries"]["failures"] >= 100
     assert told["entries"]["remedies"] >= 35
-    assert f"Knowledge of {load_edition().date}" in shown
+    assert f"Knowledge base dated {load_edition().date}" in shown
 
 
 def test_a_bundle_is_taken_from_a_file_and_the_doctor_says_of_when_it_is(
@@ -65,7 +65,7 @@ def test_a_bundle_is_taken_from_a_file_and_the_doctor_says_of_when_it_is(
     doctor = cli("doctor", "--root", cli.machine("rx7900xtx"))
 
     assert updated.code == 0, updated.err
-    assert f"(knowledge of {LATER})" in doctor.out
+    assert f"(knowledge base dated {LATER})" in doctor.out
     assert doctor.code == 0
 
 
@@ -94,7 +94,7 @@ def served(cli: Rocsteady) -> Iterator[str]:
 
 def test_a_bundle_is_taken_from_an_address(cli: Rocsteady, bundle: Path, served: str) -> None:
     assert cli("knowledge", "update", "--from", f"{served}/{bundle.name}").code == 0
-    assert f"Knowledge of {LATER}" in cli("knowledge").out
+    assert f"Knowledge base dated {LATER}" in cli("knowledge").out
     missing = cli("knowledge", "update", "--from", f"{served}/none.json")
     assert missing.code == 1
     assert "not found" in missing.err.lower()

@@ -13,7 +13,7 @@ def test_what_is_not_named_is_that_of_the_machine(cli: Rocsteady) -> None:
     shown = cli("wheels", "--root", cli.machine("rx7900xtx"))
 
     assert shown.code == 0
-    assert shown.out.startswith("Builds of torch for gfx1100 on linux, Python 3.12\n")
+    assert shown.out.startswith("torch builds for gfx1100 on linux, Python 3.12\n")
 
 
 def test_json_has_the_same_builds(cli: Rocsteady) -> None:
@@ -30,7 +30,8 @@ def test_no_build_is_1_no_gpu_is_3_and_a_wrong_name_is_2(cli: Rocsteady) -> None
     without = cli("wheels", "--root", cli.machine("no-amd-gpu"))
     assert without.code == 3
     assert "--gpu gfx1100" in without.err
-    assert "ROCm 4.0" in cli("wheels", "--gpu", "RX 580", "--os", "linux").out
+    dropped = cli("wheels", "--gpu", "RX 580", "--os", "linux").out
+    assert "ROCm 4.0" in " ".join(dropped.split())
     assert "Did you mean 'Radeon RX 7600 XT'?" in cli("wheels", "--gpu", "RX 7600M XT").err
     assert "Did you mean 'gfx1100'?" in cli("wheels", "--gpu", "gfx11000").err
     assert cli("wheels", "--gpu", "gfx1100", "--python", "three").code == 2
@@ -40,14 +41,14 @@ def test_no_build_is_1_no_gpu_is_3_and_a_wrong_name_is_2(cli: Rocsteady) -> None
 def test_both_architectures_of_a_machine_are_named(cli: Rocsteady) -> None:
     shown = cli("wheels", "--root", cli.machine("rx7900xtx-rx6700xt"))
 
-    assert shown.out.startswith("Builds of torch for gfx1100 and gfx1031 on linux")
+    assert shown.out.startswith("torch builds for gfx1100 and gfx1031 on linux")
     assert "No code for gfx1031." in shown.out
 
 
 def test_several_gpus_can_be_named(cli: Rocsteady) -> None:
     shown = cli("wheels", "--gpu", "RX 7900 XTX", "--gpu", "gfx1031", "--os", "linux")
 
-    assert shown.out.startswith("Builds of torch for gfx1100 and gfx1031 on linux")
+    assert shown.out.startswith("torch builds for gfx1100 and gfx1031 on linux")
     assert "torch[device-gfx1100,device-gfx1031]" in shown.out
     assert "No code for gfx1031." in shown.out
     assert "'gfx9999'" in cli("wheels", "--gpu", "gfx1100", "--gpu", "gfx9999").err

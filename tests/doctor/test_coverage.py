@@ -24,7 +24,7 @@ def test_after_90_days_it_is_called_old(recorded: Recorded) -> None:
 
     assert (on_time.age_days, on_time.notes) == (90, ())
     assert late.notes == (
-        "The knowledge is 91 days old. Update: rocsteady knowledge update --from SOURCE",
+        "The knowledge base is 91 days old. To update it: rocsteady knowledge update --from SOURCE",
     )
 
 
@@ -43,10 +43,10 @@ def test_what_is_newer_than_any_entry_is_said(recorded: Recorded) -> None:
     notes = knowledge_state(newer, knowledge, EDITION, today=date(2026, 11, 2)).notes
 
     assert notes == (
-        "torch 2.15.0+rocm10.1 is newer than any entry covers (up to 2.14).",
-        "ROCm 10.1 is newer than any entry covers (up to 10.0).",
-        "Linux 7.1.3-arch1-1 is newer than any entry covers (up to 7.0).",
-        "gfx1300 is a GPU that no entry covers.",
+        "torch 2.15.0+rocm10.1 is newer than the knowledge base covers (up to 2.14).",
+        "ROCm 10.1 is newer than the knowledge base covers (up to 10.0).",
+        "Linux 7.1.3-arch1-1 is newer than the knowledge base covers (up to 7.0).",
+        "No entry of the knowledge base covers gfx1300.",
     )
 
 

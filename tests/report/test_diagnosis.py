@@ -103,12 +103,12 @@ def diagnosis(
             diagnosis(on=UNKNOWN),
             (
                 "No problems found. Nothing blocks training; "
-                "which GPU it would use cannot be seen from here."
+                "rocsteady cannot see from here which GPU it would use."
             ),
         ),
         (
             diagnosis(RISKS, on=UNKNOWN, torch=""),
-            "1 risk. No PyTorch was examined, so what this machine can train on is not known.",
+            "1 risk. No PyTorch was found, so it is unknown what this machine can train on.",
         ),
         (
             diagnosis(BLOCKS, on=CPU),
@@ -177,7 +177,7 @@ def test_the_whole_screen() -> None:
 def test_without_torch_the_screen_says_how_to_name_the_python_that_trains() -> None:
     screen = render_diagnosis(diagnosis(on=UNKNOWN, torch=""), width=80, colour=False)
 
-    assert screen.endswith("To name the Python that trains: rocsteady doctor --python PATH\n")
+    assert screen.endswith("To name the Python used for training: rocsteady doctor --python PATH\n")
 
 
 @pytest.mark.parametrize("width", [40, 80, 100])

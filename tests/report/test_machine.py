@@ -79,7 +79,7 @@ def test_the_page_of_a_healthy_machine(recorded: Recorded) -> None:
         "  code for            gfx900 gfx906 gfx908 gfx90a gfx942 gfx950 gfx1030 gfx1100\n"
         "                      gfx1101 gfx1102 gfx1150 gfx1151 gfx1200 gfx1201\n"
         "  known by            file names\n"
-        "  brings ROCm along   yes\n"
+        "  includes ROCm       yes\n"
         "  packages            torch 2.12.0+rocm7.2, torchvision 0.27.0+rocm7.2,\n"
         "                      triton_rocm 3.7.0\n"
         "\n"

@@ -150,7 +150,7 @@ def test_everything_about_an_option_is_behind_explain() -> None:
         "  failures    about 4 expected, 25 % of the time\n"
         "  cost        $4-6; $1.99 per hour at prices.example as of 22 Aug 2025 (old);\n"
         "              may exceed the budget of $4.50\n"
-        "  set-up      30-60 min of work by hand\n"
+        "  set-up      30-60 min of manual work\n"
         "  risk        low\n"
         "  changes     script: another device\n"
         "  based on    Scaled by 2 to 3.\n"

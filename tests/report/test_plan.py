@@ -390,7 +390,7 @@ def test_no_part_is_called_the_bottleneck_that_takes_less_than_most() -> None:
 
     assert (
         "Time goes to: other ranks 26 %, data 20 %, compute 20 %, checkpoint 20 %; waiting for"
-        " other ranks takes the most. Most to gain: fewer GPUs."
+        " other ranks takes the most time. Most to gain: fewer GPUs."
     ) in " ".join(shown(msgspec.structs.replace(LONG_JOB, limits=even)).split())
 
 

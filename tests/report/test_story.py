@@ -107,6 +107,6 @@ def test_a_run_that_goes_on_is_told_with_when_it_will_be_done() -> None:
 
     assert (
         "Finishes about Thu 1 Jan 02:00, deadline Thu 1 Jan 02:30: 30 min to spare (may be late);"
-        " between Thu 1 Jan 01:00 and Thu 1 Jan 03:00 with 90 % (UTC)." in page
+        " between Thu 1 Jan 01:00 and Thu 1 Jan 03:00 with 90 % probability (UTC)." in page
     )
     assert "Deadline 1970-01-01 00:05:00 UTC." in render_story(story(run=running, deadline=300.0))

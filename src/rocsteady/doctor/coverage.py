@@ -27,7 +27,8 @@ def knowledge_state(
     notes = [f"{complaint[:1].upper()}{complaint[1:]}."] if complaint else []
     if age > OLD:
         notes.append(
-            f"The knowledge is {age} days old. Update: rocsteady knowledge update --from SOURCE"
+            f"The knowledge base is {age} days old. To update it: rocsteady knowledge update"
+            " --from SOURCE"
         )
     if machine is not None:
         notes += _beyond(machine, knowledge, edition)
@@ -45,10 +46,10 @@ def _beyond(machine: Machine, knowledge: Knowledge, edition: Edition) -> Iterato
         if version and what == "Linux" and machine.system.os != "linux":
             continue
         if _minor(version) > _minor(str(last)):
-            yield f"{what} {version} is newer than any entry covers (up to {last})."
+            yield (f"{what} {version} is newer than the knowledge base covers (up to {last}).")
     for gfx in dict.fromkeys(gfx_of(gpu, knowledge) for gpu in machine.gpus.gpus):
         if gfx and gfx not in knowledge.arches:
-            yield f"{gfx} is a GPU that no entry covers."
+            yield f"No entry of the knowledge base covers {gfx}."
 
 
 def _minor(version: str | None) -> tuple[int, int]:

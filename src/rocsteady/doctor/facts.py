@@ -81,7 +81,7 @@ FACTS: Mapping[str, str] = MappingProxyType(
 
 
 NO_WSL_GPU = "WSL2 shows no GPU in its files"
-NO_VARIABLES = "a copied folder does not say which variables were set"
+NO_VARIABLES = "a copied folder does not record which variables were set"
 
 
 class Facts:

@@ -63,7 +63,7 @@ def _listed_for_wsl(knowledge: Knowledge) -> set[str]:
 
 def _note(knowledge: Knowledge, gfx: str, system: str) -> str:
     if system == WSL and gfx not in _listed_for_wsl(knowledge):
-        return f"AMD does not list {gfx} for WSL; Linux on the machine itself is another matter."
+        return f"AMD does not list {gfx} for WSL. This does not apply to native Linux."
     return knowledge.arches[gfx].note
 
 

@@ -41,8 +41,8 @@ FORMS: Mapping[str, Form] = MappingProxyType(
         ),
         "devices": Form(
             r"\s*(-?\d+|GPU-[0-9a-fA-F]+)?(\s*,\s*(-?\d+|GPU-[0-9a-fA-F]+))*\s*",
-            "numbers or UUIDs of GPUs with commas between them",
-            "the list ends before the first other word",
+            "GPU numbers or UUIDs, separated by commas",
+            "the list ends before the first other entry",
         ),
     }
 )
@@ -58,4 +58,4 @@ def wrong_value(value: str | None, known: Variable) -> str:
         return ""
     said = " or ".join([", ".join(words), *(form.said for form in forms)]).removeprefix(" or ")
     otherwise = forms[0].otherwise if forms else "any other value is ignored"
-    return f"It takes {said}; {otherwise}."
+    return f"Valid values: {said}; {otherwise}."

@@ -57,7 +57,9 @@ LOST = MappingProxyType(  # why an assignment reaches no training
         Reach.SHELL: NOT_EXPORTED,
         Reach.LINE: "Set in a shell that ends with this line; nothing after it sees the value.",
         Reach.LAYER: "RUN sets it only while this layer of the image is built. Write `ENV`.",
-        Reach.LATER: "Acts in windows that are opened later, and not in what this file starts.",
+        Reach.LATER: (
+            "Takes effect in windows that are opened later, not in programs that this file starts."
+        ),
         Reach.UNSET: "Unset again on {}, before a program is started.",
     }
 )
@@ -275,16 +277,16 @@ def _unknown(name: str, known: Variable | None, rules: _Rules) -> VariableReason
         return _said(known, Effect.UNKNOWN, known.meaning, rules.knowledge)
     gone = gone_from(name)
     if gone == "":
-        text = "A ROCm library holds this name; what it does is not in our list."
+        text = "A ROCm library contains this name; rocsteady does not know what it does."
         return VariableReason(effect=Effect.ACTS, text=text)
     if gone:
         return VariableReason(effect=Effect.UNKNOWN, text=f"Gone from {gone}.")
     near = nearest(name, rules.knowledge, SIMILAR) if len(rules.names) <= MANY else ""
     meant = f" The nearest real name is {near}." if near else ""
     if name.startswith(UNSEEN):
-        text = "Not a variable that we know; not every part that could read it was looked at."
+        text = "Unknown variable; not every component that could read it was examined."
     else:
-        text = "In none of the ROCm libraries that were looked at."
+        text = "Not in any of the ROCm libraries that were examined."
     return VariableReason(effect=Effect.UNKNOWN, text=text + meant)
 
 

@@ -32,12 +32,16 @@ def going_on(one: TrialResult, facts: ScriptFacts) -> GoingOn:
         way = f"the Trainer resumes on its own ({facts.name}, line {facts.goes_on})"
     if not written:
         seconds = f"No checkpoint was written in the {duration(one.seconds)} of the short run"
-        told = f"The script has {way}; name the checkpoints it can resume from." if way else ""
+        told = (
+            f"How the script resumes: {way}. Name the checkpoints it can resume from."
+            if way
+            else ""
+        )
         return GoingOn(why=f"{seconds}. {told}".rstrip())
     if not way:
         why = f"{seen}: {', '.join(written)}. No option to resume from them was found."
         return GoingOn(why=why, written=written)
-    why = f"Resumes with {way}. {seen}. Resuming was not tested."
+    why = f"How the script resumes: {way}. {seen}. Resuming was not tested."
     if option is None:
         return GoingOn(resume=Resume(environment=BY_ITSELF, checkpoints=written), why=why)
     flag = option.flags[-1]

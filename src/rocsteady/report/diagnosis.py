@@ -75,16 +75,22 @@ def closing_sentence(diagnosis: Diagnosis) -> str:
 def _expectation(diagnosis: Diagnosis) -> str:
     """Say what to expect where nothing blocks."""
     if not diagnosis.machine.torch:
-        return "No PyTorch was examined, so what this machine can train on is not known."
+        return "No PyTorch was found, so it is unknown what this machine can train on."
     partly = any(entry.rules for entry in diagnosis.unchecked)
     checked = ", as far as could be checked" if partly else ""
     if diagnosis.trains_on is ComputeDevice.GPU:
         gpus = " and ".join(diagnosis.trains_on_gpus)
         if any(finding.rule in KNOWN_TO_HANG for finding in diagnosis.findings):
-            return f"Nothing blocks training{checked}, but it hung on {gpus} before: try it first."
+            return (
+                f"Nothing blocks training{checked}, but it has hung on {gpus} before: test it"
+                " first."
+            )
         return f"Training should work on {gpus}{checked}."
     if diagnosis.trains_on is ComputeDevice.UNKNOWN:
-        return f"Nothing blocks training{checked}; which GPU it would use cannot be seen from here."
+        return (
+            f"Nothing blocks training{checked}; rocsteady cannot see from here which GPU it would"
+            " use."
+        )
     if diagnosis.machine.gpus:
         return "Training will run on the CPU: PyTorch will not use the GPU as configured."
     return "Training will run on the CPU: no AMD GPU is available."
@@ -101,7 +107,7 @@ def _head(page: Page, diagnosis: Diagnosis) -> None:
             page.row("", detail, column=LABEL)
     facts, rules = plural(diagnosis.facts_read, "fact"), plural(diagnosis.rules_checked, "rule")
     known = diagnosis.knowledge
-    of = f" (knowledge of {known.date})" if isinstance(known, KnowledgeState) else ""
+    of = f" (knowledge base dated {known.date})" if isinstance(known, KnowledgeState) else ""
     page.row("Checked", f"{facts} read, {rules} checked{of}", column=LABEL)
     for note in known.notes if isinstance(known, KnowledgeState) else ():
         page.row("", note, column=LABEL)
@@ -128,4 +134,4 @@ def _hint(page: Page, diagnosis: Diagnosis) -> None:
     if ruled:
         page.paragraph(f"Details: rocsteady doctor --explain {ruled.rule}")
     if not diagnosis.machine.torch:
-        page.paragraph("To name the Python that trains: rocsteady doctor --python PATH")
+        page.paragraph("To name the Python used for training: rocsteady doctor --python PATH")

@@ -24,7 +24,7 @@ def render_counts(counts: KnowledgeCounts, *, width: int, colour: bool) -> str:
     """Lay out the screen."""
     page = Page(width, colour=colour)
     age = plural(counts.state.age_days, "day")
-    page.line(f"Knowledge of {counts.state.date} ({age} old)", style=BOLD)
+    page.line(f"Knowledge base dated {counts.state.date} ({age} old)", style=BOLD)
     page.row("From", ORIGINS[counts.origin], column=LABEL)
     for kind, count in counts.entries.items():
         page.row(kind, f"{count:,}", column=LABEL)

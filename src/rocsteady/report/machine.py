@@ -157,7 +157,7 @@ def _torch(machine: Machine, knowledge: Knowledge) -> list[tuple[str, str]]:
         ("CUDA", torch.cuda or ""),
         ("code for", " ".join(torch.arches)),
         ("known by", torch.arches_from),
-        ("brings ROCm along", "yes" if torch.bundles_rocm else "no"),
+        ("includes ROCm", "yes" if torch.bundles_rocm else "no"),
         ("registered twice", ", ".join(torch.twice)),
         ("packages", ", ".join(f"{name} {version}" for name, version in machine.packages.items())),
     ]

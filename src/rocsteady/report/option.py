@@ -197,7 +197,7 @@ def _details(
         ("failures", "; ".join(filter(None, (_tried(option) if option.failures else "", lost)))),
         ("kinds", ", ".join(dict.fromkeys(map(clean, option.kinds)))),
         ("cost", "; ".join(filter(None, (money, *notes)))),
-        ("set-up", "" if setup(option.setup) == NONE else f"{setup(option.setup)} of work by hand"),
+        ("set-up", "" if setup(option.setup) == NONE else f"{setup(option.setup)} of manual work"),
         ("risk", option.risk.value if option.basis in (Basis.TRIAL, Basis.ESTIMATE) else ""),
     )
 

@@ -88,7 +88,7 @@ def limits(plan: Plan) -> str:
         return f"Time goes to: {shares} (too few stack samples)."
     first, share = known[0], known[0].share or 0.0
     name = LIMITS.get(first.part, clean(first.part))
-    is_the = "is the bottleneck" if share >= LIMIT else "takes the most"
+    is_the = "is the bottleneck" if share >= LIMIT else "takes the most time"
     where = f", mostly in {clean(first.where)}" if first.where else ""
     said = f"Time goes to: {shares}; {name} {is_the}{where}."
     best = max((it for it in plan.limits if it.best), key=lambda it: it.gain, default=None)

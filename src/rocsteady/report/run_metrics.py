@@ -44,21 +44,25 @@ class RunMetrics(Value, frozen=True, kw_only=True):
 
 
 QUANTITIES = (
-    Quantity(name="running", unit="", meaning="1 while rocsteady carries out the run, else 0."),
+    Quantity(name="running", unit="", meaning="1 while the run is in progress, else 0."),
     Quantity(name="done", unit="", meaning="1 once the job is done, else 0."),
-    Quantity(name="step", unit="", meaning="Steps made so far, by the script's own count."),
-    Quantity(name="planned_steps", unit="", meaning="Steps in all."),
-    Quantity(name="steps_per_second", unit="", meaning="Steps per second of late."),
-    Quantity(name="remaining_seconds", unit="s", meaning="Time until the run is expected to end."),
-    Quantity(name="goodput_ratio", unit="", meaning="Share of the time that went into training."),
+    Quantity(name="step", unit="", meaning="Steps completed so far, as counted by the script."),
+    Quantity(name="planned_steps", unit="", meaning="Total number of steps."),
+    Quantity(name="steps_per_second", unit="", meaning="Recent steps per second."),
+    Quantity(name="remaining_seconds", unit="s", meaning="Expected time until the run ends."),
+    Quantity(name="goodput_ratio", unit="", meaning="Share of the time spent training."),
     Quantity(name="lost_seconds", unit="s", meaning="Time lost to failures and restarts."),
-    Quantity(name="attempts", unit="", meaning="Launches of the command."),
-    Quantity(name="incidents", unit="", meaning="Moments when something was wrong."),
+    Quantity(name="attempts", unit="", meaning="Number of times the command was started."),
+    Quantity(name="incidents", unit="", meaning="Number of incidents."),
     Quantity(
-        name="last_progress_timestamp_seconds", unit="s", meaning="When a step was last made."
+        name="last_progress_timestamp_seconds",
+        unit="s",
+        meaning="When the last step was completed.",
     ),
     Quantity(name="deadline_timestamp_seconds", unit="s", meaning="When the job must be done."),
-    Quantity(name="updated_timestamp_seconds", unit="s", meaning="When these numbers were taken."),
+    Quantity(
+        name="updated_timestamp_seconds", unit="s", meaning="When these values were recorded."
+    ),
 )
 
 

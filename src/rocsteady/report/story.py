@@ -80,7 +80,9 @@ def _deadline(story: RunStory, now: float) -> str:
             moment(at, now=now, zone=timezone.utc)
             for at in (story.forecast.early, story.forecast.late)
         )
-        return f"{told[:1].upper()}{told[1:]}; between {early} and {late} with 90 % (UTC)."
+        return (
+            f"{told[:1].upper()}{told[1:]}; between {early} and {late} with 90 % probability (UTC)."
+        )
     if deadline is None:
         return ""
     due = f"Deadline {_moment(deadline)}"

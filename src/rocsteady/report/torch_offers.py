@@ -16,7 +16,7 @@ def render_offers(found: TorchOffers, *, width: int, colour: bool, everything: b
     page = Page(width, colour=colour)
     python = f", Python {found.python}" if found.python else ""
     others = f" and {', '.join(found.others)}" if found.others else ""
-    page.paragraph(f"Builds of torch for {found.gfx}{others} on {found.system}{python}", style=BOLD)
+    page.paragraph(f"torch builds for {found.gfx}{others} on {found.system}{python}", style=BOLD)
     most = len(found.offers) if everything else MOST
     for offer in found.offers[:most]:
         page.line()
@@ -61,15 +61,15 @@ def closing_sentence(found: TorchOffers) -> str:
     not_for_python = found.left_out.get(f"not for Python {found.python}", 0)
     if not found.offers and not_for_python:
         return (
-            f"No build of torch for {found.gfx} and Python {found.python} is known;"
-            f" {plural(not_for_python, 'build')} for other versions of Python. To list those of"
-            " another one: --python 3.12"
+            f"No torch build for {found.gfx} and Python {found.python} is known;"
+            f" {plural(not_for_python, 'build')} for other Python versions. To list the builds"
+            " for another version: --python 3.12"
         )
     if not found.offers:
         return (
-            f"No build of torch with code for {found.gfx} is known for {found.system}.{note} "
-            "Training runs on the CPU, on another GPU or on a rented one: `rocsteady plan` compares"
-            " them."
+            f"No torch build with code for {found.gfx} is known for {found.system}.{note} You"
+            " can train on the CPU, on another GPU or on a rented one. To compare them:"
+            " rocsteady plan"
         )
     usable = "" if found.usable() else " Each has a problem that blocks training."
     return f"{plural(len(found.offers), 'build')}.{usable}{note}"

@@ -10,8 +10,8 @@ from rocsteady.wording import plural
 
 COLUMN = 11
 NO_GPU = (
-    "What depends on the GPU cannot be judged here. For another machine, name its recording: "
-    "rocsteady env FILE --root RECORDING"
+    "Effects that depend on the GPU cannot be judged here. To judge them for another machine:"
+    " rocsteady env FILE --root RECORDING"
 )
 STYLES = {
     Effect.HARMS: f"{BOLD};{RED}",
@@ -49,10 +49,10 @@ def closing_sentence(review: VariableReview) -> str:
     """Count the variables by what they do."""
     others = ""
     if review.others:
-        are = "is" if review.others == 1 else "are"
-        others = f" {plural(review.others, 'other variable')} {are} not ROCm's or PyTorch's."
+        counted = plural(review.others, "other variable does", "other variables do")
+        others = f" {counted} not belong to ROCm or PyTorch."
     if not review.variables:
-        return f"No variable of ROCm or PyTorch is set.{others}"
+        return f"No ROCm or PyTorch variable is set.{others}"
     counts = Counter(verdict.effect for verdict in review.variables)
     told = ", ".join(f"{counts[effect]} {effect.value}" for effect in Effect if counts[effect])
     return f"{plural(len(review.variables), 'variable')}: {told}.{others}"

@@ -159,7 +159,7 @@ def _today(plan: Plan) -> Iterator[str]:
         yield f"Check the price of option {best.number}; it is of {priced_on(best.price)}."
     if by_hand(best):
         takes = "how long that takes is not known"
-        takes = f"{setup(best.setup)} of work by hand" if best.setup else takes
+        takes = f"{setup(best.setup)} of manual work" if best.setup else takes
         yield f"Set up option {best.number}: {takes}."
     if best.basis is Basis.TRIAL:
         yield "Check that the script resumes after a failure: rocsteady drill"

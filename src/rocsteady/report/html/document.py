@@ -320,9 +320,9 @@ def _unknown(report: RunReport) -> Iterator[Markup]:
         missing += [f"Not checked: {each.what}: {each.why}" for each in report.diagnosis.unchecked]
     names = gauge_names(report.story.progress)
     if "loss" not in names:
-        missing.append("No loss: the script printed none in a form that rocsteady reads.")
+        missing.append("No loss: the script printed none in a format that rocsteady recognizes.")
     if not any(name.startswith("GPU") for name in names):
-        missing.append("No GPU measurements: no AMD GPU answered while the run was going on.")
+        missing.append("No GPU measurements: no AMD GPU responded during the run.")
     yield tag("ul", *(tag("li", each) for each in missing))
 
 
