@@ -113,7 +113,10 @@ def _resume(going_on: GoingOn) -> str:
             'arguments = ["--resume", "{checkpoint}"]',
             f"checkpoints = {_list(going_on.written or ('checkpoints/*.pt',))}",
         )
-    lines = [_comment(f"{going_on.why} Test it with: rocsteady drill"), "[resume]"]
+    lines = [
+        _comment(f"{going_on.why} Test it with: rocsteady drill --faults kill@STEP"),
+        "[resume]",
+    ]
     if resume.arguments:
         lines.append(f"arguments = {_list(resume.arguments)}")
     if resume.environment:
