@@ -313,3 +313,23 @@ def test_setx_is_for_windows_that_are_opened_later() -> None:
 
     assert reaches(batch, "run.bat") == expected
     assert reaches(shell, "run.ps1") == expected
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("a.py", "os.environ.update(" * 20_000),
+        ("a.ps1", "Remove-Item " * 20_000),
+        ("a.bat", "x" * 300_000),
+        ("Dockerfile", "ARG A=ab\n" + "ARG A=$A$A\n" * 60 + "ENV HSA_A=$A\n"),
+        ("Dockerfile", "ARG A=" + "a" * 999 + "\nENV HSA_A=" + "$A" * 100_000 + "\n"),
+        ("a.sh", "A=1 " * 50_000 + "\n" + "env " * 50_000),
+    ],
+)
+def test_a_file_made_to_be_slow_is_read_in_seconds(file: str, text: str) -> None:
+    began = time.process_time()
+
+    found = assignments(text, file)
+
+    assert sum(len(each.value or "") for each in found) < 20_000
+    assert time.process_time() - began < 10

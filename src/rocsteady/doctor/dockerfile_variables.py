@@ -21,6 +21,7 @@ from rocsteady.doctor.shell_variables import (
 )
 
 REFERENCE = re.compile(rf"\$(?:\{{({NAME})\}}|({NAME}))")
+LONGEST_VALUE, LONGEST_LINE = 1000, 10_000  # characters
 SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash")
 
 
@@ -58,12 +59,13 @@ def dockerfile_steps(text: str) -> Iterator[Step]:
 
 
 def _filled(text: str, known: dict[str, str | None]) -> str:
-    """Put in the values of ARG and ENV, where they are known."""
+    """Put in the values of ARG and ENV, where they are known; none that would make it huge."""
 
     def value(found: re.Match[str]) -> str:
-        return known.get(found.group(1) or found.group(2)) or found.group()
+        of_it = known.get(found.group(1) or found.group(2))
+        return of_it if of_it and len(of_it) <= LONGEST_VALUE else found.group()
 
-    return REFERENCE.sub(value, text)
+    return REFERENCE.sub(value, text) if len(text) <= LONGEST_LINE else text
 
 
 def _instruction(word: str, rest: str, where: str) -> Iterator[Step]:

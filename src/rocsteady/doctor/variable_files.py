@@ -50,7 +50,7 @@ PAIR = re.compile(
     rf"""(?:(['"])(?P<key>{NAME})\1\s*:|\b(?P<word>{NAME})\s*=)\s*(?P<value>[^,\n}}]*)"""
 )
 POWERSHELL = re.compile(rf"\$env:({NAME})\s*=\s*([^;#\n]+)", re.IGNORECASE)
-LONGEST_CALL = 20_000  # characters of one os.environ.update(...)
+LONGEST_CALL = 4_000  # characters of one os.environ.update(...)
 BATCH = re.compile(
     rf'^@?(set|setx)\s+(?:"({NAME})=([^"]*)"|({NAME})(?:=|\s+)(.*))', re.IGNORECASE | re.DOTALL
 )
@@ -60,7 +60,7 @@ POWERSHELL_SET = re.compile(
     r"""\s*([^,)]+)(,[^)]*)?\)""",
     re.IGNORECASE,
 )
-POWERSHELL_GONE = re.compile(rf"(?:Remove-Item|rm|del)\s.*?Env:\\?({NAME})", re.IGNORECASE)
+POWERSHELL_GONE = re.compile(rf"(?:Remove-Item|rm|del)\s.{0, 99}?Env:\\?({NAME})", re.IGNORECASE)
 MAGIC = re.compile(rf"^\s*%(?:set_)?env\s+({NAME})[= ]\s*(.*)")
 
 
