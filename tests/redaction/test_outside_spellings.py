@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocsteady.redaction.redactor import Secrets
+from rocsteady.redaction.redactor import Secrets, hide_secrets
 from rocsteady.terminal.screen import json_text
 
 VALUE = "Zq148vXk9Lm4Tr8Wp"
@@ -36,3 +36,17 @@ def test_ordinary_sentences_stay(text: str) -> None:
 
 def test_bytes_that_are_no_text_do_not_break_json() -> None:
     assert json_text({"command": ["caf\udce9"]}, indent=0) == '{"command":["caf\\\\xe9"]}\n'
+
+
+@pytest.mark.parametrize("stamp", ["2026-11-16T22:54:52.123Z ", "22:54:52 "])
+def test_the_times_before_lines_of_a_log_hide_nothing_that_stands_below_its_name(
+    stamp: str,
+) -> None:
+    lines = ["password: |", "  Mm7yamlPw1", "passwords:", "  - Mp7listPwA", "--password", "Ml7cli9"]
+    log = "\n".join(f"{stamp}{line}" for line in [*lines, "loss 0.3"])
+
+    for redact in (Secrets().text, hide_secrets):
+        told = redact(log)
+        assert not any(secret in told for secret in ("Mm7yamlPw1", "Mp7listPwA", "Ml7cli9"))
+        assert told.count(stamp) == len(lines) + 1
+        assert told.endswith("loss 0.3")

@@ -31,6 +31,8 @@ TEMPORARY = "/tmp"  # noqa: S108 - recognised, not written to
 _UUID = re.compile(r"[0-9a-f]{8}([-_])(?:[0-9a-f]{4}\1){3}[0-9a-f]{12}(?![0-9a-f])", re.IGNORECASE)
 _GPU = re.compile(r"\bGPU-(?P<id>[0-9a-f]{12,16})(?![0-9a-f-])", re.IGNORECASE)
 _CONTAINER = re.compile(r"\b[0-9a-f]{64}\b")
+# Before lines of a log that rocsteady kept, and of the same in ``watch``.
+_STAMP = re.compile(r"^(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z|\d\d:\d\d:\d\d) ", re.MULTILINE)
 _COLOUR = re.compile(r"\x1b\[[0-9;:]{0,32}m")
 _LEAST_SECRET, _MOST_SECRETS = 10, 200  # that are known by their value
 _IN_ADDRESS = re.compile(r"://[^/\s:@\"'<>]{0,200}:([^/\s\"'<>@]{1,200})@")
@@ -47,7 +49,7 @@ _COMMON_STEMS = EVERYDAY | {"card", "cpu", "epoch", "node", "rank", "run", "step
 @lru_cache(maxsize=4096)  # of stacks the same lines come again and again
 def hide_secrets(text: str) -> str:
     """Return ``text`` without passwords, tokens and keys. Names and addresses stay."""
-    return _colourless(text, _hide_secrets) if "\x1b" in text else _hide_secrets(text)
+    return _plainly(text, _hide_secrets)
 
 
 def _hide_secrets(text: str) -> str:
@@ -56,6 +58,19 @@ def _hide_secrets(text: str) -> str:
 
 def _without_forms(text: str) -> str:
     return replace_forms("\n".join(without_keys(text.split("\n"))))
+
+
+def _plainly(text: str, hide: Callable[[str], str]) -> str:
+    """Hide what is secret as if no colours and no times of ours stood between the words."""
+    if "\n" not in text or not _STAMP.search(text):
+        return _colourless(text, hide) if "\x1b" in text else hide(text)
+    lines = text.split("\n")
+    stamps = [found.group() if (found := _STAMP.match(line)) else "" for line in lines]
+    bare = (line[len(stamp) :] for line, stamp in zip(lines, stamps, strict=True))
+    told = _plainly("\n".join(bare), hide).split("\n")
+    if len(told) != len(lines):
+        return "\n".join(told)
+    return "\n".join(stamp + line for stamp, line in zip(stamps, told, strict=True))
 
 
 def _colourless(text: str, hide: Callable[[str], str]) -> str:
@@ -181,7 +196,7 @@ class Redactor(Secrets):
         """Return ``text`` with secrets, names and addresses replaced."""
         done = self._done.get(text)
         if done is None:
-            done = _colourless(text, self._text) if "\x1b" in text else self._text(text)
+            done = _plainly(text, self._text)
             if len(text) <= _LONGEST_REMEMBERED and len(self._done) < _MOST_REMEMBERED:
                 self._done[text] = done
         return done

@@ -86,7 +86,8 @@ class RunWatcher:
         except OSError:
             return ()
         lines = tail.decode("utf-8", "replace").splitlines()[-TAIL_LINES:]
-        return tuple(Secrets().lines([_STAMP.sub(r"\1 ", line) for line in lines]))
+        text = "\n".join(_STAMP.sub(r"\1 ", line) for line in lines)
+        return tuple(Secrets().text(text).split("\n")) if text else ()
 
     def _heartbeats(self, line: RunLine) -> tuple[Heartbeat, ...]:
         supervisor = line.run.process.split(":")[1:2]
