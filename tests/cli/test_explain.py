@@ -22,7 +22,7 @@ def test_a_line_is_named_and_explained(cli: Rocsteady) -> None:
     told = cli("explain", "Unable to open /dev/kfd read-write: Permission denied")
 
     assert (told.code, told.err) == (0, "")
-    assert told.out.startswith("no-access-to-gpu\nThis user may not open the GPU.\n")
+    assert told.out.startswith("no-access-to-gpu\nNo permission to open the GPU.\n")
     assert "  Unable to open /dev/kfd read-write: Permission denied\n" in told.out
     assert "    sudo usermod -aG render,video $USER\n" in told.out
     assert "Needs: sudo, relogin." in told.out
