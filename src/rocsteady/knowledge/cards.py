@@ -41,6 +41,24 @@ def named_gfx(name: str, knowledge: Knowledge) -> str:
     raise LookupError(name)
 
 
+def tested_on(gfx: str, knowledge: Knowledge) -> str:
+    """Say for which systems AMD or PyTorch test a build for an architecture."""
+    systems = {
+        name
+        for index in knowledge.indexes
+        for name in index.tested
+        if gfx in index.tested[name] and gfx not in index.avoid
+    }
+    releases = [wheel.latest for wheel in knowledge.wheels if gfx in wheel.arches]
+    ended = releases[-1:] != [knowledge.wheels[-1].latest]
+    last = f", torch up to {releases[-1]}" if releases and ended and not systems else ""
+    systems |= {"linux" for _ in releases}
+    if systems:
+        return f"tested on {' and '.join(sorted(systems))}{last}"
+    avoided = any(gfx in index.avoid for index in knowledge.indexes)
+    return "not recommended" if avoided else "not tested"
+
+
 def _names(knowledge: Knowledge) -> Iterator[tuple[str, str]]:
     """Yield what each architecture and its cards are called."""
     for arch in knowledge.arches.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rocsteady.knowledge.cards import tested_on
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.report.text_page import BOLD, DIM, GREEN, RED, YELLOW, Page
 from rocsteady.vocabulary import Severity, TorchOffer, TorchOffers
@@ -37,21 +38,12 @@ def render_gpus(knowledge: Knowledge, *, width: int, colour: bool) -> str:
     """List each architecture with its cards, and for which systems AMD or PyTorch test a build."""
     page = Page(width, colour=colour)
     for gfx, arch in knowledge.arches.items():
-        systems = {
-            name
-            for index in knowledge.indexes
-            for name in index.tested
-            if gfx in index.tested[name] and gfx not in index.avoid
-        }
-        releases = [wheel.latest for wheel in knowledge.wheels if gfx in wheel.arches]
-        ended = releases[-1:] != [knowledge.wheels[-1].latest]
-        last = f", torch up to {releases[-1]}" if releases and ended and not systems else ""
-        systems |= {"linux" for _ in releases}
-        avoided = any(gfx in index.avoid for index in knowledge.indexes)
-        otherwise = "not recommended" if avoided else "not tested"
-        tested = f"tested on {' and '.join(sorted(systems))}{last}" if systems else otherwise
         cards = ", ".join(arch.cards)
-        page.row(gfx, f"{arch.name}; {tested}{'. ' if cards else ''}{cards}", column=COLUMN)
+        page.row(
+            gfx,
+            f"{arch.name}; {tested_on(gfx, knowledge)}{'. ' if cards else ''}{cards}",
+            column=COLUMN,
+        )
     return str(page)
 
 
