@@ -67,11 +67,22 @@ def _finder(line: str) -> _Finder | None:
     if section:
         return _of_section(section["name"].split("."))
     for cells in _CELLS:
-        first, *names = [each[0].strip() for each in _cells(cells, line)] or [""]
-        stamped = _LAST_NAME.fullmatch(first)
-        if stamped and 0 < len(names) < _MOST_CELLS and all(map(_NAME.fullmatch, names)):
-            return _of_columns(cells, [name.strip("\"'") for name in (stamped[1], *names)])
+        names = _names([each[0].strip() for each in _cells(cells, line)[-_MOST_CELLS:]])
+        if len(names) > 1:
+            return _of_columns(cells, names)
     return None
+
+
+def _names(cells: list[str]) -> list[str]:
+    """Return the names at the end of a line; other text may stand before the first of them."""
+    names: list[str] = []
+    for cell in reversed(cells):
+        name = _LAST_NAME.fullmatch(cell)
+        if name:
+            names.append(name[1].strip("\"'"))
+        if not _NAME.fullmatch(cell):
+            break
+    return names[::-1]
 
 
 def _of_section(above: list[str]) -> _Finder | None:
