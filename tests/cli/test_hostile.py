@@ -81,7 +81,7 @@ def test_a_python_that_never_answers_is_given_up_and_said(cli: Rocsteady, tmp_pa
     told = cli("doctor", "--python", python)
 
     assert told.seconds < AT_MOST
-    assert "did not say in time" in told.out
+    assert "did not report in time" in told.out
     for pid in pids.read_text().split():
         status = Path("/proc", pid, "stat")
         assert not status.exists() or ") Z " in status.read_text(), f"{pid} still runs"

@@ -77,7 +77,7 @@ def test_a_card_that_hangs_costs_its_own_answer_only(tmp_path: Path) -> None:
     stuck, well = read_gpu_counters(within=timedelta(seconds=1), root=tmp_path)
 
     assert time.monotonic() - began < 2
-    assert (stuck.reading, stuck.why_not) == (None, "the child that asked it: timed out")
+    assert (stuck.reading, stuck.why_not) == (None, "the process that queried it: timed out")
     assert well.reading is not None
 
 

@@ -55,8 +55,8 @@ def test_words_are_taken_out_as_they_stand(command: str, without: str, changed: 
 @pytest.mark.parametrize(
     ("arguments", "without", "sentence"),
     [
-        ("--layers 32", "", "--layers is followed by 2 words in the command and 1 here: which of"),
-        ("--layers=32", "", "--layers is followed by 2 words in the command and 1 here: which of"),
+        ("--layers 32", "", "--layers is followed by 2 words in the command and 1 here, so its"),
+        ("--layers=32", "", "--layers is followed by 2 words in the command and 1 here, so its"),
         ("", "--val", "the command has no --val"),
         ("", "--layers 3", "the command has no --layers 3"),
     ],

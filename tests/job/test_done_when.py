@@ -113,27 +113,33 @@ ONLY_B = [
         [Missing(key="done_when.absent_text", what="the log has 'HIPBLAS_STATUS_ALLOC_FAILED'")],
     ),
     (prints("loss: nan\n"), [Missing(key="done_when.absent_text", what="the log has 'loss: nan'")]),
-    (lambda _: {"epochs": 2}, [Missing(key="done_when.epochs", what="3 epochs wanted, 2 reached")]),
+    (
+        lambda _: {"epochs": 2},
+        [Missing(key="done_when.epochs", what="3 epochs required, 2 reached")],
+    ),
     (
         lambda _: {"epochs": None},
-        [
-            Missing(
-                key="done_when.epochs", what="3 epochs required; the number reached is not known"
-            )
-        ],
+        [Missing(key="done_when.epochs", what="3 epochs required; the number reached is unknown")],
     ),
     (
         lambda _: {"gpus_busy": 1},
-        [Missing(key="done_when.gpus_busy", what="2 GPUs busy wanted, 1 reached")],
+        [Missing(key="done_when.gpus_busy", what="2 GPUs busy required, 1 reached")],
     ),
     (
         forgets_to_say_so,
-        [Missing(key="done_when.present_text", what="the log does not have 'Training completed")],
+        [
+            Missing(
+                key="done_when.present_text", what="the log does not contain 'Training completed"
+            )
+        ],
     ),
     (writes_no_metadata, [Missing(key=METADATA, what="no file TRAINING/*.json")]),
 ]
 ONLY_D = [
-    (lambda _: {"epochs": 0}, [Missing(key="done_when.epochs", what="1 epochs wanted, 0 reached")]),
+    (
+        lambda _: {"epochs": 0},
+        [Missing(key="done_when.epochs", what="1 epochs required, 0 reached")],
+    ),
     (
         lambda _: {"seconds": 3700},
         [Missing(key="done_when.within", what="took 1:01:40, required within 1:00:00")],

@@ -215,4 +215,4 @@ def test_nothing_is_opened_that_is_no_file(tmp_path: Path) -> None:
 
     (ours.folder / MANIFEST).unlink()
     os.mkfifo(ours.folder / MANIFEST)
-    assert ours.wrong == "has a manifest that is no file"
+    assert ours.wrong == "has a manifest that is not a file"

@@ -96,7 +96,7 @@ def test_a_checkpoint_that_looks_like_an_option_is_refused(tmp_path: Path) -> No
     found = newest_checkpoint(job(), tmp_path)
 
     assert found is not None
-    with pytest.raises(JobError, match="would be taken for an option"):
+    with pytest.raises(JobError, match="would be mistaken for an option"):
         launch(job(), found.path)
     with pytest.raises(JobError, match=r"has no \[resume\]"):
         launch(job(""), Path("a.pt"))

@@ -140,7 +140,7 @@ LOG = r"'log:val acc(?:uracy)? ([0-9.a-z-]+)' = '>=0.65'"
         (b"\xff\xfe val acc 0.9 \xff", ""),
         (
             "val acc 0.9\nrocsteady: 99 bytes are left out here: the log\nthe end\n",
-            "no match after the part of the log that log_limit cut out (required: >=0.65)",
+            "no match after the part of the log that log_limit removed (required: >=0.65)",
         ),
         ("rocsteady: 99 bytes are left out here: the log\nval acc 0.9\n", ""),
     ],

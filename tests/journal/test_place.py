@@ -129,7 +129,7 @@ def test_a_read_only_home_means_no_memory_and_is_said(tmp_path: Path) -> None:
 
     assert place.folder == project / ".rocsteady"
     assert place.memory is None
-    assert "no memory of this machine can be kept" in place.notes[0]
+    assert "cannot remember results for this machine" in place.notes[0]
     assert place.notes[0].endswith("works without")
 
 

@@ -220,7 +220,7 @@ def test_an_environment_without_packages_says_why_it_was_not_examined() -> None:
         chosen="VIRTUAL_ENV",
         version="",
         site_packages=(),
-        why_not="it holds no folder for packages",
+        why_not="it has no package folder",
     )
 
 
@@ -280,7 +280,7 @@ def test_a_script_that_answers_nonsense_was_not_examined(said: str) -> None:
         chosen="PATH",
         version="",
         site_packages=(),
-        why_not="it is a script, and did not say in time where Python lives",
+        why_not="it is a script that did not report in time where Python is installed",
     )
 
 
@@ -330,7 +330,7 @@ def test_a_real_shim_that_does_not_say_costs_half_a_second(tmp_path: Path, text:
         chosen="--python",
         version="",
         site_packages=(),
-        why_not="it is a script, and did not say in time where Python lives",
+        why_not="it is a script that did not report in time where Python is installed",
     )
 
 

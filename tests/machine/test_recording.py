@@ -110,7 +110,7 @@ def test_everything_that_was_written_is_read() -> None:
             written(files={f"/{index}": "" for index in range(MOST_PATHS + 1)}),
             "more than 10000 paths",
         ),
-        (written(files={"/a": {"names": ["x"] * (MOST_NAMES + 1)}}), "'/a' holds more than"),
+        (written(files={"/a": {"names": ["x"] * (MOST_NAMES + 1)}}), "'/a' has more than"),
         (written(environment={"PATH": "/a:" * 100_000}), "'PATH' is longer than"),
     ],
 )

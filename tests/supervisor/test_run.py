@@ -51,7 +51,7 @@ BOTH = [
 ONLY_B = [
     ("loss", ["not done: done_when.absent_text: the log has 'loss: nan'"]),
     ("memory", ["not done: done_when.absent_text: the log has 'HIPBLAS_STATUS_ALLOC_FAILED'"]),
-    ("word", ["not done: done_when.present_text: the log does not have 'Training completed"]),
+    ("word", ["not done: done_when.present_text: the log does not contain 'Training completed"]),
 ]
 STEPS = """
     import sys, time

@@ -304,7 +304,7 @@ def test_two_crashes_of_a_kind_are_told_once(server: str, tmp_path: Path) -> Non
         ('webhook = "file:///etc/passwd"', "notify.webhook: must begin with https://"),
         ('webhook = "hooks.slack.com/x"', "notify.webhook: must begin with https://"),
         ('mail = "-oQ/tmp me@example.org"', "notify.mail: is not the address of one person"),
-        ('command = [""]', "notify.command: names no program"),
+        ('command = [""]', "notify.command: must name a program"),
         ("on = ['never']", "notify.on"),
     ],
 )

@@ -241,5 +241,5 @@ def _file_lock(pid: int, number: int) -> Blocked:
         for words in lines
         if len(words) > 5 and words[1] != "->" and words[5].endswith(f":{inode}")  # noqa: PLR2004
     ]
-    who = f"process {holders[0]} holds it" if holders else "its holder is not known"
+    who = f"process {holders[0]} holds it" if holders else "its holder is unknown"
     return _beyond("a file lock", Outside.FILE_LOCK, who)

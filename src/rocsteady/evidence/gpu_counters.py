@@ -73,7 +73,9 @@ class _Question:
         command = [sys.executable, "-I", "-S", str(READING), str(device)]
         answer = ask(command, within=self._within)
         if answer.outcome is not AnswerKind.ANSWERED:
-            return _without(self._card, why_not=f"the child that asked it: {answer.outcome.value}")
+            return _without(
+                self._card, why_not=f"the process that queried it: {answer.outcome.value}"
+            )
         try:
             reading = msgspec.json.decode(answer.text, type=GpuReading)
         except msgspec.DecodeError as error:

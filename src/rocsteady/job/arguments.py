@@ -85,8 +85,8 @@ def _values(words: Sequence[str], at: int, *, at_most: int) -> int:
     count = next(ends, len(rest))
     if count > at_most:
         raise ValueError(
-            f"{words[at]} is followed by {count} words in the command and {at_most} here: which of"
-            f" them are its values? Write {words[at]}=VALUE in the command"
+            f"{words[at]} is followed by {count} words in the command and {at_most} here, so"
+            f" its values are ambiguous. Write {words[at]}=VALUE in the command"
         )
     return count
 

@@ -88,9 +88,9 @@ def _amounts(wanted: DoneWhen, evidence: RunEvidence) -> Iterator[tuple[str, str
         if want is None:
             continue
         if had is None:
-            yield f"done_when.{key}", f"{want} {name} required; the number reached is not known"
+            yield f"done_when.{key}", f"{want} {name} required; the number reached is unknown"
         elif had < want:
-            yield f"done_when.{key}", f"{want} {name} wanted, {had} reached"
+            yield f"done_when.{key}", f"{want} {name} required, {had} reached"
 
 
 def _time(wanted: DoneWhen, evidence: RunEvidence) -> Iterator[tuple[str, str]]:
@@ -114,7 +114,7 @@ def _texts(wanted: DoneWhen, evidence: RunEvidence) -> Iterator[tuple[str, str]]
             yield "done_when.absent_text", why or f"the log has {text!r}"
     for text in wanted.present_text:
         if text not in found:
-            yield "done_when.present_text", why or f"the log does not have {text!r}"
+            yield "done_when.present_text", why or f"the log does not contain {text!r}"
 
 
 def _texts_in(log: Path, texts: Collection[str]) -> set[str]:

@@ -40,7 +40,7 @@ def _wrong_with_ours(path: Path) -> str:
     """Judge a checkpoint that rocsteady.training wrote. Restoring it looks at every byte anyway."""
     try:
         if not (path / checkpoint_folder.MANIFEST).is_file():
-            return "has a manifest that is no file"
+            return "has a manifest that is not a file"
         manifest = checkpoint_folder.read_manifest(path)
         for file in manifest.files:
             there = path / file.name

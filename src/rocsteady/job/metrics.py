@@ -34,7 +34,7 @@ def metrics_problems(metrics: Metrics | None) -> Iterator[tuple[str, str]]:
     if metrics is None:
         return
     if "\0" in metrics.prometheus:
-        yield "metrics.prometheus", "holds a zero byte"
+        yield "metrics.prometheus", "contains a zero byte"
     elif metrics.prometheus and not metrics.prometheus.endswith(SUFFIX):
         yield "metrics.prometheus", f"must end in {SUFFIX}, or node_exporter does not read it"
     if metrics.otlp and not host_of(metrics.otlp):

@@ -57,9 +57,9 @@ def notify_problems(notify: Notify | None) -> Iterator[tuple[str, str]]:
     if notify is None:
         return
     if notify.command and not notify.command[0]:
-        yield "notify.command", "names no program"
+        yield "notify.command", "must name a program"
     if any("\0" in word for word in notify.command):
-        yield "notify.command", "holds a zero byte"
+        yield "notify.command", "contains a zero byte"
     if notify.webhook and not host_of(notify.webhook):
         yield "notify.webhook", "must begin with https:// or http:// and name a host"
     if notify.mail and not _ADDRESS.fullmatch(notify.mail):

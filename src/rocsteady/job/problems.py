@@ -35,9 +35,9 @@ def problems(job: Job) -> Problems:
 
 def _of_command(command: tuple[str, ...], key: str) -> Problems:
     if not command or not command[0]:
-        yield key, "names no program"
+        yield key, "must name a program"
     if any("\0" in word for word in command):
-        yield key, "holds a zero byte"
+        yield key, "contains a zero byte"
 
 
 def _of_name(name: str, key: str) -> Problems:
@@ -97,7 +97,7 @@ def _of_resume(resume: Resume) -> Problems:
         if CHECKPOINT in slot and slot != CHECKPOINT:
             yield "resume", f"{CHECKPOINT} must be a whole argument, not part of {slot!r}"
         if "\0" in slot:
-            yield "resume", "holds a zero byte"
+            yield "resume", "contains a zero byte"
     if CHECKPOINT not in slots:
         yield "resume", f"neither arguments nor environment has {CHECKPOINT!r}"
     for name in resume.environment:
@@ -107,7 +107,7 @@ def _of_resume(resume: Resume) -> Problems:
         yield "resume.checkpoints", "must have at least one pattern"
     for pattern in resume.checkpoints:
         if not pattern or pattern.startswith("-") or "\0" in pattern:
-            yield "resume.checkpoints", f"{pattern!r} could be taken for an option, or for nothing"
+            yield "resume.checkpoints", f"{pattern!r} is empty or could be mistaken for an option"
 
 
 def _of_variants(job: Job) -> Problems:
@@ -125,7 +125,7 @@ def _of_variants(job: Job) -> Problems:
 
 def _of_stages(job: Job) -> Problems:
     if job.stages and job.name is None:
-        yield "name", "is missing: the run of a stage is called NAME-STAGE"
+        yield "name", "is missing: the runs of stages are named NAME-STAGE"
     names = [stage.name for stage in job.stages]
     for number, stage in enumerate(job.stages):
         key = f"stages[{number}]"

@@ -32,7 +32,7 @@ def duration(text: str) -> timedelta:
     if rest.strip() or not text.strip():
         raise ValueError(f"{text!r} is not a duration; write it as 90s, 10m, 2h 30m or 3d")
     if not timedelta(0) < total <= LONGEST:
-        raise ValueError(f"{text!r}: must be more than 0 and less than ten years")
+        raise ValueError(f"{text!r}: must be more than 0 and less than 10 years")
     return total
 
 
@@ -53,7 +53,7 @@ def deadline(value: object) -> dict[str, object]:
         try:
             return {"at": value.astimezone()}
         except (OverflowError, OSError):
-            raise ValueError(f"{value} is too far away") from None
+            raise ValueError(f"{value} is too far in the future") from None
     if isinstance(value, date):
         raise ValueError(f"{value} has no time of day; write it as {value}T18:00:00")  # noqa: TRY004 - told with the others
     raise ValueError(f"{value!r} is neither a date with a time nor a duration")

@@ -73,7 +73,7 @@ def launch(job: Job, checkpoint: Path | None = None) -> Launch:
         raise JobError("the job has no [resume], so it cannot resume from a checkpoint")
     name = str(checkpoint)
     if name.startswith("-"):
-        raise JobError(f"resume: the checkpoint {name!r} would be taken for an option")
+        raise JobError(f"resume: the checkpoint {name!r} would be mistaken for an option")
     filled = _filled(job.resume, name)
     return Launch(command=(*job.command, *filled.arguments), environment=dict(filled.environment))
 

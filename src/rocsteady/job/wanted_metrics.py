@@ -159,7 +159,7 @@ def _from_logs(pattern: LinePattern, logs: tuple[Path, ...]) -> float:
     try:
         for line in (line for log in reversed(logs) for line in _lines_from_the_end(log)):
             if line.startswith(b"rocsteady: ") and LEFT_OUT in line:
-                raise NotFoundError("no match after the part of the log that log_limit cut out")
+                raise NotFoundError("no match after the part of the log that log_limit removed")
             match = pattern.search(_ESCAPES.sub("", line.decode("utf-8", "replace")))
             if pattern.timeouts or time.monotonic() > until:
                 raise NotFoundError("the pattern takes too long on this log")

@@ -128,7 +128,7 @@ def make_private(folder: Path) -> None:
     if not os.path.lexists(ignore):
         ignore.write_text("*\n", encoding="utf-8")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise OSError(f"{folder} cannot be written")
+        raise OSError(f"{folder} is not writable")
 
 
 def make_run_folder(folder: Path, name: str) -> Path:
@@ -147,7 +147,7 @@ def make_run_folder(folder: Path, name: str) -> Path:
 
 def _refuse_link(path: Path) -> None:
     if path.is_symlink():
-        raise JournalError(f"{path} is a link, which rocsteady does not write through")
+        raise JournalError(f"{path} is a link; rocsteady does not write through links")
 
 
 def _first_usable(
@@ -179,7 +179,7 @@ def _local(
     try:
         make_private(in_state)
     except OSError as error:
-        notes.append(f"{_why(error)}; the journal stays on {kind}, without a write-ahead log")
+        notes.append(f"{_why(error)}; keeping the journal on {kind}, without a write-ahead log")
         return folder, False
     if is_network(filesystem(in_state), in_state):
         notes.append(f"home is on a network too ({kind}): the journal has no write-ahead log")
@@ -194,7 +194,7 @@ def _memory(state: Path, notes: list[str]) -> tuple[Path | None, bool]:
     except OSError as error:
         there = (state / MEMORY).is_file()
         kept = "earlier observations are used, but none can be added" if there else "works without"
-        notes.append(f"no memory of this machine can be kept ({_why(error)}): {kept}")
+        notes.append(f"cannot remember results for this machine ({_why(error)}): {kept}")
         return (state / MEMORY if there else None), False
     return state / MEMORY, True
 

@@ -113,9 +113,13 @@ def unpacked(text: str) -> object:
         content = _decoded(text)
         version = content["version"]
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise JournalError("the journal is damaged: a column is not JSON of ours") from None
+        raise JournalError(
+            "the journal is damaged: a column is not JSON that rocsteady wrote"
+        ) from None
     if version != JSON_VERSION:
-        raise JournalError(f"the journal is of another rocsteady: JSON version {version!r}")
+        raise JournalError(
+            f"the journal is from another version of rocsteady: JSON version {version!r}"
+        )
     return content.get("value")
 
 

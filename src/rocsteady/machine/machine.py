@@ -57,7 +57,7 @@ def examine(root: Root, known_variables: Collection[str]) -> tuple[Machine, View
 
     def look(view: View) -> Machine:
         if view.platform != "win32" and not (view.exists("/sys") or view.exists("/proc")):
-            raise ExaminationError("nothing to examine: neither /sys nor /proc is there")
+            raise ExaminationError("nothing to examine: neither /sys nor /proc exists")
         python = find_python(view)
         windows = view.platform == "win32"
         gpus, driver = survey_adapters(view) if windows else (survey_gpus(view), read_driver(view))

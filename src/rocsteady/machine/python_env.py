@@ -84,7 +84,7 @@ def _from_portrait(view: View, interpreter: str, chosen: str) -> PythonEnv:
             chosen=chosen,
             version="",
             site_packages=(),
-            why_not="it is a script, and did not say in time where Python lives",
+            why_not="it is a script that did not report in time where Python is installed",
         )
     # Without site.py a virtual environment does not know that it is one; its place tells.
     around = parent(parent(well_formed(executable.replace("\\", "/"))))
@@ -109,7 +109,7 @@ def _from_prefix(view: View, prefix: str, chosen: str, version: str = "") -> Pyt
         chosen=chosen,
         version=version,
         site_packages=sites,
-        why_not="" if sites else "it holds no folder for packages",
+        why_not="" if sites else "it has no package folder",
     )
 
 

@@ -107,7 +107,7 @@ def decode_recording(content: bytes, name: str) -> Recording:
         if isinstance(entry, str) and len(entry) > TEXT_LIMIT:
             raise RecordingError(f"{name}: {path!r} is longer than {TEXT_LIMIT} characters")
         if isinstance(entry, Entry) and len(entry.names or ()) > MOST_NAMES:
-            raise RecordingError(f"{name}: {path!r} holds more than {MOST_NAMES} names")
+            raise RecordingError(f"{name}: {path!r} has more than {MOST_NAMES} names")
     for variable, value in recording.environment.items():
         if len(variable) + len(value) > VARIABLE_LIMIT:
             raise RecordingError(f"{name}: {variable[:80]!r} is longer than Linux allows")

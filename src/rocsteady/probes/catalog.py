@@ -20,7 +20,7 @@ def _matmul(precision: str, *, level: int, gpus: int = 0) -> Probe:
         variant=precision,
         payload="products:matmul_gradient",
         arguments={"precision": precision},
-        question=f"Are products of matrices and their gradients right in {precision}?",
+        question=f"Are matrix products and their gradients correct in {precision}?",
         level=level,
         tries=(200, 2000, 20_000),
         seconds=(0.2, 2.5, 30.0),
@@ -35,7 +35,9 @@ def _attention(backend: str, *, level: int) -> Probe:
         variant=backend,
         payload="attention:attention_backward",
         arguments={"backend": backend},
-        question=f"Does attention go forward and backward with the {backend} kernel?",
+        question=(
+            f"Do the forward and backward passes of attention work with the {backend} kernel?"
+        ),
         level=level,
         tries=(200, 2000, 20_000),
         seconds=(0.2, 3.0, 45.0),
@@ -127,7 +129,7 @@ PROBES: tuple[Probe, ...] = (
     Probe(
         name="convolution-gradient",
         payload="products:convolution_gradient",
-        question="Are convolutions and their gradients right?",
+        question="Are convolutions and their gradients correct?",
         level=1,
         tries=(200, 2000, 20_000),
         seconds=(0.2, 2.5, 30.0),
@@ -166,7 +168,7 @@ PROBES: tuple[Probe, ...] = (
     Probe(
         name="embedding",
         payload="indexing:embedding",
-        question="Are the gradients of an embedding right?",
+        question="Are the gradients of an embedding correct?",
         level=2,
         tries=(50, 500, 5000),
         seconds=(0.2, 1.5, 15.0),
@@ -183,7 +185,7 @@ PROBES: tuple[Probe, ...] = (
     Probe(
         name="multinomial",
         payload="indexing:multinomial",
-        question="Does multinomial draw what it should?",
+        question="Does multinomial draw from the right distribution?",
         level=2,
         tries=(50, 500, 5000),
         seconds=(0.2, 1.5, 15.0),
@@ -193,7 +195,7 @@ PROBES: tuple[Probe, ...] = (
         name="multinomial",
         variant="invalid",
         payload="indexing:multinomial_invalid",
-        question="Is a negative probability refused, or does the GPU never come back?",
+        question="Is a negative probability rejected, or does the GPU hang?",
         level=3,
         tries=(10, 100, 1000),
         seconds=(0.1, 0.5, 2.0),
@@ -224,7 +226,7 @@ PROBES: tuple[Probe, ...] = (
     Probe(
         name="churn",
         payload="memory:churn",
-        question="Do blocks of memory that come and go in no order stay whole?",
+        question="Do memory blocks stay intact when allocated and freed at random?",
         level=2,
         tries=(100, 2000, 50_000),
         seconds=(0.5, 2.5, 45.0),
@@ -233,7 +235,7 @@ PROBES: tuple[Probe, ...] = (
     Probe(
         name="largest-block",
         payload="memory:largest",
-        question="How much of the free memory can be had in one piece?",
+        question="How much of the free memory can be allocated in one block?",
         level=3,
         tries=(1, 1, 3),
         seconds=(1.0, 2.0, 10.0),

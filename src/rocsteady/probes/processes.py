@@ -93,7 +93,7 @@ class Forks:
     ) -> None:
         family = getattr(socket, "AF_UNIX", None)
         if family is None or not hasattr(os, "fork"):
-            raise UnfitError("this system does not fork")
+            raise UnfitError("this system cannot fork processes")
         address = folder / "forks"
         self._listening = socket.socket(family, socket.SOCK_STREAM)
         self._listening.bind(str(address))
@@ -118,7 +118,7 @@ class Forks:
             while "ended" in told:  # one that could not be killed has ended after all
                 told = self._heard(READY_WITHIN)
         except OSError as error:
-            raise UnfitError("the process that forks does not answer") from error
+            raise UnfitError("the forking process does not respond") from error
         if "unfit" in told:
             raise UnfitError(str(told["unfit"]))
         return Forked(self, int(str(told["pid"])))
@@ -153,7 +153,7 @@ class Forks:
         while b"\n" not in self._rest:
             received = self._connection.recv(65536)
             if not received:
-                raise UnfitError("the process that forks has ended")
+                raise UnfitError("the forking process has ended")
             self._rest += received
         line, _, self._rest = self._rest.partition(b"\n")
         told = json.loads(line)

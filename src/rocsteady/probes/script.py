@@ -24,7 +24,7 @@ class StepCount(Observer):
         pages = read_pages(run.pages) if run.pages else ()
         self.made = run.steps_before + max((beat.step for beat in pages), default=0)
         if not run.is_over and self.made >= self._steps:
-            run.end(f"{self.made} steps are made: the probe ends here.")
+            run.end(f"{self.made} steps completed; the probe ends here.")
 
 
 def observed(story: RunStory, *, made: int, is_over: bool, at: float) -> Observation:

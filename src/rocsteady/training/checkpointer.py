@@ -116,7 +116,9 @@ class Checkpointer:
         if self._asked is not None and step <= self._asked:
             self.wait()  # it may have failed
         if self.newest is not None and step <= self.newest:
-            self._say(f"step {step} is not saved: there is one of step {self.newest}")
+            self._say(
+                f"step {step} is not saved: a checkpoint of step {self.newest} already exists"
+            )
             return
         began = time.monotonic()
         with supervisor_link.saving():
@@ -236,7 +238,9 @@ class Checkpointer:
             for name, value in state.items()
         }
         for missed in parts.missed:
-            self._say_once(f"not in the checkpoint, because it cannot be written: {missed}")
+            self._say_once(
+                f"not included in the checkpoint, because it cannot be written: {missed}"
+            )
         size = sum(_size(tensor) for tensor in parts.tensors.values())
         here = {name: local(tensor) for name, tensor in parts.tensors.items()}
         buffer = self._buffers.take()

@@ -46,8 +46,8 @@ class Room:
             return False
         if not self._is_said:
             self._say(
-                f"the disk is full: {older[-1].name} is removed to make room, and at each save the"
-                " oldest from now on"
+                f"the disk is full: removing {older[-1].name} to make room, and from now on the"
+                " oldest checkpoint at each save"
             )
             self._is_said = True
         remove(older[-1])

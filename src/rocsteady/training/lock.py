@@ -26,7 +26,7 @@ def locked(folder: Path) -> int | None:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # type: ignore[attr-defined, unused-ignore]
     except (BlockingIOError, PermissionError):
         os.close(descriptor)
-        raise CheckpointError(f"{folder} is in use by another process that trains") from None
+        raise CheckpointError(f"{folder} is in use by another training process") from None
     except OSError:
         os.close(descriptor)
         return None

@@ -184,8 +184,8 @@ class Loop:
         if now:
             if not self._stepped:
                 log.warning(
-                    "rocsteady: gradients that are still being accumulated are not in the"
-                    " checkpoint."
+                    "rocsteady: gradients that are still being accumulated are not included in"
+                    " the checkpoint."
                 )
             self._asked, self._postponed = asked, 0
             self._note(self._order.state())

@@ -281,8 +281,8 @@ class MicroBatches:
         normal = torch.nn.modules.batchnorm._BatchNorm  # noqa: SLF001 - there is no public name
         if any(isinstance(module, normal) and module.training for module in self._model.modules()):
             self._say(
-                "rocsteady: this model has batch norm, whose mean and variance are those of each"
-                " part: the gradient is not that of the whole batch."
+                "rocsteady: this model has batch norm, which computes its mean and variance"
+                " per micro-batch: the gradient differs from that of the whole batch."
             )
 
     def _say(self, text: str) -> None:

@@ -360,7 +360,7 @@ def case_batch_norm_is_warned_about_once_with_the_reason() -> str:
             )
     (text,) = texts
     assert "batch norm" in text
-    assert "mean and variance are those of each part" in text
+    assert "mean and variance per micro-batch" in text
     net.eval()
     with warnings() as texts:
         MicroBatches(net, 8).backward(batch(), mean(net), zero=net.zero_grad)

@@ -53,7 +53,7 @@ def oldest_makes_way(folder: Path) -> None:
     there = sorted(path.name for path in folder.glob("step-*"))
     assert there == [name_of(4), name_of(5)], there
     (once,) = said  # three made way, for one reason
-    assert "is removed to make room, and at each save the oldest from now on" in once, said
+    assert "to make room, and from now on the oldest checkpoint at each save" in once, said
     text = {"state": {"step": 6, "text": "x" * 2_200_000}}  # text is not counted beforehand
     checkpointer.save(6, text, wait=True)
     assert sorted(path.name for path in folder.glob("step-*")) == [name_of(5), name_of(6)], said

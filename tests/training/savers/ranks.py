@@ -333,7 +333,7 @@ def case_no_training_begins_where_another_one_trains(folder: Path, said: list[st
             text = str(error)
         else:
             text = ""
-        assert "is in use by another process" in text, (rank, text)
+        assert "is in use by another training process" in text, (rank, text)
 
     on_ranks(2, folder, do)
     first.close()

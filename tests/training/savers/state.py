@@ -459,7 +459,7 @@ def case_a_step_that_is_not_newer_is_told(folder: Path, said: list[str]) -> None
     checkpointer = Checkpointer(folder)
     checkpointer.save(5, {"state": {"step": 5}}, wait=True)
     checkpointer.save(5, {"state": {"step": 6}}, wait=True)
-    assert said == ["rocsteady: step 5 is not saved: there is one of step 5."]
+    assert said == ["rocsteady: step 5 is not saved: a checkpoint of step 5 already exists."]
     fresh: dict[str, Any] = {}
     assert checkpointer.restore({"state": fresh}) == 5
     assert fresh == {"step": 5}
@@ -496,7 +496,7 @@ def case_a_second_process_is_refused_until_the_first_is_done(folder: Path, said:
             try:
                 Checkpointer(folder).close()
             except CheckpointError as error:
-                os._exit(1 if "is in use by another process" in str(error) else 2)
+                os._exit(1 if "is in use by another training process" in str(error) else 2)
             except BaseException:  # noqa: BLE001 - the parent is told by the code
                 os._exit(3)
             os._exit(0)
