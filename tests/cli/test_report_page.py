@@ -46,6 +46,10 @@ def test_a_run_and_its_page(project: Project) -> None:
     assert "<b>" not in page
     assert 'class="badge ok"' in page
 
+    assert project.say("report", "--format", "html").code == 0  # its own page may be renewed
+    (folder / f"rocsteady-{project.name}.html").write_text("my own notes")
+    assert project.say("report", "--format", "html").code == 2
+
     assert project.say("report", "--bundle", "-o", "all.zip").code == 0
     with zipfile.ZipFile(folder / "all.zip") as archive:
         assert archive.namelist() == ["report.html"]
@@ -72,6 +76,7 @@ def test_a_failed_run_says_what_to_do(project: Project) -> None:
         (("--open", "--format", "markdown"), "--open needs --format html"),
         (("--bundle", "--json"), "--bundle needs --format html"),
         (("--json", "--format", "html"), "--json and --format html cannot be combined"),
+        (("--bundle", "-o", "x.html"), "--bundle writes a zip"),
         (("-o", "x.pdf"), "unknown extension; name a format with --format"),
         (("-o", "taken.md"), "already exists; use --force to overwrite"),
         (("-o", "/dev/null", "--format", "text", "--force"), "not a regular file"),

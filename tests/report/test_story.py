@@ -8,6 +8,7 @@ from rocsteady.journal.values import (
     AttemptRecord,
     DecisionRecord,
     Forecast,
+    Message,
     NamedFailure,
     Run,
     RunStory,
@@ -110,3 +111,15 @@ def test_a_run_that_goes_on_is_told_with_when_it_will_be_done() -> None:
         " between Thu 1 Jan 01:00 and Thu 1 Jan 03:00 with 90 % probability (UTC)." in page
     )
     assert "Deadline 1970-01-01 00:05:00 UTC." in render_story(story(run=running, deadline=300.0))
+
+
+def test_what_others_wrote_loads_mentions_and_closes_nothing() -> None:
+    hostile = "bad ![x](https://a.example/b.png) <img src=x> @octocat fixes #1\n# BIG"
+    told = Message(run=1, text=f"error in the script: ValueError: {hostile} `x`", at=1.0)
+
+    line = next(
+        each for each in render_story(story(messages=(told,))).splitlines() if "BIG" in each
+    )
+
+    assert line.startswith("- 1970-01-01 00:00:01 UTC `` error in the script")
+    assert line.endswith("# BIG `x` ``")

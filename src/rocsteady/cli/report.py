@@ -17,6 +17,7 @@ from rocsteady.report.run_report import RunReport
 from rocsteady.report.story import render_story
 from rocsteady.report.summary_screen import render_summary
 from rocsteady.terminal.screen import json_text, layout, show, show_json, tell
+from rocsteady.untrusted_file import read_head
 from rocsteady.workflows.run_report import bundle, gather
 
 FORMATS = ("text", "html", "markdown", "json")
@@ -69,11 +70,11 @@ def command(  # noqa: PLR0913 - one argument an option
         line = find_run(journal, name)
         report = gather(journal, line, now=time.time())
         if bundled:
-            target = output or Path(f"rocsteady-{line.run.name}.zip")
+            target = output or _ours(Path(f"rocsteady-{line.run.name}.zip"), force=force)
             _write(target, bundle(journal, line, render_page(report)))
             return
     if wanted == "html":
-        target = output or Path(f"rocsteady-{line.run.name}.html")
+        target = output or _ours(Path(f"rocsteady-{line.run.name}.html"), force=force)
         _write(target, render_page(report).encode())
         if opens and not webbrowser.open(target.absolute().as_uri()):
             tell("rocsteady: could not start a browser")
@@ -89,6 +90,8 @@ def _format(
     """Return the format that the options mean."""
     if (opens or bundled) and (as_json or wanted not in (None, "html")):
         raise click.UsageError(f"{'--open' if opens else '--bundle'} needs --format html")
+    if bundled and output and output.suffix.lower() != ".zip":
+        raise click.UsageError(f"--output {output}: --bundle writes a zip; name it FILE.zip")
     if as_json and wanted not in (None, "json"):
         raise click.UsageError(f"--json and --format {wanted} cannot be combined")
     guessed = SUFFIXES.get(output.suffix.lower()) if output else None
@@ -96,6 +99,15 @@ def _format(
         raise click.UsageError(f"--output {output}: unknown extension; name a format with --format")
     default = guessed or ("text" if sys.stdout.isatty() else "markdown")
     return "json" if as_json else wanted or ("html" if opens else default)
+
+
+def _ours(target: Path, *, force: bool) -> Path:
+    """Refuse to overwrite a file that is no report, though nobody named it."""
+    if target.exists() and not force:
+        head = read_head(target, 4096, follow=False)
+        if b"(rocsteady)</title>" not in head and b"report.html" not in head:
+            raise click.UsageError(f"{target}: already exists; use --force to overwrite")
+    return target
 
 
 def _print(report: RunReport, wanted: str, output: Path | None) -> None:

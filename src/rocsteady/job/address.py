@@ -9,7 +9,7 @@ def host_of(address: str) -> str:
     """Return the host of an address, which may be shown; "" if it is none of the web."""
     try:
         parts = urlsplit(address)
-        host = parts.hostname or ""
+        host, _ = parts.hostname or "", parts.port  # asked for: only then a wrong one is found
     except ValueError:
         return ""
     plain = address.isascii() and address.isprintable() and " " not in address

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from datetime import datetime, timezone
@@ -14,6 +15,8 @@ from rocsteady.report.run_report import settings_of
 from rocsteady.report.times import moment
 from rocsteady.vocabulary import Failure
 from rocsteady.wording import duration
+
+ACTIVE = re.compile(r"[<`*\[]|https?://|(?<!\w)@\w|#\d|\w_\w*_")  # in Markdown, or on GitHub
 
 
 def render_story(story: RunStory, *, now: float | None = None) -> str:
@@ -66,7 +69,7 @@ def _lines(story: RunStory, now: float | None) -> Iterator[str]:
     yield "## Messages"
     yield ""
     for message in story.messages:
-        yield f"- {_moment(message.at)} {message.text}"
+        yield f"- {_moment(message.at)} {_inert(message.text)}"
     yield ""
     yield "rocsteady's authors have not confirmed any of this on AMD hardware."
 
@@ -118,15 +121,29 @@ def _quoted(text: str) -> Iterator[str]:
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+    return _inert(text).replace("|", "\\|")
+
+
+def _inert(text: str) -> str:
+    """Show text that others wrote: no image is loaded, nobody is mentioned, no issue is closed."""
+    line = " ".join(text.split())
+    return _code(line) if ACTIVE.search(line) else line
+
+
+def _code(text: str) -> str:
+    """Show text as it is, whatever marks are in it."""
+    line = " ".join(text.split())
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
+    space = " " if "`" in line else ""
+    return f"{fence}{space}{line}{space}{fence}"
 
 
 def _incident(incident: Incident) -> Iterator[str]:
     yield f"### Incident {incident.number}: {incident.verdict}, in attempt {incident.attempt}"
     yield ""
-    yield f"{incident.why}."
+    yield f"{_inert(incident.why)}."
     if incident.place:
-        yield f"Location: `{incident.place}`."
+        yield f"Location: {_code(incident.place)}."
     yield (
         f"Evidence: `{incident.evidence}`"
         if incident.evidence
