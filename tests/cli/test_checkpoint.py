@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 import rocsteady as package
 from rocsteady.checkpoint_folder import MANIFEST, FileFact, hash_of, manifest_text, name_of
 from rocsteady.cli.main import rocsteady
+from rocsteady.errors import RequestError
 
 LIBRARY = str(Path(package.__file__).parents[1])
 WRITES = """
@@ -196,8 +197,8 @@ def test_everything_or_another_entry_can_be_had(tmp_path: Path) -> None:
 
     assert list(plain(tmp_path / "all")) == ["values/best", "model/columns", "model/rows"]
     assert plain(tmp_path / "v") == {"best": ("F64", [], struct.pack("<d", 2.5))}
-    assert ended.exit_code == 2
-    assert f"{checkpoint}: no entry named 'net'. Entries: model, values" in ended.output
+    assert isinstance(ended.exception, RequestError)
+    assert str(ended.exception) == f"{checkpoint}: no entry named 'net'. Entries: model, values"
 
 
 def test_nothing_is_written_over(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_the_same_preview_on_a_machine_with_another_gpu_is_another(cli: Rocstead
 @pytest.mark.parametrize(
     ("machine", "kind", "remedies"),
     [
-        ("rx9070xt-windows", "gpu-reset", ["retry", "cpu"]),
+        ("rx9070xt-windows", "gpu-reset", ["retry", "hipblaslt-off", "cpu"]),
         ("nvidia-card", "oom-fragmentation", ["retry", "allocator-expandable"]),
         ("wsl2", "hang-lost-interrupt", ["retry", "interrupts-off", "cpu"]),
         ("mi300x-8", "hang-in-collective", ["retry", "p2p-off", "single-gpu"]),

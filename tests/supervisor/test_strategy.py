@@ -97,7 +97,7 @@ def test_gpus_are_chosen_from_those_the_user_lets_be_seen(
 
 @pytest.mark.parametrize("mask", ["2,3", "0,1,-1,4", "-1"])
 def test_a_gpu_that_the_user_hides_is_not_to_be_had(mask: str) -> None:
-    with pytest.raises(RocsteadyError, match="no GPU 2 among those"):
+    with pytest.raises(RocsteadyError, match="there is no GPU 2, counted from 0"):
         environment(Strategy(gpus=(2,)), {HIP: mask})
 
 

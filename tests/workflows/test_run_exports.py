@@ -227,7 +227,7 @@ def test_an_interpreter_without_the_package(tmp_path: Path) -> None:
     made.close(said.append)
 
     assert said[1:] == [
-        "metrics not written to W&B: its process did not finish; see trackers.log of the run."
+        "metrics not written to W&B: its process did not finish; see trackers.log in the run's folder."
     ]
 
 

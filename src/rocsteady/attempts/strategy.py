@@ -71,6 +71,6 @@ def _among(shown: list[str] | None, gpu: int) -> str:
     if shown is None:
         return str(gpu)
     if gpu >= len(shown):
-        mask = ",".join(shown) or "none"
-        raise RocsteadyError(f"GPU {gpu} is not one of the visible GPUs ({mask}).")
+        visible = f"only {len(shown)} visible: {','.join(shown)}" if shown else "none is visible"
+        raise RocsteadyError(f"there is no GPU {gpu}, counted from 0 ({visible})")
     return shown[gpu]
