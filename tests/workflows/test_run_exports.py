@@ -226,9 +226,8 @@ def test_an_interpreter_without_the_package(tmp_path: Path) -> None:
 
     made.close(said.append)
 
-    assert said[1:] == [
-        "metrics not written to W&B: its process did not finish; see trackers.log in the run's folder."
-    ]
+    why = "its process did not finish; see trackers.log in the run's folder"
+    assert said[1:] == [f"metrics not written to W&B: {why}."]
 
 
 def test_what_a_process_left_is_not_believed(tmp_path: Path) -> None:
