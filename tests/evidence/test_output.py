@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.evidence.counters import Progress
+from rocsteady.evidence.counters import Progress, take_apart
 from rocsteady.evidence.output import OutputCounter
 from rocsteady.evidence.values import Output
 
@@ -186,3 +186,8 @@ def test_reading_goes_on_at_a_whole_line_after_a_flood() -> None:
 
     assert counter.progress == Progress(n=13, total=None, rate=None)
     assert counter.output.counters == before + 1
+
+
+@pytest.mark.parametrize("line", ["connecting to redis://cache:6379/0", "loaded 12/7 shards"])
+def test_more_than_all_is_no_progress(line: str) -> None:
+    assert take_apart(line).progress is None

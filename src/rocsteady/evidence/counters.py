@@ -138,6 +138,8 @@ def _progress(text: str, counted: list[tuple[str, str]], bare: list[str]) -> Pro
     n, total = counted[-1] if counted else (bare[-1], "") if bare else ("", "")
     if not n or len(n) > MOST_DIGITS or len(total) > MOST_DIGITS:
         return None
+    if total and int(n) > int(total):  # an address such as redis://cache:6379/0
+        return None
     return Progress(n=int(n), total=int(total or 0) or None, rate=_rate(text))
 
 
