@@ -30,7 +30,7 @@ MAY = {
     "cli/main.py": "/dev/null",
     "terminal/screen.py": "/dev/null",
     "cli/report.py": "a page that it has just written, in a browser",
-    "report/html/page.py": "files that come with rocsteady",
+    "page/page.py": "files that come with rocsteady",
     "workflows/tracker_feeds.py": "adds to a file of its own, and follows no link",
     "workflows/notifications.py": "the terminal that it writes to, without blocking",
     "cli/explain.py": "a pipe that the shell has opened: /dev/fd/N",

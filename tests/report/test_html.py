@@ -25,9 +25,9 @@ from rocsteady.journal.values import (
     Run,
     RunStory,
 )
-from rocsteady.report.html.document import render_page
-from rocsteady.report.html.markup import tag
-from rocsteady.report.html.series import MOST_POINTS, gauge, in_attempts, rates
+from rocsteady.page.document import render_page
+from rocsteady.page.markup import tag
+from rocsteady.page.series import MOST_POINTS, gauge, in_attempts, rates
 from rocsteady.report.run_report import (
     IncidentProof,
     RunReport,

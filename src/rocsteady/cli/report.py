@@ -11,8 +11,8 @@ import click
 
 from rocsteady.cli.project_journal import find_run, kept_journal, nothing_run
 from rocsteady.host.files import write_whole
+from rocsteady.page.document import render_page
 from rocsteady.printable import printable
-from rocsteady.report.html.document import render_page
 from rocsteady.report.run_report import RunReport
 from rocsteady.report.story import render_story
 from rocsteady.report.summary_screen import render_summary

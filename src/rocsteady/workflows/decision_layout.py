@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from rocsteady.page.markup import Markup, tag
+from rocsteady.page.page import POLICY, pairs, table, whole_page
 from rocsteady.printable import printable
-from rocsteady.report.html.markup import Markup, tag
-from rocsteady.report.html.page import POLICY, pairs, table, whole_page
 from rocsteady.vocabulary import Value
 
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from rocsteady.report.html.markup import Markup, tag
-from rocsteady.report.html.series import Series
+from rocsteady.page.markup import Markup, tag
+from rocsteady.page.series import Series
 from rocsteady.wording import duration
 
 WIDTH, HEIGHT = 820, 150

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 
-from rocsteady.report.html.markup import Markup, raw, tag
+from rocsteady.page.markup import Markup, raw, tag
 
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src {}; base-uri 'none';"
@@ -51,4 +51,4 @@ def pairs(pairs: Sequence[tuple[str, object]]) -> Markup:
 @cache
 def resource(name: str) -> str:
     """Return a file of this folder."""
-    return files("rocsteady.report.html").joinpath(name).read_text(encoding="utf-8")
+    return files("rocsteady.page").joinpath(name).read_text(encoding="utf-8")

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
 
 from rocsteady.journal.values import Incident
-from rocsteady.report.html import plot
-from rocsteady.report.html.markup import Markup, raw, tag
-from rocsteady.report.html.page import MOST_ROWS, POLICY, pairs, resource, table, whole_page
-from rocsteady.report.html.series import gauge, gauge_names, in_attempts, rates
+from rocsteady.page import plot
+from rocsteady.page.markup import Markup, raw, tag
+from rocsteady.page.page import MOST_ROWS, POLICY, pairs, resource, table, whole_page
+from rocsteady.page.series import gauge, gauge_names, in_attempts, rates
 from rocsteady.report.run_report import (
     BAD,
     WARNING,
