@@ -223,7 +223,7 @@ def test_a_row_that_was_tampered_with_is_an_error_and_not_a_crash(
     ):
         other.execute("UPDATE runs SET command = ?", (column,))
         other.commit()
-        with pytest.raises(JournalError, match=r"damaged|another rocsteady"):
+        with pytest.raises(JournalError, match=r"damaged|another version"):
             journal.story("calm-otter")
     other.close()
 
