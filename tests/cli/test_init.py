@@ -190,8 +190,8 @@ def test_a_script_that_fails_is_named_and_nothing_is_written(
 @pytest.mark.parametrize(
     ("script", "told"),
     [
-        ("print('hello')", "and no step was observed: Is this the training script?"),
-        ("import time; time.sleep(100)", "no step was observed in 3 s."),
+        ("print('hello')", "and no step was observed. Is this the training script?"),
+        ("import time; time.sleep(100)", "no step was observed in"),
     ],
 )
 def test_a_script_that_shows_no_step_has_a_sentence(

@@ -14,6 +14,7 @@ from rocsteady.attempts.attempt_end import AttemptEnd, Outcome, is_failure
 from rocsteady.attempts.progress_counts import ProgressCounts
 from rocsteady.attempts.settings import Settings
 from rocsteady.errors import RocsteadyError
+from rocsteady.evidence.heartbeat_pages import BatchSplit
 from rocsteady.evidence.kernel_log import read_kernel_log
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
@@ -81,6 +82,7 @@ class StrategyHistory:
         self._before = 0  # how many of these were on options that were given up
         self._answered = ""  # the kind of failure that the remedy is for
         self._furthest = ProgressCounts()
+        self._split: BatchSplit | None = None  # that was seen last
         kept = memory.deadly(here, script) if memory else ()
         self._deadly = [strategy_of(entry.strategy) for entry in kept]
 
@@ -197,11 +199,19 @@ class StrategyHistory:
         self.progressed = progressed
         return progressed
 
+    def _split_in_force(self) -> BatchSplit | None:
+        """Return how the attempt that failed trained a batch; if it made no step, by an earlier."""
+        split, asked = self._split, self.strategy.micro_batch
+        if split is None or asked is None:
+            return split
+        return msgspec.structs.replace(split, micro_batch=min(split.micro_batch, asked))
+
     def situation(
         self, failure: Failure, end: AttemptEnd | None, *, can_resume: bool, checkpoints: int
     ) -> Situation:
         """Return all that the ladder looks at, after a failure that was taken into account."""
         kind, seen = self._failures.kinds[failure.kind], self._seen()
+        self._split = (end.batch_split if end else None) or self._split
         return Situation(
             failure=failure,
             nature=kind.nature.value,
@@ -215,7 +225,7 @@ class StrategyHistory:
             gfx=seen.gfx,
             arches=seen.arches,
             loader=end.loader if end else None,
-            batch_split=end.batch_split if end else None,
+            batch_split=self._split_in_force(),
             precision=end.precision if end else "",
             can_resume=can_resume,
             checkpoints=checkpoints,
