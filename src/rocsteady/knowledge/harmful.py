@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-import msgspec
-
 from rocsteady.errors import KnowledgeError
-from rocsteady.toml import parse_toml
+from rocsteady.knowledge.data_file import read_data
 from rocsteady.vocabulary import Value
 
 FILE = Path(__file__).parent / "data" / "harmful_variables.toml"
@@ -46,12 +44,7 @@ class _Table(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 @cache
 def harmful_variables(path: Path = FILE) -> tuple[Harmful, ...]:
     """Read the file, and refuse what is wrong with it by entry and field."""
-    try:
-        table = msgspec.convert(parse_toml(path.read_text(encoding="utf-8")), _Table)
-    except OSError as error:
-        raise KnowledgeError(f"{path.name}: {error.strerror}") from None
-    except (ValueError, msgspec.ValidationError) as error:
-        raise KnowledgeError(f"{path.name}: {error}") from None
+    table = read_data(path, _Table)
     for each in table.variable:
         for field in ("name", "failures", "why", "sources"):
             if not getattr(each, field):

@@ -6,10 +6,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-import msgspec
-
-from rocsteady.errors import KnowledgeError
-from rocsteady.toml import parse_toml
+from rocsteady.knowledge.data_file import read_data
 from rocsteady.vocabulary import Fix, Value
 
 FILE = Path(__file__).parent / "data" / "messages.toml"
@@ -36,13 +33,7 @@ class _Table(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 @cache
 def known_messages(path: Path = FILE) -> tuple[Message, ...]:
     """Read the file."""
-    try:
-        table = msgspec.convert(parse_toml(path.read_text(encoding="utf-8")), _Table)
-    except OSError as error:
-        raise KnowledgeError(f"{path.name}: {error.strerror}") from None
-    except (ValueError, msgspec.ValidationError) as error:
-        raise KnowledgeError(f"{path.name}: {error}") from None
-    return table.message
+    return read_data(path, _Table).message
 
 
 def find_message(text: str) -> tuple[Message, str] | None:

@@ -7,15 +7,14 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-import msgspec
-
 from rocsteady.errors import KnowledgeError
+from rocsteady.knowledge.data_file import read_data
 from rocsteady.vocabulary import Value
 
 if sys.version_info >= (3, 11):
-    import tomllib
+    pass
 else:
-    import tomli as tomllib
+    pass
 
 FILE = Path(__file__).parent / "data" / "resume_arguments.toml"
 RESTARTS = "max_restarts"  # of torchrun: a script that it may restart loads its own checkpoint
@@ -51,12 +50,7 @@ def _is_torchrun(command: Sequence[str]) -> bool:
 @cache
 def load_arguments(path: Path = FILE) -> tuple[ResumeArgument, ...]:
     """Read the file, and refuse what is wrong with it."""
-    try:
-        found = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _File).argument
-    except OSError as error:
-        raise KnowledgeError(f"{path.name}: {error.strerror}") from None
-    except (ValueError, msgspec.ValidationError) as error:
-        raise KnowledgeError(f"{path.name}: {error}") from None
+    found = read_data(path, _File).argument
     for argument in found:
         if not argument.sources:
             raise KnowledgeError(f"{path.name}: {argument.name}: sources: must not be empty")

@@ -11,15 +11,14 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from pathlib import Path
 
-import msgspec
-
 from rocsteady.errors import KnowledgeError
+from rocsteady.knowledge.data_file import read_data
 from rocsteady.vocabulary import Value
 
 if sys.version_info >= (3, 11):
-    import tomllib
+    pass
 else:
-    import tomli as tomllib
+    pass
 
 # Below these no code of the user's runs, unless a frame of it is between.
 PYTHONS_OWN = re.compile(
@@ -133,12 +132,7 @@ def _innermost_but_for_python(frames: Sequence[str]) -> int:
 
 def load_waits(path: Path = FILE) -> WaitKnowledge:
     """Read the file, and refuse what is wrong with it by entry and field."""
-    try:
-        signs = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Signs)
-    except OSError as error:
-        raise KnowledgeError(f"{path.name}: {error.strerror}") from None
-    except (ValueError, msgspec.ValidationError) as error:
-        raise KnowledgeError(f"{path.name}: {error}") from None
+    signs = read_data(path, Signs)
     every = (signs.devices, signs.helpers, signs.collectives, signs.persons, signs.loops)
     for sign in (sign for kind in every for sign in kind):
         names = [name for name in (sign.native, sign.python, sign.thread) if name]
