@@ -255,9 +255,7 @@ def test_a_crash_that_nothing_followed_is_lost_time_and_no_training() -> None:
     assert "(at least 200 steps)" in summary(made)
     assert summary(made).endswith("The machine crashed during attempt 1.")
     assert costs_of(alone, 2000.0).idle == 1600.0 - 1119.0
-    assert "attempt 1 (A=waiting for a lock) was cut off: the machine went down" in render_page(
-        made
-    )
+    assert "attempt 1 (A=waiting for a lock) was cut off: the machine crashed" in render_page(made)
 
 
 def test_what_is_measured_is_drawn_in_its_attempt() -> None:
@@ -299,3 +297,16 @@ def test_the_screen_fits_80_by_24() -> None:
 def test_attributes_are_escaped() -> None:
     assert tag("p", class_='"><b') == '<p class="&quot;&gt;&lt;b"></p>'
     assert tag("p", None, "a", hidden=True, id=None) == "<p hidden>a</p>"
+
+
+def test_an_attempt_without_an_end_is_in_progress_only_while_the_run_is() -> None:
+    whole = story(outcome="")
+    last = replace(whole.attempts[1], ended=None, outcome="", exit_code=None)
+    cut = replace(whole, attempts=(whole.attempts[0], last))
+
+    assert "(unchanged) is in progress" in render_page(
+        RunReport(at=2000.0, story=cut, is_running=True)
+    )
+    assert "(unchanged) was cut off: rocsteady was killed" in render_page(
+        RunReport(at=2000.0, story=cut)
+    )

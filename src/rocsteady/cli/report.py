@@ -102,10 +102,11 @@ def _format(
 
 
 def _ours(target: Path, *, force: bool) -> Path:
-    """Refuse to overwrite a file that is no report, though nobody named it."""
+    """Refuse to overwrite a file that is not an earlier report."""
     if target.exists() and not force:
-        head = read_head(target, 4096, follow=False)
-        if b"(rocsteady)</title>" not in head and b"report.html" not in head:
+        head = read_head(target, 4096, follow=False) if target.is_file() else b""
+        bundle_of_ours = head.startswith(b"PK") and b"report.html" in head
+        if not bundle_of_ours and b"(rocsteady)</title>" not in head:
             raise click.UsageError(f"{target}: already exists; use --force to overwrite")
     return target
 

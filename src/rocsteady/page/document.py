@@ -109,9 +109,10 @@ def _timeline(report: RunReport) -> Iterator[Markup]:
     spans = []
     for attempt in story.attempts:
         end = attempt.ended or story.run.ended or report.at
-        going_on = attempt.ended is None and story.run.ended is None
+        going_on = attempt.ended is None and report.is_running
         kind = "good" if going_on or ended_well(attempt) else "failed"
-        title = f"attempt {attempt.number} ({settings_of(attempt)}) {attempt_end(attempt, story)}"
+        told = attempt_end(attempt, story, running=report.is_running)
+        title = f"attempt {attempt.number} ({settings_of(attempt)}) {told}"
         spans.append(plot.Span(attempt.started, end, kind, f"attempt {attempt.number}", title))
     if spans:
         yield plot.timeline(spans, axis, _marks(report))
@@ -216,7 +217,7 @@ def _identified(report: RunReport, attempt: int) -> Iterator[Markup]:
             tag("strong", "What was done: "),
             f"{decision_in_words(decision)} {decision.why.rstrip('.')}.",
         )
-        yield tag("p", tag("strong", "Effect: "), effect_of(report.story, attempt))
+        yield tag("p", tag("strong", "Effect: "), effect_of(report, attempt))
 
 
 def _links(sources: Sequence[str]) -> Iterator[Markup | str]:
@@ -241,7 +242,7 @@ def _costs(report: RunReport) -> Iterator[Markup]:
         ("repeating steps", costs.redone),
         *([("paused by the user", costs.paused)] if costs.paused else []),
     ]
-    yield tag("p", "The whole time of the run, by what it was good for.", class_="detail")
+    yield tag("p", "All of the time from the start of the run to its end.", class_="detail")
     yield plot.share_bar(shares)
     yield table(
         "Costs",
@@ -262,7 +263,8 @@ def _attempts(report: RunReport) -> Iterator[Markup]:
         rows.append(
             (
                 str(attempt.number), _moment(attempt.started), settings_of(attempt), took,
-                attempt_end(attempt, report.story), failure.kind if failure else "",
+                attempt_end(attempt, report.story, running=report.is_running),
+                failure.kind if failure else "",
                 decision.what if decision else "",
             )
         )  # fmt: skip

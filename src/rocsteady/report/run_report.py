@@ -180,12 +180,13 @@ def decision_in_words(decision: DecisionRecord) -> str:
     return f"Restarted the run with {what}."
 
 
-def effect_of(story: RunStory, attempt: int) -> str:
+def effect_of(report: RunReport, attempt: int) -> str:
     """Say what came of the decision after an attempt."""
+    story = report.story
     following = next((each for each in story.attempts if each.number == attempt + 1), None)
     if following is None:
         return "No attempt followed."
-    return f"Attempt {following.number} {attempt_end(following, story)}."
+    return f"Attempt {following.number} {attempt_end(following, story, running=report.is_running)}."
 
 
 def settings_of(attempt: AttemptRecord) -> str:
@@ -203,19 +204,21 @@ def ended_well(attempt: AttemptRecord) -> bool:
     return attempt.outcome == "by itself" and attempt.exit_code == 0
 
 
-def attempt_end(attempt: AttemptRecord, story: RunStory) -> str:
+def attempt_end(attempt: AttemptRecord, story: RunStory, *, running: bool = False) -> str:
     """Say how an attempt ended, as the end of a sentence."""
     step = "" if attempt.last_step is None else f" at step {attempt.last_step:,}"
-    if attempt.number in crashed_attempts(story):
-        return "was cut off: the machine went down"
     if attempt.ended is None:
-        return "is in progress" if story.run.ended is None else "was cut off: rocsteady was killed"
+        crashed = attempt.number in crashed_attempts(story)
+        cut_off = f"was cut off: {'the machine crashed' if crashed else 'rocsteady was killed'}"
+        return "is in progress" if running and not crashed else cut_off
     if ended_well(attempt):
         return f"ended normally{step}"
     by = f"exit code {attempt.exit_code}"
     if attempt.signal:
         by = f"signal {attempt.signal}"
-    how = by if attempt.outcome == "by itself" else f"{attempt.outcome}, ended by rocsteady"
+    if attempt.outcome == "hung":
+        by = "ended by rocsteady"
+    how = by if attempt.outcome == "by itself" else f"{attempt.outcome}, {by}"
     return f"ended{step}: {how}"
 
 
