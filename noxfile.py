@@ -270,7 +270,7 @@ def plan(session: nox.Session) -> None:
     _install(session, "--group", "test", "-e", ".")
     python = _torch_python(session)
     all_of_it = {"ROCSTEADY_TEST_ALL_NOTES": "1", "ROCSTEADY_TEST_SKY_PYTHON": "make"}
-    shown = ("planner", "cli/test_plan.py", "cli/test_init.py", "guides/test_init.py")
+    shown = ("planner", "exports", "cli/test_plan.py", "cli/test_init.py", "guides/test_init.py")
     tests = [f"tests/{each}" for each in shown]
     session.run("pytest", "-m", "slow", *tests, env={TORCH_PYTHON: python, **all_of_it})
     session.run("python", "benchmarks/forecast.py", "--python", python, "--check")

@@ -18,6 +18,7 @@ from rocsteady.cli.plan_export import write_files
 from rocsteady.cli.project import enter, find_job_folder
 from rocsteady.cli.roots import open_root
 from rocsteady.errors import RocsteadyError
+from rocsteady.exports.catalog import PLACES
 from rocsteady.host.files import write_whole
 from rocsteady.job.stages import commands_of
 from rocsteady.job.values import Job
@@ -25,7 +26,6 @@ from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import existing_place, find_place
 from rocsteady.plan import Plan
-from rocsteady.planner.exports.catalog import PLACES
 from rocsteady.planner.planner import Wish
 from rocsteady.report.option import render_option
 from rocsteady.report.plan import render_plan

@@ -11,6 +11,8 @@ from msgspec.structs import replace
 
 from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.errors import RocsteadyError
+from rocsteady.exports.catalog import PLACES
+from rocsteady.exports.export import Export
 from rocsteady.forecast.forecast import due
 from rocsteady.job.values import DoneWhen, Job
 from rocsteady.job.wanted_metrics import metric_files
@@ -18,8 +20,6 @@ from rocsteady.knowledge.offers import Offer, load_offers
 from rocsteady.plan import Option
 from rocsteady.planner.candidates import CPU
 from rocsteady.planner.estimates import CLOUD
-from rocsteady.planner.exports.catalog import PLACES
-from rocsteady.planner.exports.export import Export
 from rocsteady.remedies.difference import told
 from rocsteady.supervisor.visible_gpus import visible_to_a_run
 from rocsteady.terminal.screen import show, tell

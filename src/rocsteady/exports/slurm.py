@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 
-from rocsteady.planner.exports.export import Export, slug, torch_release
-from rocsteady.planner.exports.remarks import comments, remarks
-from rocsteady.planner.exports.shell import ENVIRONMENT, environment, install, run_line
+from rocsteady.exports.export import Export, slug, torch_release
+from rocsteady.exports.remarks import comments, remarks
+from rocsteady.exports.shell import ENVIRONMENT, environment, install, run_line
 
 TURN = 86_400  # seconds: one day is within the limit of most partitions
 LEAST = 600

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.planner.exports.export import Export
-from rocsteady.planner.exports.slurm import sbatch
+from rocsteady.exports.export import Export
+from rocsteady.exports.slurm import sbatch
 
 OPTIONS = Path(__file__).with_name("sbatch_options.txt")
 DAY = 86_400.0

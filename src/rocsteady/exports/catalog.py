@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from rocsteady.planner.exports import container, kubernetes, skypilot, slurm, wsl2
-from rocsteady.planner.exports.export import Export, slug
+from rocsteady.exports import container, kubernetes, skypilot, slurm, wsl2
+from rocsteady.exports.export import Export, slug
 
 Files = dict[str, str]  # name of the file, in the project's folder: what is in it
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.planner.exports.export import Export, slug
-from rocsteady.planner.exports.images import AS_OF, image_for
-from rocsteady.planner.exports.remarks import comments, remarks
-from rocsteady.planner.exports.shell import environment, install, run_line
-from rocsteady.planner.exports.yaml_text import as_yaml
+from rocsteady.exports.export import Export, slug
+from rocsteady.exports.images import AS_OF, image_for
+from rocsteady.exports.remarks import comments, remarks
+from rocsteady.exports.shell import environment, install, run_line
+from rocsteady.exports.yaml_text import as_yaml
 
 PROJECT = "/project"
 SHARED_MEMORY = "8Gi"  # what AMD's own docker line gives; loaders hand over batches there

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 
-from rocsteady.planner.exports.export import Export, slug
-from rocsteady.planner.exports.remarks import plain, remarks
-from rocsteady.planner.exports.shell import ENVIRONMENT, environment, install, run_line
+from rocsteady.exports.export import Export, slug
+from rocsteady.exports.remarks import plain, remarks
+from rocsteady.exports.shell import ENVIRONMENT, environment, install, run_line
 
 ROCM = "7.14.1"
 TORCH = "2.12.0"  # AMD's page names it for this ROCm and all of these GPUs

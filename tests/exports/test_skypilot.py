@@ -13,9 +13,9 @@ import jsonschema
 import pytest
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.planner.exports import skypilot
-from rocsteady.planner.exports.export import Export
-from rocsteady.planner.exports.skypilot import task
+from rocsteady.exports import skypilot
+from rocsteady.exports.export import Export
+from rocsteady.exports.skypilot import task
 
 HERE = Path(__file__).parent
 SCHEMA = json.loads((HERE / "sky_task.json").read_text())

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocsteady.planner.exports import container, kubernetes, skypilot, slurm, wsl2
-from rocsteady.planner.exports.export import Export, slug
-from rocsteady.planner.exports.kubernetes import unexpanded
-from rocsteady.planner.exports.remarks import comments
-from rocsteady.planner.exports.shell import command_elsewhere, folders
-from rocsteady.planner.exports.yaml_text import quoted
+from rocsteady.exports import container, kubernetes, skypilot, slurm, wsl2
+from rocsteady.exports.export import Export, slug
+from rocsteady.exports.kubernetes import unexpanded
+from rocsteady.exports.remarks import comments
+from rocsteady.exports.shell import command_elsewhere, folders
+from rocsteady.exports.yaml_text import quoted
 
 RUN = ["rocsteady", "run", "--yes", "--"]
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from rocsteady.planner.exports.export import Export
-from rocsteady.planner.exports.wsl2 import LISTED, guide
+from rocsteady.exports.export import Export
+from rocsteady.exports.wsl2 import LISTED, guide
 
 EXIST = {  # in PowerShell of Windows 11, in Ubuntu 24.04, or installed by the guide
     "powershell": {"wsl"},

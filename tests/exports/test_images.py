@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocsteady.planner.exports.images import ACCELERATORS, IMAGES, WHEELS_FOR, image_for
+from rocsteady.exports.images import ACCELERATORS, IMAGES, WHEELS_FOR, image_for
 
 NAMED_BY_AMD = {  # as they stand on the two pages that images.py names
     "rocm/pytorch:rocm10.0_ubuntu24.04_py3.12_pytorch_release_2.13.0",

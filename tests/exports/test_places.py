@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.planner.exports import container, kubernetes, skypilot, wsl2
-from rocsteady.planner.exports.catalog import PLACES
-from rocsteady.planner.exports.export import Export
-from rocsteady.planner.exports.yaml_text import as_yaml
+from rocsteady.exports import container, kubernetes, skypilot, wsl2
+from rocsteady.exports.catalog import PLACES
+from rocsteady.exports.export import Export
+from rocsteady.exports.yaml_text import as_yaml
 
 HERE = Path(__file__).parent
 HARD: dict[str, object] = {

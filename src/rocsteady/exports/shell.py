@@ -6,7 +6,7 @@ import re
 import shlex
 from pathlib import PurePosixPath, PureWindowsPath
 
-from rocsteady.planner.exports.export import Export
+from rocsteady.exports.export import Export
 
 AS_IT_IS = "/tmp/torch-as-it-is.txt"  # noqa: S108 - on a machine that is rented, or in an image
 VERSION = "\"import importlib.metadata as m; print('torch==' + m.version('torch'))\""

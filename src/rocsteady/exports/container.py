@@ -9,10 +9,10 @@ import shlex
 from msgspec.structs import replace
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.planner.exports.export import Export, slug
-from rocsteady.planner.exports.images import AS_OF, NAMES_WHEELS, WHEELS, WHEELS_FOR, image_for
-from rocsteady.planner.exports.remarks import comments, remarks
-from rocsteady.planner.exports.shell import command_elsewhere, install
+from rocsteady.exports.export import Export, slug
+from rocsteady.exports.images import AS_OF, NAMES_WHEELS, WHEELS, WHEELS_FOR, image_for
+from rocsteady.exports.remarks import comments, remarks
+from rocsteady.exports.shell import command_elsewhere, install
 
 DOCKERFILE = "rocsteady.Dockerfile"
 PROJECT = "/project"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.planner.exports.export import Export, slug, torch_release
-from rocsteady.planner.exports.images import ACCELERATORS, AS_OF, Image, image_for
-from rocsteady.planner.exports.remarks import comments, remarks
-from rocsteady.planner.exports.shell import ENVIRONMENT, environment, folders, install, run_line
-from rocsteady.planner.exports.yaml_text import as_yaml
+from rocsteady.exports.export import Export, slug, torch_release
+from rocsteady.exports.images import ACCELERATORS, AS_OF, Image, image_for
+from rocsteady.exports.remarks import comments, remarks
+from rocsteady.exports.shell import ENVIRONMENT, environment, folders, install, run_line
+from rocsteady.exports.yaml_text import as_yaml
 
 WORKDIR = "~/sky_workdir"
 COPIES = "files-of-the-project"  # a folder of the bucket

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import textwrap
 
-from rocsteady.planner.exports.export import Export
+from rocsteady.exports.export import Export
 
 WIDTH = 96
 
