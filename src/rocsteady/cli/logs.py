@@ -48,7 +48,7 @@ def command(ctx: click.Context, *, name: str | None, follow: bool, lines: int | 
 
     Exit code: 0, 2 for incorrect usage, 130 on ^C.
     """
-    with kept_journal() as journal:
+    with kept_journal(name) as journal:
         run = find_run(journal, name).run
         going_on = _going_on(journal, run.name) if follow else lambda: False
         try:

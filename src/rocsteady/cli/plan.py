@@ -24,7 +24,7 @@ from rocsteady.job.stages import commands_of
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
-from rocsteady.journal.place import existing_place, find_place
+from rocsteady.journal.place import existing_places, find_place
 from rocsteady.plan import Plan
 from rocsteady.planner.planner import Wish
 from rocsteady.report.option import render_option
@@ -221,7 +221,7 @@ def _plan_here(  # noqa: PLR0913, PLR0917 - all that a plan rests on
 def _records(folder: Path) -> tuple[Memory, Journal]:
     """Open what is known so far. Nothing is made in the user's folder."""
     own = find_place(saved_plan.home(folder))
-    return Memory(own), Journal(existing_place(folder) or own)
+    return Memory(own), Journal(next(iter(existing_places(folder)), own))
 
 
 def _check_interrupt(trials: Trials) -> None:

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rocsteady.job import FILE
-from rocsteady.journal.place import FOLDER
+from rocsteady.journal.place import has_journal
 from rocsteady.terminal.screen import tell
 
 
 def find_project(start: Path) -> Path:
     """Return the nearest folder with a job file or a journal; ``start`` if there is none."""
-    return _nearest(start, lambda folder: _has_job(folder) or (folder / FOLDER).is_dir())
+    return _nearest(start, lambda folder: _has_job(folder) or has_journal(folder))
 
 
 def find_job_folder(start: Path) -> Path:

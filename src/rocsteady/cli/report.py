@@ -64,7 +64,7 @@ def command(  # noqa: PLR0913 - one argument an option
             raise click.UsageError(f"--output {output}: not a regular file")
         if not force:
             raise click.UsageError(f"--output {output}: already exists; use --force to overwrite")
-    with kept_journal() as journal:
+    with kept_journal(name) as journal:
         if journal is None:
             raise nothing_run(name)
         line = find_run(journal, name)

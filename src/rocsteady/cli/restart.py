@@ -29,7 +29,7 @@ def command(ctx: click.Context, *, name: str, detached: bool, from_scratch: bool
     The same as rocsteady stop RUN followed by rocsteady run --resume RUN. Does nothing if the run
     cannot resume.
     """
-    with kept_journal() as journal:
+    with kept_journal(name) as journal:
         line = find_run(journal, name)
         if journal is not None and not from_scratch and not can_resume(line.run, journal):
             raise RocsteadyError(

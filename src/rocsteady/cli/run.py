@@ -15,7 +15,7 @@ from rocsteady.attempts.settings import Settings
 from rocsteady.cli.detach import WITHOUT_TERMINAL, detach
 from rocsteady.cli.duration import Duration
 from rocsteady.cli.project import enter, find_job_folder, find_project
-from rocsteady.cli.project_journal import find_run
+from rocsteady.cli.project_journal import find_run, kept_journal
 from rocsteady.errors import (
     ExaminationError,
     JobError,
@@ -31,7 +31,7 @@ from rocsteady.job.names import check_name
 from rocsteady.job.values import Existing, Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
-from rocsteady.journal.place import existing_place, find_place
+from rocsteady.journal.place import Place, existing_places, find_place
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.suggestions import no_such
 from rocsteady.supervisor.recovery import PERSON_NEEDED
@@ -187,7 +187,7 @@ def command(  # noqa: PLR0913 - one argument an option
     folder = _folder(command, resume)
     typed, command = bool(command), command if plan is None else command_of(folder, command)
     _check_job(folder, command, resume)
-    place = find_place(folder)
+    place = _place(folder, resume)
     memory, journal = Memory(place), Journal(place)
     code = PERSON_NEEDED
     try:
@@ -285,10 +285,22 @@ def _folder(command: tuple[str, ...], resume: str | None) -> Path:
 
 def _check_job(folder: Path, command: tuple[str, ...], resume: str | None) -> None:
     """Refuse a run of nothing, before a journal is created for it."""
-    if resume is not None and existing_place(folder) is None:
+    if resume is not None and not existing_places(folder):
         find_run(None, resume)
     if resume is None and not command and not os.path.lexists(folder / FILE):
         raise click.UsageError(f"name a command: {EXAMPLE}")
+
+
+def _place(folder: Path, resume: str | None) -> Place:
+    """Return where the run is recorded: one that is resumed where it was before."""
+    with kept_journal(resume) as journal:
+        kept = journal.place if journal and resume is not None else None
+    here = find_place(folder)
+    return (
+        msgspec.structs.replace(here, folder=kept.folder, database=kept.database, wal=kept.wal)
+        if kept
+        else here
+    )
 
 
 def _check(options: dict[str, object]) -> None:

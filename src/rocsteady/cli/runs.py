@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from itertools import chain
 
 import click
 import msgspec
 from msgspec.structs import replace
 
-from rocsteady.cli.project_journal import kept_journal
+from rocsteady.cli.project_journal import kept_journals, newest
 from rocsteady.forecast.runs import lines_ahead
 from rocsteady.journal.values import RunLine
 from rocsteady.redaction.redactor import Secrets
@@ -22,8 +23,9 @@ from rocsteady.terminal.screen import layout, show, show_json
 def command(*, as_json: bool) -> None:
     """List the runs of this project, newest first, with their ETA and deadline."""
     now = time.time()
-    with kept_journal() as journal:
-        lines = lines_ahead(journal.runs(), journal.story, now=now) if journal else ()
+    with kept_journals() as journals:
+        each = [lines_ahead(one.runs(), one.story, now=now) for one in journals]
+    lines = tuple(sorted(chain(*each), key=newest, reverse=True))
     if as_json:
         told = {"version": 1, "runs": lines}
         show_json(told)

@@ -26,7 +26,7 @@ def command(*, name: str) -> None:
 
 def stop(name: str) -> None:
     """Ask the supervisor of a run to end it, and wait until it has."""
-    with kept_journal() as journal:
+    with kept_journal(name) as journal:
         line = find_run(journal, name)
         if line.run.ended is not None or line.alive is False:
             raise RocsteadyError(f"{name} is not running")

@@ -10,7 +10,7 @@ from datetime import timedelta
 import click
 
 from rocsteady.cli.duration import Duration
-from rocsteady.cli.project_journal import find_run, kept_journal, nothing_run
+from rocsteady.cli.project_journal import find_run, kept_journal, nothing_run, running
 from rocsteady.cli.watch_screen import watch_screen
 from rocsteady.host.full_screen import FullScreen
 from rocsteady.journal.journal import Journal
@@ -64,7 +64,7 @@ def command(  # noqa: PLR0913 - one argument an option
     Exit code: 0 if the run is done or still running, 76 if it ended before the job was done, 2 for
     incorrect usage, 130 on ^C.
     """
-    with kept_journal() as journal:
+    with kept_journal(name, running) as journal:
         if journal is None:
             raise nothing_run(name)
         chosen = find_run(journal, name or _running(journal))

@@ -246,11 +246,9 @@ class Journal:
             yield None
             return
         try:
-            with contextlib.closing(
-                schema.connect_to_read(self.place.database, schema.JOURNAL, BUSY)
-            ) as connection:
+            with schema.connect_to_read(self.place.database, schema.JOURNAL, BUSY) as connection:
                 yield connection if schema.version(connection) else None
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise JournalError(f"{self.place.database}: {error}") from None
         except UnicodeDecodeError:  # SQLite's own message quotes the bytes that are wrong
             raise JournalError(f"{self.place.database}: the database is damaged") from None

@@ -64,19 +64,15 @@ def find_place(
     state: Path | None = None,
     temporary: Path | None = None,
     filesystem: Callable[[Path], str] = filesystem_of,
-    only_existing: bool = False,
 ) -> Place:
-    """Find where this project's journal lives, and create the folders unless ``only_existing``."""
+    """Find where this project's journal lives, and create the folders."""
     state = state or platformdirs.user_state_path("rocsteady", appauthor=False)
-    temporary = temporary or Path(tempfile.gettempdir())
-    project = project.absolute()
     notes: list[str] = []
-    in_state = state / "projects" / _own_name(project)
-    folders = (project / FOLDER, in_state, temporary / f"{_user_name()}-{_own_name(project)}")
-    folder = _first_usable(folders, notes, only_existing=only_existing)
+    folders = _folders(project, state, temporary)
+    folder = _first_usable(folders, notes)
     database, wal = folder, True
     if is_network(kind := filesystem(folder), folder):
-        database, wal = _local(folder, in_state, kind, filesystem, notes)
+        database, wal = _local(folder, folders[1], kind, filesystem, notes)
     memory, memory_writable = _memory(state, notes)
     return Place(
         folder=folder,
@@ -88,16 +84,48 @@ def find_place(
     )
 
 
-def existing_place(project: Path, *, state: Path | None = None) -> Place | None:
-    """Find this project's journal to read it; None if nothing was ever run here. Makes nothing."""
+def existing_places(
+    project: Path,
+    *,
+    state: Path | None = None,
+    temporary: Path | None = None,
+    filesystem: Callable[[Path], str] = filesystem_of,
+) -> tuple[Place, ...]:
+    """Find the journals of this project, to read them. Nothing is made, changed or written.
+
+    There may be several: a project that was read-only, or whose disk was full, had its runs
+    recorded elsewhere.
+    """
     state = state or platformdirs.user_state_path("rocsteady", appauthor=False)
-    project = project.absolute()
-    own = _own_name(project)
-    temporary = Path(tempfile.gettempdir()) / f"{_user_name()}-{own}"
-    folders = (project / FOLDER, state / "projects" / own, temporary)
-    if not any(os.path.lexists(folder) for folder in folders):
-        return None
-    return find_place(project, state=state, only_existing=True)
+    own, in_state, last = _folders(project, state, temporary)
+    memory = state / MEMORY
+    places, notes = [], []
+    for folder in (own, in_state, last):
+        if not os.path.lexists(folder / DATABASE):
+            continue
+        try:
+            _refuse_foreign(folder)
+        except OSError as error:
+            notes.append(_why(error))
+            continue
+        on_network = folder == in_state and is_network(filesystem(own), own) and own.is_dir()
+        place = Place(
+            folder=own if on_network else folder,
+            database=folder / DATABASE,
+            wal=not is_network(filesystem(folder), folder),
+            memory=memory if memory.is_file() else None,
+            memory_writable=os.access(memory, os.W_OK),
+        )
+        places.append(place)
+    if notes and not places:
+        raise JournalError(f"the journal of this project is not used: {'; '.join(notes)}")
+    return tuple(places)
+
+
+def has_journal(project: Path) -> bool:
+    """Tell whether something was run here, wherever that was recorded."""
+    state = platformdirs.user_state_path("rocsteady", appauthor=False)
+    return any(folder.is_dir() for folder in _folders(project, state, None))
 
 
 def is_network(filesystem: str, folder: Path) -> bool:
@@ -116,14 +144,9 @@ def make_private(folder: Path) -> None:
         sync_folder(folder.parent)
     except FileExistsError:
         pass
-    facts = folder.lstat()
-    if not stat.S_ISDIR(facts.st_mode):
-        raise OSError(f"{folder} is not a folder")
-    if sys.platform != "win32":
-        if facts.st_uid != os.geteuid():
-            raise OSError(f"{folder} belongs to another user")
-        if stat.S_IMODE(facts.st_mode) != PRIVATE:
-            folder.chmod(PRIVATE)
+    mode = _refuse_foreign(folder)
+    if sys.platform != "win32" and stat.S_IMODE(mode) != PRIVATE:
+        folder.chmod(PRIVATE)
     ignore = folder / ".gitignore"
     if not os.path.lexists(ignore):
         ignore.write_text("*\n", encoding="utf-8")
@@ -150,12 +173,25 @@ def _refuse_link(path: Path) -> None:
         raise JournalError(f"{path} is a link; rocsteady does not write through links")
 
 
-def _first_usable(
-    folders: tuple[Path, Path, Path], notes: list[str], *, only_existing: bool
-) -> Path:
+def _refuse_foreign(folder: Path) -> int:
+    """Raise ``OSError`` unless it is a folder, no link, and this user's own; return its mode."""
+    facts = folder.lstat()
+    if not stat.S_ISDIR(facts.st_mode):
+        raise OSError(f"{folder} is not a folder")
+    if sys.platform != "win32" and facts.st_uid != os.geteuid():
+        raise OSError(f"{folder} belongs to another user")
+    return facts.st_mode
+
+
+def _folders(project: Path, state: Path, temporary: Path | None) -> tuple[Path, Path, Path]:
+    """Return where a journal may lie, best first: in the project, at home, in the temporary one."""
+    project, temporary = project.absolute(), temporary or Path(tempfile.gettempdir())
+    own = _own_name(project)
+    return project / FOLDER, state / "projects" / own, temporary / f"{_user_name()}-{own}"
+
+
+def _first_usable(folders: tuple[Path, Path, Path], notes: list[str]) -> Path:
     for number, folder in enumerate(folders):
-        if only_existing and not os.path.lexists(folder):
-            continue
         try:
             make_private(folder)
         except OSError as error:

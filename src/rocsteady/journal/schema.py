@@ -7,8 +7,11 @@ taken.
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 import sqlite3
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -105,17 +108,39 @@ def connect(
     return _opened(path, migrations, wal=wal, busy=busy)
 
 
-def connect_to_read(path: Path, migrations: Migrations, busy: timedelta) -> sqlite3.Connection:
-    """Open a database that is there; nothing is changed in it."""
+@contextlib.contextmanager
+def connect_to_read(
+    path: Path, migrations: Migrations, busy: timedelta
+) -> Iterator[sqlite3.Connection]:
+    """Open a database that is there; nothing is changed in it. It may lie on read-only media."""
     _refuse_links(path)
-    connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=_s(busy)
-    )
-    try:
+    with contextlib.ExitStack() as stack:
+        connection = stack.enter_context(contextlib.closing(_readable(path, busy, stack)))
         connection.execute("PRAGMA query_only = ON")
         connection.execute("PRAGMA trusted_schema = OFF")
         _check_version(connection, len(migrations))
         _check_kinds(connection)
+        yield connection
+
+
+def _readable(path: Path, busy: timedelta, stack: contextlib.ExitStack) -> sqlite3.Connection:
+    """Open it as it is, or a copy where SQLite cannot make the files that it needs beside it."""
+    if os.access(path.parent, os.W_OK):
+        return _answering(path, "rw", busy)
+    with contextlib.suppress(sqlite3.OperationalError):
+        return _answering(path, "ro", busy)
+    copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rocsteady-"))) / path.name
+    for suffix in ("", "-wal", "-journal"):
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copyfile(path.with_name(path.name + suffix), copy.with_name(path.name + suffix))
+    return _answering(copy, "rw", busy)
+
+
+def _answering(path: Path, mode: str, busy: timedelta) -> sqlite3.Connection:
+    address = f"{path.absolute().as_uri()}?mode={mode}"
+    connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=_s(busy))
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
     except BaseException:
         connection.close()
         raise
