@@ -1,7 +1,8 @@
 """Two ranks train with DDP and save with torch.save; rank 0 writes, all resume from what it wrote.
 
 ``fault-RANK`` in the working folder names where that rank deadlocks, once: backward, allreduce or
-loader. What the ranks do is told in ``told``, a JSON object a line.
+loader. What the ranks do is told in ``told``, a JSON object a line. A second argument names the
+folder for all of this; ranks of several hosts share it.
 """
 
 from __future__ import annotations
@@ -21,18 +22,26 @@ from torch.utils.data import DataLoader, Dataset
 
 STEPS, PACE, EVERY = int(sys.argv[1]), 0.03, 10
 RANK = int(os.environ["RANK"])
-LAST = Path("last.pt")
+SHARED = Path(*sys.argv[2:3])
+LAST = SHARED / "last.pt"
+SETTINGS = (
+    "ROCSTEADY_STRATEGY",
+    "ROCSTEADY_MICRO_BATCH",
+    "NCCL_P2P_DISABLE",
+    "HIP_VISIBLE_DEVICES",
+)
 
 
 def tell(what: str, step: int) -> None:
     line = {"what": what, "rank": RANK, "step": step, "at": time.time(), "pid": os.getpid()}
-    with Path("told").open("a", encoding="utf-8") as stream:
+    line["settings"] = {name: os.environ.get(name) for name in SETTINGS}
+    with (SHARED / "told").open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(line) + "\n")
 
 
 def deadlock(where: str) -> None:
     """Take a lock twice, if that is what was asked for."""
-    asked = Path(f"fault-{RANK}")
+    asked = SHARED / f"fault-{RANK}"
     if asked.exists() and asked.read_text(encoding="utf-8") == where:
         asked.unlink()
         lock = threading.Lock()
@@ -92,13 +101,13 @@ def main() -> None:
             tell("first step", step)
         if step % EVERY == 0 and RANK == 0:
             state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
-            torch.save(state, "last.tmp")
-            Path("last.tmp").replace(LAST)
+            torch.save(state, SHARED / "last.tmp")
+            (SHARED / "last.tmp").replace(LAST)
             tell("saved", step)
         time.sleep(PACE)
     if RANK == 0:
         weights = [value.tolist() for value in model.state_dict().values()]
-        Path("weights.json").write_text(json.dumps(weights), encoding="utf-8")
+        (SHARED / "weights.json").write_text(json.dumps(weights), encoding="utf-8")
     dist.destroy_process_group()
     tell("done", step)
 

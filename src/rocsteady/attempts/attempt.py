@@ -170,7 +170,8 @@ class Attempt:
                     self._means.announcer.say(
                         f"the command ended; terminating the processes it left: {left}."
                     )
-                return self._end(child, Outcome.BY_ITSELF, exited)
+                outcome = Outcome.REPLACED if exited.replaced else Outcome.BY_ITSELF
+                return self._end(child, outcome, exited)
             if wishes.terminal_lost:
                 wishes.terminal_lost = False
                 child.detach_terminal()

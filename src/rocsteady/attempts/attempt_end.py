@@ -25,6 +25,7 @@ class Outcome(Enum):
     AT_EXIT = "finished but did not exit"
     STOPPED = "stopped by the user"
     UNKILLABLE = "cannot be killed"
+    REPLACED = "restarted together with other hosts"
 
 
 class HangEvidence(Value, frozen=True, kw_only=True):
@@ -74,6 +75,6 @@ class AttemptEnd(Value, frozen=True, kw_only=True):
 
 def is_failure(end: AttemptEnd) -> bool:
     """Tell an attempt that failed from one that ended well or was stopped."""
-    if end.outcome in (Outcome.STOPPED, Outcome.AT_EXIT):
+    if end.outcome in (Outcome.STOPPED, Outcome.AT_EXIT, Outcome.REPLACED):
         return False
     return end.outcome is not Outcome.BY_ITSELF or end.exit is None or end.exit.code != 0

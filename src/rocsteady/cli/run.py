@@ -158,6 +158,7 @@ class RunCommand(click.Command):
 )
 @click.option(WITHOUT_TERMINAL, "alone", is_flag=True, hidden=True)
 @click.option("--ranks", type=int, hidden=True)  # a socket to the torchrun whose ranks are watched
+@click.option("--several-hosts", is_flag=True, hidden=True)  # have ranks of that torchrun's job
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def command(  # noqa: PLR0913 - one argument an option
@@ -209,6 +210,7 @@ def command(  # noqa: PLR0913 - one argument an option
             choice=_choice(typed=typed, fresh=fresh, go_on=go_on, ask=not (yes or alone)),
             alone=not anyway,
             link=_link(ctx.params),
+            several_hosts=ctx.params["several_hosts"],
         )
         runner = runner.chosen(_first(job, turns), resume)
         code = _launch(ctx.params, job, turns, runner)

@@ -32,6 +32,7 @@ class Exit(Value, frozen=True, kw_only=True):
 
     code: int | None = None
     signal: int | None = None
+    replaced: bool = False  # nothing failed here: other hosts restarted the job
 
 
 class How(Enum):

@@ -6,7 +6,8 @@ one of torch 2.13, a restarted rank may read the addresses of a rank that is dea
 
 Without ``rocsteady run`` above it, the handler starts a watcher beside the agent: ``rocsteady run``
 that starts no command, but watches the ranks of this agent. They exchange JSON, one object a line,
-over a socket, and the agent never waits for a watcher that is gone.
+over a socket, and the agent never waits for a watcher that is gone. Watchers of several hosts agree
+on each generation through its store (``host_channel.py``): no two hosts start different things.
 
 ``rocsteady run`` copies this file beside ``inside/``, for a training environment without rocsteady:
 it imports nothing but the standard library and torch's public names.
@@ -29,6 +30,7 @@ from typing import Any
 import torch
 from torch.distributed.elastic.rendezvous.api import (
     RendezvousClosedError,
+    RendezvousError,
     RendezvousHandler,
     RendezvousInfo,
     RendezvousParameters,
@@ -47,10 +49,15 @@ RUN = "ROCSTEADY_RUN"  # set for every process of a run
 ANSWER_WITHIN = 600.0  # seconds: it may wait for a GPU that failed to come to rest
 LAST_WORDS_WITHIN = 30.0
 START_WITHIN = 60.0
-PERSON_NEEDED = 76  # exit code
+SEND_WITHIN = 3.0
+PROPOSAL_WITHIN = 90.0  # seconds for a watcher to say what it would do
+HOSTS_WITHIN = 120.0  # seconds for the other hosts to say so
+TRIES = 3  # rendezvous in a row in which hosts did not agree
+RETRY, PERSON_NEEDED = 75, 76  # exit codes
 OPTIONS = ("--yes", "--anyway")
-# Hosts do not agree on remedies yet, and ranks of one job must not differ.
-SAME_EVERYWHERE = ("--no-remedies", "--max-attempts", "1000")
+SEVERAL = "--several-hosts"
+AGAIN = {"again": True}  # a decision: meet once more
+UNCHANGED = {"why": "the leading host has no watcher"}  # a decision: as the script says
 
 
 class Watcher:
@@ -73,11 +80,13 @@ class Watcher:
         self.wants_restart = False
 
     def tell(self, **message: object) -> None:
-        """Send one message, and never wait for its reader."""
+        """Send one message, and never wait long for its reader."""
+        self._socket.settimeout(SEND_WITHIN)
         try:
-            self._socket.send(json.dumps(message).encode() + b"\n")
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
             self.is_gone = True
+        self._socket.settimeout(0)
 
     def listen(self) -> list[dict[str, Any]]:
         """Return what was said since the last time."""
@@ -97,13 +106,13 @@ class Watcher:
         self.wants_restart |= any("restart" in message for message in messages)
         return messages
 
-    def answer(self, within: float) -> dict[str, Any] | None:
-        """Wait for what to start, or with which code to end; None if there is no answer."""
+    def answer(self, within: float, *kinds: str) -> dict[str, Any] | None:
+        """Wait for an answer, or for the code to end with; None if there is neither."""
         deadline = time.monotonic() + within
         while not self.is_gone and (left := deadline - time.monotonic()) > 0:
             select.select([self._socket], [], [], left)
             for message in self.listen():
-                if "set" in message or "end" in message:
+                if "end" in message or any(kind in message for kind in kinds):
                     return message
         return None
 
@@ -119,7 +128,8 @@ class Handler(RendezvousHandler):
     def __init__(self, inner: Any, *, hosts: int, watched: bool) -> None:  # noqa: ANN401 - torch's
         self._inner = inner
         self._watched = watched
-        self._options = OPTIONS if hosts == 1 else OPTIONS + SAME_EVERYWHERE
+        self._several = hosts > 1
+        self._options = (*OPTIONS, SEVERAL) if self._several else OPTIONS
         self._watcher: Watcher | None = None
         self._before: dict[str, str | None] = {}  # variables that the last generation had changed
         self._generation = 0
@@ -137,14 +147,16 @@ class Handler(RendezvousHandler):
 
     def next_rendezvous(self) -> RendezvousInfo:
         """Meet the other hosts, before each generation of ranks."""
-        try:
-            info = self._inner.next_rendezvous()
-        except RendezvousClosedError:
-            sys.stderr.write("rocsteady: another host ended the job.\n")
-            sys.exit(PERSON_NEEDED)
-        if self._watched:
-            self._prepare(info)
-        return info
+        for _ in range(TRIES):
+            try:
+                info = self._inner.next_rendezvous()
+            except RendezvousClosedError:
+                sys.stderr.write("rocsteady: another host ended the job.\n")
+                sys.exit(PERSON_NEEDED)
+            if not self._watched or self._prepare(info):
+                return info
+        sys.stderr.write(f"rocsteady: the hosts did not agree in {TRIES} tries. Exit {RETRY}.\n")
+        sys.exit(RETRY)
 
     def is_closed(self) -> bool:
         """Tell whether the job is over."""
@@ -163,7 +175,10 @@ class Handler(RendezvousHandler):
                 watcher.wants_restart = False
                 watcher.tell(stopping=True)  # the ranks end now, without spending a restart
                 return 1
-        return int(self._inner.num_nodes_waiting())
+        waiting = int(self._inner.num_nodes_waiting())
+        if waiting and watcher is not None:
+            watcher.tell(stopping=True)  # because of other hosts: nothing failed here
+        return waiting
 
     def get_run_id(self) -> str:
         """Return the ID of the job."""
@@ -177,7 +192,7 @@ class Handler(RendezvousHandler):
         if watcher is None or isinstance(error, SystemExit):
             return done
         watcher.tell(over=error is None)
-        answer = watcher.answer(LAST_WORDS_WITHIN)
+        answer = watcher.answer(LAST_WORDS_WITHIN, "set")
         watcher.reap()
         if answer is not None and answer.get("end"):
             if error is not None:
@@ -185,30 +200,65 @@ class Handler(RendezvousHandler):
             sys.exit(int(answer["end"]))
         return done
 
-    def _prepare(self, info: RendezvousInfo) -> None:
-        """Let the watcher decide whether this generation is started, and with which variables."""
+    def _prepare(self, info: RendezvousInfo) -> bool:
+        """Let the watcher decide how this generation is started; False: meet the others again."""
         try:
             answer = self._decision(info)
         except Exception as error:  # noqa: BLE001 - whatever it is, torchrun goes on without us
             sys.stderr.write(f"rocsteady: {type(error).__name__}: {error}\n")
-            answer = None
+            answer = AGAIN if self._several else None  # never without what the others have
         if answer is None:
             sys.stderr.write("rocsteady: the watcher does not answer; the ranks are not watched.\n")
+        elif "again" in answer:
+            sys.stderr.write("rocsteady: the hosts did not agree; they meet again.\n")
+            return False
         elif "end" in answer:
             self._end(int(answer["end"]))
+        return True
 
     def _decision(self, info: RendezvousInfo) -> dict[str, Any] | None:
         within = ANSWER_WITHIN if self._generation else START_WITHIN
         self._generation += 1
         if self._watcher is None or self._watcher.is_gone:
             self._start_watcher()
-        if self._watcher is None:
-            return None
-        self._watcher.wants_restart = False
-        self._watcher.tell(generation=True, host=info.rank, hosts=info.world_size)
-        answer = self._watcher.answer(within)
+        if self._watcher is not None:
+            self._watcher.wants_restart = False
+            self._watcher.tell(generation=True, host=info.rank, hosts=info.world_size)
+        decided = self._agreed(info) if self._several else {}
+        if "again" in decided:
+            return decided
+        answer = None if self._watcher is None else self._watcher.answer(within, "set")
+        if answer is None and decided.get("ends"):
+            answer = {"end": decided["code"]}
+        if answer is None and decided.get("strategy"):
+            sys.stderr.write("rocsteady: without its watcher, this host cannot run as decided.\n")
+            return AGAIN
         self._set({} if answer is None else answer.get("set", {}))
         return answer
+
+    def _agreed(self, info: RendezvousInfo) -> dict[str, Any]:
+        """Return what all hosts do in this generation: the leader says it, through the store."""
+        from rocsteady.integrations.host_channel import HostChannel, ended  # noqa: PLC0415 - if any
+
+        channel, watcher = HostChannel(info.store, info.rank, info.world_size), self._watcher
+        said = None if watcher is None else watcher.answer(PROPOSAL_WITHIN, "proposal")
+        mine = said and (said.get("proposal") or ended(int(said["end"]), "a watcher has ended"))
+        if not channel.leads:
+            channel.propose(mine)
+        elif (others := channel.proposals(HOSTS_WITHIN)) is None:
+            channel.decide(AGAIN)
+        elif watcher is None or said is None or "end" in said:
+            channel.decide(mine or UNCHANGED)
+        else:
+            watcher.tell(proposals=others)
+            chosen = watcher.answer(PROPOSAL_WITHIN, "decision") or {}
+            channel.decide(chosen.get("decision", UNCHANGED))
+        decision = channel.decision(PROPOSAL_WITHIN + 2 * HOSTS_WITHIN) or AGAIN
+        if "again" not in decision and watcher is not None:
+            watcher.tell(decision=decision)
+        if decision.get("ends"):
+            channel.part()
+        return decision
 
     def _start_watcher(self) -> None:
         if self._watcher is not None:
@@ -230,7 +280,8 @@ class Handler(RendezvousHandler):
 
     def _end(self, code: int) -> None:
         """End the job on every host, with a code that schedulers know."""
-        self._inner.set_closed()
+        with contextlib.suppress(RendezvousError):  # another host has ended the store
+            self._inner.set_closed()
         if self._watcher is not None:
             self._watcher.reap()
         sys.exit(code)

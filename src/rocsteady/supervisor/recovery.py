@@ -92,6 +92,8 @@ class Choices(Value, frozen=True, kw_only=True):
 
 def recover(end: AttemptEnd, history: History, choices: Choices) -> Decision:
     """Choose what comes after an attempt."""
+    if end.outcome is Outcome.REPLACED:
+        return Decision(next=Next.AGAIN, why="other hosts restarted the job", code=PERSON_NEEDED)
     plain = without_remedies(
         end, number=history.attempts, can_resume=choices.can_resume, settings=choices.settings
     )

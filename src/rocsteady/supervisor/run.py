@@ -41,6 +41,7 @@ from rocsteady.supervisor.attempt_review import AttemptReview
 from rocsteady.supervisor.autopsy import symptoms
 from rocsteady.supervisor.backup import wrote_model
 from rocsteady.supervisor.checkpoints import Checkpoints, Steps
+from rocsteady.supervisor.host_decision import HostAgreement, Hosts
 from rocsteady.supervisor.logout import logging_out_ends_us
 from rocsteady.supervisor.notices import NoticeSender, RunNotices
 from rocsteady.supervisor.observer import ObservedRun, Observer, ticking
@@ -84,6 +85,7 @@ class Equipment:
     quiet: bool = False  # only the journal is told
     notices: NoticeSender | None = None
     engine: Engine = plain.start
+    hosts: Hosts | None = None  # that run the same job; None: this one only
 
 
 class Supervisor:
@@ -144,6 +146,7 @@ class Supervisor:
         self._went_on_from: Checkpoint | None = None
         self._outlook = self._new_outlook()
         self._aftermath = self._new_aftermath()
+        self._agreement = HostAgreement(equipment.hosts, course, self._announcer)
 
     def _new_restart(self) -> Restart:
         return Restart(
@@ -254,15 +257,17 @@ class Supervisor:
 
     def _attempts(self, first: int, finish: RunEnd) -> tuple[int, str]:
         number = first
+        self._agreement.start()
         while self._wishes.stop is None:
             end = self._attempt(number)
-            decision = self._aftermath.decide(
+            own = self._aftermath.decide(
                 end,
                 self._symptoms,
                 number=number,
                 attempts=number - first + 1,
                 went_on_from=self._went_on_from,
             )
+            decision = self._agreement.settle(own, end, self._aftermath.failure)
             self._records.decided(number, decision)
             self._notices.failed(self._aftermath.failure, decision)
             if decision.next is Next.END:

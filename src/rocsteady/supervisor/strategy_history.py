@@ -284,6 +284,25 @@ class StrategyHistory:
         self.strategy, self.remedy = step.strategy, "" if fell else step.remedy
         self._answered = failure.kind
 
+    @property
+    def tried(self) -> tuple[FailedAttempt, ...]:
+        """All attempts that failed, oldest first."""
+        return tuple(self._tried)
+
+    @property
+    def given_up(self) -> int:
+        """How many of them were on options that were given up."""
+        return self._before
+
+    def adopt(
+        self, strategy: Strategy, remedy: str, tried: tuple[FailedAttempt, ...], given_up: int
+    ) -> None:
+        """Go on with what another host of the job has decided, and with what it has tried."""
+        self._changed = strategy != self.strategy
+        self.strategy, self.remedy = strategy, remedy
+        self._tried, self._before = list(tried), given_up
+        self._answered = tried[-1].failure.kind if tried else ""
+
     def _remember(self, attempt: AttemptRecord, row: NamedFailure) -> None:
         try:
             fingerprint = msgspec.convert(row.failure, Failure).fingerprint

@@ -49,6 +49,7 @@ class RunLauncher:
     choice: Choice
     alone: bool = True  # refuse the same job twice at once
     link: AgentLink | None = None  # to a torchrun whose ranks are watched; None: a run of our own
+    several_hosts: bool = False  # have ranks of that job
 
     def chosen(self, job: Job, resume: str | None) -> RunLauncher:
         """Ask what is to be asked before a new run, so that nothing is asked later."""
@@ -84,7 +85,12 @@ class RunLauncher:
         )
         factory = SupervisorFactory(folder=self.folder, journal=self.journal, memory=self.memory)
         started = plain.start if self.link is None else elastic.engine(self.link)
-        surroundings = Surroundings(terminal=self.terminal, notices=notifier, engine=started)
+        surroundings = Surroundings(
+            terminal=self.terminal,
+            notices=notifier,
+            engine=started,
+            hosts=self.link if self.several_hosts else None,
+        )
         exports = exports_of(job, run, self.journal, self.folder)
         supervisor = factory.supervisor(
             spec,

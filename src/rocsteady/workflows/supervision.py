@@ -23,6 +23,7 @@ from rocsteady.knowledge.waits import load_waits
 from rocsteady.machine.disk_root import DiskRoot
 from rocsteady.machine.machine import Machine, examine
 from rocsteady.pulse.verdict import Patience
+from rocsteady.supervisor.host_decision import Hosts
 from rocsteady.supervisor.notices import NoticeSender
 from rocsteady.supervisor.observer import Observer
 from rocsteady.supervisor.run import Equipment, RunSpec, Supervisor
@@ -38,6 +39,7 @@ class Surroundings:
     quiet: bool = False  # nothing is said of the run but in its journal
     notices: NoticeSender | None = None  # who tells people that do not look
     engine: Engine = plain.start
+    hosts: Hosts | None = None  # that run the same job; None: this one only
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +91,7 @@ class SupervisorFactory:
             quiet=surroundings.quiet,
             notices=surroundings.notices,
             engine=surroundings.engine,
+            hosts=surroundings.hosts,
         )
         return Supervisor(spec, equipment, self.course(wanted, spec.job), observers)
 

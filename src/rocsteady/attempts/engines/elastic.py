@@ -35,6 +35,7 @@ else:
         return RankGroup(agent, run_id)
 
 
+Message = dict[str, Any]
 LOOK = 5.0  # seconds
 SEND_WITHIN = 3.0  # seconds
 
@@ -50,6 +51,7 @@ class AgentLink:
         self.pid = os.getppid()  # the agent
         self.is_gone = False
         self.messages: list[dict[str, Any]] = []  # that nobody has taken yet
+        self._is_agreed = False  # the hosts have decided what the next generation runs with
 
     def fileno(self) -> int:
         """Return what to wait for."""
@@ -74,20 +76,47 @@ class AgentLink:
             self._socket.sendall(json.dumps(message).encode() + b"\n")
         self._socket.settimeout(0)
 
+    def agree(self, mine: Message, choose: Callable[[list[Message]], Message]) -> Message | None:
+        """Propose what all hosts do before the next generation; return what was decided.
+
+        None if there is no next generation. ``choose`` is asked where this host leads.
+        """
+        while (message := self._next()) is not None:
+            if "generation" in message:  # also once more, if the hosts did not all arrive
+                mine = {**mine, "host": message["host"]}
+                self.tell(proposal=mine)
+            elif "proposals" in message:
+                self.tell(decision=choose([mine, *message["proposals"]]))
+            elif "decision" in message:
+                self._is_agreed = True
+                return dict(message["decision"])
+        return None
+
     def start(self, environment: Mapping[str, str], run_id: str) -> AttemptProcesses:
         """Wait for a generation, and have it started with this environment."""
-        while not any("generation" in message for message in self.messages):
-            self.listen()
-            over = any("over" in message for message in self.messages)
-            if self.is_gone or over:
+        while not self._is_agreed:
+            message = self._next()
+            if message is None:
                 raise LauncherError("torchrun has ended and will not restart its ranks")
-            select.select([self], [], [], LOOK)
-        self.messages.clear()
+            if "generation" in message:
+                break
+        self._is_agreed = False
         before = self._environment
         changed = {name: value for name, value in environment.items() if before.get(name) != value}
         unset = dict.fromkeys(name for name in before if name not in environment)
         self.tell(set={**changed, **unset})
         return _ranks(self, run_id)
+
+    def _next(self) -> Message | None:
+        """Wait for a message, and take it; None if torchrun is over, or gone."""
+        while not self.messages:
+            if self.is_gone:
+                return None
+            select.select([self], [], [], LOOK)
+            self.listen()
+        if "over" in self.messages[0]:
+            return None
+        return self.messages.pop(0)
 
     def end(self, code: int) -> None:
         """Say how the run ended; torchrun exits with that code."""

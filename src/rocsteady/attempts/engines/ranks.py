@@ -73,6 +73,7 @@ class RankGroup:
         self._ranks: dict[int, int] = {}  # a pidfd of each, by pid
         self._failed: Exit | None = None  # the first rank that did
         self._failed_at = 0.0
+        self._replaced = False  # the agent ends the ranks because other hosts restart
         self._exit: Exit | None = None
 
     def wait(self, timeout: float | None = None) -> Exit | None:
@@ -163,7 +164,9 @@ class RankGroup:
             if descriptor in ready:
                 self._rank_ended(pid)
         self._link.listen()
-        if self._failed is not None:
+        if not self._replaced and any("stopping" in message for message in self._link.messages):
+            self._replaced, self._failed_at = self._failed is None, time.monotonic()
+        if self._failed is not None or self._replaced:
             self._hurry()
         self._exit = self._outcome()
 
@@ -177,7 +180,7 @@ class RankGroup:
             if "over" in message:
                 return Exit(code=0) if message["over"] else failed
             if "generation" in message:
-                return failed
+                return Exit(replaced=True) if self._replaced else failed
         return None
 
     def _find_ranks(self) -> None:
@@ -190,7 +193,7 @@ class RankGroup:
     def _rank_ended(self, pid: int) -> None:
         how = _exit_of_zombie(pid)
         os.close(self._ranks.pop(pid))
-        if how is not None and how.code != 0 and self._failed is None:
+        if how is not None and how.code != 0 and self._failed is None and not self._replaced:
             self._failed, self._failed_at = how, time.monotonic()
 
     def _hurry(self) -> None:
