@@ -7,6 +7,8 @@ import time
 import torch
 import torch.distributed as dist
 
+from rocsteady.training.ranks import own_group
+
 EVERY = 1.0  # seconds between two questions, about
 MOST = 1000  # steps between them
 
@@ -15,9 +17,8 @@ class Agreement:
     """Asks all ranks now and then; one that says yes is enough."""
 
     def __init__(self) -> None:
-        several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
         # A group of its own: a save that is under way speaks in another, from another thread.
-        self._group = dist.new_group(backend="gloo") if several else None
+        self._group = own_group()
         self._every = 1  # steps between two questions, the same on all ranks
         self._steps = 0
         self._wanted = False

@@ -15,7 +15,6 @@ and never ends the training; nothing that is whole is ever written to again.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import logging
 import os
@@ -23,18 +22,16 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import torch.distributed as dist
 
 from rocsteady import checkpoint_folder as folders
 from rocsteady.checkpoint_folder import (
     ASIDE,
     LATEST,
-    MANIFEST,
     UNFINISHED,
     BrokenError,
     FileFact,
@@ -45,11 +42,13 @@ from rocsteady.checkpoint_state import is_dict
 from rocsteady.errors import CheckpointError
 from rocsteady.training import single_process, supervisor_link
 from rocsteady.training.disk_space import Room, is_full, remove
+from rocsteady.training.folder_changes import point_to, publish, set_aside
 from rocsteady.training.loading import fill, reason, state_of
 from rocsteady.training.lock import locked
+from rocsteady.training.ranks import Ranks
 from rocsteady.training.remote import Remote
 from rocsteady.training.staging import Buffer, Buffers
-from rocsteady.training.tensor_files import local, sync_folder, write_file
+from rocsteady.training.tensor_files import local
 from rocsteady.training.tree import StateParts
 
 log = logging.getLogger("rocsteady")
@@ -89,15 +88,12 @@ class Checkpointer:
         self._dicts: set[str] = set()  # entries that a restore fills as dicts
         self.newest: int | None = None  # step that is on the disk, or was restored
         self._asked: int | None = None  # step of the last save, which may still be under way
-        self._group: Any = None
-        self._rank, self._world = 0, 1
-        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-            self._group = dist.new_group(backend="gloo")  # so as not to meet the training's own
-            self._rank, self._world = dist.get_rank(), dist.get_world_size()
+        self._ranks = Ranks()
+        if self._ranks.world > 1:
             _distributed()  # now, not when training waits for the first save
         self._remote = Remote(remote) if remote else None
         self._lock: int | None = None
-        self._as_first(self._open)
+        self._ranks.as_first(self._open)
 
     def save(
         self,
@@ -183,14 +179,14 @@ class Checkpointer:
         if path is None:
             return None
         own, shared = self._skeletons(path)
-        fill(state, path, shared=shared, own=own, per_rank=per_rank, group=self._group)
+        fill(state, path, shared=shared, own=own, per_rank=per_rank, group=self._ranks.group)
         manifest = folders.read_manifest(path)
         self.newest, self.saved, self._number = manifest.step, manifest.step, manifest.number
         return manifest.step
 
     def _newest_whole(self, start: Path | None) -> Path | None:
         """Return the newest checkpoint that is whole, and set aside those before it."""
-        for step, path in self._as_first(lambda: folders.steps(self.folder)):
+        for step, path in self._ranks.as_first(lambda: folders.steps(self.folder)):
             wrong = self._wrong(path)
             if not wrong and start is not None and step > (folders.step_of(start) or 0):
                 wrong = f"is newer than {start.name}, which was asked for"
@@ -208,28 +204,14 @@ class Checkpointer:
         if remote is None:
             return None
         most = folders.step_of(start) if start is not None else None
-        for name in self._as_first(lambda: remote.names(most)):
-            wrong = self._as_first(partial(remote.fetch, name, self.folder))
+        for name in self._ranks.as_first(lambda: remote.names(most)):
+            wrong = self._ranks.as_first(partial(remote.fetch, name, self.folder))
             if wrong:
                 self.passed_over.append(f"{name} {wrong}")
                 self._say(f"{name} of {remote.address} {wrong}; it is skipped")
             elif path := self._newest_whole(start):
                 return path
         return None
-
-    def _as_first(self, ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - what is asked for
-        """Return what rank 0 finds, or raise on all ranks what it meets."""
-        found: list[Any] = [None, ""]
-        if self._rank == 0:
-            try:
-                found[0] = ask()
-            except Exception as error:  # noqa: BLE001 - of any file system
-                found[1] = reason(error)
-        if self._group is not None:
-            dist.broadcast_object_list(found, src=0, group=self._group)
-        if found[1]:
-            raise CheckpointError(found[1])
-        return found[0]
 
     def _staged(self, state: Mapping[str, Any], per_rank: Collection[str]) -> _Save:
         parts = StateParts()
@@ -246,16 +228,16 @@ class Checkpointer:
         buffer = self._buffers.take()
         try:
             copies, planner = buffer.copy(here), None
-            if self._group is not None or not single_process.all_plain(parts.tensors.values()):
+            if self._ranks.world > 1 or not single_process.all_plain(parts.tensors.values()):
                 planner = _distributed().SavePlanner(parts.tensors, copies)
-            rest = {"world": self._world, "state": skeleton}
+            rest = {"world": self._ranks.world, "state": skeleton}
             return _Save(copies=copies, planner=planner, skeleton=rest, buffer=buffer, size=size)
         except BaseException:
             self._buffers.give_back(buffer)
             raise
 
     def _path(self, name: str, per_rank: Collection[str]) -> str:
-        return f"rank-{self._rank}/{name}" if name in per_rank else name
+        return f"rank-{self._ranks.rank}/{name}" if name in per_rank else name
 
     def _write(self, step: int, save: _Save | str, previous: threading.Thread | None) -> None:
         """Write what was copied; in a thread of its own, after the one before."""
@@ -273,12 +255,12 @@ class Checkpointer:
         finally:
             if isinstance(save, _Save):
                 self._buffers.give_back(save.buffer)
-        if self._remote is not None and self._rank == 0:
+        if self._remote is not None and self._ranks.rank == 0:
             self._remote.send(self.folder / folders.name_of(step))
 
     def _with_room(self, step: int, save: _Save) -> None:
         """Write it; if there is no room, the oldest checkpoint makes way for it."""
-        self._as_first(lambda: self._room.make(save.size, self.newest))
+        self._ranks.as_first(lambda: self._room.make(save.size, self.newest))
         try:
             self._to_disk(step, save)
         except OSError as error:  # of one process; several find room for the next one
@@ -291,55 +273,38 @@ class Checkpointer:
         unfinished = self.folder / f"{UNFINISHED}{folders.name_of(step)}"
 
         def commit(facts: list[FileFact]) -> None:
-            self._commit(step, unfinished, facts)
+            self._number += 1
+            publish(unfinished, step, self._number, facts)
 
         try:
             if save.planner is None:
                 single_process.save(unfinished, save.copies, save.skeleton, commit)
             else:
                 module = _distributed()
-                writer = module.CheckpointWriter(unfinished, self._rank, save.skeleton, commit)
-                module.save(writer, save.planner, self._group)
+                rank, group = self._ranks.rank, self._ranks.group
+                writer = module.CheckpointWriter(unfinished, rank, save.skeleton, commit)
+                module.save(writer, save.planner, group)
         except BaseException:
-            if self._rank == 0:
+            if self._ranks.rank == 0:
                 shutil.rmtree(unfinished, ignore_errors=True)
             raise
         self.newest = self.saved = step
         self.writing, self.failed = time.monotonic() - began, ""
         supervisor_link.save_failed(None)
-        if self._rank == 0:
+        if self._ranks.rank == 0:
             try:
-                self._point_to(folders.name_of(step))
+                point_to(self.folder / folders.name_of(step))
                 self._prune(step)
             except OSError as error:
                 self._say(f"step {step} is saved, but {LATEST} may be older: {reason(error)}")
 
     def _all_have(self, save: _Save | str) -> _Save:
         """See to it that every rank has its copy: they write together, or not at all."""
-        why = save if isinstance(save, str) else ""
-        if self._group is not None:
-            found: list[Any] = [None] * self._world
-            dist.all_gather_object(found, why, group=self._group)
-            why = next((f"rank {rank}: {text}" for rank, text in enumerate(found) if text), "")
+        found = self._ranks.of_all(save if isinstance(save, str) else "")
+        why = next((f"rank {rank}: {text}" for rank, text in enumerate(found) if text), "")
         if why or isinstance(save, str):
-            raise CheckpointError(why)
+            raise CheckpointError(why if self._ranks.world > 1 else found[0])
         return save
-
-    def _commit(self, step: int, unfinished: Path, facts: list[FileFact]) -> None:
-        """Make a checkpoint visible, once everything in it is on the disk."""
-        self._number += 1
-        text = folders.manifest_text(step, self._number, facts)
-        write_file(unfinished / MANIFEST, [memoryview(text)])
-        sync_folder(unfinished)
-        unfinished.rename(self.folder / folders.name_of(step))
-        sync_folder(self.folder)
-
-    def _point_to(self, name: str) -> None:
-        pointer = self.folder / f".{LATEST}"
-        pointer.unlink(missing_ok=True)
-        write_file(pointer, [memoryview(f"{name}\n".encode())])
-        pointer.replace(self.folder / LATEST)
-        sync_folder(self.folder)
 
     def _prune(self, step: int) -> None:
         there = folders.steps(self.folder)
@@ -355,10 +320,10 @@ class Checkpointer:
     def _skeletons(self, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         """Read this rank's own state that is no tensor, and that of rank 0, which all share."""
         first, own = self._states(path, folders.read_manifest(path))
-        if first.world != self._world:
+        if first.world != self._ranks.world:
             self._say_once(
-                f"{path.name} was written by {first.world} ranks and is read by {self._world}:"
-                " what is each rank's own may be that of another one"
+                f"{path.name} was written by {first.world} ranks and is read by"
+                f" {self._ranks.world}: what is each rank's own may be that of another one"
             )
         return own.state, first.state
 
@@ -366,7 +331,7 @@ class Checkpointer:
         """Read the states of rank 0 and of this rank, or say why they cannot be restored."""
         plan = folders.read_plan(path, manifest)
         first = folders.read_state(path, manifest, 0, plan)
-        own = folders.read_state(path, manifest, self._rank % first.world, plan)
+        own = folders.read_state(path, manifest, self._ranks.rank % first.world, plan)
         if own.state.keys() != first.state.keys():
             raise BrokenError("has ranks with different entries")
         for name in sorted(self._dicts & first.state.keys()):
@@ -379,25 +344,18 @@ class Checkpointer:
         wrong = ""
         try:
             manifest = folders.read_manifest(path)
-            folders.check(path, manifest.files[self._rank :: self._world])
+            folders.check(path, manifest.files[self._ranks.rank :: self._ranks.world])
             self._states(path, manifest)
         except BrokenError as error:
             wrong = str(error)
-        if self._group is None:
-            return wrong
-        found: list[Any] = [None] * self._world
-        dist.all_gather_object(found, wrong, group=self._group)
-        return next((text for text in found if text), "")
+        return next(filter(None, self._ranks.of_all(wrong)), "")
 
     def _set_aside(self, path: Path, why: str) -> None:
         self.passed_over.append(f"{path.name} {why}")
         self._say(f"{path} {why}; it is skipped, and kept in {ASIDE}")
-        if self._rank == 0:
-            with contextlib.suppress(OSError):  # a disk that cannot be written: it stays
-                aside = self.folder / ASIDE
-                aside.mkdir(exist_ok=True)
-                path.rename(_unused(aside / path.name))
-        self._meet()
+        if self._ranks.rank == 0:
+            set_aside(path)
+        self._ranks.meet()
 
     def _open(self) -> None:
         """Keep others out, and remove what a process that was killed has left half done."""
@@ -405,12 +363,8 @@ class Checkpointer:
         for path in self.folder.glob(f"{UNFINISHED}*"):
             shutil.rmtree(path, ignore_errors=True)
 
-    def _meet(self) -> None:
-        if self._group is not None:
-            dist.barrier(group=self._group)
-
     def _say(self, text: str) -> None:
-        if self._rank == 0:
+        if self._ranks.rank == 0:
             log.warning("rocsteady: %s.", text)
 
     def _say_once(self, text: str) -> None:
@@ -419,21 +373,15 @@ class Checkpointer:
             self._say(text)
 
 
+@dataclass(frozen=True)
 class _Save:
     """One save on its way to the disk."""
 
-    def __init__(
-        self,
-        *,
-        copies: dict[str, Any],
-        planner: Any,  # noqa: ANN401 - None: the tensors are plain, and of this process alone
-        skeleton: dict[str, Any],
-        buffer: Buffer,
-        size: int,
-    ) -> None:
-        self.copies, self.planner = copies, planner
-        self.skeleton, self.buffer = skeleton, buffer
-        self.size = size  # bytes of this rank's tensors
+    copies: dict[str, Any]
+    planner: Any  # None: the tensors are plain, and of this process alone
+    skeleton: dict[str, Any]
+    buffer: Buffer
+    size: int  # bytes of this rank's tensors
 
 
 def _distributed() -> Any:  # noqa: ANN401 - a module
@@ -444,12 +392,3 @@ def _distributed() -> Any:  # noqa: ANN401 - a module
 def _size(tensor: Any) -> int:  # noqa: ANN401 - a tensor
     here = local(tensor)
     return int(here.numel() * here.element_size())
-
-
-def _unused(path: Path) -> Path:
-    number = 2
-    candidate = path
-    while candidate.exists():
-        candidate = path.with_name(f"{path.name}-{number}")
-        number += 1
-    return candidate
