@@ -47,6 +47,10 @@ class Announcer:
             self.mid_line = False
         self.note(text)
 
+    def bug(self, effect: str, error: Exception) -> None:
+        """Say that a part of rocsteady failed, and what that costs."""
+        self.say(f"this is a bug in rocsteady; {effect}: {type(error).__name__}: {error}")
+
     def note(self, text: str) -> None:
         """Keep one line for the report only."""
         if self._journal is not None:

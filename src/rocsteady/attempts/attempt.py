@@ -15,6 +15,7 @@ from rocsteady.attempts.attempt_end import AttemptEnd, HangEvidence, Outcome
 from rocsteady.attempts.engines import plain
 from rocsteady.attempts.engines.processes import AttemptProcesses
 from rocsteady.attempts.gauges import Gauges
+from rocsteady.attempts.hang_evidence import hang_evidence
 from rocsteady.attempts.injection_check import Unseen
 from rocsteady.attempts.leftovers import named
 from rocsteady.attempts.live_processes import Living
@@ -25,15 +26,10 @@ from rocsteady.attempts.refusals import Refusals
 from rocsteady.attempts.requested_actions import RequestedActions
 from rocsteady.attempts.save_request import ask_to_save
 from rocsteady.attempts.strategy import environment
-from rocsteady.attempts.termination import (
-    continue_tree,
-    end_tree,
-    has_terminal,
-    interrupted_twice,
-)
+from rocsteady.attempts.suspension import Suspension
+from rocsteady.attempts.termination import end_tree, interrupted_twice
 from rocsteady.attempts.verdict_messages import Teller
 from rocsteady.errors import NotRecordedError
-from rocsteady.evidence.collect import Collected, collect
 from rocsteady.evidence.exceptions import read_raised
 from rocsteady.evidence.gpu_signs import GpuSigns
 from rocsteady.evidence.heartbeat_pages import (
@@ -52,14 +48,12 @@ from rocsteady.evidence.native_stacks import NativeStacks
 from rocsteady.evidence.output import OutputCounter
 from rocsteady.evidence.snapshot import take_snapshot
 from rocsteady.evidence.values import Snapshot, Tick
-from rocsteady.host.child import Exit, Stopping, StopResult, TerminalUse
+from rocsteady.host.child import Exit, Stopping, TerminalUse
 from rocsteady.host.clock import boot_clock
 from rocsteady.job.resume import Launch
 from rocsteady.journal.values import Sample
 from rocsteady.pulse.pulse import Pulse, begin, judge, learn, occupied, waits_for_gpu, withdrawn
 from rocsteady.pulse.verdict import RunState, Verdict
-from rocsteady.pulse.wait_set import sentences
-from rocsteady.wording import duration, plural
 
 LAST_SNAPSHOTS = 3  # before a signal, until one confirms the verdict
 MOST_SNAPSHOTS = 40  # kept; older ones say nothing more
@@ -98,8 +92,7 @@ class Attempt:
             by_log=bool(setting.pattern),
         )
         self._living = Living()
-        self._continued = False
-        self._stopped_since: float | None = None
+        self._suspension = Suspension(means.settings, means.announcer)
         self._unwatched = False  # because of a fault of ours
         self._resumes = False  # the script has told that it does
         self._kill_after = 0.0  # when the journal is asked again
@@ -194,9 +187,7 @@ class Attempt:
         try:
             self._asked.act(child)
         except Exception as error:  # noqa: BLE001 - it costs the request, never the run
-            self._means.announcer.say(
-                f"this is a bug in rocsteady; the run continues: {type(error).__name__}: {error}"
-            )
+            self._means.announcer.bug("the run continues", error)
             self._asked.end_pause(child)
         return self._asked.paused
 
@@ -217,10 +208,7 @@ class Attempt:
             return self._act(child, verdict) if alive else None
         except Exception as error:  # noqa: BLE001 - whatever it is, training goes on
             self._unwatched = True
-            self._means.announcer.say(
-                "this is a bug in rocsteady; the run continues unwatched:"
-                f" {type(error).__name__}: {error}"
-            )
+            self._means.announcer.bug("the run continues unwatched", error)
             return None
 
     def _tick(self, child: AttemptProcesses, *, alive: bool) -> Verdict:
@@ -266,9 +254,7 @@ class Attempt:
             self._sampled(sample)
         except Exception as error:  # noqa: BLE001 - it costs the forecast, never the watching
             self._sampled = None
-            self._means.announcer.say(
-                f"this is a bug in rocsteady; no more forecasts: {type(error).__name__}: {error}"
-            )
+            self._means.announcer.bug("no more forecasts", error)
 
     def _examine(self, child: AttemptProcesses, verdict: Verdict) -> None:
         first = not self._snapshots and not verdict.over
@@ -287,34 +273,10 @@ class Attempt:
 
     def _act(self, child: AttemptProcesses, verdict: Verdict) -> AttemptEnd | None:
         if verdict.condition is RunState.STOPPED:
-            self._continue_once(child, time.monotonic())
+            self._suspension.seen(child, self._snapshots[-1] if self._snapshots else None)
         else:
-            self._stopped_since = None
+            self._suspension.over()
         return self._hung(child, verdict) if verdict.condition is RunState.HUNG else None
-
-    def _continue_once(self, child: AttemptProcesses, now: float) -> None:
-        """Continue a run that somebody stopped and forgot; a second stop is meant."""
-        if self._stopped_since is None:
-            self._stopped_since = now
-        waited = now - self._stopped_since
-        stopped = self._stopped_by_signal()
-        settings = self._settings
-        by_user = any(map(has_terminal, stopped))  # ^Z: it may have been meant
-        after = settings.continue_after if by_user else settings.continue_unattended_after
-        due = waited >= after.total_seconds()
-        if self._continued or settings.observe or not due or not stopped:
-            return
-        self._continued = True
-        self._means.announcer.say(
-            f"the run was suspended for {duration(waited)}; rocsteady continued it. If suspended"
-            " again, the run stays suspended."
-        )
-        continue_tree(child)
-
-    def _stopped_by_signal(self) -> list[int]:
-        """Return processes that a signal has stopped, not a debugger."""
-        processes = self._snapshots[-1].processes if self._snapshots else ()
-        return [p.pid for p in processes if any(thread.state == "T" for thread in p.threads)]
 
     def _hung(self, child: AttemptProcesses, verdict: Verdict) -> AttemptEnd | None:
         if self._settings.observe:
@@ -337,13 +299,21 @@ class Attempt:
             return None
         with intent:
             pids = child.tree()
-            found = HangEvidence(verdict=verdict, evidence=self._collect(pids, verdict))
+            found = hang_evidence(
+                setting,
+                self._means,
+                verdict,
+                pids=pids,
+                since=self._began,
+                known=self._native_stacks,
+            )
             if not self._confirmed(child):
                 intent.end("withdrawn: the run moved")
                 return None
             first = signal.SIGTERM if verdict.over else signal.SIGINT
             futile = self._reaction(child, verdict)
-            ended = self._end_tree(child, self._settings.stopping, first, patience=1, futile=futile)
+            stopping = self._settings.stopping
+            ended = end_tree(child, stopping, first, self._means, patience=1, futile=futile)
         raised = any(beat.raised for beat in self._reached.heartbeats)
         outcome = Outcome.AT_EXIT if verdict.over and not raised else Outcome.HUNG
         if ended.unkillable:
@@ -370,48 +340,8 @@ class Attempt:
             return None
         return Reaction(child.tree, verdict.waits, self._snapshots[-1]).none
 
-    def _end_tree(
-        self,
-        child: AttemptProcesses,
-        stopping: Stopping,
-        first: signal.Signals,
-        *,
-        patience: int,
-        futile: Callable[[], bool] | None = None,
-    ) -> StopResult:
-        wishes = self._means.wishes
-        ended = end_tree(child, stopping, first, wishes, patience=patience, futile=futile)
-        if ended.unkillable:
-            self._means.announcer.say(
-                f"{plural(len(ended.unkillable), 'process', 'processes')} stuck in the kernel"
-                " cannot be killed. The machine may need a reboot."
-            )
-        return ended
-
-    def _collect(self, pids: tuple[int, ...], verdict: Verdict) -> Collected:
-        injection, attempt = self._setting.injection, f"attempt {self._setting.number}"
-        try:
-            return collect(
-                self._setting.records / f"incident-{self._setting.incident}",
-                pids=pids,
-                pages=injection.pages if injection else None,
-                log=self._setting.log,
-                since=self._began,
-                attempt=attempt,
-                variables=self._setting.told,
-                waits=sentences(verdict.waits) if verdict.waits else (),
-                known=self._native_stacks,
-                within=self._settings.evidence_within,
-            )
-        except OSError as error:  # no room for its folder: what is hung is still hung
-            why = error.strerror or str(error)
-            self._means.announcer.say(f"no evidence could be saved: {why}.")
-            return Collected(
-                folder="", attempt=attempt, seconds=0.0, files=(), missing={"all": why}
-            )
-
     def _stopped(self, child: AttemptProcesses, stopping: Stopping) -> AttemptEnd:
-        ended = self._end_tree(child, stopping, signal.SIGTERM, patience=0)
+        ended = end_tree(child, stopping, signal.SIGTERM, self._means, patience=0)
         return self._end(child, Outcome.STOPPED, ended.exit)
 
     def _end(

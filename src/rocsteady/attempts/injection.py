@@ -57,6 +57,17 @@ class Injection(Value, frozen=True, kw_only=True):
         }
 
 
+def inject(run_id: str, environment: Mapping[str, str], owner: str) -> Injection:
+    """Lay out what one attempt needs, and leave nothing behind if that fails."""
+    folder = runtime_folder(run_id, environment)
+    try:
+        claim(folder, owner)
+        return lay_out(folder)
+    except (OSError, RocsteadyError):
+        remove(folder)
+        raise
+
+
 def lay_out(folder: Path) -> Injection:
     """Copy ``inside/`` below ``folder`` and make the folder for pages; an old one is emptied."""
     for name in ("site", "pages"):

@@ -29,6 +29,30 @@ class Detached:
         return system.has_ended(self._child)
 
 
+def start_session(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    output: Path,
+    stdin: int = subprocess.DEVNULL,
+) -> subprocess.Popen[bytes]:
+    """Start a program in its own session, with all that it prints added to a file of the user's."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(output, flags, 0o600)
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=stdin,
+            stdout=descriptor,
+            stderr=descriptor,
+            env=dict(environment),
+            cwd=folder,
+            **system.OWN_SESSION,
+        )
+    finally:
+        os.close(descriptor)
+
+
 def start_detached(
     command: Sequence[str], environment: Mapping[str, str], folder: Path, output: Path
 ) -> Detached:
@@ -43,20 +67,7 @@ def start_detached(
     if runner and environment.get("XDG_RUNTIME_DIR") and manager.exists():
         words = [runner, "--user", "--scope", "--quiet", "--collect", "--", *words]
         how = "in a scope of your service manager, which survives logging out"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
-    descriptor = os.open(output, flags, 0o600)
-    try:
-        child = subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=descriptor,
-            stderr=descriptor,
-            env=dict(environment),
-            cwd=folder,
-            **system.OWN_SESSION,
-        )
-    finally:
-        os.close(descriptor)
+    child = start_session(words, environment, folder, output)
     child.returncode = 0  # it is not ours to wait for
     return Detached(child, how)
 

@@ -7,7 +7,6 @@ program sees the end of its input like any other end.
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import subprocess
 import sys
@@ -16,6 +15,8 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
+
+from rocsteady.host.background import start_session
 
 if sys.platform == "win32":
     from rocsteady.host import windows as system
@@ -33,20 +34,7 @@ class Feed:
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str], folder: Path, output: Path
     ) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
-        descriptor = os.open(output, flags, 0o600)
-        try:
-            self._child = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=descriptor,
-                stderr=descriptor,
-                env=dict(environment),
-                cwd=folder,
-                **system.OWN_SESSION,
-            )
-        finally:
-            os.close(descriptor)
+        self._child = start_session(command, environment, folder, output, subprocess.PIPE)
         self._lines: queue.Queue[bytes | None] = queue.Queue(MOST_WAITING)
         self._thread = threading.Thread(target=self._write, daemon=True, name="rocsteady-feed")
         self._thread.start()

@@ -6,7 +6,7 @@ in, torchrun would not know a rendezvous of that name, and would not start.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, MutableMapping, Sequence
 
 BACKEND = "PET_RDZV_BACKEND"  # every option of torchrun has such a variable
 NAME = "rocsteady"
@@ -27,13 +27,18 @@ def choose(arguments: Iterable[str], environment: MutableMapping[str, str]) -> N
 
 def _is_chosen(arguments: list[str], environment: MutableMapping[str, str]) -> bool:
     """Tell whether the user said anything about where ranks meet, or has several hosts."""
-    hosts = environment.get("PET_NNODES", "1")
-    for place, word in enumerate(arguments):
-        name, _, value = word.lstrip("-").replace("-", "_").partition("=")
-        if not word.startswith("-"):
-            continue
-        if name in CHOSEN:
-            return True
-        if name == "nnodes":
-            hosts = value or "".join(arguments[place + 1 : place + 2])
-    return hosts not in ONE_HOST or any(f"PET_{name.upper()}" in environment for name in CHOSEN)
+    given = options(arguments)
+    hosts = given.get("nnodes") or environment.get("PET_NNODES", "1")
+    return hosts not in ONE_HOST or any(
+        name in given or f"PET_{name.upper()}" in environment for name in CHOSEN
+    )
+
+
+def options(arguments: Sequence[str]) -> dict[str, str]:
+    """Return the options of a command line by torchrun's names; the first of a name counts."""
+    found: dict[str, str] = {}
+    for word, following in zip(arguments, (*arguments[1:], "")):  # noqa: B905 - Python 3.9
+        name, is_joined, value = word.partition("=")
+        if name.startswith("-"):
+            found.setdefault(name.lstrip("-").replace("-", "_"), value if is_joined else following)
+    return found

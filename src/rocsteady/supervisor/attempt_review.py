@@ -97,7 +97,7 @@ class AttemptReview:
             else:
                 self._course.ended(end, self._run)
         except Exception as error:  # noqa: BLE001 - a fault of ours costs the remedy, never the run
-            self._say_bug(error)
+            self._announcer.bug("retrying without changes", error)
             asked = False
         history = self._with_starts(history, end)
         again = without_remedies(
@@ -110,7 +110,7 @@ class AttemptReview:
             try:
                 decision = self._remedied(end, failure, history, choices)
             except Exception as error:  # noqa: BLE001 - the same
-                self._say_bug(error)
+                self._announcer.bug("retrying without changes", error)
         self._act(decision, failure, went_on_from)
         return decision
 
@@ -184,11 +184,6 @@ class AttemptReview:
                 "two attempts failed before the next checkpoint; rocsteady asks the script to save"
                 f" after {history.save_after} steps."
             )
-
-    def _say_bug(self, error: Exception) -> None:
-        self._announcer.say(
-            f"this is a bug in rocsteady; retrying without changes: {type(error).__name__}: {error}"
-        )
 
     def _offer_seed(self) -> None:
         """Name the option by which a fault that depends on the order of the data may be avoided."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -16,34 +15,28 @@ from rocsteady.attempts.attempt import Attempt
 from rocsteady.attempts.attempt_context import AttemptContext, AttemptTools
 from rocsteady.attempts.attempt_end import AttemptEnd, is_failure
 from rocsteady.attempts.clock import Since
-from rocsteady.attempts.engines import plain
-from rocsteady.attempts.engines.processes import AttemptProcesses, Engine
-from rocsteady.attempts.injection import Injection, claim, lay_out, remove, runtime_folder, sweep
+from rocsteady.attempts.engines.processes import AttemptProcesses
+from rocsteady.attempts.injection import Injection, inject, remove, sweep
 from rocsteady.attempts.progress_counts import EPOCH, READ
-from rocsteady.attempts.settings import Settings
 from rocsteady.attempts.step_times import StepTimes
 from rocsteady.attempts.stop_requests import StopRequests
 from rocsteady.errors import CommandError, JournalError, LauncherError, RocsteadyError
 from rocsteady.evidence.heartbeat_pages import Resumes
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.forecast.failure_rate import between_failures
-from rocsteady.host.child import OURS, TerminalUse
+from rocsteady.host.child import OURS
 from rocsteady.inside.wire import FAULTS
-from rocsteady.job.checkpoint_origin import Origin
 from rocsteady.job.resume import Checkpoint, Launch, launch
-from rocsteady.job.values import Job, Total
+from rocsteady.job.values import Total
 from rocsteady.journal.identity import is_alive, script_fingerprint
-from rocsteady.journal.journal import Journal
-from rocsteady.journal.memory import Memory
-from rocsteady.journal.values import INJECTED, Run, RunStory
-from rocsteady.pulse.stack_facts import KnownWaits
+from rocsteady.journal.values import INJECTED
 from rocsteady.supervisor.attempt_review import AttemptReview
 from rocsteady.supervisor.autopsy import symptoms
 from rocsteady.supervisor.backup import wrote_model
 from rocsteady.supervisor.checkpoints import Checkpoints, Steps
-from rocsteady.supervisor.host_decision import HostAgreement, Hosts
+from rocsteady.supervisor.host_decision import HostAgreement
 from rocsteady.supervisor.logout import logging_out_ends_us
-from rocsteady.supervisor.notices import NoticeSender, RunNotices
+from rocsteady.supervisor.notices import RunNotices
 from rocsteady.supervisor.observer import ObservedRun, Observer, ticking
 from rocsteady.supervisor.outlook import Outlook
 from rocsteady.supervisor.printed_epochs import last_epoch_printed
@@ -51,41 +44,11 @@ from rocsteady.supervisor.records import Records
 from rocsteady.supervisor.recovery import PERSON_NEEDED, RETRY_WITHOUT_A_PERSON, Next
 from rocsteady.supervisor.restart import Restart, near
 from rocsteady.supervisor.run_end import NOT_DONE, NOT_STARTED, RunEnd
+from rocsteady.supervisor.run_spec import Equipment, RunSpec
 from rocsteady.supervisor.script_resume import keep, kept, resume_of, where
 from rocsteady.supervisor.startup import START, Startup, first_attempt
 from rocsteady.supervisor.stop_deadline import StopDeadline
 from rocsteady.supervisor.strategy_history import StrategyHistory, in_words
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunSpec:
-    """What is carried out, and where."""
-
-    job: Job
-    run: Run
-    folder: Path
-    seen_as: tuple[Path, ...] = ()  # other paths by which the script sees its folder
-    is_listed: bool = True  # other commands know the run by its name
-    earlier: RunStory | None = None  # of a run that was left
-    origin: Origin | None = None  # of the checkpoints that a new run finds
-    note: str = ""  # what is to be said of them
-
-
-@dataclass(frozen=True, kw_only=True)
-class Equipment:
-    """What a supervisor works with."""
-
-    settings: Settings
-    journal: Journal
-    memory: Memory | None  # that it may add to
-    waits: KnownWaits
-    known_variables: frozenset[str]
-    terminal: TerminalUse = OURS
-    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    quiet: bool = False  # only the journal is told
-    notices: NoticeSender | None = None
-    engine: Engine = plain.start
-    hosts: Hosts | None = None  # that run the same job; None: this one only
 
 
 class Supervisor:
@@ -433,13 +396,8 @@ class Supervisor:
         )
 
     def _inject(self, run_id: str) -> Injection | None:
-        folder: Path | None = None
         try:
-            folder = runtime_folder(run_id, self._environment)
-            claim(folder, self._journal.here.process)
-            return lay_out(folder)
+            return inject(run_id, self._environment, self._journal.here.process)
         except (OSError, RocsteadyError) as error:
-            if folder is not None:
-                remove(folder)
             self._announcer.say(f"cannot observe steps: {error}")
             return None

@@ -24,8 +24,8 @@ from rocsteady.journal.place import RUNS
 from rocsteady.journal.run_trust import remember_run
 from rocsteady.journal.values import Run, RunStory
 from rocsteady.knowledge.resume_arguments import resume_argument
-from rocsteady.supervisor.run import RunSpec
 from rocsteady.supervisor.run_end import DONE
+from rocsteady.supervisor.run_spec import RunSpec
 from rocsteady.supervisor.script_resume import kept
 from rocsteady.supervisor.strategy_history import RunWishes, as_json
 from rocsteady.workflows.existing_checkpoints import Choice, choose

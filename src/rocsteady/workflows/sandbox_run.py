@@ -23,7 +23,8 @@ from rocsteady.sandbox.offline import offline
 from rocsteady.sandbox.redirect import LeadsBackError
 from rocsteady.sandbox.scratch import Method, Scratch, make_scratch, remove
 from rocsteady.supervisor.observer import ObservedRun, Observer
-from rocsteady.supervisor.run import RunSpec, Supervisor
+from rocsteady.supervisor.run import Supervisor
+from rocsteady.supervisor.run_spec import RunSpec
 from rocsteady.supervisor.strategy_history import RunWishes, as_json
 from rocsteady.workflows.supervision import SupervisorFactory, Surroundings
 

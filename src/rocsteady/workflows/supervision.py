@@ -26,7 +26,8 @@ from rocsteady.pulse.verdict import Patience
 from rocsteady.supervisor.host_decision import Hosts
 from rocsteady.supervisor.notices import NoticeSender
 from rocsteady.supervisor.observer import Observer
-from rocsteady.supervisor.run import Equipment, RunSpec, Supervisor
+from rocsteady.supervisor.run import Supervisor
+from rocsteady.supervisor.run_spec import Equipment, RunSpec
 from rocsteady.supervisor.strategy_history import RunWishes, StrategyHistory
 
 

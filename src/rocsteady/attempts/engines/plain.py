@@ -7,21 +7,17 @@ from pathlib import Path
 
 from rocsteady.host.child import Child, TerminalUse, start_child
 from rocsteady.host.log_limit import LogRules
+from rocsteady.inside.launcher import options
 from rocsteady.job.resume import Launch
 
 LAUNCHERS = ("torchrun", "torch.distributed.run")
-BACKEND = "--rdzv-backend"
 
 
 def chosen_rendezvous(command: Sequence[str]) -> str:
     """Return the rendezvous that the user chose for torchrun; "" if that is left to rocsteady."""
     if not any(word.endswith(LAUNCHERS) for word in command[:3]):
         return ""
-    for place, word in enumerate(command):
-        name, is_joined, value = word.replace("_", "-").partition("=")
-        if name == BACKEND:
-            return value if is_joined else "".join(command[place + 1 : place + 2])
-    return ""
+    return options(command).get("rdzv_backend", "")
 
 
 def start(  # noqa: PLR0913 - each is said by name

@@ -1,0 +1,43 @@
+"""Collects the evidence of a hang before anything is killed."""
+
+from __future__ import annotations
+
+from rocsteady.attempts.attempt_context import AttemptContext, AttemptTools
+from rocsteady.attempts.attempt_end import HangEvidence
+from rocsteady.evidence.collect import Collected, collect
+from rocsteady.evidence.native_stacks import NativeStacks
+from rocsteady.pulse.verdict import Verdict
+from rocsteady.pulse.wait_set import sentences
+
+
+def hang_evidence(  # noqa: PLR0913 - each is said by name
+    setting: AttemptContext,
+    means: AttemptTools,
+    verdict: Verdict,
+    *,
+    pids: tuple[int, ...],
+    since: float,
+    known: NativeStacks,
+) -> HangEvidence:
+    """Write what is seen of a hung attempt to the folder of its incident."""
+    injection, attempt = setting.injection, f"attempt {setting.number}"
+    try:
+        evidence = collect(
+            setting.records / f"incident-{setting.incident}",
+            pids=pids,
+            pages=injection.pages if injection else None,
+            log=setting.log,
+            since=since,
+            attempt=attempt,
+            variables=setting.told,
+            waits=sentences(verdict.waits) if verdict.waits else (),
+            known=known,
+            within=means.settings.evidence_within,
+        )
+    except OSError as error:  # no room for its folder: what is hung is still hung
+        why = error.strerror or str(error)
+        means.announcer.say(f"no evidence could be saved: {why}.")
+        evidence = Collected(
+            folder="", attempt=attempt, seconds=0.0, files=(), missing={"all": why}
+        )
+    return HangEvidence(verdict=verdict, evidence=evidence)
