@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+import tomli  # compiled: more than twice as fast as the standard library's
 
 
 def parse_toml(text: str) -> dict[str, Any]:
     """Return the table that the text describes, or raise ValueError with the line and column."""
     try:
-        return tomllib.loads(text)
+        return tomli.loads(text)
     except RecursionError:
         raise ValueError("tables are nested too deeply") from None

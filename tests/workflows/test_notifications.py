@@ -211,8 +211,9 @@ def test_the_kind_follows_from_the_address(address: str, kind: WebhookKind) -> N
 def test_the_configuration_of_the_user_and_of_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "config.toml").write_text('[notify]\nmail = "me@example.org"\n')
-    monkeypatch.setattr("platformdirs.user_config_path", lambda _: tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "rocsteady").mkdir()
+    (tmp_path / "rocsteady" / "config.toml").write_text('[notify]\nmail = "me@example.org"\n')
     job = parse_job('command = ["a"]\n[notify]\nmail = "me@example.org"\ndesktop = true\n')
 
     found = channels(notify_sources(job, tmp_path))

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
-import platformdirs
 
 from rocsteady.attempts.injection import OWNER, claim, read_owner
 from rocsteady.cli.roots import open_root, python_option
@@ -61,6 +60,7 @@ from rocsteady.terminal.probe_session import (
     print_json,
 )
 from rocsteady.terminal.screen import layout, show, tell
+from rocsteady.user_folders import state_folder
 from rocsteady.vocabulary import Observation, ProbeOutcome
 
 SCRIPT = "rocsteady.probe.script"  # what came after --
@@ -162,7 +162,7 @@ def command(  # noqa: PLR0913 - one argument an option
         _explain(names, software, as_json=as_json)
         return
     interpreter = _interpreter(root, machine)
-    place = find_place(platformdirs.user_state_path("rocsteady", appauthor=False) / "probes")
+    place = find_place(state_folder() / "probes")
     memory, journal = Memory(place), Journal(place)
     with _ended_properly(memory, journal), _scratch(place.folder, journal) as folder:
         _tell_takedowns(recover(journal, memory, software))

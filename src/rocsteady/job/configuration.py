@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import platformdirs
-
 from rocsteady.errors import JobError
 from rocsteady.job.job_file import checked
 from rocsteady.job.metrics import Metrics, metrics_problems
 from rocsteady.job.notify import Notify, notify_problems
 from rocsteady.toml import parse_toml
 from rocsteady.untrusted_file import read_regular
+from rocsteady.user_folders import config_folder
 from rocsteady.vocabulary import Value
 
 FILE = "config.toml"  # in the user's configuration folder
@@ -27,7 +26,7 @@ class Configuration(Value, frozen=True, kw_only=True):
 
 def user_configuration(folder: Path | None = None) -> Configuration:
     """Return what the user's own configuration says."""
-    folder = folder or platformdirs.user_config_path("rocsteady")
+    folder = folder or config_folder()
     path = folder / FILE
     try:
         text = read_regular(path, SIZE_LIMIT).decode()

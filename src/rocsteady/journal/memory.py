@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-import platformdirs
 
 from rocsteady.errors import JournalError
 from rocsteady.journal import schema
@@ -33,6 +32,7 @@ from rocsteady.journal.values import (
     Unfinished,
 )
 from rocsteady.journal.writer import Writer
+from rocsteady.user_folders import state_folder
 from rocsteady.vocabulary import Observation, Value
 
 BUSY = timedelta(seconds=1.5)
@@ -164,7 +164,7 @@ class Memory:
 
 def memory_to_read(state: Path | None = None) -> Memory:
     """Return what is remembered of this machine. Nothing is made or changed."""
-    state = state or platformdirs.user_state_path("rocsteady", appauthor=False)
+    state = state or state_folder()
     return Memory(
         Place(
             folder=state,

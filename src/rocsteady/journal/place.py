@@ -19,12 +19,11 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import platformdirs
-
 from rocsteady.errors import JournalError
 from rocsteady.journal.identity import fingerprint
 from rocsteady.journal.writer import sync_folder
 from rocsteady.machine.disk_root import DiskRoot
+from rocsteady.user_folders import state_folder
 from rocsteady.vocabulary import Value
 
 FOLDER = ".rocsteady"
@@ -66,7 +65,7 @@ def find_place(
     filesystem: Callable[[Path], str] = filesystem_of,
 ) -> Place:
     """Find where this project's journal lives, and create the folders."""
-    state = state or platformdirs.user_state_path("rocsteady", appauthor=False)
+    state = state or state_folder()
     notes: list[str] = []
     folders = _folders(project, state, temporary)
     folder = _first_usable(folders, notes)
@@ -96,7 +95,7 @@ def existing_places(
     There may be several: a project that was read-only, or whose disk was full, had its runs
     recorded elsewhere.
     """
-    state = state or platformdirs.user_state_path("rocsteady", appauthor=False)
+    state = state or state_folder()
     own, in_state, last = _folders(project, state, temporary)
     memory = state / MEMORY
     places, notes = [], []
@@ -124,7 +123,7 @@ def existing_places(
 
 def has_journal(project: Path) -> bool:
     """Tell whether something was run here, wherever that was recorded."""
-    state = platformdirs.user_state_path("rocsteady", appauthor=False)
+    state = state_folder()
     return any(folder.is_dir() for folder in _folders(project, state, None))
 
 

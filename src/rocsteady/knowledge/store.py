@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
-import platformdirs
 
 from rocsteady.errors import KnowledgeError
 from rocsteady.knowledge.edition import Edition, load_edition
 from rocsteady.knowledge.reader import Knowledge, load_knowledge, with_own_entries
 from rocsteady.untrusted_file import read_regular
+from rocsteady.user_folders import config_folder, data_folder
 from rocsteady.vocabulary import Value
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ class InUse(NamedTuple):
 def places() -> Places:
     """Return the folders of this user."""
     return Places(
-        data=platformdirs.user_data_path("rocsteady", appauthor=False),
-        config=platformdirs.user_config_path("rocsteady", appauthor=False) / OWN,
+        data=data_folder(),
+        config=config_folder() / OWN,
     )
 
 

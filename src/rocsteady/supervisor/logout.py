@@ -8,6 +8,10 @@ from pathlib import Path
 SETTINGS = ("etc/systemd/logind.conf", "run/systemd/logind.conf", "usr/lib/systemd/logind.conf")
 _KILLS = re.compile(r"^\s*KillUserProcesses\s*=\s*(\w+)", re.MULTILINE)
 _YES = {"yes", "true", "on", "1"}
+LOGOUT_WARNING = (
+    "logging out will stop this run, because logind kills the processes of a session. To avoid"
+    " that, use --detach."
+)
 
 
 def logging_out_ends_us(root: Path = Path("/")) -> bool:

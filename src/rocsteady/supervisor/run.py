@@ -35,7 +35,7 @@ from rocsteady.supervisor.autopsy import symptoms
 from rocsteady.supervisor.backup import wrote_model
 from rocsteady.supervisor.checkpoints import Checkpoints, Steps
 from rocsteady.supervisor.host_decision import HostAgreement
-from rocsteady.supervisor.logout import logging_out_ends_us
+from rocsteady.supervisor.logout import LOGOUT_WARNING, logging_out_ends_us
 from rocsteady.supervisor.notices import RunNotices
 from rocsteady.supervisor.observer import ObservedRun, Observer, ticking
 from rocsteady.supervisor.outlook import Outlook
@@ -256,10 +256,7 @@ class Supervisor:
         if FAULTS in self._environment:
             say(f"{INJECTED}: {FAULTS} is set.")
         if self._terminal == OURS and logging_out_ends_us():
-            say(
-                "logging out will stop this run, because logind kills the processes of a session."
-                " To avoid that, use --detach."
-            )
+            say(LOGOUT_WARNING)
 
     def _find_checkpoints(self) -> None:
         """Tell the checkpoints of this run from others, and say so."""

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-import platformdirs
-
 from rocsteady.attempts.settings import Settings
 from rocsteady.drills.drill import FaultInjection, read_fired, results
 from rocsteady.drills.faults import Fault, not_tried
@@ -18,6 +16,7 @@ from rocsteady.journal.journal import Journal
 from rocsteady.report.drill import DrillResult
 from rocsteady.sandbox.folder_tree import differences, read_folder_tree
 from rocsteady.supervisor.visible_gpus import visible_to_a_run
+from rocsteady.user_folders import state_folder
 from rocsteady.workflows.sandbox_run import (
     ON_STDERR,
     SandboxRun,
@@ -90,7 +89,7 @@ class Drill:
 
 def drill_root(folder: Path, scratch: Path | None) -> Path:
     """Make the folder for all that this drill writes; what an earlier one left is removed."""
-    state = platformdirs.user_state_path("rocsteady", appauthor=False) / "drills"
+    state = state_folder() / "drills"
     own = name_for(folder)
     root = (scratch / f"rocsteady-{own}") if scratch else state / own
     inside = "the folder itself; choose another with --scratch"

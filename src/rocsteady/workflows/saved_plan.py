@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-import platformdirs
 
 from rocsteady.errors import RequestError, RocsteadyError
 from rocsteady.host.files import write_whole
 from rocsteady.job import FILE as JOB_FILE
 from rocsteady.plan import PLAN_VERSION, Option, Plan
 from rocsteady.untrusted_file import read_regular
+from rocsteady.user_folders import state_folder
 from rocsteady.workflows.sandbox_run import name_for
 
 FILE = "plan.json"
@@ -63,7 +63,7 @@ def command_of(folder: Path, typed: tuple[str, ...]) -> tuple[str, ...]:
 
 def home(folder: Path) -> Path:
     """Return where what belongs to a folder's plan is kept."""
-    return platformdirs.user_state_path("rocsteady", appauthor=False) / "plans" / name_for(folder)
+    return state_folder() / "plans" / name_for(folder)
 
 
 def _path(folder: Path) -> Path:

@@ -6,7 +6,6 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-import platformdirs
 from msgspec.structs import replace
 
 from rocsteady.attempts.injection import claim
@@ -18,6 +17,7 @@ from rocsteady.journal.place import find_place
 from rocsteady.probes.script import StepCount, observed
 from rocsteady.sandbox.folder_tree import differences, read_folder_tree
 from rocsteady.sandbox.scratch import remove
+from rocsteady.user_folders import state_folder
 from rocsteady.vocabulary import Observation, Value
 from rocsteady.workflows.sandbox_run import (
     ON_STDERR,
@@ -83,7 +83,7 @@ def _carried_out(
 
 def _root(folder: Path) -> Path:
     """Make the folder for all that this writes; what an earlier one left is removed."""
-    state = platformdirs.user_state_path("rocsteady", appauthor=False) / "probes" / "scripts"
+    state = state_folder() / "probes" / "scripts"
     inside = "this folder itself; change to the script's folder first"
     busy = "another probe is using it"
     return make_root(state / name_for(folder), folder, inside=inside, busy=busy)
