@@ -7,13 +7,14 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.exports import container, kubernetes, skypilot, wsl2
+from rocsteady.exports import container, kubernetes, skypilot, slurm, wsl2
 from rocsteady.exports.catalog import PLACES
 from rocsteady.exports.export import Export
 from rocsteady.exports.yaml_text import as_yaml
@@ -30,6 +31,7 @@ KINDS: dict[str, dict[str, object]] = {
     "hard": HARD,
     "bucket": {"infra": "kubernetes", "accelerator": "MI300X", "bucket": "s3://mine"},
 }
+HOSTS: dict[str, object] = {"command": ("torchrun", "--nnodes", "2", "a b.py", "$(x)", "it's")}
 # An environment that is made by the file; a dollar in the user's command, which is meant as it is.
 NO_MATTER = "SC1090,SC2016"
 TYPED = "SC2164"  # cd by hand: who types it sees that it failed
@@ -40,6 +42,7 @@ NAMES = {
     "run-in-container.sh",
     "es-futures.sbatch",
     "es-futures-job.yaml",
+    "es-futures-trainjob.yaml",
 }
 
 
@@ -119,6 +122,7 @@ def every_file(an_export: Callable[..., Export], tmp_path_factory: pytest.TempPa
     for kind, other in KINDS.items():
         export = an_export(**other)
         written = files(export) | _scripts(export)
+        written |= _jobs_of_hosts(an_export(**(other | HOSTS)))
         written["of-wheels.Dockerfile"] = container.dockerfile(an_export(gfx="gfx1010", **other))
         for name, text in written.items():
             (folder / f"{kind}-{name}").write_text(text, encoding="utf-8")
@@ -147,6 +151,17 @@ def test_a_linter_finds_nothing(
 
     assert len(found) >= len(KINDS)
     assert done.returncode == 0, f"{tool}: {done.stdout}{done.stderr}"
+
+
+def _jobs_of_hosts(export: Export) -> dict[str, str]:
+    """Return the file for Slurm, and the Job inside a JobSet as a Job of its own."""
+    (inside,) = cast("Any", kubernetes.jobset_manifest(export, "image"))["spec"]["replicatedJobs"]
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "hosts"}}
+    return {
+        "hosts.sbatch": slurm.sbatch(export),
+        "hosts-job.yaml": as_yaml({**job, "spec": inside["template"]["spec"]}),
+        "hosts-pod.sh": kubernetes._script(export, "first.host"),
+    }
 
 
 def _scripts(export: Export) -> dict[str, str]:

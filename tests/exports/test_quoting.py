@@ -77,9 +77,16 @@ def test_the_command_is_the_users_own(
     data: st.DataObject,
 ) -> None:
     command = data.draw(hard_commands)
-    export = an_export(command=command, unset=(), variables={})
+    export = an_export(command=command, unset=(), variables={}, checkpoints=())
 
     assert shlex.split(place(export)) == [*RUN, *command]
+
+
+@pytest.mark.parametrize("place", [in_slurm, in_kubernetes, in_skypilot])
+def test_what_a_scheduler_starts_again_resumes(
+    place: Callable[[Export], str], an_export: Callable[..., Export]
+) -> None:
+    assert shlex.split(place(an_export()))[:4] == ["rocsteady", "run", "--yes", "--continue"]
 
 
 @settings(deadline=None)

@@ -24,6 +24,12 @@ OFFERS: dict[str, dict[str, object]] = {
     "vast": {"infra": "vast", "max_hourly_cost": None},
     "instinct": {"accelerator": "MI300X", "gpus": 8},
     "kubernetes": {"infra": "kubernetes", "accelerator": "MI300", "bucket": "s3://models-of-mine"},
+    "hosts": {
+        "infra": "kubernetes",
+        "accelerator": "MI300X",
+        "gpus": 8,
+        "command": ("torchrun", "--nnodes=2", "--nproc-per-node=8", "train.py"),
+    },
     "hard": {"command": ("python", "a b.py", "$(x)", "it's", "a\nb", "\u00e9"), "requirements": ""},
 }
 
@@ -82,6 +88,21 @@ def test_what_cannot_be_rented_is_said(an_export: Callable[..., Export]) -> None
         task(an_export(accelerator=""))
     with pytest.raises(RocsteadyError, match="no AMD image is known for MI60"):
         task(an_export(accelerator="MI60"))
+
+
+def test_several_machines_meet_through_rocsteady(an_export: Callable[..., Export]) -> None:
+    table = skypilot._table(an_export(**OFFERS["hosts"]), None)
+
+    assert table["num_nodes"] == 2
+    assert str(table["run"]).splitlines()[-5:] == [
+        "export PET_RDZV_BACKEND=rocsteady",
+        'PET_RDZV_ENDPOINT="$(echo "$SKYPILOT_NODE_IPS" | head -n 1):29500"',
+        'export PET_RDZV_ENDPOINT PET_RDZV_ID="$SKYPILOT_TASK_ID"',
+        "export PET_MAX_RESTARTS=100",
+        "torchrun --nnodes=2 --nproc-per-node=8 train.py",
+    ]
+    with pytest.raises(RocsteadyError, match="several machines of vast"):
+        task(an_export(**(OFFERS["hosts"] | {"infra": "vast", "accelerator": "RTX4090"})))
 
 
 @pytest.mark.slow

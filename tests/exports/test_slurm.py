@@ -33,10 +33,10 @@ def test_every_option_is_one_of_sbatch(an_export: Callable[..., Export]) -> None
     assert asked == {
         "job-name": "es-futures",
         "nodes": "1",
-        "ntasks": "1",
+        "ntasks-per-node": "1",
         "gres": "gpu:2",
         "time": "1-00:00:00",
-        "signal": "B:TERM@300",
+        "signal": "B:USR1@300",
         "open-mode": "append",
         "output": "es-futures-%j.log",
         "requeue": "",
@@ -67,6 +67,30 @@ def test_time_comes_from_the_deadline(
     asked: str,
 ) -> None:
     assert options(sbatch(an_export(due=due, checkpoints=checkpoints)))["time"] == asked
+
+
+def test_several_hosts_meet_through_rocsteady(an_export: Callable[..., Export]) -> None:
+    options_of_torchrun = ("--nnodes", "2:4", "--nproc-per-node=8", "--rdzv-backend=c10d")
+    command = ("/x/bin/torchrun", *options_of_torchrun, "--node-rank", "0", "t.py", "--nnodes", "9")
+
+    text = sbatch(an_export(command=command, gpus=8))
+
+    assert options(text)["nodes"] == "2-4"
+    assert "\nexport PET_RDZV_BACKEND=rocsteady\n" in text
+    assert "\nexport PET_MAX_RESTARTS=100\n" in text
+    assert 'PET_RDZV_ENDPOINT="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head' in text
+    assert "\nsrun torchrun --nnodes 2:4 --nproc-per-node=8 t.py --nnodes 9 &\n" in text
+    assert "scancel --signal=TERM" in text
+
+
+def test_one_host_is_watched_by_a_run(an_export: Callable[..., Export]) -> None:
+    command = ("torchrun", "--standalone", "--nproc-per-node", "2", "t.py")
+
+    text = sbatch(an_export(command=command))
+
+    assert "\nexport PET_RDZV_BACKEND=rocsteady\n" in text
+    assert f"\nrocsteady run --yes --continue -- {' '.join(command)} &\n" in text
+    assert "ENDPOINT" not in text
 
 
 @pytest.mark.parametrize(
@@ -128,12 +152,20 @@ def test_it_goes_back_to_the_queue_on_75_only(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("checkpoints", "back"), [(("c/*.pt",), ["requeue 4711"]), ((), [])])
-def test_when_the_time_is_up_it_ends_the_run_and_goes_back_if_it_can_go_on(
+@pytest.mark.parametrize(
+    ("number", "checkpoints", "code"),
+    [
+        (signal.SIGUSR1, ("c/*.pt",), 75),
+        (signal.SIGUSR1, (), 143),
+        (signal.SIGTERM, ("c/*.pt",), 143),  # scancel
+    ],
+)
+def test_a_run_that_is_out_of_time_goes_back_if_it_can_resume_and_a_cancelled_one_does_not(
     cluster: Path,
     an_export: Callable[..., Export],
+    number: signal.Signals,
     checkpoints: tuple[str, ...],
-    back: list[str],
+    code: int,
 ) -> None:
     going = cluster / "going"
     (cluster / "train.py").write_text(
@@ -149,8 +181,8 @@ def test_when_the_time_is_up_it_ends_the_run_and_goes_back_if_it_can_go_on(
         while not (pid := going.read_text() if going.exists() else ""):
             assert time.monotonic() < until
             time.sleep(0.05)
-        job.send_signal(signal.SIGTERM)
-        assert job.wait(60) not in {0, 75}
-    assert list(requeued(cluster)) == back
+        job.send_signal(number)
+        assert job.wait(60) == code
+    assert list(requeued(cluster)) == (["requeue 4711"] if code == 75 else [])
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid), 0)

@@ -13,6 +13,7 @@ from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.errors import RocsteadyError
 from rocsteady.exports.catalog import PLACES
 from rocsteady.exports.export import Export
+from rocsteady.exports.launcher import ranks_per_host
 from rocsteady.forecast.forecast import due
 from rocsteady.job.values import DoneWhen, Job
 from rocsteady.job.wanted_metrics import metric_files
@@ -59,9 +60,10 @@ def _export(kind: str, number: int | None, folder: Path, job: Job) -> Export:
     variables = strategy.variables if strategy else {}
     offer = _offer(option)
     moment = due(job.deadline, time.time())
+    command = option.command if option and option.command else job.command
     return Export(
         name=job.name or folder.name or "training",
-        command=option.command if option and option.command else job.command,
+        command=command,
         written=date.today().isoformat(),  # noqa: DTZ011 - the user's own day
         folder=str(folder),
         checkpoints=job.resume.checkpoints if job.resume else (),
@@ -70,7 +72,7 @@ def _export(kind: str, number: int | None, folder: Path, job: Job) -> Export:
         requirements=REQUIREMENTS if (folder / REQUIREMENTS).is_file() else "",
         gfx=next(iter(seen.gfx), ""),
         gpu=next((gpu.name for gpu in machine.gpus.gpus if gpu.name), ""),
-        gpus=_gpus(option, seen.gpus),
+        gpus=ranks_per_host(command) or _gpus(option, seen.gpus),
         torch=torch.version if torch else "",
         rocm=(torch.rocm or "") if torch else "",
         deadline=time.strftime("%a %d %b %Y %H:%M", time.localtime(moment)) if moment else "",

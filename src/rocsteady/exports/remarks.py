@@ -6,6 +6,7 @@ import shlex
 import textwrap
 
 from rocsteady.exports.export import Export
+from rocsteady.exports.launcher import several_hosts
 
 WIDTH = 96
 
@@ -24,6 +25,22 @@ def remarks(export: Export, what: str, facts: str) -> list[str]:
         low, high = export.setup
         lines.append(f"Manual work: about {low:.0f} to {high:.0f} minutes.")
     return [*lines, *export.notes]
+
+
+def of_schedulers(export: Export) -> list[str]:
+    """Say what differs from a run that a person starts."""
+    if not export.checkpoints:
+        return []
+    if not several_hosts(export.command):
+        return ["The first start also resumes from such a file. To start over, move them away."]
+    if export.resume:
+        return [
+            (
+                "On several hosts, rocsteady cannot change the arguments of the script: it must"
+                " find its newest checkpoint itself."
+            )
+        ]
+    return []
 
 
 def comments(sentences: list[str]) -> list[str]:

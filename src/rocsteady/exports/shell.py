@@ -7,10 +7,12 @@ import shlex
 from pathlib import PurePosixPath, PureWindowsPath
 
 from rocsteady.exports.export import Export
+from rocsteady.exports.launcher import BACKEND, PORT, several_hosts, torchrun_hosts, without_meeting
 
 AS_IT_IS = "/tmp/torch-as-it-is.txt"  # noqa: S108 - on a machine that is rented, or in an image
 VERSION = "\"import importlib.metadata as m; print('torch==' + m.version('torch'))\""
 ENVIRONMENT = "training-env"
+RESTARTS = 100
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 
 
@@ -27,8 +29,38 @@ def command_elsewhere(command: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def run_line(export: Export) -> str:
-    """Return the command that does the job."""
+    """Return the command that does the job, for a person to start."""
     return shlex.join(("rocsteady", "run", "--yes", "--", *command_elsewhere(export.command)))
+
+
+def job_line(export: Export) -> str:
+    """Return the command that does the job, for a scheduler, which starts it again and again.
+
+    On several hosts torchrun starts the watchers itself.
+    """
+    command = command_elsewhere(export.command)
+    if several_hosts(command):
+        return shlex.join(without_meeting(command))
+    resumes = ("--continue",) if export.checkpoints else ()
+    return shlex.join(("rocsteady", "run", "--yes", *resumes, "--", *command))
+
+
+def rendezvous(export: Export, first_host: str, job: str) -> list[str]:
+    """Return what lets the ranks of a torchrun meet; the texts are shell that names both.
+
+    A limit above 0 tells the watchers that the script loads its checkpoint when it is restarted.
+    """
+    if torchrun_hosts(export.command) is None:
+        return []
+    lines = [f"export {BACKEND}"]
+    if several_hosts(export.command):
+        lines += [
+            f'PET_RDZV_ENDPOINT="{first_host}:{PORT}"',
+            f'export PET_RDZV_ENDPOINT PET_RDZV_ID="{job}"',
+        ]
+        if export.checkpoints:
+            lines.append(f"export PET_MAX_RESTARTS={RESTARTS}")
+    return lines
 
 
 def environment(export: Export) -> list[str]:

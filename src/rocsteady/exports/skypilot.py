@@ -7,8 +7,16 @@ import shlex
 from rocsteady.errors import RocsteadyError
 from rocsteady.exports.export import Export, slug, torch_release
 from rocsteady.exports.images import ACCELERATORS, AS_OF, Image, image_for
-from rocsteady.exports.remarks import comments, remarks
-from rocsteady.exports.shell import ENVIRONMENT, environment, folders, install, run_line
+from rocsteady.exports.launcher import several_hosts, torchrun_hosts
+from rocsteady.exports.remarks import comments, of_schedulers, remarks
+from rocsteady.exports.shell import (
+    ENVIRONMENT,
+    environment,
+    folders,
+    install,
+    job_line,
+    rendezvous,
+)
 from rocsteady.exports.yaml_text import as_yaml
 
 WORKDIR = "~/sky_workdir"
@@ -27,6 +35,8 @@ NO_BUCKET = (
 )
 # Clouds on which SkyPilot 0.14.1 mounts no buckets.
 NO_MOUNTS = frozenset({"hyperbolic", "runpod", "seeweb", "shadeform", "vast", "verda", "yotta"})
+ONE_HOST = frozenset({"runpod", "vast"})  # clouds on which SkyPilot 0.14.1 takes one machine only
+FIRST_HOST = '$(echo "$SKYPILOT_NODE_IPS" | head -n 1)'
 # SkyPilot puts a Python of its own in front; the image's is the one that has torch.
 FIND_TORCH = """\
 for python in /opt/venv/bin/python3 /opt/conda/envs/py_*/bin/python3 /usr/bin/python3; do
@@ -43,21 +53,27 @@ def task(export: Export) -> str:
     """Write the task."""
     if not export.accelerator:
         raise RocsteadyError("a SkyPilot task needs a GPU to rent: choose a cloud option")
+    if several_hosts(export.command) and _cloud(export) in ONE_HOST:
+        raise RocsteadyError(f"SkyPilot does not run a job on several machines of {export.infra}")
     image = _image(export)
     facts = f"{FACTS}; image as of {AS_OF} from {image.source}." if image else f"{FACTS}."
-    head = [*remarks(export, "A task for SkyPilot.", facts), *_how(export)]
+    what = remarks(export, "A task for SkyPilot.", facts)
+    head = [*what, *of_schedulers(export), *_how(export)]
     return "\n".join(comments(head)) + "\n" + as_yaml(_table(export, image))
 
 
 def _table(export: Export, image: Image | None) -> dict[str, object]:
     mounts = _mounts(export)
+    hosts = torchrun_hosts(export.command)
+    meet = rendezvous(export, FIRST_HOST, "$SKYPILOT_TASK_ID")
     return {
         "name": slug(export.name),
         "workdir": ".",
+        **({"num_nodes": hosts.most} if hosts and hosts.most > 1 else {}),
         "resources": _resources(export, image),
         **({"file_mounts": mounts} if mounts else {}),
         "setup": _lines("set -e", *_torch(export, image), *install(export)),
-        "run": _lines(*_activate(image), *environment(export), *_run(export, mounts)),
+        "run": _lines(*_activate(image), *environment(export), *meet, *_run(export, mounts)),
     }
 
 
@@ -100,7 +116,7 @@ def _activate(image: Image | None) -> list[str]:
 
 def _mounts(export: Export) -> dict[str, dict[str, str]]:
     """Put folders with checkpoints and models on a bucket, where the cloud can do that."""
-    if not export.bucket or export.infra.partition("/")[0] in NO_MOUNTS:
+    if not export.bucket or _cloud(export) in NO_MOUNTS:
         return {}
     bucket = f"{export.bucket.rstrip('/')}/{slug(export.name)}"
     written = folders((*export.checkpoints, *export.outputs))
@@ -110,16 +126,20 @@ def _mounts(export: Export) -> dict[str, dict[str, str]]:
     }
 
 
+def _cloud(export: Export) -> str:
+    return export.infra.partition("/")[0]
+
+
 def _run(export: Export, mounts: dict[str, dict[str, str]]) -> list[str]:
     """Do the job; what it wrote into the project's own folder is copied to the bucket after it."""
     if f"{WORKDIR}/{COPIES}" not in mounts:
-        return [run_line(export)]
+        return [job_line(export)]
     here = [name for name in (*export.checkpoints, *export.outputs) if "/" not in name]
     copies = [
         f"find . -maxdepth 1 -type f -name {shlex.quote(name)} -exec cp {{}} {COPIES}/ \\;"
         for name in dict.fromkeys(here)
     ]
-    return ["code=0", f"{run_line(export)} || code=$?", *copies, 'exit "$code"']
+    return ["code=0", f"{job_line(export)} || code=$?", *copies, 'exit "$code"']
 
 
 def _how(export: Export) -> list[str]:

@@ -6,61 +6,69 @@ import math
 import re
 
 from rocsteady.exports.export import Export, slug, torch_release
-from rocsteady.exports.remarks import comments, remarks
-from rocsteady.exports.shell import ENVIRONMENT, environment, install, run_line
+from rocsteady.exports.launcher import Hosts, torchrun_hosts
+from rocsteady.exports.remarks import comments, of_schedulers, remarks
+from rocsteady.exports.shell import ENVIRONMENT, environment, install, job_line, rendezvous
 
 TURN = 86_400  # seconds: one day is within the limit of most partitions
 LEAST = 600
 BEFORE_THE_END = 300  # seconds that a checkpoint and the end of the processes may take
 MOST_TURNS = 100
+RETRY, PERSON = 75, 76  # exit codes of rocsteady
 FACTS = "options as in sbatch(1) of Slurm 22.05, exit codes as in `rocsteady run --help`."
 PYTORCH = "https://download.pytorch.org/whl/rocm"
 ON_PYTORCH_ORG = r"\d+\.\d+|6\.2\.4"  # AMD's own wheels name all three parts
 
-# Job control, so that a signal for the run does not reach only this shell.
+# Job control, so that a signal for the run does not reach only this shell. Slurm sends SIGTERM
+# when a user cancels the job: that must not bring it back.
 WRAPPER = """\
 set -m
 out_of_time=
 {run} &
 run=$!
-trap 'out_of_time=yes; kill -TERM "$run"' TERM
+trap 'out_of_time=yes; {stop}' USR1
+trap '{stop}' TERM
 wait "$run"
 code=$?
 while kill -0 "$run" 2>/dev/null; do # a signal ended the wait, not the run
     wait "$run"
     code=$?
 done
-if [ -n "$out_of_time" ]; then
-    echo "rocsteady: Slurm asked for the end; the run ended with $code"
-fi
-"""
-AGAIN = """\
-if {when} && [ "${{SLURM_RESTART_COUNT:-0}}" -lt {turns} ]; then
+{out_of_time}\
+if [ "$code" -eq {retry} ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt {turns} ]; then
     scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$code"
 """
-MAY_BE_RETRIED = '[ "$code" -eq 75 ]'
-TIME_WAS_UP = '{ [ -n "$out_of_time" ] && [ "$code" -ne 0 ]; }'
+OUT_OF_TIME = """\
+if [ -n "$out_of_time" ] && [ "$code" -ne 0 ] && [ "$code" -ne {person} ]; then
+    echo "rocsteady: out of time; the run ended with $code and can resume"
+    code={retry}
+fi
+"""
+STOP = 'kill -TERM "$run"'
+STOP_STEPS = 'scancel --signal=TERM "$SLURM_JOB_ID"'  # reaches every host, and not this shell
+FIRST_HOST = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
 
 
 def sbatch(export: Export) -> str:
     """Write the file."""
     name = slug(export.name)
+    hosts = torchrun_hosts(export.command) or Hosts(1, 1)
     options = {
         "job-name": name,
-        "nodes": "1",
-        "ntasks": "1",
+        "nodes": _nodes(hosts),
+        "ntasks-per-node": "1",
         "gres": f"gpu:{export.gpus}",
         "time": _time(_seconds(export)),
-        "signal": f"B:TERM@{BEFORE_THE_END}",
+        "signal": f"B:USR1@{BEFORE_THE_END}",
         "open-mode": "append",
         "output": f"{name}-%j.log",
     }
     head = remarks(export, f"A batch file for Slurm (sbatch {name}.sbatch).", FACTS)
     lines = [
         "#!/bin/bash",
-        *comments([*head, *_notes(export)]),
+        *comments([*head, *of_schedulers(export), *_notes(export)]),
         *(f"#SBATCH --{option}={value}" for option, value in options.items()),
         "#SBATCH --requeue",
         "",
@@ -69,17 +77,26 @@ def sbatch(export: Export) -> str:
         f"    . {ENVIRONMENT}/bin/activate",
         "fi",
         *environment(export),
+        *rendezvous(export, FIRST_HOST, "$SLURM_JOB_ID"),
         "",
     ]
-    return "\n".join(lines) + WRAPPER.format(run=run_line(export)) + _again(export)
+    return "\n".join(lines) + _wrapper(export, several=hosts.most > 1)
 
 
-def _again(export: Export) -> str:
-    """Requeue on 75; where a checkpoint is gone on from, also when the time was up."""
-    when = MAY_BE_RETRIED
-    if export.checkpoints:
-        when = f"{{ {MAY_BE_RETRIED} || {TIME_WAS_UP}; }}"
-    return AGAIN.format(when=when, turns=MOST_TURNS)
+def _wrapper(export: Export, *, several: bool) -> str:
+    """Requeue on 75, which is also what a run gets that the time was too short for."""
+    out_of_time = OUT_OF_TIME.format(retry=RETRY, person=PERSON) if export.checkpoints else ""
+    return WRAPPER.format(
+        run=f"srun {job_line(export)}" if several else job_line(export),
+        stop=STOP_STEPS if several else STOP,
+        out_of_time=out_of_time,
+        retry=RETRY,
+        turns=MOST_TURNS,
+    )
+
+
+def _nodes(hosts: Hosts) -> str:
+    return f"{hosts.least}-{hosts.most}" if hosts.least < hosts.most else str(hosts.most)
 
 
 def _seconds(export: Export) -> float:
@@ -115,7 +132,7 @@ def _about_time(export: Export) -> str:
     if export.checkpoints:
         return (
             f"The job runs in slices of --time; {BEFORE_THE_END} s before the end of a slice,"
-            " it stops and is requeued. Exit code 75 also requeues it; 76 needs a person."
+            " it saves, stops and is requeued. Exit code 75 also requeues it; 76 needs a person."
         )
     return (
         "--time must cover the whole job, because it cannot resume. Exit code 75 requeues it;"

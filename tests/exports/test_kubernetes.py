@@ -1,0 +1,130 @@
+"""Pods of several hosts are replaced together, and by exit code; the schemas accept the files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from rocsteady.exports import kubeflow, kubernetes
+from rocsteady.exports.catalog import PLACES
+from rocsteady.exports.export import Export
+from rocsteady.exports.launcher import Hosts, ranks_per_host, torchrun_hosts, without_meeting
+
+SCHEMA = json.loads(Path(__file__).with_name("jobset_schema.json").read_text())
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "plain": ("python", "train.py"),
+    "one host": ("torchrun", "--nproc-per-node", "8", "train.py"),
+    "hosts": ("torchrun", "--nnodes", "2:4", "--nproc-per-node", "8", "train.py"),
+}
+
+
+def manifests(export: Export) -> list[dict[str, Any]]:
+    return [
+        kubernetes.jobset_manifest(export, "image"),
+        kubeflow.runtime_manifest(export, "image"),
+        kubeflow.trainjob_manifest(export),
+    ]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_manifest_has_only_fields_that_its_schema_has(
+    an_export: Callable[..., Export], command: str
+) -> None:
+    for manifest in manifests(an_export(command=COMMANDS[command])):
+        jsonschema.validate(manifest, SCHEMA)
+
+
+def test_the_schema_knows_one_that_is_wrong(an_export: Callable[..., Export]) -> None:
+    for manifest in manifests(an_export()):
+        manifest["spec"]["failurePolicies"] = {}
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(manifest, SCHEMA)
+
+
+def after(message: str, rules: list[dict[str, Any]]) -> str:
+    """Choose as the JobSet's controller does: the first rule that fits, else a counted restart."""
+    for rule in rules:
+        patterns = rule.get("onJobFailureMessagePatterns", [""])
+        if any(re.search(pattern, message) for pattern in patterns):
+            return str(rule["action"])
+    return "RestartJobSet"
+
+
+@pytest.mark.parametrize(
+    ("code", "action"), [(75, "RestartJobSetAndIgnoreMaxRestarts"), (76, "FailJobSet")]
+)
+def test_an_exit_code_of_any_host_decides_for_all(
+    an_export: Callable[..., Export], code: int, action: str
+) -> None:
+    jobset, runtime, _ = manifests(an_export(command=COMMANDS["hosts"]))
+
+    for made in (jobset["spec"], runtime["spec"]["template"]["spec"]):
+        (job,) = made["replicatedJobs"]
+        policy = job["template"]["spec"]["podFailurePolicy"]["rules"]
+        (container,) = job["template"]["spec"]["template"]["spec"]["containers"]
+        on = policy[1]["onExitCodes"]
+        assert policy[1]["action"] == "FailJob"
+        assert code in on["values"]
+        assert on["containerName"] == container["name"]
+        message = (  # as the Job's controller writes it
+            f"Container {container['name']} for pod default/es-futures-{code}-7675-x failed with"
+            f" exit code {code} matching FailJob rule at index 1"
+        )
+        assert after(message, made["failurePolicy"]["rules"]) == action
+
+
+def test_hosts_meet_at_the_first_pod(an_export: Callable[..., Export]) -> None:
+    (text,) = PLACES["kubernetes"](an_export(command=COMMANDS["hosts"], gpus=8)).values()
+
+    assert "parallelism: 4\n" in text
+    assert "completions: 4\n" in text
+    assert "export PET_RDZV_BACKEND=rocsteady\n" in text
+    assert 'PET_RDZV_ENDPOINT="es-futures-hosts-0-0.es-futures:29500"\n' in text
+    assert "exec torchrun --nnodes 2:4 --nproc-per-node 8 train.py\n" in text
+    assert "terminationGracePeriodSeconds: 300\n" in text  # to save
+    assert "Every host must be able to write to it." in re.sub(r"\s+#? ?", " ", text)
+
+
+def test_one_host_is_a_job_and_kubeflow_starts_it_too(an_export: Callable[..., Export]) -> None:
+    export = an_export(command=COMMANDS["one host"], gpus=8)
+
+    assert [*PLACES["kubernetes"](export)] == ["es-futures-job.yaml"]
+    (text,) = PLACES["kubeflow"](export).values()
+    assert "export PET_RDZV_BACKEND=rocsteady\n" in text  # Kubeflow sets PET_MASTER_ADDR
+    assert "exec rocsteady run --yes --continue -- torchrun --nproc-per-node 8 train.py\n" in text
+    assert text.count("\n---\n") == 1
+    assert "numNodes: 1\n" in text
+
+
+@pytest.mark.parametrize(
+    ("command", "hosts", "ranks", "elsewhere"),
+    [
+        ("python train.py --nnodes 2", None, None, None),
+        ("torchrun train.py", (1, 1), None, None),
+        ("torchrun --standalone --nproc-per-node=gpu t.py", (1, 1), None, None),
+        (
+            "torchrun --standalone --nnodes 3 t.py --standalone",
+            (3, 3),
+            None,
+            "--nnodes 3 t.py --standalone",
+        ),
+        ("/x/torchrun --master_addr a --nnodes=2 -m pkg.t", (2, 2), None, "--nnodes=2 -m pkg.t"),
+        ("python3.12 -m torch.distributed.run --nnodes 1:2 t.py", (1, 2), None, None),
+        ("torchrun --nproc_per_node 4 --nnodes $N t.py", (1, 1), 4, None),
+    ],
+)
+def test_what_a_launcher_says(
+    command: str, hosts: tuple[int, int] | None, ranks: int | None, elsewhere: str | None
+) -> None:
+    words = tuple(command.split())
+
+    assert torchrun_hosts(words) == (Hosts(*hosts) if hosts else None)
+    assert ranks_per_host(words) == ranks
+    left = " ".join(without_meeting(words))
+    assert left.partition(" ")[2] == elsewhere if elsewhere else left == command

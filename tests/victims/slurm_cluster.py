@@ -1,0 +1,187 @@
+"""A real Slurm of one host in a folder: munged, slurmctld and slurmd, all on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "scancel", "sinfo")
+PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
+WITHIN = 120.0  # seconds, on a machine that has other things to do
+CONFIGURATION = """\
+ClusterName=loopback
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={controller}
+SlurmdPort={node}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket,cred_expire=5
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerParameters=sched_interval=2,requeue_delay=1
+GresTypes=gpu
+ReturnToService=2
+KillWait=30
+OverTimeLimit=0
+NodeName={host} NodeAddr=127.0.0.1 CPUs=1 Gres=gpu:1 State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+CGROUPS = "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n"
+
+
+def missing() -> list[str]:
+    """Name the programs that are not installed."""
+    return [name for name in PROGRAMS if shutil.which(name, path=PATH) is None]
+
+
+class Cluster:
+    """What a test does with it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith("SLURM_")},
+            "PATH": f"{folder / 'bin'}:{Path(sys.executable).parent}:{PATH}",
+            "SLURM_CONF": str(folder / "slurm.conf"),
+            "XDG_STATE_HOME": str(folder / "home"),
+            "XDG_DATA_HOME": str(folder / "home"),
+        }
+
+    def ask(self, *command: str, where: Path | None = None) -> str:
+        """Run one of Slurm's commands."""
+        done = subprocess.run(
+            command,
+            cwd=where or self.folder,
+            env=self.environment,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=WITHIN,
+        )
+        return done.stdout + done.stderr
+
+    def submit(self, file: Path, *options: str) -> int:
+        """Submit a batch file from its folder; return the number of the job."""
+        said = self.ask("sbatch", *options, file.name, where=file.parent)
+        found = re.fullmatch(r"Submitted batch job (\d+)\s*", said)
+        assert found, said
+        return int(found[1])
+
+    def job(self, number: int) -> dict[str, str]:
+        """Return what Slurm knows of a job."""
+        return dict(re.findall(r"(\w+)=(\S*)", self.ask("scontrol", "show", "job", str(number))))
+
+    def until(self, number: int, *states: str, restarts: int = 0) -> dict[str, str]:
+        """Wait for a job to be in one of these states, after so many requeues."""
+        deadline = time.monotonic() + 3 * WITHIN
+        while True:
+            job = self.job(number)
+            if job.get("JobState") in states and int(job.get("Restarts", 0)) >= restarts:
+                return job
+            if time.monotonic() > deadline:
+                raise AssertionError((job, self.log()))
+            time.sleep(0.5)
+
+    def until_idle(self) -> None:
+        """Wait for the host to have nothing left to do."""
+        deadline = time.monotonic() + WITHIN
+        while self.ask("sinfo", "--noheader", "--format=%T").strip() != "idle":
+            if time.monotonic() > deadline:
+                raise AssertionError((self.ask("sinfo"), self._outputs(), self.log()))
+            time.sleep(0.5)
+
+    def _outputs(self) -> str:
+        return "".join(path.read_text(errors="replace") for path in self.folder.glob("*.out"))
+
+    def log(self) -> str:
+        """Return what the daemons said."""
+        return "".join(
+            (self.folder / f"{name}.log").read_text(errors="replace")[-3000:]
+            for name in ("slurmctld", "slurmd")
+            if (self.folder / f"{name}.log").exists()
+        )
+
+
+@contextlib.contextmanager
+def cluster(folder: Path) -> Iterator[Cluster]:
+    """Start the daemons; nothing of them is left."""
+    made = Cluster(folder)
+    _configure(folder)
+    munge = [f"--{name}={folder}/munge.{name.split('-')[0]}" for name in ("socket", "pid-file")]
+    munge += [f"--key-file={folder}/munge.key", f"--log-file={folder}/munge.log"]
+    munge += [f"--seed-file={folder}/munge.seed"]
+    daemons: list[subprocess.Popen[bytes]] = []
+    try:
+        for command in (
+            ["munged", "--foreground", "--force", *munge],
+            ["slurmctld", "-D"],
+            ["slurmd", "-D", "-N", socket.gethostname()],
+        ):
+            with (folder / f"{command[0]}.out").open("wb") as out:
+                program = shutil.which(command[0], path=PATH) or command[0]
+                daemons.append(
+                    subprocess.Popen(
+                        [program, *command[1:]], env=made.environment, stdout=out, stderr=out
+                    )
+                )
+            time.sleep(1.0)
+        made.until_idle()
+        yield made
+    finally:
+        for daemon in reversed(daemons):
+            daemon.terminate()
+            try:
+                daemon.wait(20.0)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+
+
+def _configure(folder: Path) -> None:
+    for name in ("state", "spool", "home", "bin"):
+        (folder / name).mkdir()
+    controller, node = _free_ports()
+    text = CONFIGURATION.format(
+        host=socket.gethostname(),
+        user=pwd.getpwuid(os.getuid()).pw_name,
+        folder=folder,
+        controller=controller,
+        node=node,
+    )
+    (folder / "slurm.conf").write_text(text)
+    (folder / "cgroup.conf").write_text(CGROUPS)
+    (folder / "gres.conf").write_text("Name=gpu File=/dev/zero\n")
+    key = folder / "munge.key"
+    key.write_bytes(secrets.token_bytes(64))
+    key.chmod(0o400)
+    rocsteady = folder / "bin" / "rocsteady"
+    rocsteady.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m rocsteady "$@"\n')
+    rocsteady.chmod(0o755)
+
+
+def _free_ports() -> tuple[int, int]:
+    with socket.socket() as one, socket.socket() as other:
+        one.bind(("127.0.0.1", 0))
+        other.bind(("127.0.0.1", 0))
+        return one.getsockname()[1], other.getsockname()[1]
