@@ -70,3 +70,17 @@ def test_a_killed_rank_costs_all_hosts_one_restart(start: Starts) -> None:
     assert job.generations() == 2
     assert "for all hosts" in "".join(map(job.said, job.agents))
     assert [len(each) for each in settings_of(job)] == [1, 1]
+
+
+@pytest.mark.turns(1)
+@pytest.mark.parametrize(("rank", "where"), [(3, "backward"), (0, "allreduce")])
+def test_a_deadlocked_rank_is_found_on_whichever_host(start: Starts, rank: int, where: str) -> None:
+    job = start(150)
+    assert job.until(lambda: bool(job.told("saved"))), job.all_said()  # so many steps are a pace
+
+    (job.shared / f"fault-{rank}").write_text(where, encoding="utf-8")
+
+    assert job.codes() == {1: 0, 2: 0}, job.all_said()
+    assert job.generations() == 2
+    assert all("hung: " in job.said(host) for host in job.agents), job.all_said()
+    assert [len(each) for each in settings_of(job)] == [1, 1]

@@ -17,6 +17,7 @@ from rocsteady.attempts.engines.processes import AttemptProcesses
 from rocsteady.attempts.gauges import Gauges
 from rocsteady.attempts.hang_evidence import hang_evidence
 from rocsteady.attempts.injection_check import Unseen
+from rocsteady.attempts.job_hang import JobHang
 from rocsteady.attempts.leftovers import named
 from rocsteady.attempts.live_processes import Living
 from rocsteady.attempts.log_end import sign
@@ -78,7 +79,8 @@ class Attempt:
         self._unseen = Unseen(
             means.announcer, pages=setting.injection is not None, began=self._began
         )
-        self._pulse: Pulse = begin(self._began, boot_clock(), setting.learned)
+        apart = means.hosts is not None
+        self._pulse: Pulse = begin(self._began, boot_clock(), setting.learned, apart=apart)
         self._counter = OutputCounter(setting.pattern)
         self._gauges = Gauges(self._counter.take_loss)
         self._snapshots: tuple[Snapshot, ...] = ()
@@ -100,6 +102,7 @@ class Attempt:
         self._members = Collector(self._began)
         self._gpu_signs = GpuSigns(self._began)
         self._refusals = Refusals(means.announcer, setting, self._began)
+        self._job_hang = JobHang(means.hosts, means.announcer, means.settings.patience)
         self._asked = RequestedActions(setting, means, self._native_stacks)
 
     def start(self, launch: Launch, terminal: TerminalUse) -> AttemptProcesses:
@@ -223,7 +226,7 @@ class Attempt:
         tick = Tick(
             at=now,
             boot=boot_clock(),
-            heartbeats=self._living.among(self._reached.heartbeats),
+            heartbeats=self._job_hang.seen(self._living.among(self._reached.heartbeats)),
             output=self._counter.output,
             alive=alive,
         )
@@ -276,7 +279,13 @@ class Attempt:
             self._suspension.seen(child, self._snapshots[-1] if self._snapshots else None)
         else:
             self._suspension.over()
-        return self._hung(child, verdict) if verdict.condition is RunState.HUNG else None
+        hangs = self._job_hang.is_proven(
+            verdict,
+            self._living.among(self._reached.heartbeats),
+            self._snapshots[-1] if self._snapshots else None,
+            lambda: self._confirmed(child),
+        )
+        return self._hung(child, verdict) if hangs else None
 
     def _hung(self, child: AttemptProcesses, verdict: Verdict) -> AttemptEnd | None:
         if self._settings.observe:
@@ -307,7 +316,7 @@ class Attempt:
                 since=self._began,
                 known=self._native_stacks,
             )
-            if not self._confirmed(child):
+            if not self._job_hang.settled and not self._confirmed(child):
                 intent.end("withdrawn: the run moved")
                 return None
             first = signal.SIGTERM if verdict.over else signal.SIGINT

@@ -9,6 +9,7 @@ from pathlib import Path
 from rocsteady.attempts.announcer import Announcer
 from rocsteady.attempts.engines.processes import Engine
 from rocsteady.attempts.injection import Injection
+from rocsteady.attempts.job_hang import HostLink
 from rocsteady.attempts.settings import Settings
 from rocsteady.attempts.step_times import StepTimes
 from rocsteady.attempts.stop_requests import StopRequests
@@ -66,4 +67,5 @@ class AttemptTools:
     waits: KnownWaits
     marks: StepTimes
     engine: Engine
+    hosts: HostLink | None = None  # that run the same job; None: this one only
     resumes: Callable[[tuple[Resumes, ...]], None]  # is called once a script tells that it does

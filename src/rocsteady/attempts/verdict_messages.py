@@ -49,6 +49,9 @@ class Teller:
         """Say how long it is left alone, and what a person can type."""
         if self._observe:
             return " Only observing: rocsteady does not stop the run."
+        act = f"To act now: rocsteady restart {self._run}, or rocsteady stop {self._run}."
+        if verdict.apart:
+            return f" rocsteady stops the run if the ranks of all hosts are stuck. {act}"
         proven = verdict.waits is not None and verdict.waits.closed
         doubt = "" if proven else " This is not proven to be a hang."
         left = (
@@ -57,10 +60,7 @@ class Teller:
             else f"rocsteady does not stop the run until {duration(verdict.limit)} after the last"
             " progress"
         )
-        return (
-            f"{doubt} {left}. To act now: rocsteady restart {self._run}, or rocsteady stop"
-            f" {self._run}. To change the limit, use --hang-after."
-        )
+        return f"{doubt} {left}. {act} To change the limit, use --hang-after."
 
     def withdrawn(self) -> None:
         """Say that a verdict did not hold."""

@@ -210,7 +210,6 @@ def command(  # noqa: PLR0913 - one argument an option
             choice=_choice(typed=typed, fresh=fresh, go_on=go_on, ask=not (yes or alone)),
             alone=not anyway,
             link=_link(ctx.params),
-            several_hosts=ctx.params["several_hosts"],
         )
         runner = runner.chosen(_first(job, turns), resume)
         code = _launch(ctx.params, job, turns, runner)
@@ -235,7 +234,9 @@ def _wishes(options: dict[str, Any], folder: Path, job: Job) -> tuple[Job, RunWi
 
 
 def _link(options: dict[str, Any]) -> AgentLink | None:
-    return None if options["ranks"] is None else AgentLink(options["ranks"], os.environ)
+    if options["ranks"] is None:
+        return None
+    return AgentLink(options["ranks"], os.environ, several_hosts=options["several_hosts"])
 
 
 def _settings(options: dict[str, Any], job: Job) -> Settings:

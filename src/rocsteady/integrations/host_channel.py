@@ -2,7 +2,8 @@
 
 Each generation of ranks has keys of its own. Before it starts, every host counts itself in. Only a
 host with something to say also writes what it would do: one that failed, and one of those that
-remember what was tried. The leader, host 0, reads these few and writes the decision for all.
+remember what was tried. The leader, host 0, reads these few and writes the decision for all. While
+ranks run, a host gives a sign of life a minute, and says no more unless all of its ranks are stuck.
 
 The store is anything with ``set``, ``get``, ``add`` and ``check``, such as torch's. No clock of
 another host is read, and every wait has a bound.
@@ -24,6 +25,11 @@ WEIGHTS = (2, 1)  # of a proposal: it names a cause; it may be one
 HEIR = 0  # the weight of one that only remembers
 PREFIX = "rocsteady/"
 ARRIVED, ALL_ARRIVED, DECISION, READ = "arrived", "all", "decision", "read"
+STUCK, CONFIRM, HANGS = "stuck", "confirm", "hangs"
+HANG_LOOK, LAST_HANG_LOOK = 0.5, 8.0  # seconds between two looks of a host that is stuck
+BEAT = 60.0  # seconds between two signs of life of a host, the only thing that it says unasked
+LOST_AFTER = 150.0  # seconds without one, by the clock of the host that waits for it
+CONFIRMED_WITHIN = 30.0  # seconds for all hosts to prove once more that they are stuck
 
 Message = dict[str, Any]
 
@@ -68,8 +74,8 @@ class HostChannel:
         """Count this host in, with what it would do."""
         if proposal is not None:
             self._publish(proposal)
-        if self._add(ARRIVED) == self.hosts - 1:
-            self._set(ALL_ARRIVED, {})
+        if self.count(ARRIVED) == self.hosts - 1:
+            self.write(ALL_ARRIVED, {})
 
     def proposals(self, within: float) -> list[Message] | None:
         """Wait for the other hosts; return what they would do, None if one did not arrive."""
@@ -77,38 +83,38 @@ class HostChannel:
             return None
         found: list[Message] = []
         for weight in (*WEIGHTS, HEIR):
-            written = min(self._add(f"proposals.{weight}", 0), _most(weight))
+            written = min(self.count(f"proposals.{weight}", 0), _most(weight))
             keys = [f"proposal.{weight}.{place + 1}" for place in range(written)]
-            found += [self._get(key) for key in keys if self._has(key)]
+            found += [self.read(key) for key in keys if self.has(key)]
         return found
 
     def decide(self, decision: Message) -> None:
         """Write what all hosts do."""
-        self._set(DECISION, decision)
+        self.write(DECISION, decision)
 
     def decision(self, within: float) -> Message | None:
         """Wait for what all hosts do; None if nothing was heard."""
-        return self._get(DECISION) if self._until(DECISION, within) else None
+        return self.read(DECISION) if self._until(DECISION, within) else None
 
     def part(self) -> None:
         """Wait until all hosts know that the job ends: the store ends with one of them."""
         with contextlib.suppress(Exception):  # it is gone, so all have read it
-            count, deadline = self._add(READ), self._now() + GOODBYE_WITHIN
+            count, deadline = self.count(READ), self._now() + GOODBYE_WITHIN
             while count < self.hosts and self._now() < deadline:
                 self._sleep(FIRST_LOOK)
-                count = self._add(READ, 0)
+                count = self.count(READ, 0)
 
     def _publish(self, proposal: Message) -> None:
         weight = int(proposal.get("weight", HEIR))
         if weight == HEIR and not proposal.get("tried"):
             return
-        place = self._add(f"proposals.{weight}")
+        place = self.count(f"proposals.{weight}")
         if place <= _most(weight):
-            self._set(f"proposal.{weight}.{place}", proposal)
+            self.write(f"proposal.{weight}.{place}", proposal)
 
     def _until(self, key: str, within: float) -> bool:
         deadline, look = self._now() + within, FIRST_LOOK
-        while not self._has(key):
+        while not self.has(key):
             left = deadline - self._now()
             if left <= 0:
                 return False
@@ -116,17 +122,103 @@ class HostChannel:
             look = min(2 * look, LAST_LOOK)
         return True
 
-    def _has(self, key: str) -> bool:
+    def has(self, key: str) -> bool:
+        """Tell whether something was written."""
         return bool(self._store.check([PREFIX + key]))
 
-    def _add(self, key: str, amount: int = 1) -> int:
+    def count(self, key: str, amount: int = 1) -> int:
+        """Add to a count; return what it is then."""
         return int(self._store.add(PREFIX + key, amount))
 
-    def _set(self, key: str, value: Message) -> None:
+    def write(self, key: str, value: Message) -> None:
+        """Write a message."""
         self._store.set(PREFIX + key, json.dumps(value))
 
-    def _get(self, key: str) -> Message:
+    def read(self, key: str) -> Message:
+        """Read a message that is there."""
         return dict(json.loads(self._store.get(PREFIX + key)))
+
+
+class HangChannel:
+    """What hosts tell each other while ranks run: a sign of life a minute, and who is stuck."""
+
+    def __init__(self, channel: HostChannel, now: Callable[[], float] = time.monotonic) -> None:
+        self._channel, self._now = channel, now
+        self._is_stuck = False
+        self._asked = 0  # the last proof that was asked for
+        self._asked_at: float | None = None
+        self._next_look, self._look = 0.0, HANG_LOOK
+        self._next_beat = now() + BEAT
+        self._lives: dict[int, tuple[int, float]] = {}  # signs of a host so far, and since when
+
+    def heard(self, message: Message) -> None:
+        """Pass on what the watcher of this host says."""
+        channel = self._channel
+        if message.get("waits") and not self._is_stuck:
+            channel.write(f"waits.{channel.host}", {**message["waits"], "host": channel.host})
+            channel.count(STUCK, 1)
+            self._is_stuck, self._next_look, self._look = True, 0.0, HANG_LOOK
+        elif "waits" in message and self._is_stuck and not message["waits"]:
+            channel.count(STUCK, -1)
+            self._is_stuck, self._asked_at = False, None
+            self._lives.clear()
+        elif "confirmed" in message:
+            channel.count(f"confirmed.{message['confirmed']}", 1)
+        elif "hangs" in message:
+            channel.write(HANGS, {})
+
+    def look(self) -> Message | None:
+        """Return what the watcher of this host is to be told, from time to time."""
+        now = self._now()
+        if now >= self._next_beat:
+            self._next_beat = now + BEAT
+            self._channel.count(f"alive.{self._channel.host}", 1)
+        if not self._is_stuck or now < self._next_look:
+            return None
+        told = self._led(now) if self._channel.leads else self._followed()
+        told = told or self._lost(now)
+        self._look = HANG_LOOK if told else min(1.5 * self._look, LAST_HANG_LOOK)
+        self._next_look = now + self._look
+        return told
+
+    def _led(self, now: float) -> Message | None:
+        channel = self._channel
+        if self._asked_at is None:
+            if channel.count(STUCK, 0) < channel.hosts:
+                return None
+            self._asked, self._asked_at = self._asked + 1, now
+            channel.write(CONFIRM, {"number": self._asked})
+            return {"confirm": self._asked}
+        if channel.count(f"confirmed.{self._asked}", 0) >= channel.hosts:
+            self._asked_at = None
+            return {"hosts": [channel.read(f"waits.{host}") for host in range(channel.hosts)]}
+        if now - self._asked_at > CONFIRMED_WITHIN:
+            self._asked_at = None
+        return None
+
+    def _lost(self, now: float) -> Message | None:
+        """Look for hosts that give no sign of life: the leader at all, others at the leader."""
+        channel = self._channel
+        for host in range(channel.hosts) if channel.leads else (LEADER,):
+            if host == channel.host:
+                continue
+            signs = channel.count(f"alive.{host}", 0)
+            if self._lives.setdefault(host, (signs, now))[0] != signs:
+                self._lives[host] = signs, now
+        lost = [host for host, (_, since) in self._lives.items() if now - since > LOST_AFTER]
+        return {"lost": lost} if lost else None
+
+    def _followed(self) -> Message | None:
+        channel = self._channel
+        if channel.has(HANGS):
+            return {"hangs": True}
+        if not channel.has(CONFIRM):
+            return None
+        asked = int(channel.read(CONFIRM)["number"])
+        if asked == self._asked:
+            return None
+        self._asked = asked
+        return {"confirm": asked}
 
 
 def _most(weight: int) -> int:

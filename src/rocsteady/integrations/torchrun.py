@@ -25,9 +25,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
+from torch.distributed import DistError
 from torch.distributed.elastic.rendezvous.api import (
     RendezvousClosedError,
     RendezvousError,
@@ -133,6 +134,8 @@ class Handler(RendezvousHandler):
         self._watcher: Watcher | None = None
         self._before: dict[str, str | None] = {}  # variables that the last generation had changed
         self._generation = 0
+        self._is_cut_off = False
+        self._hangs: Any = None  # what hosts tell each other of stuck ranks
         if watched:
             self._start_watcher()
 
@@ -153,6 +156,10 @@ class Handler(RendezvousHandler):
             except RendezvousClosedError:
                 sys.stderr.write("rocsteady: another host ended the job.\n")
                 sys.exit(PERSON_NEEDED)
+            except (RendezvousError, DistError) as error:
+                if not self._several:
+                    raise
+                self._cut_off(error)
             if not self._watched or self._prepare(info):
                 return info
         sys.stderr.write(f"rocsteady: the hosts did not agree in {TRIES} tries. Exit {RETRY}.\n")
@@ -170,12 +177,17 @@ class Handler(RendezvousHandler):
         """Return how many hosts wait to join; more than 0 begins a new generation."""
         watcher = self._watcher
         if watcher is not None and not watcher.is_gone:
-            watcher.listen()
+            self._pass_on(watcher)
             if watcher.wants_restart:
                 watcher.wants_restart = False
                 watcher.tell(stopping=True)  # the ranks end now, without spending a restart
                 return 1
-        waiting = int(self._inner.num_nodes_waiting())
+        try:
+            waiting = int(self._inner.num_nodes_waiting())
+        except RendezvousError as error:
+            if not self._several:
+                raise
+            self._cut_off(error)
         if waiting and watcher is not None:
             watcher.tell(stopping=True)  # because of other hosts: nothing failed here
         return waiting
@@ -186,7 +198,7 @@ class Handler(RendezvousHandler):
 
     def shutdown(self) -> bool:
         """Leave the rendezvous, at the end of the job; with the watcher's exit code, if any."""
-        done = bool(self._inner.shutdown())
+        done = not self._is_cut_off and bool(self._inner.shutdown())
         watcher, self._watcher = self._watcher, None
         error = sys.exc_info()[1]  # torchrun calls this while its own error is on the way
         if watcher is None or isinstance(error, SystemExit):
@@ -199,6 +211,23 @@ class Handler(RendezvousHandler):
                 sys.stderr.write(f"{error}\n")
             sys.exit(int(answer["end"]))
         return done
+
+    def _pass_on(self, watcher: Watcher) -> None:
+        """Pass on what watchers of other hosts and this one tell each other of stuck ranks."""
+        messages = watcher.listen()
+        if self._hangs is None:
+            return
+        try:
+            for message in messages:
+                self._hangs.heard(message)
+            told = self._hangs.look()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the ranks go on
+            self._hangs, told = None, None
+            sys.stderr.write(
+                f"rocsteady: no word to other hosts: {type(error).__name__}: {error}\n"
+            )
+        if told is not None:
+            watcher.tell(**told)
 
     def _prepare(self, info: RendezvousInfo) -> bool:
         """Let the watcher decide how this generation is started; False: meet the others again."""
@@ -238,9 +267,14 @@ class Handler(RendezvousHandler):
 
     def _agreed(self, info: RendezvousInfo) -> dict[str, Any]:
         """Return what all hosts do in this generation: the leader says it, through the store."""
-        from rocsteady.integrations.host_channel import HostChannel, ended  # noqa: PLC0415 - if any
+        from rocsteady.integrations.host_channel import (  # noqa: PLC0415 - where there are several
+            HangChannel,
+            HostChannel,
+            ended,
+        )
 
         channel, watcher = HostChannel(info.store, info.rank, info.world_size), self._watcher
+        self._hangs = HangChannel(channel)
         said = None if watcher is None else watcher.answer(PROPOSAL_WITHIN, "proposal")
         mine = said and (said.get("proposal") or ended(int(said["end"]), "a watcher has ended"))
         if not channel.leads:
@@ -277,6 +311,13 @@ class Handler(RendezvousHandler):
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+    def _cut_off(self, error: Exception) -> NoReturn:
+        """End here, and with that the ranks of this host: others may go on without them."""
+        self._is_cut_off = True
+        sys.stderr.write(f"rocsteady: contact with the other hosts is lost: {error}\n")
+        sys.stderr.write(f"rocsteady: the ranks of this host end. Exit {RETRY}.\n")
+        sys.exit(RETRY)
 
     def _end(self, code: int) -> None:
         """End the job on every host, with a code that schedulers know."""

@@ -40,6 +40,7 @@ class Pulse(Value, frozen=True, kw_only=True):
     progress: float  # when it last was
     waited_from: float
     earlier: PhaseHistory
+    apart: bool = False  # other hosts have ranks too; heartbeats tell of those of this one
     heartbeats: tuple[Heartbeat, ...] = ()
     mark: Mark = ()  # of the heartbeats
     counters: int = 0
@@ -54,10 +55,17 @@ class Pulse(Value, frozen=True, kw_only=True):
     ended: LongestWaits = LongestWaits()
 
 
-def begin(at: float, boot: float, learned: PhaseHistory | None = None) -> Pulse:
+def begin(
+    at: float, boot: float, learned: PhaseHistory | None = None, *, apart: bool = False
+) -> Pulse:
     """Begin to watch an attempt."""
     return Pulse(
-        at=at, ahead=boot - at, progress=at, waited_from=at, earlier=learned or PhaseHistory()
+        at=at,
+        ahead=boot - at,
+        progress=at,
+        waited_from=at,
+        earlier=learned or PhaseHistory(),
+        apart=apart,
     )
 
 
@@ -219,6 +227,7 @@ def _verdict(pulse: Pulse, tick: Tick, allowed: Budgets, patience: Patience) -> 
         culprit=pulse.reading.culprit if pulse.reading and suspicious else None,
         limit=limit,
         waits=proof,
+        apart=pulse.apart,
     )
 
 
@@ -306,7 +315,7 @@ def _why(
         return reading.why
     seen = f"; {reading.why}" if reading else ""
     if reading and proof and reading.ending is Ending.LOCKED and not reading.moves:
-        seen += _way_out(proof)
+        seen += _way_out(proof, apart=pulse.apart)
     if waits_for_gpu(pulse) and pulse.before and pulse.before.gpu_signs:
         seen += f", and {pulse.before.gpu_signs[0]}"
     if finished(pulse.heartbeats):
@@ -316,8 +325,9 @@ def _why(
     return f"no {what} for {duration(quiet)}{usual}{seen}"
 
 
-def _way_out(proof: WaitSet) -> str:
+def _way_out(proof: WaitSet, *, apart: bool) -> str:
     if proof.closed:
-        return ", and nothing can end that wait"
+        ender = "only another host" if apart else "nothing"
+        return f", and {ender} can end that wait"
     first = next(iter(proof.exits), None)
     return f", but thread {first.tid} of process {first.pid} {first.what}" if first else ""

@@ -33,6 +33,7 @@ class Verdict(Value, frozen=True, kw_only=True):
     culprit: int | None = None  # the process that does not move, if it is not the only trainer
     limit: float | None = None  # seconds after the last progress at which this becomes hung
     waits: WaitSet | None = None  # who waits for whom, as the last snapshots showed it
+    apart: bool = False  # it holds only if the ranks of other hosts are stuck too
 
 
 class Patience(Value, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ import msgspec
 
 from rocsteady.attempts.announcer import Announcer
 from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
+from rocsteady.attempts.job_hang import HostLink
 from rocsteady.knowledge.failures import UNKNOWN
 from rocsteady.remedies.situation import FailedAttempt
 from rocsteady.supervisor.recovery import Decision, Next
@@ -52,7 +53,7 @@ class HostDecision(Value, frozen=True, kw_only=True):
     given_up: int = 0  # how many of these were on options that were given up
 
 
-class Hosts(Protocol):
+class Hosts(HostLink, Protocol):
     """The way to the other hosts."""
 
     def agree(self, mine: Message, choose: Callable[[list[Message]], Message]) -> Message | None:

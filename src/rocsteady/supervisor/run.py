@@ -97,6 +97,7 @@ class Supervisor:
             waits=equipment.waits,
             marks=self._marks,
             engine=equipment.engine,
+            hosts=equipment.hosts,
             resumes=self._resumes,
         )
         script = script_fingerprint(job.command, str(folder))

@@ -49,7 +49,6 @@ class RunLauncher:
     choice: Choice
     alone: bool = True  # refuse the same job twice at once
     link: AgentLink | None = None  # to a torchrun whose ranks are watched; None: a run of our own
-    several_hosts: bool = False  # have ranks of that job
 
     def chosen(self, job: Job, resume: str | None) -> RunLauncher:
         """Ask what is to be asked before a new run, so that nothing is asked later."""
@@ -89,7 +88,7 @@ class RunLauncher:
             terminal=self.terminal,
             notices=notifier,
             engine=started,
-            hosts=self.link if self.several_hosts else None,
+            hosts=self.link if self.link is not None and self.link.several_hosts else None,
         )
         exports = exports_of(job, run, self.journal, self.folder)
         supervisor = factory.supervisor(

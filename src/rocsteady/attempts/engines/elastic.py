@@ -43,12 +43,15 @@ SEND_WITHIN = 3.0  # seconds
 class AgentLink:
     """The agent's end of the conversation, as the watcher sees it."""
 
-    def __init__(self, descriptor: int, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, descriptor: int, environment: Mapping[str, str], *, several_hosts: bool = False
+    ) -> None:
         self._socket = socket.socket(fileno=descriptor)
         self._socket.settimeout(0)
         self._environment = dict(environment)  # the agent's, with which this process was started
         self._heard = b""
         self.pid = os.getppid()  # the agent
+        self.several_hosts = several_hosts  # have ranks of its job
         self.is_gone = False
         self.messages: list[dict[str, Any]] = []  # that nobody has taken yet
         self._is_agreed = False  # the hosts have decided what the next generation runs with

@@ -1,0 +1,133 @@
+"""When a job hangs on several hosts: every rank waits, none is missing, and none is busy."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocsteady.evidence.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
+from rocsteady.pulse.rank_summary import HostSummary, RankSummary, alone, job_hangs, summarise
+from rocsteady.pulse.verdict import RunState, Verdict
+from rocsteady.pulse.wait_set import Member, WaitSet
+
+
+def host(*ranks: int, world: int = 4, stuck: bool = True) -> HostSummary:
+    told = tuple(RankSummary(rank=rank, step=9, phase="backward") for rank in ranks)
+    return HostSummary(world=world, stuck=stuck, ranks=told)
+
+
+def beat(rank: int, world: int = 4) -> Heartbeat:
+    return Heartbeat(
+        pid=100 + rank,
+        rank=rank,
+        world=world,
+        thread=100 + rank,
+        step=7,
+        base=2,
+        beats=30,
+        phase="backward",
+        since=0.0,
+        last_step=1.0,
+        ended=False,
+        raised=False,
+        total=None,
+        seconds_in={},
+        longest_in={},
+        histogram={},
+    )
+
+
+def test_a_job_hangs_if_all_ranks_of_all_hosts_are_stuck() -> None:
+    assert job_hangs([host(0, 1), host(2, 3)])
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        [],
+        [host(0, 1)],  # nothing is known of the other host
+        [host(0, 1), host(2, 3, stuck=False)],  # it validates, downloads, compiles or saves
+        [host(0, 1), host(2)],  # a rank without a page may be doing anything
+        [host(0, 1), host(1, 2, 3)],  # of another generation
+        [host(0, 1, world=2), host(2, 3, world=6)],
+    ],
+)
+def test_anything_less_is_no_hang(hosts: list[HostSummary]) -> None:
+    assert not job_hangs(hosts)
+
+
+@given(
+    busy=st.sets(st.integers(0, 7), min_size=1),
+    sizes=st.lists(st.integers(1, 3), min_size=1, max_size=4),
+)
+def test_one_busy_host_is_enough_to_leave_the_job_alone(busy: set[int], sizes: list[int]) -> None:
+    hosts, first, world = [], 0, sum(sizes)
+    for place, size in enumerate(sizes):
+        ranks = range(first, first + size)
+        hosts.append(host(*ranks, world=world, stuck=place not in busy))
+        first += size
+
+    assert job_hangs(hosts) is (not busy & set(range(len(sizes))))
+
+
+def test_a_host_is_judged_as_if_its_ranks_were_all() -> None:
+    beats = (beat(2), beat(3), msgspec.structs.replace(beat(0), rank=None, world=None))
+
+    assert [each.world for each in alone(beats)] == [2, 2, None]
+    assert alone((beat(0, world=1),)) == (beat(0, world=1),)
+
+
+def test_a_summary_names_step_collective_and_line() -> None:
+    frames = (
+        "wait (distributed/distributed_c10d.py:90)",
+        "all_reduce (distributed/distributed_c10d.py:3000)",
+        "step (train.py:12)",
+    )
+    thread = ThreadSeen(tid=103, name="python", state="S", cpu=1.0, wait=Wait.LOCK, frames=frames)
+    process = ProcessSeen(
+        pid=103,
+        parent=1,
+        name="python",
+        python=True,
+        read_bytes=0,
+        written_bytes=0,
+        rss_bytes=0,
+        threads=(thread,),
+    )
+    snapshot = Snapshot(at=0.0, processes=(process,), stacks=True)
+    waits = WaitSet(
+        at=0.0,
+        members=(
+            Member(
+                pid=103,
+                tid=103,
+                trains=True,
+                python=True,
+                place="train.py:12 step",
+                on="lock 0x1",
+                enders=(),
+                cpu=0.0,
+            ),
+        ),
+    )
+    verdict = Verdict(condition=RunState.HUNG, why="", quiet=9.0, waits=waits)
+
+    told = summarise((beat(3), beat(2)), verdict, snapshot)
+
+    assert told == HostSummary(
+        world=4,
+        stuck=True,
+        ranks=(
+            RankSummary(rank=2, step=9, phase="backward"),
+            RankSummary(
+                rank=3,
+                step=9,
+                phase="backward",
+                collective="all_reduce",
+                line="train.py:12 step",
+                waits_for="lock 0x1",
+            ),
+        ),
+    )
