@@ -14,6 +14,7 @@ import numpy as np
 
 CHUNK = 100_000  # rows made and written at a time, so 100 M rows need no more memory than 1 M
 TICK_SIZE = 0.25
+PRESETS = {"small": 60_000, "note": 5_000_000}  # rows
 OPENING = 1_700_000_000_000  # ms since 1970
 
 
@@ -41,8 +42,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("ticks.csv"))
     parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--preset", choices=PRESETS, help="instead of --rows")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
+    args.rows = PRESETS.get(args.preset, args.rows)
     rng = np.random.default_rng(args.seed)
     last = {"time": 0.0, "vix": 0.0, "flow": 0.0, "value": 0.0, "away": 0.0}
     part = args.output.with_name(args.output.name + ".part")

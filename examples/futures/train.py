@@ -9,32 +9,31 @@ import json
 import math
 import os
 import time
-from itertools import islice, pairwise
+from contextlib import nullcontext
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from features import (
-    FEATURES,
-    LABEL_BARS,
-    Batches,
-    count_rows,
-    mean_and_deviation,
-    write_features,
-)
-from torch import nn
+from features import FEATURES, Batches, count_rows, mean_and_deviation, write_features
+from model import build_model, latency_ms, memory_used, spread, walk_forward
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 
 RANK, WORLD = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 CURVE_POINTS = 200
 # What must be the same when a run is resumed.
-MUST_BE_SAME = ("seed", "epochs", "batch_size", "learning_rate", "hidden_layers", "folds")
+MUST_BE_SAME = ("seed", "epochs", "batch_size", "learning_rate", "hidden_layers", "folds", "shard")
+PRESETS = {
+    "small": {"folds": 2, "epochs": 1, "batch_size": 128, "hidden_layers": "64,32"},
+    "note": {"epochs": 20, "batch_size": 256, "use_mixed_precision": True, "chunk_size": 100_000},
+}
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--preset", choices=PRESETS, help="sizes; each can still be given")
     parser.add_argument("--data", type=Path, default=Path("ticks.csv"))
     parser.add_argument("--output", type=Path, default=Path("output"))
     parser.add_argument("--epochs", type=int, default=6)
@@ -53,47 +52,18 @@ def parse_arguments():
     parser.add_argument(
         "--threads", type=int, default=1, help="of the CPU; more if layers are large"
     )
+    parser.add_argument("--accumulate", type=int, default=1, help="parts of a batch, for memory")
+    parser.add_argument("--data_parallel", action="store_true", help="all GPUs, one process")
+    parser.add_argument("--split", help="a second device, for the second half of the layers")
+    parser.add_argument("--shard", default="0/1", help="0/2: of two batches the first; average.py")
+    parser.add_argument("--start", type=Path, help="a model.pt to begin with")
+    parser.set_defaults(**PRESETS.get(parser.parse_known_args()[0].preset, {}))
     args = parser.parse_args()
     if not args.data.exists():
         raise SystemExit(f"{args.data} is not there. Make it with: python make_data.py")
     if args.batch_size % WORLD:
         raise SystemExit(f"--batch_size {args.batch_size} cannot be shared by {WORLD} processes")
     return args
-
-
-class Standardize(nn.Module):
-    """Kept in the model, so that model.pt is all that is needed to use it."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(FEATURES))
-        self.register_buffer("deviation", torch.ones(FEATURES))
-
-    def forward(self, features):
-        return (features - self.mean) / self.deviation
-
-
-def build_model(hidden_layers):
-    sizes = [FEATURES, *map(int, hidden_layers.split(","))]
-    layers = [Standardize()]
-    for before, after in pairwise(sizes):
-        layers += [nn.Linear(before, after), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Linear(sizes[-1], 2))
-
-
-def walk_forward(rows, folds, batch_size):
-    """Train on the past, validate on what follows: (stop of training, start and stop of it).
-
-    Labels look ahead, so the last rows before the validated ones are left out.
-    """
-    edges = [rows * number // (folds + 1) for number in range(folds + 2)]
-    plan = [
-        ((start - LABEL_BARS) // batch_size * batch_size, start, stop)
-        for start, stop in pairwise(edges[1:])
-    ]
-    if plan[0][0] <= 0:
-        raise SystemExit("too little data for a batch in the first fold")
-    return plan
 
 
 def over_ranks(tensor):
@@ -118,11 +88,14 @@ def precision(args):
 
 @torch.no_grad()
 def validate(model, table, start, stop, args):
-    sums = torch.zeros(3, dtype=torch.float64, device=args.device)  # right, ups, log loss
+    sums = torch.zeros(
+        3, dtype=torch.float64, device=args.split or args.device
+    )  # right, ups, log loss
     for batch in DataLoader(Batches(table, start, stop, args.batch_size), batch_size=None):
         features, labels = own_part(batch, args.device)
         with precision(args):
             scores = model(features).float()
+        labels = labels.to(scores.device)
         right = (scores.argmax(1) == labels).sum()
         loss = cross_entropy(scores, labels, reduction="sum")
         sums += torch.stack([right, labels.sum(), loss])
@@ -157,14 +130,21 @@ def load_checkpoint(path, made_with):
 
 
 def train_step(args, network, optimizer, scaler, batch):
+    """Take one optimizer step. More parts need less memory for the same step."""
     features, labels = own_part(batch, args.device)
-    with precision(args):
-        loss = cross_entropy(network(features), labels)
+    parts = list(zip(features.chunk(args.accumulate), labels.chunk(args.accumulate), strict=True))
+    total = 0.0
     optimizer.zero_grad()
-    scaler.scale(loss).backward()
+    for number, (rows, truth) in enumerate(parts, 1):
+        alone = WORLD > 1 and number < len(parts)  # ranks meet at the last part
+        with network.no_sync() if alone else nullcontext(), precision(args):
+            scores = network(rows)
+            loss = cross_entropy(scores, truth.to(scores.device), reduction="sum") / len(labels)
+            scaler.scale(loss).backward()
+        total += loss.detach()
     scaler.step(optimizer)
     scaler.update()
-    return loss.detach()
+    return total
 
 
 def train_fold(args, table, plan, state, saved):
@@ -173,28 +153,34 @@ def train_fold(args, table, plan, state, saved):
     stop, *block = plan[state["fold"]]
     model = build_model(args.hidden_layers)
     model[0].mean, model[0].deviation = map(torch.tensor, mean_and_deviation(table, stop))
-    model.to(args.device)
+    model.place(args.device, args.split)
+    if args.start:
+        model.load_state_dict(torch.load(args.start, weights_only=True))
     optimizer = torch.optim.AdamW(model.parameters(), args.learning_rate)
     scaler = torch.amp.GradScaler(enabled=args.use_mixed_precision and args.device != "cpu")
     parts = {"model": model, "optimizer": optimizer, "scaler": scaler}
     for name, part in parts.items():
         if saved and saved[name]:  # a scaler that was off has no state
             part.load_state_dict(saved[name])
-    network = nn.parallel.DistributedDataParallel(model) if WORLD > 1 else model
-    total = sum(stop // args.batch_size for stop, *_ in plan) * args.epochs
+    network = spread(args, model, WORLD)
+    shard, shards = map(int, args.shard.split("/"))
+    total = sum(stop // args.batch_size // shards for stop, *_ in plan) * args.epochs
     every = math.ceil(total / CURVE_POINTS)
-    running = torch.tensor(state["running"], device=args.device)  # sum for the next point
+    running = torch.tensor(
+        state["running"], device=args.split or args.device
+    )  # sum for the next point
     said = time.monotonic()
     while state["epoch"] < args.epochs:
         rng = np.random.default_rng([args.seed, state["fold"], state["epoch"]])
         batches = DataLoader(Batches(table, 0, stop, args.batch_size, rng), batch_size=None)
-        for batch in islice(batches, state["batch"], None):
+        for batch in islice(batches, shard + state["batch"] * shards, None, shards):
             loss = train_step(args, network, optimizer, scaler, batch)
             running += loss
             state["step"] += 1
             state["batch"] += 1
             if state["step"] % every == 0:
                 state["curve"].append(over_ranks(running).item() / every)
+                state["memory"].append([state["step"], *memory_used(args)])
                 running.zero_()
             if state["step"] % args.checkpoint_every == 0:
                 running = over_ranks(running)
@@ -209,6 +195,8 @@ def train_fold(args, table, plan, state, saved):
     state["running"] = running.item()
     state["results"].append(validate(model, table, *block, args))
     if RANK == 0:
+        path = args.output / f"fold-{state['fold'] + 1}.pt"
+        write(path, lambda path: torch.save(model.state_dict(), path))
         accuracy = state["results"][-1]["accuracy"]
         print(f"fold {state['fold'] + 1}/{len(plan)} accuracy {accuracy:.4f}", flush=True)
     return model
@@ -233,8 +221,11 @@ def finish(args, model, state):
         "processes": WORLD,
         "arguments": vars(args),
         "measure": measure,
+        "accuracy": measure["value"],
+        "latency_ms": latency_ms(model),
         "folds": results,
         "loss_curve": state["curve"],
+        "memory": state["memory"],  # step; MiB of the process, of tensors and of the allocator
     }
     write(args.output / "model.pt", lambda path: torch.save(model.cpu().state_dict(), path))
     write(
@@ -271,7 +262,7 @@ def main():
     rows = count_rows(table)
     plan = walk_forward(rows, args.folds, args.batch_size)
     state = {"fold": 0, "epoch": 0, "batch": 0, "step": 0, "running": 0.0, "curve": []}
-    state["results"] = []
+    state |= {"results": [], "memory": []}
     state["made_with"] = {"rows": rows} | {name: getattr(args, name) for name in MUST_BE_SAME}
     saved = None
     if args.resume:
@@ -287,6 +278,7 @@ def main():
     if RANK == 0:
         finish(args, model, state)
     if WORLD > 1:
+        print(f"rank {RANK}: {state['step']} steps, {time.process_time():.1f} s of processor time")
         dist.destroy_process_group()
 
 

@@ -2,20 +2,42 @@
 
 import argparse
 import json
+import math
 import time
 from pathlib import Path
 
 import numpy as np
 import torch
-from simulation import MOVES, OWN_FEATURES, SEEN_FEATURES, Simulation
+from evaluate import measure
+from network import build, choose
+from simulation import Simulation
 from torch import nn
 
-HELD_OUT_SEED = 1_000_000  # of the episodes that are only measured on
-MARGIN = 0.3
+PRESETS = {
+    "small": {
+        "embedding": 64,
+        "heads": 4,
+        "hidden": 128,
+        "episodes": 70,
+        "learning_rate": 3e-3,
+        "held_out_episodes": 6,
+    },
+    "note": {  # an episode of half a minute in plain Python alone
+        "prey": 60,
+        "predators": 30,
+        "episode_length": 500,
+        "episodes": 1000,
+        "accumulate": 4,
+        "checkpoint_every": 1,
+        "held_out_episodes": 2,
+    },
+}
+CURVE_POINTS = 200
 
 
 def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--preset", choices=PRESETS, help="sizes; each can still be given")
     parser.add_argument("--output", type=Path, default=Path("output"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--resume", type=Path, help="a checkpoint to go on from")
@@ -31,82 +53,47 @@ def read_arguments():
     parser.add_argument("--episode_length", type=int, default=20)
     parser.add_argument("--prey", type=int, default=12)
     parser.add_argument("--predators", type=int, default=8)
+    parser.add_argument("--worlds", type=int, default=1, help="simulations that advance together")
+    parser.add_argument("--single", action="store_true", help="a forward pass for each animal")
+    parser.set_defaults(**PRESETS.get(parser.parse_known_args()[0].preset, {}))
     return parser.parse_args()
 
 
-def two_layers(features, hidden, outputs):
-    return nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
-
-
-class Block(nn.Module):
-    """An animal attends to what it sees, then thinks about it."""
-
-    def __init__(self, embedding, heads, hidden):
-        super().__init__()
-        self.before_attention = nn.LayerNorm(embedding)
-        self.attention = nn.MultiheadAttention(embedding, heads, batch_first=True)
-        self.before_thought = nn.LayerNorm(embedding)
-        self.thought = two_layers(embedding, hidden, embedding)
-
-    def forward(self, animal, seen):
-        query = self.before_attention(animal)
-        animal = animal + self.attention(query, seen, seen, need_weights=False)[0]
-        return animal + self.thought(self.before_thought(animal))
-
-
-class ActorCritic(nn.Module):
-    """For each animal of a batch: the logits of its actions, and what it expects to gain."""
-
-    def __init__(self, embedding, heads, hidden):
-        super().__init__()
-        self.own = two_layers(OWN_FEATURES, embedding, embedding)
-        self.seen = two_layers(SEEN_FEATURES, embedding, embedding)
-        self.blocks = nn.ModuleList(Block(embedding, heads, hidden) for _ in range(2))
-        self.actor = two_layers(embedding, hidden, len(MOVES))
-        self.critic = two_layers(embedding, hidden, 1)
-
-    def forward(self, own, seen):
-        animal = self.own(own).unsqueeze(1)
-        seen = self.seen(seen)
-        for block in self.blocks:
-            animal = block(animal, seen)
-        animal = animal.squeeze(1)
-        return self.actor(animal), self.critic(animal).squeeze(1)
-
-
-@torch.no_grad()
-def choose(network, own, seen, device):
-    """Choose the actions of all animals of a kind in one forward pass."""
-    logits, _ = network(torch.from_numpy(own).to(device), torch.from_numpy(seen).to(device))
-    return torch.multinomial(logits.softmax(1).cpu(), 1).squeeze(1).tolist()
-
-
 def play(networks, seed, arguments, seconds):
-    """Play an episode; return what each kind saw, did and gained, and the share of prey caught."""
+    """Play an episode of each world; return what each kind saw, did and gained, and its share.
+
+    All worlds advance together, so that a forward pass has the animals of all.
+    """
     started = time.perf_counter()
     acting = 0.0
-    world = Simulation(seed, arguments.prey, arguments.predators)
-    kinds = {"prey": world.prey, "predators": world.predators}
-    memory = {kind: {"own": [], "seen": [], "action": [], "reward": []} for kind in kinds}
-    alive = []
-    while len(alive) < arguments.episode_length and any(world.alive()):
-        alive.append(world.alive())
-        for kind, animals in kinds.items():
-            own, seen = world.look(animals)
+    sizes = arguments.prey, arguments.predators
+    worlds = [Simulation([*seed, n][: 2 + (n > 0)], *sizes) for n in range(arguments.worlds)]
+    memory = {
+        kind: {name: [] for name in ("own", "seen", "action", "reward", "alive")}
+        for kind in ("prey", "predators")
+    }
+    moment = 0
+    while moment < arguments.episode_length and any(any(world.alive()) for world in worlds):
+        moment += 1
+        for kind, kept in memory.items():
+            looks = [world.look(getattr(world, kind)) for world in worlds]
+            own, seen = map(np.concatenate, zip(*looks, strict=True))
             began = time.perf_counter()
-            actions = choose(networks[kind], own, seen, arguments.device)
+            actions = choose(networks[kind], own, seen, arguments.device, arguments.single)
             acting += time.perf_counter() - began
-            memory[kind]["own"].append(own)
-            memory[kind]["seen"].append(seen)
-            memory[kind]["action"].append(actions)
-        rewards = world.step(memory["prey"]["action"][-1], memory["predators"]["action"][-1])
-        memory["prey"]["reward"].append(rewards[0])
-        memory["predators"]["reward"].append(rewards[1])
-    memory["prey"]["alive"] = alive
-    memory["predators"]["alive"] = [[True] * arguments.predators] * len(alive)
+            for name, value in (("own", own), ("seen", seen), ("action", actions)):
+                kept[name].append(value)
+        memory["prey"]["alive"].append(np.concatenate([world.alive() for world in worlds]))
+        hunting = [any(world.alive()) for world in worlds]
+        memory["predators"]["alive"].append(np.repeat(hunting, arguments.predators))
+        actions = [np.split(np.array(kept["action"][-1]), len(worlds)) for kept in memory.values()]
+        moves = zip(*actions, strict=True)
+        rewards = [world.step(*both) for world, both in zip(worlds, moves, strict=True)]
+        for kept, gained in zip(memory.values(), zip(*rewards, strict=True), strict=True):
+            kept["reward"].append(np.concatenate(gained))
     seconds["acting"] += acting
     seconds["simulation"] += time.perf_counter() - started - acting
-    return memory, world.share_caught()
+    return memory, float(np.mean([world.share_caught() for world in worlds]))
 
 
 def make_batch(memory, device, discount=0.3):
@@ -145,52 +132,6 @@ def learn(networks, optimizer, memory, arguments):
     return total
 
 
-def mean_caught(prey_policy, predator_policy, arguments):
-    """Play the held-out episodes; return the mean share of prey caught."""
-    torch.manual_seed(HELD_OUT_SEED)
-    shares = []
-    for episode in range(arguments.held_out_episodes):
-        world = Simulation(HELD_OUT_SEED + episode, arguments.prey, arguments.predators)
-        for _ in range(arguments.episode_length):
-            if any(world.alive()):
-                world.step(prey_policy(world), predator_policy(world))
-        shares.append(world.share_caught())
-    return float(np.mean(shares))
-
-
-def measure(networks, arguments):
-    """Measure each kind against an opponent that does not learn, and so does not change."""
-
-    def random_prey(_world):
-        return torch.randint(len(MOVES), (arguments.prey,)).tolist()
-
-    def random_predators(_world):
-        return torch.randint(len(MOVES), (arguments.predators,)).tolist()
-
-    def trained_prey(world):
-        return choose(networks["prey"], *world.look(world.prey), arguments.device)
-
-    def trained_predators(world):
-        return choose(networks["predators"], *world.look(world.predators), arguments.device)
-
-    caught = mean_caught(random_prey, trained_predators, arguments)
-    escaped = 1 - mean_caught(trained_prey, Simulation.hunt, arguments)
-    caught_at_random = mean_caught(random_prey, random_predators, arguments)
-    escaped_at_random = 1 - mean_caught(random_prey, Simulation.hunt, arguments)
-    print(f"predators catch {caught:.0%} of random prey; random ones {caught_at_random:.0%}")
-    print(f"prey escape plain hunters {escaped:.0%}; random ones {escaped_at_random:.0%}")
-    return {
-        "name": "success rate",  # the mean of the two shares
-        "value": (caught + escaped) / 2,
-        "baseline": (caught_at_random + escaped_at_random) / 2,
-        "baseline_is": "animals that move at random, on the same episodes",
-        "margin": MARGIN,
-        "higher_is_better": True,
-        "caught_by_predators": caught,
-        "escaped_as_prey": escaped,
-    }
-
-
 def save(path, content):
     """Write a file whole, or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -202,17 +143,22 @@ def save(path, content):
     temporary.replace(path)
 
 
-def save_checkpoint(folder, episode, networks, optimizer, seconds):
+def save_checkpoint(folder, networks, optimizer, episode, **progress):
     checkpoint = {
         "episode": episode,
         "networks": networks.state_dict(),
         "optimizer": optimizer.state_dict(),
         "random": torch.get_rng_state(),  # the only one in use: a simulation has its own seed
-        "seconds": seconds,
+        **progress,
     }
     save(folder / f"step-{episode:06d}.pt", checkpoint)
     for old in sorted(folder.glob("step-*.pt"))[:-3]:
         old.unlink()
+
+
+def say(text):
+    """Print a line with the time of day, as every line of the log has it."""
+    print(time.strftime("%H:%M:%S"), text, flush=True)
 
 
 def in_words(seconds):
@@ -222,20 +168,19 @@ def in_words(seconds):
 def main():
     arguments = read_arguments()
     torch.manual_seed(arguments.seed)
-    sizes = arguments.embedding, arguments.heads, arguments.hidden
-    networks = nn.ModuleDict({"prey": ActorCritic(*sizes), "predators": ActorCritic(*sizes)})
+    networks = build(arguments.embedding, arguments.heads, arguments.hidden)
     networks.to(arguments.device)
     optimizer = torch.optim.Adam(networks.parameters(), lr=arguments.learning_rate)
     parameters = sum(parameter.numel() for parameter in networks.parameters())
     seconds = {"simulation": 0.0, "acting": 0.0, "learning": 0.0}
-    done = 0
+    done, curve = 0, []
     if arguments.resume:
         saved = torch.load(arguments.resume, map_location="cpu", weights_only=True)
         networks.load_state_dict(saved["networks"])
         optimizer.load_state_dict(saved["optimizer"])
         torch.set_rng_state(saved["random"])
-        done, seconds = saved["episode"], saved["seconds"]
-    print(f"{parameters:,} parameters on {arguments.device}; {done} episodes done", flush=True)
+        done, seconds, curve = saved["episode"], saved["seconds"], saved["curve"]
+    say(f"{parameters:,} parameters on {arguments.device}; {done} episodes done")
 
     told = time.perf_counter()
     for episode in range(done + 1, arguments.episodes + 1):
@@ -245,18 +190,20 @@ def main():
         seconds["learning"] += time.perf_counter() - began
         if time.perf_counter() - told > 2 or episode == arguments.episodes:
             told = time.perf_counter()
-            print(
-                f"{time.strftime('%H:%M:%S')} episode {episode}/{arguments.episodes} "
-                f"loss {loss:.3f} caught {caught:.0%}, {in_words(seconds)}",
-                flush=True,
+            say(
+                f"episode {episode}/{arguments.episodes} "
+                f"loss {loss:.3f} caught {caught:.0%}, {in_words(seconds)}"
             )
+        if episode % math.ceil(arguments.episodes / CURVE_POINTS) == 0:
+            curve.append({"episode": episode, "loss": loss, "caught": caught})
         if episode % arguments.checkpoint_every == 0:
             folder = arguments.output / "checkpoints"
-            save_checkpoint(folder, episode, networks, optimizer, seconds)
+            save_checkpoint(folder, networks, optimizer, episode, seconds=seconds, curve=curve)
 
     simulating = seconds["simulation"] / (sum(seconds.values()) or 1)
-    print(
-        f"{in_words(seconds)}: {simulating:.0%} of it on one CPU core, with nothing for a GPU to do"
+    say(
+        f"{in_words(seconds)}: {simulating:.0%} of it on one CPU core, with nothing for a GPU"
+        f" to do: GPU use cannot exceed {1 - simulating:.0%}"
     )
     result = measure(networks, arguments)
     save(arguments.output / "model.pt", networks.state_dict())
@@ -270,9 +217,10 @@ def main():
         "seconds": seconds,
         "simulation_share": simulating,
         "measure": result,
+        "curve": curve,
     }
     save(arguments.output / "metadata.json", metadata)
-    print(
+    say(
         f"done: {result['name']} {result['value']:.3f} on held-out data; "
         f"trivial baseline {result['baseline']:.3f}"
     )
