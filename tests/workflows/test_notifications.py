@@ -312,3 +312,15 @@ def test_two_crashes_of_a_kind_are_told_once(server: str, tmp_path: Path) -> Non
 def test_what_is_wrong_is_named_by_its_key(line: str, problem: str) -> None:
     with pytest.raises(JobError, match=problem):
         parse_job(f'command = ["a"]\n[notify]\n{line}\n')
+
+
+def test_the_name_of_a_run_marks_no_secret() -> None:
+    told: list[Notice] = []
+    channel = Channel(name="kept", on=tuple(NotifyEvent), send=lambda each: told.append(each) or "")
+
+    title = "rocsteady: secret-x: out of memory"
+    attempt(channel, msgspec.structs.replace(NOTICE, run="secret-x", title=title))
+    attempt(channel, msgspec.structs.replace(NOTICE, run=TOKEN, title=f"rocsteady: {TOKEN}: hung"))
+
+    assert told[0].title == title
+    assert TOKEN not in str(told)

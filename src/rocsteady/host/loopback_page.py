@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import secrets
 import threading
+import time
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socket import socket
+from socket import SHUT_RDWR, socket
 
 HOST = "127.0.0.1"
 Request = socket | tuple[bytes, socket]  # as the library has it
@@ -51,19 +53,46 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         super().__init__(address, handler)
-        self._free = threading.BoundedSemaphore(MOST_AT_ONCE)
+        self._lock = threading.Lock()
+        self._silent: dict[Request, float] = {}  # without a whole request so far: since when
+        self._answered: set[Request] = set()
 
     def process_request(self, request: Request, client_address: object) -> None:
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        with self._lock:
+            if len(self._answered) >= MOST_AT_ONCE:
+                self.shutdown_request(request)
+                return
+            if len(self._silent) + len(self._answered) >= MOST_AT_ONCE:
+                self._drop(next(iter(self._silent)))
+            self._silent[request] = time.monotonic()
+        super().process_request(request, client_address)
 
     def process_request_thread(self, request: Request, client_address: object) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            with self._lock:
+                self._silent.pop(request, None)
+                self._answered.discard(request)
+
+    def service_actions(self) -> None:
+        """Drop connections that never say what they want, also those that say it byte by byte."""
+        with self._lock:
+            late = time.monotonic() - WITHIN
+            for request in [each for each, since in self._silent.items() if since < late]:
+                self._drop(request)
+
+    def answers(self, request: Request) -> None:
+        """Take note that the whole request has arrived."""
+        with self._lock:
+            if self._silent.pop(request, None) is not None:
+                self._answered.add(request)
+
+    def _drop(self, request: Request) -> None:
+        self._silent.pop(request)
+        if isinstance(request, socket):
+            with contextlib.suppress(OSError):  # it was closed at this moment
+                request.shutdown(SHUT_RDWR)  # whoever waits for it goes on, and closes it
 
     def handle_error(self, request: Request, client_address: object) -> None:
         """Say nothing of a connection that broke: the terminal belongs to the run."""
@@ -71,15 +100,18 @@ class _Server(ThreadingHTTPServer):
 
 def _handler(token: str, render: Callable[[], str], policy: str) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
+        server: _Server
         timeout = WITHIN
         server_version, sys_version = "rocsteady", ""
         protocol_version = "HTTP/1.0"  # one request a connection
 
+        def parse_request(self) -> bool:
+            whole = super().parse_request()
+            self.server.answers(self.request)
+            return whole
+
         def do_GET(self) -> None:
-            port = self.connection.getsockname()[1]
-            ours = self.headers.get_all("Host") in ([f"{HOST}:{port}"], [f"localhost:{port}"])
-            expected, path = f"/{token}/".encode(), self.path.encode("utf-8", "replace")
-            if not ours or not hmac.compare_digest(path, expected):
+            if not _is_ours(self, token):
                 self.send_error(HTTPStatus.NOT_FOUND, "Not found")
                 return
             try:
@@ -114,3 +146,17 @@ def _handler(token: str, render: Callable[[], str], policy: str) -> type[BaseHTT
             return "rocsteady"
 
     return Handler
+
+
+def _is_ours(request: BaseHTTPRequestHandler, token: str) -> bool:
+    """Tell a request of this page from one that another page made, or that guesses."""
+    port = request.connection.getsockname()[1]
+    hosts = [f"{HOST}:{port}"], [f"localhost:{port}"]
+    origins = [], *([f"http://{host}"] for (host,) in hosts)
+    # The library's own path is tidied up: //TOKEN/ would do as well.
+    path = request.requestline.split()[1].encode("utf-8", "replace")
+    return (
+        request.headers.get_all("Host") in hosts
+        and request.headers.get_all("Origin", []) in origins
+        and hmac.compare_digest(path, f"/{token}/".encode())
+    )
