@@ -73,5 +73,9 @@ class JournalError(RocsteadyError):
     """The journal could not be written or read."""
 
 
+class DamagedJournalError(JournalError):
+    """What the journal holds cannot have been written by rocsteady."""
+
+
 class NotRecordedError(JournalError):
     """An intent is not on disk, so the deed must not be done."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from rocsteady.evidence.values import Snapshot, Wait
 from rocsteady.failures.classify import Classifier
@@ -302,3 +303,21 @@ def test_a_dump_that_somebody_printed_is_read(classifier: Classifier, text: str,
 @pytest.mark.parametrize("text", [PY_SPY, GDB, FAULTHANDLER])
 def test_a_dump_alone_is_the_dump_of_a_hang(classifier: Classifier, text: str) -> None:
     assert classifier.name(Symptoms(log=text)).kind.startswith("hang-")
+
+
+def test_nothing_is_said_of_a_gpu_or_of_ranks_that_are_not_there(classifier: Classifier) -> None:
+    alone = Symptoms(hung=True, phase="backward", gpu=False, ranks=False)
+
+    words = classifier.name(alone).words
+    both = classifier.name(replace(alone, gpu=True, ranks=True)).words
+
+    assert (
+        words == "The backward pass does not finish, and the stacks do not show in which operator."
+    )
+    assert both == (
+        f"{words} A GPU kernel that does not finish may be the cause."
+        " Another rank that this one waits for may be the cause."
+    )
+    unknown = classifier.name(Symptoms(hung=True, gpu=False, ranks=False)).words
+    assert "GPU" not in unknown
+    assert "rank" not in unknown

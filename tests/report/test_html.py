@@ -310,3 +310,18 @@ def test_an_attempt_without_an_end_is_in_progress_only_while_the_run_is() -> Non
     assert "(unchanged) was cut off: rocsteady was killed" in render_page(
         RunReport(at=2000.0, story=cut)
     )
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e308, -1e308])
+def test_numbers_that_cannot_be_plotted_are_left_out(value: float) -> None:
+    odd = Gauge(least=-value, most=value, mean=value, count=1)
+    shown = report()
+    odds = (
+        bucket(1, 1, gauges={"loss": odd}, seconds_in={"data": value}),
+        bucket(1, 2, gauges={"grad": odd}),
+    )
+
+    page = render_page(replace(shown, story=replace(shown.story, progress=odds)))
+
+    assert not re.search(r"\b(nan|inf)\b", page)
+    assert "Backward" in page or "backward" in page

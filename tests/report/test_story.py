@@ -13,6 +13,7 @@ from rocsteady.journal.values import (
     Run,
     RunStory,
 )
+from rocsteady.report.run_report import RunReport
 from rocsteady.report.story import render_story
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Role
 
@@ -62,8 +63,12 @@ def story(**changes: object) -> RunStory:
     return msgspec.structs.replace(told, **changes)
 
 
+def told(at: float = 60.0, **changes: object) -> str:
+    return render_story(RunReport(at=at, story=story(**changes)))
+
+
 def test_attempts_say_what_was_changed_why_they_failed_and_what_came_next() -> None:
-    lines = render_story(story()).splitlines()
+    lines = told().splitlines()
     first, second = (line for line in lines if line.startswith(("| 1 |", "| 2 |")))
 
     assert "unchanged" in first
@@ -72,7 +77,7 @@ def test_attempts_say_what_was_changed_why_they_failed_and_what_came_next() -> N
 
 
 def test_a_failure_is_told_with_what_it_rests_on() -> None:
-    page = render_story(story())
+    page = told()
 
     assert "### Attempt 1: Out of device memory, in pieces (oom-fragmentation)" in page
     assert "Much memory is reserved and not used. This identification is certain." in page
@@ -86,40 +91,54 @@ def test_a_failure_is_told_with_what_it_rests_on() -> None:
 def test_a_failure_of_another_version_is_left_out() -> None:
     other = NamedFailure(run=1, attempt=1, failure={"kind": 7}, evidence="", at=1.0)
 
-    assert "### Attempt 1" not in render_story(story(failures=(other,)))
+    assert "### Attempt 1" not in told(failures=(other,))
 
 
 def test_a_deadline_is_told_with_the_end() -> None:
-    assert "Deadline 1970-01-01 00:05:00 UTC: done 4 min 51 s before the deadline." in render_story(
-        story(deadline=300.0)
+    assert "Deadline 1970-01-01 00:05:00 UTC: done 4 min 51 s before the deadline." in told(
+        deadline=300.0
     )
     failed = msgspec.structs.replace(story().run, outcome="ended, not done")
-    assert "Deadline 1970-01-01 00:05:00 UTC: not done." in render_story(
-        story(deadline=300.0, run=failed)
-    )
-    assert "Due" not in render_story(story())
+    assert "Deadline 1970-01-01 00:05:00 UTC: not done." in told(deadline=300.0, run=failed)
+    assert "Due" not in told()
 
 
 def test_a_run_that_goes_on_is_told_with_when_it_will_be_done() -> None:
     ahead = Forecast(at=7200.0, early=3600.0, late=10800.0, rate=1.0, left=9, failures=0.0)
     running = msgspec.structs.replace(story().run, ended=None, outcome="")
 
-    page = render_story(story(run=running, deadline=9000.0, forecast=ahead), now=60.0)
+    page = told(run=running, deadline=9000.0, forecast=ahead)
 
     assert (
         "Finishes about Thu 1 Jan 02:00, deadline Thu 1 Jan 02:30: 30 min to spare (may be late);"
         " between Thu 1 Jan 01:00 and Thu 1 Jan 03:00 with 90 % probability (UTC)." in page
     )
-    assert "Deadline 1970-01-01 00:05:00 UTC." in render_story(story(run=running, deadline=300.0))
+    assert "Deadline 1970-01-01 00:05:00 UTC." in told(run=running, deadline=300.0)
 
 
 def test_what_others_wrote_loads_mentions_and_closes_nothing() -> None:
     hostile = "bad ![x](https://a.example/b.png) <img src=x> @octocat fixes #1\n# BIG"
-    told = Message(run=1, text=f"error in the script: ValueError: {hostile} `x`", at=1.0)
+    message = Message(run=1, text=f"error in the script: ValueError: {hostile} `x`", at=1.0)
 
-    line = next(
-        each for each in render_story(story(messages=(told,))).splitlines() if "BIG" in each
-    )
+    line = next(each for each in told(messages=(message,)).splitlines() if "BIG" in each)
 
     assert line.startswith("- 1970-01-01 00:00:01 UTC `` error in the script")
     assert line.endswith("# BIG `x` ``")
+
+
+def test_a_killed_run_says_so_first_and_how_to_resume() -> None:
+    killed = msgspec.structs.replace(story().run, ended=None, outcome="")
+
+    lines = told(run=killed).splitlines()
+
+    assert lines[0] == "# Run calm-otter: interrupted"
+    assert lines[2].startswith("The run is not finished; its supervisor is no longer running.")
+    assert lines[4] == "What to do next: To resume the run: `rocsteady run --resume calm-otter`"
+
+
+def test_times_that_no_calendar_has_break_nothing() -> None:
+    ahead = Forecast(at=1e18, early=1e18, late=float("inf"), rate=1.0, left=9, failures=0.0)
+    running = msgspec.structs.replace(story().run, ended=None, outcome="")
+
+    assert "Deadline" not in told(run=running, forecast=ahead)
+    assert "Deadline -" in told(run=running, deadline=1e18)

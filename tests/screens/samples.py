@@ -41,6 +41,7 @@ from rocsteady.report.probe import (
     render_stories,
     title_column,
 )
+from rocsteady.report.run_report import RunReport
 from rocsteady.report.runs import render_runs
 from rocsteady.report.story import render_story
 from rocsteady.report.text_page import GREEN, RED, YELLOW
@@ -427,7 +428,7 @@ SAMPLES: dict[str, Callable[[], None]] = {
     "plan-explain-estimate": partial(_option, 4),
     "runs": partial(_runs, RUNS),
     "runs-none": partial(_runs, ()),
-    "report": lambda: show(render_story(STORY, now=NOW)),
+    "report": lambda: show(render_story(RunReport(at=NOW, story=STORY))),
     "watch": partial(_watch, WATCHED),
     "watch-ranks": partial(_watch, RANKS),
     "watch-choice": _choice,

@@ -324,3 +324,9 @@ def test_the_name_of_a_run_marks_no_secret() -> None:
 
     assert told[0].title == title
     assert TOKEN not in str(told)
+
+
+@pytest.mark.parametrize("kind", list(WebhookKind))
+def test_a_kind_needs_a_webhook(kind: WebhookKind) -> None:
+    with pytest.raises(JobError, match=r"notify\.kind: .* needs notify\.webhook"):
+        parse_job(f'command = ["a"]\n[notify]\nkind = "{kind.value}"\n')

@@ -252,6 +252,11 @@ def test_what_a_job_file_says(tmp_path: Path) -> None:
     [
         ('prometheus = "a.txt"', "must end in .prom"),
         ('otlp = "collector:4318"', "must begin with https:// or http://"),
+        ('otlp = ""', "must begin with https:// or http://"),
+        ('prometheus = ""', "must end in .prom"),
+        ('prometheus = ".prom"', "must name a file, such as rocsteady-{run}.prom"),
+        ('prometheus = "/var/lib/.prom"', "must name a file, such as rocsteady-{run}.prom"),
+        ('prometheus = "{runs}.prom"', "{runs} is not known; the name of the run is {run}"),
         ('statsd = "a"', "metrics.statsd: unknown key"),
         ("trackers = 1", "metrics.trackers"),
     ],

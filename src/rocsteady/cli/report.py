@@ -118,7 +118,7 @@ def _print(report: RunReport, wanted: str, output: Path | None) -> None:
     elif wanted == "text":
         told = render_summary(report, width=width, colour=colour)
     else:
-        told = printable(render_story(report.story))
+        told = printable(render_story(report))
     if output is None:
         show(told)
     else:

@@ -246,7 +246,7 @@ class WatchScreen:
         from rocsteady.workflows.run_report import gather  # noqa: PLC0415 - the same
 
         report = gather(self._journal, self._view.line, now=time.time())
-        lines = render_story(report.story).splitlines()
+        lines = render_story(report).splitlines()
         self._text = TextPage(f"Report of {self._watcher.name}", lines)
 
     def _list(self) -> None:

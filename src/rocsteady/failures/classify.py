@@ -27,6 +27,7 @@ from rocsteady.failures.text import cleaned
 from rocsteady.knowledge.failures import (
     SCRIPT_ERROR,
     UNKNOWN,
+    FailureKind,
     FailureKnowledge,
     Whose,
 )
@@ -198,7 +199,7 @@ class Classifier:
         return Failure(
             kind=kind.id,
             title=kind.title,
-            words=" ".join(kind.words.split()),
+            words=_words(kind, symptoms),
             certainty=Certainty.UNKNOWN if kind.id == UNKNOWN else chosen.certainty,
             fingerprint=Fingerprint(
                 kind=kind.id, place=chosen.place, step=symptoms.step, start=symptoms.start
@@ -302,3 +303,9 @@ def _unknown(log: str, found: Candidates, symptoms: Symptoms) -> Candidate:
     if symptoms.signal:
         ended = [f"ended by {signal_name(symptoms.signal)}"]
     return _plain(UNKNOWN, "")._replace(seen=(*last, *ended))
+
+
+def _words(kind: FailureKind, symptoms: Symptoms) -> str:
+    """Say what a failure means; of the GPU and of other ranks only where there may be some."""
+    told = (kind.words, kind.gpu_words * symptoms.gpu, kind.rank_words * symptoms.ranks)
+    return " ".join(" ".join(told).split())

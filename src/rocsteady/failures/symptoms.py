@@ -37,4 +37,6 @@ class Symptoms(Value, frozen=True, kw_only=True):
     raised: tuple[Raised, ...] = ()  # in time order
     variables: dict[str, str] = msgspec.field(default_factory=dict)
     machine_went_down: bool = False
+    gpu: bool = True  # one may have been used
+    ranks: bool = True  # there may have been several
     disk_free: int | None = None  # bytes

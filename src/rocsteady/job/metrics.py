@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from ipaddress import ip_address
 
@@ -24,8 +25,8 @@ SUFFIX = ".prom"  # node_exporter reads no other file
 class Metrics(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Who else is given the numbers of a run."""
 
-    prometheus: str = ""  # a file
-    otlp: str = ""  # the address of a collector
+    prometheus: str | None = None  # a file
+    otlp: str | None = None  # the address of a collector
     trackers: bool = True  # TensorBoard, W&B, MLflow and trackio, where the script uses them
 
 
@@ -33,12 +34,21 @@ def metrics_problems(metrics: Metrics | None) -> Iterator[tuple[str, str]]:
     """Yield what is wrong: the key, and a sentence."""
     if metrics is None:
         return
-    if "\0" in metrics.prometheus:
-        yield "metrics.prometheus", "contains a zero byte"
-    elif metrics.prometheus and not metrics.prometheus.endswith(SUFFIX):
-        yield "metrics.prometheus", f"must end in {SUFFIX}, or node_exporter does not read it"
-    if metrics.otlp and not host_of(metrics.otlp):
+    if metrics.prometheus is not None and (problem := _wrong_with_file(metrics.prometheus)):
+        yield "metrics.prometheus", problem
+    if metrics.otlp is not None and not host_of(metrics.otlp):
         yield "metrics.otlp", "must begin with https:// or http:// and name a host"
+
+
+def _wrong_with_file(path: str) -> str:
+    if "\0" in path:
+        return "contains a zero byte"
+    if not path.endswith(SUFFIX):
+        return f"must end in {SUFFIX}, or node_exporter does not read it"
+    if re.split(r"[/\\\\]", path)[-1] == SUFFIX:
+        return f"must name a file, such as rocsteady-{RUN}{SUFFIX}"
+    unknown = [each for each in re.findall(r"\{[^{}]*\}", path) if each != RUN]
+    return f"{unknown[0]} is not known; the name of the run is {RUN}" if unknown else ""
 
 
 def metrics_lines(metrics: Metrics | None) -> Iterator[str]:

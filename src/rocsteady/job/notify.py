@@ -60,6 +60,8 @@ def notify_problems(notify: Notify | None) -> Iterator[tuple[str, str]]:
         yield "notify.command", "must name a program"
     if any("\0" in word for word in notify.command):
         yield "notify.command", "contains a zero byte"
+    if notify.kind is not None and not notify.webhook:
+        yield "notify.kind", f"{notify.kind.value!r} needs notify.webhook, the address to send to"
     if notify.webhook and not host_of(notify.webhook):
         yield "notify.webhook", "must begin with https:// or http:// and name a host"
     if notify.mail and not _ADDRESS.fullmatch(notify.mail):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +19,7 @@ from datetime import timedelta
 
 import msgspec
 
-from rocsteady.errors import JournalError, NotRecordedError
+from rocsteady.errors import DamagedJournalError, JournalError, NotRecordedError
 from rocsteady.job.names import check_name, new_name
 from rocsteady.journal import intents, reading, schema
 from rocsteady.journal.identity import Identity, is_alive, this_process
@@ -248,10 +249,22 @@ class Journal:
         try:
             with schema.connect_to_read(self.place.database, schema.JOURNAL, BUSY) as connection:
                 yield connection if schema.version(connection) else None
-        except (sqlite3.Error, OSError) as error:
-            raise JournalError(f"{self.place.database}: {error}") from None
+        except DamagedJournalError as error:
+            raise self._damaged(str(error)) from None
         except UnicodeDecodeError:  # SQLite's own message quotes the bytes that are wrong
-            raise JournalError(f"{self.place.database}: the database is damaged") from None
+            raise self._damaged("not a text") from None
+        except (sqlite3.Error, OSError) as error:
+            if isinstance(error, sqlite3.Error) and schema.is_damage(error):
+                raise self._damaged(str(error)) from None
+            raise JournalError(f"{self.place.database}: {error}") from None
+
+    def _damaged(self, why: str) -> JournalError:
+        """Say what is wrong, what is left and what to type."""
+        path = shlex.quote(str(self.place.database))
+        return DamagedJournalError(
+            f"the journal is damaged ({why}). The logs are still in {self.place.folder / RUNS}."
+            f" To keep the journal aside and start a new one: mv {path} {path}.broken"
+        )
 
     def _new_run(
         self,

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rocsteady.errors import JournalError
+from rocsteady.errors import DamagedJournalError, JournalError
 from rocsteady.journal.values import (
     AttemptRecord,
     Bucket,
@@ -36,6 +36,7 @@ from rocsteady.vocabulary import Value
 
 TEXT_LIMIT = 4000  # characters; longer ones belong in the evidence
 JSON_VERSION = 1
+LATEST = 4102444800.0  # seconds since 1970: the year 2100
 
 TABLES: Mapping[type[Value], str] = {
     Run: "runs",
@@ -113,9 +114,7 @@ def unpacked(text: str) -> object:
         content = _decoded(text)
         version = content["version"]
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise JournalError(
-            "the journal is damaged: a column is not JSON that rocsteady wrote"
-        ) from None
+        raise DamagedJournalError("a column is not JSON that rocsteady wrote") from None
     if version != JSON_VERSION:
         raise JournalError(
             f"the journal is from another version of rocsteady: JSON version {version!r}"
@@ -134,25 +133,33 @@ def _decoded(text: str) -> Any:  # noqa: ANN401 - JSON
 def _values(
     kind: type[T], rows: Iterable[tuple[object, ...]], without: tuple[str, ...]
 ) -> Iterable[T]:
-    names, packed = (
+    names, packed, times = (
         tuple(name for name in of_kind if name not in without) for of_kind in _columns(kind)
     )
     for row in rows:
         columns = dict(zip(names, row, strict=True))
         for name in packed:
             columns[name] = unpacked(str(columns[name]))
+        for name in times:
+            columns[name] = _possible(columns[name])
         try:
             yield msgspec.convert(columns, kind)
         except msgspec.ValidationError as error:
-            raise JournalError(f"the journal is damaged: {TABLES[kind]}: {error}") from None
+            raise DamagedJournalError(f"{TABLES[kind]}: {error}") from None
 
 
 @cache  # to ask msgspec takes longer than to read a row
-def _columns(kind: type[Value]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the columns of a table, and those of them that hold JSON."""
+def _columns(kind: type[Value]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return the columns of a table, those of them that hold JSON, and those that hold times."""
     fields = msgspec.structs.fields(kind)
     packed = tuple(field.name for field in fields if _is_json(field.type))
-    return tuple(field.name for field in fields), packed
+    times = tuple(field.name for field in fields if field.type in (float, float | None))
+    return tuple(field.name for field in fields), packed, times
+
+
+def _possible(time: object) -> object:
+    """Return a time that can be shown: that of a damaged journal may be any number."""
+    return min(max(time, 0.0), LATEST) if isinstance(time, int | float) else time
 
 
 def _is_json(kind: object) -> bool:

@@ -60,6 +60,8 @@ class FailureKind(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     id: str
     title: str  # one line
     words: str  # what it means, and what it does not
+    gpu_words: str = ""  # the same, where a GPU may be involved
+    rank_words: str = ""  # the same, where there may be several ranks
     nature: Nature
     whose: Whose
     sources: tuple[str, ...]  # "owner/repo#number", or the short name of a document

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timezone
 
 from rocsteady.journal.values import Incident
 from rocsteady.page import plot
@@ -29,8 +28,9 @@ from rocsteady.report.run_report import (
     state_of,
     summary,
 )
+from rocsteady.report.times import stamp
 from rocsteady.vocabulary import Diagnosis, Severity
-from rocsteady.wording import duration, size
+from rocsteady.wording import YEAR, duration, size
 
 UNCONFIRMED = "rocsteady's authors have not confirmed any of this on AMD hardware."
 LABELS = {Severity.BLOCKS: "blocks", Severity.RISKS: "risk", Severity.NOTES: "note"}
@@ -74,12 +74,12 @@ def _top(report: RunReport) -> Markup:
     what, typed = next_step(report)
     facts = [
         ("Command", tag("code", shlex.join(run.command))),
-        ("Started", _moment(run.started)),
-        ("Ended", _moment(run.ended) if run.ended else None),
+        ("Started", stamp(run.started)),
+        ("Ended", stamp(run.ended) if run.ended else None),
         ("GPU", _gpus(report.diagnosis)),
-        ("Deadline", _moment(report.story.deadline) if report.story.deadline else None),
+        ("Deadline", stamp(report.story.deadline) if report.story.deadline else None),
         ("Expected end", _forecast(report)),
-        ("Report made", _moment(report.at)),
+        ("Report made", stamp(report.at)),
     ]
     return tag(
         "header",
@@ -101,7 +101,7 @@ def _forecast(report: RunReport) -> str | None:
     ahead = report.story.forecast
     if ahead is None:
         return None
-    return f"{_moment(ahead.at)} ({_moment(ahead.early)} to {_moment(ahead.late)} with 90 %)"
+    return f"{stamp(ahead.at)} ({stamp(ahead.early)} to {stamp(ahead.late)} with 90 %)"
 
 
 def _timeline(report: RunReport) -> Iterator[Markup]:
@@ -128,6 +128,8 @@ def _plots(report: RunReport) -> Iterator[Markup]:
     for name in gauge_names(buckets):
         title, shown, from_zero = _quantity(name)
         series = gauge(buckets, name)
+        if not any(series):  # nothing but NaN
+            continue
         drawn = plot.line_plot(title, series, axis, marks, shown, from_zero=from_zero)
         if name.startswith("GPU "):
             of_gpus.setdefault(name.rpartition(" ")[0], []).append(drawn)
@@ -138,7 +140,8 @@ def _plots(report: RunReport) -> Iterator[Markup]:
     spent: dict[str, float] = {}
     for bucket in buckets:
         for phase, seconds in bucket.seconds_in.items():
-            spent[phase] = spent.get(phase, 0.0) + seconds
+            if 0 <= seconds < YEAR:  # nor is it NaN, as in a damaged journal
+                spent[phase] = spent.get(phase, 0.0) + seconds
     if sum(spent.values()) > 0:
         yield tag("h3", "Time by phase")
         yield tag("p", "What the training process was doing, in all attempts.", class_="detail")
@@ -183,7 +186,7 @@ def _incident(report: RunReport, incident: Incident) -> Markup:
         ),
         tag(
             "p",
-            f"{_moment(incident.at)}, attempt {incident.attempt}."
+            f"{stamp(incident.at)}, attempt {incident.attempt}."
             f" {incident.why[:1].upper()}{incident.why[1:]}.",
         ),
         tag("p", tag("strong", "Where: "), tag("code", incident.place)) if incident.place else None,
@@ -262,7 +265,7 @@ def _attempts(report: RunReport) -> Iterator[Markup]:
         took = "" if attempt.ended is None else duration(attempt.ended - attempt.started)
         rows.append(
             (
-                str(attempt.number), _moment(attempt.started), settings_of(attempt), took,
+                str(attempt.number), stamp(attempt.started), settings_of(attempt), took,
                 attempt_end(attempt, report.story, running=report.is_running),
                 failure.kind if failure else "",
                 decision.what if decision else "",
@@ -306,7 +309,7 @@ def _environment(report: RunReport) -> Iterator[Markup]:
 
 
 def _messages(report: RunReport) -> Iterator[Markup]:
-    lines = [f"{_moment(message.at)}  {message.text}" for message in report.story.messages]
+    lines = [f"{stamp(message.at)}  {message.text}" for message in report.story.messages]
     if lines:
         yield _folded(f"{len(lines)} messages", "\n".join(lines[-MOST_ROWS:]))
     if report.log_tail:
@@ -342,12 +345,6 @@ def _marks(report: RunReport) -> list[plot.Mark]:
 
 def _folded(title: str, content: str) -> Markup:
     return tag("details", tag("summary", title), tag("pre", content, tabindex="0"))
-
-
-def _moment(at: float | None) -> str:
-    if at is None:
-        return "-"
-    return datetime.fromtimestamp(at, tz=timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def live_policy() -> str:

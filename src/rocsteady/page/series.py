@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from rocsteady.journal.values import AttemptRecord, Bucket, Deed, paused_between
 
+HIGHEST = 1e100  # that is plotted
 MOST_POINTS = 500  # of a plot: it is about 800 pixels wide
 
 
@@ -42,6 +43,7 @@ def gauge(buckets: Iterable[Bucket], name: str) -> Series:
         (bucket.attempt, Point(_middle(bucket), seen.least, seen.most, seen.mean))
         for bucket in buckets
         if (seen := bucket.gauges.get(name)) is not None
+        and all(abs(value) < HIGHEST for value in (seen.least, seen.most, seen.mean))  # nor NaN
     )
     return _lines(found)
 

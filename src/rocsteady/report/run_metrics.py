@@ -5,6 +5,8 @@ Prometheus, OpenTelemetry and the trackers of a script are all given these, and 
 
 from __future__ import annotations
 
+import math
+
 from rocsteady.journal.values import RunLine, RunStory
 from rocsteady.report.run_report import (
     DONE,
@@ -77,7 +79,7 @@ def metrics_of(line: RunLine, story: RunStory, *, now: float) -> RunMetrics:
         "planned_steps": line.total,
         "steps_per_second": line.rate if ended is None else None,
         "remaining_seconds": max(0.0, ahead.at - now) if ahead and not line.stalled else None,
-        "goodput_ratio": costs.useful / costs.whole if line.last_progress else None,
+        "goodput_ratio": costs.useful / costs.whole if line.last_progress and costs.whole else None,
         "lost_seconds": story.seconds_lost,
         "attempts": len(story.attempts),
         "incidents": len(story.incidents),
@@ -85,7 +87,11 @@ def metrics_of(line: RunLine, story: RunStory, *, now: float) -> RunMetrics:
         "deadline_timestamp_seconds": story.deadline,
         "updated_timestamp_seconds": now,
     }
-    values = {name: float(value) for name, value in known.items() if value is not None}
+    values = {
+        name: float(value)
+        for name, value in known.items()
+        if value is not None and math.isfinite(value)
+    }
     return RunMetrics(
         run=line.run.name, at=now, step=line.step or 0, values=values, events=events_of(story)
     )

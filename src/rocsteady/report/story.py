@@ -3,40 +3,55 @@
 from __future__ import annotations
 
 import re
-import time
+import shlex
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import timezone
 
 import msgspec
 
 from rocsteady.journal.values import AttemptRecord, Incident, NamedFailure, RunStory
 from rocsteady.report.deadline import ahead, met
-from rocsteady.report.run_report import settings_of
-from rocsteady.report.times import moment
+from rocsteady.report.run_report import RunReport, next_step, settings_of, state_of, summary
+from rocsteady.report.times import moment, stamp
 from rocsteady.vocabulary import Failure
 from rocsteady.wording import duration
 
 ACTIVE = re.compile(r"[<`*\[]|https?://|(?<!\w)@\w|#\d|\w_\w*_")  # in Markdown, or on GitHub
 
 
-def render_story(story: RunStory, *, now: float | None = None) -> str:
-    """Write what was asked, the attempts, the incidents with their evidence, and the time lost."""
-    return "\n".join(_lines(story, now)) + "\n"
+def render_story(report: RunReport) -> str:
+    """Write what happened, what to do, the attempts, the incidents with their evidence."""
+    return "\n".join((*_head(report), *_lines(report.story))) + "\n"
 
 
-def _lines(story: RunStory, now: float | None) -> Iterator[str]:
-    run = story.run
-    yield f"# Run {run.name}"
+def _head(report: RunReport) -> Iterator[str]:
+    """Yield what a reader wants first: how it is, what to do, and on which machine this was."""
+    story, run = report.story, report.story.run
+    yield f"# Run {run.name}: {state_of(report)[0]}"
     yield ""
-    yield f"Command: `{' '.join(run.command)}`"
+    yield _inert(summary(report))
     yield ""
-    ended = f"ended {_moment(run.ended)}: {run.outcome}" if run.ended else "not finished"
+    what, typed = next_step(report)
+    yield f"What to do next: {_inert(what)}{f' `{typed}`' if typed else ''}"
+    yield ""
+    yield f"Command: {_code(shlex.join(run.command))}"
+    yield ""
+    if report.diagnosis is not None:
+        machine = report.diagnosis.machine
+        gpus = "; ".join(machine.gpus) or "no AMD GPU"
+        software = [each for each in (machine.system, machine.torch or "no PyTorch") if each]
+        yield f"Machine: {_inert('; '.join((gpus, *software)))}"
+        yield ""
+    ended = f"ended {stamp(run.ended)}" if run.ended else "no end was recorded"
     lost = duration(story.seconds_lost)
-    yield f"Started {_moment(run.started)}, {ended}. Time lost to failures: {lost}."
+    yield f"Started {stamp(run.started)}, {ended}. Time lost to failures: {lost}."
     yield ""
-    if told := _deadline(story, time.time() if now is None else now):
+    if told := _deadline(story, report.at):
         yield told
         yield ""
+
+
+def _lines(story: RunStory) -> Iterator[str]:
     yield "## Attempts"
     yield ""
     yield "| attempt | started | settings | duration | end | last step | failure | next |"
@@ -46,7 +61,7 @@ def _lines(story: RunStory, now: float | None) -> Iterator[str]:
     for attempt in story.attempts:
         reason, failed = reasons.get(attempt.number), failures.get(attempt.number)
         cells = (
-            _moment(attempt.started),
+            stamp(attempt.started),
             settings_of(attempt),
             _took(attempt),
             _end(attempt),
@@ -69,7 +84,7 @@ def _lines(story: RunStory, now: float | None) -> Iterator[str]:
     yield "## Messages"
     yield ""
     for message in story.messages:
-        yield f"- {_moment(message.at)} {_inert(message.text)}"
+        yield f"- {stamp(message.at)} {_inert(message.text)}"
     yield ""
     yield "rocsteady's authors have not confirmed any of this on AMD hardware."
 
@@ -88,7 +103,7 @@ def _deadline(story: RunStory, now: float) -> str:
         )
     if deadline is None:
         return ""
-    due = f"Deadline {_moment(deadline)}"
+    due = f"Deadline {stamp(deadline)}"
     if run.ended is None:
         return f"{due}."
     return f"{due}: {f'done {met(run.ended, deadline)}' if run.outcome == 'done' else 'not done'}."
@@ -166,9 +181,3 @@ def _took(attempt: AttemptRecord) -> str:
 
 def _steps(attempt: AttemptRecord) -> str:
     return "" if attempt.last_step is None else f"{attempt.last_step:,}"
-
-
-def _moment(at: float | None) -> str:
-    if at is None:
-        return "-"
-    return datetime.fromtimestamp(at, tz=timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -25,6 +25,14 @@ def moment(at: float, *, now: float, zone: tzinfo | None = None) -> str:
     return f"{DAYS[local.weekday()]} {_day(local, at - now)} {local:%H:%M}"
 
 
+def stamp(at: float | None) -> str:
+    """Write a moment in full, in UTC; a dash for none, and for one that no calendar has."""
+    try:
+        return "-" if at is None else f"{EPOCH + timedelta(seconds=at):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, ValueError):
+        return "-"
+
+
 def moment_within(at: float, *, spread: float, now: float, zone: tzinfo | None = None) -> str:
     """Name a moment no closer than it is known: today 14:20, 25 Nov 02:00, 25 Nov, Mar 2027."""
     ahead = at - now

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import sys
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
@@ -22,6 +24,8 @@ from rocsteady.failures.symptoms import Raised, Symptoms
 from rocsteady.untrusted_file import read_regular, read_tail
 
 LOG_TAIL = 1024 * 1024  # bytes
+CPU = "cpu"  # a device
+OTHER_GPUS = ("/dev/nvidiactl", "/dev/dxg", "/dev/dri/renderD128")
 SNAPSHOT_LIMIT = 64 * 1024 * 1024  # bytes
 MOST_FOLDERS = 1000  # that are looked at for disks of their own
 DISKS_WITHIN = timedelta(seconds=1)
@@ -58,7 +62,14 @@ def symptoms(setting: AttemptContext, end: AttemptEnd) -> Symptoms:
         ),
         variables=dict(setting.told),
         disk_free=_free(setting.folder),
+        gpu=setting.strategy.device != CPU and (bool(end.members.all_gpus) or _other_gpu()),
+        ranks=not end.heartbeats or any((each.world or 1) > 1 for each in end.heartbeats),
     )
+
+
+def _other_gpu() -> bool:
+    """Tell a machine with a GPU that is not AMD's, or that only Windows sees."""
+    return sys.platform == "win32" or any(map(os.path.lexists, OTHER_GPUS))
 
 
 def _last_snapshot(end: AttemptEnd) -> tuple[Snapshot, ...]:

@@ -13,6 +13,7 @@ from rocsteady.forecast.runs import story_ahead
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.place import RUNS
 from rocsteady.journal.values import RunLine
+from rocsteady.printable import printable
 from rocsteady.redaction.machine_names import redactor_here
 from rocsteady.report.run_report import IncidentProof, RunReport
 from rocsteady.untrusted_file import read_head, read_tail
@@ -77,7 +78,7 @@ def bundle(journal: Journal, line: RunLine, page: str) -> bytes:
             for name in BUNDLED:
                 text = _text(incident / name, MOST_BYTES)
                 if text:
-                    archive.writestr(f"{incident.name}/{name}", redactor.text(text))
+                    archive.writestr(f"{incident.name}/{name}", printable(redactor.text(text)))
     return content.getvalue()
 
 
