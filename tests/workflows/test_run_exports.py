@@ -11,21 +11,31 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from rocsteady.errors import JobError
 from rocsteady.evidence.heartbeat_pages import Tracker, read_trackers
 from rocsteady.job.job_file import parse_job
 from rocsteady.job.metrics import Metrics, is_loopback, metrics_lines
+from rocsteady.journal.journal import Journal
+from rocsteady.journal.place import find_place
 from rocsteady.report.otlp import otlp_headers
 from rocsteady.report.prometheus import render_prometheus
 from rocsteady.report.run_metrics import QUANTITIES, RunEvent, RunMetrics
-from rocsteady.workflows.run_exports import Collector, PrometheusFile, targets_of, trainjob_of
+from rocsteady.workflows.run_exports import (
+    Collector,
+    PrometheusFile,
+    RunExports,
+    targets_of,
+    trainjob_of,
+)
 from rocsteady.workflows.tracker_feeds import EventFile, TrackerFeeds
 
 NUMBERS = RunMetrics(
@@ -366,3 +376,72 @@ def test_the_dashboard_of_grafana_asks_for_what_is_written() -> None:
 def test_the_guide_names_every_quantity() -> None:
     page = GUIDE.read_text(encoding="utf-8")
     assert [q.name for q in QUANTITIES if f"`rocsteady_{q.name}`" not in page] == []
+
+
+@pytest.mark.parametrize("value", [1e300, -1e300, 3.5e38])
+def test_an_event_file_takes_any_number_and_text(tmp_path: Path, value: float) -> None:
+    odd = replace(
+        NUMBERS, step=-5, values={"step": value}, events=(RunEvent(at=1.0, text='a\udcff\n"b'),)
+    )
+    file = EventFile("TensorBoard", tmp_path / "rocsteady" / "events")
+
+    assert file.write(odd) == ""
+    assert file.path.stat().st_size > 100
+
+
+def test_what_one_tool_cannot_take_costs_neither_the_run_nor_the_others(tmp_path: Path) -> None:
+    class Odd:
+        name = "odd"
+
+        def write(self, metrics: RunMetrics) -> str:
+            raise OverflowError(metrics.run)
+
+    said: list[str] = []
+    with closing(Journal(find_place(tmp_path / "project", state=tmp_path / "state"))) as journal:
+        journal.begin_run(("true",), job={}, strategy={}, name="calm-otter")
+        file = PrometheusFile(tmp_path / "a.prom", "a.prom")
+        RunExports(journal, "calm-otter", (Odd(), file), None).close(said.append)
+
+    assert said == ["metrics not written to odd: OverflowError."]
+    assert 'rocsteady_running{run="calm-otter"} 1.0' in file.path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("uri", "here"),
+    [
+        ("mlruns", True),
+        ("/home/me/mlruns", True),
+        ("C:\\runs", True),
+        ("file:///home/me/mlruns", True),
+        ("file:mlruns", True),
+        ("sqlite:///mlflow.db", True),
+        ("http://127.0.0.1:5000", True),
+        ("databricks", False),
+        ("databricks-uc", False),
+        ("databricks://profile", False),
+        ("uc:https://catalog.example", False),
+        ("azureml://region/x", False),
+        ("file://server/share", False),
+        ("https://mlflow.example", False),
+    ],
+)
+def test_a_store_on_another_machine_is_never_written_to(
+    tmp_path: Path, uri: str, *, here: bool
+) -> None:
+    said: list[str] = []
+    where = {"uri": uri, "run": "1"}
+    tracker = Tracker(kind="mlflow", where=where, python=str(tmp_path / "none"), folder="/")
+
+    TrackerFeeds("calm-otter", tmp_path, {}).follow([tracker], said.append)
+
+    assert ("not on this machine" not in said[0]) == here
+
+
+def test_a_space_is_never_written_to(tmp_path: Path) -> None:
+    said: list[str] = []
+    where = {"project": "p", "name": "n", "_space_id": "me/space"}
+    tracker = Tracker(kind="trackio", where=where, python=str(tmp_path / "none"), folder="/")
+
+    TrackerFeeds("calm-otter", tmp_path, {}).follow([tracker], said.append)
+
+    assert said == ["metrics not written to trackio: the script logs to a Space or a server."]

@@ -11,6 +11,7 @@ from functools import cache
 
 POLYNOMIAL = 0x82F63B78  # of CRC-32C
 MASK = 0xA282EAD8  # as TFRecord has it
+LARGEST = 3.4028234e38  # of 32 bits
 STRING = 7  # the data type of a tensor of texts
 VARINT, FIXED_8, BYTES, FIXED_4 = 0, 1, 2, 5  # how a protobuf field is written
 
@@ -23,7 +24,7 @@ def file_start(at: float) -> bytes:
 def numbers_record(values: Iterable[tuple[str, float]], step: int, at: float) -> bytes:
     """Return numbers at a step, by name."""
     summary = b"".join(
-        _bytes(1, _bytes(1, name.encode()) + _key(2, FIXED_4) + struct.pack("<f", value))
+        _bytes(1, _bytes(1, _text(name)) + _key(2, FIXED_4) + _single(value))
         for name, value in values
     )
     return _record(_event(summary, step, at))
@@ -33,13 +34,13 @@ def text_record(name: str, text: str, step: int, at: float) -> bytes:
     """Return a text at a step, for the plug-in that shows texts."""
     plugin = _bytes(9, _bytes(1, _bytes(1, b"text")))
     shape = _bytes(2, _bytes(2, _key(1, VARINT) + _varint(1)))
-    tensor = _key(1, VARINT) + _varint(STRING) + shape + _bytes(8, text.encode())
-    value = _bytes(1, name.encode()) + plugin + _bytes(8, tensor)
+    tensor = _key(1, VARINT) + _varint(STRING) + shape + _bytes(8, _text(text))
+    value = _bytes(1, _text(name)) + plugin + _bytes(8, tensor)
     return _record(_event(_bytes(1, value), step, at))
 
 
 def _event(summary: bytes, step: int, at: float) -> bytes:
-    return _double(1, at) + _key(2, VARINT) + _varint(step) + _bytes(5, summary)
+    return _double(1, at) + _key(2, VARINT) + _varint(max(0, step)) + _bytes(5, summary)
 
 
 def _record(content: bytes) -> bytes:
@@ -77,6 +78,15 @@ def _bytes(field: int, content: bytes) -> bytes:
 
 def _double(field: int, value: float) -> bytes:
     return _key(field, FIXED_8) + struct.pack("<d", value)
+
+
+def _single(value: float) -> bytes:
+    """Return a number of 32 bits; one that is too large for it becomes the largest."""
+    return struct.pack("<f", min(max(value, -LARGEST), LARGEST))
+
+
+def _text(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
 
 
 def _varint(value: int) -> bytes:

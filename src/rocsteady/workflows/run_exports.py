@@ -38,7 +38,7 @@ from rocsteady.report.otlp import otlp_headers, otlp_post
 from rocsteady.report.prometheus import render_prometheus
 from rocsteady.report.run_metrics import RunMetrics, metrics_of
 from rocsteady.supervisor.observer import ObservedRun, Observer
-from rocsteady.workflows.tracker_feeds import TrackerFeeds
+from rocsteady.workflows.tracker_feeds import OpenTracker, TrackerFeeds
 
 EVERY = 15.0  # seconds between two sets of numbers, at least
 SHARE = 0.01  # of the time that may go into reading the journal for them
@@ -144,6 +144,13 @@ def targets_of(wanted: Metrics, run: str, folder: Path) -> tuple[Target, ...]:
     return tuple(found)
 
 
+def _written(taker: Target | OpenTracker, metrics: RunMetrics) -> str:
+    try:
+        return taker.write(metrics)
+    except Exception as error:  # noqa: BLE001 - it costs some numbers, never the run
+        return type(error).__name__
+
+
 @dataclass
 class RunExports(Observer):
     """Follows one run."""
@@ -195,7 +202,7 @@ class RunExports(Observer):
             metrics = self._metrics()
             self._due += (time.monotonic() - began) / SHARE
             for taker in takers:
-                why = taker.write(metrics)
+                why = _written(taker, metrics)
                 if why and taker.name not in self._failed:
                     self._failed.add(taker.name)
                     say(f"metrics not written to {taker.name}: {why}.")

@@ -27,6 +27,7 @@ from rocsteady.supervisor.restart import near
 FOLDER = "rocsteady"  # beside the files of the script's own writer
 OUTPUT = "trackers.log"  # of the run: what the packages print
 FINISH_WITHIN = timedelta(seconds=20)
+REMOTE = ("_space_id", "_server_base_url")  # of a run of trackio that is not kept here
 NAMES = {"tensorboard": "TensorBoard", "wandb": "W&B", "mlflow": "MLflow", "trackio": "trackio"}
 # Only what says where a tracker keeps its files: nothing is to be sent, and no GPU to be asked.
 WITHOUT = ("WANDB_", "TRACKIO_")
@@ -193,6 +194,8 @@ class TrackerFeeds:
             return EventFile(f"TensorBoard ({near(folder / FOLDER)})", path)
         if tracker.kind == "mlflow" and not _is_here(where.get("uri", "")):
             return "its server is not on this machine"
+        if tracker.kind == "trackio" and any(where.get(name) for name in REMOTE):
+            return "the script logs to a Space or a server"
         try:
             feed = Feed(
                 [tracker.python, tracker_writer.__file__],
@@ -213,5 +216,10 @@ class TrackerFeeds:
 
 
 def _is_here(uri: str) -> bool:
-    """Tell a store of MLflow that is on this machine."""
-    return "://" not in uri or uri.startswith(("file:", "sqlite:")) or is_loopback(uri)
+    """Tell a store of MLflow that is on this machine; databricks and uc:... are not."""
+    scheme, sign, rest = uri.partition(":")
+    if not sign or len(scheme) == 1:  # a folder, also C:\\runs
+        return not scheme.startswith("databricks")
+    if scheme == "file":
+        return not rest.startswith("//") or rest[2:].partition("/")[0] in ("", "localhost")
+    return scheme == "sqlite" or is_loopback(uri)

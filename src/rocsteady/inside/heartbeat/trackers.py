@@ -39,7 +39,7 @@ def wandb(module: Any, in_place_of: InPlaceOf) -> None:
 
 def trackio(module: Any, in_place_of: InPlaceOf) -> None:
     """Be told of ``trackio.init``."""
-    names = ("project", "name")
+    names = ("project", "name", "_space_id", "_server_base_url")
     _around(module, "init", in_place_of, "trackio", lambda run, _: _named(run, names))
 
 

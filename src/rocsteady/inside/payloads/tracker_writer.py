@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import traceback
 from typing import Any, Protocol
 
 PREFIX = "rocsteady/"
@@ -121,15 +122,23 @@ def main() -> None:
     lines = iter(sys.stdin.buffer.readline, b"")
     first: dict[str, Any] = json.loads(next(lines))
     writer = KINDS[first["kind"]](first["where"], first["run"], first["folder"])  # type: ignore[call-arg]
-    events = 0
+    events, failed = 0, False
     for line in lines:
         told = json.loads(line)
         values = {PREFIX + name: value for name, value in told["values"].items()}
-        writer.numbers(values, told["step"], told["at"])
-        for text in told["events"]:
-            events += 1
-            writer.event(events, text, told["step"])
+        try:
+            writer.numbers(values, told["step"], told["at"])
+            for text in told["events"]:
+                events += 1
+                writer.event(events, text, told["step"])
+            failed = False
+        except (
+            Exception
+        ):  # a database that is locked, a server that restarts: the next may be taken
+            traceback.print_exc()
+            failed = True
     writer.finish()
+    sys.exit(failed)
 
 
 if __name__ == "__main__":
