@@ -316,7 +316,12 @@ def test_what_is_wrong_is_named_by_its_key(line: str, problem: str) -> None:
 
 def test_the_name_of_a_run_marks_no_secret() -> None:
     told: list[Notice] = []
-    channel = Channel(name="kept", on=tuple(NotifyEvent), send=lambda each: told.append(each) or "")
+
+    def send(notice: Notice) -> str:
+        told.append(notice)
+        return ""
+
+    channel = Channel(name="kept", on=tuple(NotifyEvent), send=send)
 
     title = "rocsteady: secret-x: out of memory"
     attempt(channel, msgspec.structs.replace(NOTICE, run="secret-x", title=title))
