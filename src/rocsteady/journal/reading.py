@@ -95,7 +95,9 @@ def story(connection: sqlite3.Connection, name: str) -> RunStory:
     try:
         run = run_named(connection, name)
         attempts = select(connection, AttemptRecord, "WHERE run = ? ORDER BY number", run.id)
-        progress = _buckets(connection, "ORDER BY start, attempt", run.id)
+        late = ("gauges",) if schema.version(connection) < GAUGES_SINCE else ()
+        order = "WHERE run = ? ORDER BY start, attempt"
+        progress = select(connection, Bucket, order, run.id, without=late)
         losses = tuple(_losses(attempts, progress))
         return RunStory(
             run=run,
@@ -138,11 +140,6 @@ def attempt_of(connection: sqlite3.Connection, deed: Deed) -> tuple[Run, Attempt
     return (runs[0], attempts[0]) if runs and attempts else None
 
 
-def _buckets(connection: sqlite3.Connection, order: str, run: int) -> tuple[Bucket, ...]:
-    missing = ("gauges",) if schema.version(connection) < GAUGES_SINCE else ()
-    return select(connection, Bucket, f"WHERE run = ? {order}", run, without=missing)
-
-
 def _failures(connection: sqlite3.Connection, run: int) -> tuple[NamedFailure, ...]:
     if schema.version(connection) < FAILURES_SINCE:
         return ()
@@ -158,7 +155,8 @@ def _messages(connection: sqlite3.Connection, run: Run) -> tuple[Message, ...]:
 
 def _line(connection: sqlite3.Connection, run: Run, here: Identity, now: float) -> RunLine:
     most = 32 if run.ended is None else 8  # an old run's last minute or so is enough
-    last = _buckets(connection, f"ORDER BY start DESC, attempt DESC LIMIT {most}", run.id)[::-1]
+    newest = f"WHERE run = ? ORDER BY start DESC, attempt DESC LIMIT {most}"
+    last = select(connection, Bucket, newest, run.id, without=("gauges",))[::-1]  # JSON, not shown
     pauses = "WHERE run = ? AND kind = ?", run.id, PAUSE
     speed = rate(last, select(connection, Deed, *pauses) if run.ended is None else ())
     step = last[-1].last_step if last else None

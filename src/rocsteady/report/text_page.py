@@ -79,6 +79,7 @@ class Page:
 
 def wrapped(text: str, width: int, *, least: int = 20) -> list[str]:
     """Break text into lines; words, paths and addresses stay whole."""
-    return textwrap.wrap(
-        " ".join(text.split()), max(width, least), break_long_words=False, break_on_hyphens=False
-    )
+    text, width = " ".join(text.split()), max(width, least)
+    if len(text) <= width:
+        return [text] if text else []
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
