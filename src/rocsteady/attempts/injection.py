@@ -122,13 +122,11 @@ def runtime_folder(
     )
 
 
-def find_pages(
-    run_id: str, environment: Mapping[str, str], *, shared_memory: Path = SHARED_MEMORY
-) -> Path | None:
+def find_pages(run_id: str, environment: Mapping[str, str]) -> Path | None:
     """Return the pages of an attempt under way; None if they are not this user's, or not found."""
     if RUN_ID.fullmatch(run_id) is None:
         return None
-    for place in (Path(environment.get("XDG_RUNTIME_DIR", "")), shared_memory):
+    for place in (Path(environment.get("XDG_RUNTIME_DIR", "")), SHARED_MEMORY):
         folder = place / f"{PREFIX}{run_id}"
         try:
             if place.is_absolute() and not folder.is_symlink() and _is_own(folder):

@@ -19,7 +19,6 @@ from rocsteady.report.watch import WatchView, state_in_words
 from rocsteady.terminal.screen import show, show_json
 from rocsteady.workflows.watching import RunWatcher, line_of_text
 
-INTERVAL = timedelta(minutes=1)
 POLL_EVERY = 1.0  # seconds, for the end of the run
 DONE, NOT_DONE, INTERRUPTED = 0, 76, 130
 

@@ -100,16 +100,6 @@ class Child:
         for thread in self._threads:
             thread.start()
 
-    @property
-    def missed_bytes(self) -> int:
-        """Bytes that were not shown, because their reader was slow or gone; the log has them."""
-        return sum(outlet.missed for outlet in self._outlets)
-
-    @property
-    def log_missed_bytes(self) -> int:
-        """Bytes that not even the log has: the disk was full, or far too slow."""
-        return self._log.missed
-
     def poll(self) -> Exit | None:
         """Tell how the command itself ended, if it did."""
         code = self._process.poll()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from rocsteady.errors import JobError
 from rocsteady.job.job_file import checked
 from rocsteady.job.metrics import Metrics, metrics_problems
@@ -24,10 +22,9 @@ class Configuration(Value, frozen=True, kw_only=True):
     metrics: Metrics | None = None
 
 
-def user_configuration(folder: Path | None = None) -> Configuration:
+def user_configuration() -> Configuration:
     """Return what the user's own configuration says."""
-    folder = folder or config_folder()
-    path = folder / FILE
+    path = config_folder() / FILE
     try:
         text = read_regular(path, SIZE_LIMIT).decode()
     except FileNotFoundError:

@@ -30,9 +30,9 @@ class Identity(Value, frozen=True, kw_only=True):
     process: str  # "space:number:birth"
 
 
-def this_process(root: Root | None = None) -> Identity:
+def this_process() -> Identity:
     """Say who we are."""
-    root = root or DiskRoot()
+    root = DiskRoot()
     return Identity(
         machine=machine_fingerprint(root),
         boot_id=_text(root, BOOT_ID),
@@ -76,9 +76,9 @@ def is_alive(process: str, root: Root | None = None) -> bool | None:
     return _birth(root or DiskRoot(), int(number)) == birth
 
 
-def is_supervisor(number: int, root: Root | None = None) -> bool:
+def is_supervisor(number: int) -> bool:
     """Tell whether a process is one of rocsteady's, by the words that started it."""
-    words = _text(root or DiskRoot(), f"/proc/{number}/cmdline").split("\0")
+    words = _text(DiskRoot(), f"/proc/{number}/cmdline").split("\0")
     return any(Path(word).stem == "rocsteady" for word in words[:_FIRST_WORDS])
 
 

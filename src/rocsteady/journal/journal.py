@@ -165,7 +165,6 @@ class Journal:
         *,
         run: int | None = None,
         attempt: int | None = None,
-        within: timedelta | None = None,
     ) -> Intent:
         """Put on disk what is about to be done, or raise NotRecordedError: then do not do it."""
         row = {
@@ -180,7 +179,7 @@ class Journal:
         }
         number = self._writer.now(
             lambda connection: insert(connection, Deed, row),
-            within or self._intend_within,
+            self._intend_within,
             undo=lambda late: intents.settled(late, intents.NOT_DONE, self._clock()),
         )
         return Intent(number, self._end_intent)

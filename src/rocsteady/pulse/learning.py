@@ -31,10 +31,6 @@ class Stays(Value, frozen=True, kw_only=True):
         dropped = 1 if self.count < MANY else 2
         return self._but_for(dropped) if self.count > dropped else self.longest
 
-    def quantile(self, share: float) -> float:
-        """Return a time in seconds that this share of the stays did not exceed, at most doubled."""
-        return self._but_for(int(self.count * (1 - share)))
-
     def _but_for(self, dropped: int) -> float:
         above = 0
         for bucket in range(len(self.histogram) - 1, -1, -1):

@@ -23,7 +23,7 @@ NOTHING = Failure(
 
 
 def strategy_of(
-    names: Iterable[str], machine: Machine, variables: dict[str, str], *, gpus: int, ranks: int = 1
+    names: Iterable[str], machine: Machine, variables: dict[str, str], *, gpus: int
 ) -> Strategy | Refused:
     """Apply remedies one after the other; the first that is not right here is refused."""
     strategy = Strategy()
@@ -36,7 +36,6 @@ def strategy_of(
             machine=machine,
             variables=variables,
             gpus=gpus,
-            ranks=ranks,
         )
         result = RUNGS[name].apply(situation)
         if isinstance(result, Refused):

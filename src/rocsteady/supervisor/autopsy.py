@@ -83,13 +83,13 @@ def _last_snapshot(end: AttemptEnd) -> tuple[Snapshot, ...]:
         return ()
 
 
-def log_tail(path: Path, limit: int = LOG_TAIL) -> str:
+def log_tail(path: Path) -> str:
     """Return the end of a kept log, without the times; "" if there is none."""
     try:
-        tail = read_tail(path, limit + 1, follow=False)
+        tail = read_tail(path, LOG_TAIL + 1, follow=False)
     except OSError:
         return ""
-    if len(tail) > limit:
+    if len(tail) > LOG_TAIL:
         tail = tail.partition(b"\n")[2]  # begin with a whole line
     return unsigned(STAMP.sub("", tail.decode("utf-8", "replace")))
 

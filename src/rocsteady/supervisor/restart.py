@@ -45,10 +45,9 @@ class Restart:
         announcer: Announcer,
         wishes: StopRequests,
         gpu_trouble: Callable[[float], str],  # what the kernel said since a moment
-        kfd: Path = KFD,
     ) -> None:
         self._run, self._folder, self._settings = run, folder, settings
-        self._gpu_trouble, self._kfd = gpu_trouble, kfd
+        self._gpu_trouble = gpu_trouble
         self._announcer, self._wishes = announcer, wishes
         self._since = Since()
         self._quick_crashes = 0
@@ -105,7 +104,7 @@ class Restart:
 
     def _check_gpu(self) -> None:
         """Let a GPU that failed come to rest; one that does not is left alone."""
-        if not self._kfd.exists():
+        if not KFD.exists():
             return
         rest, at_most = self._settings.gpu_rest, self._settings.gpu_rest_at_most
         self._announcer.say(
