@@ -295,11 +295,10 @@ class Attempt:
         self._teller.hung(verdict, f"Incident {setting.incident}.")
         if time.monotonic() < self._kill_after:
             return None
-        what = f"attempt {setting.number}"
+        number = setting.number
         try:
-            intent = self._means.journal.intend(
-                "kill", what, run=setting.run, attempt=setting.number
-            )
+            what = f"attempt {number}"
+            intent = self._means.journal.intend("kill", what, run=setting.run, attempt=number)
         except NotRecordedError as error:
             self._kill_after = time.monotonic() + ASK_JOURNAL_EVERY
             announcer.say(

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.attempts.attempt_end import AttemptEnd
-from rocsteady.attempts.progress_counts import SAVED
+from rocsteady.attempts.progress_counts import EPOCH, READ, SAVED
 from rocsteady.checkpoint_folder import is_ours
 from rocsteady.errors import RocsteadyError
 from rocsteady.evidence.heartbeat_pages import CheckpointRead
@@ -19,6 +19,7 @@ from rocsteady.job.resume import Checkpoint, whole_checkpoints
 from rocsteady.job.values import Job, Resume
 from rocsteady.journal.values import Run
 from rocsteady.knowledge.resume_arguments import resume_argument
+from rocsteady.supervisor.printed_epochs import last_epoch_printed
 from rocsteady.supervisor.restart import StartsAt
 from rocsteady.vocabulary import Value
 
@@ -141,11 +142,17 @@ class Checkpoints:
                 return Steps(least=number.value, most=number.value, key=key, exact=True)
         return Steps(least=least, most=most, key=key)
 
-    def counts(self) -> dict[str, int]:
-        """Return the number of the newest checkpoint, by its unit."""
-        newest = self.newest()
-        number = number_of(self.folder / newest.path) if newest else None
-        return {f"{SAVED}{number.unit}": number.value} if number else {}
+    def counted(self, end: AttemptEnd, before: Steps, log: Path) -> AttemptEnd:
+        """Add what the script itself says of how far it came."""
+        counts, newest = dict(end.own_counts), self.newest()
+        if newest and (number := number_of(self.folder / newest.path)):
+            counts[f"{SAVED}{number.unit}"] = number.value
+        if (epoch := last_epoch_printed(log)) is not None:
+            counts[EPOCH] = epoch
+        if end.read is not None and self.led_on(end):
+            counts[READ] = end.read.written
+        made = (end.last_step or 0) - before.least
+        return msgspec.structs.replace(end, own_counts=counts, made=max(0, made))
 
     def _set_apart(self) -> None:
         """Leave out what appeared since the run began: before its first attempt none is its own."""

@@ -17,7 +17,6 @@ from rocsteady.attempts.attempt_end import AttemptEnd, is_failure
 from rocsteady.attempts.clock import Since
 from rocsteady.attempts.engines.processes import AttemptProcesses
 from rocsteady.attempts.injection import Injection, inject, remove, sweep
-from rocsteady.attempts.progress_counts import EPOCH, READ
 from rocsteady.attempts.step_times import StepTimes
 from rocsteady.attempts.stop_requests import StopRequests
 from rocsteady.errors import CommandError, JournalError, LauncherError, RocsteadyError
@@ -39,7 +38,6 @@ from rocsteady.supervisor.logout import LOGOUT_WARNING, logging_out_ends_us
 from rocsteady.supervisor.notices import RunNotices
 from rocsteady.supervisor.observer import ObservedRun, Observer, ticking
 from rocsteady.supervisor.outlook import Outlook
-from rocsteady.supervisor.printed_epochs import last_epoch_printed
 from rocsteady.supervisor.records import Records
 from rocsteady.supervisor.recovery import PERSON_NEEDED, RETRY_WITHOUT_A_PERSON, Next
 from rocsteady.supervisor.restart import Restart, near
@@ -310,7 +308,7 @@ class Supervisor:
         if end.own_step is None and before.key and end.heartbeats:
             end = msgspec.structs.replace(end, unsure=max(1, before.most - before.least))
         if is_failure(end):
-            end = self._counted(end, before, setting.log)
+            end = self._checkpoints.counted(end, before, setting.log)
         if is_failure(end) and self._job.resume is None and not end.wrote_checkpoint:
             wrote = wrote_model(self._folder, since.earliest(since.wall))
             return msgspec.structs.replace(end, wrote_checkpoint=wrote)
@@ -322,17 +320,6 @@ class Supervisor:
         for observer in self._observers:
             launched = observer.launching(self.observed, launched)
         return launched
-
-    def _counted(self, end: AttemptEnd, before: Steps, log: Path) -> AttemptEnd:
-        """Add what the script itself says of how far it came."""
-        counts = {**end.own_counts, **self._checkpoints.counts()}
-        epoch = last_epoch_printed(log)
-        if epoch is not None:
-            counts[EPOCH] = epoch
-        if end.read is not None and self._checkpoints.led_on(end):
-            counts[READ] = end.read.written
-        made = (end.last_step or 0) - before.least
-        return msgspec.structs.replace(end, own_counts=counts, made=max(0, made))
 
     def _carried_out(self, attempt: Attempt, launched: Launch, number: int) -> AttemptEnd:
         what = " ".join(launched.command)[:200]
