@@ -14,6 +14,7 @@ if sys.platform == "win32":
     pytest.skip("runs are of POSIX; Windows is unconfirmed", allow_module_level=True)
 
 from host_faults import RANKS, Job, Network, network, why_not
+from rank_faults import SCRIPT
 
 pytestmark = [
     pytest.mark.slow,
@@ -35,8 +36,8 @@ def start(tmp_path: Path, ranks_python: str, two_hosts: Network) -> Iterator[Sta
     """Return what starts a job over both hosts; nothing of it is left."""
     started: list[Job] = []
 
-    def starts(steps: int, meet_at: int = 1) -> Job:
-        started.append(Job(ranks_python, two_hosts, tmp_path / "job", steps, meet_at))
+    def starts(steps: int, meet_at: int = 1, script: Path = SCRIPT) -> Job:
+        started.append(Job(ranks_python, two_hosts, tmp_path / "job", (script, steps), meet_at))
         return started[-1]
 
     yield starts
@@ -84,3 +85,73 @@ def test_a_deadlocked_rank_is_found_on_whichever_host(start: Starts, rank: int, 
     assert job.generations() == 2
     assert all("hung: " in job.said(host) for host in job.agents), job.all_said()
     assert [len(each) for each in settings_of(job)] == [1, 1]
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_a_rank_that_validates_on_one_host_keeps_the_job_alive(start: Starts, rank: int) -> None:
+    job = start(100)
+    assert job.until(lambda: bool(job.told("saved"))), job.all_said()
+
+    (job.shared / f"fault-{rank}").write_text("validate", encoding="utf-8")
+
+    assert job.codes() == {1: 0, 2: 0}, job.all_said()
+    assert [each["rank"] for each in job.told("validated")] == [rank]
+    assert job.generations() == 1
+
+
+def test_hosts_never_run_different_strategies(start: Starts) -> None:
+    job = start(60, script=SCRIPT.with_name("rank_loader.py"))
+
+    assert job.codes() == {1: 0, 2: 0}, job.all_said()
+    settings = settings_of(job)
+    assert [len(each) for each in settings] == [1] * len(settings)  # the same on all four ranks
+    assert settings[0] == {"{'ROCSTEADY_STRATEGY': None}"}
+    assert '"workers": 0' in next(iter(settings[-1]))  # as the host with the fault proposed
+    assert len(job.told("done")) == 4
+
+
+def test_a_lost_leader_is_replaced(start: Starts) -> None:
+    job = start(150, meet_at=2)
+    assert job.until(lambda: job.generations() == 1), job.all_said()
+    assert job.ranks_of(1) == [0, 1]  # it leads, and the store is on the other host
+
+    job.kill(1)
+    job.start(1)  # as a scheduler would
+
+    assert job.codes() == {1: 0, 2: 0}, job.all_said()
+    assert job.generations() == 2
+    assert [len(each) for each in settings_of(job)] == [1, 1]
+
+
+def test_without_the_host_of_the_store_the_others_end_and_may_be_started_again(
+    start: Starts,
+) -> None:
+    job = start(10_000)
+    assert job.until(lambda: job.generations() == 1), job.all_said()
+    ranks = [job.pid(rank) for rank in job.ranks_of(2)]
+
+    job.kill(1)
+
+    assert job.codes()[2] == 75, job.all_said()
+    assert "the other hosts cannot be reached" in job.said(2)
+    assert job.until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in ranks), 30.0)
+
+
+@pytest.mark.turns(7)
+def test_a_host_that_is_cut_off_ends_its_ranks_and_may_come_back(
+    start: Starts, two_hosts: Network
+) -> None:
+    job = start(400)
+    assert job.until(lambda: bool(job.told("saved"))), job.all_said()
+    ranks = [job.pid(rank) for rank in job.ranks_of(2)]
+
+    two_hosts.cut(2)
+
+    assert job.until(lambda: job.agents[2].poll() is not None), job.all_said()
+    assert job.agents[2].poll() == 75, job.all_said()
+    assert job.until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in ranks), 30.0)
+    two_hosts.join(2)
+    job.start(2)
+    assert job.codes() == {1: 0, 2: 0}, job.all_said()
+    assert "gave no sign of life" in job.said(1)
+    assert job.generations() == 2

@@ -11,6 +11,7 @@ import pytest
 
 from rocsteady.attempts.announcer import Announcer
 from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
+from rocsteady.errors import LauncherError
 from rocsteady.pulse.learning import PhaseHistory
 from rocsteady.remedies.situation import FailedAttempt
 from rocsteady.supervisor.host_decision import (
@@ -47,7 +48,11 @@ class Hosts:
     def __init__(self, *others: HostDecision) -> None:
         self._others = others
 
-    def agree(self, mine: dict[str, Any], choose: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+    def agree(
+        self, mine: dict[str, Any], choose: Callable[..., dict[str, Any]]
+    ) -> dict[str, Any] | None:
+        if not self._others:
+            return None  # torchrun has ended
         return choose([mine, *map(msgspec.to_builtins, self._others)])
 
 
@@ -150,6 +155,15 @@ def test_a_rank_that_only_lost_another_is_no_cause(kind: str, strategy: Strategy
     agreement.settle(AGAIN, ended(Outcome.BY_ITSELF), failed(kind))
 
     assert course.strategy == strategy
+
+
+def test_nothing_is_prepared_if_torchrun_has_ended() -> None:
+    agreement = HostAgreement(Hosts(), Course(), Announcer())  # type: ignore[arg-type]
+    end = Decision(next=Next.END, why="no", code=76)
+
+    assert agreement.settle(end, ended(Outcome.BY_ITSELF), failed("peer-died")) is end
+    with pytest.raises(LauncherError):
+        agreement.settle(AGAIN, ended(Outcome.BY_ITSELF), failed("peer-died"))
 
 
 def test_one_host_decides_for_itself() -> None:

@@ -12,8 +12,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from rank_faults import SCRIPT
-
 RANKS = 2  # of each host
 WITHIN = 600.0  # seconds, on a machine that has other things to do
 NETWORK = "10.77.{}.{}"
@@ -87,8 +85,11 @@ def network(hosts: int) -> Iterator[Network]:
 class Job:
     """One job over all hosts of a network; each host has a folder of its own and a shared one."""
 
-    def __init__(self, python: str, net: Network, folder: Path, steps: int, meet_at: int) -> None:
-        self._python, self._net, self._steps, self._meet_at = python, net, steps, meet_at
+    def __init__(
+        self, python: str, net: Network, folder: Path, training: tuple[Path, int], meet_at: int
+    ) -> None:
+        self._python, self._net, self._meet_at = python, net, meet_at
+        self._training = [str(training[0]), str(training[1]), str(folder / "shared")]
         self.folder = folder
         self.shared = folder / "shared"
         self.shared.mkdir(parents=True)
@@ -119,17 +120,17 @@ class Job:
             "local-addr": self._net.address(host),
         }
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        launch = (self._python, "-m", "torch.distributed.run")
         with (here / "log").open("ab") as log:
             self.agents[host] = subprocess.Popen(
-                ["ip", "netns", "exec", self._net.name(host), self._python, "-m",
-                 "torch.distributed.run", *words, str(SCRIPT), str(self._steps), str(self.shared)],
+                ["ip", "netns", "exec", self._net.name(host), *launch, *words, *self._training],
                 cwd=here,
                 env={**os.environ, **variables},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-            )  # fmt: skip
+            )
 
     def told(self, what: str = "") -> list[dict[str, Any]]:
         """Return what ranks have told."""

@@ -1,8 +1,8 @@
 """Two ranks train with DDP and save with torch.save; rank 0 writes, all resume from what it wrote.
 
 ``fault-RANK`` in the working folder names where that rank deadlocks, once: backward, allreduce or
-loader. What the ranks do is told in ``told``, a JSON object a line. A second argument names the
-folder for all of this; ranks of several hosts share it.
+loader; or that it validates for 40 s. What the ranks do is told in ``told``, a JSON object a line.
+A second argument names the folder for all of this; ranks of several hosts share it.
 """
 
 from __future__ import annotations
@@ -47,6 +47,17 @@ def deadlock(where: str) -> None:
         lock = threading.Lock()
         with lock:
             lock.acquire()
+
+
+def validate() -> None:
+    """Compute for a while, and leave the other ranks waiting."""
+    asked = SHARED / f"fault-{RANK}"
+    if asked.exists() and asked.read_text(encoding="utf-8") == "validate":
+        asked.unlink()
+        ends = time.monotonic() + 40.0
+        while time.monotonic() < ends:
+            torch.randn(64, 64).matmul(torch.randn(64, 64))
+        tell("validated", 0)
 
 
 class Points(Dataset):
@@ -94,6 +105,7 @@ def main() -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        validate()
         deadlock("allreduce")
         dist.all_reduce(loss)
         step += 1

@@ -98,7 +98,7 @@ class HostChannel:
 
     def part(self) -> None:
         """Wait until all hosts know that the job ends: the store ends with one of them."""
-        with contextlib.suppress(Exception):  # it is gone, so all have read it
+        with contextlib.suppress(RuntimeError, OSError):  # it is gone, so all have read it
             count, deadline = self.count(READ), self._now() + GOODBYE_WITHIN
             while count < self.hosts and self._now() < deadline:
                 self._sleep(FIRST_LOOK)

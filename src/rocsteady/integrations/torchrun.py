@@ -57,6 +57,8 @@ TRIES = 3  # rendezvous in a row in which hosts did not agree
 RETRY, PERSON_NEEDED = 75, 76  # exit codes
 OPTIONS = ("--yes", "--anyway")
 SEVERAL = "--several-hosts"
+# Torch's own errors of a store are among these; the signal that ends the agent is not.
+FAULTS = (OSError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, ImportError)
 AGAIN = {"again": True}  # a decision: meet once more
 UNCHANGED = {"why": "the leading host has no watcher"}  # a decision: as the script says
 
@@ -221,7 +223,7 @@ class Handler(RendezvousHandler):
             for message in messages:
                 self._hangs.heard(message)
             told = self._hangs.look()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the ranks go on
+        except FAULTS as error:  # whatever it is, the ranks go on
             self._hangs, told = None, None
             sys.stderr.write(
                 f"rocsteady: no word to other hosts: {type(error).__name__}: {error}\n"
@@ -233,7 +235,7 @@ class Handler(RendezvousHandler):
         """Let the watcher decide how this generation is started; False: meet the others again."""
         try:
             answer = self._decision(info)
-        except Exception as error:  # noqa: BLE001 - whatever it is, torchrun goes on without us
+        except FAULTS as error:  # of ours, or of the store: torchrun goes on without us
             sys.stderr.write(f"rocsteady: {type(error).__name__}: {error}\n")
             answer = AGAIN if self._several else None  # never without what the others have
         if answer is None:
@@ -315,7 +317,7 @@ class Handler(RendezvousHandler):
     def _cut_off(self, error: Exception) -> NoReturn:
         """End here, and with that the ranks of this host: others may go on without them."""
         self._is_cut_off = True
-        sys.stderr.write(f"rocsteady: contact with the other hosts is lost: {error}\n")
+        sys.stderr.write(f"rocsteady: the other hosts cannot be reached: {error}\n")
         sys.stderr.write(f"rocsteady: the ranks of this host end. Exit {RETRY}.\n")
         sys.exit(RETRY)
 

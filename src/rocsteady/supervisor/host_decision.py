@@ -15,11 +15,13 @@ import msgspec
 from rocsteady.attempts.announcer import Announcer
 from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
 from rocsteady.attempts.job_hang import HostLink
+from rocsteady.errors import LauncherError
 from rocsteady.knowledge.failures import UNKNOWN
 from rocsteady.remedies.situation import FailedAttempt
 from rocsteady.supervisor.recovery import Decision, Next
 from rocsteady.supervisor.strategy_history import StrategyHistory
 from rocsteady.vocabulary import Failure, Strategy, Value
+from rocsteady.wording import plural
 
 # What ranks report that only lost another one.
 CASCADES = ("peer-died", "collective-error", "collective-timeout", "rendezvous-failed")
@@ -86,7 +88,10 @@ class HostAgreement:
         mine = self._proposal()
         decision = self._agreed(mine)
         if decision is not None and decision.tried:
-            self._announcer.say("joined a job that other hosts have tried before.")
+            failed = plural(len(decision.tried), "failed attempt")
+            self._announcer.say(
+                f"other hosts know of {failed} of this job; this host takes that up."
+            )
 
     def settle(self, own: Decision, end: AttemptEnd, failure: Failure | None) -> Decision:
         """Replace what this host decided with what is done by all."""
@@ -103,6 +108,8 @@ class HostAgreement:
             kind=failure.kind if failure else "",
         )
         decision = self._agreed(mine)
+        if decision is None and own.next is not Next.END:
+            raise LauncherError("torchrun has ended and will not restart its ranks")
         if decision is None or _is_same(decision, mine):
             return own
         again = Next.AGAIN if own.next is Next.END else own.next
