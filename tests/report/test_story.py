@@ -72,7 +72,7 @@ def test_attempts_say_what_was_changed_why_they_failed_and_what_came_next() -> N
     first, second = (line for line in lines if line.startswith(("| 1 |", "| 2 |")))
 
     assert "unchanged" in first
-    assert "oom-fragmentation | unset-variable: a \\| b |" in first
+    assert "oom-fragmentation | Restarted the run with unset-variable. a \\| b |" in first
     assert "workers=0, A unset, B=1" in second
 
 
@@ -142,3 +142,14 @@ def test_times_that_no_calendar_has_break_nothing() -> None:
 
     assert "Deadline" not in told(run=running, forecast=ahead)
     assert "Deadline -" in told(run=running, deadline=1e18)
+
+
+def test_what_to_do_says_if_a_run_starts_again_from_the_beginning() -> None:
+    killed = story(run=msgspec.structs.replace(story().run, ended=None, outcome=""))
+
+    page = render_story(RunReport(at=60.0, story=killed, resumes=False))
+
+    assert (
+        "What to do next: To start again, from the beginning (rocsteady does not know how the"
+        " script resumes): `rocsteady run --resume calm-otter`" in page
+    )

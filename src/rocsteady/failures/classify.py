@@ -24,6 +24,7 @@ from rocsteady.failures.hangs import (
 from rocsteady.failures.stacks import from_snapshots
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.failures.text import cleaned
+from rocsteady.failures.tracebacks import line_of
 from rocsteady.knowledge.failures import (
     SCRIPT_ERROR,
     UNKNOWN,
@@ -205,6 +206,7 @@ class Classifier:
                 kind=kind.id, place=chosen.place, step=symptoms.step, start=symptoms.start
             ),
             seen=tuple(dict.fromkeys(map(_printable, (*chosen.seen, *same))))[:SEEN],
+            line=line_of(chosen.traceback) if kind.id == SCRIPT_ERROR else "",
             signature=chosen.signature,
             rank=chosen.rank,
             also=tuple(

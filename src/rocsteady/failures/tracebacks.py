@@ -123,6 +123,16 @@ def place_of(frames: Iterable[Frame]) -> str:
     return f"{_name(own[-1].file)} {own[-1].function}".strip() if own else ""
 
 
+def line_of(text: str) -> str:
+    """Return the innermost line of the user's own code in a traceback: "train.py:12 in step"."""
+    traces = find_tracebacks(text)
+    own = [frame for trace in traces for frame in trace.frames if is_own(frame)]
+    if not own:
+        return ""
+    where = f"{_name(own[-1].file)}:{own[-1].line}"
+    return where if own[-1].function in ("", "<module>") else f"{where} in {own[-1].function}"
+
+
 def unlabelled(line: str) -> tuple[int | None, str]:
     """Take the label of a launcher off a line, and return the rank that it tells."""
     label = LABEL.match(line)

@@ -22,6 +22,10 @@ START = "start"  # the kind of an intent
 DONE, STOPPED = "done", "stopped by the user"
 GIVEN_UP = "ended, not done"
 UNCHANGED = "unchanged"  # settings
+CONTINUE = "continue"
+FROM_THE_BEGINNING = (
+    "start again, from the beginning (rocsteady does not know how the script resumes)"
+)
 OK, WARNING, BAD = "ok", "warning", "bad"
 
 
@@ -40,6 +44,7 @@ class RunReport(Value, frozen=True, kw_only=True):
     at: float  # when it was made
     story: RunStory
     is_running: bool = False
+    resumes: bool = True  # rocsteady knows how the script does
     diagnosis: Diagnosis | None = None  # of the machine when the run began
     variables: dict[str, str] = msgspec.field(default_factory=dict)  # that rocsteady knows
     proofs: tuple[IncidentProof, ...] = ()
@@ -123,8 +128,10 @@ def next_step(report: RunReport) -> tuple[str, str]:
         return f"Nothing: the run is done.{changed}", ""
     if state == "running":
         return "Nothing: rocsteady is watching the run.", f"rocsteady watch {name}"
+    again = CONTINUE if report.resumes else FROM_THE_BEGINNING
     if state in {"interrupted", "stopped"}:
-        return "To resume the run:", f"rocsteady run --resume {name}"
+        what = "To resume the run:" if report.resumes else f"To {again}:"
+        return what, f"rocsteady run --resume {name}"
     crashed = crashed_attempts(story)
     if crashed and crashed[-1] == len(story.attempts):
         what = (
@@ -137,11 +144,11 @@ def next_step(report: RunReport) -> tuple[str, str]:
         place = f" at {failed.line}" if failed.line else ""
         error = f" ({failed.seen[0]})" if failed.seen else ""
         return (
-            f"Fix the error in the script{place}{error}, then continue:",
+            f"Fix the error in the script{place}{error}, then {again}:",
             f"rocsteady run --resume {name}",
         )
     why = f"rocsteady stopped trying: {decided}. " if decided else ""
-    return f"{why}After fixing the cause, continue:", f"rocsteady run --resume {name}"
+    return f"{why}After fixing the cause, {again}:", f"rocsteady run --resume {name}"
 
 
 def crashed_attempts(story: RunStory) -> tuple[int, ...]:
@@ -260,5 +267,5 @@ def _trouble(story: RunStory) -> str:
         f"{title[:1].lower()}{title[1:]}" + (f" ({count} times)" if count > 1 else "")
         for title, count in kinds.items()
     )
-    lost = f"{duration(story.seconds_lost)} lost to failures and restarts"
-    return f"{attempts}, {lost}{f'. Cause: {named}' if named else ''}."
+    lost = f", {duration(story.seconds_lost)} lost to failures and restarts"
+    return f"{attempts}{lost * (story.seconds_lost > 0)}{f'. Cause: {named}' if named else ''}."

@@ -11,7 +11,14 @@ import msgspec
 
 from rocsteady.journal.values import AttemptRecord, Incident, NamedFailure, RunStory
 from rocsteady.report.deadline import ahead, met
-from rocsteady.report.run_report import RunReport, next_step, settings_of, state_of, summary
+from rocsteady.report.run_report import (
+    RunReport,
+    decision_in_words,
+    next_step,
+    settings_of,
+    state_of,
+    summary,
+)
 from rocsteady.report.times import moment, stamp
 from rocsteady.vocabulary import Failure
 from rocsteady.wording import duration
@@ -43,8 +50,7 @@ def _head(report: RunReport) -> Iterator[str]:
         yield f"Machine: {_inert('; '.join((gpus, *software)))}"
         yield ""
     ended = f"ended {stamp(run.ended)}" if run.ended else "no end was recorded"
-    lost = duration(story.seconds_lost)
-    yield f"Started {stamp(run.started)}, {ended}. Time lost to failures: {lost}."
+    yield f"Started {stamp(run.started)}, {ended}."
     yield ""
     if told := _deadline(story, report.at):
         yield told
@@ -67,7 +73,7 @@ def _lines(story: RunStory) -> Iterator[str]:
             _end(attempt),
             _steps(attempt),
             str(failed.failure.get("kind", "")) if failed else "",
-            f"{reason.what}: {reason.why}" if reason else "",
+            f"{decision_in_words(reason)} {reason.why}" if reason else "",
         )
         yield f"| {attempt.number} | {' | '.join(map(_cell, cells))} |"
     yield ""
@@ -170,9 +176,8 @@ def _incident(incident: Incident) -> Iterator[str]:
 def _end(attempt: AttemptRecord) -> str:
     if attempt.ended is None:
         return "not recorded"
-    if attempt.signal:
-        return f"{attempt.outcome}, signal {attempt.signal}"
-    return f"{attempt.outcome}, code {attempt.exit_code}"
+    by = f"signal {attempt.signal}" if attempt.signal else f"exit code {attempt.exit_code}"
+    return by if attempt.outcome == "by itself" else f"{attempt.outcome}, {by}"
 
 
 def _took(attempt: AttemptRecord) -> str:

@@ -52,12 +52,10 @@ def render_summary(report: RunReport, *, width: int, colour: bool) -> str:
         )
     costs = costs_of(story, report.at)
     if costs.whole:
-        page.row(
-            "time",
-            f"{duration(costs.useful)} training ({100 * costs.useful / costs.whole:.0f} %),"
-            f" {duration(costs.idle)} detecting and restarting, {duration(costs.redone)} repeated",
-            column=LABEL,
-        )
+        spent = {"detecting and restarting": costs.idle, "repeated": costs.redone}
+        lost = [f"{duration(seconds)} {what}" for what, seconds in spent.items() if seconds > 0]
+        trained = f"{duration(costs.useful)} training ({100 * costs.useful / costs.whole:.0f} %)"
+        page.row("time", ", ".join((trained, *lost)), column=LABEL)
     what, typed = next_step(report)
     page.row("next", f"{what} {typed}".strip(), column=LABEL, style=BOLD)
     name = shlex.quote(story.run.name)

@@ -216,7 +216,8 @@ class AttemptReview:
         step = f" at step {end.last_step:,}" if end.last_step else ""
         if failure.kind == SCRIPT_ERROR:
             seen = hide_secrets(failure.seen[0]) if failure.seen else failure.title
-            at = f" ({failure.fingerprint.place})" if failure.fingerprint.place else ""
+            place = failure.line or failure.fingerprint.place
+            at = f" ({place})" if place else ""
             self._announcer.say(f"error in the script: {seen}{at}.", style=RED)
         elif failure.kind != UNKNOWN:
             at = f", in {failure.line}" if failure.line else ""

@@ -18,6 +18,7 @@ from rocsteady.redaction.machine_names import redactor_here
 from rocsteady.report.run_report import IncidentProof, RunReport
 from rocsteady.untrusted_file import read_head, read_tail
 from rocsteady.workflows.machine_record import machine_at_start
+from rocsteady.workflows.resumption import can_resume
 
 MOST_INCIDENTS = 40  # whose stacks are shown
 STACKS, WAITS, LOG_TAIL = 24 * 1024, 8 * 1024, 8 * 1024  # bytes
@@ -36,6 +37,7 @@ def gather(journal: Journal, line: RunLine, *, now: float) -> RunReport:
         at=now,
         story=story,
         is_running=bool(line.alive) and line.run.ended is None,
+        resumes=can_resume(line.run, journal),
         diagnosis=start.diagnosis if start else None,
         variables=start.variables if start else {},
         proofs=tuple(_proof(folder, number) for number in numbers),

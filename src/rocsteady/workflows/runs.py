@@ -20,13 +20,10 @@ from rocsteady.job.checkpoint_origin import Origin
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
-from rocsteady.journal.place import RUNS
 from rocsteady.journal.run_trust import remember_run
 from rocsteady.journal.values import Run, RunStory
-from rocsteady.knowledge.resume_arguments import resume_argument
 from rocsteady.supervisor.run_end import DONE
 from rocsteady.supervisor.run_spec import RunSpec
-from rocsteady.supervisor.script_resume import kept
 from rocsteady.supervisor.strategy_history import RunWishes, as_json
 from rocsteady.workflows.existing_checkpoints import Choice, choose
 from rocsteady.workflows.machine_record import record_machine
@@ -147,10 +144,3 @@ def _free_name(wanted: str, journal: Journal) -> str:
     while name in taken:
         name, number = f"{wanted}-{number}", number + 1
     return name
-
-
-def can_resume(run: Run, journal: Journal) -> bool:
-    """Tell whether a run could go on from a checkpoint: by its job, by itself, or as it told."""
-    records = journal.place.folder / RUNS / run.name
-    told = kept(records) is not None
-    return bool(run.job.get("resume")) or told or bool(resume_argument(run.command))
