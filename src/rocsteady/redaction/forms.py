@@ -103,6 +103,7 @@ _FORMS: tuple[_Form, ...] = (
         r"(?:(?<=password )|(?<=passwd )|(?<=account ))"
         r"(?![!=:|>\\\u2192\u21d2-]|is\s|was\s|for\s)\S+",
     ),
+    _form("login(", r"(?<=login\([\"'])(?=[^\"']{0,60}[0-9])[^\s\"']{12,}"),
     _form(":5432:", r"(?<=:5432:)[\w*.-]{1,64}:[\w*.-]{1,64}:[^\s\"']+"),  # a line of ~/.pgpass
     _form("<Cookie", r"(?<=<Cookie )[^\s=]{1,99}=\S+"),
     _form("DENTIFIED dentified", r"(?i:(?<=identified by ['\"]))[^'\"\n]+"),

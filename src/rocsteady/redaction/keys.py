@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from rocsteady.redaction.forms import REDACTED
 from rocsteady.redaction.names import Kind, harmless, kind_of, like_a_password, looks_random
+from rocsteady.redaction.tables import BARS
 
 
 class _Spot(NamedTuple):
@@ -35,28 +36,31 @@ _NAMED = re.compile(
     r"""
     (?:pass|pwd|pw|token|secret|key|sig|auth|cred|cookie|bearer|hmac|apikey|dsn|sas|pat
       |psk|otp|jwt|sess|user|login|logname|host|node|addr|endpoint|fqdn|serial|unique|s/n|hive)
-    (?=(?P<rest>[a-z0-9_.-]{0,40}))(?P=rest)
+    (?=(?P<rest>(?:[a-z0-9_.]|-(?!>)){0,40}))(?P=rest)
     (?P<second>[ ](?:id|number|no|num)\b)?
     (?:
-      (?:(?:\\{0,3}["']|&(?:quot|apos|\#3[49]);)\]?)?
+      (?:(?:\\{0,3}["'`]|\*{1,2}|</[a-z]{1,9}>|&(?:quot|apos|\#3[49]);)\]?)?
         (?P<aside>\[[^\]\n]{1,40}\]|[ ]?\([^()\n]{1,40}\)|[ ]for[ ]["']?[\w@.-]{1,40}["']?)?
         [ \t]{0,20}
         (?P<sign>
-          :[ ]?(?:optional\[)?str\]?(?:[ ]\|[ ]none)?[ ]?=(?!=)|=>|:=
-          |[=!]?=(?!["'][\w.:-]{1,64}["'][ \t]{1,4}value=)  # of XML: that is a name too
-          |:(?![:/])|%3[da]|&\#(?:61|58|x3[da]);|[\uff1d\uff1a])
-        [ \t]{0,8}
-      | (?P<xml>>)(?=[^<>\s]{1,99}</)
-      # a pair of Kubernetes, an argument of a parser, a value that pydantic refused
-      | (?P<below>["']?[ \t]{0,4},?[ \n][ \t]{0,40}["']?value["']?[:=][ \t]{0,8}
-        |["'],[^\n)]{0,80}?default=|\n[ \t][^\n]{0,200}?input_value=)
-      | (?P<listed>["'][ \t]{0,4},[ \t]{0,4}(?=["']))
+          :[ ]?(?:optional\[)?(?:str|string|text)\]?(?:[ ]\|[ ]none)?[ ]?=(?!=)|=>|:=
+          |[=!?\\]?=|:(?![:/])
+          |[.][.]{1,80}:?(?=[ \t])|%3[da]|&\#(?:61|58|x3[da]);|[\uff1d\uff1a])
+        [ \t]{0,8}(?P<escaped>(?:\\{1,2}[nrt][ \t]{0,20}){0,3})
+      # an argument of a parser, a value that pydantic refused
+      | (?P<below>["'],[^\n)]{0,80}?default=|\n[ \t][^\n]{0,200}?input_value=)
+      | (?P<listed>["'][ \t]{0,4},[ \t]{0,4}(?=b?["']))
       # said rather than assigned: "the password is ...", a row of a table
-      | (?P<said>[ \t]{0,8}(?:[,;|]|->|[\u2192\u21d2])[ \t]{0,8}
-        |[ \t]{0,2}[(<](?=[^\s()<>]{6,200}[)>])
-        |[ \t]{1,8}(?:is|was|provided)(?::[ \t]{0,8}|[ \t]{1,8})
+      | (?P<said>["'`*]{0,2}[ \t]{0,8}(?:[,;|\u2502\u2503\u2506\u2551]|[-~]>|<-|[\u2190\u2192\u21d2]
+          |[-\u2013\u2014](?=[ \t]))[ \t]{0,8}
+        |[ \t]{1,4}\([a-z ]{1,20}\):?[ \t]{1,4}
+        |[ \t]{0,2}[(<](?=[^\s()<>]{6,200}[)>])|[ \t]{1,4}[\u201c\u201e\u00ab\u2018]
+        |["'`*]{0,2}(?:[ \t]{1,8}(?:is|was|has|been|now|the|value|set|to|changed|from|defaults?
+          |equals|contains|found|read|as|got|will|be|given|provided)(?=[: \t])){1,5}
+          (?::[ \t]{0,8}|[ \t]{1,8})
         |[ \t]{1,4}\([^()\n]{1,20}\):?[ \t]{1,4})(?=[^\s=:])
-      | (?P<space>[ \t]{0,8}\\?\r?\n[ \t]{0,20}(?:-[ ])?|[ \t]{1,8})(?=[^\s=:])
+      | (?P<space>[ \t]{0,8}\\?\r?\n(?:[-=~]{3,80}\r?\n)?[ \t]{0,20}(?:-[ ])?
+        |(?:\\{1,2}[nrt][ \t]{0,20}){1,3}|[ \t]{1,60})(?=[^\s=:])
     )
     """,
     re.VERBOSE,
@@ -76,12 +80,16 @@ _BELOW = re.compile(  # the value of YAML on a line of its own
 )
 _STAMPED = re.compile(_STAMP)
 _NEXT_LINE = re.compile(r"\r?\n[ \t]{0,20}(\S{6,200})[ \t]*(?=[\r\n]|$)")
-_SETS = re.compile(r"\b(?:setx|setenv|set -\w{1,4}|ENV|configure set)\s+$")  # NAME VALUE
-_CELL = re.compile(r"[^\s|]{6,200}[ \t]{0,40}\|")
-_WORD = re.compile(r"[^\s\"'`,;()\[\]{}<>]{6,}")
+_SETS = re.compile(r"\b(?:setx|setenv|set -\w{1,4}|ENV|export|configure set)\s+$")  # NAME VALUE
+_CELL = re.compile(rf"[^\s{BARS}]{{6,200}}[ \t]{{0,40}}[{BARS}]")
+_PAIRED = re.compile(
+    r"[\"']?([\w.:-]{1,64})(?:[\"']?[ \t]{0,4},?\s[ \t]{0,40}[\"']?[Vv]al(?:ue)?[\"']?[:=]|[\"']>)"
+)
+_WORD_BEFORE = re.compile(r"(?<![A-Za-z])([A-Za-z]{2,20}) $")
+_WORD = re.compile(r"[^\s\u201c\u201d\u00ab\u00bb\u2018\u2019\"'`,;()\[\]{}<>]{6,}")
 _LONGEST_LIST = 2000
 _MOST_NESTED = 8
-_PREFIX = re.compile(r"[bBrRuUfF]{0,2}(?=(\\{0,3}[\"']|&(?:quot|apos|#3[49]);))")
+_PREFIX = re.compile(r"[bBrRuUfF]{0,2}(?=(\\{0,3}[\"'`]|&(?:quot|apos|#3[49]);))")
 _TAGS = re.compile(r"(?:[!&]\S{0,60}[ \t]+){1,2}(?=\S)")  # of YAML, before the value
 # More values of one name: words after an option for several, parts of a text put together.
 _NEXT_WORD = re.compile(r"[\"']?[ \t]+[\"']?(?!-)(<redacted>|[^\s\"'|&;<>)]+)")
@@ -143,19 +151,29 @@ def _more(text: str, spot: _Spot, last: int) -> Iterator[tuple[int, int]]:
 def _spot(text: str, found: re.Match[str], name: str) -> _Spot | None:
     """Tell what the name means, if it and what follows are a pair."""
     kind, sure = kind_of(name + (found["second"] or "")), True
+    start = found.end("rest") - len(name)
     if kind is None and name.endswith("s"):
         kind, sure = kind_of(name[:-1]), name.startswith("-")
+    if kind is Kind.LIKELY:  # in two words: "access token"
+        before = _WORD_BEFORE.search(text, max(0, start - _LONGEST_NAME), start)
+        kind = kind_of(f"{before[1]}_{name}") or kind if before else kind
     if kind is None or (not sure and kind not in (Kind.SECRET, Kind.LIKELY)):
         return None
+    paired = _PAIRED.match(text, found.end()) if name.lower() == "key" else None
+    if paired and not looks_random(paired[1]):
+        return None  # the value beside it is a name, too
     line_start = _starts_line(text, found, name)
-    belongs = _belongs(found, name, text)
+    belongs = _belongs(found, kind, name, text)
     if not belongs and kind not in (Kind.SECRET, Kind.LIKELY):
         return None
     at = found.end()
     if text[at : at + 1] in ("\r", "\n"):
         below = kind is Kind.SECRET and _is_below(text, found, name)
         belongs &= bool(_LIST.match(text, at)) or below
-    sure |= kind is Kind.SECRET and text[at : at + 1] in ("[", "{")  # several of them
+    several = text[at : at + 1] in ("[", "{") or _LIST.match(text, at)
+    sure |= kind is Kind.SECRET and bool(several)
+    if found["escaped"] and "=" not in found["sign"]:  # the next line of a text in a line
+        sure &= found["escaped"][-1] in " \t" or text.startswith(('"', "'"), at)
     if found["aside"] and found["aside"][0] != "[" and kind is not Kind.SECRET:
         sure &= "=" in found["sign"]  # "key (str): ..." explains what a key is
     below = text[at - 1] == "=" and text[at : at + 1] in ("\r", "\n")
@@ -198,17 +216,21 @@ def _whole_name(text: str, start: int, end: int) -> str:
     return text[first:end]
 
 
-def _belongs(found: re.Match[str], name: str, text: str) -> bool:
+def _belongs(found: re.Match[str], kind: Kind, name: str, text: str) -> bool:
     """Say whether the name and what follows are a pair: an option needs no sign between them."""
-    secret = kind_of(name) is Kind.SECRET
-    if found["sign"] or found["xml"] or found["below"] or (secret and _is_told(found, text)):
+    secret = kind is Kind.SECRET
+    if found["sign"] or found["below"] or (secret and _is_told(found, text)):
         return True
     start = found.end("rest") - len(name)
-    if found["listed"] and secret and text[max(0, start - 2) : start - 1] == "(":
+    if found["listed"] and secret and text[max(0, start - 3) : start - 1].rstrip("b")[-1:] == "(":
         return True
     if found["space"] and secret and text[found.end()] in "\"'":
         return True
-    if found["space"] and _SETS.search(text, max(0, start - 16), start):
+    if (
+        found["space"]
+        and (secret or name.isupper())
+        and _SETS.search(text, max(0, start - 16), start)
+    ):
         return True
     if found["said"] or not name.startswith("-"):
         # "unique_id 123456789", as the kernel writes it
@@ -220,8 +242,9 @@ def _belongs(found: re.Match[str], name: str, text: str) -> bool:
 def _is_told(found: re.Match[str], text: str) -> bool:
     """Say whether its value follows, as in "api_key (base64): ..." and "| password | ... |"."""
     said = (found["said"] or "").strip()
-    arrow = said in ("->", "\u2192", "\u21d2")
-    return arrow or said.endswith("):") or (said == "|" and bool(_CELL.match(text, found.end())))
+    if said and said[-1] in BARS:
+        return bool(_CELL.match(text, found.end()))
+    return said.endswith(("->", "~>", "<-", "\u2190", "\u2192", "\u21d2", "):"))
 
 
 def _starts_line(text: str, found: re.Match[str], name: str) -> bool:
@@ -234,6 +257,12 @@ def _lead(text: str, start: int) -> str:
     begin = text.rfind("\n", max(0, start - _INDENT), start) + 1
     lead = text[begin or max(0, start - _INDENT) : start]
     return _STAMPED.sub("", lead, count=1)
+
+
+def value_at(text: str, name: str, at: int) -> tuple[int, int]:
+    """Find where the value of a secret begins and ends."""
+    spot = _Spot(Kind.SECRET, name, at, line_start=False, sure=True, below=False)
+    return _value(text, spot, min(len(text), at + _LONGEST_LIST))
 
 
 def _value(text: str, spot: _Spot, until: int) -> tuple[int, int]:  # noqa: PLR0911 - one a rule

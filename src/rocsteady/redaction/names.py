@@ -56,11 +56,23 @@ _HARMLESS_BEFORE = frozenset({
     "prompt", "registry", "second", "sep", "single", "sort", "special", "start", "state", "stop",
     "unexpected", "unk",
 })  # fmt: skip
+# What comes before "token" and "key" in names that nobody would use for anything else.
+_OF_SERVICE = frozenset({
+    "access", "account", "admin", "anthropic", "api", "auth", "aws", "azure", "bearer", "bot",
+    "clearml", "comet", "csrf", "databricks", "deploy", "discord", "docker", "encryption", "gh",
+    "git", "github", "gitlab", "google", "hf", "hub", "huggingface", "jupyter", "kaggle", "license",
+    "login", "mlflow", "modal", "neptune", "npm", "oauth", "openai", "personal", "private", "pypi",
+    "refresh", "replicate", "runpod", "service", "signing", "slack", "ssh", "storage", "telegram",
+    "upload", "vault", "wandb",
+})  # fmt: skip
 
 
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _CONSTANT = re.compile(
-    r"(?:none|true|false|null|nil|yes|no|on|off|\*+|<[a-z_ -]{1,40}>|\.\.\.)$", re.IGNORECASE
+    r"(?:none|true|false|null|nil|yes|no|on|off|\*+|</?[a-z_ -]{1,40}>|<\|[a-z0-9_ -]{1,40}\|>"
+    r"|\.\.\."
+    r"|(?:is )?(?:not (?:set|found|given|provided|configured|required)|missing|unset|required))$",
+    re.IGNORECASE,
 )
 _CODE = re.compile(
     r"(?:lambda\b|tensor\(|torch\.|aten::|\(|\[|\{|(?:os|self|args|cfg|config|opts?|settings|hparams"
@@ -108,7 +120,7 @@ def kind_of(name: str) -> Kind | None:  # noqa: PLR0911 - one answer a rule
         return None
     last, before = parts[-1], parts[-2] if len(parts) > 1 else ""
     if last in _LIKELY or last.endswith(_JOINED):
-        if parts[-2:] == ["api", "key"]:
+        if before in _OF_SERVICE and last in ("key", "token"):
             return Kind.SECRET
         return None if before in _HARMLESS_BEFORE else Kind.LIKELY
     if last in _USERS:

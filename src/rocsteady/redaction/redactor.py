@@ -23,6 +23,7 @@ from rocsteady.redaction.places import (
     replace_addresses,
     replace_folders,
 )
+from rocsteady.redaction.records import replace_in_records
 from rocsteady.redaction.tables import names_below, replace_below
 
 _GO_ON = (":", "|", ">", "=", "+", "\\", "[", "{", "(")  # at the end of a line
@@ -53,7 +54,8 @@ def hide_secrets(text: str) -> str:
 
 
 def _hide_secrets(text: str) -> str:
-    return replace_named(replace_below(_without_forms(text), _secret), _secret)
+    text = replace_in_records(replace_below(_without_forms(text), _secret), _secret)
+    return replace_named(text, _secret)
 
 
 def _without_forms(text: str) -> str:
@@ -211,6 +213,7 @@ class Redactor(Secrets):
                 if spelling in text:
                     text = re.sub(rf"{re.escape(spelling)}(?![A-Za-z0-9_.-])", stand_in, text)
         text = replace_below(replace_folders(text), self._beside_name)
+        text = replace_in_records(text, self._beside_name)
         text = replace_named(text, self._beside_name)
         for secret in self._secrets:
             text = text.replace(secret, REDACTED)

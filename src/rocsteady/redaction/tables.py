@@ -9,16 +9,21 @@ from typing import NamedTuple
 from rocsteady.redaction.forms import REDACTED
 from rocsteady.redaction.names import Kind, harmless, kind_of, like_a_password, looks_random
 
+BARS = "|\u2502\u2503\u2506\u2551"  # between the cells of a table
 _TELLING = re.compile(r"pass|pwd|token|secret|key|sig|auth|cred|cookie|jwt|dsn", re.IGNORECASE)
 _CELLS = (
-    *(re.compile(rf"[^{mark}]+") for mark in ("|", "\t", ",", ";")),  # this mark between two cells
+    # this mark between two cells
+    *(re.compile(rf"[^{mark}]+") for mark in (BARS, "\t", ",", ";")),
     re.compile(r"\S+(?: \S+)*"),  # two blanks or more
 )
 _NAME = re.compile(r"[\"']?[A-Za-z][\w.-]{0,40}[\"']?")
 _LAST_NAME = re.compile(r"(?:^|.*[\W])([A-Za-z][\w.-]{0,40}[\"']?)")  # a stamp may come before it
-_RULE = re.compile(r"[\s|:+=-]+")  # below a header
+_FRAMED = re.compile(rf"\s*[{BARS}][^{BARS}]+[{BARS}]\s*")  # the only column
+_RULE = re.compile(r"[\s|:+=\u2500-\u257f-]+")  # below a header
 _SECTION = re.compile(r"(?:.{0,200}\W)?\[{1,2}(?P<name>[\w.\"'-]{1,80})\]{1,2}\s*(?:[#;].*)?")
 _PAIR = re.compile(r"\s*(?P<name>[\w.-]{1,64})\s*=\s*[\"']?(?P<value>[^\s\"'][^\"']{0,999})")
+_SEVERAL = re.compile(r"(?P<indent>[ \t]*)[\"']?(?P<name>[\w.-]{1,64})s[\"']?:\s*")  # "tokens:"
+_ONE = re.compile(r"(?P<indent>[ \t]+)[^\s:#-][^:]{0,64}:\s+[\"']?(?P<value>[^\s\"'][^\"']{0,999})")
 _MOST_CELLS, _LONGEST_LINE = 64, 2000
 
 StandIn = Callable[[Kind, str], str]
@@ -66,9 +71,12 @@ def _finder(line: str) -> _Finder | None:
     section = _SECTION.fullmatch(line)
     if section:
         return _of_section(section["name"].split("."))
+    several = _SEVERAL.fullmatch(line)
+    if several:
+        return _of_mapping(several["name"], len(several["indent"]))
     for cells in _CELLS:
         names = _names([each[0].strip() for each in _cells(cells, line)[-_MOST_CELLS:]])
-        if len(names) > 1:
+        if len(names) > 1 or (names and _FRAMED.fullmatch(line)):
             return _of_columns(cells, names)
     return None
 
@@ -102,6 +110,20 @@ def _of_section(above: list[str]) -> _Finder | None:
     return find
 
 
+def _of_mapping(name: str, indent: int) -> _Finder | None:
+    kind = _kind(name)
+    if kind is None:
+        return None
+
+    def find(line: str) -> Iterable[_Cell] | None:
+        one = _ONE.match(line)
+        if one is None or len(one["indent"]) <= indent:
+            return None
+        return [_Cell(name, *one.span("value"), sure=kind is Kind.SECRET)]
+
+    return find
+
+
 def _of_columns(cells: re.Pattern[str], names: list[str]) -> _Finder | None:
     if not any(map(_kind, names)):
         return None
@@ -110,6 +132,8 @@ def _of_columns(cells: re.Pattern[str], names: list[str]) -> _Finder | None:
         if _RULE.fullmatch(line):
             return ()
         found = _cells(cells, line)
+        if cells is _CELLS[-1] and len(found) == len(names) + 1:
+            del found[0]  # the number of a row
         if len(found) != len(names):
             return None
         named = zip(names, found, strict=True)
@@ -119,8 +143,9 @@ def _of_columns(cells: re.Pattern[str], names: list[str]) -> _Finder | None:
 
 
 def _cells(cells: re.Pattern[str], line: str) -> list[re.Match[str]]:
-    """Return the cells of a line; of one that ends with "|" not what comes before the first."""
-    first = line.find("|") if line.rstrip().endswith("|") else 0
+    """Return the cells of a line; of one that ends with a bar not what comes before the first."""
+    bar = line.rstrip()[-1:]
+    first = line.find(bar) if bar and bar in BARS else 0
     return [each for each in cells.finditer(line, max(0, first)) if each[0].strip()]
 
 
