@@ -148,7 +148,7 @@ def test_a_loop_on_a_full_disk_keeps_its_newest_checkpoint_and_saves_again(
     rows = [line.split() for line in ended.out.splitlines() if line.startswith("there")]
     count("trainings on a full disk", "tried")
     assert ended.code == 0, ended.err
-    assert "the disk is full: step-" in ended.err  # the oldest made way
+    assert "the disk is full: removing step-" in ended.err  # the oldest made way
     assert "was not saved; the log says why. The run continues" in ended.err
     assert "saving checkpoints works again" in ended.err
     assert "raised: step 41 was not saved" in ended.out

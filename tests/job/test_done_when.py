@@ -228,3 +228,18 @@ def test_a_log_that_is_not_there_is_not_taken_for_a_clean_one(tmp_path: Path) ->
     assert {item.what for item in done(wanted, gone)} == {
         "the log cannot be read: No such file or directory"
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("-17T", False), ("967Z loss", False), ("loss 0.1", True), ("0.1\nepoch 2", True)],
+)
+def test_the_times_in_a_log_are_no_text_of_the_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, *, found: bool
+) -> None:
+    log, stamp = tmp_path / "log", "2026-11-17T01:40:53.967Z "
+    log.write_text(f"{stamp}loss 0.1\n{stamp}epoch 2\n{stamp}an open line")
+    for chunk in (40, 60, 1024):
+        monkeypatch.setattr(done_module, "LOG_CHUNK", chunk)
+        assert done_module._texts_in(log, [text]) == ({text} if found else set())
+        assert done_module._texts_in(log, ["an open line"]) == {"an open line"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,14 @@ def job(*metrics: str) -> Job:
     return parse_job("\n".join(["command = ['a']", "[done_when.metrics]", *metrics]))
 
 
-def told(folder: Path, wanted: Job, log: str | bytes | None = None) -> list[str]:
+def told(
+    folder: Path, wanted: Job, log: str | bytes | None = None, started: float = STARTED
+) -> list[str]:
     path = folder / "attempt-1.log"
     if log is not None:
         path.write_bytes(log if isinstance(log, bytes) else log.encode())
     logs = () if log is None else (path,)
-    evidence = RunEvidence(folder=folder, started=STARTED, seconds=1, exit_code=0, logs=logs)
+    evidence = RunEvidence(folder=folder, started=started, seconds=1, exit_code=0, logs=logs)
     missing = done(wanted, evidence)
     assert {item.key for item in missing} <= {"done_when.metrics"}
     assert not any("\n" in item.what for item in missing)
@@ -74,7 +77,8 @@ def test_a_whole_number_of_any_length_is_a_number(tmp_path: Path) -> None:
         (None, "no such file"),
         ("", "the file is not JSON"),
         ('{"accuracy": 0.9', "the file is not JSON"),
-        ("[" * 100_000, "the file is not JSON"),
+        ("[" * 100_000, "the file is nested too deeply"),
+        (f'{{"accuracy": {"9" * 5000}}}', "the file has a number that is too long"),
         ("[0.9]", "the file has no 'accuracy'"),
         ('{"acuracy": 0.9}', "the file has no 'accuracy'"),
         ('{"accuracy": NaN}', "is NaN"),
@@ -107,8 +111,52 @@ def test_only_the_newest_file_counts_and_only_if_this_run_wrote_it(tmp_path: Pat
     for name in "ab":
         os.utime(tmp_path / f"{name}.json", (STARTED - 9, STARTED - 9))
     assert told(tmp_path, wanted) == [
-        "*.json:accuracy: the file is from before this run (required: >0.7)"
+        "*.json:accuracy: the file's time is from before this run (required: >0.7)"
     ]
+
+
+def test_a_file_from_before_does_not_count_even_if_its_time_is_in_the_future(
+    tmp_path: Path,
+) -> None:
+    stale, wanted = tmp_path / "stale.json", job("'*.json:accuracy' = '>0.7'")
+    stale.write_text('{"accuracy": 0.9}')
+    os.utime(stale, (stale.stat().st_ctime + 7200,) * 2)
+    time.sleep(0.1)
+    started = time.time()
+
+    assert "from before this run" in told(tmp_path, wanted, started=started)[0]
+    (tmp_path / "new.json").write_text('{"accuracy": 0.1}')
+    assert told(tmp_path, wanted, started=started) == ["*.json:accuracy: 0.1, required >0.7"]
+
+
+def test_a_link_to_nothing_is_called_one(tmp_path: Path) -> None:
+    (tmp_path / "metadata.json").symlink_to("nowhere")
+
+    assert "the file is a link to nothing" in told(tmp_path, job(f"'{ACCURACY}' = '>=0'"))[0]
+
+
+def test_a_large_whole_number_is_compared_to_the_last_digit(tmp_path: Path) -> None:
+    (tmp_path / "metadata.json").write_text('{"accuracy": 9007199254740992}')
+
+    assert told(tmp_path, job(f"'{ACCURACY}' = '==9007199254740992'")) == []
+    assert told(tmp_path, job(f"'{ACCURACY}' = '==9007199254740993'")) != []
+
+
+STAMPED = "2026-11-17T01:40:53.967Z accuracy 0.1000\n"
+
+
+@pytest.mark.parametrize(
+    "source", [r"log:(\d+\.\d+)", "log:([0-9.]+)", r"log:^accuracy ([0-9.]+)", r"log:(\S+)$"]
+)
+def test_the_times_in_a_log_are_no_numbers_of_the_script(tmp_path: Path, source: str) -> None:
+    assert told(tmp_path, job(f"'{source}' = '>=0.65'"), STAMPED) == [
+        f"{source}: 0.1, required >=0.65"
+    ]
+
+
+@pytest.mark.parametrize("printed", ["1_000", "\u0663", "1,234", "0x10", "--1", "1e", ""])
+def test_what_is_no_plain_number_is_not_read_as_one(tmp_path: Path, printed: str) -> None:
+    assert told(tmp_path, job(r"'log:acc(.*)' = '>=0'"), f"acc{printed}\n") != []
 
 
 def test_a_file_that_is_no_file_or_too_large_is_refused(

@@ -8,6 +8,7 @@ of arrival. Cheap on purpose: most chunks cost one ``bytes.replace``.
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from rocsteady.host.output_buffer import Outlet
 THIN = 1.0  # seconds between two redraws that are kept
 NO_RULES = LogRules()
 HELD_LIMIT = 4096  # bytes of a redraw that may wait
+STAMP = re.compile(rb"(?m)^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ")  # what Timestamp makes
 
 
 class Timestamp:

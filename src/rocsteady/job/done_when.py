@@ -7,11 +7,13 @@ of two ends with 0 as well. What cannot be told counts as missing, and says so.
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Collection, Iterator
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 
+from rocsteady.host.logfile import STAMP
 from rocsteady.job.file_check import what_is_wrong
 from rocsteady.job.values import DoneWhen, Job, WantedFile
 from rocsteady.job.wanted_metrics import NotFoundError, number_of, reached
@@ -68,11 +70,16 @@ def matches(folder: Path, pattern: str) -> Iterator[Path]:
 
 
 def written(path: Path) -> float:
-    """Return when a file was last written, in seconds since 1970; 0 if it is gone."""
+    """Return when a file was last written, in seconds since 1970; 0 if it is gone.
+
+    Anyone can set a file's time of writing, to the future as well, and a backup brings its own.
+    The time of its last change cannot be set; on Windows there is none.
+    """
     try:
-        return path.stat().st_mtime
+        seen = path.stat()
     except OSError:  # removed in the meantime, or a link to nothing
         return 0.0
+    return seen.st_mtime if os.name == "nt" else min(seen.st_mtime, seen.st_ctime)
 
 
 def _exit(_: DoneWhen, evidence: RunEvidence) -> Iterator[tuple[str, str]]:
@@ -123,13 +130,21 @@ def _texts_in(log: Path, texts: Collection[str]) -> set[str]:
     overlap = max(map(len, left)) - 1
     found: set[str] = set()
     with open_regular(log, follow=False) as stream:
-        window = b""
+        window = rest = b""
         while left and (chunk := stream.read(LOG_CHUNK)):
-            window += chunk
-            for wanted in [wanted for wanted in left if wanted in window]:
-                found.add(left.pop(wanted))
+            lines, end, rest = (rest + chunk).rpartition(b"\n")
+            if not end and len(rest) > LOG_CHUNK:  # a line without an end
+                lines, rest = rest, b""
+            window += STAMP.sub(b"", lines) + end
+            _move(left, window, found)
             window = window[-overlap:] if overlap else b""
+        _move(left, window + STAMP.sub(b"", rest), found)
     return found
+
+
+def _move(left: dict[bytes, str], window: bytes, found: set[str]) -> None:
+    """Take the texts that are found from those that are left."""
+    found.update(left.pop(wanted) for wanted in [each for each in left if each in window])
 
 
 def _files(wanted: DoneWhen, evidence: RunEvidence) -> Iterator[tuple[str, str]]:
@@ -151,8 +166,10 @@ def _wrong_with_metric(source: str, condition: str, evidence: RunEvidence) -> st
         path = max(found, key=written, default=None)
         if path is None:
             raise NotFoundError("no such file")
+        if not path.exists():
+            raise NotFoundError("the file is a link to nothing")
         if written(path) < evidence.started - CLOCK_GRAIN:
-            raise NotFoundError("the file is from before this run")
+            raise NotFoundError("the file's time is from before this run")
         return path
 
     try:

@@ -22,11 +22,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from rocsteady.host.log_limit import LEFT_OUT
+from rocsteady.host.logfile import STAMP
 from rocsteady.job.line_pattern import LinePattern
 from rocsteady.untrusted_file import open_regular, read_exactly, read_regular
 
 LOG = "log:"
 SPELLINGS = 'write it as ">=0.65", "<=5", ">0", "<1" or "==3"'
+WANTED_LIMIT = 400  # characters
 FILE_LIMIT = 4 * 1024 * 1024  # bytes of a JSON file
 LOG_CHUNK = 1024 * 1024  # bytes
 LINE_LIMIT = 64 * 1024  # bytes that are kept of a line which goes on in the chunk before
@@ -38,7 +40,9 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
-_WANTED = re.compile(r"\s*(>=|<=|==|>|<)\s*([-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*")
+_NUMBER = r"[-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?"
+_WANTED = re.compile(rf"\s*(>=|<=|==|>|<)\s*({_NUMBER})\s*")
+_PRINTED = re.compile(rf"{_NUMBER}|[-+]?[0-9]+\.|[-+]?(?:nan|inf|infinity)", re.IGNORECASE)
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]")
 _ENDS = re.compile(rb"[\r\n]+")
 _KINDS = {str: "a text", list: "a list", dict: "a table", bool: "true or false", type(None): "null"}
@@ -63,14 +67,19 @@ def metric_problems(metrics: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         if problem := _wrong_with_source(source):
             yield source, problem
         match = _WANTED.fullmatch(wanted)
-        if match is None or not math.isfinite(float(match.group(2))):
+        if match is None or not math.isfinite(float(match.group(2))) or len(wanted) > WANTED_LIMIT:
             yield source, f"{wanted[:40]!r} is not a comparison; {SPELLINGS}"
 
 
 def reached(wanted: str, number: float) -> bool:
     """Compare a number with what is wanted, such as ">=0.65"."""
     match = _WANTED.fullmatch(wanted)
-    return match is not None and _COMPARE[match.group(1)](number, float(match.group(2)))
+    return match is not None and _COMPARE[match.group(1)](number, _exactly(match.group(2)))
+
+
+def _exactly(text: str) -> float:
+    """Read a number; a whole one of any size keeps all its digits."""
+    return float(text) if set(text) & set(".eE") else int(text)
 
 
 def metric_files(metrics: Mapping[str, str]) -> tuple[str, ...]:
@@ -108,7 +117,7 @@ def _wrong_with_source(source: str) -> str:
     if not _in_log(source):
         file, key = _split(source)
         whole = bool(file and key.strip()) and "\0" not in source
-        return "" if whole else 'expected "FILE.json:KEY" or "log:PATTERN"'
+        return "" if whole else 'expected "FILE:KEY" or "log:PATTERN"'
     try:
         pattern = LinePattern(source.removeprefix(LOG))
     except ValueError as error:
@@ -126,8 +135,12 @@ def _from_file(path: Path, key: str) -> float:
         value: object = json.loads(read_regular(path, FILE_LIMIT))
     except OSError as error:
         raise NotFoundError(f"cannot be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError):
-        raise NotFoundError("the file is not JSON") from None
+    except RecursionError:
+        raise NotFoundError("the file is nested too deeply") from None
+    except ValueError as error:
+        too_long = "digits" in str(error)  # Python's limit for whole numbers
+        why = "has a number that is too long" if too_long else "is not JSON"
+        raise NotFoundError(f"the file {why}") from None
     for part in [key] if isinstance(value, dict) and key in value else key.split("."):
         value = _inside(value, part)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -160,7 +173,8 @@ def _from_logs(pattern: LinePattern, logs: tuple[Path, ...]) -> float:
         for line in (line for log in reversed(logs) for line in _lines_from_the_end(log)):
             if line.startswith(b"rocsteady: ") and LEFT_OUT in line:
                 raise NotFoundError("no match after the part of the log that log_limit removed")
-            match = pattern.search(_ESCAPES.sub("", line.decode("utf-8", "replace")))
+            printed = STAMP.sub(b"", line, count=1).decode("utf-8", "replace")
+            match = pattern.search(_ESCAPES.sub("", printed))
             if pattern.timeouts or time.monotonic() > until:
                 raise NotFoundError("the pattern takes too long on this log")
             if match is not None:
@@ -171,10 +185,11 @@ def _from_logs(pattern: LinePattern, logs: tuple[Path, ...]) -> float:
 
 
 def _number(text: str) -> float:
-    try:
-        return _finite(float(text))
-    except ValueError:
-        raise NotFoundError(f"{text[:40]!r} in the log is not a number") from None
+    if not text:
+        raise NotFoundError("the group of the pattern matched nothing")
+    if _PRINTED.fullmatch(text.strip()) is None:
+        raise NotFoundError(f"{text[:40]!r} in the log is not a number")
+    return _finite(float(text))
 
 
 def _lines_from_the_end(log: Path) -> Iterator[bytes]:
