@@ -49,7 +49,7 @@ class Rocsteady:
             capture_output=True,
             check=False,
             text=True,
-            timeout=30,
+            timeout=120,  # of a host that withholds the processor; AT_MOST is the promise
             env={**self.environment, **(env or {})},
             cwd=self.folder,
         )
