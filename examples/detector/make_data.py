@@ -9,6 +9,7 @@ from images import write_png
 
 CLASSES = ("ellipse", "box", "triangle")
 SIDE = 128  # pixels
+PRESETS = {"small": {"train": 200, "held_out": 40}, "note": {"train": 5000, "held_out": 500}}
 Y, X = np.mgrid[:SIDE, :SIDE]
 
 
@@ -51,6 +52,8 @@ def main():
     parser.add_argument("--train", type=int, default=1200, help="images to learn from")
     parser.add_argument("--held_out", type=int, default=300, help="images to measure on")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--preset", choices=PRESETS, help="sizes; each can still be given")
+    parser.set_defaults(**PRESETS.get(parser.parse_known_args()[0].preset, {}))
     args = parser.parse_args()
     labels = {"classes": CLASSES, "side": SIDE}
     for part, count, stream in (("train", args.train, 0), ("held_out", args.held_out, 1)):

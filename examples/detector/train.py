@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import math
 import os
 import sys
 import time
@@ -10,68 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from images import augment, cut, read_png
-from torch import nn
+from evaluate import baseline, measure, ready
+from model import Drawings, detector
 from torch.nn import functional
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
-SIZE = 96  # pixels, what the network sees
-CELL = 8  # pixels; each cell answers for the objects whose centre is in it
-GRID = SIZE // CELL
-
-
-class Drawings(Dataset):
-    """Decode, augment and label images. Its work is done in the loader's worker processes."""
-
-    def __init__(self, folder, entries, seed=None):
-        self.folder = folder
-        self.entries = entries
-        self.seed = seed  # numbers that augment each image, together with its own; None: as it is
-
-    def __len__(self):
-        return len(self.entries)
-
-    def __getitem__(self, number):
-        entry = self.entries[number]
-        image = read_png(self.folder / entry["file"])
-        boxes = np.array(entry["boxes"], dtype=np.float32)
-        if self.seed is None:
-            image, boxes = cut(image, boxes, (0, 0), len(image), SIZE)
-        else:
-            image, boxes = augment(image, boxes, SIZE, np.random.default_rng([*self.seed, number]))
-        image = image.clip(0, 255).astype(np.uint8)
-        return torch.from_numpy(image).permute(2, 0, 1), torch.from_numpy(cells(boxes))
-
-
-def cells(boxes):
-    """Say of each cell: is there an object; its centre, log of its size (in cells); its class."""
-    target = np.zeros((6, GRID, GRID), np.float32)
-    for kind, left, top, right, bottom in boxes:
-        x, y = (left + right) / 2 * GRID, (top + bottom) / 2 * GRID
-        width, height = (right - left) * GRID, (bottom - top) * GRID
-        column, row = min(int(x), GRID - 1), min(int(y), GRID - 1)
-        target[:, row, column] = (1, x - column, y - row, math.log(width), math.log(height), kind)
-    return target
-
-
-def block(inputs, outputs, stride):
-    convolution = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
-    return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU())
-
-
-def detector(width, classes):
-    """Give for each cell: object or not, 4 numbers of its box, a number for each class."""
-    head = nn.Conv2d(4 * width, 5 + classes, 1)
-    nn.init.constant_(head.bias, 0)
-    nn.init.constant_(head.bias[:1], -4)  # most cells have no object
-    return nn.Sequential(
-        block(3, width, 2),
-        block(width, 2 * width, 2),
-        block(2 * width, 4 * width, 2),
-        block(4 * width, 4 * width, 1),
-        block(4 * width, 4 * width, 1),
-        head,
-    )
+CURVE_EVERY = 10  # steps
+PRESETS = {
+    "small": {"images": 200, "epochs": 2, "batch_size": 8, "width": 8, "checkpoint_every": 20},
+    "note": {"images": 5000, "epochs": 100, "width": 64, "workers": 4, "checkpoint_every": 200},
+}
 
 
 def loss_of(output, target):
@@ -82,71 +29,6 @@ def loss_of(output, target):
     box = functional.smooth_l1_loss(output[:, 1:5], target[:, 1:5], reduction="sum")
     kind = functional.cross_entropy(output[:, 5:], target[:, 5].long(), reduction="sum")
     return (found + box + kind) / count
-
-
-def boxes_of(output):
-    """Turn what the network says of one image into boxes, the surest first."""
-    score = output[0].sigmoid()
-    peaks = (score == functional.max_pool2d(score[None], 3, 1, 1)[0]) & (score > 0.4)
-    boxes = []
-    for row, column in peaks.nonzero().tolist():
-        x, y = (output[1:3, row, column] + torch.tensor([column, row])).tolist()
-        width, height = output[3:5, row, column].clamp(max=3).exp().tolist()
-        box = [x - width / 2, y - height / 2, x + width / 2, y + height / 2]
-        kind = int(output[5:, row, column].argmax())
-        boxes.append((float(score[row, column]), kind, *(side / GRID for side in box)))
-    return [box[1:] for box in sorted(boxes, reverse=True)]
-
-
-def overlap(a, b):
-    """Intersection over union."""
-    width = min(a[2], b[2]) - max(a[0], b[0])
-    height = min(a[3], b[3]) - max(a[1], b[1])
-    both = max(width, 0) * max(height, 0)
-    return both / ((a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - both)
-
-
-def f1(predicted, true):
-    """Score boxes of many images: right are those of the right class that overlap by half."""
-    right = 0
-    for guesses, boxes in zip(predicted, true, strict=True):
-        left = list(boxes)
-        for kind, *guess in guesses:
-            fits = [box for box in left if box[0] == kind and overlap(guess, box[1:]) >= 0.5]
-            if fits:
-                right += 1
-                left.remove(max(fits, key=lambda box: overlap(guess, box[1:])))
-    return 2 * right / max(sum(map(len, predicted)) + sum(map(len, true)), 1)
-
-
-def true_boxes(entries, side):
-    return [[(kind, *(x / side for x in box)) for kind, *box in e["boxes"]] for e in entries]
-
-
-def measure(model, args, labels):
-    """F1 on the held-out images."""
-    entries = labels["held_out"]
-    loader = DataLoader(Drawings(args.data, entries), args.batch_size, num_workers=args.workers)
-    model.eval()
-    with torch.no_grad():
-        outputs = torch.cat([model(ready(images, args.device)).cpu() for images, _ in loader])
-    model.train()
-    return f1([boxes_of(output) for output in outputs], true_boxes(entries, labels["side"]))
-
-
-def baseline(labels):
-    """F1 without looking: the mean box of the commonest class at 4 x 4 places of each image."""
-    boxes = np.concatenate(true_boxes(labels["train"], labels["side"]))
-    kind = np.bincount(boxes[:, 0].astype(int)).argmax()
-    w, h = (boxes[:, 3:] - boxes[:, 1:3]).mean(axis=0) / 2
-    at = np.linspace(0.2, 0.8, 4)
-    guesses = [(kind, x - w, y - h, x + w, y + h) for x in at for y in at]
-    held_out = true_boxes(labels["held_out"], labels["side"])
-    return f1([guesses] * len(held_out), held_out)
-
-
-def ready(images, device):
-    return images.to(device, non_blocking=True).float() / 255
 
 
 class Bar:
@@ -196,8 +78,13 @@ def save_checkpoint(folder, step, parts):
         old.unlink()
 
 
+def in_words(found):
+    return ", ".join(f"{name} {value:.3f}" for name, value in found.items())
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--preset", choices=PRESETS, help="sizes; each can still be given")
     parser.add_argument("--data", type=Path, default=Path("data"))
     parser.add_argument("--output", type=Path, default=Path("output"))
     parser.add_argument("--images", type=int, help="learn from the first so many; default all")
@@ -211,6 +98,7 @@ def arguments():
     parser.add_argument("--resume", type=Path, help="a checkpoint to go on from")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.set_defaults(**PRESETS.get(parser.parse_known_args()[0].preset, {}))
     return parser.parse_args()
 
 
@@ -234,6 +122,8 @@ def main():
             part.load_state_dict(checkpoint[name])
         print(f"resumed at step {step}", flush=True)
 
+    args.output.mkdir(parents=True, exist_ok=True)
+    curve = (args.output / "curve.csv").open("a", buffering=1)
     while step < total:
         epoch, done = divmod(step, steps_per_epoch)
         # The order is the epoch's own, so a resumed run leaves out what it has seen, unloaded.
@@ -255,13 +145,18 @@ def main():
             scheduler.step()
             step += 1
             bar.show(number, loss)
+            if step % CURVE_EVERY == 0:
+                curve.write(f"{step},{loss.item():.4f}\n")
             if step % args.checkpoint_every == 0 or step == total:
                 save_checkpoint(args.output / "checkpoints", step, parts)
         if args.val:
-            value = measure(model, args, labels)
-            print(f"epoch {epoch + 1}/{args.epochs} F1 {value:.3f}", flush=True)
+            found = in_words(measure(model, args, labels))
+            print(f"epoch {epoch + 1}/{args.epochs} {found}", flush=True)
+    curve.close()
 
-    value, trivial = measure(model, args, labels), baseline(labels)
+    found, trivial = measure(model, args, labels), baseline(labels)
+    value = found["f1"]
+    print(in_words(found))
     metadata = {
         "parameters": sum(p.numel() for p in model.parameters()),
         "steps": step,
@@ -274,8 +169,8 @@ def main():
             "margin": 0.2,
             "higher_is_better": True,
         },
+        **found,
     }
-    args.output.mkdir(parents=True, exist_ok=True)
     replace(args.output / "model.pt", lambda file: torch.save(model.state_dict(), file))
     text = json.dumps(metadata, indent=2) + "\n"
     replace(args.output / "metadata.json", lambda file: file.write_text(text))

@@ -12,7 +12,8 @@ import pytest
 pytestmark = pytest.mark.slow
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SMALL = {
+SMALL: dict[str, tuple[str, ...]] = {
+    "detector": (),
     "futures": ("--accumulate", "4", "--split", "cpu"),
     "predator_prey": ("--episodes", "3", "--held_out_episodes", "1", "--worlds", "2"),
 }

@@ -25,6 +25,8 @@ from rocsteady.remedies.difference import told
 from rocsteady.supervisor.visible_gpus import visible_to_a_run
 from rocsteady.terminal.screen import show, tell
 from rocsteady.vocabulary import Strategy
+from rocsteady.workflows.requirement_pins import FILE as PINS
+from rocsteady.workflows.requirement_pins import pins
 from rocsteady.workflows.saved_plan import kept, option_numbered
 from rocsteady.workflows.supervision import examined
 
@@ -36,7 +38,11 @@ def write_files(  # noqa: PLR0913 - one argument an option
     kind: str, number: int | None, folder: Path, job: Job, *, bucket: str, force: bool
 ) -> None:
     """Write them into the folder and name them; nothing is overwritten unasked."""
-    files = PLACES[kind](replace(_export(kind, number, folder, job), bucket=bucket))
+    export = replace(_export(kind, number, folder, job), bucket=bucket)
+    pinned = "" if export.requirements else _pinned(folder)
+    if pinned:
+        export = replace(export, requirements=PINS)
+    files = PLACES[kind](export) | ({PINS: pinned} if pinned else {})
     there = [name for name in files if (folder / name).exists()]
     if there and not force:
         raise click.UsageError(f"{', '.join(there)}: already exists; use --force to overwrite")
@@ -84,6 +90,12 @@ def _export(kind: str, number: int | None, folder: Path, job: Job) -> Export:
         unset=tuple(name for name, value in variables.items() if value is None),
         setup=option.setup if option else None,
     )
+
+
+def _pinned(folder: Path) -> str:
+    """Return what the scripts import, at the versions that are installed here."""
+    python = examined(doctors_knowledge()).python
+    return pins(folder, python.site_packages) if python else ""
 
 
 def _outputs(wanted: DoneWhen) -> tuple[str, ...]:
