@@ -37,6 +37,7 @@ HERE = Path(__file__).parent
 KEPT, ALL = HERE / "pictures", HERE / "_build" / "pictures"
 FIRST = Story(name="calm-otter", example="first_run")
 PREFIX = "rocsteady: "
+WARNS = re.compile(r"/\S+\.py:\d+: \w*Warning: ")
 WIDTHS, SCHEMES = (1280, 390), ("light", "dark")
 TERMINALS = ((80, 24), (200, 50))
 LONGEST = 2400  # pixels of a page that a picture shows
@@ -164,9 +165,11 @@ def picture_first_run(folder: Path) -> None:
 
 
 def folded(lines: list[str]) -> Iterator[str]:
-    """Yield the lines, each traceback as its first line and its last."""
+    """Yield the lines, each traceback as its first line and its last; no warnings of Python's."""
     inside = False
-    for line in lines:
+    for number, line in enumerate(lines):
+        if WARNS.match(line) or (number and WARNS.match(lines[number - 1])):
+            continue  # it names a folder of this machine, and the line below is its source
         if line.startswith("Traceback "):
             inside = True
             yield "Traceback (most recent call last): ..."

@@ -325,3 +325,13 @@ def test_numbers_that_cannot_be_plotted_are_left_out(value: float) -> None:
 
     assert not re.search(r"\b(nan|inf)\b", page)
     assert "Backward" in page or "backward" in page
+
+
+def test_a_long_proof_shows_its_first_and_last_sentence_and_folds_the_rest() -> None:
+    waits = ("the training thread waits for a pipe", *(f"thread {n} waits" for n in range(6)), "so")
+
+    page = render_page(replace(report(), proofs=(IncidentProof(incident=1, waits=waits),)))
+
+    assert "<li>the training thread waits for a pipe</li><li>so</li>" in page.replace("\n", "")
+    assert "<summary>6 other threads that wait</summary>" in page
+    assert "thread 5 waits" in page

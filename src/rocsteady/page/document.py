@@ -35,6 +35,7 @@ from rocsteady.wording import YEAR, duration, size
 UNCONFIRMED = "rocsteady's authors have not confirmed any of this on AMD hardware."
 LABELS = {Severity.BLOCKS: "blocks", Severity.RISKS: "risk", Severity.NOTES: "note"}
 SEVERITIES = {Severity.BLOCKS: BAD, Severity.RISKS: WARNING, Severity.NOTES: "note"}
+MOST_WAITS = 4  # sentences of a proof that are shown at once
 ISSUE = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
 
 
@@ -176,7 +177,6 @@ def _incidents(report: RunReport) -> Iterator[Markup]:
 
 def _incident(report: RunReport, incident: Incident) -> Markup:
     proof = next((each for each in report.proofs if each.incident == incident.number), None)
-    waits = [tag("li", sentence) for sentence in proof.waits] if proof else []
     return tag(
         "article",
         tag(
@@ -190,12 +190,23 @@ def _incident(report: RunReport, incident: Incident) -> Markup:
             f" {incident.why[:1].upper()}{incident.why[1:]}.",
         ),
         tag("p", tag("strong", "Where: "), tag("code", incident.place)) if incident.place else None,
-        tag("p", tag("strong", "Proof")) if waits else None,
-        tag("ul", *waits) if waits else None,
+        *_proof(proof.waits if proof else ()),
         *_identified(report, incident.attempt),
         _folded("Stacks", proof.stacks) if proof and proof.stacks else None,
         tag("p", f"Evidence: {incident.evidence}", class_="detail") if incident.evidence else None,
     )
+
+
+def _proof(waits: Sequence[str]) -> Iterator[Markup]:
+    """Show what the training waits for and the conclusion; the threads between are folded."""
+    if not waits:
+        return
+    yield tag("p", tag("strong", "Proof"))
+    between = waits[1:-1] if len(waits) > MOST_WAITS else ()
+    shown = (waits[0], waits[-1]) if between else waits
+    yield tag("ul", *(tag("li", sentence) for sentence in shown))
+    if between:
+        yield _folded(f"{len(between)} other threads that wait", "\n".join(between))
 
 
 def _identified(report: RunReport, attempt: int) -> Iterator[Markup]:
