@@ -13,11 +13,13 @@ import io
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
@@ -131,9 +133,10 @@ def picture_live(browser: Browser, folder: Path, python: Path) -> None:
 
 
 def until_incident(folder: Path) -> None:
-    """Wait until rocsteady says that the run is hung."""
-    while f"{PREFIX}hung" not in said_by(folder).read_text(errors="replace"):
-        time.sleep(0.02)
+    """Wait until the journal has an incident."""
+    with closing(sqlite3.connect(folder / ".rocsteady" / "journal.db")) as journal:
+        while not journal.execute("SELECT count(*) FROM incidents").fetchone()[0]:
+            time.sleep(0.02)
 
 
 def picture_terminal(folder: Path, name: str, columns: int, lines: int) -> None:

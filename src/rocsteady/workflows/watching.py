@@ -31,6 +31,7 @@ READ_EVERY = 2.0  # seconds, at least, between two readings of the journal
 SHARE = 0.03  # of the time that may go into them
 LOG_TAIL = 16 * 1024  # bytes
 TAIL_LINES = 60  # more than a screen has
+_OWN_TIME = re.compile(r"\[?(?:\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d")  # that a script prints
 _STAMP = re.compile(r"^\d{4}-\d\d-\d\dT(\d\d:\d\d:\d\d)\.\d{3}Z ")  # of a kept log
 
 
@@ -86,7 +87,7 @@ class RunWatcher:
         except OSError:
             return ()
         lines = tail.decode("utf-8", "replace").splitlines()[-TAIL_LINES:]
-        text = "\n".join(_STAMP.sub(r"\1 ", line) for line in lines)
+        text = "\n".join(line_with_time(line) for line in lines)
         return tuple(Secrets().text(text).split("\n")) if text else ()
 
     def _heartbeats(self, line: RunLine) -> tuple[Heartbeat, ...]:
@@ -94,6 +95,15 @@ class RunWatcher:
         run_id = "-".join((self.name, *supervisor, str(line.attempts)))
         pages = find_pages(run_id, self._environment)
         return read_pages(pages) if pages is not None else ()
+
+
+def line_with_time(line: str) -> str:
+    """Shorten the time before a line of a kept log; leave it out where the script has its own."""
+    stamp = _STAMP.match(line)
+    if stamp is None:
+        return line
+    rest = line[stamp.end() :]
+    return rest if _OWN_TIME.match(rest) else f"{stamp[1]} {rest}"
 
 
 def line_of_text(view: WatchView, state: str, ahead: str) -> str:
