@@ -46,6 +46,11 @@ if [ -n "$out_of_time" ] && [ "$code" -ne 0 ] && [ "$code" -ne {person} ]; then
     code={retry}
 fi
 """
+TOO_LATE = """\
+if [ -n "$out_of_time" ]; then
+    echo "rocsteady: out of time; the run ended with $code and cannot resume"
+fi
+"""
 STOP = 'kill -TERM "$run"'
 STOP_STEPS = 'scancel --signal=TERM "$SLURM_JOB_ID"'  # reaches every host, and not this shell
 FIRST_HOST = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
@@ -85,11 +90,11 @@ def sbatch(export: Export) -> str:
 
 def _wrapper(export: Export, *, several: bool) -> str:
     """Requeue on 75, which is also what a run gets that the time was too short for."""
-    out_of_time = OUT_OF_TIME.format(retry=RETRY, person=PERSON) if export.checkpoints else ""
+    out_of_time = OUT_OF_TIME.format(retry=RETRY, person=PERSON)
     return WRAPPER.format(
         run=f"srun {job_line(export)}" if several else job_line(export),
         stop=STOP_STEPS if several else STOP,
-        out_of_time=out_of_time,
+        out_of_time=out_of_time if export.checkpoints else TOO_LATE,
         retry=RETRY,
         turns=MOST_TURNS,
     )
