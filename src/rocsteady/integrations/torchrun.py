@@ -23,6 +23,7 @@ import select
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -53,6 +54,7 @@ START_WITHIN = 60.0
 SEND_WITHIN = 3.0
 PROPOSAL_WITHIN = 90.0  # seconds for a watcher to say what it would do
 HOSTS_WITHIN = 120.0  # seconds for the other hosts to say so
+CONTACT_WITHIN = 60.0  # seconds that the other hosts may be out of reach while ranks run
 TRIES = 3  # rendezvous in a row in which hosts did not agree
 RETRY, PERSON_NEEDED = 75, 76  # exit codes
 OPTIONS = ("--yes", "--anyway")
@@ -177,6 +179,27 @@ class Handler(RendezvousHandler):
 
     def num_nodes_waiting(self) -> int:
         """Return how many hosts wait to join; more than 0 begins a new generation."""
+        if not self._several:
+            return self._look()
+        answers: list[int | BaseException] = []
+        # The store has no bound of its own where a link is cut, so it is asked in a thread.
+        asking = threading.Thread(target=self._ask, args=(answers,), daemon=True)
+        asking.start()
+        asking.join(CONTACT_WITHIN)
+        answer = answers[0] if answers else TimeoutError(f"no answer for {CONTACT_WITHIN:.0f} s")
+        if isinstance(answer, (RendezvousError, TimeoutError)):
+            self._cut_off(answer)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def _ask(self, answers: list[int | BaseException]) -> None:
+        try:
+            answers.append(self._look())
+        except BaseException as error:  # noqa: BLE001 - raised again by who asked
+            answers.append(error)
+
+    def _look(self) -> int:
         watcher = self._watcher
         if watcher is not None and not watcher.is_gone:
             self._pass_on(watcher)
@@ -184,12 +207,7 @@ class Handler(RendezvousHandler):
                 watcher.wants_restart = False
                 watcher.tell(stopping=True)  # the ranks end now, without spending a restart
                 return 1
-        try:
-            waiting = int(self._inner.num_nodes_waiting())
-        except RendezvousError as error:
-            if not self._several:
-                raise
-            self._cut_off(error)
+        waiting = int(self._inner.num_nodes_waiting())
         if waiting and watcher is not None:
             watcher.tell(stopping=True)  # because of other hosts: nothing failed here
         return waiting
