@@ -94,6 +94,15 @@ def test_the_host_that_knows_the_cause_is_followed_whoever_leads() -> None:
         assert choose(order) == cause
 
 
+def test_in_a_hang_the_host_is_followed_whose_ranks_do_not_only_wait_for_others() -> None:
+    waits = HostDecision(host=0, weight=Weight.PERHAPS, kind="hang-in-collective", tried=TRIED)
+    backward = HostDecision(host=1, weight=Weight.PERHAPS, kind="hang-in-backward")
+    loader = HostDecision(host=2, weight=Weight.CAUSE, kind="hang-in-dataloader")
+
+    assert choose([waits, backward]) == backward
+    assert choose([waits, backward, loader]) == loader
+
+
 def test_an_end_that_one_host_knows_to_be_due_ends_all() -> None:
     retry = HostDecision(host=0, weight=Weight.CAUSE)
     end = HostDecision(host=3, weight=Weight.CAUSE, ends=True, code=76)

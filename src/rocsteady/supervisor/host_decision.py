@@ -25,7 +25,8 @@ from rocsteady.wording import plural
 
 # What ranks report that only lost another one.
 CASCADES = ("peer-died", "collective-error", "collective-timeout", "rendezvous-failed")
-VAGUE = (UNKNOWN, "hang-in-collective")
+# What may also be a rank that waits for others, as those of another host; the surest first.
+VAGUE = ("hang-in-backward", UNKNOWN, "hang-in-collective")
 MOST_TRIED = 64  # failed attempts that are passed on; budgets look no further back
 
 Message = dict[str, Any]
@@ -68,6 +69,7 @@ def choose(proposals: Sequence[HostDecision]) -> HostDecision:
         proposals,
         key=lambda each: (
             -each.weight,
+            VAGUE.index(each.kind) if each.kind in VAGUE else -1,
             not each.ends if each.weight else each.ends,
             -len(each.tried),
             each.host,
