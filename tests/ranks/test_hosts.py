@@ -150,8 +150,8 @@ def test_a_host_that_is_cut_off_ends_its_ranks_and_may_come_back(
     assert job.until(lambda: job.agents[2].poll() is not None), job.all_said()
     assert job.agents[2].poll() == 75, job.all_said()
     assert job.until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in ranks), 30.0)
+    assert job.until(lambda: "gave no sign of life" in job.said(1)), job.all_said()
     two_hosts.join(2)
     job.start(2)
     assert job.codes() == {1: 0, 2: 0}, job.all_said()
-    assert "gave no sign of life" in job.said(1)
     assert job.generations() == 2

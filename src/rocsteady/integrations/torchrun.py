@@ -271,12 +271,13 @@ class Handler(RendezvousHandler):
         if self._watcher is None or self._watcher.is_gone:
             self._start_watcher()
         if self._watcher is not None:
-            self._watcher.wants_restart = False
             self._watcher.tell(generation=True, host=info.rank, hosts=info.world_size)
         decided = self._agreed(info) if self._several else {}
         if "again" in decided:
             return decided
         answer = None if self._watcher is None else self._watcher.answer(within, "set")
+        if self._watcher is not None:
+            self._watcher.wants_restart = False  # whatever was asked for is done by now
         if answer is None and decided.get("ends"):
             answer = {"end": decided["code"]}
         if answer is None and decided.get("strategy"):
