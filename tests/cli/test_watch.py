@@ -16,8 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.workflows.watching import line_with_time
-
 if sys.platform == "win32":
     pytest.skip("a full screen is of POSIX", allow_module_level=True)
 
@@ -298,15 +296,3 @@ def test_without_a_terminal_it_prints_lines_until_the_run_ends(folder: Folder) -
     assert lines[-1].endswith("short: done, step 60/60 (100%)")
     assert json.loads(ended.stdout)["state"] == "done"
     assert ended.returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("printed", "shown"),
-    [
-        ("step 3", "14:02:59 step 3"),
-        ("14:02:59 step 3", "14:02:59 step 3"),
-        ("[2026-11-17 15:02:59] step 3", "[2026-11-17 15:02:59] step 3"),
-    ],
-)
-def test_a_line_of_the_log_has_one_time(printed: str, shown: str) -> None:
-    assert line_with_time(f"2026-11-17T14:02:59.123Z {printed}") == shown
