@@ -54,8 +54,9 @@ class RankFamily(Family):
 
     def members(self) -> dict[int, keeper.ProcessSnapshot]:
         """Look once."""
-        ours = keeper.descendants(os.getpid(), keeper.all_processes())
-        return {pid: seen for pid, seen in super().members().items() if pid not in ours}
+        everyone = keeper.all_processes()
+        ours = keeper.descendants(os.getpid(), everyone)
+        return {pid: seen for pid, seen in self._among(everyone).items() if pid not in ours}
 
 
 class RankGroup:

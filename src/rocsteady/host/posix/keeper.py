@@ -53,7 +53,9 @@ class Family:
 
     def members(self) -> dict[int, ProcessSnapshot]:
         """Look once. Zombies, the keeper and ourselves are left out."""
-        everyone = all_processes()
+        return self._among(all_processes())
+
+    def _among(self, everyone: Mapping[int, ProcessSnapshot]) -> dict[int, ProcessSnapshot]:
         chosen = descendants(self._keeper, everyone) | descendants(self.command, everyone)
         others = {(pid, seen.start) for pid, seen in everyone.items() if pid not in chosen}
         self._marked = {who: self._is_marked(who) for who in others}
