@@ -91,8 +91,10 @@ class FullScreen:
         if text == self._drawn:
             return
         self._drawn = text
-        lines = f"{REST_OF_LINE}\r\n".join(text.split("\n"))
-        _write(f"{HOME}{lines}{REST_OF_LINE}{REST_OF_PAGE}")
+        *lines, last = text.split("\n")
+        # What is old is erased first: after a full line it would take the last character along.
+        before = "".join(f"{REST_OF_LINE}{line}\r\n" for line in lines)
+        _write(f"{HOME}{before}{REST_OF_PAGE}{last}")
 
     def key(self, within: float) -> str:
         """Return the next key, or "" after so many seconds, a resize, or ^Z and its end."""
