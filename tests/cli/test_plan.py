@@ -244,10 +244,44 @@ def test_a_decision_page_of_a_recorded_machine_says_that_nothing_was_tried(cli: 
     assert "nothing was tried; estimated: 7 of 7 options" in page
 
 
+def test_a_page_of_another_command_or_into_no_folder_is_refused(cli: Rocsteady) -> None:
+    cli("plan", "--no-trials", "--yes", "--", "python3", "train.py")
+
+    other = cli("plan", "--report", "d.md", "--", "python3", "other.py", "--api-key", "s3cr3t99x")
+    nowhere = cli("plan", "--report", "none/d.md")
+
+    assert (other.code, other.err.count("\n"), "s3cr3t99x" in other.err) == (2, 1, False)
+    assert "the last plan is for another command (python3 train.py). Plan this" in other.err
+    assert (nowhere.code, nowhere.err.count("\n")) == (2, 1)
+    assert list(cli.folder.glob("d.*")) == []
+
+
+def test_a_command_is_named_without_its_secrets(cli: Rocsteady) -> None:
+    secrets = ("hf_abcdefghijklmnopqrstuvwxyz0123456789", "hunter2", "bob:pw")
+    own = f"train.py --hf-token {secrets[0]} --password {secrets[1]} --url https://bob:pw@a.example"
+    words = str(["python3", *own.split()]).replace("'", '"')
+    (cli.folder / "rocsteady.toml").write_text(f'name = "x"\ncommand = {words}\n')
+
+    first = cli("plan", "--no-trials", "--yes")
+    other = cli("plan", "--no-trials", "--yes", "--", "python3", "other.py")
+    refused = cli("run", "--plan", "1", "--yes", "--", "python3", "third.py")
+
+    assert "rocsteady.toml is for another command (python3 train.py" in other.err
+    assert (first.code, other.code, refused.code) == (0, 0, 2)
+    for ended in (first, other, refused):
+        assert not [secret for secret in secrets if secret in ended.out + ended.err], ended
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("--report", "d.pdf"), "--report d.pdf: the name must end in .md or .html"),
+        (("--report", ".md"), "the name must end in .md or .html, such as plan.md"),
+        (("--report", "d.md", "--trial", "1s"), "--trial cannot be combined with --report"),
+        (("--explain", "1", "--within", "1s"), "--within cannot be combined with --explain"),
+        (("--export", "slurm", "--no-trials"), "--no-trials cannot be combined with --export"),
+        (("--no-trials", "--again"), "--again cannot be combined with --no-trials"),
+        (("--explain", "1", "--json"), "--json cannot be combined with"),
         (("--report", "d.md", "--explain", "1"), "--report cannot be combined"),
         (("--report", "d.md", "--json"), "--report cannot be combined"),
         (("--report", "d.md", "--export", "slurm"), "--report cannot be combined"),
@@ -271,6 +305,10 @@ def test_a_recorded_machine_that_cannot_be_planned_is_said(cli: Rocsteady) -> No
     missing = cli("plan", "--root", "none.json", *words)
     broken = cli("plan", "--root", "not.json", *words)
     exported = cli("plan", "--root", pair, "--export", "slurm", *words)
+    for name, *value in (("--trial", "1s"), ("--within", "1m"), ("--again",)):
+        tried = cli("plan", "--root", pair, name, *value, *words)
+        assert (tried.code, tried.err.count("\n")) == (2, 1), tried
+        assert f"{name} cannot be combined with --root, which estimates" in tried.err
 
     assert (missing.code, "none.json" in missing.err) == (2, True)
     assert (broken.code, broken.err.count("\n"), "not.json" in broken.err) == (3, 1, True)

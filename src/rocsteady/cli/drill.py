@@ -18,6 +18,7 @@ from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import Place, find_place
+from rocsteady.redaction.redactor import shown_command
 from rocsteady.report.drill import DrillResult, render_drill
 from rocsteady.sandbox.scratch import remove
 from rocsteady.terminal.command_check import check_command
@@ -124,7 +125,7 @@ def _job(folder: Path, command: tuple[str, ...], memory: Memory, *, yes: bool) -
 def _next(result: DrillResult, typed: tuple[str, ...], place: Place) -> str:
     """Return what to type next: the run itself, or what explains the failure."""
     if result.all_survived:
-        return shlex.join(("rocsteady", "run", *(("--", *typed) if typed else ())))
+        return shown_command(("rocsteady", "run", *(("--", *typed) if typed else ())))
     logs = sorted((place.folder / "runs" / NAME).glob("attempt-*.log"), key=os.path.getmtime)
     return shlex.join(("rocsteady", "explain", str(logs[-1]))) if logs else "rocsteady doctor"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -24,6 +23,7 @@ from rocsteady.planner.script_facts import read_facts, script_in
 from rocsteady.planner.trial import Bounds
 from rocsteady.planner.trial_result import TrialResult
 from rocsteady.planner.work import how_much
+from rocsteady.redaction.redactor import shown_command
 from rocsteady.terminal.command_check import check_command
 from rocsteady.terminal.init_questions import ask_command, ask_limits, ask_total
 from rocsteady.terminal.job_questions import ask_about_paths
@@ -78,7 +78,7 @@ def command(  # noqa: PLR0913 - one argument an option
     words = command or ask_command(folder, ask=ask)
     check_command(words, folder)
     ask_about_paths(words, folder, "short run", yes=yes)
-    _say(f"observing {shlex.join(words)} for {seconds} s of training.")
+    _say(f"observing {shown_command(words)} for {seconds} s of training.")
     memory = Memory(find_place(saved_plan.home(folder)))  # nothing is made in the user's folder
     trials = Trials(folder, memory, tell)
     try:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import click
 from msgspec.structs import replace
@@ -17,7 +16,7 @@ from rocsteady.cli.duration import Duration
 from rocsteady.cli.plan_export import write_files
 from rocsteady.cli.project import enter, find_job_folder
 from rocsteady.cli.roots import open_root
-from rocsteady.errors import RocsteadyError
+from rocsteady.errors import RequestError
 from rocsteady.exports.catalog import PLACES
 from rocsteady.host.files import write_whole
 from rocsteady.job.stages import commands_of
@@ -27,6 +26,7 @@ from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import existing_places, find_place
 from rocsteady.plan import Plan
 from rocsteady.planner.planner import Wish
+from rocsteady.redaction.redactor import shown_command
 from rocsteady.report.option import render_option
 from rocsteady.report.plan import render_plan
 from rocsteady.terminal.command_check import check_command
@@ -51,6 +51,7 @@ from rocsteady.workflows.trials import Trials, look_back
 
 FOUND, NONE_FOUND, INTERRUPTED = 0, 1, 130
 STOPPED = "rocsteady: interrupted. No plan was made, and {}."
+ABOUT_TRIALS = ("trial", "within", "again")
 EXAMPLE = "rocsteady plan -- python train.py"
 PAGES = {".md": decision_markdown, ".html": decision_html, ".htm": decision_html}
 
@@ -138,13 +139,14 @@ def command(  # noqa: PLR0913 - one argument an option
     rocsteady plan -- python train.py. Without COMMAND, uses the command, deadline and budget in
     rocsteady.toml. Trials never write to this folder.
 
-    Exit code: 0 an option was found, 1 none was found, 2 incorrect usage, 130 on ^C.
+    Exit code: 0 an option was found, 1 none was found, 2 incorrect usage, 3 this machine or a
+    recording cannot be read, 130 on ^C.
     """
     option = _renamed(way) if way is not None else option
-    _check_together(ctx.params, option)
+    _check_together(ctx, option)
     folder = Path.cwd() if command else enter(find_job_folder(Path.cwd()))
     if (explain is not None or report is not None) and root is None:
-        _tell_more(saved_plan.kept(folder), explain, report)
+        _tell_more(_last_plan(folder, command), explain, report)
         return
     memory, journal = _records(folder)
     trials = Trials(folder, memory, tell, again=again)
@@ -175,8 +177,10 @@ def command(  # noqa: PLR0913 - one argument an option
     ctx.exit(FOUND if plan.options else NONE_FOUND)
 
 
-def _check_together(given: dict[str, Any], option: int | None) -> None:
+def _check_together(ctx: click.Context, option: int | None) -> None:
+    given = ctx.params
     report: Path | None = given["report"]
+    _check_trials(ctx)
     if (option is not None or given["bucket"]) and not given["export"]:
         raise click.UsageError("--option and --bucket need --export")
     if given["force"] and not (given["export"] or report):
@@ -185,11 +189,46 @@ def _check_together(given: dict[str, Any], option: int | None) -> None:
         if given["export"] or given["explain"] is not None or given["as_json"]:
             raise click.UsageError("--report cannot be combined with --export, --explain or --json")
         if report.suffix.lower() not in PAGES:
-            raise click.UsageError(f"--report {report}: the name must end in .md or .html")
+            end = "end in .md or .html, such as plan.md"
+            raise click.UsageError(f"--report {report}: the name must {end}")
         if report.exists() and not (given["force"] and report.is_file()):
             raise click.UsageError(f"--report {report}: already exists; use --force to overwrite")
     if given["root"] is not None and given["export"]:
         raise click.UsageError("--root and --export cannot be combined: nothing was tried there")
+    if given["as_json"] and (given["export"] or given["explain"] is not None):
+        raise click.UsageError("--json cannot be combined with --export or --explain")
+
+
+def _check_trials(ctx: click.Context) -> None:
+    """Refuse what is about trials where none is made."""
+    default = click.core.ParameterSource.DEFAULT
+    typed = [name for name in ctx.params if ctx.get_parameter_source(name) is not default]
+    reasons = {
+        "root": "which estimates",
+        "report": "which shows the last plan",
+        "explain": "which shows the last plan",
+        "export": "which uses the last plan",
+        "no_trials": "which makes none",
+    }
+    for name in (name for name in reasons if name in typed):
+        about = [each for each in (*ABOUT_TRIALS, "no_trials") if each in typed and each != name]
+        if name == "root" or "root" in typed:
+            about = [each for each in about if each != "no_trials"]
+        if about:
+            first, other = (f"--{each.replace('_', '-')}" for each in (about[0], name))
+            raise click.UsageError(f"{first} cannot be combined with {other}, {reasons[name]}")
+
+
+def _last_plan(folder: Path, command: tuple[str, ...]) -> Plan:
+    """Read the last plan; one of another command than the one typed is not meant."""
+    plan = saved_plan.kept(folder)
+    if command and command != plan.command:
+        asked, own = shown_command(command), shown_command(plan.command)
+        raise RequestError(
+            f"the last plan is for another command ({own}). Plan this one first: rocsteady plan --"
+            f" {asked}"
+        )
+    return plan
 
 
 def _plan_here(  # noqa: PLR0913, PLR0917 - all that a plan rests on
@@ -286,7 +325,7 @@ def _tell_more(plan: Plan, which: str | None, report: Path | None) -> None:
     try:
         write_whole(report, text.encode())
     except OSError as error:
-        raise RocsteadyError(f"--report {report}: {error.strerror or error}") from None
+        raise click.UsageError(f"--report {report}: {error.strerror or error}") from None
     tell(f"rocsteady: wrote {report}")
 
 

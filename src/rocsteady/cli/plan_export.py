@@ -50,7 +50,7 @@ def write_files(  # noqa: PLR0913 - one argument an option
         try:
             (folder / name).write_text(text, encoding="utf-8")
         except OSError as error:
-            raise RocsteadyError(f"{name} cannot be written: {error.strerror}") from None
+            raise click.UsageError(f"{name} cannot be written: {error.strerror}") from None
         show(f"Wrote {name}.\n")
 
 

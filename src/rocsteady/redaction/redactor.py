@@ -7,6 +7,7 @@ partitions of one card keep one serial, a path and the variable that names it st
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from urllib.parse import unquote
@@ -80,6 +81,11 @@ def _colourless(text: str, hide: Callable[[str], str]) -> str:
     plain = _COLOUR.sub("", text)
     told = hide(plain)
     return hide(text) if told == plain else told
+
+
+def shown_command(words: Sequence[str]) -> str:
+    """Return a command as it is shown to people, without passwords, tokens and keys."""
+    return shlex.join(map(str, Secrets()._items(words)))  # noqa: SLF001 - of this file
 
 
 class Secrets:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +28,7 @@ from rocsteady.job.resume import Checkpoint, Launch, launch
 from rocsteady.job.values import Total
 from rocsteady.journal.identity import is_alive, script_fingerprint
 from rocsteady.journal.values import INJECTED
+from rocsteady.redaction.redactor import shown_command
 from rocsteady.supervisor.attempt_review import AttemptReview
 from rocsteady.supervisor.autopsy import symptoms
 from rocsteady.supervisor.backup import wrote_model
@@ -243,7 +243,7 @@ class Supervisor:
     def _introduce(self, first: int) -> None:
         say = self._announcer.say
         if self._earlier is not None:
-            say(f"resuming run {self._run.name}: {shlex.join(self._job.command)}")
+            say(f"resuming run {self._run.name}: {shown_command(self._job.command)}")
         resumes = "" if self._job.resume else " rocsteady does not know how this script resumes."
         if resumes and self._checkpoints.argument:
             resumes = f" The script resumes on its own ({self._checkpoints.argument})."

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 from pathlib import Path
 
 import click
+
+from rocsteady.redaction.redactor import shown_command
 
 SCRIPT = ".py"
 
@@ -22,7 +23,7 @@ def check_interpreter(command: tuple[str, ...], folder: Path) -> None:
         return
     python = "python" if shutil.which("python") or not shutil.which("python3") else "python3"
     raise click.UsageError(
-        f"{program} is a script, not a program. Did you mean: {shlex.join((python, *command))}"
+        f"{program} is a script, not a program. Did you mean: {shown_command((python, *command))}"
     )
 
 

@@ -24,6 +24,7 @@ from rocsteady.journal.memory import Memory
 from rocsteady.journal.place import Place
 from rocsteady.journal.run_trust import knows_run, remember_run
 from rocsteady.journal.values import Run
+from rocsteady.redaction.redactor import shown_command
 from rocsteady.sandbox.scratch import outside
 from rocsteady.terminal.command_check import check_interpreter
 from rocsteady.terminal.screen import json_text, tell
@@ -42,7 +43,7 @@ def job_here(
         ask_about(file, memory, yes=yes)
         job, dropped = for_command(file.job, command or file.job.command)
         if dropped:
-            own = shlex.join(file.job.command)
+            own = shown_command(file.job.command)
             keys = ", ".join(dropped)
             click.echo(
                 f"rocsteady: {FILE} is for another command ({own}); ignoring its {keys}.",

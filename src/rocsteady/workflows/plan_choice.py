@@ -6,7 +6,6 @@ A run keeps the latter in its own folder, for when it is left and resumed.
 from __future__ import annotations
 
 import contextlib
-import shlex
 from pathlib import Path
 
 import msgspec
@@ -16,6 +15,7 @@ from rocsteady.host.files import write_whole
 from rocsteady.job.stages import with_variant
 from rocsteady.job.values import Job
 from rocsteady.plan import Basis, Option, Plan
+from rocsteady.redaction.redactor import shown_command
 from rocsteady.supervisor.recovery import FallTo
 from rocsteady.untrusted_file import read_regular
 from rocsteady.workflows.saved_plan import kept, option_numbered
@@ -29,7 +29,7 @@ def planned(folder: Path, job: Job, number: int) -> tuple[Job, Option, tuple[Fal
     plan = kept(folder)
     option = option_numbered(plan, number)
     if plan.command != job.command:
-        same = f"rocsteady run --plan {number} -- {shlex.join(plan.command)}"
+        same = f"rocsteady run --plan {number} -- {shown_command(plan.command)}"
         raise RequestError(
             f"the plan is for another command. Type: {same}, or plan again: rocsteady plan"
         )
