@@ -43,8 +43,7 @@ def end_child(  # noqa: PLR0913, PLR0917 - all that an end takes
         return StopResult(exit=outcome, unkillable=unkillable, seconds=seconds, how=how)
 
     def ask_to_end(*, alone: bool = False) -> timedelta:
-        members = family.members()
-        asked = {pid: seen for pid, seen in members.items() if pid == command or not alone}
+        asked = family.one(command) if alone else family.members()
         saves = "caught" in taken(asked, signal.SIGTERM).values()
         send(asked, signal.SIGTERM)
         return stopping.save_wait if saves and first == signal.SIGTERM else stopping.terminate_wait

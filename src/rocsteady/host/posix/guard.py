@@ -1,7 +1,8 @@
 """The guard: ends what is left of a run when its supervisor and its keeper were both killed.
 
 Started as ``python -I -S guard.py PIPE NAME SUPERVISOR BORN``. It waits until the pipe ends, which
-happens when the supervisor ends or dies, lets the keeper end the tree, and then ends what is left.
+happens when the supervisor dies, lets the keeper end the tree, and then ends what is left. A byte
+in the pipe says that the supervisor has done so itself.
 Until then it imports nothing but these modules: it lives as long as the run.
 """
 
@@ -23,8 +24,8 @@ def main(pipe: int, name: str, supervisor: int, born: int) -> None:
     """Wait for the supervisor's end, then for the keeper's work, then end what is left."""
     for number in DEAF_TO:
         signal.signal(number, signal.SIG_IGN)
-    while os.read(pipe, 1):
-        pass
+    if os.read(pipe, 1):
+        return
     sys.path.append(os.path.abspath(f"{__file__}/../../../.."))  # noqa: PTH100 - no pathlib here
     from rocsteady.host.posix.leftovers import Leftovers, end_leftovers  # noqa: PLC0415 - see above
 

@@ -57,7 +57,12 @@ class Family:
 
     def _among(self, everyone: Mapping[int, ProcessSnapshot]) -> dict[int, ProcessSnapshot]:
         chosen = descendants(self._keeper, everyone) | descendants(self.command, everyone)
-        others = {(pid, seen.start) for pid, seen in everyone.items() if pid not in chosen}
+        others = {
+            (pid, seen.start)
+            for pid, seen in everyone.items()
+            if pid not in chosen
+            and (seen.state not in "ZX" or (pid, seen.start) in self._marked)  # else it has none
+        }
         self._marked = {who: self._is_marked(who) for who in others}
         chosen.update(pid for (pid, _), marked in self._marked.items() if marked)
         chosen.update(self._in_cgroup())
@@ -67,6 +72,13 @@ class Family:
             for pid in sorted(chosen)
             if pid in everyone and is_alive(pid, everyone[pid])
         }
+
+    def one(self, pid: int) -> dict[int, ProcessSnapshot]:
+        """Look at one process, without the others if it is a child of the keeper."""
+        seen = process_snapshot(pid)
+        if seen is not None and seen.parent == self._keeper:
+            return {pid: seen}
+        return {each: seen for each, seen in self.members().items() if each == pid}
 
     def _is_marked(self, who: tuple[int, int]) -> bool:
         if who in self._marked:  # a stranger does not become one of us
@@ -110,7 +122,7 @@ def kill_all(family: Family, within: float) -> tuple[int, ...]:
 
 def process_snapshot(pid: int) -> ProcessSnapshot | None:
     """Read one process, or nothing if there is none."""
-    fields = _read(f"/proc/{pid}/stat").rpartition(b") ")[2].split(None, 20)
+    fields = _read(f"/proc/{pid}/stat", at_once=True).rpartition(b") ")[2].split(None, 20)
     if len(fields) < 20:  # noqa: PLR2004 - the start time is the twentieth after the name
         return None
     return ProcessSnapshot(fields[0].decode(), int(fields[1]), int(fields[19]))
@@ -151,7 +163,8 @@ def is_alive(pid: int, seen: ProcessSnapshot) -> bool:
     return False
 
 
-def _read(path: str) -> bytes:
+def _read(path: str, *, at_once: bool = False) -> bytes:
+    """Read a file; ``at_once`` one that comes whole, as a line of /proc does."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -160,6 +173,8 @@ def _read(path: str) -> bytes:
     try:
         while piece := os.read(descriptor, 65536):
             pieces.append(piece)
+            if at_once:
+                break
     except OSError:  # it ended while we read
         return b""
     finally:
@@ -249,15 +264,18 @@ def keep(command: int, control: int, status: int) -> None:
             return
 
 
-def reap(command: int, status: int) -> None:
-    """Collect all that ended; say so if the command is among them."""
+def reap(command: int, status: int) -> bool:
+    """Collect all that ended; say so if the command is among them. Tell whether a child is left.
+
+    What a child of ours orphans becomes our child: without one, nobody descends from us.
+    """
     while True:
         try:
             pid, code = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return
+            return False
         if pid == 0:
-            return
+            return True
         if pid == command:
             code = os.waitstatus_to_exitcode(code)
             report = b'{"code": %d}\n' % code if code >= 0 else b'{"signal": %d}\n' % -code
@@ -275,9 +293,12 @@ def let_go(control: int, status: int) -> None:
     os.chdir("/")
 
 
-def end(family: Family) -> None:
+def end(family: Family, *, alone: bool = False) -> None:
     """Ask everyone to end, wait a little, then kill. Zombies of ours are reaped by our own end."""
-    send(family.members(), signal.SIGTERM)
+    members = family.members()
+    if not members and alone:
+        return
+    send(members, signal.SIGTERM)
     deadline = time.monotonic() + TERMINATE_WAIT
     while family.members() and time.monotonic() < deadline:
         time.sleep(PAUSE)
@@ -300,7 +321,7 @@ def main() -> None:
     let_go(control, status)
     if command:
         keep(command, control, status)
-        end(family)
+        end(family, alone=not reap(command, status))
     if family.cgroup:
         with suppress(OSError):  # someone in it cannot be killed
             os.rmdir(family.cgroup)  # noqa: PTH106 - light modules only

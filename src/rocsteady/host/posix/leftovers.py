@@ -99,6 +99,7 @@ def guarded(name: str, supervisor: int, born: int) -> Iterator[None]:
     keeping.start()
     try:
         yield
+        os.write(writer, b".")  # every tree has ended
     finally:
         over.set()
         os.close(writer)
