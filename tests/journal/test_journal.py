@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rocsteady.blame import Blame, RankRecord, Sign, WaitsFor
 from rocsteady.errors import JournalError
 from rocsteady.journal.identity import this_process
 from rocsteady.journal.journal import Journal
@@ -86,6 +87,24 @@ def test_failures_come_back_and_a_journal_from_before_them_is_read(
     assert journal.story("calm-otter").failures == ()
 
 
+def test_an_incident_of_a_journal_that_knew_no_blame_is_read(
+    journal: Journal, place: Place
+) -> None:
+    run = begin(journal, "calm-otter")
+    incident = Incident(
+        run=run.id, attempt=1, number=1, verdict="hung", why="no step for 9 s", place="",
+        quiet=9.5, evidence="", at=1190.0,
+    )  # fmt: skip
+    journal.record(incident)
+    journal.close()
+    with contextlib.closing(sqlite3.connect(place.database)) as connection:
+        connection.execute("ALTER TABLE incidents DROP COLUMN blame")
+        connection.execute("PRAGMA user_version = 3")
+        connection.commit()
+
+    assert journal.story("calm-otter").incidents == (incident,)
+
+
 def test_a_name_is_checked_and_taken_once(journal: Journal) -> None:
     begin(journal, "calm-otter")
 
@@ -105,6 +124,10 @@ def test_the_story_of_a_run_comes_back_as_it_was_written(open_journal: OpenJourn
     incident = Incident(
         run=run.id, attempt=1, number=1, verdict="hung", why="no step for 9 s",
         place="dataset.py:88 __getitem__", quiet=9.5, evidence="incident-1", at=1190.0,
+        blame=Blame(
+            sign=Sign.WAIT, why="rank 1 is waiting for a lock", number=1, compared=2,
+            ranks=(RankRecord(rank=1, step=100, waits_for=WaitsFor.LOCK),),
+        ),
     )  # fmt: skip
     decision = DecisionRecord(
         run=run.id, attempt=1, what="the same again", why="a first", at=1200.0

@@ -7,8 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocsteady.blame import RankRecord, WaitsFor
 from rocsteady.evidence.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
-from rocsteady.pulse.rank_summary import HostSummary, RankSummary, alone, job_hangs, summarise
+from rocsteady.pulse.rank_summary import (
+    HostSummary,
+    RankSummary,
+    alone,
+    job_blame,
+    job_hangs,
+    summarise,
+)
 from rocsteady.pulse.verdict import RunState, Verdict
 from rocsteady.pulse.wait_set import Member, WaitSet
 
@@ -130,4 +138,18 @@ def test_a_summary_names_step_collective_and_line() -> None:
                 waits_for="lock 0x1",
             ),
         ),
+    )
+
+
+def test_the_rank_of_another_host_is_blamed() -> None:
+    def told(number: int, *records: RankRecord) -> HostSummary:
+        return HostSummary(host=number, world=4, stuck=True, ranks=(), records=records)
+
+    waiting = [RankRecord(rank=rank, waits_for=WaitsFor.RANKS) for rank in range(3)]
+    stuck = RankRecord(rank=3, waits_for=WaitsFor.LOCK, place="train.py:8 load")
+
+    found = job_blame([told(0, *waiting[:2]), told(1, waiting[2], stuck)])
+
+    assert found.why == (
+        "rank 3 (host 1) is waiting for a lock at train.py:8 load, and 3 ranks wait for it"
     )

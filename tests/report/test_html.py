@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 import pytest
 from msgspec.structs import replace
 
+from rocsteady.blame import Blame, Sign
 from rocsteady.journal.values import (
     PAUSE,
     AttemptCost,
@@ -74,7 +75,8 @@ def story(*, outcome: str = "done", words: str = "waiting for a lock") -> RunSto
                           exit_code=0, outcome="by itself", last_step=1000),
         ),
         incidents=(Incident(run=1, attempt=1, number=1, verdict="hung", why=words, at=1290.0,
-                            place=f"train.py:31 {words}", quiet=9.0, evidence=f"/x/{words}"),),
+                            place=f"train.py:31 {words}", quiet=9.0, evidence=f"/x/{words}",
+                            blame=Blame(sign=Sign.WAIT, why=f"rank 1 is {words}", number=1)),),
         failures=(NamedFailure(run=1, attempt=1, failure=failure, evidence="", at=1299.0),),
         decisions=(DecisionRecord(run=1, attempt=1, what="retry", why=words, at=1300.0),),
         messages=(Message(run=1, text=words, at=1300.0),),
@@ -335,3 +337,7 @@ def test_a_long_proof_shows_its_first_and_last_sentence_and_folds_the_rest() -> 
     assert "<li>the training thread waits for a pipe</li><li>so</li>" in page.replace("\n", "")
     assert "<summary>6 other threads that wait</summary>" in page
     assert "thread 5 waits" in page
+
+
+def test_an_incident_names_the_rank_that_holds_up_the_others() -> None:
+    assert "<strong>Ranks: </strong>rank 1 is waiting for a lock." in render_page(report())

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from rocsteady.blame import Blame, RankRecord, Sign
 from rocsteady.journal.values import (
     AttemptRecord,
     DecisionRecord,
     Forecast,
+    Incident,
     Message,
     NamedFailure,
     Run,
@@ -153,3 +155,13 @@ def test_what_to_do_says_if_a_run_starts_again_from_the_beginning() -> None:
         "What to do next: To start again, from the beginning (rocsteady does not know how the"
         " script resumes): `rocsteady run --resume calm-otter`" in page
     )
+
+
+def test_an_incident_names_the_rank_that_holds_up_the_others() -> None:
+    incident = Incident(
+        run=1, attempt=1, number=1, verdict="hung", why="no step for 9 s", place="", quiet=9.5,
+        evidence="", at=5.0,
+        blame=Blame(sign=Sign.STEP, why="rank 3 reached step 7", ranks=(RankRecord(rank=3),)),
+    )  # fmt: skip
+
+    assert "Ranks: rank 3 reached step 7." in told(incidents=(incident,))

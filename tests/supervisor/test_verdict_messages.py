@@ -8,6 +8,7 @@ import pytest
 
 from rocsteady.attempts.announcer import Announcer
 from rocsteady.attempts.verdict_messages import Teller
+from rocsteady.blame import Blame, RankRecord, Sign
 from rocsteady.pulse.verdict import RunState, Verdict
 from rocsteady.pulse.wait_set import Member, WaitSet
 
@@ -65,3 +66,46 @@ def test_slow_is_said_once_with_its_limit_and_what_to_type() -> None:
 )
 def test_it_says_what_applies(verdict: Verdict, observe: bool, expected: str) -> None:  # noqa: FBT001 - a case of the table
     assert expected in told(verdict, observe=observe)[0]
+
+
+LOCKED = Blame(
+    sign=Sign.WAIT,
+    why="rank 1 is waiting for a lock at train.py:40 main, and 1 rank waits for it",
+    ranks=(RankRecord(rank=1),),
+    number=1,
+    compared=2,
+)
+ALIKE = Blame(sign=Sign.NONE, why="no rank stands out: all 2 ranks are in step 9", compared=2)
+
+
+@pytest.mark.parametrize("found", [LOCKED, ALIKE, None])
+def test_a_hang_is_said_with_the_rank_or_that_none_stands_out(found: Blame | None) -> None:
+    heard = Heard()
+    teller = Teller(cast("Announcer", heard), "calm-otter")
+
+    teller.hung(
+        Verdict(condition=RunState.HUNG, why="no step for 9 s", quiet=9.0, blame=found),
+        "Incident 1.",
+    )
+
+    who = f" {found.why[:1].upper()}{found.why[1:]}." if found else ""
+    assert heard.said == [f"hung: no step for 9 s.{who} Incident 1."]
+
+
+def test_evidence_is_said_only_if_it_says_more() -> None:
+    heard = Heard()
+    teller = Teller(cast("Announcer", heard), "calm-otter")
+
+    for found, before in ((None, None), (LOCKED, LOCKED), (ALIKE, LOCKED), (LOCKED, ALIKE)):
+        teller.blamed(found, before)
+
+    assert heard.said == [f"evidence: {LOCKED.why}."]
+
+
+def test_a_slow_run_is_said_with_the_rank_that_stands_out() -> None:
+    why = "no step for 30 s"
+    (said,) = told(
+        Verdict(condition=RunState.SLOW, why=why, quiet=30.0, limit=1800.0, blame=LOCKED)
+    )
+
+    assert said.startswith("slow: no step for 30 s. Rank 1 is waiting for a lock at train.py:40")

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 SCRIPT = Path(__file__).with_name("rank_training.py")
 RANKS = 2
-DEADLOCKS = ("backward", "allreduce", "loader")
+DEADLOCKS = ("backward", "allreduce", "loader", "lock")
 KINDS = ("kill", "kill", *DEADLOCKS, "stop")
 WITHIN = 300.0  # seconds, on a machine that has other things to do
 A_WHILE = 1.5  # seconds after a first step, in which a fault may come
@@ -42,18 +42,21 @@ class Fault(NamedTuple):
 
 
 class Torchrun:
-    """A torchrun of two ranks, with one variable set."""
+    """A torchrun of two ranks, or of others with a script of their own, with one variable set."""
+
+    ranks = RANKS
+    script: tuple[object, ...] = ()  # with its arguments, in place of the usual one
 
     def __init__(self, python: str, folder: Path, steps: int, **variables: str) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         chosen = {"PET_RDZV_BACKEND": "rocsteady", **variables}
         program = str(Path(python).parent)
-        launch = ("-m", "torch.distributed.run", "--nproc-per-node", str(RANKS))
+        launch = ("-m", "torch.distributed.run", "--nproc-per-node", str(self.ranks))
         options = ("--max-restarts", "1000", "--log-dir", "logs")
         self.log = (folder / "log").open("wb")
         self.process = subprocess.Popen(
-            [python, *launch, *options, str(SCRIPT), str(steps)],
+            [python, *launch, *options, *map(str, self.script or (SCRIPT, steps))],
             cwd=folder,
             env={**os.environ, **chosen, "PATH": f"{program}:{os.environ['PATH']}"},
             stdin=subprocess.DEVNULL,
@@ -73,7 +76,7 @@ class Torchrun:
 
     def generations(self) -> int:
         """Return how many generations made a first step on every rank."""
-        return len(self.told("first step")) // RANKS
+        return len(self.told("first step")) // self.ranks
 
     def pid(self, rank: int) -> int:
         """Return the process of a rank, of the newest generation."""

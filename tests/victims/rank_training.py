@@ -1,8 +1,9 @@
 """Two ranks train with DDP and save with torch.save; rank 0 writes, all resume from what it wrote.
 
-``fault-RANK`` in the working folder names where that rank deadlocks, once: backward, allreduce or
-loader; or that it validates for 40 s. What the ranks do is told in ``told``, a JSON object a line.
-A second argument names the folder for all of this; ranks of several hosts share it.
+``fault-RANK`` in the working folder names where that rank deadlocks, once: backward, allreduce,
+loader or lock (in the script's own code); or that it validates for 40 s. What the ranks do is told
+in ``told``, one JSON object a line. A second argument names the folder for all of this; ranks of
+several hosts share it.
 """
 
 from __future__ import annotations
@@ -101,6 +102,7 @@ def main() -> None:
         step = saved["step"]
     first = step
     for point in DataLoader(Points(first), batch_size=1):
+        deadlock("lock")
         loss = Backward.apply(model(point)).square().mean()
         optimizer.zero_grad()
         loss.backward()

@@ -22,6 +22,7 @@ from rocsteady.attempts.leftovers import named
 from rocsteady.attempts.live_processes import Living
 from rocsteady.attempts.log_end import sign
 from rocsteady.attempts.progress import AttemptProgress
+from rocsteady.attempts.rank_evidence import blame_by_evidence, suspects_first
 from rocsteady.attempts.reaction import Reaction
 from rocsteady.attempts.refusals import Refusals
 from rocsteady.attempts.requested_actions import RequestedActions
@@ -311,10 +312,18 @@ class Attempt:
                 setting,
                 self._means,
                 verdict,
-                pids=pids,
+                pids=suspects_first(pids, verdict.blame),
                 since=self._began,
                 known=self._native_stacks,
             )
+            blame = self._job_hang.blame or blame_by_evidence(
+                found.evidence.folder,
+                self._reached.heartbeats,
+                self._means.waits,
+                began=self._began,
+            )
+            self._teller.blamed(blame, verdict.blame)
+            found = msgspec.structs.replace(found, blame=blame or verdict.blame)
             if not self._job_hang.settled and not self._confirmed(child):
                 intent.end("withdrawn: the run moved")
                 return None

@@ -6,6 +6,7 @@ from enum import Enum
 
 import msgspec
 
+from rocsteady.blame import Blame
 from rocsteady.evidence.collect import Collected
 from rocsteady.evidence.exceptions import RaisedException
 from rocsteady.evidence.heartbeat_pages import Applied, BatchSplit, CheckpointRead, LoaderFacts
@@ -33,6 +34,7 @@ class HangEvidence(Value, frozen=True, kw_only=True):
 
     verdict: Verdict
     evidence: Collected
+    blame: Blame | None = None  # which rank holds up the others; None: there is only one
 
 
 class AttemptEnd(Value, frozen=True, kw_only=True):

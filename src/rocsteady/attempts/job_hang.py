@@ -14,8 +14,9 @@ from typing import Any, Protocol
 import msgspec
 
 from rocsteady.attempts.announcer import Announcer
+from rocsteady.blame import Blame
 from rocsteady.evidence.values import Heartbeat, Snapshot
-from rocsteady.pulse.rank_summary import HostSummary, alone, job_hangs, summarise
+from rocsteady.pulse.rank_summary import HostSummary, alone, job_blame, job_hangs, summarise
 from rocsteady.pulse.verdict import Patience, RunState, Verdict
 from rocsteady.wording import duration
 
@@ -39,6 +40,7 @@ class JobHang:
         self._hosts, self._announcer, self._patience = hosts, announcer, patience
         self._stuck_for: float | None = None  # seconds without progress, when that was told
         self._said = False
+        self.blame: Blame | None = None  # of all ranks of the job, where this host decides
         self.settled = False  # all hosts have proven it twice: nothing can move any more
 
     def seen(self, heartbeats: tuple[Heartbeat, ...]) -> tuple[Heartbeat, ...]:
@@ -78,7 +80,10 @@ class JobHang:
 
     def _decides(self, told: list[dict[str, Any]]) -> bool:
         """Decide for all hosts, where this one leads and all have told of their ranks."""
-        hangs = job_hangs([msgspec.convert(each, HostSummary) for each in told])
+        hosts = [msgspec.convert(each, HostSummary) for each in told]
+        hangs = job_hangs(hosts)
+        if hangs:
+            self.blame = job_blame(hosts)
         if hangs and self._hosts is not None:
             self._hosts.tell(hangs=True)
         return hangs

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rocsteady.attempts.announcer import Announcer
+from rocsteady.blame import Blame, Sign
 from rocsteady.evidence.values import Heartbeat
 from rocsteady.pulse.verdict import RunState, Verdict
 from rocsteady.report.text_page import GREEN, RED, YELLOW
@@ -37,9 +38,10 @@ class Teller:
                 self._announcer.say(f"{verdict.why}; inspecting stacks.")
         elif verdict.condition not in (RunState.HUNG, self._said):
             self._inspecting, self._said = True, verdict.condition
-            place = f", at {verdict.place}" if verdict.place else ""
+            place = f", at {verdict.place}" if _adds_place(verdict) else ""
             then = self._what_to_do(verdict) if verdict.condition is RunState.SLOW else ""
-            self._announcer.say(f"{verdict.condition.value}: {verdict.why}{place}.{then}")
+            who = _sentence(verdict.blame) if _stands_out(verdict.blame) else ""
+            self._announcer.say(f"{verdict.condition.value}: {verdict.why}{place}.{who}{then}")
 
     @staticmethod
     def _worth_saying(verdict: Verdict) -> bool:
@@ -105,5 +107,28 @@ class Teller:
         if self._said is RunState.HUNG:
             return
         self._inspecting, self._said = True, RunState.HUNG
-        place = f" Location: {verdict.place}." if verdict.place else ""
-        self._announcer.say(f"hung: {verdict.why}.{place} {then}", style=RED)
+        place = f" Location: {verdict.place}." if _adds_place(verdict) else ""
+        who = _sentence(verdict.blame)
+        self._announcer.say(f"hung: {verdict.why}.{place}{who} {then}", style=RED)
+
+    def blamed(self, found: Blame | None, before: Blame | None) -> None:
+        """Say which rank holds up the others, if the evidence says more than was said before."""
+        if found is not None and _stands_out(found) and found != before:
+            self._announcer.say(f"evidence: {found.why}.")
+
+
+def _adds_place(verdict: Verdict) -> bool:
+    """Tell whether the place is known, and not said with the rank."""
+    return bool(verdict.place) and not (
+        _stands_out(verdict.blame)
+        and verdict.blame is not None
+        and verdict.place in verdict.blame.why
+    )
+
+
+def _stands_out(found: Blame | None) -> bool:
+    return found is not None and found.sign is not Sign.NONE
+
+
+def _sentence(found: Blame | None) -> str:
+    return f" {found.why[:1].upper()}{found.why[1:]}." if found else ""

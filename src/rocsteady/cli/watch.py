@@ -139,6 +139,7 @@ def _as_json(view: WatchView) -> dict[str, object]:
         "rate": line.rate,
         "attempts": line.attempts,
         "incidents": line.incidents,
+        "blame": story.incidents[-1].blame if story.incidents else None,
         "last_progress": line.last_progress,
         "deadline": story.deadline,
         "finishes": story.forecast.at if story.forecast else None,

@@ -75,6 +75,14 @@ def gpu_addresses(root: Path = ROOT) -> dict[int, str]:
     return found
 
 
+def gpus_of(pid: int, root: Path = ROOT) -> str:
+    """Name the GPUs that a process uses, by their PCI addresses; "" if that is not known."""
+    try:
+        return ", ".join(sorted({*_used_gpus(pid, gpu_addresses(root), root)} - {""}))
+    except OSError:
+        return ""
+
+
 def _used_gpus(pid: int, addresses: dict[int, str], root: Path) -> Iterator[str]:
     """Yield the GPUs that a process has queues on; without KFD's word, those it has open."""
     if not addresses:

@@ -32,7 +32,7 @@ from rocsteady.journal.values import (
 )
 from rocsteady.machine.root import well_formed
 
-FAILURES_SINCE, GAUGES_SINCE = 2, 3  # format of the journal
+FAILURES_SINCE, GAUGES_SINCE, BLAME_SINCE = 2, 3, 4  # format of the journal
 RATE_OVER = 15 * 60.0  # seconds of late progress that a rate is taken from
 STALLED_AFTER, STALLED_STEPS = 30.0, 20  # seconds without progress; also so many usual steps
 DOUBTED_AFTER, DOUBTED_STEPS = 10.0, 3  # the same after a verdict that it does not move
@@ -102,7 +102,7 @@ def story(connection: sqlite3.Connection, name: str) -> RunStory:
         return RunStory(
             run=run,
             attempts=attempts,
-            incidents=select(connection, Incident, "WHERE run = ? ORDER BY number", run.id),
+            incidents=_incidents(connection, run.id),
             failures=_failures(connection, run.id),
             decisions=select(connection, DecisionRecord, "WHERE run = ? ORDER BY id", run.id),
             messages=_messages(connection, run),
@@ -138,6 +138,11 @@ def attempt_of(connection: sqlite3.Connection, deed: Deed) -> tuple[Run, Attempt
         connection, AttemptRecord, "WHERE run = ? AND number = ?", deed.run, deed.attempt
     )
     return (runs[0], attempts[0]) if runs and attempts else None
+
+
+def _incidents(connection: sqlite3.Connection, run: int) -> tuple[Incident, ...]:
+    missing = ("blame",) if schema.version(connection) < BLAME_SINCE else ()
+    return select(connection, Incident, "WHERE run = ? ORDER BY number", run, without=missing)
 
 
 def _failures(connection: sqlite3.Connection, run: int) -> tuple[NamedFailure, ...]:

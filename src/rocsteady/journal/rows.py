@@ -10,7 +10,8 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -139,7 +140,8 @@ def _values(
     for row in rows:
         columns = dict(zip(names, row, strict=True))
         for name in packed:
-            columns[name] = unpacked(str(columns[name]))
+            text = columns[name]
+            columns[name] = None if text is None else unpacked(str(text))
         for name in times:
             columns[name] = _possible(columns[name])
         try:
@@ -163,4 +165,6 @@ def _possible(time: object) -> object:
 
 
 def _is_json(kind: object) -> bool:
-    return getattr(kind, "__origin__", None) in (dict, tuple)
+    parts = get_args(kind) if isinstance(kind, UnionType) else ()
+    optional = any(isinstance(part, type) and issubclass(part, Value) for part in parts)
+    return optional or getattr(kind, "__origin__", None) in (dict, tuple)

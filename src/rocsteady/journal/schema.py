@@ -62,6 +62,7 @@ JOURNAL: Migrations = (
         """ALTER TABLE progress ADD COLUMN gauges TEXT NOT NULL
             DEFAULT '{"version":1,"value":{}}'""",
     ),
+    ("ALTER TABLE incidents ADD COLUMN blame TEXT",),
 )
 MEMORY: Migrations = (
     (

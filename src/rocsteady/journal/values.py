@@ -11,6 +11,7 @@ from enum import Enum
 
 from msgspec import field
 
+from rocsteady.blame import Blame
 from rocsteady.vocabulary import Value
 
 PAUSE = "pause"  # the kind of an intent: until it has an outcome, the user has paused the run
@@ -63,6 +64,7 @@ class Incident(Value, frozen=True, kw_only=True):
     quiet: float  # seconds without progress by then
     evidence: str  # a folder; "" if there is none
     at: float
+    blame: Blame | None = None  # which rank holds up the others; None: there is only one
 
 
 class NamedFailure(Value, frozen=True, kw_only=True):

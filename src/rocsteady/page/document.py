@@ -190,6 +190,7 @@ def _incident(report: RunReport, incident: Incident) -> Markup:
             f" {incident.why[:1].upper()}{incident.why[1:]}.",
         ),
         tag("p", tag("strong", "Where: "), tag("code", incident.place)) if incident.place else None,
+        tag("p", tag("strong", "Ranks: "), f"{incident.blame.why}.") if incident.blame else None,
         *_proof(proof.waits if proof else ()),
         *_identified(report, incident.attempt),
         _folded("Stacks", proof.stacks) if proof and proof.stacks else None,

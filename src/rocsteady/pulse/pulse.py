@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import msgspec
 
+from rocsteady.blame import Blame, RankRecord, blame
 from rocsteady.evidence.values import Heartbeat, Snapshot, Tick
 from rocsteady.pulse.budgets import Budgets, LongestWaits, budgets
 from rocsteady.pulse.learning import PhaseHistory, from_heartbeats
+from rocsteady.pulse.rank_records import rank_records, world_size
 from rocsteady.pulse.reading import Reading, read
 from rocsteady.pulse.stack_facts import KnownWaits
 from rocsteady.pulse.verdict import Patience, RunState, Verdict
@@ -53,6 +55,7 @@ class Pulse(Value, frozen=True, kw_only=True):
     moved_at: float | None = None  # the last snapshot in which something moved, since progress
     sets: tuple[WaitSet, ...] = ()  # of the snapshots in a row that found the same closed set
     ended: LongestWaits = LongestWaits()
+    ranks: tuple[RankRecord, ...] = ()  # by the last snapshot
 
 
 def begin(
@@ -151,6 +154,7 @@ def _forgotten(pulse: Pulse, at: float) -> Pulse:
         printed_at=None,
         worked_at=None,
         sets=(),
+        ranks=(),
     )
 
 
@@ -189,7 +193,12 @@ def _with_snapshot(pulse: Pulse, snapshot: Snapshot, waits: KnownWaits) -> Pulse
         agreed_from=pulse.agreed_from if agrees and pulse.agreed else snapshot.at,
         moved_at=snapshot.at if reading.moves else pulse.moved_at,
         sets=_sets(pulse.sets, found),
+        ranks=rank_records(snapshot, pulse.heartbeats, waits),
     )
+
+
+def _blame(pulse: Pulse) -> Blame | None:
+    return blame(pulse.ranks, world_size(pulse.heartbeats)) if len(pulse.ranks) > 1 else None
 
 
 def _sets(sets: tuple[WaitSet, ...], found: WaitSet) -> tuple[WaitSet, ...]:
@@ -228,6 +237,8 @@ def _verdict(pulse: Pulse, tick: Tick, allowed: Budgets, patience: Patience) -> 
         limit=limit,
         waits=proof,
         apart=pulse.apart,
+        blame=_blame(pulse) if suspicious else None,
+        ranks=pulse.ranks if suspicious else (),
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from rocsteady.blame import Blame, RankRecord, blame
 from rocsteady.evidence.values import Heartbeat, Snapshot
 from rocsteady.pulse.places import is_of
 from rocsteady.pulse.verdict import RunState, Verdict
@@ -38,6 +39,7 @@ class HostSummary(Value, frozen=True, kw_only=True):
     world: int  # how many ranks the job has
     stuck: bool  # if the ranks of other hosts are
     ranks: tuple[RankSummary, ...]
+    records: tuple[RankRecord, ...] = ()  # the same ranks, for finding the one to blame
 
 
 def alone(heartbeats: tuple[Heartbeat, ...]) -> tuple[Heartbeat, ...]:
@@ -79,6 +81,7 @@ def summarise(
         world=max([len(ranks), *(beat.world or 1 for beat in heartbeats)]),
         stuck=verdict.condition is RunState.HUNG,
         ranks=tuple(sorted(ranks, key=lambda each: each.rank)),
+        records=verdict.ranks,
     )
 
 
@@ -87,6 +90,16 @@ def job_hangs(hosts: Sequence[HostSummary]) -> bool:
     told = sorted(each.rank for host in hosts for each in host.ranks)
     world = max((host.world for host in hosts), default=0)
     return world > 0 and all(host.stuck for host in hosts) and told == list(range(world))
+
+
+def job_blame(hosts: Sequence[HostSummary]) -> Blame:
+    """Say which rank of all hosts holds up the others."""
+    records = [
+        msgspec.structs.replace(record, host=str(host.host))
+        for host in hosts
+        for record in host.records
+    ]
+    return blame(records, max((host.world for host in hosts), default=0))
 
 
 def _collective(frames: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from enum import Enum
 from itertools import pairwise
 
+from rocsteady.blame import Blame, RankRecord
 from rocsteady.pulse.wait_set import WaitSet
 from rocsteady.vocabulary import Value
 
@@ -34,6 +35,8 @@ class Verdict(Value, frozen=True, kw_only=True):
     limit: float | None = None  # seconds after the last progress at which this becomes hung
     waits: WaitSet | None = None  # who waits for whom, as the last snapshots showed it
     apart: bool = False  # it holds only if the ranks of other hosts are stuck too
+    blame: Blame | None = None  # which rank holds up the others; None: there are no two to compare
+    ranks: tuple[RankRecord, ...] = ()  # what each rank of this machine does
 
 
 class Patience(Value, frozen=True, kw_only=True):

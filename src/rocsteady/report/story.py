@@ -165,6 +165,8 @@ def _incident(incident: Incident) -> Iterator[str]:
     yield f"{_inert(incident.why)}."
     if incident.place:
         yield f"Location: {_code(incident.place)}."
+    if incident.blame:
+        yield f"Ranks: {_inert(incident.blame.why)}."
     yield (
         f"Evidence: `{incident.evidence}`"
         if incident.evidence

@@ -252,8 +252,10 @@ class _Screen:
             title = str(named[number].failure.get("title", "")) if number in named else ""
             at = hung[number].at if number in hung else named[number].at
             what = title or f"{hung[number].verdict}: {hung[number].why}"
+            blame = hung[number].blame if number in hung else None
+            who = f" ({blame.why})" if blame and blame.ranks else ""
             then = _then(decided.get(number), retried=number + 1 in retried)
-            text = f"{self._clock(at)} attempt {number}: {what.rstrip('.')}; {then}"
+            text = f"{self._clock(at)} attempt {number}: {what.rstrip('.')}{who}; {then}"
             for line in wrapped(text, self._width - LABEL)[:MOST_INCIDENT_LINES]:
                 yield self._row(label, line)
                 label = ""

@@ -10,23 +10,19 @@ from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 
-import msgspec
-
 from rocsteady.attempts.attempt_context import AttemptContext
 from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
 from rocsteady.attempts.log_end import unsigned
-from rocsteady.evidence.collect import Processes
+from rocsteady.attempts.rank_evidence import kept_snapshot
 from rocsteady.evidence.kernel_log import concerning, read_kernel_log
 from rocsteady.evidence.memory import shared_memory_is_full
 from rocsteady.evidence.parallel import run_all
-from rocsteady.evidence.values import Snapshot
 from rocsteady.failures.symptoms import Raised, Symptoms
-from rocsteady.untrusted_file import read_regular, read_tail
+from rocsteady.untrusted_file import read_tail
 
 LOG_TAIL = 1024 * 1024  # bytes
 CPU = "cpu"  # a device
 OTHER_GPUS = ("/dev/nvidiactl", "/dev/dxg", "/dev/dri/renderD128")
-SNAPSHOT_LIMIT = 64 * 1024 * 1024  # bytes
 MOST_FOLDERS = 1000  # that are looked at for disks of their own
 DISKS_WITHIN = timedelta(seconds=1)
 KERNEL_WITHIN = timedelta(seconds=2)
@@ -36,13 +32,14 @@ STAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ", re.MULTILINE)
 def symptoms(setting: AttemptContext, end: AttemptEnd) -> Symptoms:
     """Gather them. What cannot be had is left out."""
     trainer = end.heartbeats[0] if end.heartbeats else None
+    last = kept_snapshot(end.found.evidence.folder) if end.found else None  # has native frames
     return Symptoms(
         log=log_tail(setting.log),
         kernel=concerning(read_kernel_log(end.began, within=KERNEL_WITHIN).lines, end.members),
         exit_code=end.exit.code if end.exit else None,
         signal=end.exit.signal if end.exit else None,
         hung=end.outcome in (Outcome.HUNG, Outcome.UNKILLABLE),
-        snapshots=(*end.snapshots, *_last_snapshot(end)),
+        snapshots=(*end.snapshots, *([last] if last else [])),
         heartbeats=end.heartbeats,
         phase=trainer.phase if trainer else "",
         step=end.last_step,
@@ -70,17 +67,6 @@ def symptoms(setting: AttemptContext, end: AttemptEnd) -> Symptoms:
 def _other_gpu() -> bool:
     """Tell a machine with a GPU that is not AMD's, or that only Windows sees."""
     return sys.platform == "win32" or any(map(os.path.lexists, OTHER_GPUS))
-
-
-def _last_snapshot(end: AttemptEnd) -> tuple[Snapshot, ...]:
-    """Return the snapshot that was taken for the evidence: it alone has native frames."""
-    if end.found is None or not end.found.evidence.folder:
-        return ()
-    try:
-        kept = read_regular(Path(end.found.evidence.folder) / "processes.json", SNAPSHOT_LIMIT)
-        return (msgspec.json.decode(kept, type=Processes).snapshot,)
-    except (OSError, msgspec.MsgspecError):
-        return ()
 
 
 def log_tail(path: Path) -> str:

@@ -36,8 +36,11 @@ class RunNotices:
         self._since = Since()
         self._why = ""  # the last decision
 
-    def failed(self, failure: Failure | None, decision: Decision) -> None:
-        """Tell of an incident, once for each kind; the one that ends the run is told with it."""
+    def failed(self, failure: Failure | None, decision: Decision, ranks: str = "") -> None:
+        """Tell of an incident, once for each kind; the one that ends the run is told with it.
+
+        ``ranks`` is a clause about the ranks that hold up the others.
+        """
         lines = failure.traceback.strip().splitlines() if failure else []
         self._why = ". ".join([decision.why.rstrip("."), *lines[-1:]])
         if failure is None or decision.next is Next.END:
@@ -47,7 +50,8 @@ class RunNotices:
             NotifyEvent.INCIDENT,
             failure.kind,
             f"{self._run.name}: {failure.title}",
-            f"rocsteady restarts the run{change}. {decision.why}",
+            f"{ranks[:1].upper()}{ranks[1:]}{'. ' * bool(ranks)}rocsteady restarts the run{change}."
+            f" {decision.why}",
         )
 
     def will_be_late(self, text: str) -> None:

@@ -94,6 +94,7 @@ class Records:
                     quiet=verdict.quiet,
                     evidence=end.found.evidence.folder,
                     at=time.time(),
+                    blame=end.found.blame,
                 )
             )
         self._learn(end.learned)

@@ -231,7 +231,9 @@ class Supervisor:
             )
             decision = self._agreement.settle(own, end, self._aftermath.failure)
             self._records.decided(number, decision)
-            self._notices.failed(self._aftermath.failure, decision)
+            blame = end.found.blame if end.found else None
+            ranks = blame.why if blame and blame.ranks else ""
+            self._notices.failed(self._aftermath.failure, decision, ranks)
             if decision.next is Next.END:
                 return finish.conclude(end, decision, self._records.incidents, number - first + 1)
             beginning = self._checkpoints.beginning

@@ -1,0 +1,250 @@
+"""Which rank holds up the others, judged by what each of them does at the same moment.
+
+In a collective hang every rank waits. The ranks are grouped by what they wait for, by how many
+collectives they have launched, by step, by place and by phase, in this order. The first three have
+a direction: the others wait for those that do something else or are behind, even if those are half
+of them. The rest only show who differs, so that the smaller part must be less than half.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+from enum import Enum
+
+from msgspec.structs import replace
+
+from rocsteady.vocabulary import Value
+from rocsteady.wording import plural
+
+MOST_NAMED = 16  # ranks that a judgment keeps
+MOST_WRITTEN = 4  # ranks that a sentence names one by one
+
+
+class WaitsFor(Enum):
+    """What the training thread of a rank does, as far as it matters to the other ranks."""
+
+    RANKS = "the other ranks"  # in a collective, or at a store
+    GPU = "the GPU"  # which may be a collective, too
+    MAYBE_RANKS = "PyTorch"  # in code of PyTorch that may contain a collective, such as backward
+    NOTHING = "nothing"  # it runs
+    LOCK = "a lock"
+    LOADER = "its data loader"
+    PROCESS = "another process"
+    WORLD = "a file or the network"
+    TIME = "time"
+    STOPPED = "to be continued"
+    ENDED = "ended"  # its script is done
+    UNKNOWN = "unknown"  # its stack could not be read
+
+
+IDLE = (WaitsFor.RANKS, WaitsFor.GPU, WaitsFor.MAYBE_RANKS)
+
+
+class Sign(Enum):
+    """By what ranks stand out."""
+
+    SILENT = "silent"  # nothing was heard of them
+    WAIT = "wait"  # they do not wait for the others, and others wait
+    COLLECTIVES = "collectives"  # they have launched fewer
+    STEP = "step"  # they are behind
+    COLLECTIVE = "collective"  # they are in another one
+    PLACE = "place"  # they wait at another line
+    PHASE = "phase"
+    NONE = "none"  # no rank stands out
+
+
+class RankRecord(Value, frozen=True, kw_only=True):
+    """One rank at one moment."""
+
+    rank: int
+    host: str = ""  # "": this machine
+    gpu: str = ""  # "": not known, or none
+    pid: int | None = None
+    step: int = 0
+    phase: str = ""
+    place: str = ""  # "train.py:88 main"
+    waits_for: WaitsFor = WaitsFor.UNKNOWN
+    collectives: int | None = None  # launched so far; None: not known
+    collective: str = ""  # the last one: "all_reduce"
+    heard: bool = True  # False: neither the rank nor its host has answered
+
+
+class Blame(Value, frozen=True, kw_only=True):
+    """The ranks that stand out, and why; none if that cannot be told."""
+
+    sign: Sign
+    why: str  # a sentence without its full stop
+    ranks: tuple[RankRecord, ...] = ()  # the first of those that stand out
+    number: int = 0  # of those that stand out
+    compared: int = 0  # ranks in all
+
+
+def blame(records: Iterable[RankRecord], world: int = 0) -> Blame:
+    """Name the ranks that hold up the others; of a ``world`` of more, the rest is not compared."""
+    found = _judged(records)
+    missing = world - found.compared
+    if missing <= 0:
+        return found
+    others = f"{plural(missing, 'rank')} of other hosts"
+    return replace(found, why=f"{found.why}; {others} could not be compared")
+
+
+def _judged(records: Iterable[RankRecord]) -> Blame:
+    known = sorted(records, key=lambda record: record.rank)
+    if len(known) < 2:  # noqa: PLR2004 - one has nobody to be compared with
+        return _nobody(known, "there is only one rank")
+    for judge in (_by_silence, _by_wait, _by_collectives, _by_step, *_DIFFERENCES):
+        found = judge(known)
+        if found is not None:
+            return found
+    first = known[0]
+    where = f" at {first.place}" if _all_have(known, lambda each: each.place) else ""
+    what = f", waiting for {first.waits_for.value}" if first.waits_for in IDLE[:2] else ""
+    return _nobody(known, f"all {len(known):,} ranks are in step {first.step:,}{where}{what}")
+
+
+def _by_silence(known: list[RankRecord]) -> Blame | None:
+    silent = [each for each in known if not each.heard]
+    if not silent:
+        return None
+    if len(silent) * 2 > len(known):
+        return _nobody(known, f"{_part(silent, known)} did not answer")
+    return _named(Sign.SILENT, known, silent, "did not answer", "did not answer")
+
+
+def _by_wait(known: list[RankRecord]) -> Blame | None:
+    """Find those that do not wait for the others, if others wait."""
+    busy = [each for each in known if each.waits_for not in (*IDLE, WaitsFor.UNKNOWN)]
+    idle = [each for each in known if each.waits_for in IDLE]
+    if not busy:  # a rank in a collective on the host does not wait for one on a GPU
+        busy = [each for each in known if each.waits_for is WaitsFor.GPU]
+        idle = [each for each in known if each.waits_for is WaitsFor.RANKS]
+    if not busy or not idle:
+        return None
+    doing = Counter(each.waits_for for each in busy).most_common(1)[0][0]
+    one, many = _DOES[doing]
+    if len(busy) * 2 > len(known):
+        return _nobody(known, f"{_part(busy, known)} {many}{_at(busy)}")
+    waiting = f", and {plural(len(idle), 'rank')} {'waits' if len(idle) == 1 else 'wait'} for"
+    at = _at(busy)
+    return _named(Sign.WAIT, known, busy, f"{one}{at}{waiting} it", f"{many}{at}{waiting} them")
+
+
+def _by_collectives(known: list[RankRecord]) -> Blame | None:
+    """Find those that have launched fewer collectives than the others."""
+    counts = [each.collectives for each in known if each.collectives is not None]
+    if len(counts) < len(known):
+        return None
+    return _behind(Sign.COLLECTIVES, known, counts, "launched {} collectives")
+
+
+def _by_step(known: list[RankRecord]) -> Blame | None:
+    return _behind(Sign.STEP, known, [each.step for each in known], "reached step {}")
+
+
+def _behind(sign: Sign, known: list[RankRecord], counts: list[int], did: str) -> Blame | None:
+    """Name those with the lowest count, unless most have it: then nobody waits for the rest."""
+    lowest = min(counts)
+    behind = [each for each, count in zip(known, counts, strict=True) if count == lowest]
+    if len(behind) * 2 > len(known):
+        return None
+    others = Counter(count for count in counts if count != lowest).most_common(1)[0]
+    rest = f", and {plural(others[1], 'rank')} {did.format(f'{others[0]:,}')}"
+    clause = did.format(f"only {lowest:,}" if sign is Sign.COLLECTIVES else f"{lowest:,}")
+    at = _at(behind)
+    return _named(sign, known, behind, f"{clause}{at}{rest}", f"{clause}{at}{rest}")
+
+
+def _by_difference(
+    sign: Sign, of: Callable[[RankRecord], str], does: str
+) -> Callable[[list[RankRecord]], Blame | None]:
+    """Return what names those that differ from most others."""
+
+    def judge(known: list[RankRecord]) -> Blame | None:
+        groups = Counter(map(of, known))
+        (usual, most), *_ = groups.most_common(1)
+        if len(groups) == 1 or "" in groups:
+            return None
+        if most * 2 <= len(known):
+            parts = [f"{plural(count, 'rank')} {does} {what}" for what, count in groups.items()]
+            more = len(parts) - MOST_WRITTEN
+            rest = f" and {plural(more, 'other group')}" if more > 0 else ""
+            return _nobody(known, ", ".join(parts[:MOST_WRITTEN]) + rest)
+        apart = [each for each in known if of(each) != usual]
+        other = Counter(map(of, apart)).most_common(1)[0][0]
+        clause = f"{does} {other}, and {plural(most, 'rank')} {does} {usual}"
+        return _named(sign, known, apart, clause, clause)
+
+    return judge
+
+
+_DIFFERENCES = (
+    _by_difference(Sign.COLLECTIVE, lambda each: each.collective, "called"),
+    _by_difference(Sign.PLACE, lambda each: each.place, "stopped at"),
+    _by_difference(Sign.PHASE, lambda each: each.phase, "stopped in phase"),
+)
+_DOES = {  # of one rank, and of several
+    WaitsFor.GPU: ("is waiting for its GPU", "are waiting for their GPUs"),
+    WaitsFor.NOTHING: ("is running", "are running"),
+    WaitsFor.LOCK: ("is waiting for a lock", "are waiting for locks"),
+    WaitsFor.LOADER: ("is waiting for its data loader", "are waiting for their data loaders"),
+    WaitsFor.PROCESS: ("is waiting for another process", "are waiting for other processes"),
+    WaitsFor.WORLD: (
+        "is waiting for a file or the network",
+        "are waiting for files or the network",
+    ),
+    WaitsFor.TIME: ("is sleeping", "are sleeping"),
+    WaitsFor.STOPPED: ("is stopped", "are stopped"),
+    WaitsFor.ENDED: ("has finished its script", "have finished their scripts"),
+}
+
+
+def _nobody(known: list[RankRecord], why: str) -> Blame:
+    return Blame(sign=Sign.NONE, why=f"no rank stands out: {why}", compared=len(known))
+
+
+def _named(
+    sign: Sign, known: list[RankRecord], apart: list[RankRecord], one: str, many: str
+) -> Blame:
+    return Blame(
+        sign=sign,
+        why=f"{_names(apart, known)} {one if len(apart) == 1 else many}",
+        ranks=tuple(apart[:MOST_NAMED]),
+        number=len(apart),
+        compared=len(known),
+    )
+
+
+def _names(apart: list[RankRecord], known: list[RankRecord]) -> str:
+    """Name ranks: one by one with host and GPU, a whole host by its name."""
+    hosts = {each.host for each in apart}
+    if len(apart) > 1 and len(hosts) == 1:
+        (host,) = hosts
+        if host and len(apart) == sum(each.host == host for each in known) < len(known):
+            return f"all {len(apart):,} ranks of host {host}"
+    named = [_name(each) for each in apart[:MOST_WRITTEN]]
+    more = len(apart) - MOST_WRITTEN
+    if more > 0:
+        named.append(plural(more, "other rank"))
+    return named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
+
+
+def _name(record: RankRecord) -> str:
+    where = [f"host {record.host}"] if record.host else []
+    where += [f"GPU {record.gpu}"] if record.gpu else []
+    return f"rank {record.rank:,}" + (f" ({', '.join(where)})" if where else "")
+
+
+def _part(some: list[RankRecord], known: list[RankRecord]) -> str:
+    return f"{len(some):,} of {len(known):,} ranks"
+
+
+def _at(records: list[RankRecord]) -> str:
+    """Name the line that these are at, if it is one."""
+    places = {each.place for each in records}
+    return f" at {place}" if len(places) == 1 and (place := next(iter(places))) else ""
+
+
+def _all_have(known: list[RankRecord], of: Callable[[RankRecord], Hashable]) -> bool:
+    return bool(of(known[0])) and len({of(each) for each in known}) == 1

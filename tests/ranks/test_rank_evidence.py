@@ -1,0 +1,113 @@
+"""Which rank holds up the others, by the evidence of an incident."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from rocsteady.attempts.rank_evidence import blame_by_evidence, suspects_first
+from rocsteady.blame import Blame, RankRecord, Sign
+from rocsteady.evidence.collect import Processes
+from rocsteady.evidence.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
+from rocsteady.knowledge.waits import load_waits
+
+if sys.platform == "win32":
+    pytest.skip("ranks are of POSIX", allow_module_level=True)
+
+KNOWN = load_waits()
+REDUCE = "all_reduce (site-packages/torch/distributed/distributed_c10d.py:2709)"
+
+
+def seen(pid: int, wait: Wait, *frames: str) -> ProcessSeen:
+    thread = ThreadSeen(tid=pid, name="python", state="S", cpu=1.0, wait=wait, frames=frames)
+    return ProcessSeen(
+        pid=pid, parent=1, name="python", python=True, read_bytes=0, written_bytes=0, rss_bytes=0,
+        threads=(thread,),
+    )  # fmt: skip
+
+
+def beat(rank: int, pid: int) -> Heartbeat:
+    return Heartbeat(
+        rank=rank, pid=pid, world=2, thread=pid, step=12, beats=60, phase="backward", since=1.0,
+        last_step=1.0, ended=False, raised=False, total=None, seconds_in={}, longest_in={},
+        histogram={},
+    )  # fmt: skip
+
+
+def keep(folder: Path, *processes: ProcessSeen) -> None:
+    snapshot = Snapshot(at=1.0, processes=processes, stacks=True)
+    kept = msgspec.json.encode(Processes(snapshot=snapshot, in_kernel=()))
+    (folder / "processes.json").write_bytes(kept)
+
+
+def test_the_rank_is_named_and_all_records_are_kept(tmp_path: Path) -> None:
+    keep(
+        tmp_path,
+        seen(7_000_001, Wait.SLEEP, REDUCE, "main (demo/train.py:40)"),
+        seen(7_000_002, Wait.LOCK, "load (demo/data.py:8)", "main (demo/train.py:40)"),
+    )
+    beats = (beat(0, 7_000_001), beat(1, 7_000_002))
+
+    found = blame_by_evidence(str(tmp_path), beats, KNOWN, began=time.monotonic())
+
+    assert found is not None
+    assert found.why == "rank 1 is waiting for a lock at data.py:8 load, and 1 rank waits for it"
+    kept = json.loads((tmp_path / "ranks.json").read_text())
+    assert [each["waits_for"] for each in kept["ranks"]] == ["the other ranks", "a lock"]
+    assert msgspec.convert(kept["blame"], Blame) == found
+
+
+def test_flight_recorders_tell_ranks_apart_that_wait_at_one_line(tmp_path: Path) -> None:
+    began = time.monotonic() - 5.0
+    variables = {**os.environ, "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": str(tmp_path / "trace_")}
+    started = [
+        subprocess.Popen(["sleep", "60"], env=variables)  # noqa: S607
+        for _ in range(2)
+    ]
+    try:
+        for rank in range(2):
+            entry = {
+                "process_group": ("0", "default_pg"),
+                "collective_seq_id": 41 + rank,
+                "profiling_name": "nccl:all_reduce",
+                "is_p2p": False,
+            }
+            dump = {"version": "2.10", "entries": [entry]}
+            (tmp_path / f"trace_{rank}").write_bytes(pickle.dumps(dump))
+        pids = [process.pid for process in started]
+        keep(tmp_path, *(seen(pid, Wait.DEVICE, "main (demo/train.py:40)") for pid in pids))
+
+        found = blame_by_evidence(
+            str(tmp_path), [beat(rank, pid) for rank, pid in enumerate(pids)], KNOWN, began=began
+        )
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+    assert found is not None
+    assert (found.sign, [each.rank for each in found.ranks]) == (Sign.COLLECTIVES, [0])
+
+
+def test_one_rank_or_no_evidence_blames_nobody(tmp_path: Path) -> None:
+    keep(tmp_path, seen(7_000_001, Wait.LOCK, "main (demo/train.py:40)"))
+
+    assert blame_by_evidence(str(tmp_path), [beat(0, 7_000_001)], KNOWN, began=0.0) is None
+    assert blame_by_evidence("", [beat(0, 7_000_001)], KNOWN, began=0.0) is None
+    (tmp_path / "processes.json").write_bytes(b"\xff")
+    assert blame_by_evidence(str(tmp_path), [beat(0, 7_000_001)], KNOWN, began=0.0) is None
+
+
+def test_evidence_of_suspects_is_taken_first() -> None:
+    found = Blame(sign=Sign.WAIT, why="", ranks=(RankRecord(rank=2, pid=30),))
+
+    assert suspects_first((10, 20, 30, 40), found) == (30, 10, 20, 40)
+    assert suspects_first((10, 20), None) == (10, 20)
