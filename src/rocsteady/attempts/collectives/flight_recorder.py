@@ -136,7 +136,7 @@ def _request(pipe: Path) -> None:
     """Ask for a dump: one byte into the pipe, which nobody waits for."""
     with contextlib.suppress(OSError):
         if pipe.is_fifo():
-            descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+            descriptor = os.open(pipe, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0))
             try:
                 os.write(descriptor, b"1")
             finally:
