@@ -83,7 +83,7 @@ def test_a_deadlocked_rank_is_found_on_whichever_host(start: Starts, rank: int, 
 
     assert job.codes() == {1: 0, 2: 0}, job.all_said()
     assert job.generations() == 2
-    assert all("hung: " in job.said(host) for host in job.agents), job.all_said()
+    assert "hung: " in job.said(1), job.all_said()  # which leads
     assert [len(each) for each in settings_of(job)] == [1, 1]
 
 

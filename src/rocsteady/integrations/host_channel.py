@@ -164,6 +164,7 @@ class HangChannel:
             self._lives.clear()
         elif "confirmed" in message:
             channel.count(f"confirmed.{message['confirmed']}", 1)
+            self._next_look, self._look = 0.0, HANG_LOOK  # the leader decides soon
         elif "hangs" in message:
             channel.write(HANGS, {})
 
