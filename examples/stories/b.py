@@ -1,0 +1,72 @@
+"""Note B: hipBLAS cannot allocate a handle; two cards, here two ranks on one host."""
+
+from story import PLAN, Step, Story, tell
+
+STORY = Story(
+    note="B",
+    title="two RX 7900 XT",
+    example="futures",
+    machine="rx7900xt-pair",
+    took="15 debugging sessions, 300 sources and a rebuilt container",
+    by_hand="""
+Kept seven variables in the Dockerfile
+  `env` says of each what it does: four of seven do nothing, one does so in part
+Concluded that torch 2.5.1 and ROCm 6.2 do not match
+  `doctor` does not say so: that release was built for the pair
+Forced DataParallel because FSDP hung
+  `probe ranks` tries two ranks, each kind separately
+Checked six criteria by hand
+  `done_when` in the job file; the run is not done without them
+Saw that both cards were busy
+  the log shows steps and processor time of each rank
+""",
+    job="""
+total = { steps = 2000000 }
+deadline = "7d"
+""",
+    data="--rows 60000",
+    launcher="torchrun --standalone --nproc-per-node 2",
+    small=(
+        "--epochs 1 --folds 2 --learning_rate 0.001"
+        " --hidden_layers 32,16 --use_mixed_precision --batch_size 64 --checkpoint_every 10"
+    ),
+    full=(
+        "--epochs 40 --folds 8 --learning_rate 0.001"
+        " --hidden_layers 32,16 --use_mixed_precision --batch_size 64 --checkpoint_every 100"
+    ),
+    faults=(("blas", 1, 1), ("blas", 20, 2_000)),
+    before=(
+        Step(
+            words="doctor --root MACHINE",
+            lines=("iommu-not-passthrough", "Training should work on 2 x Radeon RX 7900 XT"),
+        ),
+        Step(
+            words="env --root MACHINE",
+            lines=("1 unknown, 3 no effect, 1 partly, 2 acts",),
+            code=1,
+        ),
+        Step(
+            words="explain HIPBLAS_STATUS_ALLOC_FAILED",
+            lines=("It is not a check of the ROCm version",),
+        ),
+        Step(words="probe 'ranks:DDP, gloo'", lines=("ok ranks DDP, gloo",)),
+        *PLAN,
+    ),
+    run=(
+        "blas-handle-failed|HIPBLAS",
+        "Remedy: single-gpu",
+        r"done\. (About )?\d+ steps",
+    ),
+    report=("HIPBLAS_STATUS_ALLOC_FAILED", "lost to failures"),
+    after=(
+        Step(
+            words="run --yes --name both --fresh -- torchrun --standalone --nproc-per-node 2"
+            " train.py --epochs 1 --folds 2 --hidden_layers 32,16 --batch_size 64 --output both",
+            lines=(r"rank 0: \d+ steps", r"rank 1: \d+ steps", r"done\. (About )?\d+ steps"),
+            why="Without the fault, both ranks train: each says its steps and its processor time.",
+        ),
+    ),
+)
+
+if __name__ == "__main__":
+    tell(STORY)

@@ -1,0 +1,52 @@
+"""Note E: training takes the whole machine down."""
+
+from story import PLAN, Step, Story, tell
+
+STORY = Story(
+    note="E",
+    title="RX 5700 XT",
+    example="eeg",
+    machine="rx5700xt-override",
+    took="two crashes of the whole machine, hours of searching and a plan of four days",
+    by_hand="""
+Installed torch 2.5.1 for ROCm 6.2 and set an override
+  `doctor` says why this cannot work, before it is tried
+Restarted the machine, twice
+  `run` remembers across the reboot what was being tried
+Estimated the CPU at 12 to 24 hours and a rented card at $3 to $6
+  `plan` measures the first and gives the price of the second with its date
+Looked after the first night
+  `watch` shows progress and forecast at any time
+Wrote a timeline of four days and a list for today
+  both are part of the decision page
+""",
+    job="""
+total = { steps = 900000 }
+deadline = "4d"
+budget = 25
+""",
+    data="--subjects 20 --windows 20",
+    small=(
+        "--batch_size 16 --layers 1 --pretrain_epochs 8"
+        " --finetune_epochs 8 --checkpoint_every 10 --log_every 20"
+    ),
+    full="--batch_size 16 --layers 2 --pretrain_epochs 200 --checkpoint_every 50",
+    faults=(),
+    goes_down_at=20,
+    before=(
+        Step(
+            words="doctor --root MACHINE",
+            lines=("torch 2.5.1 includes no code for gfx1010", "another instruction set"),
+            code=1,
+        ),
+        Step(words="env --root MACHINE", lines=("1 variable: 1 harms",), code=1),
+        Step(words="probe matmul-gradient:fp32", lines=("ok matmul-gradient fp32",)),
+        *PLAN,
+    ),
+    run=("device=cpu", r"done\. (About )?\d+ steps"),
+    report=("Attempts", "device=cpu"),
+    after=(Step(words="report note-e", lines=("machine-went-down",)),),
+)
+
+if __name__ == "__main__":
+    tell(STORY)

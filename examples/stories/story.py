@@ -1,0 +1,272 @@
+"""Replay a field note with real commands: a recorded machine, its job, and its faults.
+
+What a GPU did is brought about by faults/sitecustomize.py, since this needs none. Each step's exit
+code and essential lines are checked; a story that misses one ends with exit code 1.
+"""
+
+import argparse
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+ROCSTEADY = [sys.executable, "-m", "rocsteady"] if find_spec("rocsteady") else ["rocsteady"]
+WITHIN = 3600.0  # seconds for one command
+LONGEST = 30  # lines of one command's output on a page
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A command, and what must come of it."""
+
+    words: str  # as one types them
+    lines: tuple[str, ...]  # of its output, white space aside
+    code: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Story:
+    """A note: its job, its machine, its faults, and what its author did by hand."""
+
+    note: str
+    title: str
+    example: str
+    machine: str  # a recording in tests/machines
+    changes: tuple[tuple[str, str], ...] = ()  # to the text of the recording
+    by_hand: str  # in turn a line of what the author did, and one of what does it now
+    took: str  # them
+    job: str  # the note's own deadline, budget and variants: the head of the job file
+    data: str = ""  # arguments of make_data.py; none: the job makes its own
+    launcher: str = "python"
+    small: str  # arguments of train.py
+    full: str
+    faults: tuple[tuple[str, int, int], ...]  # kind; step of an attempt: small, full
+    goes_down_at: int = 0  # a step at which the whole machine does
+    before: tuple[Step, ...]  # the run
+    run: tuple[str, ...]  # lines of rocsteady's
+    report: tuple[str, ...]
+    after: tuple[Step, ...] = ()  # the report
+
+    def pairs(self):
+        lines = [line.strip() for line in self.by_hand.strip().splitlines()]
+        return list(zip(lines[::2], lines[1::2], strict=True))
+
+
+PLAN = (
+    Step(
+        words="plan --yes --trial 2s --within 25s",
+        lines=("Recommended: option 1",),
+        why="The options here, with trials of the job as the note has it.",
+    ),
+    Step(
+        words="plan --root MACHINE --report decision.md",
+        lines=("wrote decision.md",),
+        why="The decision page of the note's machine, scaled from these trials.",
+    ),
+)
+REFUSED = Step(
+    words="run --yes --resume note-e",
+    lines=("the machine crashed during this", "not started"),
+    code=76,
+    why="After a crash of the machine and a reboot, the run remembers, and does not go on unasked.",
+)
+
+
+def surroundings(place, python):
+    """Return the variables of a command: a home of its own, and faults that can be asked for."""
+    (place / "home").mkdir()
+    (place / "faults").mkdir()
+    return {
+        **{name: os.environ[name] for name in os.environ if not name.startswith("XDG_")},
+        "HOME": str(place / "home"),
+        "PATH": os.pathsep.join((str(Path(python).parent), os.environ["PATH"])),
+        "COLUMNS": "100",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(HERE / "faults"),
+        "STORY_MARKS": str(place / "faults"),
+    }
+
+
+class Telling:
+    """Carries a story out in a folder of its own, and keeps what was said."""
+
+    def __init__(self, story, place, options):
+        self.story, self.options = story, options
+        self.folder = place / story.example
+        shutil.copytree(ROOT / "examples" / story.example, self.folder)
+        self.machine = place / f"{story.machine}.json"
+        text = (ROOT / "tests" / "machines" / self.machine.name).read_text()
+        for old, new in story.changes:
+            if old not in text:
+                raise SystemExit(f"{self.machine.name} does not contain {old}")
+            text = text.replace(old, new)
+        self.machine.write_text(text)
+        faults = [(kind, small if options.small else full) for kind, small, full in story.faults]
+        self.environment = surroundings(place, options.python)
+        self.faults = {"STORY_FAULTS": json.dumps(faults)}
+        self.told = []  # command, output
+        self.missing = []
+        job = self.folder / "rocsteady.toml"
+        own = ("total", "deadline", "budget")
+        kept = [line for line in job.read_text().splitlines() if not line.startswith(own)]
+        job.write_text("\n".join([kept[0], story.job.strip(), *kept[1:]]) + "\n")
+
+    def train(self):
+        """Return the words of the training command."""
+        small = self.story.small if self.options.small else self.story.full
+        return f"{self.story.launcher} train.py {small}"
+
+    def start(self, words, output, **more):
+        words = [word.replace("MACHINE", str(self.machine)) for word in shlex.split(words)]
+        return subprocess.Popen(
+            [*ROCSTEADY, *words], cwd=self.folder, env=self.environment | more,
+            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+    def carry_out(self, step):
+        """Run one command to its end and check it."""
+        child = self.start(step.words, subprocess.PIPE)
+        said = child.communicate(timeout=WITHIN)[0].decode(errors="replace")
+        page = self.folder / step.words.split()[-1]
+        if "--report" in step.words and page.exists():
+            said += page.read_text()
+        self.tell(step, said, child.returncode)
+
+    def tell(self, step, said, code):
+        """Print what a command said, and whether it is what it must be."""
+        said = said.replace(f"{self.folder}/", "").replace(f"{self.folder.parent}/", "")
+        shown = step.words.replace("MACHINE", self.machine.name)
+        print(f"\n$ rocsteady {shown}\n{said.rstrip()}")
+        plain = " ".join(said.split())
+        missing = [line for line in step.lines if not re.search(line, plain)]
+        if code != step.code:
+            missing.append(f"exit code {step.code}; it was {code}")
+        for line in missing:
+            print(f"MISSING in {step.words.split()[0]}: {line}")
+        if not missing:
+            found = "; ".join(re.search(line, plain).group() for line in step.lines)
+            print(f"[checked: exit code {code}; {found}]")
+        self.missing += missing
+        self.told.append((shown, said, step.why))
+
+    def run(self):
+        """Run the job through its failures, with a second terminal that watches it in text."""
+        name = f"note-{self.story.note.lower()}"
+        words = f"run --yes --name {name} -- {self.train()}"
+        log = self.folder.parent / "run.txt"
+        with log.open("ab") as output:
+            child = self.start(words, output, **self.faults)
+            if self.story.goes_down_at:
+                self.go_down(child, name)
+                self.carry_out(REFUSED)
+                name += "-cpu"
+                words = f"run --yes --name {name} --with cpu --continue -- {self.train()}"
+                child = self.start(words, output, **self.faults)
+            self.until((self.folder / ".rocsteady" / "runs" / name).exists, child)
+            watch = self.start(f"watch {name} --interval 5s", subprocess.PIPE)
+            child.wait(WITHIN)
+        watched = watch.communicate(timeout=WITHIN)[0].decode(errors="replace")
+        said = log.read_text(errors="replace").splitlines()
+        own = [line for line in said if re.match(r"rocsteady: |rank |(\S+ )?done: ", line)]
+        why = "rocsteady's lines, and the result; what else the script prints is left out."
+        self.tell(
+            Step(words=words, lines=self.story.run, why=why), "\n".join(own), child.returncode
+        )
+        step = Step(words=f"watch {name} --interval 5s", lines=(rf"{name}: done",))
+        self.tell(step, watched, watch.returncode)
+        self.carry_out(Step(words=f"report {name}", lines=self.story.report))
+        for step in self.story.after:
+            self.carry_out(step)
+
+    def go_down(self, child, name):
+        """Do what a crash of the machine does: every process ends, and the next boot is another."""
+        self.until(lambda: self.step(name) >= self.story.goes_down_at, child)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        time.sleep(15)  # until its keeper has ended the training
+        with (
+            closing(sqlite3.connect(self.folder / ".rocsteady" / "journal.db")) as journal,
+            journal,
+        ):
+            for table in ("runs", "attempts", "intents"):
+                journal.execute(f"UPDATE {table} SET boot_id = 'the boot before'")  # noqa: S608
+
+    def step(self, name):
+        said = self.start("runs --json", subprocess.PIPE).communicate()[0]
+        runs = json.loads(said)["runs"] if said.startswith(b"{") else []
+        return max((line["step"] or 0 for line in runs if line["run"]["name"] == name), default=0)
+
+    @staticmethod
+    def until(true, child):
+        end = time.monotonic() + WITHIN
+        while not true() and child.poll() is None and time.monotonic() < end:
+            time.sleep(0.5)
+
+    def page(self):
+        """Return the story as a page of the docs."""
+        story = self.story
+        size = "--small" if self.options.small else ""
+        rows = "\n".join(f"| {then} | {now} |" for then, now in story.pairs())
+        parts = [
+            f"# Note {story.note}: {story.title}",
+            "Made by `python examples/stories/pages.py` from the output of "
+            f"`python examples/stories/{story.note.lower()}.py {size}`".rstrip()
+            + ". The machine is a recording and "
+            "what its GPU did is injected: nothing here is confirmed on hardware.",
+            f"The author needed {story.took}. The commands below took {self.seconds:.0f} s.",
+            f"| by hand | now |\n|---|---|\n{rows}",
+        ]
+        for words, said, why in self.told:
+            lines = said.rstrip().splitlines()
+            left = [f"... ({len(lines) - LONGEST} more lines)"] if len(lines) > LONGEST else []
+            text = "\n".join([*lines[:LONGEST], *left])
+            parts.append(f"{why}\n\n```text\n$ rocsteady {words}\n{text}\n```".strip())
+        return "\n\n".join(parts) + "\n"
+
+
+def read_options(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--small", action="store_true", help="in about a minute")
+    parser.add_argument("--python", default=sys.executable, help="an interpreter with torch")
+    parser.add_argument("--page", type=Path, help="also write the story as Markdown")
+    return parser.parse_args(arguments)
+
+
+def tell(story, options=None):
+    """Carry a story out; exit code 0 if every step did what it must."""
+    options = options or read_options()
+    print(textwrap.fill(f"Note {story.note}: {story.title}. Its author needed {story.took}.", 100))
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="story-") as place:
+        telling = Telling(story, Path(place).resolve(), options)
+        if story.data:
+            making = [options.python, "make_data.py", *shlex.split(story.data)]
+            subprocess.run(making, cwd=telling.folder, check=True, stdout=subprocess.DEVNULL)
+        for step in story.before:
+            telling.carry_out(step)
+        telling.run()
+    telling.seconds = time.monotonic() - began
+    print("\nBy hand, and now:")
+    for then, now in story.pairs():
+        print(textwrap.fill(f"{then} -> {now}", 100, initial_indent="  ", subsequent_indent="    "))
+    print(f"The author needed {story.took}. These commands took {telling.seconds:.0f} s.")
+    if options.page:
+        options.page.parent.mkdir(parents=True, exist_ok=True)
+        options.page.write_text(telling.page())
+    if telling.missing:
+        raise SystemExit(f"{len(telling.missing)} of the effects are missing: {telling.missing}")
