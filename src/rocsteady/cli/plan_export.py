@@ -14,6 +14,8 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.exports.catalog import PLACES
 from rocsteady.exports.export import Export
 from rocsteady.exports.launcher import ranks_per_host
+from rocsteady.exports.requirement_pins import FILE as PINS
+from rocsteady.exports.requirement_pins import pins
 from rocsteady.forecast.forecast import due
 from rocsteady.job.values import DoneWhen, Job
 from rocsteady.job.wanted_metrics import metric_files
@@ -25,8 +27,6 @@ from rocsteady.remedies.difference import told
 from rocsteady.supervisor.visible_gpus import visible_to_a_run
 from rocsteady.terminal.screen import show, tell
 from rocsteady.vocabulary import Strategy
-from rocsteady.workflows.requirement_pins import FILE as PINS
-from rocsteady.workflows.requirement_pins import pins
 from rocsteady.workflows.saved_plan import kept, option_numbered
 from rocsteady.workflows.supervision import examined
 

@@ -11,7 +11,10 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
+from rocsteady.untrusted_file import read_regular
+
 FILE = "rocsteady-requirements.txt"
+SCRIPT_LIMIT = 4 * 1024 * 1024  # bytes
 # A place brings its own torch, for its own GPU, and rocsteady is installed beside it.
 LEFT_OUT = {"torch", "torchvision", "torchaudio", "triton", "rocsteady"}
 
@@ -31,7 +34,7 @@ def pins(folder: Path, site_packages: Sequence[str]) -> str:
 def _imported(folder: Path) -> Iterator[str]:
     for path in sorted(folder.glob("*.py")):
         try:
-            tree = ast.parse(path.read_bytes())
+            tree = ast.parse(read_regular(path, SCRIPT_LIMIT))
         except (OSError, SyntaxError, ValueError, RecursionError):
             continue  # of another Python, or not to be read: the others count
         for node in ast.walk(tree):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from rocsteady.workflows.requirement_pins import pins
+from rocsteady.exports.requirement_pins import pins
 
 
 def install(site: Path, name: str, version: str, *files: str) -> None:
@@ -26,6 +27,7 @@ def test_a_script_is_pinned_to_what_is_installed(tmp_path: Path) -> None:
     )
     (folder / "data.py").write_text("import torch.nn\n")
     (folder / "old.py").write_text("print 'of another Python'\n")
+    os.mkfifo(folder / "pipe.py")
 
     assert pins(folder, [str(site)]) == "numpy==2.4.6\nscikit-learn==1.9.0\n"
 
