@@ -34,6 +34,7 @@ MAY = {
     "workflows/tracker_feeds.py": "adds to a file of its own, and follows no link",
     "workflows/notifications.py": "the terminal that it writes to, without blocking",
     "cli/explain.py": "a pipe that the shell has opened: /dev/fd/N",
+    "attempts/collectives/flight_recorder.py": "a pipe that a rank has made, without blocking",
     "attempts/injection.py": "files that come with rocsteady, files of the kernel, new files",
     "probes/processes.py": "files that come with rocsteady",
     "supervisor/stop_deadline.py": "a pipe of its own",

@@ -158,5 +158,6 @@ def test_a_clock_that_is_set_back_makes_no_duration_negative(project: Project) -
 
     assert ended.code == 0, ended.err
     assert re.search(r"done\. Took [3-9]\.\d s", ended.err)
-    assert re.search(r"\| [3-9]\.\d s \| by itself", page)
+    assert re.search(r"\| [3-9]\.\d s \| exit code 0", page)
+    assert re.search(r"The run finished \(0 steps\) in [3-9]\.\d s", page)
     assert "-86" not in page + ended.err

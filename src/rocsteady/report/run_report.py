@@ -102,7 +102,8 @@ def state_of(report: RunReport) -> tuple[str, str]:
 def summary(report: RunReport) -> str:
     """Say in one sentence or two what happened."""
     story, (state, _) = report.story, state_of(report)
-    took = duration((story.run.ended or report.at) - story.run.started)
+    attempts = sum(each.ended - each.started for each in story.attempts if each.ended)
+    took = duration(max(attempts, (story.run.ended or report.at) - story.run.started))
     progress = _progress(story)
     begin = {
         "done": f"The run finished{progress} in {took}.",

@@ -57,7 +57,9 @@ def render_summary(report: RunReport, *, width: int, colour: bool) -> str:
         trained = f"{duration(costs.useful)} training ({100 * costs.useful / costs.whole:.0f} %)"
         page.row("time", ", ".join((trained, *lost)), column=LABEL)
     what, typed = next_step(report)
-    page.row("next", f"{what} {typed}".strip(), column=LABEL, style=BOLD)
+    start = page.row("next", what, column=LABEL, style=BOLD)
+    if typed:
+        page.line(" " * start + typed)
     name = shlex.quote(story.run.name)
     page.paragraph(f"Full report: rocsteady report {name} --format html --open", style=DIM)
     return str(page)

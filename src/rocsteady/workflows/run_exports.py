@@ -38,6 +38,7 @@ from rocsteady.report.otlp import otlp_headers, otlp_post
 from rocsteady.report.prometheus import render_prometheus
 from rocsteady.report.run_metrics import RunMetrics, metrics_of
 from rocsteady.supervisor.observer import ObservedRun, Observer
+from rocsteady.untrusted_file import read_regular
 from rocsteady.workflows.tracker_feeds import OpenTracker, TrackerFeeds
 
 EVERY = 15.0  # seconds between two sets of numbers, at least
@@ -46,6 +47,7 @@ LOOK_EVERY = 2.0  # seconds, for a tracker that the script has begun to use
 POST_WITHIN = timedelta(seconds=5)
 READABLE = 0o644  # node_exporter is another user
 MOST_TEXT = 500  # characters of an event
+TOKEN_LIMIT = 64 * 1024  # bytes
 HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
 KUBEFLOW = ("URL", "CA_CERT", "TOKEN")  # ends of the variables that Kubeflow sets
 
@@ -99,7 +101,7 @@ class TrainJob:
     def write(self, metrics: RunMetrics) -> str:
         """Send progress and the time that is left; the token changes every hour."""
         try:
-            token = self.token.read_text(encoding="ascii").strip()
+            token = read_regular(self.token, TOKEN_LIMIT).decode("ascii").strip()
         except (OSError, UnicodeError) as error:
             return getattr(error, "strerror", "") or type(error).__name__
         return sent(kubeflow_post(metrics, self.address, token, self.authority))

@@ -13,6 +13,7 @@ import contextlib
 import io
 import os
 import pickle
+import stat
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -134,10 +135,11 @@ def environment_of(pid: int, names: Iterable[str] = ()) -> dict[str, str]:
 
 def _request(pipe: Path) -> None:
     """Ask for a dump: one byte into the pipe, which nobody waits for."""
+    never_wait = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
     with contextlib.suppress(OSError):
-        if pipe.is_fifo():
-            descriptor = os.open(pipe, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0))
-            try:
+        descriptor = os.open(pipe, os.O_WRONLY | never_wait)
+        try:
+            if stat.S_ISFIFO(os.fstat(descriptor).st_mode):  # never into a file
                 os.write(descriptor, b"1")
-            finally:
-                os.close(descriptor)
+        finally:
+            os.close(descriptor)
