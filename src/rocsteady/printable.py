@@ -6,6 +6,8 @@ in another order than it has. Logs, recordings, names and journals may hold any 
 
 from __future__ import annotations
 
+import re
+
 KEPT = "\n\t"
 
 
@@ -32,6 +34,7 @@ class _InJson(dict[int, str]):
 
 
 _VISIBLE, _IN_JSON = _Visible(), _InJson()
+ACTIVE = re.compile(r"[<`*\[]|https?://|(?<!\w)@\w|#\d|\w_\w*_")  # in Markdown, or on GitHub
 
 
 def printable(text: str) -> str:
@@ -42,3 +45,22 @@ def printable(text: str) -> str:
 def printable_json(text: str) -> str:
     """Return a JSON text of the same meaning without raw control and bidirectional characters."""
     return text if text.isprintable() else text.translate(_IN_JSON)
+
+
+def cell(text: str) -> str:
+    """Show text that others wrote in a table."""
+    return inert(text).replace("|", "\\|")
+
+
+def inert(text: str) -> str:
+    """Show text that others wrote: no image is loaded, nobody is mentioned, no issue is closed."""
+    line = " ".join(text.split())
+    return code(line) if ACTIVE.search(line) else line
+
+
+def code(text: str) -> str:
+    """Show text as it is, whatever marks are in it."""
+    line = " ".join(text.split())
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
+    space = " " if "`" in line else ""
+    return f"{fence}{space}{line}{space}{fence}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 31557600  # seconds
+CENT = 0.01  # of a dollar
+TEN = 9.995  # dollars; from here on cents say little
 SHORT = 10  # seconds; below it, a tenth matters
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -45,6 +47,13 @@ def size(amount: float, *, digits: int = 1) -> str:
         amount /= 1024
         unit += 1
     return f"{amount:,.{digits}f}".removesuffix(".0") + f" {UNITS[unit]}"
+
+
+def money(dollars: float) -> str:
+    """Say an amount: "$25", "$0.40", "less than $0.01"."""
+    if 0 < dollars < CENT:
+        return "less than $0.01"
+    return f"${dollars:,.0f}" if dollars >= TEN or dollars == int(dollars) else f"${dollars:.2f}"
 
 
 def plural(number: int, thing: str, things: str = "") -> str:

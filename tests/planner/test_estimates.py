@@ -136,7 +136,7 @@ def test_without_a_pace_there_is_no_figure_and_it_says_so() -> None:
     found = row(OPTIONS["wsl2"], None)
 
     assert found.pace is None
-    assert "no trial measured a pace to scale" in found.rests_on
+    assert "no trial measured a speed to scale" in found.rests_on
 
 
 def test_a_card_that_is_too_small_is_not_offered() -> None:

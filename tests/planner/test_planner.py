@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date
+from pathlib import Path
 
 import pytest
 from builders import failed, finding, tried
@@ -21,6 +22,7 @@ from rocsteady.planner.planner import Planner, Wish
 from rocsteady.planner.ranking import ranked
 from rocsteady.planner.trial_result import TrialResult
 from rocsteady.vocabulary import ComputeDevice, Strategy
+from rocsteady.workflows.plans import make_plan
 
 INLINE = Strategy(workers=0, loader_thread=True)
 JOB = parse_job('command = ["python", "train.py"]\ntotal = { steps = 7200 }')
@@ -139,6 +141,25 @@ def test_a_variant_is_tried_on_the_fastest_option_and_says_that_it_is_another_mo
     assert options[0].id == "variant-small"
     assert options[0].changes == "0.7 M parameters"
     assert options[0].command == ("python", "train.py", "--small")
+
+
+def test_a_variant_that_there_was_no_time_for_is_named() -> None:
+    job = parse_job('command = ["python", "train.py"]\n[variants.tiny]\narguments = ["--tiny"]')
+
+    planner, _ = planned(Scripted(), job=job)
+
+    left_out = next(option for option in planner.not_tried if option.variant == "tiny")
+    assert left_out.rests_on == ("not enough time; use --within to allow more",)
+
+
+def test_a_plan_whose_trials_measured_no_speed_recommends_nothing() -> None:
+    cut_short = tried(None, step=0, seconds=16.0)
+    planner, _ = planned(Scripted(gpu=(cut_short,), cpu=(cut_short,)))
+
+    said = make_plan(JOB, Path("/p"), GPU, Wish(left=7200), planner).take
+
+    assert said.startswith("No recommendation: no trial was long enough to measure a speed")
+    assert "not tried" not in said
 
 
 def test_without_time_for_trials_options_say_so_and_estimates_have_no_figure() -> None:

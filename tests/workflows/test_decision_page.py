@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timezone
+from datetime import timedelta, timezone
 from html.parser import HTMLParser
 
 import pytest
@@ -17,8 +17,8 @@ from rocsteady.workflows.tipping_points import tipping_points
 MADE = 1_794_700_800.0  # Sunday, 15 November 2026, 00:00 UTC
 DAY = 24 * HOUR
 MEASURED = (
-    "Option 2 is an estimate of 3.64 to 4.4 steps/s. Measured at more than 2.35, it would finish"
-    " before option 1."
+    "Option 2 would finish before option 1 if its estimate of 3.64 to 4.4 steps/s is right; it"
+    " needs more than 2.35."
 )
 
 
@@ -95,12 +95,12 @@ def test_a_page_has_all_that_a_decision_needs() -> None:
 
 def test_the_timeline_has_dates_and_until_when_another_option_can_be_chosen() -> None:
     assert section(paged(made()), "Timeline") == [
-        "Sun 15 Nov 00:00 | Start of option 1",
-        "Sun 15 Nov 09:00 | Earliest end of option 1",
-        "Sun 15 Nov 10:00 | Likely end of option 1",
-        "Sun 15 Nov 12:00 | Latest end of option 1, with 95 %",
-        "Mon 16 Nov 16:00 | Last moment to start option 2 instead",
-        "Tue 17 Nov 00:00 | Deadline: 38 h after the likely end",
+        "Sun 15 Nov 2026 00:00 UTC | Start of option 1",
+        "Sun 15 Nov 2026 09:00 UTC | Earliest end of option 1",
+        "Sun 15 Nov 2026 10:00 UTC | Likely end of option 1",
+        "Sun 15 Nov 2026 12:00 UTC | Latest end of option 1, with 95 %",
+        "Mon 16 Nov 2026 16:00 UTC | Last moment to start option 2 instead",
+        "Tue 17 Nov 2026 00:00 UTC | Deadline: 38 h after the likely end",
     ]
 
 
@@ -110,15 +110,15 @@ def test_an_option_that_is_set_up_first_and_has_an_old_price_says_so_in_todays_l
     page = paged(replace(plan, options=(cloud,), not_tried=plan.ruled_out))
 
     assert section(page, "Today") == [
-        "Measure what was not tried: rocsteady plan --within 15m",
+        "Measure what was not measured: rocsteady plan --within 15m",
         "Check the price of option 1; it is of 22 Aug 2026.",
         "Set up option 1: 1-2 h of manual work.",
         "Start option 1: rocsteady plan --export skypilot --option 1",
         "After an hour, compare its pace and its end with this page: rocsteady runs",
     ]
     assert section(page, "Timeline")[:2] == [
-        "Sun 15 Nov 00:00 | Set-up of option 1",
-        "Sun 15 Nov 01:30 | Training starts, after the set-up (1-2 h)",
+        "Sun 15 Nov 2026 00:00 UTC | Set-up of option 1",
+        "Sun 15 Nov 2026 01:30 UTC | Training starts, after the set-up (1-2 h)",
     ]
     unknown = paged(replace(plan, options=(replace(cloud, setup=None),)))
     assert section(unknown, "Timeline")[1].endswith("after the set-up (4 h, assumed)")
@@ -139,7 +139,7 @@ def test_what_is_unknown_is_said_first() -> None:
 def test_what_would_change_the_decision_is_in_figures() -> None:
     assert tipping_points(made(), timezone.utc) == (
         "Option 1 misses the deadline if it makes fewer than 0.833 steps/s; the plan expects 2.",
-        "A deadline before Sun 15 Nov 12:00: option 1 may then be late.",
+        "A deadline before Sun 15 Nov 2026 12:00 UTC: option 1 may then be late.",
         "A budget of $40: it would pay for option 2.",
         MEASURED,
         '"GPU, unchanged", if this is fixed: it hangs.',
@@ -159,7 +159,80 @@ def test_a_rented_option_says_from_which_price_on_and_with_which_deadline_it_is_
         "A price of more than $1.25 an hour for option 1, which may then cost more than the"
         " budget; the plan has $2.00." in said
     )
-    assert "A deadline after Tue 17 Nov 12:00: option 3 would be on time as well." in said
+    assert "A deadline after Tue 17 Nov 2026 12:00 UTC: option 3 would be on time as well." in said
+
+
+def test_an_estimate_that_is_too_slow_says_from_which_speed_on_it_would_be_better() -> None:
+    plan = made()
+    cloud = replace(plan.options[1], pace=pace(2.0))
+
+    said = tipping_points(replace(plan, options=(plan.options[0], cloud)), timezone.utc)
+
+    assert (
+        "Option 2 is an estimate of 1.82 to 2.2 steps/s. Measured at more than 2.35, it would"
+        " finish before option 1." in said
+    )
+
+
+def test_a_budget_that_pays_is_no_less_than_the_cost() -> None:
+    plan = made(budget=0.0)
+    cheap = replace(plan.options[1], cost=(0.0009, 0.00096), price=None)
+
+    said = tipping_points(replace(plan, options=(plan.options[0], cheap)), timezone.utc)
+
+    assert "A budget of $0.01: it would pay for option 2." in said
+    assert ("Budget", "$0.01") in paged(made(budget=0.01)).facts
+
+
+def test_a_page_without_a_recommendation_says_what_would_give_one() -> None:
+    plan = made(take="No recommendation: nothing was tried.", trials=0)
+    cloud = replace(plan.options[1], number=1, do="rocsteady plan --export skypilot --option 1")
+    page = paged(replace(plan, options=(cloud,), not_tried=plan.ruled_out))
+
+    assert page.typed == "rocsteady plan"
+    assert section(page, "Today") == [
+        "Measure the options, which cannot be compared yet: rocsteady plan"
+    ]
+    assert "--export" not in decision_markdown(page)
+    assert paged(replace(plan, trials=1)).typed == "rocsteady plan --within 15m"
+
+
+def test_dates_have_their_year_and_zone_and_a_deadline_that_is_past_says_so() -> None:
+    plan = made(deadline=MADE - HOUR)
+    page = decision_page(plan, now=MADE, zone=timezone(timedelta(hours=-3, minutes=-30)))
+
+    facts = dict(page.facts)
+    assert facts["Deadline"] == "Sat 14 Nov 2026 19:30 UTC-03:30, which is in the past"
+    assert facts["Plan made"].startswith("Sat 14 Nov 2026 20:30 UTC-03:30, by rocsteady")
+    assert " | Sun 15 Nov 2026 06:30 UTC-03:30 | " in section(page, "Options")[1]
+
+
+def test_a_machine_whose_python_was_not_found_says_which_the_trials_ran_with() -> None:
+    software = "GPU none; torch none; Python none"
+
+    assert ("Machine", "GPU none; trials ran with python") in paged(made(software=software)).facts
+    assert ("Machine", software) in paged(made(software=software, trials=0)).facts
+
+
+def test_a_set_up_that_is_only_assumed_is_shown() -> None:
+    plan = made()
+    ddp = replace(plan.options[1], setup=None)
+
+    page = paged(replace(plan, options=(plan.options[0], ddp)))
+
+    assert " | 4 h, assumed | " in section(page, "Options")[2]
+
+
+def test_markdown_of_others_has_no_effect() -> None:
+    evil = "![x](http://a.example/p.png) **b** @someone fixes #1"
+    plan = made()
+    variant = replace(plan.options[0], changes=evil, title=evil)
+
+    text = decision_markdown(paged(replace(plan, options=(variant,))))
+
+    assert "| `![x](http://" in text
+    assert not [line for line in text.split("\n") if "![x]" in line and "`" not in line]
+    assert "- amd-mgpu: https://" in decision_markdown(paged(plan))
 
 
 def test_no_options_have_nothing_to_change() -> None:
@@ -220,5 +293,7 @@ def test_markdown_has_a_table_for_each_section_that_has_rows() -> None:
     assert text.startswith(
         "# Decision: python train.py\n\n**Recommended: option 1.**\n\n    rocsteady run --plan 1\n"
     )
-    assert "\n## Timeline\n\n| When | What |\n|---|---|\n| Sun 15 Nov 00:00 | Start" in text
-    assert "\n- Deadline: Tue 17 Nov 00:00\n" in text
+    assert (
+        "\n## Timeline\n\n| When | What |\n|---|---|\n| Sun 15 Nov 2026 00:00 UTC | Start" in text
+    )
+    assert "\n- Deadline: Tue 17 Nov 2026 00:00 UTC\n" in text

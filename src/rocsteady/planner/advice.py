@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from rocsteady.plan import Basis, Option, Plan
 from rocsteady.planner.ranking import A_CHANCE, in_time, likely_cost, too_dear
-from rocsteady.wording import duration, plural
+from rocsteady.planner.trial_evidence import TRIAL
+from rocsteady.wording import duration, money, plural
 
+RECOMMENDED, BEST_ESTIMATE = "Recommended", "Best estimate"  # a recommendation begins so
 SURE = 0.995
 WORTH_A_WORD = 1.1  # times as long
 PLAIN = ("gpu", "cpu")  # what a person would do without a plan
@@ -21,7 +23,7 @@ def take(plan: Plan) -> str:
     said = [reason for reason in reasons if reason][:3]
     if first.cost or first.basis is Basis.ESTIMATE:
         said.append(_untried(plan))
-    recommended = "Best estimate" if plan.machine else "Recommended"
+    recommended = BEST_ESTIMATE if plan.machine else RECOMMENDED
     return " ".join(filter(None, (f"{recommended}: option {first.number}.", *said)))
 
 
@@ -79,9 +81,13 @@ def _budget(first: Option, plan: Plan) -> str:
         return ""
     likely = likely_cost(first) or first.cost[1]
     return (
-        f"It costs about ${likely:,.0f}, at most ${first.cost[1]:,.0f}; the budget is"
-        f" ${plan.budget:,.0f}."
+        f"It costs about {_about(likely)}, at most {_about(first.cost[1])}; the budget is"
+        f" {money(plan.budget)}."
     )
+
+
+def _about(dollars: float) -> str:
+    return money(round(dollars) if dollars >= 1 else dollars)
 
 
 def _other(first: Option, plan: Plan) -> str:
@@ -95,7 +101,7 @@ def _other(first: Option, plan: Plan) -> str:
             percent = 100 * (option.finish.in_time or 0)
             return (
                 f"Option {option.number} has a {percent:.0f} % chance of being on time, but is"
-                f" likely to cost ${likely_cost(option) or 0:,.0f}, over the budget."
+                f" likely to cost {_about(likely_cost(option) or 0)}, over the budget."
             )
     if len(plan.options) < 2:  # noqa: PLR2004 - there is no other
         return ""
@@ -116,7 +122,8 @@ def _how_long(first: Option, second: Option) -> str:
         return f"{option} takes {times} times as long."
     if high * WORTH_A_WORD < 1:
         risk = f"its risk is {second.risk.value}"
-        unsure = "it is an estimate" if second.basis is Basis.ESTIMATE else risk
+        only = second.basis is Basis.ESTIMATE and first.basis is not Basis.ESTIMATE
+        unsure = "it is an estimate" if only else risk
         return f"{option} may be faster, but {unsure}{' and costs money' * bool(second.cost)}."
     if high > WORTH_A_WORD:
         return f"{option} takes {low:.1f} to {high:.1f} times as long, according to the trials."
@@ -139,8 +146,15 @@ def _ratios(first: Option, second: Option) -> tuple[float, float]:
 
 def _untried(plan: Plan) -> str:
     """Name what could run here for nothing and was not tried."""
-    names = [option.title for option in plan.not_tried]
-    if not names:
+    if not plan.not_tried or plan.machine:
         return ""
+    names = [option.title for option in plan.not_tried]
     verb = "were" if len(names) > 1 else "was"
-    return f"{', '.join(names[:2])} {verb} not tried; use --within to allow more time for trials."
+    begun = any(text.startswith(TRIAL) for it in plan.not_tried[:2] for text in it.rests_on[:1])
+    what = "not measured" if begun else "not tried"
+    return f"{', '.join(names[:2])} {verb} {what}; use --within to allow more time for trials."
+
+
+def recommends(plan: Plan) -> bool:
+    """Tell a plan that says which option to take from one that says what is missing."""
+    return plan.take.startswith((RECOMMENDED, BEST_ESTIMATE))

@@ -34,7 +34,7 @@ MOST = 100.0  # times as fast: further nobody believes
 UNSURE = 1.3  # times, up or down, for the same card under other software; our own guess
 SHOWN_OFFERS = 2
 ON_ALL_GPUS = ("ddp", "manual-averaging")  # options that are faster with more of them
-NO_TRIAL = "no trial measured a pace to scale"
+NO_TRIAL = "no trial measured a speed to scale"
 UNKNOWN_SETUP = 240.0  # minutes, where nobody says how long it takes; our guess
 
 
@@ -132,9 +132,9 @@ def costs(option: Option, early: float, late: float) -> tuple[float, float] | No
 def _setup_rests_on(option: OtherOption) -> tuple[str, ...]:
     """Say whose word the minutes are: a field note's are one person's, in one place."""
     if option.setup is None:
-        return (f"setup time unknown; {UNKNOWN_SETUP / 60:.0f} h assumed",)
+        return (f"set-up time unknown; {UNKNOWN_SETUP / 60:.0f} h assumed",)
     if option.setup_by.startswith("field-note"):
-        return ("setup time from one write-up of 2025; not measured",)
+        return ("set-up time from one write-up of 2025; not measured",)
     return ()
 
 

@@ -142,8 +142,7 @@ class Planner:
             self._job, option.strategy, short=False, remedies=True, sample_stacks=unseen
         )
         if not results:
-            why = "not enough time; use --within to allow more"
-            self.not_tried.append(replace(option, basis=Basis.NOT_TRIED, rests_on=(why,)))
+            self._leave_out(option)
             return
         self.failures += [one.failure for one in results if one.failure]
         last = by_strategy([one for one in results if self._counts(one, option)])
@@ -152,6 +151,10 @@ class Planner:
             self._take_in(self._option_of(option, one), one, trial_history(results, one))
         if unseen:
             self._see_limits(results[-1])
+
+    def _leave_out(self, option: Option) -> None:
+        why = "not enough time; use --within to allow more"
+        self.not_tried.append(replace(option, basis=Basis.NOT_TRIED, rests_on=(why,)))
 
     def _counts(self, one: TrialResult, option: Option) -> bool:
         """Tell what a remedy came to from what it had no time for, or what has a trial of its own.
@@ -303,6 +306,8 @@ class Planner:
             results = self._make(job, strategy, short=True, remedies=True, sample_stacks=False)
             if results:
                 self._take_in(option, results[-1], trial_history(results, results[-1]), job)
+            else:
+                self._leave_out(option)
 
     def _others(self) -> None:
         measured = self._measured()

@@ -11,6 +11,8 @@ from rocsteady.planner.completion import FailureHistory
 from rocsteady.planner.trial_result import TrialResult
 from rocsteady.wording import duration, plural
 
+TRIAL = "trial:"  # what a trial that was cut short is said with
+
 
 def by_strategy(results: Iterable[TrialResult]) -> dict[str, TrialResult]:
     """Return the last of each strategy; one that was cut short says nothing against a failure."""
@@ -40,7 +42,7 @@ def failed(one: TrialResult) -> str:
     """Say what came of a trial that did not get on."""
     if not one.failure:
         made = f"no step after step {one.step:,}" if one.step else "no step"
-        return f"trial: {made} in {duration(one.seconds)}"
+        return f"{TRIAL} {made} in {duration(one.seconds)}"
     at = f" at step {one.step:,}" if one.step else ""
     return f"trial failed with {one.failure}{at}"
 

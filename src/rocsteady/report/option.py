@@ -10,9 +10,10 @@ from rocsteady.printable import printable
 from rocsteady.report.table import NONE
 from rocsteady.report.text_page import BOLD, YELLOW, Page
 from rocsteady.report.times import ENDLESS, MONTHS, NEVER, moment, moment_within
-from rocsteady.wording import DAY, HOUR, MINUTE, duration, plural, size
+from rocsteady.wording import CENT, DAY, HOUR, MINUTE, duration, money, plural, size
 
 TENTH, TEN = 0.0995, 9.995  # what is shown as 0.10 and 10.0 is no smaller
+MANY = 100  # steps per second; from here on digits after the point say little
 SLOWEST = 0.0001  # steps per second; below it the end says more
 CERTAIN = 0.995  # no forecast is surer than this
 BRIEF = 64  # characters of a reason on the first screen
@@ -75,26 +76,33 @@ def pace(option: Option) -> str:
     """Say how many steps a second; "~" before what was not measured."""
     if not option.pace or not option.pace.rate > 0:
         return NONE
-    rate = option.pace.rate
-    if rate < SLOWEST:
+    steps = option.pace.rate
+    if steps < SLOWEST:
         return f"<{SLOWEST}"
     if option.basis is Basis.ESTIMATE:
-        rate = float(f"{rate:.2g}")
-        return f"~{rate:,.0f}" if rate >= TEN else f"~{rate:g}"
-    if rate < TENTH:
-        return f"{rate:.2g}"
-    digits = sum(rate < bound for bound in (10 * TEN, TEN))
-    return f"{rate:,.{digits}f}"
+        steps = float(f"{steps:.2g}")
+        return f"~{steps:,.0f}" if steps >= TEN else f"~{steps:g}"
+    if steps < TENTH:
+        return f"{steps:.2g}"
+    digits = sum(steps < bound for bound in (10 * TEN, TEN))
+    return f"{steps:,.{digits}f}"
+
+
+def rate(steps: float) -> str:
+    """Say a bound of a pace to three digits."""
+    return f"{steps:,.0f}" if steps >= MANY else f"{steps:.3g}"
 
 
 def cost(option: Option) -> str:
     """Say what it costs: "~$25", "$3-6"."""
     if not option.cost or not any(option.cost):
         return NONE
-    least, most = (_money(dollars) for dollars in option.cost)
+    if option.cost[1] < CENT:
+        return "<$0.01"
+    least, most = (money(dollars)[1:] for dollars in option.cost)
     if least == most:
         return f"{'~' if option.basis is Basis.ESTIMATE else ''}${most}"
-    return f"${least}-{most}"
+    return f"${'0' if option.cost[0] < CENT else least}-{most}"
 
 
 def setup(minutes: tuple[float, float] | None) -> str:
@@ -127,8 +135,12 @@ def priced_on(price: Price) -> str:
 
 def finishes(finish: Finish, made: float, now: float, zone: tzinfo | None) -> str:
     """Say when it finishes, no more exactly than that is known."""
-    spread = max((side for side in _sides(finish) if side < ENDLESS), default=0.0)
-    return moment_within(made + finish.seconds, spread=spread, now=now, zone=zone)
+    return moment_within(made + finish.seconds, spread=spread(finish), now=now, zone=zone)
+
+
+def spread(finish: Finish) -> float:
+    """Return how many seconds a finish may be off."""
+    return max((side for side in _sides(finish) if side < ENDLESS), default=0.0)
 
 
 def clean(text: str) -> str:
@@ -144,18 +156,10 @@ def _tidy(number: float) -> str:
     return f"{number:,.0f}" if number >= TEN else f"{round(number, 1):g}"
 
 
-def _money(dollars: float) -> str:
-    return (
-        f"{dollars:,.0f}"
-        if dollars >= TEN or dollars == int(dollars)
-        else f"{max(dollars, 0.01):.2f}"
-    )
-
-
 def _priced(price: Price) -> str:
     host = urlsplit(price.source).netloc or clean(price.source)
     old = " (old)" if price.old else ""
-    return f"${_money(price.dollars)} per hour at {host} as of {priced_on(price)}{old}"
+    return f"{money(price.dollars)} per hour at {host} as of {priced_on(price)}{old}"
 
 
 def _tried(option: Option) -> str:
@@ -176,7 +180,7 @@ def _over_budget(option: Option, plan: Plan) -> str:
     if plan.budget is None or not option.cost or option.cost[1] <= plan.budget:
         return ""
     exceeds = "over" if option.cost[0] > plan.budget else "may exceed"
-    return f"{exceeds} the budget of ${_money(plan.budget)}"
+    return f"{exceeds} the budget of {money(plan.budget)}"
 
 
 def _details(
@@ -206,7 +210,7 @@ def _measured(option: Option) -> str:
     """Say the pace, its interval and how it was measured."""
     if not option.pace or pace(option) == NONE:
         return ""
-    said = f"{pace(option)} steps/s ({option.pace.low:.3g} to {option.pace.high:.3g}, 90 %)"
+    said = f"{pace(option)} steps/s ({rate(option.pace.low)} to {rate(option.pace.high)}, 90 %)"
     if option.basis is Basis.TRIAL:
         steps, took = plural(option.pace.steps, "step"), duration(option.pace.seconds)
         said += f"; {steps} in {took}, after {duration(option.pace.starting)} to start"

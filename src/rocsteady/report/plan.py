@@ -68,7 +68,7 @@ def render_plan(
     if plan.options:
         page.line()
         _options(page, plan, now, zone)
-    for head, options in (("Ruled out", plan.ruled_out), ("Not tried", plan.not_tried)):
+    for head, options in (("Ruled out", plan.ruled_out), ("Not measured", plan.not_tried)):
         if options:
             page.paragraph(f"{head}: {_grouped(options)}.")
     if plan.limits:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator
 from datetime import timezone
@@ -10,6 +9,7 @@ from datetime import timezone
 import msgspec
 
 from rocsteady.journal.values import AttemptRecord, Incident, NamedFailure, RunStory
+from rocsteady.printable import cell, code, inert
 from rocsteady.report.deadline import ahead, met
 from rocsteady.report.run_report import (
     RunReport,
@@ -23,8 +23,6 @@ from rocsteady.report.times import moment, stamp
 from rocsteady.vocabulary import Failure
 from rocsteady.wording import duration
 
-ACTIVE = re.compile(r"[<`*\[]|https?://|(?<!\w)@\w|#\d|\w_\w*_")  # in Markdown, or on GitHub
-
 
 def render_story(report: RunReport) -> str:
     """Write what happened, what to do, the attempts, the incidents with their evidence."""
@@ -36,18 +34,18 @@ def _head(report: RunReport) -> Iterator[str]:
     story, run = report.story, report.story.run
     yield f"# Run {run.name}: {state_of(report)[0]}"
     yield ""
-    yield _inert(summary(report))
+    yield inert(summary(report))
     yield ""
     what, typed = next_step(report)
-    yield f"What to do next: {_inert(what)}{f' `{typed}`' if typed else ''}"
+    yield f"What to do next: {inert(what)}{f' `{typed}`' if typed else ''}"
     yield ""
-    yield f"Command: {_code(shlex.join(run.command))}"
+    yield f"Command: {code(shlex.join(run.command))}"
     yield ""
     if report.diagnosis is not None:
         machine = report.diagnosis.machine
         gpus = "; ".join(machine.gpus) or "no AMD GPU"
         software = [each for each in (machine.system, machine.torch or "no PyTorch") if each]
-        yield f"Machine: {_inert('; '.join((gpus, *software)))}"
+        yield f"Machine: {inert('; '.join((gpus, *software)))}"
         yield ""
     ended = f"ended {stamp(run.ended)}" if run.ended else "no end was recorded"
     yield f"Started {stamp(run.started)}, {ended}."
@@ -75,7 +73,7 @@ def _lines(story: RunStory) -> Iterator[str]:
             str(failed.failure.get("kind", "")) if failed else "",
             f"{decision_in_words(reason)} {reason.why}" if reason else "",
         )
-        yield f"| {attempt.number} | {' | '.join(map(_cell, cells))} |"
+        yield f"| {attempt.number} | {' | '.join(map(cell, cells))} |"
     yield ""
     if story.failures:
         yield "## Failures"
@@ -90,7 +88,7 @@ def _lines(story: RunStory) -> Iterator[str]:
     yield "## Messages"
     yield ""
     for message in story.messages:
-        yield f"- {stamp(message.at)} {_inert(message.text)}"
+        yield f"- {stamp(message.at)} {inert(message.text)}"
     yield ""
     yield "rocsteady's authors have not confirmed any of this on AMD hardware."
 
@@ -141,32 +139,14 @@ def _quoted(text: str) -> Iterator[str]:
     return (f"    {line}" for line in text.rstrip().splitlines())
 
 
-def _cell(text: str) -> str:
-    return _inert(text).replace("|", "\\|")
-
-
-def _inert(text: str) -> str:
-    """Show text that others wrote: no image is loaded, nobody is mentioned, no issue is closed."""
-    line = " ".join(text.split())
-    return _code(line) if ACTIVE.search(line) else line
-
-
-def _code(text: str) -> str:
-    """Show text as it is, whatever marks are in it."""
-    line = " ".join(text.split())
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
-    space = " " if "`" in line else ""
-    return f"{fence}{space}{line}{space}{fence}"
-
-
 def _incident(incident: Incident) -> Iterator[str]:
     yield f"### Incident {incident.number}: {incident.verdict}, in attempt {incident.attempt}"
     yield ""
-    yield f"{_inert(incident.why)}."
+    yield f"{inert(incident.why)}."
     if incident.place:
-        yield f"Location: {_code(incident.place)}."
+        yield f"Location: {code(incident.place)}."
     if incident.blame:
-        yield f"Ranks: {_inert(incident.blame.why)}."
+        yield f"Ranks: {inert(incident.blame.why)}."
     yield (
         f"Evidence: `{incident.evidence}`"
         if incident.evidence

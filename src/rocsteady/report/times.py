@@ -14,6 +14,7 @@ MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 NEAR = 180 * DAY  # from now; a day so near needs no year
 ENDLESS = 99 * YEAR  # from now; nobody waits for it
 NEVER = "never"
+VAGUE = 45 * DAY  # from here on only the month is named
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -33,6 +34,24 @@ def stamp(at: float | None) -> str:
         return "-"
 
 
+def full_moment(at: float, *, now: float, zone: tzinfo | None = None, spread: float = 0.0) -> str:
+    """Name a moment for a page that is kept or sent: Sun 30 Nov 2026 18:00 UTC+01:00.
+
+    What is known less exactly than to half a day has no time of the day.
+    """
+    if not at - now < ENDLESS:
+        return NEVER
+    local = _local(at, zone)
+    if spread >= VAGUE:
+        return f"{MONTHS[local.month - 1]} {local.year}"
+    day = f"{DAYS[local.weekday()]} {local.day} {MONTHS[local.month - 1]} {local.year}"
+    if spread >= DAY / 2:
+        return day
+    offset = f"{local:%z}"
+    east = f"{offset[:3]}:{offset[3:5]}" if local.utcoffset() else ""
+    return f"{day} {local:%H:%M} UTC{east}"
+
+
 def moment_within(at: float, *, spread: float, now: float, zone: tzinfo | None = None) -> str:
     """Name a moment no closer than it is known: today 14:20, 25 Nov 02:00, 25 Nov, Mar 2027."""
     ahead = at - now
@@ -42,7 +61,7 @@ def moment_within(at: float, *, spread: float, now: float, zone: tzinfo | None =
         return f"in {rough_duration(ahead)}"
     local = _local(at, zone)
     coarse = max(spread, ahead / 50)
-    if coarse >= 45 * DAY:
+    if coarse >= VAGUE:
         return f"{MONTHS[local.month - 1]} {local.year}"
     if coarse >= DAY / 2:
         return _day(local, ahead)

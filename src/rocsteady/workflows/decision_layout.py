@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rocsteady.page.markup import Markup, tag
 from rocsteady.page.page import POLICY, pairs, table, whole_page
-from rocsteady.printable import printable
+from rocsteady.printable import cell, printable
 from rocsteady.vocabulary import Value
 
 
@@ -15,6 +15,7 @@ class Section(Value, frozen=True, kw_only=True):
     items: tuple[str, ...] = ()
     heads: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
+    addresses: bool = False  # the items are our own sources, which can be followed
 
 
 class DecisionPage(Value, frozen=True, kw_only=True):
@@ -48,7 +49,12 @@ def decision_markdown(page: DecisionPage) -> str:
     lines += [f"    {printable(page.typed)}", ""] if page.typed else []
     lines += [f"- {name}: {_cell(value)}" for name, value in page.facts if value]
     for section in page.sections:
-        lines += ["", f"## {section.title}", "", *(f"- {_cell(item)}" for item in section.items)]
+        lines += [
+            "",
+            f"## {section.title}",
+            "",
+            *(f"- {_item(item, section)}" for item in section.items),
+        ]
         if section.rows:
             lines += [""] * bool(section.items)
             lines += [f"| {' | '.join(section.heads)} |", "|---" * len(section.heads) + "|"]
@@ -56,6 +62,10 @@ def decision_markdown(page: DecisionPage) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _item(text: str, section: Section) -> str:
+    return printable(text) if section.addresses else _cell(text)
+
+
 def _cell(text: str) -> str:
-    """Keep text of others on its line, and from being taken for a column or a tag."""
-    return printable(" ".join(text.split())).replace("|", "\\|").replace("<", "&lt;")
+    """Keep text of others on its line, and without effect: no column, no tag, no image."""
+    return cell(printable(" ".join(text.split())).replace("<", "&lt;"))

@@ -12,23 +12,24 @@ from datetime import tzinfo
 import msgspec
 
 from rocsteady.knowledge.reader import load_knowledge
-from rocsteady.plan import Basis, Option, Plan
+from rocsteady.plan import Basis, Finish, Option, Plan
+from rocsteady.planner.advice import recommends
 from rocsteady.planner.ranking import in_time
 from rocsteady.redaction.machine_names import redactor_here
 from rocsteady.report.option import (
     based_on,
     chance,
     cost,
-    finishes,
     pace,
     priced_on,
     setup,
+    spread,
     titled,
 )
 from rocsteady.report.plan import AGED, limits
 from rocsteady.report.table import NONE
-from rocsteady.report.times import moment
-from rocsteady.wording import duration, plural
+from rocsteady.report.times import full_moment
+from rocsteady.wording import duration, money, plural
 from rocsteady.workflows.decision_layout import DecisionPage, Section
 from rocsteady.workflows.tipping_points import by_hand, tipping_points
 
@@ -38,6 +39,8 @@ CHANCES = (
     "A chance covers the pace, the failures seen and expected, and that an estimate may not work at"
     " all. Intervals are of 90 %."
 )
+MORE_TIME = "rocsteady plan --within 15m"
+NOT_FOUND = ("torch none", "Python none")
 REASONS = 3  # of a risk
 LAST_CALLS = 3  # options that a timeline says the last moment of
 
@@ -45,7 +48,7 @@ LAST_CALLS = 3  # options that a timeline says the last moment of
 def decision_page(plan: Plan, *, now: float, zone: tzinfo | None = None) -> DecisionPage:
     """Say everything that is needed to decide."""
     plan = msgspec.convert(redactor_here().value(msgspec.to_builtins(plan)), Plan)
-    options = tuple(_row(option, plan, now, zone) for option in plan.options)
+    options = tuple(_row(option, plan, zone) for option in plan.options)
     risks = tuple((f"{it.number} {titled(it)}", it.risk.value, _why(it)) for it in plan.options)
     sections = (
         Section(title="Options", items=(CHANCES,), heads=OPTIONS, rows=options),
@@ -55,15 +58,15 @@ def decision_page(plan: Plan, *, now: float, zone: tzinfo | None = None) -> Deci
         Section(title="What would change the decision", items=tipping_points(plan, zone)),
         Section(title="Where the time goes", items=(limits(plan),) if plan.limits else ()),
         Section(title="Ruled out", items=tuple(map(_reason, plan.ruled_out))),
-        Section(title="Not tried", items=tuple(map(_reason, plan.not_tried))),
-        Section(title="Sources", items=tuple(_sources(plan))),
+        Section(title="Not measured", items=tuple(map(_reason, plan.not_tried))),
+        Section(title="Sources", items=tuple(_sources(plan)), addresses=True),
         Section(title="Notes", items=(*_age(plan, now), *plan.warnings, UNCONFIRMED)),
     )
     best = plan.options[0] if plan.options else None
     return DecisionPage(
         title=f"Decision: {shlex.join(plan.command)}",
         summary=plan.take or "No option is left: all are ruled out.",
-        typed=best.do if best else "",
+        typed=(best.do if recommends(plan) else _next(plan)) if best else "",
         facts=tuple(_facts(plan, now, zone)),
         sections=tuple(each for each in sections if each.items or each.rows),
     )
@@ -75,13 +78,17 @@ def _age(plan: Plan, now: float) -> Iterator[str]:
 
 
 def _facts(plan: Plan, now: float, zone: tzinfo | None) -> Iterator[tuple[str, str]]:
-    yield "Plan made", f"{moment(plan.made, now=now, zone=zone)}, by rocsteady {plan.rocsteady}"
+    yield (
+        "Plan made",
+        f"{full_moment(plan.made, now=now, zone=zone)}, by rocsteady {plan.rocsteady}",
+    )
     recorded = f"{plan.machine} (recorded): " if plan.machine else ""
-    yield "Machine", f"{recorded}{plan.software}"
+    yield "Machine", f"{recorded}{_software(plan)}"
     yield "Work left", "not known" if plan.left is None else plural(plan.left, "step")
-    due = "none" if plan.deadline is None else moment(plan.deadline, now=now, zone=zone)
-    yield "Deadline", due
-    yield "Budget", "none" if plan.budget is None else f"${plan.budget:,.0f}"
+    due = "none" if plan.deadline is None else full_moment(plan.deadline, now=now, zone=zone)
+    past = plan.deadline is not None and plan.deadline < now
+    yield "Deadline", f"{due}, which is in the past" if past else due
+    yield "Budget", "none" if plan.budget is None else money(plan.budget)
     tried = f"{plural(plan.trials, 'trial')}, {duration(plan.trial_seconds)}"
     estimates = sum(option.basis is Basis.ESTIMATE for option in plan.options)
     tried = tried if plan.trials else "nothing was tried"
@@ -89,17 +96,17 @@ def _facts(plan: Plan, now: float, zone: tzinfo | None) -> Iterator[tuple[str, s
     yield "Measured", f"{tried}; estimated: {counted}"
 
 
-def _row(option: Option, plan: Plan, now: float, zone: tzinfo | None) -> tuple[str, ...]:
+def _row(option: Option, plan: Plan, zone: tzinfo | None) -> tuple[str, ...]:
     finish = option.finish
     on_time = finish.in_time if finish and plan.deadline is not None else None
     return (
         str(option.number),
         titled(option),
         pace(option),
-        finishes(finish, plan.made, now, zone) if finish else NONE,
+        _finishes(finish, plan, zone) if finish else NONE,
         NONE if on_time is None else chance(on_time),
         cost(option),
-        setup(option.setup),
+        _setup(option),
         option.risk.value,
         based_on(option, plan),
     )
@@ -123,8 +130,9 @@ def _timeline(plan: Plan, zone: tzinfo | None) -> Iterator[tuple[str, str]]:
     name = f"option {first.number}"
     dates = [(made, f"{'Set-up' if by_hand(first) else 'Start'} of {name}")]
     if by_hand(first):
-        assumed = setup(first.setup) if first.setup else f"{duration(by_hand(first))}, assumed"
-        dates.append((made + by_hand(first), f"Training starts, after the set-up ({assumed})"))
+        dates.append(
+            (made + by_hand(first), f"Training starts, after the set-up ({_setup(first)})")
+        )
     dates.append((made + finish.early, f"Earliest end of {name}"))
     dates.append((made + finish.seconds, f"Likely end of {name}"))
     dates.append((made + finish.late, f"Latest end of {name}, with 95 %"))
@@ -139,7 +147,7 @@ def _timeline(plan: Plan, zone: tzinfo | None) -> Iterator[tuple[str, str]]:
             if it.finish
         ]
     for at, what in sorted(dates):
-        yield moment(at, now=made, zone=zone), what
+        yield full_moment(at, now=made, zone=zone), what
 
 
 def _today(plan: Plan) -> Iterator[str]:
@@ -148,13 +156,19 @@ def _today(plan: Plan) -> Iterator[str]:
         yield "Set total in rocsteady.toml, and plan again: without it nothing can be forecast."
     if plan.deadline is None:
         yield "Set deadline in rocsteady.toml, and plan again: without it no option can be late."
-    if plan.not_tried:
-        yield "Measure what was not tried: rocsteady plan --within 15m"
+    if plan.not_tried and not plan.machine and recommends(plan):
+        yield f"Measure what was not measured: {MORE_TIME}"
     if plan.machine:
         yield "On the machine itself: rocsteady doctor, then rocsteady plan, which measures."
-    best = plan.options[0] if plan.options else None
-    if best is None:
+    if not plan.options:
         return
+    if recommends(plan):
+        yield from _first_steps(plan.options[0])
+    else:
+        yield f"Measure the options, which cannot be compared yet: {_next(plan)}"
+
+
+def _first_steps(best: Option) -> Iterator[str]:
     if best.price and best.price.old:
         yield f"Check the price of option {best.number}; it is of {priced_on(best.price)}."
     if by_hand(best):
@@ -166,6 +180,32 @@ def _today(plan: Plan) -> Iterator[str]:
     if best.do:
         yield f"Start option {best.number}: {best.do}"
         yield "After an hour, compare its pace and its end with this page: rocsteady runs"
+
+
+def _next(plan: Plan) -> str:
+    """Return what would give a recommendation."""
+    return MORE_TIME if plan.trials else "rocsteady plan"
+
+
+def _software(plan: Plan) -> str:
+    """Name what was found; a Python that trials ran with was there, found or not."""
+    parts = plan.software.split("; ")
+    found = [part for part in parts if part not in NOT_FOUND]
+    if found == parts or not plan.trials:
+        return plan.software
+    return "; ".join((*found, f"trials ran with {plan.command[0]}"))
+
+
+def _finishes(finish: Finish, plan: Plan, zone: tzinfo | None) -> str:
+    off = max(spread(finish), finish.seconds / 50)
+    return full_moment(plan.made + finish.seconds, now=plan.made, zone=zone, spread=off)
+
+
+def _setup(option: Option) -> str:
+    """Say how long the set-up takes, also where the forecast only assumes it."""
+    if option.setup is None and option.finish and by_hand(option):
+        return f"{duration(by_hand(option))}, assumed"
+    return setup(option.setup)
 
 
 def _reason(option: Option) -> str:

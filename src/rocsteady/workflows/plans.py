@@ -27,6 +27,14 @@ UNTRIED = (
     "No recommendation: nothing was tried on this machine, so its options cannot be compared. To"
     " measure them: rocsteady plan"
 )
+UNMEASURED = (
+    "No recommendation: no trial was long enough to measure a speed, so the options cannot be"
+    " compared. To allow more time: rocsteady plan --within 15m"
+)
+NOTHING_WORKS = (
+    "No recommendation: nothing that was tried here works, so no speed is known and the options"
+    " cannot be compared. To see why: rocsteady plan --explain all"
+)
 EXPORTED = ("wsl2", "container")  # options that have a file of their own name
 
 
@@ -78,7 +86,15 @@ def make_plan(job: Job, folder: Path, here: Circumstances, wanted: Wish, planner
         not_tried=tuple(planner.not_tried),
         limits=planner.limits,
     )
+    if numbered and not any(it.pace or it.basis is Basis.TRIAL for it in numbered):
+        return replace(plan, take=_nothing_to_compare(planner))
     return replace(plan, take=take(plan) if planner.observed else UNTRIED)
+
+
+def _nothing_to_compare(planner: Planner) -> str:
+    if not planner.observed:
+        return UNTRIED
+    return UNMEASURED if planner.not_tried else NOTHING_WORKS
 
 
 def with_trials(plan: Plan, trials: Trials) -> Plan:

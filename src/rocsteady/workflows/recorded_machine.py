@@ -31,10 +31,10 @@ from rocsteady.workflows.supervision import examined
 
 NOTHING_TRIED = "nothing was tried on the recorded machine"
 NO_PACE = (
-    "No recommendation: there are no trials of this command to scale, so the options have no paces"
-    " and cannot be compared. To measure it on this machine first: rocsteady plan"
+    "No recommendation: there are no trials of this command to scale, so no speed is known and"
+    " the options cannot be compared. To measure it on this machine first: rocsteady plan"
 )
-OTHER_CPU = "how fast the recorded machine's processor is, is not known"
+OTHER_CPU = "the speed of the recorded machine's processor is not known"
 
 
 def recorded_plan(job: Job, folder: Path, root: Root, name: str, wanted: Wish) -> Plan:
@@ -56,7 +56,10 @@ def _estimate_local(planner: Planner, there: Circumstances, base: Measured | Non
     """Turn what would be tried on that machine into rows, each with the risks found there."""
     elsewhere, planner.options = planner.options, []
     risks = [each for each in there.findings if each.severity is not Severity.NOTES]
+    variants = [option for option in planner.not_tried if option.variant]  # how much faster?
     for option in planner.not_tried:
+        if option in variants:
+            continue
         cpu = option.id == CPU
         pace, basis = (None, (OTHER_CPU,)) if cpu else on_recorded(base)
         found = () if cpu else tuple(f"{each.rule}: {each.summary}" for each in risks)
@@ -70,7 +73,7 @@ def _estimate_local(planner: Planner, there: Circumstances, base: Measured | Non
         )
         planner.estimate(estimated)
     planner.options += elsewhere
-    planner.not_tried = []
+    planner.not_tried = variants
 
 
 def _measured_here(job: Job, folder: Path, there: Circumstances) -> Measured | None:

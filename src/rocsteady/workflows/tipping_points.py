@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from datetime import tzinfo
 
 from rocsteady.plan import Basis, Option, Plan
 from rocsteady.planner.estimates import UNKNOWN_SETUP
 from rocsteady.planner.ranking import in_time, too_dear
-from rocsteady.report.times import moment
+from rocsteady.report.option import rate
+from rocsteady.report.times import full_moment
+from rocsteady.wording import CENT, money
 
 HOUR = 3600
-MANY = 100  # steps/s; from here on digits after the point say little
 
 
 def tipping_points(plan: Plan, zone: tzinfo | None = None) -> tuple[str, ...]:
@@ -29,7 +31,7 @@ def tipping_points(plan: Plan, zone: tzinfo | None = None) -> tuple[str, ...]:
             *_later(first, others, plan, zone),
             *(_budget(option, plan) for option in others),
             *list(filter(None, faster))[:2],
-            *(f'A trial of "{option.title}", which was not tried.' for option in plan.not_tried),
+            *(f'A trial of "{option.title}", which was not measured.' for option in plan.not_tried),
             *_fixed(plan),
         )
         if sentence
@@ -42,10 +44,6 @@ def by_hand(option: Option) -> float:
     return (sum(option.setup) / 2 if option.setup else unknown) * 60
 
 
-def _rate(rate: float) -> str:
-    return f"{rate:,.0f}" if rate >= MANY else f"{rate:.3g}"
-
-
 def _too_slow(first: Option, plan: Plan) -> str:
     if plan.deadline is None or plan.left is None or not (first.pace and first.finish):
         return ""
@@ -54,15 +52,15 @@ def _too_slow(first: Option, plan: Plan) -> str:
     if not 0 < least < first.pace.rate:
         return ""
     return (
-        f"Option {first.number} misses the deadline if it makes fewer than {_rate(least)} steps/s;"
-        f" the plan expects {_rate(first.pace.rate)}."
+        f"Option {first.number} misses the deadline if it makes fewer than {rate(least)} steps/s;"
+        f" the plan expects {rate(first.pace.rate)}."
     )
 
 
 def _too_early(first: Option, plan: Plan, zone: tzinfo | None) -> str:
     if plan.deadline is None or not (first.finish and in_time(first)):
         return ""
-    late = moment(plan.made + first.finish.late, now=plan.made, zone=zone)
+    late = full_moment(plan.made + first.finish.late, now=plan.made, zone=zone)
     return f"A deadline before {late}: option {first.number} may then be late."
 
 
@@ -81,7 +79,7 @@ def _later(first: Option, others: list[Option], plan: Plan, zone: tzinfo | None)
     for option in others:
         gains = bool(first.cost and not option.cost) or bool(first.changes and not option.changes)
         if plan.deadline is not None and gains and option.finish and not in_time(option):
-            late = moment(plan.made + option.finish.late, now=plan.made, zone=zone)
+            late = full_moment(plan.made + option.finish.late, now=plan.made, zone=zone)
             yield f"A deadline after {late}: option {option.number} would be on time as well."
             return
 
@@ -89,7 +87,9 @@ def _later(first: Option, others: list[Option], plan: Plan, zone: tzinfo | None)
 def _budget(option: Option, plan: Plan) -> str:
     if not option.cost or not too_dear(option, plan.budget):
         return ""
-    return f"A budget of ${option.cost[1]:,.0f}: it would pay for option {option.number}."
+    unit = 1 if option.cost[1] >= 1 else CENT
+    enough = unit * math.ceil(option.cost[1] / unit)
+    return f"A budget of {money(enough)}: it would pay for option {option.number}."
 
 
 def _faster(option: Option, first: Option, plan: Plan) -> str:
@@ -99,7 +99,12 @@ def _faster(option: Option, first: Option, plan: Plan) -> str:
     seconds = first.finish.seconds - by_hand(option)
     if seconds <= 0:
         return ""
-    low, high, enough = map(_rate, (option.pace.low, option.pace.high, plan.left / seconds))
+    low, high, enough = map(rate, (option.pace.low, option.pace.high, plan.left / seconds))
+    if option.pace.rate > plan.left / seconds:
+        return (
+            f"Option {option.number} would finish before option {first.number} if its estimate of"
+            f" {low} to {high} steps/s is right; it needs more than {enough}."
+        )
     return (
         f"Option {option.number} is an estimate of {low} to {high} steps/s. Measured at more than"
         f" {enough}, it would finish before option {first.number}."
