@@ -110,7 +110,7 @@ def test_an_option_that_is_set_up_first_and_has_an_old_price_says_so_in_todays_l
     page = paged(replace(plan, options=(cloud,), not_tried=plan.ruled_out))
 
     assert section(page, "Today") == [
-        "Measure what was not measured: rocsteady plan --within 15m",
+        "Measure the other options: rocsteady plan --within 15m",
         "Check the price of option 1; it is of 22 Aug 2026.",
         "Set up option 1: 1-2 h of manual work.",
         "Start option 1: rocsteady plan --export skypilot --option 1",

@@ -157,7 +157,7 @@ def _today(plan: Plan) -> Iterator[str]:
     if plan.deadline is None:
         yield "Set deadline in rocsteady.toml, and plan again: without it no option can be late."
     if plan.not_tried and not plan.machine and recommends(plan):
-        yield f"Measure what was not measured: {MORE_TIME}"
+        yield f"Measure the other options: {MORE_TIME}"
     if plan.machine:
         yield "On the machine itself: rocsteady doctor, then rocsteady plan, which measures."
     if not plan.options:
