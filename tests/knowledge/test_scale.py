@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from tests.conftest import Recorded
 
 MANY = 10_000
-MORE = 0.06  # seconds of processor time; it is less than nothing where TOML is slow to read
+MORE = (
+    0.1  # seconds of processor time, nearly all of it the decoding of JSON; 0.05 to 0.07 is usual
+)
 SECONDS = 5.0  # of processor time, which a busy machine does not stretch; about 1 is usual
 
 
@@ -60,7 +62,7 @@ def given(condition: dict[str, object]) -> dict[str, object]:
     return {**said, **groups}
 
 
-def test_ten_thousand_rules_of_a_bundle_cost_at_most_60_ms_more(
+def test_ten_thousand_rules_of_a_bundle_cost_at_most_100_ms_more(
     recorded: Recorded, tmp_path: Path
 ) -> None:
     shipped = list(recorded.knowledge.rules.values())
