@@ -134,13 +134,14 @@ def test_deep_nesting_is_refused() -> None:
 
 def test_the_largest_hostile_tree_is_taken_in_within_two_seconds() -> None:
     files = {f"/{index}{'/a' * 45}": "" for index in range(MOST_PATHS)}
-    content, took = written(files=files), []
+    content = written(files=files)
+    took: list[float] = []
     for _ in range(3):  # the least counts: another process on the same core makes it slower
         began = time.process_time()
         found = RecordedRoot(decode_recording(content, "it"))
         took.append(time.process_time() - began)
+        assert len(found.names("/")) == MOST_PATHS
 
-    assert len(found.names("/")) == MOST_PATHS
     assert min(took) < 2.0
 
 
