@@ -14,7 +14,7 @@ import pytest
 from rocsteady.exports import kubeflow, kubernetes
 from rocsteady.exports.catalog import PLACES
 from rocsteady.exports.export import Export
-from rocsteady.exports.launcher import Hosts, ranks_per_host, torchrun_hosts, without_meeting
+from rocsteady.exports.launcher import HostCount, ranks_per_host, torchrun_hosts, without_meeting
 
 SCHEMA = json.loads(Path(__file__).with_name("jobset_schema.json").read_text())
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -124,7 +124,7 @@ def test_what_a_launcher_says(
 ) -> None:
     words = tuple(command.split())
 
-    assert torchrun_hosts(words) == (Hosts(*hosts) if hosts else None)
+    assert torchrun_hosts(words) == (HostCount(*hosts) if hosts else None)
     assert ranks_per_host(words) == ranks
     left = " ".join(without_meeting(words))
     assert left.partition(" ")[2] == elsewhere if elsewhere else left == command

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from rocsteady.forecast.forecast import (
-    Point,
+    ProgressPoint,
     Restarts,
     due,
     due_of,
@@ -31,16 +31,16 @@ Pace = Callable[[float], float]  # seconds of a step at a moment
 
 def trained(
     pace: Pace, *, noise: float = 0.0, seed: int = 0, begin: float = 5.0, until: int = TOTAL
-) -> list[Point]:
+) -> list[ProgressPoint]:
     """Carry out a run, and return when each step was made."""
     dice, at, points = random.Random(seed), begin, []  # noqa: S311 - the same each time
     for step in range(1, until + 1):
         at += pace(at) * math.exp(dice.gauss(0.0, noise) - noise**2 / 2)
-        points.append(Point(at, step, 1))
+        points.append(ProgressPoint(at, step, 1))
     return points
 
 
-def seen(points: list[Point], at: float) -> list[Point]:
+def seen(points: list[ProgressPoint], at: float) -> list[ProgressPoint]:
     return [point for point in points if point.at <= at]
 
 
@@ -96,7 +96,7 @@ def test_a_pace_that_changed_is_followed_and_the_interval_says_so() -> None:
 
 def test_a_hiccup_counts_as_often_as_it_was_seen() -> None:
     points = trained(lambda _: 1.0, until=400)
-    after = [Point(at + 30.0, step, attempt) for at, step, attempt in points[300:]]
+    after = [ProgressPoint(at + 30.0, step, attempt) for at, step, attempt in points[300:]]
 
     ahead = forecast([*points[:300], *after], TOTAL, now=after[-1].at, restarts=RARE)
 
@@ -117,7 +117,8 @@ def test_while_nothing_moves_the_end_moves_away() -> None:
 def test_what_restarts_cost_is_counted_and_expected_again() -> None:
     first = trained(lambda _: 1.0, until=400)
     again = [
-        Point(at + 460.0, step + 300, 2) for at, step, _ in trained(lambda _: 1.0, until=200)
+        ProgressPoint(at + 460.0, step + 300, 2)
+        for at, step, _ in trained(lambda _: 1.0, until=200)
     ]  # 60 seconds without a step, then 100 steps once more
     restarts = Restarts(between=1000.0, started=0.0)
 
@@ -133,7 +134,7 @@ def test_what_restarts_cost_is_counted_and_expected_again() -> None:
 
 def test_days_in_which_a_run_was_left_are_not_expected_again() -> None:
     first = trained(lambda _: 1.0, until=400)
-    again = [Point(at + 200_000.0, step + 400, 2) for at, step, _ in first[:200]]
+    again = [ProgressPoint(at + 200_000.0, step + 400, 2) for at, step, _ in first[:200]]
 
     ahead = forecast(
         [*first, *again],
@@ -162,7 +163,10 @@ def test_checkpoints_that_are_far_apart_make_a_failure_dear() -> None:
 
 def test_another_way_has_a_pace_of_its_own() -> None:
     slow = trained(lambda _: 1.0, until=300)
-    fast = [Point(at + 400.0, step + 300, 2) for at, step, _ in trained(lambda _: 0.2, until=200)]
+    fast = [
+        ProgressPoint(at + 400.0, step + 300, 2)
+        for at, step, _ in trained(lambda _: 0.2, until=200)
+    ]
     points = [*slow, *fast]
 
     ahead = forecast(points, TOTAL, now=points[-1].at, restarts=RARE, since=1)
@@ -181,11 +185,19 @@ def test_another_way_has_a_pace_of_its_own() -> None:
         (trained(lambda _: 1.0, until=100), None),
         (trained(lambda _: 1.0, until=100), 100),  # nothing is left, or the total is not the job's
         (trained(lambda _: 1.0, until=100)[::-1], TOTAL),  # a counter that starts over
-        ([Point(5.0, 1, 1), Point(500.0, 2, 1)], TOTAL),  # one step says nothing of the next
-        ([Point(50.0 * n, 10 * n, n) for n in range(1, 9)], TOTAL),  # never twice in one attempt
+        (
+            [ProgressPoint(5.0, 1, 1), ProgressPoint(500.0, 2, 1)],
+            TOTAL,
+        ),  # one step says nothing of the next
+        (
+            [ProgressPoint(50.0 * n, 10 * n, n) for n in range(1, 9)],
+            TOTAL,
+        ),  # never twice in one attempt
     ],
 )
-def test_nothing_is_foretold_from_too_little(points: list[Point], total: int | None) -> None:
+def test_nothing_is_foretold_from_too_little(
+    points: list[ProgressPoint], total: int | None
+) -> None:
     assert forecast(points, total, now=1000.0, restarts=RARE) is None
 
 
@@ -199,7 +211,7 @@ def test_whatever_the_points_are_the_interval_is_around_the_middle() -> None:
             if dice.random() < 0.1:
                 attempt, step = attempt + 1, max(0, step - dice.randrange(50))
             step += dice.randrange(5)
-            points.append(Point(at, step, attempt))
+            points.append(ProgressPoint(at, step, attempt))
         restarts = Restarts(between=dice.choice([1.0, 1e4]), started=0.0, saving=None)
         ahead = forecast(points, step + dice.randrange(1, 10**6), now=at, restarts=restarts)
         if ahead is not None:
@@ -248,7 +260,7 @@ def test_buckets_give_the_end_of_each_minute_and_how_often_it_saves() -> None:
 
     buckets = (bucket(0, 0, 5, 1.0), bucket(60, 5, 5, 0.0), bucket(120, 5, 8, 2.0))
 
-    assert points_of(buckets) == [Point(59.0, 5, 1), Point(179.0, 8, 1)]
+    assert points_of(buckets) == [ProgressPoint(59.0, 5, 1), ProgressPoint(179.0, 8, 1)]
     assert saving_of(buckets) == 120.0
     assert saving_of(buckets[:2]) is None
 

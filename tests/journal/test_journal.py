@@ -22,7 +22,7 @@ from rocsteady.journal.values import (
     AttemptRecord,
     DecisionRecord,
     Incident,
-    Message,
+    MessageRecord,
     NamedFailure,
     Run,
     RunStory,
@@ -132,7 +132,7 @@ def test_the_story_of_a_run_comes_back_as_it_was_written(open_journal: OpenJourn
     decision = DecisionRecord(
         run=run.id, attempt=1, what="the same again", why="a first", at=1200.0
     )
-    message = Message(run=run.id, text="attempt 2, from step 80", at=1201.0)
+    message = MessageRecord(run=run.id, text="attempt 2, from step 80", at=1201.0)
 
     journal.record(attempt(run.id, 1, 1000.0))
     train(journal, run.id, 1, 1000.0, range(101))
@@ -280,7 +280,7 @@ def test_without_a_write_ahead_log_it_works_as_well(place: Place) -> None:
 def test_any_text_can_be_said(journal: Journal, text: str) -> None:
     run = begin(journal)
 
-    journal.record(Message(run=run.id, text=text, at=0.0))
+    journal.record(MessageRecord(run=run.id, text=text, at=0.0))
     journal.flush()
 
     (message,) = journal.story(run.name).messages

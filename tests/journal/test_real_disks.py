@@ -18,7 +18,7 @@ import pytest
 from rocsteady.errors import NotRecordedError
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.place import Place, find_place
-from rocsteady.journal.values import Message
+from rocsteady.journal.values import MessageRecord
 
 TOOLS = ("mkfs.ext4", "mount", "umount", "fsfreeze")
 pytestmark = [
@@ -68,7 +68,7 @@ def test_a_disk_that_hangs_holds_nobody_up(disk: Path, place_on_it: Place) -> No
     start = time.monotonic()
 
     for number in range(20_000):
-        journal.record(Message(run=run.id, text=str(number), at=0.0))
+        journal.record(MessageRecord(run=run.id, text=str(number), at=0.0))
     handed_over = time.monotonic() - start
     with pytest.raises(NotRecordedError, match="within 1 s"):
         journal.intend("kill", "the tree")
@@ -99,7 +99,7 @@ def test_closing_while_the_disk_hangs_is_bounded(disk: Path, place_on_it: Place)
     journal = Journal(place_on_it)
     run = journal.begin_run(("python",), job={}, strategy={})
     assert tool("fsfreeze", "-f", disk)
-    journal.record(Message(run=run.id, text="lost", at=0.0))
+    journal.record(MessageRecord(run=run.id, text="lost", at=0.0))
     start = time.monotonic()
 
     assert not journal.close(timedelta(seconds=0.5))
@@ -116,11 +116,11 @@ def test_a_full_disk_costs_the_oldest_and_says_so_when_there_is_room(
     ballast = disk / "ballast"
     fill(ballast)
     for number in range(10_000):
-        journal.record(Message(run=run.id, text=f"{number} " * 50, at=0.0))
+        journal.record(MessageRecord(run=run.id, text=f"{number} " * 50, at=0.0))
     with pytest.raises(NotRecordedError, match="full"):
         journal.intend("kill", "the tree")
     for number in range(10_000):
-        journal.record(Message(run=run.id, text=str(number), at=0.0))
+        journal.record(MessageRecord(run=run.id, text=str(number), at=0.0))
 
     dropped = journal.losses.dropped
     ballast.unlink()

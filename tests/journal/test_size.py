@@ -10,7 +10,7 @@ import pytest
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.place import Place
 from rocsteady.journal.progress import DAY, HOUR
-from rocsteady.journal.values import AttemptRecord, DecisionRecord, Incident, Message, Sample
+from rocsteady.journal.values import AttemptRecord, DecisionRecord, Incident, MessageRecord, Sample
 
 OpenJournal = Callable[..., Journal]
 LOOK_EVERY = 20  # seconds
@@ -26,7 +26,7 @@ def incident(journal: Journal, run: int, number: int, at: float) -> None:
                  at=at, place=place, evidence=folder)
     )  # fmt: skip
     for text in ("Looking.", "hung in the DataLoader. " * 6, "the same again", "from step 4,800"):
-        journal.record(Message(run=run, text=text, at=at))
+        journal.record(MessageRecord(run=run, text=text, at=at))
     journal.record(
         DecisionRecord(run=run, attempt=number, what="the same again", why="chance", at=at)
     )

@@ -12,14 +12,14 @@ import pytest
 from rocsteady.errors import NotRecordedError
 from rocsteady.journal import schema
 from rocsteady.journal.rows import Work, put
-from rocsteady.journal.values import Message, UnwrittenEntries
-from rocsteady.journal.writer import Writer
+from rocsteady.journal.values import MessageRecord, UnwrittenEntries
+from rocsteady.journal.writer import JournalWriter
 
 BUSY = timedelta(milliseconds=50)
 
 
 def message(number: int) -> Work:
-    return put(Message(text=str(number), at=0.0))
+    return put(MessageRecord(text=str(number), at=0.0))
 
 
 def texts(path: Path) -> list[str]:
@@ -51,11 +51,13 @@ def disk(tmp_path: Path) -> Disk:
 
 
 def said(number: int, why: str) -> Work:
-    return put(Message(text=f"{number} lost: {why}", at=0.0))
+    return put(MessageRecord(text=f"{number} lost: {why}", at=0.0))
 
 
 def test_a_disk_that_hangs_makes_nobody_wait_and_costs_the_oldest(disk: Disk) -> None:
-    writer = Writer(disk.connect, disk.path.parent, limit=100, linger=timedelta(0), said=said)
+    writer = JournalWriter(
+        disk.connect, disk.path.parent, limit=100, linger=timedelta(0), said=said
+    )
     writer.put(message(-1))
     time.sleep(0.1)  # it is now with the disk
     start = time.monotonic()
@@ -74,7 +76,7 @@ def test_a_disk_that_hangs_makes_nobody_wait_and_costs_the_oldest(disk: Disk) ->
 
 
 def test_closing_over_a_disk_that_hangs_is_bounded(disk: Disk) -> None:
-    writer = Writer(disk.connect, disk.path.parent)
+    writer = JournalWriter(disk.connect, disk.path.parent)
     writer.put(message(1))
     start = time.monotonic()
 
@@ -87,7 +89,7 @@ def test_closing_over_a_disk_that_hangs_is_bounded(disk: Disk) -> None:
 def test_a_full_disk_keeps_entries_until_there_is_room(disk: Disk) -> None:
     disk.answers.set()
     disk.trouble = sqlite3.OperationalError("database or disk is full")
-    writer = Writer(disk.connect, disk.path.parent, linger=timedelta(0))
+    writer = JournalWriter(disk.connect, disk.path.parent, linger=timedelta(0))
     writer.put(message(1))
     with pytest.raises(NotRecordedError, match="disk is full"):
         writer.now(lambda _: None, timedelta(seconds=5))
@@ -109,9 +111,9 @@ def test_a_database_that_fills_up_in_earnest_says_so_and_goes_on(tmp_path: Path)
             connection.execute("PRAGMA max_page_count = 1")  # SQLite's own "disk is full"
         return connection
 
-    writer = Writer(connect, tmp_path, linger=timedelta(0))
+    writer = JournalWriter(connect, tmp_path, linger=timedelta(0))
     for number in range(200):
-        writer.put(put(Message(text=str(number) * 500, at=0.0)))
+        writer.put(put(MessageRecord(text=str(number) * 500, at=0.0)))
     with pytest.raises(NotRecordedError, match="full"):
         writer.now(message(0), timedelta(seconds=5))
     full = False
@@ -123,7 +125,7 @@ def test_a_database_that_fills_up_in_earnest_says_so_and_goes_on(tmp_path: Path)
 
 def test_an_entry_that_no_database_takes_is_counted_and_costs_no_other(disk: Disk) -> None:
     disk.answers.set()
-    writer = Writer(disk.connect, disk.path.parent)
+    writer = JournalWriter(disk.connect, disk.path.parent)
     writer.put(message(1))
     writer.put(lambda connection: connection.execute("INSERT INTO messages VALUES (1, 2)"))
     writer.put(lambda connection: connection.execute("SELECT ?", (1 << 70,)))
@@ -138,7 +140,7 @@ def test_an_entry_that_no_database_takes_is_counted_and_costs_no_other(disk: Dis
 def test_a_database_that_breaks_is_set_aside_and_a_new_one_is_begun(disk: Disk) -> None:
     disk.answers.set()
     disk.path.write_bytes(b"this is not a database, but it is as long as one might be" * 100)
-    writer = Writer(disk.connect, disk.path.parent)
+    writer = JournalWriter(disk.connect, disk.path.parent)
     writer.put(message(1))
 
     assert writer.close(timedelta(seconds=5))
@@ -148,15 +150,15 @@ def test_a_database_that_breaks_is_set_aside_and_a_new_one_is_begun(disk: Disk) 
 
 def test_damage_found_while_writing_is_set_aside_too(disk: Disk) -> None:
     disk.answers.set()
-    first = Writer(disk.connect, disk.path.parent)
+    first = JournalWriter(disk.connect, disk.path.parent)
     for number in range(3000):
-        first.put(put(Message(text=str(number) * 100, at=0.0)))
+        first.put(put(MessageRecord(text=str(number) * 100, at=0.0)))
     assert first.close(timedelta(seconds=10))
     with disk.path.open("r+b") as stream:
         stream.seek(4096)
         stream.write(b"\xff" * 200 * 4096)
 
-    writer = Writer(disk.connect, disk.path.parent, linger=timedelta(0))
+    writer = JournalWriter(disk.connect, disk.path.parent, linger=timedelta(0))
     writer.put(message(1))
     deadline = time.monotonic() + 10
     while writer.losses.waiting and time.monotonic() < deadline:
@@ -171,7 +173,7 @@ def test_a_database_of_a_newer_rocsteady_is_left_alone_and_said(disk: Disk) -> N
     connection = sqlite3.connect(disk.path)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    writer = Writer(disk.connect, disk.path.parent)
+    writer = JournalWriter(disk.connect, disk.path.parent)
 
     with pytest.raises(NotRecordedError, match="newer rocsteady"):
         writer.now(lambda _: None, timedelta(seconds=5))
@@ -184,7 +186,7 @@ def test_a_database_that_only_says_it_is_ours_is_set_aside(disk: Disk) -> None:
     connection = sqlite3.connect(disk.path)
     connection.execute("PRAGMA user_version = 1")
     connection.close()
-    writer = Writer(disk.connect, disk.path.parent)
+    writer = JournalWriter(disk.connect, disk.path.parent)
 
     writer.now(message(1), timedelta(seconds=5))
     writer.close(timedelta(seconds=5))
@@ -193,7 +195,7 @@ def test_a_database_that_only_says_it_is_ours_is_set_aside(disk: Disk) -> None:
 
 def test_after_closing_entries_are_counted_as_lost_and_nobody_waits(disk: Disk) -> None:
     disk.answers.set()
-    writer = Writer(disk.connect, disk.path.parent)
+    writer = JournalWriter(disk.connect, disk.path.parent)
     writer.close(timedelta(seconds=5))
 
     writer.put(message(1))
@@ -204,7 +206,7 @@ def test_after_closing_entries_are_counted_as_lost_and_nobody_waits(disk: Disk) 
 
 def test_many_threads_may_hand_over_at_once(disk: Disk) -> None:
     disk.answers.set()
-    writer = Writer(disk.connect, disk.path.parent)
+    writer = JournalWriter(disk.connect, disk.path.parent)
     hand_over = functools.partial(_hand_over, writer)
     threads = [threading.Thread(target=hand_over, args=(n,)) for n in range(8)]
     for thread in threads:
@@ -216,6 +218,6 @@ def test_many_threads_may_hand_over_at_once(disk: Disk) -> None:
     assert sorted(map(int, texts(disk.path))) == list(range(800))
 
 
-def _hand_over(writer: Writer, first: int) -> None:
+def _hand_over(writer: JournalWriter, first: int) -> None:
     for number in range(first * 100, first * 100 + 100):
         writer.put(message(number))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.place import find_place
-from rocsteady.journal.values import Message, Sample
+from rocsteady.journal.values import MessageRecord, Sample
 
 
 def main(project: Path, state: Path, rounds: int) -> None:
@@ -21,7 +21,7 @@ def main(project: Path, state: Path, rounds: int) -> None:
     os.write(1, f"= {run.id}\n".encode())
     for number in range(rounds):
         for entry in range(20):
-            journal.record(Message(run=run.id, text=f"{number} {entry} " * 40, at=0.0))
+            journal.record(MessageRecord(run=run.id, text=f"{number} {entry} " * 40, at=0.0))
         look = Sample(at=number * 7.0, step=number, verdict="healthy", quiet=0.0)
         journal.progressed(run.id, 1, look)
         intent = journal.intend("deed", str(number), run=run.id)

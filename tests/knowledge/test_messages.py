@@ -10,13 +10,13 @@ from rocsteady.errors import KnowledgeError
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.knowledge.failures import UNKNOWN, load_failures
-from rocsteady.knowledge.messages import Message, find_message, known_messages
+from rocsteady.knowledge.messages import KnownMessage, find_message, known_messages
 
 each_message = pytest.mark.parametrize("message", known_messages(), ids=lambda it: it.id)
 
 
 @each_message
-def test_a_message_is_found_and_says_what_to_do(message: Message) -> None:
+def test_a_message_is_found_and_says_what_to_do(message: KnownMessage) -> None:
     found = find_message(f"step 1\n  {message.sample}  \nstep 2\n")
 
     assert found == (message, message.sample)
@@ -27,7 +27,7 @@ def test_a_message_is_found_and_says_what_to_do(message: Message) -> None:
 
 
 @each_message
-def test_a_run_is_not_judged_by_it(message: Message) -> None:
+def test_a_run_is_not_judged_by_it(message: KnownMessage) -> None:
     named = Classifier(load_failures()).name(Symptoms(log=message.sample))
 
     assert named.kind == UNKNOWN

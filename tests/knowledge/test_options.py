@@ -11,8 +11,8 @@ import pytest
 from rocsteady.errors import KnowledgeError
 from rocsteady.knowledge.failures import load_failures
 from rocsteady.knowledge.options import (
+    OperatingSystem,
     OtherOption,
-    System,
     answers,
     impossible_because,
     load_other_options,
@@ -42,7 +42,7 @@ def folder_with(tmp_path: Path, option: str) -> Path:
 
 
 def named(
-    system: System, gfx: str | None, gpus: int, *, failures: set[str], findings: set[str]
+    system: OperatingSystem, gfx: str | None, gpus: int, *, failures: set[str], findings: set[str]
 ) -> dict[str, str]:
     """Return the options worth naming that are not advised against, and why they are impossible."""
     return {
@@ -110,7 +110,7 @@ def test_a_wheel_of_pytorch_is_had_for_what_some_release_contains(
 def test_a_tested_wheel_of_amd_is_not_called_untested_as_well() -> None:
     tested, untested = OPTIONS["wheel-multi-arch"], OPTIONS["wheel-multi-arch-untested"]
 
-    for system in System:
+    for system in OperatingSystem:
         both = [
             {gfx for place in option.where if system in place.os for gfx in place.gfx}
             for option in (tested, untested)
@@ -120,7 +120,7 @@ def test_a_tested_wheel_of_amd_is_not_called_untested_as_well() -> None:
 
 def test_note_a_hears_of_wsl_and_linux_and_not_of_a_tested_wheel() -> None:
     options = named(
-        System.WINDOWS,
+        OperatingSystem.WINDOWS,
         "gfx1201",
         1,
         failures={"hang-in-backward"},
@@ -136,7 +136,7 @@ def test_note_a_hears_of_wsl_and_linux_and_not_of_a_tested_wheel() -> None:
 
 def test_note_b_hears_of_the_container_and_of_ddp_as_a_change() -> None:
     options = named(
-        System.LINUX,
+        OperatingSystem.LINUX,
         "gfx1100",
         2,
         failures={"blas-handle-failed"},
@@ -149,7 +149,9 @@ def test_note_b_hears_of_the_container_and_of_ddp_as_a_change() -> None:
 
 
 def test_note_d_hears_of_less_memory_and_of_other_frameworks_as_a_risk() -> None:
-    options = named(System.LINUX, "gfx1100", 1, failures={"oom-fragmentation"}, findings=set())
+    options = named(
+        OperatingSystem.LINUX, "gfx1100", 1, failures={"oom-fragmentation"}, findings=set()
+    )
 
     assert set(options) == {"cloud", "gradient-checkpointing", "tensorflow", "jax"}
     assert {OPTIONS[each].risk for each in ("tensorflow", "jax")} == {Risk.HIGH}
@@ -157,7 +159,7 @@ def test_note_d_hears_of_less_memory_and_of_other_frameworks_as_a_risk() -> None
 
 def test_note_e_hears_of_the_cloud_and_of_amds_wheel() -> None:
     options = named(
-        System.LINUX,
+        OperatingSystem.LINUX,
         "gfx1010",
         1,
         failures={"machine-went-down"},
@@ -172,13 +174,15 @@ def test_note_e_hears_of_the_cloud_and_of_amds_wheel() -> None:
 
 
 def test_a_rented_gpu_is_worth_a_thought_where_nothing_is_wrong() -> None:
-    for system in System:
+    for system in OperatingSystem:
         for gfx, gpus in (("gfx1100", 1), (None, 0)):
             assert named(system, gfx, gpus, failures=set(), findings=set()) == {"cloud": ""}
 
 
 def test_wsl_is_ruled_out_where_there_is_no_windows() -> None:
-    options = named(System.LINUX, "gfx1100", 1, failures={"hang-in-backward"}, findings=set())
+    options = named(
+        OperatingSystem.LINUX, "gfx1100", 1, failures={"hang-in-backward"}, findings=set()
+    )
 
     assert options["wsl2"] == "this is Linux"
 
@@ -186,11 +190,11 @@ def test_wsl_is_ruled_out_where_there_is_no_windows() -> None:
 def test_several_gpus_are_asked_for_where_they_are_needed() -> None:
     fsdp = OPTIONS["fsdp"]
 
-    assert impossible_because(fsdp, os=System.LINUX, gfx="gfx1100", gpus=2) == ""
+    assert impossible_because(fsdp, os=OperatingSystem.LINUX, gfx="gfx1100", gpus=2) == ""
     assert "needs 2 GPUs, 1 here" in impossible_because(
-        fsdp, os=System.LINUX, gfx="gfx1100", gpus=1
+        fsdp, os=OperatingSystem.LINUX, gfx="gfx1100", gpus=1
     )
-    assert "none here" in impossible_because(fsdp, os=System.LINUX, gfx=None, gpus=0)
+    assert "none here" in impossible_because(fsdp, os=OperatingSystem.LINUX, gfx=None, gpus=0)
 
 
 def test_a_gpu_that_is_not_known_rules_nothing_out() -> None:
@@ -200,7 +204,7 @@ def test_a_gpu_that_is_not_known_rules_nothing_out() -> None:
 
 
 def test_integrated_gpus_have_no_rccl() -> None:
-    assert impossible_because(OPTIONS["ddp"], os=System.LINUX, gfx="gfx1103", gpus=2)
+    assert impossible_because(OPTIONS["ddp"], os=OperatingSystem.LINUX, gfx="gfx1103", gpus=2)
 
 
 def test_wheels_for_a_gpu_are_the_newest_first(knowledge: Knowledge) -> None:
@@ -216,7 +220,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
 
     assert option.risk is Risk.LOW
     assert option.where == ()
-    assert answers(option, os=System.WSL, gfx=None, gpus=1, failures=(), findings=())
+    assert answers(option, os=OperatingSystem.WSL, gfx=None, gpus=1, failures=(), findings=())
 
 
 @pytest.mark.parametrize(

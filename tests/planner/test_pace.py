@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from rocsteady.plan import Pace
-from rocsteady.planner.pace import DRIFT, Mark, measure, pooled
+from rocsteady.planner.pace import DRIFT, StepTime, measure, pooled
 
 TRIALS = 200
 LOOK_EVERY = 0.2  # seconds, as the supervisor looks
@@ -42,7 +42,7 @@ class Training:
         return self.each + (self.pause / self.every if self.every else 0.0)
 
 
-def marks_of(ends: list[float], within: float) -> list[Mark]:
+def marks_of(ends: list[float], within: float) -> list[StepTime]:
     """Look at a training as the supervisor does."""
     marks, seen = [], 0
     for look in range(1, round(within / LOOK_EVERY)):
@@ -51,7 +51,7 @@ def marks_of(ends: list[float], within: float) -> list[Mark]:
         while step < len(ends) and ends[step] <= at:
             step += 1
         if step > seen:
-            marks.append(Mark(at, step))
+            marks.append(StepTime(at, step))
             seen = step
     return marks
 
@@ -134,20 +134,20 @@ def test_no_interval_is_narrower_than_the_drift_of_a_machine() -> None:
 
 @pytest.mark.parametrize("count", range(5))
 def test_too_few_marks_tell_nothing(count: int) -> None:
-    marks = [Mark(float(number), number) for number in range(1, count + 1)]
+    marks = [StepTime(float(number), number) for number in range(1, count + 1)]
     assert measure(marks, started=0.0) is None
 
 
 def test_few_slow_steps_are_enough() -> None:
-    pace = measure([Mark(10.0 * number, number) for number in range(1, 7)], started=0.0)
+    pace = measure([StepTime(10.0 * number, number) for number in range(1, 7)], started=0.0)
     assert pace is not None
     assert pace.rate == pytest.approx(0.1)
     assert pace.steps == round(pace.seconds / 10)
 
 
 def test_what_came_before_a_checkpoint_that_it_went_back_to_does_not_count() -> None:
-    slow = [Mark(1.0 * number, number) for number in range(1, 21)]
-    fast = [Mark(25 + 0.5 * number, 10 + number) for number in range(1, 41)]
+    slow = [StepTime(1.0 * number, number) for number in range(1, 21)]
+    fast = [StepTime(25 + 0.5 * number, 10 + number) for number in range(1, 41)]
     pace = measure([*slow, *fast], started=0.0)
     assert pace is not None
     assert pace.rate == pytest.approx(2.0)
@@ -155,7 +155,7 @@ def test_what_came_before_a_checkpoint_that_it_went_back_to_does_not_count() -> 
 
 
 def test_a_process_that_goes_on_from_a_checkpoint_did_not_make_the_steps_before_it() -> None:
-    marks = [Mark(5 + 0.5 * number, 1000 + number) for number in range(1, 102)]
+    marks = [StepTime(5 + 0.5 * number, 1000 + number) for number in range(1, 102)]
     pace = measure(marks, started=0.0)
     assert pace is not None
     assert pace.rate == pytest.approx(2.0)

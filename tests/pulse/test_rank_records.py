@@ -7,7 +7,7 @@ import pytest
 from rocsteady.blame import RankRecord, WaitsFor, blame
 from rocsteady.evidence.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
 from rocsteady.knowledge.waits import load_waits
-from rocsteady.pulse.rank_records import Launched, rank_records
+from rocsteady.pulse.rank_records import CollectiveCount, rank_records
 
 KNOWN = load_waits()
 MAIN = "main (demo/train.py:40)"
@@ -94,7 +94,7 @@ def test_collectives_and_gpus_are_put_beside_what_was_seen() -> None:
         [beat(3, 7, base=100)],
         KNOWN,
         gpus={7: "0000:c3:00"},
-        launched={3: Launched(57, "all_reduce")},
+        launched={3: CollectiveCount(57, "all_reduce")},
     )
 
     assert one == RankRecord(

@@ -21,7 +21,7 @@ from rocsteady.attempts.collectives.flight_recorder import (
     comparable,
     read_dump,
 )
-from rocsteady.pulse.rank_records import Launched
+from rocsteady.pulse.rank_records import CollectiveCount
 
 if sys.platform == "win32":
     pytest.skip("ranks are of POSIX", allow_module_level=True)
@@ -70,19 +70,22 @@ def dump(*collectives: tuple[str, int, str], p2p: bool = False) -> dict[str, obj
 
 
 def test_a_real_dump_of_gloo() -> None:
-    assert read_dump(REAL) == {"0": Launched(2, "broadcast")}
+    assert read_dump(REAL) == {"0": CollectiveCount(2, "broadcast")}
 
 
 def test_a_real_pickled_dump_of_gloo() -> None:
     content = zlib.decompress(base64.b85decode(PICKLED))
 
-    assert read_dump(content) == {"0": Launched(4, "broadcast")}
+    assert read_dump(content) == {"0": CollectiveCount(4, "broadcast")}
 
 
 def test_a_pickled_dump_of_several_groups() -> None:
     content = pickle.dumps(dump(("0", 7, "all_reduce"), ("0", 8, "all_reduce"), ("1", 3, "send")))
 
-    assert read_dump(content) == {"0": Launched(8, "all_reduce"), "1": Launched(3, "send")}
+    assert read_dump(content) == {
+        "0": CollectiveCount(8, "all_reduce"),
+        "1": CollectiveCount(3, "send"),
+    }
 
 
 def test_messages_between_two_ranks_are_not_counted() -> None:
@@ -109,12 +112,15 @@ def test_bytes_that_are_no_dump_are_refused(content: bytes) -> None:
 
 def test_ranks_are_compared_in_a_group_of_all_that_has_lagged() -> None:
     ranks = {
-        0: {"0": Launched(900, "all_reduce"), "1": Launched(12, "broadcast")},
-        1: {"0": Launched(900, "all_reduce"), "1": Launched(11, "all_reduce")},
+        0: {"0": CollectiveCount(900, "all_reduce"), "1": CollectiveCount(12, "broadcast")},
+        1: {"0": CollectiveCount(900, "all_reduce"), "1": CollectiveCount(11, "all_reduce")},
     }
 
-    assert comparable(ranks) == {0: Launched(12, "broadcast"), 1: Launched(11, "all_reduce")}
-    assert comparable({0: {"a": Launched(1, "x")}, 1: {"b": Launched(2, "x")}}) == {}
+    assert comparable(ranks) == {
+        0: CollectiveCount(12, "broadcast"),
+        1: CollectiveCount(11, "all_reduce"),
+    }
+    assert comparable({0: {"a": CollectiveCount(1, "x")}, 1: {"b": CollectiveCount(2, "x")}}) == {}
     assert comparable({}) == {}
 
 
@@ -155,7 +161,10 @@ def test_dumps_are_asked_for_through_the_pipe_of_the_rank(
 
     found = ask_flight_recorders(ranks, since=since, within=20.0)
 
-    assert found == {0: {"0": Launched(42, "all_reduce")}, 1: {"0": Launched(41, "all_reduce")}}
+    assert found == {
+        0: {"0": CollectiveCount(42, "all_reduce")},
+        1: {"0": CollectiveCount(41, "all_reduce")},
+    }
 
 
 def test_dumps_of_another_attempt_are_not_read(tmp_path: Path, ranks: dict[int, int]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from rocsteady.attempts.collectives.ras_service import ask_ras, launched
-from rocsteady.pulse.rank_records import Launched
+from rocsteady.pulse.rank_records import CollectiveCount
 
 HEAD = """RCCL version 2.22.3 compiled with ROCm 6.4.0.0-42
 HIP runtime version 60400, amdgpu driver version 60400
@@ -101,7 +101,9 @@ def test_the_rank_that_lags_is_read_from_the_answer(server: Callable[[Speaks], s
     assert heard == ["CLIENT PROTOCOL 2", "TIMEOUT 1", "VERBOSE STATUS"]
     assert answer.text == HEAD + LAGS
     counts = launched(answer.text, 8)
-    assert counts == {rank: Launched(411 if rank == 5 else 412, "AllReduce") for rank in range(8)}
+    assert counts == {
+        rank: CollectiveCount(411 if rank == 5 else 412, "AllReduce") for rank in range(8)
+    }
 
 
 def test_a_service_that_does_not_answer_costs_no_more_than_its_time(
@@ -175,5 +177,5 @@ def test_ranks_that_are_listed_below_their_number() -> None:
 """
 
     assert launched(text, 8) == {
-        rank: Launched(0 if rank in (2, 3) else 9, "Broadcast") for rank in range(8)
+        rank: CollectiveCount(0 if rank in (2, 3) else 9, "Broadcast") for rank in range(8)
     }

@@ -21,7 +21,7 @@ from rocsteady.journal.values import (
     Fate,
     Gauge,
     Incident,
-    Message,
+    MessageRecord,
     NamedFailure,
     Run,
     RunStory,
@@ -79,7 +79,7 @@ def story(*, outcome: str = "done", words: str = "waiting for a lock") -> RunSto
                             blame=Blame(sign=Sign.WAIT, why=f"rank 1 is {words}", number=1)),),
         failures=(NamedFailure(run=1, attempt=1, failure=failure, evidence="", at=1299.0),),
         decisions=(DecisionRecord(run=1, attempt=1, what="retry", why=words, at=1300.0),),
-        messages=(Message(run=1, text=words, at=1300.0),),
+        messages=(MessageRecord(run=1, text=words, at=1300.0),),
         deeds=(),
         progress=(*(bucket(1, minute) for minute in range(5)), bucket(2, 6), bucket(2, 7)),
         losses=(AttemptCost(attempt=1, idle=20.0, steps_redone=10, redoing=6.0),),
@@ -272,7 +272,7 @@ def test_what_is_measured_is_drawn_in_its_attempt() -> None:
 
 def test_injected_faults_and_changed_settings_are_named() -> None:
     plain = story()
-    told = Message(
+    told = MessageRecord(
         run=1, text="faults are injected into this run: ROCSTEADY_FAULTS is set.", at=1.0
     )
     last = replace(plain.attempts[1], strategy={"worker_context": "forkserver"})

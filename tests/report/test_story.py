@@ -10,7 +10,7 @@ from rocsteady.journal.values import (
     DecisionRecord,
     Forecast,
     Incident,
-    Message,
+    MessageRecord,
     NamedFailure,
     Run,
     RunStory,
@@ -120,7 +120,7 @@ def test_a_run_that_goes_on_is_told_with_when_it_will_be_done() -> None:
 
 def test_what_others_wrote_loads_mentions_and_closes_nothing() -> None:
     hostile = "bad ![x](https://a.example/b.png) <img src=x> @octocat fixes #1\n# BIG"
-    message = Message(run=1, text=f"error in the script: ValueError: {hostile} `x`", at=1.0)
+    message = MessageRecord(run=1, text=f"error in the script: ValueError: {hostile} `x`", at=1.0)
 
     line = next(each for each in told(messages=(message,)).splitlines() if "BIG" in each)
 

@@ -30,7 +30,7 @@ from rocsteady.report.otlp import otlp_headers
 from rocsteady.report.prometheus import render_prometheus
 from rocsteady.report.run_metrics import QUANTITIES, RunEvent, RunMetrics
 from rocsteady.workflows.run_exports import (
-    Collector,
+    OtlpCollector,
     PrometheusFile,
     RunExports,
     targets_of,
@@ -132,7 +132,7 @@ def test_a_fifo_in_place_of_an_event_file_blocks_nobody(tmp_path: Path) -> None:
 def test_a_collector_gets_otlp(collector: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Bearer%20x,y=z")
 
-    assert Collector(collector, "the collector").write(NUMBERS) == ""
+    assert OtlpCollector(collector, "the collector").write(NUMBERS) == ""
 
     ((path, headers, body),) = Handler.seen
     assert path == "/v1/metrics"
@@ -150,8 +150,8 @@ def test_a_collector_gets_otlp(collector: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_collector_that_refuses_or_is_not_there(collector: str) -> None:
-    assert Collector(f"{collector}/refuse", "it").write(NUMBERS) == "HTTP status 403"
-    assert Collector("http://127.0.0.1:1", "it").write(NUMBERS) == "Connection refused"
+    assert OtlpCollector(f"{collector}/refuse", "it").write(NUMBERS) == "HTTP status 403"
+    assert OtlpCollector("http://127.0.0.1:1", "it").write(NUMBERS) == "Connection refused"
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from rocsteady.host.output_buffer import Outlet
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.values import Message
+from rocsteady.journal.values import MessageRecord
 from rocsteady.printable import printable
 from rocsteady.report.text_page import coloured, takes_colour
 
@@ -54,7 +54,7 @@ class Announcer:
     def note(self, text: str) -> None:
         """Keep one line for the report only."""
         if self._journal is not None:
-            self._journal.record(Message(run=self._run, text=text, at=time.time()))
+            self._journal.record(MessageRecord(run=self._run, text=text, at=time.time()))
 
     def flush(self) -> None:
         """Let what was said come before what others will write, if its reader lets it."""

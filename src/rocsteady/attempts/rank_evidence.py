@@ -25,7 +25,7 @@ from rocsteady.evidence.collect import Processes
 from rocsteady.evidence.members import gpus_of
 from rocsteady.evidence.values import Heartbeat, Snapshot
 from rocsteady.host.files import write_whole
-from rocsteady.pulse.rank_records import Launched, rank_records, world_size
+from rocsteady.pulse.rank_records import CollectiveCount, rank_records, world_size
 from rocsteady.pulse.stack_facts import KnownWaits
 from rocsteady.redaction.redactor import hide_secrets
 from rocsteady.untrusted_file import read_regular
@@ -72,7 +72,7 @@ def blame_by_evidence(
 
 def _launched(
     folder: Path, pids: Mapping[int, int], world: int, began: float
-) -> dict[int, Launched]:
+) -> dict[int, CollectiveCount]:
     """Return the last collective of each rank: by flight recorders, else by RCCL's RAS service."""
     try:
         return _asked(folder, pids, world, began)
@@ -80,7 +80,9 @@ def _launched(
         return {}
 
 
-def _asked(folder: Path, pids: Mapping[int, int], world: int, began: float) -> dict[int, Launched]:
+def _asked(
+    folder: Path, pids: Mapping[int, int], world: int, began: float
+) -> dict[int, CollectiveCount]:
     since = time.time() - (time.monotonic() - began)
     groups = ask_flight_recorders(pids, since=since, within=WITHIN)
     told = comparable(groups) if len(groups) == len(pids) else {}

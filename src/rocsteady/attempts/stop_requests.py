@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import FrameType
 
 INTERRUPTED, TERMINATED = 130, 143  # exit codes, as a shell has them
-Handler = Callable[[int, FrameType | None], object] | int | None
+SignalHandler = Callable[[int, FrameType | None], object] | int | None
 
 
 class StopRequests:
@@ -25,7 +25,7 @@ class StopRequests:
         self.terminal_lost = False
         self.suspend = False
         self.reacted: Callable[[], None] = lambda: None  # to be called when acting on ``stop``
-        self._before: dict[signal.Signals, Handler] = {}
+        self._before: dict[signal.Signals, SignalHandler] = {}
 
     @property
     def code(self) -> int:

@@ -21,7 +21,7 @@ from rocsteady.knowledge.failures import (
     FailureKnowledge,
     Nature,
 )
-from rocsteady.knowledge.messages import Message, find_message
+from rocsteady.knowledge.messages import KnownMessage, find_message
 from rocsteady.knowledge.store import failures_in_use
 from rocsteady.redaction.machine_names import redactor_here
 from rocsteady.report.text_page import BOLD, DIM, Page
@@ -77,7 +77,7 @@ def command(ctx: click.Context, *, text: str, as_json: bool) -> None:
     ctx.exit(NOT_NAMED if failure.kind == UNKNOWN else NAMED)
 
 
-def _show_message(message: Message, line: str, *, as_json: bool) -> None:
+def _show_message(message: KnownMessage, line: str, *, as_json: bool) -> None:
     """Say what is known of a line that is no failure."""
     line = redactor_here().text(line)
     if as_json:

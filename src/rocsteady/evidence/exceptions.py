@@ -26,7 +26,7 @@ class RaisedException(Value, frozen=True, kw_only=True):
     traceback: str
 
 
-class _Told(RaisedException, frozen=True, kw_only=True):
+class _RaisedFile(RaisedException, frozen=True, kw_only=True):
     version: int
 
 
@@ -35,7 +35,7 @@ def read_raised(folder: Path) -> tuple[RaisedException, ...]:
     found = []
     for _, path in numbered(folder, wire.RAISED_SUFFIX):
         try:
-            told = msgspec.json.decode(read_regular(path, LIMIT, follow=False), type=_Told)
+            told = msgspec.json.decode(read_regular(path, LIMIT, follow=False), type=_RaisedFile)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             continue
         if told.version == wire.RAISED_VERSION:

@@ -111,7 +111,7 @@ class _ReadFile(CheckpointRead, frozen=True, kw_only=True):
     version: int
 
 
-class _Told(Value, frozen=True, kw_only=True):
+class _AppliedSetting(Value, frozen=True, kw_only=True):
     setting: str
     outcome: Literal["applied", "refused"]
     times: int
@@ -121,7 +121,7 @@ class _Told(Value, frozen=True, kw_only=True):
 class _AppliedFile(Value, frozen=True, kw_only=True):
     version: int
     asked: tuple[str, ...]
-    told: tuple[_Told, ...]
+    told: tuple[_AppliedSetting, ...]
 
 
 def read_applied(folder: Path) -> tuple[Applied, ...]:

@@ -63,13 +63,13 @@ class _Frame(Value, frozen=True):
     module: str | None = None  # the library, of a native frame
 
 
-class _Thread(Value, frozen=True):
+class _PySpyThread(Value, frozen=True):
     frames: list[_Frame]
     thread_name: str | None = None
     os_thread_id: int | None = None
 
 
-_DUMP = msgspec.json.Decoder(list[_Thread])
+_DUMP = msgspec.json.Decoder(list[_PySpyThread])
 
 
 def take_stacks(
@@ -80,7 +80,7 @@ def take_stacks(
     if program is None:
         return Stacks(threads={}, missing=dict.fromkeys(pids, NOT_INSTALLED))
     deadline = time.monotonic() + within.total_seconds()
-    dumps = {pid: _Dump(program, pid, deadline) for pid in pids}
+    dumps = {pid: _PySpyTries(program, pid, deadline) for pid in pids}
     outcomes = run_all(
         {pid: dump.with_native if native else dump.plain for pid, dump in dumps.items()},
         within=within,
@@ -98,7 +98,7 @@ def find_py_spy() -> str | None:
     return str(ours) if ours.is_file() else shutil.which(name)
 
 
-class _Dump:
+class _PySpyTries:
     """The tries at one process."""
 
     def __init__(self, program: str, pid: int, deadline: float) -> None:
@@ -147,7 +147,7 @@ def _read(answer: Answer, *, native: bool) -> tuple[ThreadStack, ...] | None:
     return tuple(_stack(thread, native=native) for thread in threads)
 
 
-def _stack(thread: _Thread, *, native: bool) -> ThreadStack:
+def _stack(thread: _PySpyThread, *, native: bool) -> ThreadStack:
     innermost = next(
         (index for index, frame in enumerate(thread.frames) if not frame.module),
         len(thread.frames),

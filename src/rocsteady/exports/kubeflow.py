@@ -9,7 +9,7 @@ from __future__ import annotations
 from rocsteady.exports import kubernetes
 from rocsteady.exports.export import Export, slug
 from rocsteady.exports.kubernetes import Table
-from rocsteady.exports.launcher import Hosts, torchrun_hosts
+from rocsteady.exports.launcher import HostCount, torchrun_hosts
 from rocsteady.exports.remarks import of_schedulers, remarks
 
 API = "trainer.kubeflow.org/v1alpha1"
@@ -60,7 +60,7 @@ def runtime_manifest(export: Export, image: str) -> Table:
 def trainjob_manifest(export: Export) -> Table:
     """Return the job: hosts, GPUs and the command. Kubeflow says where the hosts meet."""
     name = slug(export.name)
-    hosts = torchrun_hosts(export.command) or Hosts(1, 1)
+    hosts = torchrun_hosts(export.command) or HostCount(1, 1)
     return {
         "apiVersion": API,
         "kind": "TrainJob",

@@ -21,14 +21,14 @@ BACKEND = "PET_RDZV_BACKEND=rocsteady"
 PORT = 29500  # torchrun's own default
 
 
-class Hosts(NamedTuple):
+class HostCount(NamedTuple):
     """On how many hosts a command runs."""
 
     least: int
     most: int
 
 
-def torchrun_hosts(command: tuple[str, ...]) -> Hosts | None:
+def torchrun_hosts(command: tuple[str, ...]) -> HostCount | None:
     """Return the hosts of a torchrun; None for any other command."""
     start = _start(command)
     if start is None:
@@ -38,8 +38,8 @@ def torchrun_hosts(command: tuple[str, ...]) -> Hosts | None:
             least, _, most = value.partition(":")
             numbers = (least, most or least)
             if all(number.isdecimal() for number in numbers):
-                return Hosts(*map(int, numbers))
-    return Hosts(1, 1)
+                return HostCount(*map(int, numbers))
+    return HostCount(1, 1)
 
 
 def ranks_per_host(command: tuple[str, ...]) -> int | None:

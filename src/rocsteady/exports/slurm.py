@@ -6,7 +6,7 @@ import math
 import re
 
 from rocsteady.exports.export import Export, slug, torch_release
-from rocsteady.exports.launcher import Hosts, torchrun_hosts
+from rocsteady.exports.launcher import HostCount, torchrun_hosts
 from rocsteady.exports.remarks import comments, of_schedulers, remarks
 from rocsteady.exports.shell import ENVIRONMENT, environment, install, job_line, rendezvous
 
@@ -59,7 +59,7 @@ FIRST_HOST = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
 def sbatch(export: Export) -> str:
     """Write the file."""
     name = slug(export.name)
-    hosts = torchrun_hosts(export.command) or Hosts(1, 1)
+    hosts = torchrun_hosts(export.command) or HostCount(1, 1)
     options = {
         "job-name": name,
         "nodes": _nodes(hosts),
@@ -100,7 +100,7 @@ def _wrapper(export: Export, *, several: bool) -> str:
     )
 
 
-def _nodes(hosts: Hosts) -> str:
+def _nodes(hosts: HostCount) -> str:
     return f"{hosts.least}-{hosts.most}" if hosts.least < hosts.most else str(hosts.most)
 
 

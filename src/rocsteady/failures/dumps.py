@@ -38,7 +38,7 @@ _NATIVE = re.compile(r"\[native\] (?P<function>.+)")
 
 def read_dump(text: str) -> list[Stack]:
     """Return the stacks of a dump; none if the text has none."""
-    dump = _Dump()
+    dump = _DumpReader()
     for line in filter(None, text.split("\n")):
         rank, rest = unlabelled(line[:LINE])
         dump.take(rest.strip(), rank, indented=rest[:1].isspace())
@@ -54,7 +54,7 @@ def is_dump(text: str) -> bool:
     ) and ("Thread " in text or "thread " in text or "#0 " in text)
 
 
-class _Thread:
+class _DumpedThread:
     """One stack as it is read; of a traceback the innermost frame comes last."""
 
     def __init__(self, process: int, name: str = "", *, rank: int | None = None) -> None:
@@ -75,12 +75,12 @@ class _Thread:
         )
 
 
-class _Dump:
+class _DumpReader:
     """Takes a text line by line."""
 
     def __init__(self) -> None:
         self._process = 0
-        self._threads: list[_Thread] = []
+        self._threads: list[_DumpedThread] = []
         self._count = 0
 
     def take(self, line: str, rank: int | None, *, indented: bool) -> None:
@@ -94,7 +94,7 @@ class _Dump:
             self._add(frame["function"], frame["file"])
         elif frame := _GDB.match(line):
             if line.startswith("#0 ") and self._threads and self._threads[-1].frames:
-                self._threads.append(_Thread(self._process, rank=rank))
+                self._threads.append(_DumpedThread(self._process, rank=rank))
             self._open(rank)
             self._add(frame["function"])
         elif frame := _FILE.match(line) or _SHORT.fullmatch(line) or _LIBRARY.fullmatch(line):
@@ -105,7 +105,7 @@ class _Dump:
 
     def stacks(self) -> list[Stack]:
         threads = [thread for thread in self._threads if thread.frames]
-        by_process: dict[int, list[_Thread]] = {}
+        by_process: dict[int, list[_DumpedThread]] = {}
         for thread in threads:
             by_process.setdefault(thread.process, []).append(thread)
         trains = {_main(mine) for mine in by_process.values()}
@@ -135,12 +135,12 @@ class _Dump:
     def _open(self, rank: int | None) -> None:
         """Begin a stack that has no head."""
         if not self._threads:
-            self._threads.append(_Thread(self._process, rank=rank))
+            self._threads.append(_DumpedThread(self._process, rank=rank))
 
     def _begin_traceback(self, rank: int | None) -> None:
         """Begin the traceback of a process; each process has its own."""
         self._process -= 1
-        thread = _Thread(self._process, rank=rank)
+        thread = _DumpedThread(self._process, rank=rank)
         thread.main = thread.outermost_first = True
         self._threads.append(thread)
 
@@ -151,7 +151,7 @@ class _Dump:
         mine = [thread for thread in self._threads if thread.process == self._process]
         if name == "MainThread" and any(thread.name == name for thread in mine):
             self._process -= 1  # of another process, which the text does not name
-        thread = _Thread(self._process, name, rank=rank)
+        thread = _DumpedThread(self._process, name, rank=rank)
         thread.main = bool(found["gdb"] == "1" or found["current"] or found["bt"])
         told = found["wait"] or ""
         thread.wait = next((wait for wait in Wait if told.startswith(wait.value)), None)
@@ -163,7 +163,7 @@ class _Dump:
             self._threads[-1].frames.append(Stacked(function, forward(file)))
 
 
-def _main(threads: Sequence[_Thread]) -> _Thread:
+def _main(threads: Sequence[_DumpedThread]) -> _DumpedThread:
     """Return the thread that trains: the one called so, else gdb's first, faulthandler's last."""
     named = [thread for thread in threads if thread.name == "MainThread"]
     main = [thread for thread in threads if thread.main]

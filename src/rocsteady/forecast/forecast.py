@@ -32,7 +32,7 @@ LONGEST_RESTART = HOUR  # what takes longer was left by its supervisor, which is
 LEAST_SHARE = 0.02  # of the time that is work, however often it fails
 
 
-class Point(NamedTuple):
+class ProgressPoint(NamedTuple):
     """How far a run was at a moment."""
 
     at: float  # by the wall clock
@@ -88,7 +88,12 @@ def due_of(run: Run) -> float | None:
 
 
 def forecast(
-    points: Sequence[Point], total: int | None, *, now: float, restarts: Restarts, since: int = 0
+    points: Sequence[ProgressPoint],
+    total: int | None,
+    *,
+    now: float,
+    restarts: Restarts,
+    since: int = 0,
 ) -> Forecast | None:
     """Say when it will be done; None as long as too little was seen, or it counts over again.
 
@@ -123,13 +128,13 @@ def needed(left: int, until: float, now: float) -> float:
     return left / (until - now) if until > now else math.inf
 
 
-def points_of(buckets: Sequence[Bucket]) -> list[Point]:
+def points_of(buckets: Sequence[Bucket]) -> list[ProgressPoint]:
     """Return how far a run was when, once a minute at most; of a bucket only the end is exact."""
-    points: dict[tuple[int, float], Point] = {}
+    points: dict[tuple[int, float], ProgressPoint] = {}
     for bucket in buckets:
         if bucket.last_progress is not None:
             key = bucket.attempt, bucket.start // MINUTE
-            points[key] = Point(bucket.last_progress, bucket.last_step, bucket.attempt)
+            points[key] = ProgressPoint(bucket.last_progress, bucket.last_step, bucket.attempt)
     return list(points.values())
 
 
@@ -154,14 +159,14 @@ def _off(pace: _Pace, work: float) -> float:
     return math.exp(min(WIDEST, WIDE * (1 + 1.5 / (pace.seen - 1)) * deviation))
 
 
-def _counts_anew(points: Sequence[Point]) -> bool:
+def _counts_anew(points: Sequence[ProgressPoint]) -> bool:
     """Tell a counter that starts over, as one of an epoch does: its total is not the job's."""
     return any(
         one.attempt == two.attempt and two.step < one.step / 2 for one, two in pairwise(points)
     )
 
 
-def _moves(points: Sequence[Point]) -> Iterator[_Move]:
+def _moves(points: Sequence[ProgressPoint]) -> Iterator[_Move]:
     """Yield what was done from one point to the next, within each attempt."""
     for one, two in pairwise(points):
         if one.attempt == two.attempt and two.at > one.at and two.step > one.step:
@@ -228,7 +233,7 @@ def _stalls(pace: _Pace, work: float) -> tuple[float, float]:
 
 
 def _costs(
-    points: Sequence[Point], now: float, each: float, restarts: Restarts
+    points: Sequence[ProgressPoint], now: float, each: float, restarts: Restarts
 ) -> tuple[float, float, float]:
     """Return the seconds that a restart takes, between two failures, and between two saves."""
     ends = [(one, two) for one, two in pairwise(points) if one.attempt != two.attempt]

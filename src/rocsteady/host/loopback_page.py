@@ -99,7 +99,7 @@ class _Server(ThreadingHTTPServer):
 
 
 def _handler(token: str, render: Callable[[], str], policy: str) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    class PageRequest(BaseHTTPRequestHandler):
         server: _Server
         timeout = WITHIN
         server_version, sys_version = "rocsteady", ""
@@ -145,7 +145,7 @@ def _handler(token: str, render: Callable[[], str], policy: str) -> type[BaseHTT
         def version_string(self) -> str:
             return "rocsteady"
 
-    return Handler
+    return PageRequest
 
 
 def _is_ours(request: BaseHTTPRequestHandler, token: str) -> bool:

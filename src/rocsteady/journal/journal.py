@@ -32,7 +32,7 @@ from rocsteady.journal.values import (
     DecisionRecord,
     Deed,
     Incident,
-    Message,
+    MessageRecord,
     NamedFailure,
     Run,
     RunLine,
@@ -41,7 +41,7 @@ from rocsteady.journal.values import (
     Unfinished,
     UnwrittenEntries,
 )
-from rocsteady.journal.writer import Writer, sync_folder
+from rocsteady.journal.writer import JournalWriter, sync_folder
 from rocsteady.vocabulary import Value
 
 INTEND_WITHIN = timedelta(seconds=2)
@@ -68,7 +68,7 @@ class Journal:
         self._intend_within = intend_within
         self._meters: dict[tuple[int, int], Meter] = {}
         self._aged: dict[int, float] = {}
-        self._writer = Writer(self._connect, place.database.parent, said=self._said_lost)
+        self._writer = JournalWriter(self._connect, place.database.parent, said=self._said_lost)
 
     @property
     def losses(self) -> UnwrittenEntries:
@@ -144,7 +144,7 @@ class Journal:
         return msgspec.structs.replace(run, folder=str(folder))  # not what the journal says
 
     def record(
-        self, value: AttemptRecord | Incident | NamedFailure | DecisionRecord | Message
+        self, value: AttemptRecord | Incident | NamedFailure | DecisionRecord | MessageRecord
     ) -> None:
         """Hand over an entry. One with the same number takes the place of the earlier."""
         self._writer.put(put(value))
@@ -299,4 +299,4 @@ class Journal:
 
     def _said_lost(self, number: int, why: str) -> Work:
         text = f"{number} entries of the journal were lost: {why or 'there were too many at once'}"
-        return put(Message(text=text, at=self._clock()))
+        return put(MessageRecord(text=text, at=self._clock()))

@@ -31,7 +31,7 @@ from rocsteady.journal.values import (
     Takedown,
     Unfinished,
 )
-from rocsteady.journal.writer import Writer
+from rocsteady.journal.writer import JournalWriter
 from rocsteady.user_folders import state_folder
 from rocsteady.vocabulary import Observation, Value
 
@@ -48,9 +48,9 @@ class Memory:
     def __init__(self, place: Place, clock: Callable[[], float] = time.time) -> None:
         self._path = place.memory
         self._clock = clock
-        self._writer: Writer | None = None
+        self._writer: JournalWriter | None = None
         if self._path is not None and place.memory_writable:
-            self._writer = Writer(self._connect, self._path.parent)
+            self._writer = JournalWriter(self._connect, self._path.parent)
 
     @property
     def keeps(self) -> bool:

@@ -23,7 +23,7 @@ from rocsteady.journal.values import (
     DecisionRecord,
     Deed,
     Incident,
-    Message,
+    MessageRecord,
     NamedFailure,
     Run,
     RunLine,
@@ -151,11 +151,11 @@ def _failures(connection: sqlite3.Connection, run: int) -> tuple[NamedFailure, .
     return select(connection, NamedFailure, "WHERE run = ? ORDER BY attempt", run)
 
 
-def _messages(connection: sqlite3.Connection, run: Run) -> tuple[Message, ...]:
+def _messages(connection: sqlite3.Connection, run: Run) -> tuple[MessageRecord, ...]:
     """Return what was said of a run, and of the journal itself meanwhile: what it lost."""
     where = "WHERE run = ? OR (run IS NULL AND at BETWEEN ? AND ?) ORDER BY id"
     end = float("inf") if run.ended is None else run.ended
-    return select(connection, Message, where, run.id, run.started, end)
+    return select(connection, MessageRecord, where, run.id, run.started, end)
 
 
 def _line(connection: sqlite3.Connection, run: Run, here: Identity, now: float) -> RunLine:

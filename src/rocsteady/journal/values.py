@@ -102,7 +102,7 @@ class DecisionRecord(Value, frozen=True, kw_only=True):
         return self.what.startswith(FALLBACK)
 
 
-class Message(Value, frozen=True, kw_only=True):
+class MessageRecord(Value, frozen=True, kw_only=True):
     """What a person was told."""
 
     run: int | None = None
@@ -219,7 +219,7 @@ class RunStory(Value, frozen=True, kw_only=True):
     incidents: tuple[Incident, ...]
     failures: tuple[NamedFailure, ...]
     decisions: tuple[DecisionRecord, ...]
-    messages: tuple[Message, ...]
+    messages: tuple[MessageRecord, ...]
     deeds: tuple[Deed, ...]
     progress: tuple[Bucket, ...]
     losses: tuple[AttemptCost, ...]

@@ -53,7 +53,7 @@ class _Request(Generic[T]):
             self.result = self.work(connection)
 
 
-class Writer:
+class JournalWriter:
     """A queue, and the thread that empties it into a database."""
 
     def __init__(

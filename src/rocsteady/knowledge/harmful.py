@@ -35,7 +35,7 @@ class Harmful(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         )
 
 
-class _Table(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _HarmfulFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole file."""
 
     variable: tuple[Harmful, ...]
@@ -44,7 +44,7 @@ class _Table(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 @cache
 def harmful_variables(path: Path = FILE) -> tuple[Harmful, ...]:
     """Read the file, and refuse what is wrong with it by entry and field."""
-    table = read_data(path, _Table)
+    table = read_data(path, _HarmfulFile)
     for each in table.variable:
         for field in ("name", "failures", "why", "sources"):
             if not getattr(each, field):

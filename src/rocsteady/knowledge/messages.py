@@ -12,7 +12,7 @@ from rocsteady.vocabulary import Fix, Value
 FILE = Path(__file__).parent / "data" / "messages.toml"
 
 
-class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class KnownMessage(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One line that people ask about."""
 
     id: str
@@ -24,19 +24,19 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     fix: Fix
 
 
-class _Table(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _MessageFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole file."""
 
-    message: tuple[Message, ...]
+    message: tuple[KnownMessage, ...]
 
 
 @cache
-def known_messages(path: Path = FILE) -> tuple[Message, ...]:
+def known_messages(path: Path = FILE) -> tuple[KnownMessage, ...]:
     """Read the file."""
-    return read_data(path, _Table).message
+    return read_data(path, _MessageFile).message
 
 
-def find_message(text: str) -> tuple[Message, str] | None:
+def find_message(text: str) -> tuple[KnownMessage, str] | None:
     """Return the first known message of a text, and the line that it stands in."""
     for line in text.splitlines():
         for message in known_messages():

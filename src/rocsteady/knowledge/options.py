@@ -20,7 +20,7 @@ from rocsteady.plan import Risk
 from rocsteady.vocabulary import Confidence, Value
 
 
-class System(Enum):
+class OperatingSystem(Enum):
     """What a training would run under. WSL is told from Linux: its GPU is behind Windows."""
 
     LINUX = "linux"
@@ -28,17 +28,17 @@ class System(Enum):
     WSL = "wsl"
 
 
-SPOKEN: Mapping[System, str] = {
-    System.LINUX: "Linux",
-    System.WINDOWS: "Windows",
-    System.WSL: "WSL",
+SPOKEN: Mapping[OperatingSystem, str] = {
+    OperatingSystem.LINUX: "Linux",
+    OperatingSystem.WINDOWS: "Windows",
+    OperatingSystem.WSL: "WSL",
 }
 
 
 class Platform(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Systems, and the architectures for which an option can be had on them."""
 
-    os: tuple[System, ...]
+    os: tuple[OperatingSystem, ...]
     gfx: tuple[str, ...] = ()  # none named: any
 
 
@@ -101,7 +101,7 @@ def _wrong_with_setup(option: OtherOption, sources: Collection[str]) -> Problems
 def answers(  # noqa: PLR0913 - each is said by name
     option: OtherOption,
     *,
-    os: System,
+    os: OperatingSystem,
     gfx: str | None,
     gpus: int,
     failures: Collection[str],
@@ -120,7 +120,9 @@ def answers(  # noqa: PLR0913 - each is said by name
     return seen or not asked_for
 
 
-def impossible_because(option: OtherOption, *, os: System, gfx: str | None, gpus: int) -> str:
+def impossible_because(
+    option: OtherOption, *, os: OperatingSystem, gfx: str | None, gpus: int
+) -> str:
     """Say in a few words why an option cannot be had here; "" if it can, as far as is known."""
     places = [place for place in option.where if os in place.os]
     if option.where and not places:

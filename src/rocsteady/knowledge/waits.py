@@ -36,7 +36,7 @@ class EndedBy(Enum):
     PROCESS = "process"  # any thread of the same process
 
 
-class Sign(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FramePattern(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One name by which a wait or a thread is recognised; exactly one of the three is given."""
 
     sources: tuple[str, ...]
@@ -47,7 +47,7 @@ class Sign(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     note: str = ""
 
 
-class WaitLoop(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class WaitLoop(FramePattern, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A wait that PyTorch or Python repeats for ever, each time with a short timeout."""
 
     seconds: float  # the longest timeout of its own
@@ -57,10 +57,10 @@ class WaitLoop(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Signs(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=lambda s: s[:-1]):
     """The whole file."""
 
-    devices: tuple[Sign, ...]
-    helpers: tuple[Sign, ...]
-    collectives: tuple[Sign, ...]
-    persons: tuple[Sign, ...]
+    devices: tuple[FramePattern, ...]
+    helpers: tuple[FramePattern, ...]
+    collectives: tuple[FramePattern, ...]
+    persons: tuple[FramePattern, ...]
     loops: tuple[WaitLoop, ...]
 
 
@@ -107,7 +107,7 @@ class WaitKnowledge:
 class _Names:
     """The names of one kind, ready to be searched for."""
 
-    def __init__(self, signs: Iterable[Sign]) -> None:
+    def __init__(self, signs: Iterable[FramePattern]) -> None:
         self.threads = frozenset(sign.thread for sign in signs if sign.thread)
         native = [re.escape(sign.native) for sign in signs if sign.native]
         self._native = re.compile(rf"(?<!\w)(?:{'|'.join(native)})(?!\w)") if native else None
@@ -143,7 +143,7 @@ def load_waits(path: Path = FILE) -> WaitKnowledge:
     return WaitKnowledge(signs)
 
 
-def _file_pattern(sign: Sign) -> str:
+def _file_pattern(sign: FramePattern) -> str:
     """Write the pattern of a frame, "function (folders/file:line)"."""
     file = re.escape(sign.python) + ("" if sign.python.endswith("/") else r"[:)]")
     return (

@@ -348,9 +348,11 @@ def _axis(report: RunReport) -> plot.TimeAxis:
     return plot.TimeAxis(run.started, run.ended or report.at)
 
 
-def _marks(report: RunReport) -> list[plot.Mark]:
+def _marks(report: RunReport) -> list[plot.IncidentMark]:
     return [
-        plot.Mark(each.at, str(each.number), f"incident {each.number}: {incident_title(each)}")
+        plot.IncidentMark(
+            each.at, str(each.number), f"incident {each.number}: {incident_title(each)}"
+        )
         for each in report.story.incidents
     ]
 

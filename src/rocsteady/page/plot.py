@@ -20,7 +20,7 @@ NEAR_EDGE = 30
 MOST_LABELS = 24  # of marks; more would run into each other
 
 
-class Mark(NamedTuple):
+class IncidentMark(NamedTuple):
     """A moment to be seen on every plot."""
 
     at: float
@@ -69,7 +69,7 @@ def line_plot(  # noqa: PLR0913 - what a plot consists of
     title: str,
     series: Series,
     axis: TimeAxis,
-    marks: Sequence[Mark],
+    marks: Sequence[IncidentMark],
     format_value: Callable[[float], str],
     *,
     from_zero: bool = True,
@@ -116,7 +116,7 @@ def line_plot(  # noqa: PLR0913 - what a plot consists of
     return tag("figure", tag("figcaption", told), picture)
 
 
-def timeline(spans: Sequence[Span], axis: TimeAxis, marks: Sequence[Mark]) -> Markup:
+def timeline(spans: Sequence[Span], axis: TimeAxis, marks: Sequence[IncidentMark]) -> Markup:
     """Draw attempts, one after the other, and the incidents between them."""
     height, bottom = 74, 50
     drawn = []
@@ -165,7 +165,9 @@ def _anchor(x: float) -> str:
     return "end" if x > WIDTH - NEAR_EDGE else "middle"
 
 
-def _marks(marks: Sequence[Mark], axis: TimeAxis, bottom: float, top: float = TOP) -> list[Markup]:
+def _marks(
+    marks: Sequence[IncidentMark], axis: TimeAxis, bottom: float, top: float = TOP
+) -> list[Markup]:
     every = -(-len(marks) // MOST_LABELS)  # the n-th has its label
     drawn = []
     for number, mark in enumerate(marks):

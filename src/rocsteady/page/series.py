@@ -14,7 +14,7 @@ HIGHEST = 1e100  # that is plotted
 MOST_POINTS = 500  # of a plot: it is about 800 pixels wide
 
 
-class Point(NamedTuple):
+class PlotPoint(NamedTuple):
     """A stretch of time, and what was measured in it."""
 
     at: float
@@ -23,7 +23,7 @@ class Point(NamedTuple):
     mean: float
 
 
-Series = tuple[tuple[Point, ...], ...]  # a line for each attempt: none joins two of them
+Series = tuple[tuple[PlotPoint, ...], ...]  # a line for each attempt: none joins two of them
 
 
 def in_attempts(buckets: Iterable[Bucket], attempts: Iterable[AttemptRecord]) -> tuple[Bucket, ...]:
@@ -40,7 +40,7 @@ def in_attempts(buckets: Iterable[Bucket], attempts: Iterable[AttemptRecord]) ->
 def gauge(buckets: Iterable[Bucket], name: str) -> Series:
     """Return what one gauge showed."""
     found = (
-        (bucket.attempt, Point(_middle(bucket), seen.least, seen.most, seen.mean))
+        (bucket.attempt, PlotPoint(_middle(bucket), seen.least, seen.most, seen.mean))
         for bucket in buckets
         if (seen := bucket.gauges.get(name)) is not None
         and all(abs(value) < HIGHEST for value in (seen.least, seen.most, seen.mean))  # nor NaN
@@ -64,7 +64,7 @@ def rates(buckets: Iterable[Bucket], deeds: Sequence[Deed] = ()) -> Series:
         steps, seconds = bucket.last_step - step, bucket.last_progress - at - paused
         if steps > 0 and seconds > 0:
             rate = steps / seconds
-            found.append((bucket.attempt, Point(_middle(bucket), rate, rate, rate)))
+            found.append((bucket.attempt, PlotPoint(_middle(bucket), rate, rate, rate)))
     return _lines(found)
 
 
@@ -80,22 +80,22 @@ def _middle(bucket: Bucket) -> float:
     return bucket.start + bucket.width / 2
 
 
-def _lines(found: Iterable[tuple[int, Point]]) -> Series:
-    lines: dict[int, list[Point]] = {}
+def _lines(found: Iterable[tuple[int, PlotPoint]]) -> Series:
+    lines: dict[int, list[PlotPoint]] = {}
     for attempt, point in found:
         lines.setdefault(attempt, []).append(point)
     most = max(2, MOST_POINTS // max(1, len(lines)))
     return tuple(_thinned(line, most) for line in lines.values())
 
 
-def _thinned(points: Sequence[Point], most: int) -> tuple[Point, ...]:
+def _thinned(points: Sequence[PlotPoint], most: int) -> tuple[PlotPoint, ...]:
     """Merge neighbours; the lowest and the highest of them stay visible."""
     if len(points) <= most:
         return tuple(points)
     size = -(-len(points) // most)
     groups = (points[start : start + size] for start in range(0, len(points), size))
     return tuple(
-        Point(
+        PlotPoint(
             at=(group[0].at + group[-1].at) / 2,
             least=min(point.least for point in group),
             most=max(point.most for point in group),

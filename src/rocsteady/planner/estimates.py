@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from rocsteady.knowledge.offers import Offer, is_old, load_offers
 from rocsteady.knowledge.options import (
+    OperatingSystem,
     OtherOption,
-    System,
     answers,
     impossible_because,
     load_other_options,
@@ -64,7 +64,7 @@ def other_options(
     here: Circumstances, failures: Sequence[str]
 ) -> tuple[tuple[OtherOption, ...], tuple[Option, ...]]:
     """Return the options that are worth a row, and those that are ruled out."""
-    system = System.WSL if here.wsl else System(here.os)
+    system = OperatingSystem.WSL if here.wsl else OperatingSystem(here.os)
     gfx = here.gfx[0] if here.gfx else None
     rules = [finding.rule for finding in here.findings]
     possible, out = [], []

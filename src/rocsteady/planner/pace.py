@@ -25,7 +25,7 @@ DRIFT = 0.08  # standard deviation of the log of the pace, from trial to run; se
 NORMAL = 1.645  # 90 % of a normal distribution lie within so many standard deviations
 
 
-class Mark(NamedTuple):
+class StepTime(NamedTuple):
     """When a step was first seen to be made."""
 
     at: float  # seconds
@@ -45,7 +45,7 @@ class _Group(NamedTuple):
         return self.seconds / self.steps
 
 
-def measure(marks: Sequence[Mark], *, started: float) -> Pace | None:
+def measure(marks: Sequence[StepTime], *, started: float) -> Pace | None:
     """Return the pace that the marks show; None if they are too few to tell."""
     groups = _groups(marks)
     if len(groups) < LEAST_GROUPS:
@@ -79,12 +79,12 @@ def pooled(first: Pace, second: Pace) -> Pace:
     )
 
 
-def _began_at(marks: Sequence[Mark]) -> int:
+def _began_at(marks: Sequence[StepTime]) -> int:
     """Return how many steps were done when the process started, as far as that is known."""
     return marks[0].step - 1
 
 
-def _groups(marks: Sequence[Mark]) -> list[_Group]:
+def _groups(marks: Sequence[StepTime]) -> list[_Group]:
     """Cut the marks into groups that last about as long as each other, each with whole steps."""
     if len(marks) <= LEAST_GROUPS:
         return []

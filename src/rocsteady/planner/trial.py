@@ -17,7 +17,7 @@ from rocsteady.evidence.tree import processes
 from rocsteady.evidence.values import Heartbeat
 from rocsteady.job.resume import Launch
 from rocsteady.plan import Pace
-from rocsteady.planner.pace import Mark, measure
+from rocsteady.planner.pace import StepTime, measure
 from rocsteady.planner.script_traces import ScriptTraces, look_at
 from rocsteady.sandbox.scratch import Scratch
 from rocsteady.supervisor.observer import ObservedRun, Observer
@@ -101,7 +101,7 @@ class Measurement(Observer):
         size = read_size(run.pages) if run.pages else None
         if size is not None:
             self.sizes[number] = size
-        marks = [Mark(*mark) for mark in run.marks.since(self._begun[number])]
+        marks = [StepTime(*mark) for mark in run.marks.since(self._begun[number])]
         pace = measure(marks, started=self._begun[number])
         if pace is None:
             return

@@ -28,7 +28,7 @@ BY_CALL = {
 }
 
 
-class Launched(NamedTuple):
+class CollectiveCount(NamedTuple):
     """How many collectives a rank has launched, and which was the last."""
 
     number: int
@@ -41,7 +41,7 @@ def rank_records(
     known: KnownWaits,
     *,
     gpus: Mapping[int, str] | None = None,
-    launched: Mapping[int, Launched] | None = None,
+    launched: Mapping[int, CollectiveCount] | None = None,
 ) -> tuple[RankRecord, ...]:
     """Return a record for each rank; ``gpus`` are by process, ``launched`` by rank."""
     threads = {

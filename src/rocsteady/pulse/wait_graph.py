@@ -23,7 +23,7 @@ from rocsteady.knowledge.waits import EndedBy
 from rocsteady.pulse.places import has_users_code, is_of, is_torchs, place_of
 from rocsteady.pulse.stack_facts import KnownWaits
 from rocsteady.pulse.wait_chain import helps, ranks_elsewhere, roots, training
-from rocsteady.pulse.wait_set import WAYS, Exit, Key, Member, WaitSet, WayOut
+from rocsteady.pulse.wait_set import WAYS, Key, Member, WaitSet, WakeSource, WayOut
 from rocsteady.wording import duration
 
 LOADER = "torch/utils/data/dataloader.py"
@@ -62,7 +62,7 @@ class _Graph:
             for process in snapshot.processes
             for thread in process.threads
         }
-        self._exits: list[Exit] = []
+        self._exits: list[WakeSource] = []
         for beat in training(heartbeats):
             if (beat.pid, beat.thread) not in self._threads:
                 self._out((beat.pid, beat.thread), WayOut.UNKNOWN, "is training but was not seen")
@@ -118,7 +118,7 @@ class _Graph:
         )
 
     def _out(self, key: Key, way: WayOut, what: str) -> None:
-        self._exits.append(Exit(pid=key[0], tid=key[1], way=way, what=what))
+        self._exits.append(WakeSource(pid=key[0], tid=key[1], way=way, what=what))
 
     def _of_call(self, key: Key, blocked: Blocked) -> list[Key]:
         """Return who could end a call: any thread of the processes that it depends on."""

@@ -45,8 +45,8 @@ WAYS = {
 }
 
 
-class Exit(Value, frozen=True, kw_only=True):
-    """One way out, and whose it is."""
+class WakeSource(Value, frozen=True, kw_only=True):
+    """What may yet wake a thread of the set, and which thread."""
 
     pid: int
     tid: int
@@ -78,7 +78,7 @@ class WaitSet(Value, frozen=True, kw_only=True):
 
     at: float
     members: tuple[Member, ...] = ()
-    exits: tuple[Exit, ...] = ()
+    exits: tuple[WakeSource, ...] = ()
     handlers: tuple[str, ...] = ()  # of signals that somebody may send; clauses
 
     @property
@@ -95,7 +95,7 @@ class WaitSet(Value, frozen=True, kw_only=True):
 def prove(sets: Sequence[WaitSet]) -> WaitSet:
     """Return the newest set, with the ways out that only a comparison of snapshots shows."""
     newest = sets[-1]
-    found: dict[tuple[Key, WayOut], Exit] = {}
+    found: dict[tuple[Key, WayOut], WakeSource] = {}
     for earlier, later in pairwise(sets):
         for each in moved(earlier, later):
             found.setdefault(((each.pid, each.tid), each.way), each)
@@ -109,12 +109,12 @@ def prove(sets: Sequence[WaitSet]) -> WaitSet:
     )
 
 
-def moved(earlier: WaitSet, later: WaitSet) -> list[Exit]:
+def moved(earlier: WaitSet, later: WaitSet) -> list[WakeSource]:
     """Return what changed from one snapshot to the next."""
     return list(_signs(earlier, later))
 
 
-def _signs(earlier: WaitSet, later: WaitSet) -> Iterable[Exit]:
+def _signs(earlier: WaitSet, later: WaitSet) -> Iterable[WakeSource]:
     before = {member.key: member for member in earlier.members}
     seconds = max(later.at - earlier.at, 1e-9)
     for member in later.members:
@@ -129,7 +129,7 @@ def _signs(earlier: WaitSet, later: WaitSet) -> Iterable[Exit]:
         yield _exit(gone, WayOut.MOVED, "was waiting before and no longer is")
 
 
-def _never_asked_again(sets: Sequence[WaitSet]) -> Iterable[Exit]:
+def _never_asked_again(sets: Sequence[WaitSet]) -> Iterable[WakeSource]:
     """Yield loops whose deadline stayed the same: it may be one that the user gave."""
     first: dict[Key, float] = {}
     again: set[Key] = set()
@@ -144,8 +144,8 @@ def _never_asked_again(sets: Sequence[WaitSet]) -> Iterable[Exit]:
             yield _exit(member, WayOut.TIMEOUT, "may give up soon")
 
 
-def _exit(member: Member, way: WayOut, what: str) -> Exit:
-    return Exit(pid=member.pid, tid=member.tid, way=way, what=what)
+def _exit(member: Member, way: WayOut, what: str) -> WakeSource:
+    return WakeSource(pid=member.pid, tid=member.tid, way=way, what=what)
 
 
 def sentences(found: WaitSet) -> list[str]:

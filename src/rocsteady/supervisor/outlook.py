@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from rocsteady.attempts.announcer import Announcer
 from rocsteady.forecast.failure_rate import PRIOR
 from rocsteady.forecast.forecast import (
-    Point,
+    ProgressPoint,
     Restarts,
     due,
     fell_after,
@@ -121,7 +121,7 @@ class Outlook:
     def seen(self, sample: Sample) -> None:
         """Take a look into account; say once that the deadline will be missed."""
         self.total = sample.total if sample.total is not None else self.total
-        self._add(Point(sample.at, sample.step, self._attempt))
+        self._add(ProgressPoint(sample.at, sample.step, self._attempt))
         self._saves.update(sample)
         if self._slip is not None and abs(sample.at - self._looked) >= POLL_EVERY:
             self._looked = sample.at
@@ -156,7 +156,7 @@ class Outlook:
         rate = ahead.rate if ahead else None
         return words.remains(left, self.total, rate, self.due, now=now)
 
-    def _add(self, point: Point) -> None:
+    def _add(self, point: ProgressPoint) -> None:
         points = self._points
         if not point.step or (points and points[-1][1:] == point[1:]):
             return

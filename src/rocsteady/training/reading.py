@@ -25,7 +25,7 @@ from torch.futures import Future
 from rocsteady.checkpoint_folder import THREADS, BrokenError, Piece, read_manifest, read_plan
 from rocsteady.errors import CheckpointError
 from rocsteady.training.tensor_files import DTYPES
-from rocsteady.training.tensor_pieces import Section, read_piece
+from rocsteady.training.tensor_pieces import TensorSlice, read_piece
 
 
 class LoadPlanner(DefaultLoadPlanner):
@@ -101,7 +101,7 @@ class CheckpointReader(StorageReader):
 
     def _read(self, item: Any, target: Any) -> None:  # noqa: ANN401 - DCP's own types
         piece, dtype = self._places[item.storage_index]
-        section = Section(item.storage_offsets, item.lengths)
+        section = TensorSlice(item.storage_offsets, item.lengths)
         read_piece(self._folder, piece, section, target, dtype)
 
     @classmethod

@@ -15,7 +15,7 @@ import torch
 
 from rocsteady.checkpoint_folder import PLAN, THREADS, FileFact, Piece, Tensor, state_name
 from rocsteady.training.tensor_files import DTYPES, dtype_name, write_file, write_tensors
-from rocsteady.training.tensor_pieces import Section, read_piece
+from rocsteady.training.tensor_pieces import TensorSlice, read_piece
 
 
 def all_plain(tensors: Iterable[Any]) -> bool:
@@ -52,7 +52,7 @@ def load(folder: Path, plan: Mapping[str, Tensor], wanted: Mapping[str, Any]) ->
     def read(tensor: Any, piece: Piece, dtype: Any) -> None:  # noqa: ANN401 - torch's own
         for axis, (offset, size) in enumerate(zip(piece.offsets, piece.sizes, strict=True)):
             tensor = tensor.narrow(axis, offset, size)
-        section = Section((0,) * len(piece.sizes), piece.sizes)
+        section = TensorSlice((0,) * len(piece.sizes), piece.sizes)
         read_piece(folder, piece, section, tensor, dtype)
 
     with ThreadPoolExecutor(THREADS) as pool:

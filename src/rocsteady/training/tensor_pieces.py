@@ -19,14 +19,14 @@ STAGED = 1024 * 1024  # bytes that are copied at a time by each thread; they sta
 STAGED_FOR_DEVICE = 16 * 1024 * 1024  # the same, if they go to a GPU
 
 
-class Section(NamedTuple):
+class TensorSlice(NamedTuple):
     """What is wanted of a piece, in its own coordinates."""
 
     offsets: Sequence[int]
     lengths: Sequence[int]
 
 
-def read_piece(folder: Path, piece: Piece, section: Section, target: Any, dtype: Any) -> None:  # noqa: ANN401
+def read_piece(folder: Path, piece: Piece, section: TensorSlice, target: Any, dtype: Any) -> None:  # noqa: ANN401
     """Copy a section of a piece: straight to its place where that is in one piece too."""
     with open_regular(folder / piece.file) as stream:
         if (
@@ -54,7 +54,7 @@ def _fill(stream: io.FileIO, start: int, tensor: Any) -> None:  # noqa: ANN401 -
             done += count
 
 
-def _copy(stream: io.FileIO, piece: Piece, section: Section, target: Any, dtype: Any) -> None:  # noqa: ANN401
+def _copy(stream: io.FileIO, piece: Piece, section: TensorSlice, target: Any, dtype: Any) -> None:  # noqa: ANN401
     """Copy a section of a piece through memory of our own, some rows at a time.
 
     Never from a mapping of the file: copying that to a GPU stalls on some kernels.

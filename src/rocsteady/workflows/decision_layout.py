@@ -8,7 +8,7 @@ from rocsteady.printable import cell, printable
 from rocsteady.vocabulary import Value
 
 
-class Section(Value, frozen=True, kw_only=True):
+class PageSection(Value, frozen=True, kw_only=True):
     """A part of the page: a list, and a table below it."""
 
     title: str
@@ -25,7 +25,7 @@ class DecisionPage(Value, frozen=True, kw_only=True):
     summary: str
     typed: str  # the command that does it; "": none does
     facts: tuple[tuple[str, str], ...]
-    sections: tuple[Section, ...]
+    sections: tuple[PageSection, ...]
 
 
 def decision_html(page: DecisionPage) -> str:
@@ -37,7 +37,7 @@ def decision_html(page: DecisionPage) -> str:
     return whole_page(f"{page.title} (rocsteady)", tag("body", main), POLICY.format("'none'"))
 
 
-def _section(section: Section) -> Markup:
+def _section(section: PageSection) -> Markup:
     items = tag("ul", *(tag("li", item) for item in section.items)) if section.items else ""
     rows = table(section.title, section.heads, section.rows) if section.rows else ""
     return tag("section", tag("h2", section.title), items, rows)
@@ -62,7 +62,7 @@ def decision_markdown(page: DecisionPage) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _item(text: str, section: Section) -> str:
+def _item(text: str, section: PageSection) -> str:
     return printable(text) if section.addresses else _cell(text)
 
 

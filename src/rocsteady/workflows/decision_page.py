@@ -30,7 +30,7 @@ from rocsteady.report.plan import AGED, limits
 from rocsteady.report.table import NONE
 from rocsteady.report.times import full_moment
 from rocsteady.wording import duration, money, plural
-from rocsteady.workflows.decision_layout import DecisionPage, Section
+from rocsteady.workflows.decision_layout import DecisionPage, PageSection
 from rocsteady.workflows.tipping_points import by_hand, tipping_points
 
 OPTIONS = ("", "Option", "Steps/s", "Finishes", "On time", "Cost", "Set-up", "Risk", "Based on")
@@ -51,16 +51,16 @@ def decision_page(plan: Plan, *, now: float, zone: tzinfo | None = None) -> Deci
     options = tuple(_row(option, plan, zone) for option in plan.options)
     risks = tuple((f"{it.number} {titled(it)}", it.risk.value, _why(it)) for it in plan.options)
     sections = (
-        Section(title="Options", items=(CHANCES,), heads=OPTIONS, rows=options),
-        Section(title="Risks", heads=("Option", "Risk", "Why"), rows=risks),
-        Section(title="Timeline", heads=("When", "What"), rows=tuple(_timeline(plan, zone))),
-        Section(title="Today", items=tuple(_today(plan))),
-        Section(title="What would change the decision", items=tipping_points(plan, zone)),
-        Section(title="Where the time goes", items=(limits(plan),) if plan.limits else ()),
-        Section(title="Ruled out", items=tuple(map(_reason, plan.ruled_out))),
-        Section(title="Not measured", items=tuple(map(_reason, plan.not_tried))),
-        Section(title="Sources", items=tuple(_sources(plan)), addresses=True),
-        Section(title="Notes", items=(*_age(plan, now), *plan.warnings, UNCONFIRMED)),
+        PageSection(title="Options", items=(CHANCES,), heads=OPTIONS, rows=options),
+        PageSection(title="Risks", heads=("Option", "Risk", "Why"), rows=risks),
+        PageSection(title="Timeline", heads=("When", "What"), rows=tuple(_timeline(plan, zone))),
+        PageSection(title="Today", items=tuple(_today(plan))),
+        PageSection(title="What would change the decision", items=tipping_points(plan, zone)),
+        PageSection(title="Where the time goes", items=(limits(plan),) if plan.limits else ()),
+        PageSection(title="Ruled out", items=tuple(map(_reason, plan.ruled_out))),
+        PageSection(title="Not measured", items=tuple(map(_reason, plan.not_tried))),
+        PageSection(title="Sources", items=tuple(_sources(plan)), addresses=True),
+        PageSection(title="Notes", items=(*_age(plan, now), *plan.warnings, UNCONFIRMED)),
     )
     best = plan.options[0] if plan.options else None
     return DecisionPage(

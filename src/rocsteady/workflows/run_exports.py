@@ -78,7 +78,7 @@ class PrometheusFile:
 
 
 @dataclass
-class Collector:
+class OtlpCollector:
     """A collector of OpenTelemetry, asked by a process of its own, which may hang."""
 
     address: str
@@ -142,7 +142,7 @@ def targets_of(wanted: Metrics, run: str, folder: Path) -> tuple[Target, ...]:
         path = wanted.prometheus.replace(RUN, run)
         found.append(PrometheusFile(folder / Path(path).expanduser(), path))
     if wanted.otlp:
-        found.append(Collector(wanted.otlp, f"the collector at {host_of(wanted.otlp)}"))
+        found.append(OtlpCollector(wanted.otlp, f"the collector at {host_of(wanted.otlp)}"))
     return tuple(found)
 
 

@@ -9,7 +9,13 @@ import msgspec
 
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.place import find_place
-from rocsteady.journal.values import AttemptRecord, DecisionRecord, Incident, Message, NamedFailure
+from rocsteady.journal.values import (
+    AttemptRecord,
+    DecisionRecord,
+    Incident,
+    MessageRecord,
+    NamedFailure,
+)
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Role
 
 NAME = "calm-otter"
@@ -55,7 +61,7 @@ def write_journal(project: Path, texts: Sequence[str], options: Sequence[str] = 
                 quiet=1.0, evidence=f"/data/{text}", at=1.5,
             )  # fmt: skip
             journal.record(incident)
-            journal.record(Message(run=run.id, text=f"said: {text}", at=1.6))
+            journal.record(MessageRecord(run=run.id, text=f"said: {text}", at=1.6))
         named = NamedFailure(
             run=run.id, attempt=1, failure=msgspec.to_builtins(failure), evidence=some[0], at=1.7
         )

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from rocsteady.evidence import procfs
-from rocsteady.pulse.rank_records import Launched
+from rocsteady.pulse.rank_records import CollectiveCount
 from rocsteady.untrusted_file import read_regular
 from rocsteady.vocabulary import Value
 
@@ -41,12 +41,12 @@ class _Entry(Value, frozen=True, kw_only=True):
     is_p2p: bool = False
 
 
-class _Dump(Value, frozen=True, kw_only=True):
+class _RecorderDump(Value, frozen=True, kw_only=True):
     version: str
     entries: tuple[_Entry, ...]
 
 
-Groups = dict[str, Launched]  # by the name of the process group
+Groups = dict[str, CollectiveCount]  # by the name of the process group
 
 
 class _NoCode(pickle.Unpickler):
@@ -63,9 +63,9 @@ def read_dump(content: bytes) -> Groups:
     """Return what a dump says, JSON or pickled. Raises ValueError if it is neither."""
     try:
         if content[:1] == b"{":
-            dump = msgspec.json.decode(content, type=_Dump)
+            dump = msgspec.json.decode(content, type=_RecorderDump)
         else:
-            dump = msgspec.convert(_NoCode(io.BytesIO(content)).load(), type=_Dump)
+            dump = msgspec.convert(_NoCode(io.BytesIO(content)).load(), type=_RecorderDump)
     except Exception as error:  # noqa: BLE001 - a broken pickle raises whatever it likes
         raise ValueError(f"not a dump of the flight recorder: {error}") from None
     groups: Groups = {}
@@ -74,11 +74,11 @@ def read_dump(content: bytes) -> Groups:
         known = groups.get(name)
         if not entry.is_p2p and (known is None or entry.collective_seq_id >= known.number):
             called = entry.profiling_name.rpartition(":")[2]
-            groups[name] = Launched(entry.collective_seq_id, called)
+            groups[name] = CollectiveCount(entry.collective_seq_id, called)
     return groups
 
 
-def comparable(ranks: Mapping[int, Groups]) -> dict[int, Launched]:
+def comparable(ranks: Mapping[int, Groups]) -> dict[int, CollectiveCount]:
     """Choose the group to compare: one that all ranks are in, if possible one where they differ."""
     shared = set.intersection(*(set(groups) for groups in ranks.values())) if ranks else set()
     if not shared:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 
 from rocsteady.evidence import procfs
-from rocsteady.pulse.rank_records import Launched
+from rocsteady.pulse.rank_records import CollectiveCount
 from rocsteady.vocabulary import Value
 
 HOST, PORT = "127.0.0.1", 28028  # localhost, without asking a name server
@@ -61,7 +61,7 @@ def ask_ras(address: str = "", *, within: float) -> RasAnswer:
         return RasAnswer(why_not=str(error) or type(error).__name__)
 
 
-def launched(text: str, world: int) -> dict[int, Launched]:
+def launched(text: str, world: int) -> dict[int, CollectiveCount]:
     """Return the last collective of each rank, from a communicator of all ranks that has lagged."""
     for section in re.split(r"^#", text, flags=re.MULTILINE)[1:]:
         for part in re.split(r"^(?=  Communicator ranks)", section, flags=re.MULTILINE):
@@ -71,7 +71,7 @@ def launched(text: str, world: int) -> dict[int, Launched]:
     return {}
 
 
-def _counts(lines: Sequence[str], world: int) -> dict[int, Launched]:
+def _counts(lines: Sequence[str], world: int) -> dict[int, CollectiveCount]:
     head = _HEAD.match(lines[0]) if lines else None
     if head is None:
         return {}
@@ -91,7 +91,7 @@ def _counts(lines: Sequence[str], world: int) -> dict[int, Launched]:
     if len(counts) + sum(number for number, _ in left) != world or len(left) > 1:
         return {}  # a communicator of some ranks, whose numbers mean others
     usual = left[0][1] if left else 0
-    return {rank: Launched(counts.get(rank, usual), name) for rank in range(world)}
+    return {rank: CollectiveCount(counts.get(rank, usual), name) for rank in range(world)}
 
 
 def _say(connection: socket.socket, line: str, deadline: float, *, whole: bool = False) -> str:

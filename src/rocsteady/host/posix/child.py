@@ -25,7 +25,7 @@ from rocsteady.host.posix.cgroup import remove_cgroup
 from rocsteady.host.posix.child_streams import Wiring, wire
 from rocsteady.host.posix.ending import end_child
 from rocsteady.host.posix.foreground import in_group, taken, waits_for_keys
-from rocsteady.host.posix.launch import Launched, launch
+from rocsteady.host.posix.launch import LaunchedCommand, launch
 from rocsteady.host.posix.leftovers import wait_for
 from rocsteady.host.posix.pump import Pump, Told
 from rocsteady.host.posix.terminal import is_orphaned, stop_ourselves
@@ -77,7 +77,7 @@ class Child:
 
     def __init__(
         self,
-        launched: Launched,
+        launched: LaunchedCommand,
         wiring: Wiring,
         log: LogFile,
         run_id: str,
@@ -333,7 +333,7 @@ def _exit_of_orphan(pid: int) -> Exit:
     return Exit(code=code) if code >= 0 else Exit(signal=-code)
 
 
-Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | None
+SignalHandler: TypeAlias = Callable[[int, FrameType | None], object] | int | None
 
 
 class _Signals:
@@ -343,7 +343,7 @@ class _Signals:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self._before: dict[signal.Signals, Handler] = {}
+        self._before: dict[signal.Signals, SignalHandler] = {}
         if threading.current_thread() is threading.main_thread():
             for number in self.WANTED:
                 self._before[number] = signal.signal(number, self._handle)

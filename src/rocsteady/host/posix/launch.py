@@ -26,7 +26,7 @@ START_LIMIT = 60.0  # seconds for an interpreter to start on a machine that is v
 
 
 @dataclass(frozen=True, kw_only=True)
-class Launched:
+class LaunchedCommand:
     """A command that runs below its keeper."""
 
     pid: int
@@ -43,7 +43,7 @@ def launch(
     folder: Path,
     run_id: str,
     streams: Sequence[int],
-) -> Launched:
+) -> LaunchedCommand:
     """Start ``command`` with three ``streams``; fails with what exec said, as if done here."""
     _adopt_orphans()
     order = _order(command, folder, {**environment, keeper.RUN: run_id})
@@ -85,7 +85,7 @@ def launch(
             )
         raise _problem(report, command[0], folder)
     pid = report["pid"]
-    return Launched(pid=pid, keeper=process, control=control, status=status, cgroup=cgroup)
+    return LaunchedCommand(pid=pid, keeper=process, control=control, status=status, cgroup=cgroup)
 
 
 def _adopt_orphans() -> None:

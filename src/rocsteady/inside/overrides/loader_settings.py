@@ -22,7 +22,7 @@ NAMES = frozenset(
 )
 SENT = ("dataset", "collate_fn", "worker_init_fn")  # to the workers
 WORKERS_ONLY = ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context")
-Mark = tuple[int, str, int]  # workers, context and prefetch factor that the script asked for
+LoaderArguments = tuple[int, str, int]  # workers, context, prefetch factor: as the script says
 UNGUARDED = 'the main module has no `if __name__ == "__main__":` around what runs'
 
 
@@ -59,7 +59,7 @@ class LoaderSettings:
 
         return __init__
 
-    def _settle(self, given: dict[str, Any]) -> Mark | None:
+    def _settle(self, given: dict[str, Any]) -> LoaderArguments | None:
         """Change the arguments, and give what the script asked for."""
         workers = given.get("num_workers", 0)
         if workers <= 0:
@@ -111,13 +111,13 @@ class LoaderSettings:
         self._facts.pickles(can=True)
         return ""
 
-    def _remember(self, dataset: Any, mark: Mark) -> None:
+    def _remember(self, dataset: Any, mark: LoaderArguments) -> None:
         key = id(dataset)
         with contextlib.suppress(TypeError):  # a list, say, to which there are no weak references
             reference = weakref.ref(dataset, lambda _: self._inline.pop(key, None))
             self._inline[key] = reference, mark
 
-    def _made_again(self, dataset: Any) -> Mark | None:
+    def _made_again(self, dataset: Any) -> LoaderArguments | None:
         reference, mark = self._inline.get(id(dataset), (None, None))
         return mark if reference is not None and reference() is dataset else None
 

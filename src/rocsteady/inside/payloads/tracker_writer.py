@@ -16,7 +16,7 @@ from typing import Any, Protocol
 PREFIX = "rocsteady/"
 
 
-class Writer(Protocol):
+class TrackerRun(Protocol):
     """One run of a tracker."""
 
     def numbers(self, values: dict[str, float], step: int, at: float) -> None:
@@ -113,7 +113,7 @@ class Trackio:
         self._trackio.finish()
 
 
-KINDS: dict[str, type[Writer]] = {"wandb": Wandb, "mlflow": Mlflow, "trackio": Trackio}
+KINDS: dict[str, type[TrackerRun]] = {"wandb": Wandb, "mlflow": Mlflow, "trackio": Trackio}
 
 
 def main() -> None:
