@@ -20,7 +20,7 @@ from pathlib import Path
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.place import find_place
 from rocsteady.journal.progress import DAY
-from rocsteady.journal.values import AttemptRecord, DecisionRecord, Incident, Message, Sample
+from rocsteady.journal.values import AttemptRecord, DecisionRecord, Incident, MessageRecord, Sample
 
 DAYS, STEPS, HANGS, GPUS = 10, 5_000_000, 40, 8
 LOOK_EVERY = 20  # seconds
@@ -62,9 +62,9 @@ def hang(journal: Journal, run: int, number: int, at: float, step: int) -> None:
             place=place, evidence="",
         )
     )  # fmt: skip
-    journal.record(Message(run=run, text=f"hung: {why}. Location: {place}.", at=at))
+    journal.record(MessageRecord(run=run, text=f"hung: {why}. Location: {place}.", at=at))
     journal.record(DecisionRecord(run=run, attempt=number, what="retry", why="chance", at=at))
-    journal.record(Message(run=run, text=f"attempt {number + 1}, from step {step:,}", at=at))
+    journal.record(MessageRecord(run=run, text=f"attempt {number + 1}, from step {step:,}", at=at))
 
 
 def sample(now: float, past: int, length: int) -> Sample:
