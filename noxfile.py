@@ -222,7 +222,7 @@ def docs(session: nox.Session) -> None:
 @nox.session
 def screenshot(session: nox.Session) -> None:
     """Take the pictures of the docs anew, from real runs. Needs tmux and Chromium; 15 min."""
-    _install(session, "--group", "docs", "playwright", "-e", ".")
+    _install(session, "--group", "docs", "axe-playwright-python", "-e", ".")
     session.run("python", "docs/screenshot.py", "--python", _torch_python(session))
 
 

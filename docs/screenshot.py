@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import io
 import re
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -25,6 +24,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, sync_playwright
 from rich.console import Console
 from rich.text import Text
+from screenshot_page import draw, start_browser
 from story_runs import (
     STORIES,
     Story,
@@ -40,32 +40,32 @@ KEPT, ALL = HERE / "pictures", HERE / "_build" / "pictures"
 FIRST = Story(name="calm-otter", example="first_run")
 PREFIX = "rocsteady: "
 WARNS = re.compile(r"/\S+\.py:\d+: \w*Warning: ")
-WIDTHS, SCHEMES = (1280, 390), ("light", "dark")
 TERMINALS = ((80, 24), (200, 50))
-LONGEST = 2400  # pixels of a page that a picture shows
-SHOWN = {"calm-otter-1280-light": KEPT / "report.png"}  # its top, in the docs
-TOP = 1000  # pixels
+TOP = 1000  # pixels of the first run's page that the docs show
 
 
 def main() -> None:
     """Make the runs and take the pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", required=True, help="an interpreter with torch")
-    parser.add_argument("--only", help="a story, such as note-a-backward")
+    parser.add_argument("--only", help="a story, such as note-a-backward, or live")
+    parser.add_argument(
+        "--runs", type=Path, help="keep the runs here; those that are, are not made"
+    )
     options = parser.parse_args()
     python = Path(options.python)
     ALL.mkdir(parents=True, exist_ok=True)
     chosen = [each for each in (FIRST, *STORIES) if options.only in (None, each.name)]
-    with tempfile.TemporaryDirectory() as place, sync_playwright() as playwright:
-        path = shutil.which("chromium") or shutil.which("google-chrome")
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+    with tempfile.TemporaryDirectory() as made, sync_playwright() as playwright:
+        place = options.runs or Path(made)
+        browser = start_browser(playwright)
         for story in chosen:
-            folder = Path(place) / story.name
-            carry_out(story, folder, python)
-            print(f"{story.name} is done", flush=True)
+            folder = place / story.name
+            if not folder.exists():
+                carry_out(story, folder, python)
             picture_report(browser, story, folder)
         if options.only in (None, "live"):
-            picture_live(browser, Path(place) / "live", python)
+            picture_live(browser, place / "live", python)
 
 
 def picture_report(browser: Browser, story: Story, folder: Path) -> None:
@@ -75,34 +75,12 @@ def picture_report(browser: Browser, story: Story, folder: Path) -> None:
         [sys.executable, "-m", "rocsteady", "report", "--force", "-o", str(page)],
         cwd=folder, check=True,
     )  # fmt: skip
-    draw(browser, page.as_uri(), story.name)
+    draw(browser, page.as_uri(), ALL, story.name)
     if story is FIRST:
+        top = browser.new_page(viewport={"width": 1280, "height": TOP}, color_scheme="light")
+        top.goto(page.as_uri())
+        top.screenshot(path=KEPT / "report.png")
         picture_first_run(folder)
-
-
-def draw(browser: Browser, address: str, name: str) -> None:
-    """Draw a page at each width and in each scheme; a message on its console is an error."""
-    for width in WIDTHS:
-        for scheme in SCHEMES:
-            context = browser.new_context(
-                viewport={"width": width, "height": 900}, color_scheme=scheme
-            )
-            page = context.new_page()
-            said: list[str] = []
-            page.on("console", lambda message: said.append(message.text))  # noqa: B023 - used here
-            page.goto(address)
-            wide = page.evaluate("document.documentElement.scrollWidth")
-            high = min(LONGEST, page.evaluate("document.documentElement.scrollHeight"))
-            page.set_viewport_size({"width": width, "height": high})
-            called = f"{name}-{width}-{scheme}"
-            page.screenshot(path=ALL / f"{called}.png")
-            if called in SHOWN:
-                top = {"x": 0, "y": 0, "width": width, "height": min(TOP, high)}
-                page.screenshot(path=SHOWN[called], clip=top)
-            context.close()
-            if said or wide > width:
-                raise SystemExit(f"{name}, {width} pixels: {wide} pixels wide; console: {said}")
-    print(f"{name} is drawn")
 
 
 def picture_live(browser: Browser, folder: Path, python: Path) -> None:
@@ -125,7 +103,7 @@ def picture_live(browser: Browser, folder: Path, python: Path) -> None:
         if moment == "finished":
             run.send_signal(signal.SIGCONT)
             run.wait()
-        draw(browser, address.group(), f"live-{moment}")
+        draw(browser, address.group(), ALL, f"live-{moment}")
         for columns, lines in TERMINALS:
             picture_terminal(folder, f"watch-{moment}-{columns}x{lines}", columns, lines)
     web.terminate()

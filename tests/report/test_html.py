@@ -39,6 +39,7 @@ from rocsteady.report.run_report import (
 )
 from rocsteady.report.summary_screen import render_summary
 from rocsteady.report.watch_series import step_times
+from rocsteady.vocabulary import Fix
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e&\"'"
 
@@ -162,9 +163,9 @@ def test_the_five_questions_are_answered_without_a_script() -> None:
         "Attempt 2 ended normally at step 1,000.",
         "detecting failures and restarting",  # what it cost
         "20 s",
-        "Next: Nothing: the run is done.",  # what to do
+        "Next: No action needed. The run is done.",  # what to do
         "train.py:31",
-        "the training thread waiting for a lock",
+        "The training thread waiting for a lock",
         "not confirmed any of this on AMD hardware",
     ):
         assert answer in words, answer
@@ -334,10 +335,73 @@ def test_a_long_proof_shows_its_first_and_last_sentence_and_folds_the_rest() -> 
 
     page = render_page(replace(report(), proofs=(IncidentProof(incident=1, waits=waits),)))
 
-    assert "<li>the training thread waits for a pipe</li><li>so</li>" in page.replace("\n", "")
+    assert "<li>The training thread waits for a pipe</li><li>So</li>" in page.replace("\n", "")
     assert "<summary>6 other threads that wait</summary>" in page
     assert "thread 5 waits" in page
 
 
 def test_an_incident_names_the_rank_that_holds_up_the_others() -> None:
     assert "<strong>Ranks: </strong>rank 1 is waiting for a lock." in render_page(report())
+
+
+def test_every_cell_of_a_wide_table_says_its_column_where_it_is_stacked() -> None:
+    page = render_page(report())
+
+    assert '<div class="scroll stack" tabindex="0" role="region" aria-label="Attempts">' in page
+    assert '<td role="cell" data-head="settings">unchanged</td>' in page
+    assert '<td role="cell" data-head="then">Restarted the run without changes</td>' in page
+
+
+def test_what_is_written_on_a_plot_is_not_stretched_with_it() -> None:
+    page = render_page(report())
+
+    assert 'preserveAspectRatio="none"' in page
+    assert "<text" not in page
+    assert '<span style="left:40%" class="x">4 min</span>' in page
+    assert '<span style="top:50.0%" class="y">0.5</span>' in page
+    assert '<span style="left:48.33%" class="number">1</span>' in page
+
+
+def test_the_time_has_its_unit_and_goodput_its_meaning() -> None:
+    words = Elements(render_page(report())).words
+
+    assert "Goodput, the share spent training: 96 %." in words
+    assert "detecting failures and restarting 20 s (3 %)" in words
+    assert "paused by the user" not in words
+
+
+@pytest.mark.parametrize(
+    ("deadline", "said"),
+    [
+        (2000.0, "1970-01-01 00:33:20 UTC (the run ended 6 min 40 s before the deadline)"),
+        (1500.0, "1970-01-01 00:25:00 UTC (the run ended 100 s late)"),
+    ],
+)
+def test_a_deadline_says_whether_it_was_met(deadline: float, said: str) -> None:
+    made = report()
+
+    assert said in render_page(replace(made, story=replace(made.story, deadline=deadline)))
+
+
+def test_what_a_person_can_do_is_said_where_it_is_known() -> None:
+    fix = Fix(text="Give the container more.", commands=("df -h /dev/shm",))
+
+    words = Elements(render_page(replace(report(), advice={"hang-in-script": fix}))).words
+
+    assert "What you can do: Give the container more. df -h /dev/shm" in words
+
+
+def test_evidence_is_named_from_the_project_on() -> None:
+    made = report()
+    (hung,) = made.story.incidents
+    here = replace(hung, evidence="/home/x/job/.rocsteady/runs/calm-otter/incident-1")
+
+    page = render_page(replace(made, story=replace(made.story, incidents=(here,))))
+
+    assert "<code>.rocsteady/runs/calm-otter/incident-1</code>" in page
+    assert "/home/x" not in page
+
+
+def test_a_live_page_that_is_no_longer_renewed_says_so() -> None:
+    assert 'id="not-renewed"' in render_page(report(), live=True)
+    assert 'id="not-renewed"' not in render_page(report())

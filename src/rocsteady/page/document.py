@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
-from rocsteady.journal.values import Incident
 from rocsteady.page import plot
+from rocsteady.page.incidents import incidents
 from rocsteady.page.markup import Markup, raw, tag
-from rocsteady.page.page import MOST_ROWS, POLICY, pairs, resource, table, whole_page
+from rocsteady.page.page import MOST_ROWS, POLICY, folded, pairs, resource, table, whole_page
 from rocsteady.page.series import gauge, gauge_names, in_attempts, rates
+from rocsteady.report.deadline import met, spare
 from rocsteady.report.run_report import (
     BAD,
     WARNING,
@@ -19,7 +19,6 @@ from rocsteady.report.run_report import (
     costs_of,
     decision_after,
     decision_in_words,
-    effect_of,
     ended_well,
     failure_of,
     incident_title,
@@ -30,20 +29,20 @@ from rocsteady.report.run_report import (
 )
 from rocsteady.report.times import stamp
 from rocsteady.vocabulary import Diagnosis, Severity
-from rocsteady.wording import YEAR, duration, size
+from rocsteady.wording import YEAR, duration, plural, size
 
 UNCONFIRMED = "rocsteady's authors have not confirmed any of this on AMD hardware."
+NOT_RENEWED = "This page is no longer updated: rocsteady watch --web has ended."
 LABELS = {Severity.BLOCKS: "blocks", Severity.RISKS: "risk", Severity.NOTES: "note"}
 SEVERITIES = {Severity.BLOCKS: BAD, Severity.RISKS: WARNING, Severity.NOTES: "note"}
-MOST_WAITS = 4  # sentences of a proof that are shown at once
-ISSUE = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
 
 
 def render_page(report: RunReport, *, live: bool = False) -> str:
     """Lay out the whole document; ``live`` adds the script that renews it from its server."""
     script = _script(live=live)
     title = f"{report.story.run.name}: {state_of(report)[0]} (rocsteady)"
-    body = tag("body", render_main(report), tag("script", raw(script)))
+    note = tag("p", NOT_RENEWED, id="not-renewed", class_="bad", role="status", hidden=True)
+    body = tag("body", note if live else None, render_main(report), tag("script", raw(script)))
     return whole_page(title, body, _policy(script, live=live))
 
 
@@ -53,7 +52,7 @@ def render_main(report: RunReport) -> Markup:
         _top(report),
         _section("Timeline", _timeline(report)),
         _section("Measured", _plots(report)),
-        _section("Incidents", _incidents(report)),
+        _section("Incidents", incidents(report)),
         _section("Where the time went", _costs(report)),
         _section("Attempts", _attempts(report)),
         _section("Machine", _machine(report.diagnosis)),
@@ -78,7 +77,7 @@ def _top(report: RunReport) -> Markup:
         ("Started", stamp(run.started)),
         ("Ended", stamp(run.ended) if run.ended else None),
         ("GPU", _gpus(report.diagnosis)),
-        ("Deadline", stamp(report.story.deadline) if report.story.deadline else None),
+        ("Deadline", _deadline(report)),
         ("Expected end", _forecast(report)),
         ("Report made", stamp(report.at)),
     ]
@@ -96,6 +95,16 @@ def _gpus(diagnosis: Diagnosis | None) -> str | None:
         return None
     found = "; ".join((*diagnosis.machine.gpus, *diagnosis.machine.other_gpus))
     return found or "none: no AMD GPU was found on this machine"
+
+
+def _deadline(report: RunReport) -> str | None:
+    story = report.story
+    if story.deadline is None:
+        return None
+    due, ended = stamp(story.deadline), story.run.ended
+    if ended is not None:
+        return f"{due} (the run ended {met(ended, story.deadline)})"
+    return f"{due} ({spare(story.forecast.at, story.deadline)})" if story.forecast else due
 
 
 def _forecast(report: RunReport) -> str | None:
@@ -162,90 +171,6 @@ def _quantity(name: str) -> tuple[str, Callable[[float], str], bool]:
     return title, lambda value: f"{value:.4g}", False
 
 
-def _incidents(report: RunReport) -> Iterator[Markup]:
-    with_incident = {incident.attempt for incident in report.story.incidents}
-    for incident in report.story.incidents:
-        yield _incident(report, incident)
-    for row in report.story.failures:
-        if row.attempt not in with_incident:
-            yield tag(
-                "article",
-                tag("h3", f"Attempt {row.attempt} failed"),
-                *_identified(report, row.attempt),
-            )
-
-
-def _incident(report: RunReport, incident: Incident) -> Markup:
-    proof = next((each for each in report.proofs if each.incident == incident.number), None)
-    return tag(
-        "article",
-        tag(
-            "h3",
-            f"Incident {incident.number}: {incident_title(incident)}",
-            id=f"incident-{incident.number}",
-        ),
-        tag(
-            "p",
-            f"{stamp(incident.at)}, attempt {incident.attempt}."
-            f" {incident.why[:1].upper()}{incident.why[1:]}.",
-        ),
-        tag("p", tag("strong", "Where: "), tag("code", incident.place)) if incident.place else None,
-        tag("p", tag("strong", "Ranks: "), f"{incident.blame.why}.") if incident.blame else None,
-        *_proof(proof.waits if proof else ()),
-        *_identified(report, incident.attempt),
-        _folded("Stacks", proof.stacks) if proof and proof.stacks else None,
-        tag("p", f"Evidence: {incident.evidence}", class_="detail") if incident.evidence else None,
-    )
-
-
-def _proof(waits: Sequence[str]) -> Iterator[Markup]:
-    """Show what the training waits for and the conclusion; the threads between are folded."""
-    if not waits:
-        return
-    yield tag("p", tag("strong", "Proof"))
-    between = waits[1:-1] if len(waits) > MOST_WAITS else ()
-    shown = (waits[0], waits[-1]) if between else waits
-    yield tag("ul", *(tag("li", sentence) for sentence in shown))
-    if between:
-        yield _folded(f"{len(between)} other threads that wait", "\n".join(between))
-
-
-def _identified(report: RunReport, attempt: int) -> Iterator[Markup]:
-    failure, decision = failure_of(report.story, attempt), decision_after(report.story, attempt)
-    if failure is not None:
-        yield tag(
-            "p",
-            tag("strong", "Identified as: "),
-            f"{failure.title.rstrip('.')} (",
-            tag("code", failure.kind),
-            f", {failure.certainty.value}). {' '.join(failure.words.split())}",
-        )
-        if failure.line:
-            yield tag("p", tag("strong", "Line: "), tag("code", failure.line))
-        if failure.seen or failure.traceback:
-            yield _folded("Evidence", "\n".join((*failure.seen, failure.traceback)).strip())
-        if failure.sources:
-            yield tag("p", "Sources: ", *_links(failure.sources), class_="detail")
-    if decision is not None:
-        yield tag(
-            "p",
-            tag("strong", "What was done: "),
-            f"{decision_in_words(decision)} {decision.why.rstrip('.')}.",
-        )
-        yield tag("p", tag("strong", "Effect: "), effect_of(report, attempt))
-
-
-def _links(sources: Sequence[str]) -> Iterator[Markup | str]:
-    """Link each issue to its page; what is no issue stays text."""
-    for number, source in enumerate(sources):
-        yield ", " if number else ""
-        if issue := ISSUE.fullmatch(source):
-            address = f"https://github.com/{issue[1]}/issues/{issue[2]}"
-            yield tag("a", source, href=address, rel="noreferrer")
-        else:
-            yield source
-
-
 def _costs(report: RunReport) -> Iterator[Markup]:
     costs = costs_of(report.story, report.at)
     if costs.whole <= 0:
@@ -255,18 +180,11 @@ def _costs(report: RunReport) -> Iterator[Markup]:
         ("until the first step", costs.starting),
         ("detecting failures and restarting", costs.idle),
         ("repeating steps", costs.redone),
-        *([("paused by the user", costs.paused)] if costs.paused else []),
+        ("paused by the user", costs.paused),
     ]
-    yield tag("p", "All of the time from the start of the run to its end.", class_="detail")
-    yield plot.share_bar(shares)
-    yield table(
-        "Costs",
-        ("part", "time", "share"),
-        [
-            (name, duration(seconds), f"{100 * seconds / costs.whole:.1f} %")
-            for name, seconds in shares
-        ],
-    )
+    goodput = f"Goodput, the share spent training: {100 * costs.useful / costs.whole:.0f} %."
+    yield tag("p", f"All of the time from the start of the run to its end. {goodput}")
+    yield plot.share_bar([(name, seconds) for name, seconds in shares if seconds > 0])
 
 
 def _attempts(report: RunReport) -> Iterator[Markup]:
@@ -280,13 +198,13 @@ def _attempts(report: RunReport) -> Iterator[Markup]:
                 str(attempt.number), stamp(attempt.started), settings_of(attempt), took,
                 attempt_end(attempt, report.story, running=report.is_running),
                 failure.kind if failure else "",
-                decision.what if decision else "",
+                decision_in_words(decision).rstrip(".") if decision else "",
             )
         )  # fmt: skip
     if rows:
         yield table(
             "Attempts",
-            ("attempt", "started", "settings", "duration", "end", "failure", "next"),
+            ("attempt", "started", "settings", "duration", "end", "failure", "then"),
             rows,
         )
 
@@ -323,9 +241,9 @@ def _environment(report: RunReport) -> Iterator[Markup]:
 def _messages(report: RunReport) -> Iterator[Markup]:
     lines = [f"{stamp(message.at)}  {message.text}" for message in report.story.messages]
     if lines:
-        yield _folded(f"{len(lines)} messages", "\n".join(lines[-MOST_ROWS:]))
+        yield folded(plural(len(lines), "message"), "\n".join(lines[-MOST_ROWS:]))
     if report.log_tail:
-        yield _folded("End of the log", report.log_tail)
+        yield folded("End of the log", report.log_tail)
 
 
 def _unknown(report: RunReport) -> Iterator[Markup]:
@@ -355,10 +273,6 @@ def _marks(report: RunReport) -> list[plot.IncidentMark]:
         )
         for each in report.story.incidents
     ]
-
-
-def _folded(title: str, content: str) -> Markup:
-    return tag("details", tag("summary", title), tag("pre", content, tabindex="0"))
 
 
 def live_policy() -> str:

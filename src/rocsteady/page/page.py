@@ -13,6 +13,7 @@ POLICY = (
     " form-action 'none'"
 )
 MOST_ROWS = 500  # of a table; a longer one says what it leaves out
+MOST_SIDE_BY_SIDE = 3  # columns that fit a narrow screen
 
 
 def whole_page(title: str, body: Markup, policy: str) -> str:
@@ -30,22 +31,43 @@ def whole_page(title: str, body: Markup, policy: str) -> str:
 
 
 def table(label: str, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Markup:
-    """Lay out a table that can be scrolled; of a long one, the last rows."""
+    """Lay out a table; of a long one, the last rows. On a narrow screen a wide one is stacked."""
     shown = rows[-MOST_ROWS:]
     left_out = len(rows) - len(shown)
+    cells = (zip(heads, row, strict=True) for row in shown)
+    # The roles say to a screen reader that it is a table even where it is stacked.
     content = tag(
         "table",
-        tag("thead", tag("tr", *(tag("th", head, scope="col") for head in heads))),
-        tag("tbody", *(tag("tr", *(tag("td", cell) for cell in row)) for row in shown)),
+        tag("thead", tag("tr", *(_head(head) for head in heads), role="row"), role="rowgroup"),
+        tag(
+            "tbody",
+            *(tag("tr", *(_cell(*pair) for pair in row), role="row") for row in cells),
+            role="rowgroup",
+        ),
+        role="table",
     )
     note = tag("p", f"The first {left_out:,} rows are left out.") if left_out else ""
-    return tag("div", content, note, class_="scroll", tabindex="0", role="region", aria_label=label)
+    kind = "scroll stack" if len(heads) > MOST_SIDE_BY_SIDE else "scroll"
+    return tag("div", content, note, class_=kind, tabindex="0", role="region", aria_label=label)
+
+
+def _head(name: str) -> Markup:
+    return tag("th", name, scope="col", role="columnheader")
+
+
+def _cell(head: str, content: str) -> Markup:
+    return tag("td", content, role="cell", data_head=head)
 
 
 def pairs(pairs: Sequence[tuple[str, object]]) -> Markup:
     """Lay out names and values; one without a value is left out."""
     shown = ((tag("dt", name), tag("dd", value)) for name, value in pairs if value)
     return tag("dl", *(each for pair in shown for each in pair))
+
+
+def folded(title: str, content: str) -> Markup:
+    """Lay out a text that is shown when its title is chosen."""
+    return tag("details", tag("summary", title), tag("pre", content, tabindex="0"))
 
 
 @cache

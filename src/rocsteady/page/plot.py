@@ -1,4 +1,7 @@
-"""Plots as SVG: a line with its range, attempts as bars, phases as one bar. No script is needed."""
+"""Plots as SVG: a line with its range, attempts as bars, shares as one bar. No script is needed.
+
+A picture is stretched to the width of the page; what is written beside it is HTML and is not.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,13 @@ from rocsteady.page.markup import Markup, tag
 from rocsteady.page.series import Series
 from rocsteady.wording import duration
 
-WIDTH, HEIGHT = 820, 150
-LEFT, RIGHT, TOP, BOTTOM = 64, 8, 10, 24
-INNER = WIDTH - LEFT - RIGHT
+WIDTH, HEIGHT = 1000, 100  # of every picture, in its own units
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200)
 DAY = 86_400
 TICKS = 8  # at most, on the axis of time
-NEAR_EDGE = 30
+NEAR_EDGE = 0.95  # of the axis; further right, words end at their tick
 MOST_LABELS = 24  # of marks; more would run into each other
+LEAST_SPAN = 2.0  # of the width, so that a short attempt is seen
 
 
 class IncidentMark(NamedTuple):
@@ -44,25 +46,32 @@ class TimeAxis:
     def __init__(self, begin: float, end: float) -> None:
         self.begin, self.end = begin, max(end, begin + 1.0)
 
+    @property
+    def length(self) -> float:
+        """Return how many seconds it shows."""
+        return self.end - self.begin
+
     def x(self, at: float) -> float:
         """Return the place of a moment, in the picture."""
         inside = min(max(at, self.begin), self.end)
-        return round(LEFT + INNER * (inside - self.begin) / (self.end - self.begin), 1)
+        return round(WIDTH * (inside - self.begin) / self.length, 1)
 
-    def ticks(self, bottom: float) -> list[Markup]:
-        """Draw the axis, with the time since the beginning."""
-        whole = self.end - self.begin
-        step = next((step for step in STEPS if whole / step <= TICKS), 0)
-        step = step or DAY * math.ceil(whole / DAY / TICKS)
-        drawn = [tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=bottom, y2=bottom, class_="axis")]
-        for number in range(int(whole // step) + 1):
-            x = self.x(self.begin + number * step)
-            words = duration(number * step) if number else "0"
-            drawn += [
-                tag("line", x1=x, x2=x, y1=bottom, y2=bottom + 4, class_="axis"),
-                tag("text", words, x=x, y=bottom + 17, class_="tick", text_anchor=_anchor(x)),
-            ]
-        return drawn
+    def ticks(self) -> Markup:
+        """Write the time since the beginning below the picture."""
+        step = next((step for step in STEPS if self.length / step <= TICKS), 0)
+        step = step or DAY * math.ceil(self.length / DAY / TICKS)
+        times = [number * step for number in range(int(self.length // step) + 1)]
+        return tag(
+            "div",
+            *(
+                tag(
+                    "span", duration(time) if time else "0", style=_left(self.x(self.begin + time)),
+                    class_="x end" if time / self.length > NEAR_EDGE else "x",
+                )
+                for time in times
+            ),
+            aria_hidden="true",
+        )  # fmt: skip
 
 
 def line_plot(  # noqa: PLR0913 - what a plot consists of
@@ -76,120 +85,124 @@ def line_plot(  # noqa: PLR0913 - what a plot consists of
 ) -> Markup:
     """Draw one quantity: its mean as a line, its range as a band, incidents as marks."""
     points = [point for line in series for point in line]
-    low, high = min(p.least for p in points), max(p.most for p in points)
-    low = min(0.0, low) if from_zero else low
+    lowest, highest = min(p.least for p in points), max(p.most for p in points)
+    low, high = min(0.0, lowest) if from_zero else lowest, highest
     if high <= low:
         low, high = (low - 1, high + 1) if not from_zero or high < 0 else (low, high or 1.0)
-    bottom = HEIGHT - BOTTOM
 
     def y(value: float) -> float:
-        return round(bottom - (bottom - TOP) * (value - low) / (high - low), 1)
+        return round(HEIGHT * (high - value) / (high - low), 1)
 
-    drawn = []
-    for value in (low, (low + high) / 2, high):
-        at, words = y(value), format_value(value)
-        drawn += [
-            tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at, class_="grid"),
-            tag("text", words, x=LEFT - 6, y=at + 4, class_="tick", text_anchor="end"),
-        ]
+    scale = (low, (low + high) / 2, high)
+    drawn = [tag("line", x1=0, x2=WIDTH, y1=y(at), y2=y(at), class_="grid") for at in scale]
     for line in series:
         band = [(axis.x(p.at), y(p.most)) for p in line]
         band += [(axis.x(p.at), y(p.least)) for p in reversed(line)]
         drawn.append(tag("polygon", points=_pairs(band), class_="band"))
-        drawn.append(
-            tag("polyline", points=_pairs((axis.x(p.at), y(p.mean)) for p in line), class_="mean")
-        )
-        if len(line) == 1:
-            drawn.append(
-                tag("circle", cx=axis.x(line[0].at), cy=y(line[0].mean), r=2.5, class_="dot")
-            )
-    drawn += _marks(marks, axis, bottom)
-    last = next(reversed(points))
-    told = (
-        f"{title}: {format_value(min(p.least for p in points))} to"
-        f" {format_value(max(p.most for p in points))}, {format_value(last.mean)} at the end"
+        mean = _pairs((axis.x(p.at), y(p.mean)) for p in line)
+        drawn.append(tag("polyline", points=mean, class_="mean"))
+        if len(line) == 1:  # a line of no length, with round ends
+            drawn.append(tag("path", d=f"M{mean}h0", class_="dot"))
+    words = (
+        f"{title}: {format_value(lowest)} to {format_value(highest)},"
+        f" {format_value(points[-1].mean)} at the end"
     )
     data = ";".join(
         f"{max(0.0, p.at - axis.begin):.0f},{format_value(p.mean)}" for line in series for p in line
     )
-    picture = _svg(told, HEIGHT, [*drawn, *axis.ticks(bottom)], data=data, span=axis)
-    return tag("figure", tag("figcaption", told), picture)
+    values = (tag("span", format_value(at), style=f"top:{y(at)}%", class_="y") for at in scale)
+    return tag(
+        "figure",
+        tag("figcaption", words),
+        tag(
+            "div",
+            _svg(words, [*drawn, *_lines(marks, axis)], data=data, span=f"{axis.length:.0f}"),
+            tag("div", *values, aria_hidden="true"),
+            axis.ticks(),
+            _labels(marks, axis),
+            class_="plot",
+        ),
+    )  # fmt: skip
 
 
 def timeline(spans: Sequence[Span], axis: TimeAxis, marks: Sequence[IncidentMark]) -> Markup:
     """Draw attempts, one after the other, and the incidents between them."""
-    height, bottom = 74, 50
-    drawn = []
+    drawn, labels = [], []
     for span in spans:
-        x, end = axis.x(span.begin), axis.x(span.end)
-        width = max(1.5, round(end - x, 1))
+        x = axis.x(span.begin)
+        width = max(LEAST_SPAN, round(axis.x(span.end) - x, 1))
         drawn.append(
             tag(
-                "rect", tag("title", span.title), x=x, y=18, width=width, height=26, rx=3,
+                "rect", tag("title", span.title), x=x, y=0, width=width, height=HEIGHT,
                 class_=f"span {span.kind}",
             )
         )  # fmt: skip
-        if width > 8 * len(span.label) + 4:
-            drawn.append(tag("text", span.label, x=round(x + 5, 1), y=35, class_="label"))
-    drawn += _marks(marks, axis, bottom, top=14)
+        place = f"{_left(x)};width:{100 * width / WIDTH:.4g}%"
+        labels.append(tag("span", span.label, style=place, class_="label"))
     words = f"Timeline: {'; '.join(span.title for span in spans[:40])}"
-    return tag("figure", _svg(words, height, [*drawn, *axis.ticks(bottom)]))
+    return tag(
+        "figure",
+        tag(
+            "div",
+            _svg(words, [*drawn, *_lines(marks, axis)]),
+            tag("div", *labels, aria_hidden="true") if len(spans) <= MOST_LABELS else None,
+            axis.ticks(),
+            _labels(marks, axis),
+            class_="plot timeline",
+        ),
+    )
 
 
 def share_bar(shares: Sequence[tuple[str, float]]) -> Markup:
-    """Draw parts of a whole as one bar, with a legend that says the same in words."""
+    """Draw seconds of a whole as one bar, with a legend that says the same in words."""
     whole = sum(share for _, share in shares) or 1.0
     x, drawn, legend = 0.0, [], []
-    for number, (name, share) in enumerate(shares):
-        width = WIDTH * share / whole
-        percent = _percent(share / whole)
-        kind = f"share-{number % 8}"
+    said = [f"{name} {duration(share)} ({_percent(share / whole)})" for name, share in shares]
+    for number, (words, (_, share)) in enumerate(zip(said, shares, strict=True)):
+        width, kind = WIDTH * share / whole, f"share-{number % 8}"
         drawn.append(
             tag(
-                "rect", tag("title", f"{name} {percent}"), x=round(x, 1), y=0,
-                width=round(width, 1), height=22, class_=kind,
+                "rect", tag("title", words), x=round(x, 1), y=0, width=round(width, 1),
+                height=HEIGHT, class_=kind,
             )
         )  # fmt: skip
-        legend.append(tag("li", tag("span", class_=f"key {kind}"), f"{name} {percent}"))
+        legend.append(tag("li", tag("span", class_=f"key {kind}"), words))
         x += width
-    words = ", ".join(f"{name} {_percent(share / whole)}" for name, share in shares)
-    return tag("figure", _svg(words, 22, drawn), tag("ul", *legend, class_="legend"))
+    bar = tag("div", _svg(", ".join(said), drawn), class_="bar")
+    return tag("figure", bar, tag("ul", *legend, class_="legend"))
 
 
 def _percent(share: float) -> str:
     return "under 1 %" if 0 < share < 0.01 else f"{100 * share:.0f} %"  # noqa: PLR2004 - 1 %
 
 
-def _anchor(x: float) -> str:
-    """Keep the words of a tick inside the picture."""
-    return "end" if x > WIDTH - NEAR_EDGE else "middle"
+def _left(x: float) -> str:
+    return f"left:{100 * x / WIDTH:.4g}%"
 
 
-def _marks(
-    marks: Sequence[IncidentMark], axis: TimeAxis, bottom: float, top: float = TOP
-) -> list[Markup]:
-    every = -(-len(marks) // MOST_LABELS)  # the n-th has its label
-    drawn = []
-    for number, mark in enumerate(marks):
-        x = axis.x(mark.at)
-        label = tag("text", mark.label, x=x, y=top, class_="mark-label", text_anchor="middle")
-        line = tag("line", x1=x, x2=x, y1=top + 4, y2=bottom, class_="mark")
-        title = tag("title", mark.title)
-        drawn.append(tag("g", title, line, label if number % every == 0 else None))
-    return drawn
+def _lines(marks: Sequence[IncidentMark], axis: TimeAxis) -> list[Markup]:
+    """Draw a line at each mark."""
+    places = ((axis.x(mark.at), mark.title) for mark in marks)
+    return [
+        tag("line", tag("title", title), x1=x, x2=x, y1=0, y2=HEIGHT, class_="mark")
+        for x, title in places
+    ]
 
 
-def _svg(
-    words: str,
-    height: int,
-    children: Sequence[Markup],
-    data: str = "",
-    span: TimeAxis | None = None,
-) -> Markup:
+def _labels(marks: Sequence[IncidentMark], axis: TimeAxis) -> Markup | None:
+    """Write the labels above the lines; of many, every n-th."""
+    chosen = marks[:: max(1, -(-len(marks) // MOST_LABELS))]
+    labels = (
+        tag("span", mark.label, style=_left(axis.x(mark.at)), class_="number") for mark in chosen
+    )
+    return tag("div", *labels, aria_hidden="true") if chosen else None
+
+
+def _svg(words: str, children: Sequence[Markup], data: str = "", span: str = "") -> Markup:
     return tag(
-        "svg", tag("title", words), *children, viewBox=f"0 0 {WIDTH} {height}", role="img",
-        aria_label=words, data_points=data or None,
-        data_span=f"{span.end - span.begin:.0f}" if span and data else None,
+        "svg", tag("title", words), *children, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img",
+        preserveAspectRatio="none", aria_label=words, data_points=data or None,
+        data_span=span or None,
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from rocsteady.journal.values import (
     RunStory,
     paused_between,
 )
-from rocsteady.vocabulary import Diagnosis, Failure, Value
+from rocsteady.vocabulary import Diagnosis, Failure, Fix, Value
 from rocsteady.wording import duration, plural
 
 START = "start"  # the kind of an intent
@@ -48,6 +48,7 @@ class RunReport(Value, frozen=True, kw_only=True):
     diagnosis: Diagnosis | None = None  # of the machine when the run began
     variables: dict[str, str] = msgspec.field(default_factory=dict)  # that rocsteady knows
     proofs: tuple[IncidentProof, ...] = ()
+    advice: dict[str, Fix] = msgspec.field(default_factory=dict)  # by the kind of a failure
     log_tail: str = ""
 
 
@@ -126,9 +127,9 @@ def next_step(report: RunReport) -> tuple[str, str]:
     if state == "done":
         settings = settings_of(story.attempts[-1]) if story.attempts else UNCHANGED
         changed = f" It finished with changed settings: {settings}." * (settings != UNCHANGED)
-        return f"Nothing: the run is done.{changed}", ""
+        return f"No action needed. The run is done.{changed}", ""
     if state == "running":
-        return "Nothing: rocsteady is watching the run.", f"rocsteady watch {name}"
+        return "No action needed. To watch the run:", f"rocsteady watch {name}"
     again = CONTINUE if report.resumes else FROM_THE_BEGINNING
     if state in {"interrupted", "stopped"}:
         what = "To resume the run:" if report.resumes else f"To {again}:"

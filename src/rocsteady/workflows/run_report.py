@@ -12,11 +12,13 @@ from msgspec.structs import replace
 from rocsteady.forecast.runs import story_ahead
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.place import RUNS
-from rocsteady.journal.values import RunLine
+from rocsteady.journal.values import RunLine, RunStory
+from rocsteady.knowledge.failures import load_failures
 from rocsteady.printable import printable
 from rocsteady.redaction.machine_names import redactor_here
 from rocsteady.report.run_report import IncidentProof, RunReport
 from rocsteady.untrusted_file import read_head, read_tail
+from rocsteady.vocabulary import Fix
 from rocsteady.workflows.machine_record import machine_at_start
 from rocsteady.workflows.resumption import can_resume
 
@@ -41,6 +43,7 @@ def gather(journal: Journal, line: RunLine, *, now: float) -> RunReport:
         diagnosis=start.diagnosis if start else None,
         variables=start.variables if start else {},
         proofs=tuple(_proof(folder, number) for number in numbers),
+        advice=_advice(story),
         log_tail=_log_tail(folder),
     )
     return _redacted(report)
@@ -92,6 +95,14 @@ def _proof(folder: Path, number: int) -> IncidentProof:
         waits=tuple(line for line in waits if line.strip()),
         stacks=_text(incident / "stacks.txt", STACKS),
     )
+
+
+def _advice(story: RunStory) -> dict[str, Fix]:
+    """Return what a person can do about each failure, where something is known."""
+    kinds = {str(row.failure.get("kind")) for row in story.failures}
+    known = load_failures().kinds if kinds else {}
+    fixes = {kind: known[kind].fix or known[kind].advice for kind in kinds & known.keys()}
+    return {kind: fix for kind, fix in fixes.items() if fix is not None}
 
 
 def _log_tail(folder: Path) -> str:
