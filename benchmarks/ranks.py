@@ -1,10 +1,10 @@
-"""From a killed rank to the first step of the next generation, interleaved: two ranks, gloo, CPU.
+"""From a killed or hung rank to the next first step, interleaved: two ranks, gloo, CPU.
 
     python benchmarks/ranks.py TORCH_PYTHON FOLDER 20
 
 TORCH_PYTHON is an interpreter with torch and rocsteady. Compares torchrun as it is, torchrun with a
 store for each generation, and torchrun with rocsteady's rendezvous and watcher. Success is one
-restart, within two minutes.
+restart, within a minute. torchrun finds no hang, so only rocsteady gets one, after the kill.
 """
 
 from __future__ import annotations
@@ -27,18 +27,25 @@ VARIANTS = {
     },
     "rocsteady": {"PET_RDZV_BACKEND": "rocsteady"},
 }
+HANG = "rocsteady, a hang"
+WITHIN = 60.0  # seconds
 SETTLE = 2.0  # seconds of steps before the kill, so that there is a checkpoint
 
 
-def once(python: str, folder: Path, variables: dict[str, str]) -> float | None:
-    """Kill one rank; return the seconds to the next first step, None without a clean restart."""
+def once(
+    python: str, folder: Path, variables: dict[str, str], kinds: tuple[str, ...]
+) -> list[float | None]:
+    """Inject faults; return the seconds to each next first step, None without a clean restart."""
     torchrun = Torchrun(python, folder, 10_000, **variables)
     try:
         if not torchrun.until(lambda: torchrun.generations() == 1):
             raise SystemExit(torchrun.said())
-        time.sleep(SETTLE)
-        fault = inject(torchrun, "kill", 1)
-        return fault.seconds if fault.recovered else None
+        seconds: list[float | None] = []
+        for kind in kinds:
+            time.sleep(SETTLE)
+            fault = inject(torchrun, kind, 1, WITHIN)
+            seconds.append(fault.seconds if fault.recovered else None)
+        return seconds
     finally:
         torchrun.close()
 
@@ -46,21 +53,26 @@ def once(python: str, folder: Path, variables: dict[str, str]) -> float | None:
 def main() -> None:
     """Kill, and print what came of it."""
     python, folder, repeats = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-    seconds: dict[str, list[float | None]] = {name: [] for name in VARIANTS}
+    seconds: dict[str, list[float | None]] = {name: [] for name in (*VARIANTS, HANG)}
     for repeat in range(repeats):
         names = list(VARIANTS)
         for name in names if repeat % 2 else names[::-1]:
             place = folder / f"{repeat}-{names.index(name)}"
-            seconds[name].append(once(python, place, VARIANTS[name]))
-            print(f"{repeat:3} {name:20} {seconds[name][-1]}", flush=True)
+            faults = {name: "kill", **({HANG: "backward"} if name == "rocsteady" else {})}
+            results = once(python, place, VARIANTS[name], tuple(faults.values()))
+            for row, result in zip(faults, results, strict=True):
+                seconds[row].append(result)
+                print(f"{repeat:3} {row:20} {result}", flush=True)
     for name, each in seconds.items():
         clean = [value for value in each if value is not None]
-        median = f"median {statistics.median(clean):.2f} s" if clean else "-"
+        spread = f"({min(clean):.2f} to {max(clean):.2f})" if clean else ""
+        median = f"median {statistics.median(clean):.2f} s {spread}" if clean else "-"
         print(f"{name:20} {len(clean)} of {len(each)} restarts clean, {median}")
     ours, fixed = seconds["rocsteady"], seconds["torchrun, own store"]
     pairs = [a / b for a, b in zip(ours, fixed, strict=True) if a is not None and b is not None]
     if pairs:
-        print(f"rocsteady / torchrun with own store: median ratio {statistics.median(pairs):.2f}")
+        spread = f"{statistics.median(pairs):.2f} ({min(pairs):.2f} to {max(pairs):.2f})"
+        print(f"rocsteady / torchrun with own store: median ratio {spread}")
 
 
 if __name__ == "__main__":

@@ -47,15 +47,16 @@ def main():
     moments = sorted(time.time() + draw.uniform(0.2, 0.8) * seconds for _ in KINDS)
     environment["STORY_FAULTS"] = json.dumps(list(zip(KINDS, moments, strict=True)))
     train = ["python", "train.py", "--preset", options.preset]
-    words = [*ROCSTEADY, "run", "--yes", "--name", options.job, "--", *train]
+    name = options.job.replace("_", "-")
+    words = [*ROCSTEADY, "run", "--yes", "--name", name, "--", *train]
     run = subprocess.Popen(words, cwd=folder, env=environment)
     try:
         run.wait(seconds)
     except subprocess.TimeoutExpired:
-        stop = [*ROCSTEADY, "stop", options.job]
+        stop = [*ROCSTEADY, "stop", name]
         subprocess.run(stop, cwd=folder, env=environment, check=False)
         run.wait(300)
-    asked = [*ROCSTEADY, "report", options.job, "--json"]
+    asked = [*ROCSTEADY, "report", name, "--json"]
     said = subprocess.run(asked, cwd=folder, env=environment, check=True, capture_output=True)
     told = json.loads(said.stdout)
     steps = max(attempt["last_step"] or 0 for attempt in told["attempts"])

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rocsteady.integrations.host_channel import MOST_READ, HostChannel, Message, ended
+from rocsteady.integrations.host_channel import MOST_READ, HostChannel, Message, ended, heaviest
 
 WITHIN = 20.0
 
@@ -135,3 +135,12 @@ def test_a_store_that_is_gone_keeps_nobody() -> None:
 
 def test_a_watcher_that_has_ended_proposes_its_code() -> None:
     assert ended(76, "x") == {"weight": 2, "ends": True, "code": 76, "why": "x"}
+
+
+def test_without_a_watcher_that_decides_nothing_that_was_tried_is_forgotten() -> None:
+    heir: Message = {"weight": 0, "tried": [1, 2]}
+    cause: Message = {"weight": 2, "tried": [1], "why": "oom"}
+
+    assert heaviest([heir, cause, {"weight": 1}]) is cause
+    assert heaviest([{"weight": 0}, heir]) is heir
+    assert heaviest([]) == {"why": "no watcher decided"}

@@ -146,3 +146,47 @@ def test_a_single_process_loads_none_of_it(project: Project, torch_python: str) 
     ended = project.run("--", torch_python, script, within=WITHIN)
 
     assert (ended.code, ended.out) == (0, "[]\n")
+
+
+SIGNS_OF_LIFE = """
+    import torch.distributed as dist
+    from rocsteady.integrations import host_channel
+    from rocsteady.integrations.torchrun import Handler
+
+    class Alone:
+        def num_nodes_waiting(self): return 0
+
+    class Flaky(dist.HashStore):
+        fails = False
+        def add(self, key, amount):
+            if self.fails: raise RuntimeError("connection reset")
+            return super().add(key, amount)
+
+    store, clock = Flaky(), [0.0]
+    handler = Handler(Alone(), hosts=2, watched=False)  # it has no watcher
+    channel = host_channel.HostChannel(store, 1, 2)
+    handler._hangs = host_channel.HangChannel(channel, lambda: clock[0])
+    for minute in range(6):
+        clock[0] += host_channel.BEAT
+        store.fails = minute in (2, 3)
+        assert handler.num_nodes_waiting() == 0
+    store.fails = False
+    print(channel.count("alive.1", 0))
+"""
+
+
+def test_a_host_without_a_watcher_gives_signs_of_life_and_survives_faults_of_the_store(
+    project: Project, torch_python: str, beside_torch: str
+) -> None:
+    done = subprocess.run(
+        [torch_python, project.script(SIGNS_OF_LIFE)],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": beside_torch},
+        cwd=project.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=WITHIN,
+    )
+
+    assert done.stdout == "4\n", done.stderr
+    assert done.stderr.count("may not be found: RuntimeError('connection reset')") == 1

@@ -8,6 +8,7 @@ TORCH_PYTHON is an interpreter with torch and rocsteady. Prints a line a fault, 
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import signal
@@ -32,13 +33,13 @@ class Fault(NamedTuple):
 
     kind: str
     rank: int
-    seconds: float  # to the first step after it
+    seconds: float  # to the first step after it; infinite: it was not reached in time
     restarts: int
 
     @property
     def recovered(self) -> bool:
         """Tell whether it cost one restart, or none if a stopped rank was only continued."""
-        return self.seconds < WITHIN and self.restarts == (self.kind != "stop")
+        return self.seconds < math.inf and self.restarts == (self.kind != "stop")
 
 
 class Torchrun:
@@ -106,7 +107,7 @@ class Torchrun:
         self.log.close()
 
 
-def inject(torchrun: Torchrun, kind: str, rank: int) -> Fault:
+def inject(torchrun: Torchrun, kind: str, rank: int, within: float = WITHIN) -> Fault:
     """Bring a fault about, and see what comes of it."""
     before, began = torchrun.generations(), time.time()
     saves = len(torchrun.told("saved"))
@@ -123,8 +124,8 @@ def inject(torchrun: Torchrun, kind: str, rank: int) -> Fault:
             return len(torchrun.told("saved")) > saves
         return torchrun.generations() > before
 
-    went_on = torchrun.until(goes_on)
-    seconds = time.time() - began if went_on else WITHIN
+    went_on = torchrun.until(goes_on, within)
+    seconds = time.time() - began if went_on else math.inf
     return Fault(kind, rank, seconds, torchrun.generations() - before)
 
 

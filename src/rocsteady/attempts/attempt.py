@@ -22,7 +22,6 @@ from rocsteady.attempts.leftovers import named
 from rocsteady.attempts.live_processes import Living
 from rocsteady.attempts.log_end import sign
 from rocsteady.attempts.progress import AttemptProgress
-from rocsteady.attempts.rank_evidence import blame_by_evidence, suspects_first
 from rocsteady.attempts.reaction import Reaction
 from rocsteady.attempts.refusals import Refusals
 from rocsteady.attempts.requested_actions import RequestedActions
@@ -296,15 +295,12 @@ class Attempt:
         self._teller.hung(verdict, f"Incident {setting.incident}.")
         if time.monotonic() < self._kill_after:
             return None
-        number = setting.number
+        number, journal = setting.number, self._means.journal
         try:
-            what = f"attempt {number}"
-            intent = self._means.journal.intend("kill", what, run=setting.run, attempt=number)
+            intent = journal.intend("kill", f"attempt {number}", run=setting.run, attempt=number)
         except NotRecordedError as error:
             self._kill_after = time.monotonic() + ASK_JOURNAL_EVERY
-            announcer.say(
-                f"not stopped yet, because the journal is not writable: {error}. Retrying."
-            )
+            announcer.say(f"not stopped yet: the journal is not writable: {error}. Retrying.")
             return None
         with intent:
             pids = child.tree()
@@ -312,18 +308,13 @@ class Attempt:
                 setting,
                 self._means,
                 verdict,
-                pids=suspects_first(pids, verdict.blame),
+                pids=pids,
                 since=self._began,
                 known=self._native_stacks,
+                heartbeats=self._reached.heartbeats,
+                blame=self._job_hang.blame,
             )
-            blame = self._job_hang.blame or blame_by_evidence(
-                found.evidence.folder,
-                self._reached.heartbeats,
-                self._means.waits,
-                began=self._began,
-            )
-            self._teller.blamed(blame, verdict.blame)
-            found = msgspec.structs.replace(found, blame=blame or verdict.blame)
+            self._teller.blamed(found.blame, verdict.blame)
             if not self._job_hang.settled and not self._confirmed(child):
                 intent.end("withdrawn: the run moved")
                 return None

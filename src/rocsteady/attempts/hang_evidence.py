@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rocsteady.attempts.attempt_context import AttemptContext, AttemptTools
 from rocsteady.attempts.attempt_end import HangEvidence
+from rocsteady.attempts.rank_evidence import blame_by_evidence, suspects_first
+from rocsteady.blame import Blame
 from rocsteady.evidence.collect import Collected, collect
 from rocsteady.evidence.native_stacks import NativeStacks
+from rocsteady.evidence.values import Heartbeat
 from rocsteady.pulse.verdict import Verdict
 from rocsteady.pulse.wait_set import sentences
 
@@ -18,13 +23,18 @@ def hang_evidence(  # noqa: PLR0913 - each is said by name
     pids: tuple[int, ...],
     since: float,
     known: NativeStacks,
+    heartbeats: Sequence[Heartbeat],
+    blame: Blame | None,
 ) -> HangEvidence:
-    """Write what is seen of a hung attempt to the folder of its incident."""
+    """Write what is seen of a hung attempt to the folder of its incident.
+
+    ``blame`` is what all hosts found together, if there are several.
+    """
     injection, attempt = setting.injection, f"attempt {setting.number}"
     try:
         evidence = collect(
             setting.records / f"incident-{setting.incident}",
-            pids=pids,
+            pids=suspects_first(pids, verdict.blame),
             pages=injection.pages if injection else None,
             log=setting.log,
             since=since,
@@ -40,4 +50,9 @@ def hang_evidence(  # noqa: PLR0913 - each is said by name
         evidence = Collected(
             folder="", attempt=attempt, seconds=0.0, files=(), missing={"all": why}
         )
-    return HangEvidence(verdict=verdict, evidence=evidence)
+    blame = (
+        blame
+        or blame_by_evidence(evidence.folder, heartbeats, means.waits, began=since)
+        or verdict.blame
+    )
+    return HangEvidence(verdict=verdict, evidence=evidence, blame=blame)

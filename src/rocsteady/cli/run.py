@@ -296,9 +296,11 @@ def _check_job(folder: Path, command: tuple[str, ...], resume: str | None) -> No
 
 def _place(folder: Path, resume: str | None) -> Place:
     """Return where the run is recorded: one that is resumed where it was before."""
-    with kept_journal(resume) as journal:
-        kept = journal.place if journal and resume is not None else None
     here = find_place(folder)
+    if resume is None:
+        return here
+    with kept_journal(resume) as journal:
+        kept = journal.place if journal else None
     return (
         msgspec.structs.replace(here, folder=kept.folder, database=kept.database, wal=kept.wal)
         if kept

@@ -33,22 +33,16 @@ def torchrun_hosts(command: tuple[str, ...]) -> HostCount | None:
     start = _start(command)
     if start is None:
         return None
-    for name, value, _ in _options(command[start:]):
-        if name == "nnodes":
-            least, _, most = value.partition(":")
-            numbers = (least, most or least)
-            if all(number.isdecimal() for number in numbers):
-                return HostCount(*map(int, numbers))
-    return HostCount(1, 1)
+    least, _, most = _last(command[start:], "nnodes").partition(":")
+    numbers = (least, most or least)
+    return HostCount(*map(int, numbers if all(map(str.isdecimal, numbers)) else (1, 1)))
 
 
 def ranks_per_host(command: tuple[str, ...]) -> int | None:
     """Return how many ranks a torchrun starts on each host, if it says so by a number."""
     start = _start(command)
-    for name, value, _ in _options(command[start:]) if start is not None else ():
-        if name == "nproc_per_node" and value.isdecimal():
-            return int(value)
-    return None
+    value = _last(command[start:], "nproc_per_node") if start is not None else ""
+    return int(value) if value.isdecimal() else None
 
 
 def several_hosts(command: tuple[str, ...]) -> bool:
@@ -78,6 +72,11 @@ def _start(command: tuple[str, ...]) -> int | None:
     if command and PYTHON.fullmatch(command[0]) and command[1:3] == MODULE:
         return 3
     return None
+
+
+def _last(words: tuple[str, ...], wanted: str) -> str:
+    """Return the value of an option, the last if it is given twice, as argparse does."""
+    return ([value for name, value, _ in _options(words) if name == wanted] or [""])[-1]
 
 
 def _options(words: tuple[str, ...]) -> list[tuple[str, str, tuple[int, ...]]]:

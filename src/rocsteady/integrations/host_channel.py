@@ -14,10 +14,11 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 LEADER = 0
+UNCHANGED = {"why": "no watcher decided"}
 MOST_READ = 16  # proposals of each weight
 FIRST_LOOK, LAST_LOOK = 0.05, 1.0  # seconds between two looks: the longer it lasts, the fewer
 GOODBYE_WITHIN = 10.0  # seconds for all to read that the job ends, before its store is gone
@@ -172,8 +173,8 @@ class HangChannel:
         """Return what the watcher of this host is to be told, from time to time."""
         now = self._now()
         if now >= self._next_beat:
-            self._next_beat = now + BEAT
             self._channel.count(f"alive.{self._channel.host}", 1)
+            self._next_beat = now + BEAT  # not before: one that failed is given again at once
         if not self._is_stuck or now < self._next_look:
             return None
         told = self._led(now) if self._channel.leads else self._followed()
@@ -224,6 +225,15 @@ class HangChannel:
 
 def _most(weight: int) -> int:
     return 1 if weight == HEIR else MOST_READ
+
+
+def heaviest(proposals: Sequence[Message]) -> Message:
+    """Return what all hosts do where no watcher decides: nothing that was tried is forgotten."""
+    return max(
+        proposals,
+        key=lambda each: (int(each.get("weight", HEIR)), len(each.get("tried", ()))),
+        default=UNCHANGED,
+    )
 
 
 def ended(code: int, why: str) -> Message:

@@ -45,8 +45,6 @@ OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 TESTED = ((2, 13),)  # versions of torch that the tests ran with
 ONE_HOST = "localhost:0"  # a free port
 PORT = 29500  # torchrun's own default
-
-
 RUN = "ROCSTEADY_RUN"  # set for every process of a run
 ANSWER_WITHIN = 600.0  # seconds: it may wait for a GPU that failed to come to rest
 LAST_WORDS_WITHIN = 30.0
@@ -61,8 +59,7 @@ OPTIONS = ("--yes", "--anyway")
 SEVERAL = "--several-hosts"
 # Torch's own errors of a store are among these; the signal that ends the agent is not.
 FAULTS = (OSError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, ImportError)
-AGAIN = {"again": True}  # a decision: meet once more
-UNCHANGED = {"why": "the leading host has no watcher"}  # a decision: as the script says
+AGAIN = {"again": True}  # a decision: repeat the rendezvous
 
 
 class Watcher:
@@ -140,6 +137,7 @@ class Handler(RendezvousHandler):
         self._generation = 0
         self._is_cut_off = False
         self._hangs: Any = None  # what hosts tell each other of stuck ranks
+        self._is_hang_fault_said = False
         if watched:
             self._start_watcher()
 
@@ -166,7 +164,9 @@ class Handler(RendezvousHandler):
                 self._cut_off(error)
             if not self._watched or self._prepare(info):
                 return info
-        sys.stderr.write(f"rocsteady: the hosts did not agree in {TRIES} tries. Exit {RETRY}.\n")
+        sys.stderr.write(
+            f"rocsteady: the hosts did not agree in {TRIES} tries (exit code {RETRY}).\n"
+        )
         sys.exit(RETRY)
 
     def is_closed(self) -> bool:
@@ -201,12 +201,11 @@ class Handler(RendezvousHandler):
 
     def _look(self) -> int:
         watcher = self._watcher
-        if watcher is not None and not watcher.is_gone:
-            self._pass_on(watcher)
-            if watcher.wants_restart:
-                watcher.wants_restart = False
-                watcher.tell(stopping=True)  # the ranks end now, without spending a restart
-                return 1
+        self._pass_on(watcher)
+        if watcher is not None and watcher.wants_restart and not watcher.is_gone:
+            watcher.wants_restart = False
+            watcher.tell(stopping=True)  # the ranks end now, without spending a restart
+            return 1
         waiting = int(self._inner.num_nodes_waiting())
         if waiting and watcher is not None:
             watcher.tell(stopping=True)  # because of other hosts: nothing failed here
@@ -232,9 +231,10 @@ class Handler(RendezvousHandler):
             sys.exit(int(answer["end"]))
         return done
 
-    def _pass_on(self, watcher: Watcher) -> None:
-        """Pass on what watchers of other hosts and this one tell each other of stuck ranks."""
-        messages = watcher.listen()
+    def _pass_on(self, watcher: Watcher | None) -> None:
+        """Pass on what the watchers of all hosts tell each other of stuck ranks."""
+        # Signs of life need no watcher: without them, other hosts would take this one for lost.
+        messages = [] if watcher is None or watcher.is_gone else watcher.listen()
         if self._hangs is None:
             return
         try:
@@ -242,24 +242,24 @@ class Handler(RendezvousHandler):
                 self._hangs.heard(message)
             told = self._hangs.look()
         except FAULTS as error:  # whatever it is, the ranks go on
-            self._hangs, told = None, None
-            sys.stderr.write(
-                f"rocsteady: no word to other hosts: {type(error).__name__}: {error}\n"
-            )
-        if told is not None:
+            if not self._is_hang_fault_said:
+                self._is_hang_fault_said = True
+                sys.stderr.write(f"rocsteady: hangs across hosts may not be found: {error!r}\n")
+            return
+        if told is not None and watcher is not None:
             watcher.tell(**told)
 
     def _prepare(self, info: RendezvousInfo) -> bool:
-        """Let the watcher decide how this generation is started; False: meet the others again."""
+        """Let the watcher decide how this generation starts; False: repeat the rendezvous."""
         try:
             answer = self._decision(info)
         except FAULTS as error:  # of ours, or of the store: torchrun goes on without us
             sys.stderr.write(f"rocsteady: {type(error).__name__}: {error}\n")
             answer = AGAIN if self._several else None  # never without what the others have
         if answer is None:
-            sys.stderr.write("rocsteady: the watcher does not answer; the ranks are not watched.\n")
+            sys.stderr.write("rocsteady: the watcher does not answer; the ranks run unwatched.\n")
         elif "again" in answer:
-            sys.stderr.write("rocsteady: the hosts did not agree; they meet again.\n")
+            sys.stderr.write("rocsteady: the hosts did not agree; repeating the rendezvous.\n")
             return False
         elif "end" in answer:
             self._end(int(answer["end"]))
@@ -281,7 +281,7 @@ class Handler(RendezvousHandler):
         if answer is None and decided.get("ends"):
             answer = {"end": decided["code"]}
         if answer is None and decided.get("strategy"):
-            sys.stderr.write("rocsteady: without its watcher, this host cannot run as decided.\n")
+            sys.stderr.write("rocsteady: without a watcher, this host cannot apply the decision.\n")
             return AGAIN
         self._set({} if answer is None else answer.get("set", {}))
         return answer
@@ -292,6 +292,7 @@ class Handler(RendezvousHandler):
             HangChannel,
             HostChannel,
             ended,
+            heaviest,
         )
 
         channel, watcher = HostChannel(info.store, info.rank, info.world_size), self._watcher
@@ -303,11 +304,11 @@ class Handler(RendezvousHandler):
         elif (others := channel.proposals(HOSTS_WITHIN)) is None:
             channel.decide(AGAIN)
         elif watcher is None or said is None or "end" in said:
-            channel.decide(mine or UNCHANGED)
+            channel.decide(mine or heaviest(others))
         else:
             watcher.tell(proposals=others)
-            chosen = watcher.answer(PROPOSAL_WITHIN, "decision") or {}
-            channel.decide(chosen.get("decision", UNCHANGED))
+            said = watcher.answer(PROPOSAL_WITHIN, "decision") or {}
+            channel.decide(said.get("decision") or heaviest([mine or {}, *others]))
         decision = channel.decision(PROPOSAL_WITHIN + 2 * HOSTS_WITHIN) or AGAIN
         if "again" not in decision and watcher is not None:
             watcher.tell(decision=decision)
@@ -337,7 +338,7 @@ class Handler(RendezvousHandler):
         """End here, and with that the ranks of this host: others may go on without them."""
         self._is_cut_off = True
         sys.stderr.write(f"rocsteady: the other hosts cannot be reached: {error}\n")
-        sys.stderr.write(f"rocsteady: the ranks of this host end. Exit {RETRY}.\n")
+        sys.stderr.write(f"rocsteady: stopping the ranks of this host (exit code {RETRY}).\n")
         sys.exit(RETRY)
 
     def _end(self, code: int) -> None:

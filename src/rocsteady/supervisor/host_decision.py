@@ -91,9 +91,7 @@ class HostAgreement:
         decision = self._agreed(mine)
         if decision is not None and decision.tried:
             failed = plural(len(decision.tried), "failed attempt")
-            self._announcer.say(
-                f"other hosts know of {failed} of this job; this host takes that up."
-            )
+            self._announcer.say(f"using the history of the other hosts: {failed} of this job.")
 
     def settle(self, own: Decision, end: AttemptEnd, failure: Failure | None) -> Decision:
         """Replace what this host decided with what is done by all."""
