@@ -67,6 +67,15 @@ def test_what_an_option_answers_and_where_it_is_had_are_known_words(
 
 
 @each_option
+def test_an_option_that_windows_does_not_have_cites_no_page_about_windows(
+    option: OtherOption,
+) -> None:
+    systems = {system for place in option.where for system in place.os}
+    if systems == {OperatingSystem.LINUX}:
+        assert [key for key in option.sources if "windows" in key] == []
+
+
+@each_option
 def test_every_text_is_plain_and_short(option: OtherOption) -> None:
     for text in (option.title, option.verdict, option.changes, option.note):
         assert text.isascii()

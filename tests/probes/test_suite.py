@@ -230,6 +230,54 @@ def test_a_bad_probe_is_remembered_with_its_evidence_and_nothing_else_is_left(
     assert (left_out.outcome, left_out.why) == (ProbeOutcome.NOT_RUN, "one GPU")
 
 
+STARVED = """
+import os, signal, time
+core = {min(os.sched_getaffinity(0))}
+os.sched_setaffinity(0, core)
+others = []
+for _ in range(2):
+    others.append(os.fork())
+    if not others[-1]:
+        while True:
+            pass
+os.nice(19)
+end = time.process_time() + 0.04
+while time.process_time() < end:
+    pass
+for pid in others:
+    os.kill(pid, signal.SIGKILL)
+raise ImportError("it was slow, and is here")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell who waits")
+def test_what_has_no_processor_is_not_called_hung(
+    place: Place, memory: Memory, tmp_path: Path
+) -> None:
+    scratch, fake = tmp_path / "scratch", tmp_path / "fake" / "torch"
+    scratch.mkdir()
+    fake.mkdir(parents=True)
+    (fake / "__init__.py").write_text(STARVED, encoding="utf-8")
+    journal = Journal(place)
+    environment = {**os.environ, "PYTHONPATH": str(fake.parent)}
+    runner = ProbeRunner(
+        sys.executable, folder=scratch, journal=journal, environment=environment, software=SOFTWARE
+    )
+    suite = Suite(runner, memory, "m", tmp_path / "kept")
+    slow = replace(PROBES[0], first=3.0, patience=3.0, fresh=True)
+
+    observation = suite.run(Planned(probe=slow, tries=1, seconds=20.0, about=1.0))
+    runner.close()
+    memory.flush()
+    journal.close()
+
+    assert (observation.outcome, observation.why) == (
+        ProbeOutcome.EXCEPTION,
+        "ImportError: it was slow, and is here",
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="unconfirmed on Windows")
 def test_what_hangs_is_ended_and_where_it_hung_is_kept(

@@ -1,8 +1,8 @@
 """Runs one probe: starts its payload, watches it, and says what came of it.
 
 Before each an intent is on the disk, since a probe may take the machine down. A payload that does
-no try for too long hangs; its stacks are taken before it is ended. Whatever becomes of it, the next
-probe is run.
+no try for too long hangs; its stacks are taken before it is ended. Time in which it was ready to
+run and had no processor does not count, up to a limit. Whatever becomes of it, the next is run.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Protocol
 import msgspec
 
 from rocsteady.evidence.collect import collect
+from rocsteady.evidence.processor_wait import ProcessorWait
 from rocsteady.evidence.snapshot import take_snapshot
 from rocsteady.evidence.values import Snapshot
 from rocsteady.failures.classify import Classifier
@@ -36,6 +37,8 @@ from rocsteady.wording import duration
 
 INTENT = "probe"
 POLL = 0.02  # seconds
+QUIET, MOST = 0.1, 10  # of its patience: when to count, and at most, if it has no processor
+COUNT_EVERY = 0.5  # seconds
 SNAPSHOTS, SNAPSHOT_WITHIN, BETWEEN_SNAPSHOTS = 3, timedelta(seconds=3), 0.3
 EVIDENCE_WITHIN = timedelta(seconds=8)
 OUTPUT_LIMIT = 256 * 1024  # bytes
@@ -189,19 +192,19 @@ class _Watch:
     def observe(self) -> Observation:
         """Wait for the end, or for a hang."""
         start = moved = time.monotonic()
-        before = 0
+        before, waited = 0, _Waited(self._payload)
         while True:
             ended = self._payload.ended(POLL)
             if ended is not None:
                 return self._ended(ended, time.monotonic() - start)
             beat = self._beat()
             if beat != before:
-                before, moved = beat, time.monotonic()
+                before, moved, waited = beat, time.monotonic(), _Waited(self._payload)
                 self._progress(beat & _LONG)
             patience = (
                 self._probe.patience if beat else max(self._probe.first, self._probe.patience)
             )
-            if time.monotonic() - moved > patience:
+            if waited.too_long(time.monotonic() - moved, patience):
                 return self._hung(beat & _LONG, time.monotonic() - start)
 
     def _ended(self, ended: Exit, seconds: float) -> Observation:
@@ -299,6 +302,28 @@ class _Watch:
             return read_tail(self._folder / "output", OUTPUT_LIMIT).decode("utf-8", "replace")
         except OSError:
             return ""
+
+
+class _Waited:
+    """Tells a payload that hangs from one that is ready and has no processor."""
+
+    def __init__(self, payload: Payload) -> None:
+        self._payload = payload
+        self._wait: ProcessorWait | None = None
+        self._next = 0.0
+
+    def too_long(self, quiet: float, patience: float) -> bool:
+        """Tell whether nothing was heard of it for too long; ``quiet`` seconds have passed."""
+        if quiet < QUIET * patience or quiet < self._next:
+            return False
+        if self._wait is None:
+            self._wait = ProcessorWait(self._payload.tree())
+        if quiet <= patience:
+            return False
+        self._next = quiet + COUNT_EVERY
+        return quiet > MOST * patience or (
+            quiet - self._wait.seconds(self._payload.tree()) > patience
+        )
 
 
 def _told(probe: Probe, settings: Mapping[str, str | None], software: str) -> str:
