@@ -24,7 +24,8 @@ HERE = Path(__file__).parent
 SUPPORTED = ("3.10", "3.11", "3.12", "3.13")
 TORCH = "torch==2.13.0"  # what slow tests and benchmarks compare with; never a dependency
 BESIDE_TORCH = "numpy>=2,<3"  # as users have it: torch alone warns on stderr that it is not there
-TRACKERS = ("tensorboard", "wandb", "mlflow-skinny", "trackio", "prometheus-client")
+TRACKERS = ("tensorboard", "wandb", "mlflow-skinny", "trackio", "prometheus-client",
+            "opentelemetry-proto")  # fmt: skip
 TORCH_VENV = HERE / ".ci" / "torch-venv"
 WHEEL_VENV = HERE / ".ci" / "wheel-venv"
 TORCH_PYTHON = "ROCSTEADY_TEST_TORCH_PYTHON"

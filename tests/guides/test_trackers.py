@@ -6,7 +6,9 @@ import json
 import os
 import sqlite3
 import subprocess
+import threading
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -148,3 +150,42 @@ def test_trackio_gets_a_run_in_the_project_of_the_script(
     assert {f"rocsteady/{name}" for name in WRITTEN} <= {key for row in own for key in row}
     assert "the run ended: done" in alerts
     assert TOKEN not in alerts
+
+
+READ_OTLP = """
+import json, sys
+from google.protobuf.json_format import Parse
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
+told = Parse(open(sys.argv[1]).read(), ExportMetricsServiceRequest()).resource_metrics[0]
+named = {each.key: each.value.string_value for each in told.resource.attributes}
+metrics = told.scope_metrics[0].metrics
+print(json.dumps([named, {each.name: each.gauge.data_points[0].as_double for each in metrics}]))
+"""
+
+
+def test_opentelemetry_reads_what_a_collector_is_sent(
+    project: Project, trackers_python: str
+) -> None:
+    sent: list[bytes] = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            sent.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.end_headers()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        metrics = f'[metrics]\notlp = "http://127.0.0.1:{server.server_port}"\n'
+        trained(project, trackers_python, "opentelemetry.proto", metrics=metrics)
+        server.shutdown()
+
+    last = project.folder / "last.json"
+    last.write_bytes(sent[-1])
+    named, values = json.loads(read(trackers_python, READ_OTLP, str(last)))
+    assert named == {"service.name": "rocsteady", "rocsteady.run": project.name}
+    assert {f"rocsteady.{name}" for name in WRITTEN} <= set(values)
+    assert values["rocsteady.attempts"] == 2.0
+    assert values["rocsteady.done"] == 1.0

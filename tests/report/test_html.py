@@ -373,13 +373,14 @@ def test_the_time_has_its_unit_and_goodput_its_meaning() -> None:
 @pytest.mark.parametrize(
     ("deadline", "said"),
     [
-        (2000.0, "1970-01-01 00:33:20 UTC (the run ended 6 min 40 s before the deadline)"),
-        (1500.0, "1970-01-01 00:25:00 UTC (the run ended 100 s late)"),
+        (2000.0, "1970-01-01 00:33:20 UTC (done 6 min 40 s before the deadline)"),
+        (1500.0, "1970-01-01 00:25:00 UTC (done 100 s late)"),
     ],
 )
 def test_a_deadline_says_whether_it_was_met(deadline: float, said: str) -> None:
-    made = report()
+    made, failed = report(), report(outcome="ended, not done")
 
+    assert "(not done)" in render_page(replace(failed, story=replace(failed.story, deadline=1.0)))
     assert said in render_page(replace(made, story=replace(made.story, deadline=deadline)))
 
 

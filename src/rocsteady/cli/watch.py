@@ -11,7 +11,7 @@ import click
 
 from rocsteady.cli.duration import Duration
 from rocsteady.cli.project_journal import find_run, kept_journal, nothing_run, running
-from rocsteady.cli.watch_screen import watch_screen
+from rocsteady.cli.watch_screen import DONE, INTERRUPTED, NOT_DONE, watch_screen
 from rocsteady.host.full_screen import FullScreen
 from rocsteady.journal.journal import Journal
 from rocsteady.report.deadline import ahead
@@ -20,7 +20,6 @@ from rocsteady.terminal.screen import show, show_json
 from rocsteady.workflows.watching import RunWatcher, line_of_text
 
 POLL_EVERY = 1.0  # seconds, for the end of the run
-DONE, NOT_DONE, INTERRUPTED = 0, 76, 130
 
 
 @click.command("watch")

@@ -10,7 +10,7 @@ from rocsteady.page.incidents import incidents
 from rocsteady.page.markup import Markup, raw, tag
 from rocsteady.page.page import MOST_ROWS, POLICY, folded, pairs, resource, table, whole_page
 from rocsteady.page.series import gauge, gauge_names, in_attempts, rates
-from rocsteady.report.deadline import met, spare
+from rocsteady.report.deadline import result, spare
 from rocsteady.report.run_report import (
     BAD,
     WARNING,
@@ -101,9 +101,9 @@ def _deadline(report: RunReport) -> str | None:
     story = report.story
     if story.deadline is None:
         return None
-    due, ended = stamp(story.deadline), story.run.ended
-    if ended is not None:
-        return f"{due} (the run ended {met(ended, story.deadline)})"
+    run, due = story.run, stamp(story.deadline)
+    if run.ended is not None:
+        return f"{due} ({result(run.ended, run.outcome, story.deadline)})"
     return f"{due} ({spare(story.forecast.at, story.deadline)})" if story.forecast else due
 
 

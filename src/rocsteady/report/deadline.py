@@ -41,6 +41,11 @@ def met(ended: float, deadline: float) -> str:
     return f"{duration(max(0.0, deadline - ended))} before the deadline"
 
 
+def result(ended: float, outcome: str, deadline: float) -> str:
+    """Say of a run that ended whether the job is done, and in time."""
+    return f"done {met(ended, deadline)}" if outcome == "done" else "not done"
+
+
 def until(deadline: float, *, now: float, zone: tzinfo | None = None) -> str:
     """Name a deadline, and how far it is away."""
     due = f"deadline {moment(deadline, now=now, zone=zone)}"

@@ -10,7 +10,7 @@ import msgspec
 
 from rocsteady.journal.values import AttemptRecord, Incident, NamedFailure, RunStory
 from rocsteady.printable import cell, code, inert
-from rocsteady.report.deadline import ahead, met
+from rocsteady.report.deadline import ahead, result
 from rocsteady.report.run_report import (
     RunReport,
     decision_in_words,
@@ -110,7 +110,7 @@ def _deadline(story: RunStory, now: float) -> str:
     due = f"Deadline {stamp(deadline)}"
     if run.ended is None:
         return f"{due}."
-    return f"{due}: {f'done {met(run.ended, deadline)}' if run.outcome == 'done' else 'not done'}."
+    return f"{due}: {result(run.ended, run.outcome, deadline)}."
 
 
 def _failure(row: NamedFailure) -> Iterator[str]:
