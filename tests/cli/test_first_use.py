@@ -14,7 +14,7 @@ if os.name == "nt":
 
 from supervised import Project
 
-pytestmark = [pytest.mark.slow, pytest.mark.turns(2)]  # real runs, some seconds each
+pytestmark = pytest.mark.slow  # real runs, some seconds each
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Rocsteady

@@ -17,7 +17,7 @@ from supervised import Project
 
 import rocsteady
 
-pytestmark = [pytest.mark.slow, pytest.mark.turns(2)]
+pytestmark = pytest.mark.slow
 WITHIN = 150.0
 LOGS = ("--log-dir", "logs")  # torchrun leaves its folder there, and not in TMPDIR
 RANKS = (*LOGS, "--nproc-per-node", "2", "--max-restarts", "3")

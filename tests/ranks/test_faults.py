@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.turns(3)]
+pytestmark = pytest.mark.slow
 HARNESS = Path(__file__).parents[1] / "victims" / "rank_faults.py"
 NUMBER = os.environ.get("ROCSTEADY_RANK_FAULTS", "")  # set by nox -s ranks
 

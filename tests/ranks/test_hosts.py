@@ -18,7 +18,6 @@ from rank_faults import SCRIPT
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.turns(2),
     pytest.mark.skipif(bool(why_not()), reason=why_not() or "-"),
 ]
 Starts = Callable[..., Job]
@@ -73,7 +72,6 @@ def test_a_killed_rank_costs_all_hosts_one_restart(start: Starts) -> None:
     assert [len(each) for each in settings_of(job)] == [1, 1]
 
 
-@pytest.mark.turns(1)
 @pytest.mark.parametrize(("rank", "where"), [(3, "backward"), (0, "allreduce")])
 def test_a_deadlocked_rank_is_found_on_whichever_host(start: Starts, rank: int, where: str) -> None:
     job = start(150)
@@ -137,7 +135,6 @@ def test_without_the_host_of_the_store_the_others_end_and_may_be_started_again(
     assert job.until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in ranks), 30.0)
 
 
-@pytest.mark.turns(7)
 def test_a_host_that_is_cut_off_ends_its_ranks_and_may_come_back(
     start: Starts, two_hosts: Network
 ) -> None:

@@ -18,7 +18,7 @@ if sys.platform == "win32":
 
 from rank_faults import RANKS, WITHIN, Torchrun, inject
 
-pytestmark = [pytest.mark.slow, pytest.mark.turns(2)]
+pytestmark = pytest.mark.slow
 Starts = Callable[..., Torchrun]
 
 

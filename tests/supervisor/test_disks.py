@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from supervised import Project, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.turns(2)]  # real runs, some seconds each
+pytestmark = pytest.mark.slow  # real runs, some seconds each
 
 ROOT = os.geteuid() == 0
 STEPS = """

@@ -14,7 +14,7 @@ import pytest
 from cases import HERE as VICTIMS
 from supervised import Project, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.turns(2)]  # real runs, some seconds each
+pytestmark = pytest.mark.slow  # real runs, some seconds each
 
 CRASHES = """
     import sys, time

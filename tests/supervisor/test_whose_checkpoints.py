@@ -17,7 +17,7 @@ from rocsteady.job.checkpoint_origin import Origin
 from rocsteady.job.values import Job, Resume
 from rocsteady.supervisor.checkpoints import Checkpoints
 
-pytestmark = [pytest.mark.slow, pytest.mark.turns(2)]  # real runs, some seconds each
+pytestmark = pytest.mark.slow  # real runs, some seconds each
 
 RESUMES = """
     total = { steps = 400 }
