@@ -43,6 +43,8 @@ class Pace(Value, frozen=True, kw_only=True):
     slowed_by: dict[str, float] = msgspec.field(default_factory=dict)
     # seconds of a step, by phase: data, compute, backward, optimizer, checkpoint, evaluate
     memory: int | None = None  # bytes of host memory at most, all its processes together
+    gpu_busy: float | None = None  # percent of the time, of the GPU used most; None: not told
+    gpu_memory: int | None = None  # bytes of its memory that were used, at most
     total: int | None = None  # steps of the whole job, if the script told
 
 

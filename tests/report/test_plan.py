@@ -435,3 +435,27 @@ def test_something_else_does_not_keep_to_it(field: str, value: object) -> None:
 
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**document, field: value}, plan_schema())
+
+
+def test_where_the_gpu_was_seen_to_wait_the_plan_says_how_busy_it_was() -> None:
+    first, *others = NOTE_A.options
+    seen = msgspec.structs.replace(measured(0.0212), gpu_busy=31.4, gpu_memory=3 * 2**30)
+    simulation = Limit(part="simulation", share=0.68, where="play (train.py:61)")
+    busy = msgspec.structs.replace(
+        NOTE_A,
+        options=(msgspec.structs.replace(first, pace=seen), *others),
+        limits=(simulation,),
+        ruled_out=(),
+    )
+
+    screen = render_plan(busy, now=MADE, width=100, colour=False, zone=timezone.utc)
+
+    assert " GPU " in screen.splitlines()[2]
+    assert " 31 % " in screen
+    assert "The GPU was busy 31 % of the time: it waits meanwhile." in " ".join(screen.split())
+    assert (
+        " GPU "
+        not in render_plan(
+            NOTE_A, now=MADE, width=100, colour=False, zone=timezone.utc
+        ).splitlines()[2]
+    )

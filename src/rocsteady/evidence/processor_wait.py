@@ -26,7 +26,8 @@ class ProcessorWait:
     def seconds(self, pids: Sequence[int]) -> float:
         """Return what all threads of these waited since, and what the host withheld, together."""
         waited = sum(
-            delay - self._before.get(thread, 0.0) for thread, delay in _delays(pids).items()
+            max(0.0, delay - self._before.get(thread, 0.0))  # one that is ending tells nothing
+            for thread, delay in _delays(pids).items()
         )
         return waited + _withheld() - self._withheld
 

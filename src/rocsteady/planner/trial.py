@@ -17,6 +17,7 @@ from rocsteady.evidence.tree import processes
 from rocsteady.evidence.values import Heartbeat
 from rocsteady.job.resume import Launch
 from rocsteady.plan import Pace
+from rocsteady.planner.gpu_use import GpuUse
 from rocsteady.planner.pace import StepTime, measure
 from rocsteady.planner.script_traces import ScriptTraces, look_at
 from rocsteady.sandbox.scratch import Scratch
@@ -58,7 +59,7 @@ class Measurement(Observer):
         self.stacks: list[tuple[str, ...]] = []  # frames of the training thread, innermost first
         self._begun: dict[int, float] = {}
         self._phases: list[tuple[float, dict[str, float]]] = []
-        self._most_memory = 0
+        self._most_memory, self._gpus = 0, GpuUse()
         self._known_since: float | None = None
         self._since, self._looked = time.monotonic(), 0.0
 
@@ -90,6 +91,7 @@ class Measurement(Observer):
         if time.monotonic() - self._looked >= MEMORY_EVERY:
             self._looked = time.monotonic()
             self._most_memory = max(self._most_memory, _held(run))
+            self._gpus.look()
         self._take_in(run)
         if self._is_known(number, beats) or time.monotonic() - self._since > self._bounds.within:
             run.end()
@@ -105,8 +107,13 @@ class Measurement(Observer):
         pace = measure(marks, started=self._begun[number])
         if pace is None:
             return
+        use = self._gpus.since(marks[-1].at - pace.seconds)
         self.paces[number] = replace(
-            pace, slowed_by=self._slowed_by(pace, marks[-1].at), memory=self._most_memory or None
+            pace,
+            slowed_by=self._slowed_by(pace, marks[-1].at),
+            memory=self._most_memory or None,
+            gpu_busy=use.busy if use else None,
+            gpu_memory=use.memory if use else None,
         )
 
     def _is_known(self, number: int, beats: tuple[Heartbeat, ...]) -> bool:

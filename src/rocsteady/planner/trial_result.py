@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
 from rocsteady.evidence.heartbeat_pages import LoaderFacts, Size
 from rocsteady.journal.values import RunStory
@@ -59,7 +61,7 @@ def tried(
         found.append(
             TrialResult(
                 strategy=strategy_of(attempt.strategy),
-                pace=trial.paces.get(attempt.number),
+                pace=_of_its_device(trial.paces.get(attempt.number), attempt.strategy),
                 failure=str(failure.get("kind", "")),
                 title=str(failure.get("title", "")),
                 place=str(print_.get("place", "")) if isinstance(print_, dict) else "",
@@ -84,6 +86,13 @@ def tried(
 def _saves(end: AttemptEnd) -> int:
     counts = [sum(beat.histogram.get("checkpoint", ())) for beat in end.heartbeats]
     return max(counts, default=0)
+
+
+def _of_its_device(pace: Pace | None, strategy: dict[str, object]) -> Pace | None:
+    """Leave out what the GPU did where the training ran on the CPU: it was not the training's."""
+    if pace is None or strategy_of(strategy).device != "cpu":
+        return pace
+    return replace(pace, gpu_busy=None, gpu_memory=None)
 
 
 def observation(one: TrialResult, way: str, *, software: str, at: float) -> Observation:

@@ -72,6 +72,12 @@ def titled(option: Option) -> str:
     return clean(option.title) or clean(option.id) or NONE
 
 
+def gpu_busy(option: Option) -> str:
+    """Say how busy the GPU was."""
+    busy = option.pace.gpu_busy if option.pace else None
+    return NONE if busy is None else f"{busy:.0f} %"
+
+
 def pace(option: Option) -> str:
     """Say how many steps a second; "~" before what was not measured."""
     if not option.pace or not option.pace.rate > 0:
@@ -216,6 +222,10 @@ def _measured(option: Option) -> str:
         said += f"; {steps} in {took}, after {duration(option.pace.starting)} to start"
     if option.pace.memory:
         said += f"; {size(option.pace.memory)} of host memory"
+    if option.pace.gpu_busy is not None:
+        held = option.pace.gpu_memory
+        of_memory = f", {size(held)} of its memory used" if held else ""
+        said += f"; GPU busy {option.pace.gpu_busy:.0f} %{of_memory}"
     return said
 
 

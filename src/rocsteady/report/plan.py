@@ -10,7 +10,7 @@ from datetime import tzinfo
 from pathlib import PureWindowsPath
 from types import MappingProxyType
 
-from rocsteady.plan import Basis, Option, Plan
+from rocsteady.plan import Basis, Limit, Option, Plan
 from rocsteady.report.option import (
     based_on,
     brief_reason,
@@ -18,6 +18,7 @@ from rocsteady.report.option import (
     clean,
     cost,
     finishes,
+    gpu_busy,
     pace,
     priced_on,
     titled,
@@ -36,6 +37,7 @@ COLUMNS = (
     Column("cost", right=True),
     Column("based on", least=LEAST_LAST),
 )
+GPU = Column("GPU", right=True)  # how busy it was, after the speed; only where that was measured
 ON_TIME = 4  # the column
 LIKELY, UNLIKELY = 0.9, 0.5  # chances that are green, and red below
 LIMITS = MappingProxyType(
@@ -90,11 +92,22 @@ def limits(plan: Plan) -> str:
     name = LIMITS.get(first.part, clean(first.part))
     is_the = "is the bottleneck" if share >= LIMIT else "takes the most time"
     where = f", mostly in {clean(first.where)}" if first.where else ""
-    said = f"Time goes to: {shares}; {name} {is_the}{where}."
+    said = f"Time goes to: {shares}; {name} {is_the}{where}.{_idle_gpu(plan, first)}"
     best = max((it for it in plan.limits if it.best), key=lambda it: it.gain, default=None)
     if not best:
         return said
     return f"{said} Most to gain: {clean(best.best).rstrip('.')}{_gain(best.gain)}."
+
+
+def _idle_gpu(plan: Plan, first: Limit) -> str:
+    """Say how busy the GPU was, where something else takes the most time."""
+    if first.part == "compute":
+        return ""
+    paces = (option.pace for option in plan.options if option.pace)
+    busy = next((pace.gpu_busy for pace in paces if pace.gpu_busy is not None), None)
+    return (
+        "" if busy is None else f" The GPU was busy {busy:.0f} % of the time: it waits meanwhile."
+    )
 
 
 def _head(plan: Plan, now: float, zone: tzinfo | None) -> str:
@@ -132,6 +145,7 @@ def _script(plan: Plan) -> str:
 
 def _options(page: Page, plan: Plan, now: float, zone: tzinfo | None) -> None:
     rows, styles = [], {}
+    told = any(option.pace and option.pace.gpu_busy is not None for option in plan.options)
     for number, option in enumerate(plan.options):
         finish = option.finish
         on_time = finish.in_time if finish and plan.deadline is not None else None
@@ -140,6 +154,7 @@ def _options(page: Page, plan: Plan, now: float, zone: tzinfo | None) -> None:
                 str(option.number),
                 titled(option),
                 pace(option),
+                *([gpu_busy(option)] if told else []),
                 finishes(finish, plan.made, now, zone) if finish else NONE,
                 NONE if on_time is None else chance(on_time),
                 cost(option),
@@ -147,8 +162,9 @@ def _options(page: Page, plan: Plan, now: float, zone: tzinfo | None) -> None:
             )
         )
         if on_time is not None and not UNLIKELY <= on_time < LIKELY:
-            styles[number, ON_TIME] = GREEN if on_time >= LIKELY else RED
-    Table(COLUMNS, rows, indent=2).draw(page, styles)
+            styles[number, ON_TIME + told] = GREEN if on_time >= LIKELY else RED
+    columns = (*COLUMNS[:3], *([GPU] if told else []), *COLUMNS[3:])
+    Table(columns, rows, indent=2).draw(page, styles)
 
 
 def _recommendation(page: Page, plan: Plan) -> None:
