@@ -29,7 +29,7 @@ from typing import NamedTuple
 import msgspec
 
 from rocsteady.attempts.injection import lay_out, runtime_folder
-from rocsteady.attempts.strategy import environment
+from rocsteady.attempts.strategy_environment import environment
 from rocsteady.evidence.heartbeat_pages import read_applied
 from rocsteady.plan import Plan
 from rocsteady.vocabulary import Strategy

@@ -33,8 +33,8 @@ import msgspec
 from rocsteady import __version__
 from rocsteady.job import FILE
 from rocsteady.job.job_file import read_job
-from rocsteady.journal.memory import Memory
-from rocsteady.journal.place import find_place
+from rocsteady.journal.location import find_place
+from rocsteady.journal.machine_history import Memory
 from rocsteady.plan import Basis, Finish, Option, Pace, Plan
 from rocsteady.planner.completion import FailureCost, FailureHistory, finish
 from rocsteady.planner.cpu import settings

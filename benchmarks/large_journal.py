@@ -17,7 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import find_place
+from rocsteady.journal.location import find_place
 from rocsteady.journal.values import AttemptRecord, DecisionRecord, Sample
 
 ATTEMPTS, RUNS, REPEATS = 3_000, 300, 5

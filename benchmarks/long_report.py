@@ -18,7 +18,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import find_place
+from rocsteady.journal.location import find_place
 from rocsteady.journal.progress import DAY
 from rocsteady.journal.values import AttemptRecord, DecisionRecord, Incident, MessageRecord, Sample
 

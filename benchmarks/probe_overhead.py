@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import find_place
+from rocsteady.journal.location import find_place
 from rocsteady.probes.catalog import PROBES, at_level, estimate
 from rocsteady.probes.probe import Probe
 from rocsteady.probes.processes import lay_out

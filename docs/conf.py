@@ -13,10 +13,10 @@ from pathlib import Path
 
 from rocsteady import __version__
 from rocsteady.doctor.facts import FACTS
+from rocsteady.knowledge.gpu_rental import Offer, load_offers
 from rocsteady.knowledge.hardware import Variable
-from rocsteady.knowledge.harmful import Harmful, harmful_variables
+from rocsteady.knowledge.harmful_variables import Harmful, harmful_variables
 from rocsteady.knowledge.library_contents import load_seen
-from rocsteady.knowledge.offers import Offer, load_offers
 from rocsteady.knowledge.options import SPOKEN, OtherOption, load_other_options
 from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.knowledge.rules import Rule

@@ -26,3 +26,20 @@ def test_no_class_name_is_used_twice() -> None:
 
     assert twice == SAME_MEANING
     assert len(files) > 500  # they were found
+
+
+# Participles, adverbs and words that fit anything. None says what a file contains.
+VAGUE = {
+    *("told", "shown", "tried", "watched", "printed", "wanted", "recorded", "asked", "reached"),
+    *("seen", "unseen", "aside", "ahead", "here", "by_itself", "going_on", "wishes", "deed"),
+    *("learning", "reading", "writing", "loading", "matching", "watching", "stopping", "ending"),
+    *("compiling", "authoring", "utils", "common", "core", "helpers", "misc", "shared", "base"),
+    *("files", "names", "places", "text", "size", "tree", "work", "way", "ways"),
+}
+
+
+def test_no_file_has_a_name_that_fits_anything() -> None:
+    paths = [path.relative_to(SOURCE) for path in SOURCE.rglob("*.py")]
+
+    assert [path.as_posix() for path in sorted(paths) if path.stem in VAGUE] == []
+    assert len(paths) > 500  # they were found

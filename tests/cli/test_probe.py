@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from rocsteady.journal.identity import this_process
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import find_place
+from rocsteady.journal.location import find_place
 from rocsteady.probes.runner import INTENT
 
 if TYPE_CHECKING:

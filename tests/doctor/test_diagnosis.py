@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from rocsteady.doctor.condition_match import Seen
 from rocsteady.doctor.diagnosis import CHECKS, diagnose
 from rocsteady.doctor.facts import Facts
-from rocsteady.doctor.matching import Seen
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.knowledge.rules import Condition, Rule
 from rocsteady.machine.machine import Machine

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocsteady.doctor.torch_offers import torch_offers
-from rocsteady.knowledge.cards import named_gfx
+from rocsteady.knowledge.gpu_names import named_gfx
 from rocsteady.vocabulary import Severity, TorchOffers
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from rocsteady.evidence.tree import Tree
+from rocsteady.evidence.process_tree import Tree
 from rocsteady.inside import wire
 
 VICTIMS = Path(__file__).parents[1] / "victims"

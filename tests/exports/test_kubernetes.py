@@ -14,7 +14,12 @@ import pytest
 from rocsteady.exports import kubeflow, kubernetes
 from rocsteady.exports.catalog import PLACES
 from rocsteady.exports.export import Export
-from rocsteady.exports.launcher import HostCount, ranks_per_host, torchrun_hosts, without_meeting
+from rocsteady.exports.torchrun_command import (
+    HostCount,
+    ranks_per_host,
+    torchrun_hosts,
+    without_meeting,
+)
 
 SCHEMA = json.loads(Path(__file__).with_name("jobset_schema.json").read_text())
 COMMANDS: dict[str, tuple[str, ...]] = {

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from rocsteady.exports import container, kubernetes, skypilot, slurm, wsl2
 from rocsteady.exports.export import Export, slug
+from rocsteady.exports.file_header import comments
 from rocsteady.exports.kubernetes import unexpanded
-from rocsteady.exports.remarks import comments
 from rocsteady.exports.shell import command_elsewhere, folders
 from rocsteady.exports.yaml_text import quoted
 

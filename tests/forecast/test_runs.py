@@ -11,7 +11,7 @@ import pytest
 from rocsteady.forecast.runs import lines_ahead, story_ahead
 from rocsteady.job.values import Deadline, Job
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import find_place
+from rocsteady.journal.location import find_place
 from rocsteady.journal.values import Run, Sample
 
 START, TOTAL = 60_000.0, 40_000

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rocsteady.host.child import Exit, How, Stopping, StopResult
 from rocsteady.host.posix.cgroup import make_cgroup
-from rocsteady.host.posix.ending import end_child
 from rocsteady.host.posix.keeper import Family, ProcessSnapshot
+from rocsteady.host.posix.kill_sequence import end_child
 
 NOBODY = 2**22 + 1  # above every pid that Linux gives
 QUICK = timedelta(seconds=0.1)

@@ -33,7 +33,7 @@ from rocsteady.evidence.heartbeat_pages import (
 from rocsteady.inside import wire
 from rocsteady.job.job_file import read_job
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import find_place
+from rocsteady.journal.location import find_place
 from rocsteady.machine.machine import examine
 from rocsteady.machine.recording import RecordedRoot, read_recording
 

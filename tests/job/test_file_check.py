@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocsteady.checkpoint_folder import MANIFEST, FileFact, hash_of, manifest_text
+from rocsteady.file_integrity import OLD_TORCH
 from rocsteady.job import file_check
 from rocsteady.job.file_check import kind_of, what_is_wrong
 from rocsteady.job.values import FileKind
-from rocsteady.whole_files import OLD_TORCH
 
 
 def zipped(path: Path) -> bytes:

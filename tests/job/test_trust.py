@@ -11,8 +11,8 @@ import pytest
 
 from rocsteady.job.job_file import read_job
 from rocsteady.job.trust import Doubt, changes, doubts, trust
-from rocsteady.journal.memory import Memory
-from rocsteady.journal.place import find_place
+from rocsteady.journal.location import find_place
+from rocsteady.journal.machine_history import Memory
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from rocsteady.journal.identity import Identity
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import Place, find_place
+from rocsteady.journal.location import Place, find_place
 
 HERE = Identity(machine="m1", boot_id="boot-1", process="")
 OpenJournal = Callable[..., Journal]

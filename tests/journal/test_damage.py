@@ -11,7 +11,7 @@ import pytest
 
 from rocsteady.errors import JournalError
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import Place, find_place
+from rocsteady.journal.location import Place, find_place
 from rocsteady.journal.rows import LATEST
 from rocsteady.journal.values import AttemptRecord, Incident, Sample
 

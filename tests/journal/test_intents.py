@@ -15,7 +15,7 @@ from rocsteady.errors import NotRecordedError
 from rocsteady.journal.identity import Identity, is_alive, this_process
 from rocsteady.journal.intents import fate
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import Place
+from rocsteady.journal.location import Place
 from rocsteady.journal.values import Deed, Fate, Unfinished
 
 OpenJournal = Callable[..., Journal]

@@ -16,7 +16,7 @@ from rocsteady.blame import Blame, RankRecord, Sign, WaitsFor
 from rocsteady.errors import JournalError
 from rocsteady.journal.identity import this_process
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import Place, find_place
+from rocsteady.journal.location import Place, find_place
 from rocsteady.journal.values import (
     AttemptCost,
     AttemptRecord,

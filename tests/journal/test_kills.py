@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import Place
+from rocsteady.journal.location import Place
 from rocsteady.journal.values import Deed, Fate
 
 VICTIM = Path(__file__).with_name("writing_until_killed.py")

@@ -17,7 +17,7 @@ import pytest
 
 from rocsteady.errors import NotRecordedError
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import Place, find_place
+from rocsteady.journal.location import Place, find_place
 from rocsteady.journal.values import MessageRecord
 
 TOOLS = ("mkfs.ext4", "mount", "umount", "fsfreeze")

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import Place
+from rocsteady.journal.location import Place
 from rocsteady.journal.progress import DAY, HOUR
 from rocsteady.journal.values import AttemptRecord, DecisionRecord, Incident, MessageRecord, Sample
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import find_place
+from rocsteady.journal.location import find_place
 from rocsteady.journal.values import MessageRecord, Sample
 
 

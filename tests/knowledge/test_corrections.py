@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
-from rocsteady.doctor.override import effect
+from rocsteady.doctor.gfx_override import effect
 from rocsteady.knowledge.failures import load_failures
 from rocsteady.knowledge.options import load_other_options
 from rocsteady.knowledge.reader import DATA, Knowledge

@@ -11,7 +11,7 @@ import pytest
 from rocsteady.doctor.diagnosis import CHECKS, doctors_knowledge
 from rocsteady.doctor.facts import FACTS
 from rocsteady.knowledge.conditions import PLACEHOLDER, leaves
-from rocsteady.knowledge.offers import load_offers
+from rocsteady.knowledge.gpu_rental import load_offers
 from rocsteady.knowledge.options import load_other_options
 from rocsteady.knowledge.reader import DATA, Knowledge
 from rocsteady.knowledge.rules import Rule

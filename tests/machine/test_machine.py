@@ -16,7 +16,6 @@ from rocsteady.errors import ExaminationError, RecordingError
 from rocsteady.machine.disk_root import DiskRoot
 from rocsteady.machine.gpus import NODES
 from rocsteady.machine.machine import Machine, examine
-from rocsteady.machine.record import record
 from rocsteady.machine.recording import (
     MOST_NAMES,
     Entry,
@@ -25,6 +24,7 @@ from rocsteady.machine.recording import (
     decode_recording,
     read_recording,
 )
+from rocsteady.machine.recording_export import record
 from rocsteady.machine.variables import SetVariable
 from rocsteady.machine.windows import ADAPTERS
 from rocsteady.redaction.redactor import Redactor

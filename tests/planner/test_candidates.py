@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from builders import finding
 
-from rocsteady.knowledge.harmful import harmful_variables
+from rocsteady.knowledge.harmful_variables import harmful_variables
 from rocsteady.plan import Basis
 from rocsteady.planner.candidates import local_options
 from rocsteady.planner.circumstances import Circumstances

@@ -21,7 +21,7 @@ from rocsteady.planner.resume_discovery import going_on
 from rocsteady.planner.script_facts import ScriptFacts, read_facts
 from rocsteady.planner.script_traces import ScriptTraces
 from rocsteady.planner.trial_result import TrialResult
-from rocsteady.planner.work import Work, how_much
+from rocsteady.planner.work_amount import Work, how_much
 from rocsteady.vocabulary import Strategy
 
 if TYPE_CHECKING:

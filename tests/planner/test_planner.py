@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from rocsteady.evidence.heartbeat_pages import Size
 from rocsteady.job.job_file import parse_job
 from rocsteady.job.values import Job
-from rocsteady.knowledge.harmful import harmful_variables
+from rocsteady.knowledge.harmful_variables import harmful_variables
 from rocsteady.plan import Basis, Option, Plan, Risk
 from rocsteady.planner.advice import take
 from rocsteady.planner.circumstances import Circumstances, key

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import find_place
+from rocsteady.journal.location import find_place
 from rocsteady.probes import processes
 from rocsteady.probes.catalog import PROBES
 from rocsteady.probes.probe import Probe

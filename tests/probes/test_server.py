@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.inside.payloads.trial import STOP_FILE
+from rocsteady.inside.payloads.experiment import STOP_FILE
 from rocsteady.probes.processes import Forks, lay_out
 
 pytestmark = pytest.mark.slow
@@ -22,7 +22,7 @@ PAYLOADS: tuple[tuple[str, dict[str, object]], ...] = (
     ("indexing:scatter", {}),
     ("products:matmul_gradient", {"precision": "fp32"}),
     ("attention:attention_backward", {"backend": "math"}),
-    ("loading:loader", {"workers": 0, "method": "", "pinned": False}),
+    ("data_loader:loader", {"workers": 0, "method": "", "pinned": False}),
     ("basic:device_visible", {}),
 )
 COUNT = "import torch, os; print(len(os.listdir('/proc/self/task')))"

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from rocsteady.journal.identity import Identity
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.memory import Memory
-from rocsteady.journal.place import Place, find_place
+from rocsteady.journal.location import Place, find_place
+from rocsteady.journal.machine_history import Memory
 from rocsteady.probes.probe import Probe
 from rocsteady.probes.runner import INTENT, ProbeRunner
 from rocsteady.probes.suite import (

@@ -24,8 +24,8 @@ from rocsteady.evidence.values import (
     Wait,
 )
 from rocsteady.knowledge.waits import WaitKnowledge, load_waits
-from rocsteady.pulse.learning import PhaseHistory
-from rocsteady.pulse.pulse import Pulse, begin, judge
+from rocsteady.pulse.judgment import Pulse, begin, judge
+from rocsteady.pulse.phase_history import PhaseHistory
 from rocsteady.pulse.verdict import Patience, RunState, Verdict
 
 TICK = 0.2

@@ -15,8 +15,8 @@ from rocsteady.evidence.values import (
     Tick,
     Wait,
 )
-from rocsteady.pulse.learning import PhaseHistory, merge
-from rocsteady.pulse.pulse import begin, judge, learn
+from rocsteady.pulse.judgment import begin, judge, learn
+from rocsteady.pulse.phase_history import PhaseHistory, merge
 from rocsteady.pulse.verdict import Patience, RunState
 from tests.pulse.simulate import TRAINER, known, thread
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from rocsteady.evidence.process_tree import Tree
 from rocsteady.evidence.snapshot import take_snapshot
-from rocsteady.evidence.tree import Tree
 from rocsteady.inside import wire
 from rocsteady.pulse.wait_graph import wait_set
 from rocsteady.pulse.wait_set import WaitSet, prove, sentences

@@ -26,8 +26,8 @@ from rocsteady.journal.values import (
     Run,
     RunStory,
 )
-from rocsteady.page.document import render_page
 from rocsteady.page.markup import tag
+from rocsteady.page.run_page import render_page
 from rocsteady.page.series import MOST_POINTS, gauge, in_attempts, rates
 from rocsteady.report.run_report import (
     IncidentProof,

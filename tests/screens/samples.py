@@ -29,6 +29,7 @@ from rocsteady.journal.values import (
 from rocsteady.plan import Basis, Finish, Limit, Option, Pace, Plan, Price, Risk
 from rocsteady.report.diagnosis import render_diagnosis
 from rocsteady.report.drill import DrillResult, FaultResult, render_drill
+from rocsteady.report.markdown_report import render_story
 from rocsteady.report.option import render_option
 from rocsteady.report.plan import render_plan
 from rocsteady.report.probe import (
@@ -43,7 +44,6 @@ from rocsteady.report.probe import (
 )
 from rocsteady.report.run_report import RunReport
 from rocsteady.report.runs import render_runs
-from rocsteady.report.story import render_story
 from rocsteady.report.text_page import GREEN, RED, YELLOW
 from rocsteady.report.text_view import render_choice
 from rocsteady.report.watch import RankView, WatchView, render_watch

@@ -10,11 +10,11 @@ import pytest
 
 from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
 from rocsteady.attempts.settings import Settings
-from rocsteady.journal.memory import Memory
-from rocsteady.journal.place import find_place
+from rocsteady.journal.location import find_place
+from rocsteady.journal.machine_history import Memory
 from rocsteady.journal.values import Run
 from rocsteady.machine.software import software_of
-from rocsteady.pulse.learning import PhaseHistory
+from rocsteady.pulse.phase_history import PhaseHistory
 from rocsteady.remedies.ladder import Proposal
 from rocsteady.supervisor.recovery import Choices, propose
 from rocsteady.supervisor.strategy_history import RunWishes, StrategyHistory

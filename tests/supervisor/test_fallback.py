@@ -11,8 +11,8 @@ import pytest
 from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
 from rocsteady.attempts.settings import Settings
 from rocsteady.forecast.forecast import fell_after
-from rocsteady.journal.memory import Memory
-from rocsteady.journal.place import find_place
+from rocsteady.journal.location import find_place
+from rocsteady.journal.machine_history import Memory
 from rocsteady.journal.values import (
     AttemptRecord,
     Deadly,
@@ -22,7 +22,7 @@ from rocsteady.journal.values import (
     RunStory,
 )
 from rocsteady.plan import Basis, Option, Pace, Plan
-from rocsteady.pulse.learning import PhaseHistory
+from rocsteady.pulse.phase_history import PhaseHistory
 from rocsteady.remedies.ladder import Proposal
 from rocsteady.supervisor.recovery import Choices, FallTo, propose
 from rocsteady.supervisor.strategy_history import RunWishes, StrategyHistory, as_json

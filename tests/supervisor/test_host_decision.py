@@ -12,7 +12,7 @@ import pytest
 from rocsteady.attempts.announcer import Announcer
 from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
 from rocsteady.errors import LauncherError
-from rocsteady.pulse.learning import PhaseHistory
+from rocsteady.pulse.phase_history import PhaseHistory
 from rocsteady.remedies.situation import FailedAttempt
 from rocsteady.supervisor.host_decision import (
     HostAgreement,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.attempts.reaction import Reaction
+from rocsteady.attempts.signal_response import Reaction
 from rocsteady.evidence.snapshot import take_snapshot
 from rocsteady.host.child import DETACHED, Child, How, Stopping, start_child
 from rocsteady.pulse.wait_set import Member, WaitSet

@@ -8,7 +8,7 @@ import pytest
 from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
 from rocsteady.attempts.settings import Settings
 from rocsteady.host.child import Exit
-from rocsteady.pulse.learning import PhaseHistory
+from rocsteady.pulse.phase_history import PhaseHistory
 from rocsteady.remedies.ladder import Proposal
 from rocsteady.supervisor.recovery import (
     Choices,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.attempts.strategy import environment
+from rocsteady.attempts.strategy_environment import environment
 from rocsteady.errors import RocsteadyError
 from rocsteady.inside import wire
 from rocsteady.inside.overrides import strategy as inside

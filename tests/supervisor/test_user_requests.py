@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.attempts.user_requests import FILE, RequestKind, put_request, take_request
+from rocsteady.attempts.watch_requests import FILE, RequestKind, put_request, take_request
 
 
 def test_a_request_is_taken_once(tmp_path: Path) -> None:

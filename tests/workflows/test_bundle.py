@@ -8,7 +8,7 @@ from io import BytesIO
 from pathlib import Path
 
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import find_place
+from rocsteady.journal.location import find_place
 from rocsteady.workflows.run_report import bundle
 
 

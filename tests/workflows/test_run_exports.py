@@ -25,7 +25,7 @@ from rocsteady.evidence.heartbeat_pages import Tracker, read_trackers
 from rocsteady.job.job_file import parse_job
 from rocsteady.job.metrics import Metrics, is_loopback, metrics_lines
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import find_place
+from rocsteady.journal.location import find_place
 from rocsteady.report.otlp import otlp_headers
 from rocsteady.report.prometheus import render_prometheus
 from rocsteady.report.run_metrics import QUANTITIES, RunEvent, RunMetrics
@@ -111,7 +111,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("rocsteady.host.files.os.fsync", full)
+    monkeypatch.setattr("rocsteady.host.atomic_file.os.fsync", full)
     assert target.write(NUMBERS) == "No space left on device"
     assert [path.name for path in tmp_path.iterdir()] == ["a.prom"]
 

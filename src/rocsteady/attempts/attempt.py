@@ -22,17 +22,17 @@ from rocsteady.attempts.leftovers import named
 from rocsteady.attempts.live_processes import Living
 from rocsteady.attempts.log_end import sign
 from rocsteady.attempts.progress import AttemptProgress
-from rocsteady.attempts.reaction import Reaction
 from rocsteady.attempts.refusals import Refusals
-from rocsteady.attempts.requested_actions import RequestedActions
 from rocsteady.attempts.save_request import ask_to_save
-from rocsteady.attempts.strategy import environment
+from rocsteady.attempts.signal_response import Reaction
+from rocsteady.attempts.strategy_environment import environment
 from rocsteady.attempts.suspension import Suspension
 from rocsteady.attempts.termination import end_tree, interrupted_twice
 from rocsteady.attempts.verdict_messages import Teller
+from rocsteady.attempts.watch_actions import RequestedActions
 from rocsteady.errors import NotRecordedError
 from rocsteady.evidence.exceptions import read_raised
-from rocsteady.evidence.gpu_signs import GpuSigns
+from rocsteady.evidence.gpu_stall_signs import GpuSigns
 from rocsteady.evidence.heartbeat_pages import (
     read_applied,
     read_batch_split,
@@ -53,7 +53,7 @@ from rocsteady.host.child import Exit, Stopping, TerminalUse
 from rocsteady.host.clock import boot_clock
 from rocsteady.job.resume import Launch
 from rocsteady.journal.values import Sample
-from rocsteady.pulse.pulse import Pulse, begin, judge, learn, occupied, waits_for_gpu, withdrawn
+from rocsteady.pulse.judgment import Pulse, begin, judge, learn, occupied, waits_for_gpu, withdrawn
 from rocsteady.pulse.verdict import RunState, Verdict
 
 LAST_SNAPSHOTS = 3  # before a signal, until one confirms the verdict

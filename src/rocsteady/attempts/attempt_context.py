@@ -17,7 +17,7 @@ from rocsteady.evidence.heartbeat_pages import Resumes
 from rocsteady.host.log_limit import LogRules
 from rocsteady.inside import wire
 from rocsteady.journal.journal import Journal
-from rocsteady.pulse.learning import PhaseHistory
+from rocsteady.pulse.phase_history import PhaseHistory
 from rocsteady.pulse.stack_facts import KnownWaits
 from rocsteady.vocabulary import Strategy, Value
 

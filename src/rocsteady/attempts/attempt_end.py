@@ -13,7 +13,7 @@ from rocsteady.evidence.heartbeat_pages import Applied, BatchSplit, CheckpointRe
 from rocsteady.evidence.members import Members
 from rocsteady.evidence.values import Heartbeat, Snapshot
 from rocsteady.host.child import Exit
-from rocsteady.pulse.learning import PhaseHistory
+from rocsteady.pulse.phase_history import PhaseHistory
 from rocsteady.pulse.verdict import Verdict
 from rocsteady.vocabulary import Value
 

@@ -24,7 +24,7 @@ from rocsteady.blame import Blame, blame
 from rocsteady.evidence.collect import Processes
 from rocsteady.evidence.members import gpus_of
 from rocsteady.evidence.values import Heartbeat, Snapshot
-from rocsteady.host.files import write_whole
+from rocsteady.host.atomic_file import write_whole
 from rocsteady.pulse.rank_records import CollectiveCount, rank_records, world_size
 from rocsteady.pulse.stack_facts import KnownWaits
 from rocsteady.redaction.redactor import hide_secrets

@@ -14,9 +14,9 @@ import rocsteady
 from rocsteady import checkpoint_folder as folders
 from rocsteady.checkpoint_folder import BrokenError
 from rocsteady.cli.command_group import CommandGroup
-from rocsteady.cli.roots import open_root, python_option
+from rocsteady.cli.machine_options import open_root, python_option
 from rocsteady.errors import CheckpointError, ExaminationError, RocsteadyError
-from rocsteady.host.children import AnswerKind, ask
+from rocsteady.host.bounded_call import AnswerKind, ask
 from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.machine.machine import examine
 from rocsteady.report.table import LEAST_LAST, Column, Table
@@ -32,7 +32,7 @@ AT_LEAST = timedelta(minutes=2)  # that torch may take, which is first imported
 BYTES_A_SECOND = 10_000_000  # on a slow disk, once to be read and once to be written
 PROGRAM = (
     "import sys; sys.path.append(sys.argv.pop(1));"  # at the end: what is there comes first
-    " from rocsteady.training.export import main; main()"
+    " from rocsteady.training.dcp_export import main; main()"
 )
 COLUMNS = (
     Column("step", right=True),

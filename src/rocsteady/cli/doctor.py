@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 import msgspec
 
-from rocsteady.cli.roots import open_root, python_option, root_option
-from rocsteady.doctor.coverage import knowledge_state
+from rocsteady.cli.machine_options import open_root, python_option, root_option
 from rocsteady.doctor.diagnosis import diagnose, knowledge_in_use
+from rocsteady.doctor.knowledge_age import knowledge_state
 from rocsteady.journal.identity import machine_fingerprint
-from rocsteady.journal.memory import memory_to_read
+from rocsteady.journal.machine_history import memory_to_read
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.machine import examine
 from rocsteady.report.diagnosis import render_diagnosis

@@ -16,8 +16,8 @@ from rocsteady.drills.faults import Fault, read_faults
 from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.memory import Memory
-from rocsteady.journal.place import Place, find_place
+from rocsteady.journal.location import Place, find_place
+from rocsteady.journal.machine_history import Memory
 from rocsteady.redaction.redactor import shown_command
 from rocsteady.report.drill import DrillResult, render_drill
 from rocsteady.sandbox.scratch import remove

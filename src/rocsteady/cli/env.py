@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from rocsteady.cli.roots import open_root, python_option, root_option
+from rocsteady.cli.machine_options import open_root, python_option, root_option
 from rocsteady.report.variables import render_variables
 from rocsteady.terminal.screen import layout, show, show_json, without_secrets
 from rocsteady.workflows.variable_review import review_variables

@@ -10,19 +10,19 @@ from pathlib import Path
 import click
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.host.files import write_whole
+from rocsteady.host.atomic_file import write_whole
 from rocsteady.job import FILE
 from rocsteady.job.job_file import parse_job, read_job
 from rocsteady.job.trust import trust
 from rocsteady.job.values import Job
-from rocsteady.journal.memory import Memory
-from rocsteady.journal.place import find_place
+from rocsteady.journal.location import find_place
+from rocsteady.journal.machine_history import Memory
 from rocsteady.planner.job_file_text import Draft, job_text, seen
 from rocsteady.planner.resume_discovery import going_on
 from rocsteady.planner.script_facts import read_facts, script_in
 from rocsteady.planner.trial import Bounds
 from rocsteady.planner.trial_result import TrialResult
-from rocsteady.planner.work import how_much
+from rocsteady.planner.work_amount import how_much
 from rocsteady.redaction.redactor import shown_command
 from rocsteady.terminal.command_check import check_command
 from rocsteady.terminal.init_questions import ask_command, ask_limits, ask_total

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from rocsteady.cli.command_group import CommandGroup
-from rocsteady.doctor.coverage import knowledge_state
 from rocsteady.doctor.diagnosis import knowledge_in_use
+from rocsteady.doctor.knowledge_age import knowledge_state
 from rocsteady.knowledge.store import places
 from rocsteady.report.knowledge import KnowledgeCounts, render_counts, render_difference
 from rocsteady.terminal.screen import layout, show, show_json, tell

@@ -14,9 +14,9 @@ from pathlib import Path
 import click
 
 from rocsteady.cli.project_journal import find_run, kept_journal
-from rocsteady.job.names import check_name
+from rocsteady.job.run_names import check_name
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import RUNS
+from rocsteady.journal.location import RUNS
 from rocsteady.journal.values import Run
 from rocsteady.printable import printable
 from rocsteady.terminal.screen import show

@@ -10,12 +10,12 @@ import click
 import msgspec
 
 from rocsteady import __version__
-from rocsteady.cli.roots import open_root, python_option, root_option
+from rocsteady.cli.machine_options import open_root, python_option, root_option
 from rocsteady.errors import ExaminationError
-from rocsteady.host.files import write_whole
+from rocsteady.host.atomic_file import write_whole
 from rocsteady.knowledge.reader import Knowledge, load_knowledge
 from rocsteady.machine.machine import examine
-from rocsteady.machine.record import record
+from rocsteady.machine.recording_export import record
 from rocsteady.machine.view import View
 from rocsteady.printable import printable_json
 from rocsteady.redaction.machine_names import redactor_here

@@ -10,8 +10,8 @@ from rocsteady.cli.project import find_job_folder
 from rocsteady.job import FILE
 from rocsteady.job.job_file import read_job
 from rocsteady.job.values import Job
-from rocsteady.journal.memory import Memory
-from rocsteady.journal.place import find_place
+from rocsteady.journal.location import find_place
+from rocsteady.journal.machine_history import Memory
 from rocsteady.terminal.job_questions import ask_about
 from rocsteady.terminal.screen import show
 from rocsteady.workflows.notifications import attempt, channels, notify_sources, sample_notice

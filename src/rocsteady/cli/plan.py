@@ -13,17 +13,17 @@ import click
 from msgspec.structs import replace
 
 from rocsteady.cli.duration import Duration
+from rocsteady.cli.machine_options import open_root
 from rocsteady.cli.plan_export import write_files
 from rocsteady.cli.project import enter, find_job_folder
-from rocsteady.cli.roots import open_root
 from rocsteady.errors import RequestError
 from rocsteady.exports.catalog import PLACES
-from rocsteady.host.files import write_whole
+from rocsteady.host.atomic_file import write_whole
 from rocsteady.job.stages import commands_of
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.memory import Memory
-from rocsteady.journal.place import existing_places, find_place
+from rocsteady.journal.location import existing_places, find_place
+from rocsteady.journal.machine_history import Memory
 from rocsteady.plan import Plan
 from rocsteady.planner.planner import Wish
 from rocsteady.redaction.redactor import shown_command
@@ -46,7 +46,7 @@ from rocsteady.workflows.plans import (
     untried_planner,
     with_trials,
 )
-from rocsteady.workflows.recorded_machine import recorded_plan
+from rocsteady.workflows.recording_plan import recorded_plan
 from rocsteady.workflows.trials import Trials, look_back
 
 FOUND, NONE_FOUND, INTERRUPTED = 0, 1, 130

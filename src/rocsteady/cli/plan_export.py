@@ -13,13 +13,13 @@ from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.errors import RocsteadyError
 from rocsteady.exports.catalog import PLACES
 from rocsteady.exports.export import Export
-from rocsteady.exports.launcher import ranks_per_host
 from rocsteady.exports.requirement_pins import FILE as PINS
 from rocsteady.exports.requirement_pins import pins
+from rocsteady.exports.torchrun_command import ranks_per_host
 from rocsteady.forecast.forecast import due
+from rocsteady.job.metric_goals import metric_files
 from rocsteady.job.values import DoneWhen, Job
-from rocsteady.job.wanted_metrics import metric_files
-from rocsteady.knowledge.offers import Offer, load_offers
+from rocsteady.knowledge.gpu_rental import Offer, load_offers
 from rocsteady.plan import Option
 from rocsteady.planner.candidates import CPU
 from rocsteady.planner.estimates import CLOUD

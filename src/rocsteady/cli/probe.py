@@ -15,12 +15,12 @@ from pathlib import Path
 import click
 
 from rocsteady.attempts.injection import OWNER, claim, read_owner
-from rocsteady.cli.roots import open_root, python_option
+from rocsteady.cli.machine_options import open_root, python_option
 from rocsteady.errors import ExaminationError, NotRecordedError
 from rocsteady.journal.identity import is_alive, machine_fingerprint
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.memory import Memory, memory_to_read
-from rocsteady.journal.place import find_place
+from rocsteady.journal.location import find_place
+from rocsteady.journal.machine_history import Memory, memory_to_read
 from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.machine.displays import displays
 from rocsteady.machine.machine import Machine, examine

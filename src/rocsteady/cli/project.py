@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rocsteady.job import FILE
-from rocsteady.journal.place import has_journal
+from rocsteady.journal.location import has_journal
 from rocsteady.terminal.screen import tell
 
 

@@ -10,7 +10,7 @@ import click
 
 from rocsteady.cli.project import find_project
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import existing_places
+from rocsteady.journal.location import existing_places
 from rocsteady.journal.values import RunLine
 from rocsteady.suggestions import no_such
 

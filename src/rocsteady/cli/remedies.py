@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import click
 
-from rocsteady.cli.roots import open_root, python_option, root_option
-from rocsteady.doctor.trainable import settings
+from rocsteady.cli.machine_options import open_root, python_option, root_option
+from rocsteady.doctor.training_gpus import settings
 from rocsteady.knowledge.failures import FailureKind
-from rocsteady.knowledge.harmful import harmful_variables
+from rocsteady.knowledge.harmful_variables import harmful_variables
 from rocsteady.knowledge.reader import Knowledge, load_knowledge
 from rocsteady.knowledge.store import failures_in_use
 from rocsteady.machine.machine import Machine, examine

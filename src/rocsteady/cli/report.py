@@ -10,11 +10,11 @@ from pathlib import Path
 import click
 
 from rocsteady.cli.project_journal import find_run, kept_journal, nothing_run
-from rocsteady.host.files import write_whole
-from rocsteady.page.document import render_page
+from rocsteady.host.atomic_file import write_whole
+from rocsteady.page.run_page import render_page
 from rocsteady.printable import printable
+from rocsteady.report.markdown_report import render_story
 from rocsteady.report.run_report import RunReport
-from rocsteady.report.story import render_story
 from rocsteady.report.summary_screen import render_summary
 from rocsteady.terminal.screen import json_text, layout, show, show_json, tell
 from rocsteady.untrusted_file import read_head

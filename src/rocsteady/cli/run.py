@@ -27,11 +27,11 @@ from rocsteady.errors import (
 from rocsteady.host.child import DETACHED, OURS
 from rocsteady.host.full_screen import FullScreen
 from rocsteady.job import FILE
-from rocsteady.job.names import check_name
+from rocsteady.job.run_names import check_name
 from rocsteady.job.values import Existing, Job
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.memory import Memory
-from rocsteady.journal.place import Place, existing_places, find_place
+from rocsteady.journal.location import Place, existing_places, find_place
+from rocsteady.journal.machine_history import Memory
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.suggestions import no_such
 from rocsteady.supervisor.recovery import PERSON_NEEDED

@@ -17,7 +17,7 @@ from rocsteady.journal.journal import Journal
 from rocsteady.report.deadline import ahead
 from rocsteady.report.watch import WatchView, state_in_words
 from rocsteady.terminal.screen import show, show_json
-from rocsteady.workflows.watching import RunWatcher, line_of_text
+from rocsteady.workflows.run_watcher import RunWatcher, line_of_text
 
 POLL_EVERY = 1.0  # seconds, for the end of the run
 

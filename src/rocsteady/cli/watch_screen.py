@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocsteady.attempts.user_requests import STACKS, RequestKind, put_request
+from rocsteady.attempts.watch_requests import STACKS, RequestKind, put_request
 from rocsteady.cli.detach import OUTPUT
 from rocsteady.cli.stop import ask_supervisor
 from rocsteady.errors import RocsteadyError
@@ -22,7 +22,7 @@ from rocsteady.report.text_view import render_choice, render_text, text_room
 from rocsteady.report.watch import WatchView, is_paused, render_watch
 from rocsteady.untrusted_file import read_regular
 from rocsteady.workflows.resumption import can_resume
-from rocsteady.workflows.watching import RunWatcher
+from rocsteady.workflows.run_watcher import RunWatcher
 
 DRAW_EVERY = 0.5  # seconds
 NOTE_FOR = 5.0  # seconds
@@ -242,7 +242,7 @@ class WatchScreen:
         return f"restarting {name}"
 
     def _show_report(self) -> None:
-        from rocsteady.report.story import render_story  # noqa: PLC0415 - slow, seldom
+        from rocsteady.report.markdown_report import render_story  # noqa: PLC0415 - slow, seldom
         from rocsteady.workflows.run_report import gather  # noqa: PLC0415 - the same
 
         report = gather(self._journal, self._view.line, now=time.time())

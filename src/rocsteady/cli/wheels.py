@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from rocsteady.cli.roots import open_root, root_option
+from rocsteady.cli.machine_options import open_root, root_option
 from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.report.torch_offers import render_gpus, render_offers
 from rocsteady.suggestions import no_such

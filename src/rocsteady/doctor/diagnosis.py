@@ -14,7 +14,6 @@ import msgspec
 
 from rocsteady import __version__
 from rocsteady.doctor import probe_findings
-from rocsteady.doctor.brief import brief, names, trains_on
 from rocsteady.doctor.checks import (
     miopen_cache,
     mixed_rocm_libraries,
@@ -24,8 +23,9 @@ from rocsteady.doctor.checks import (
     wheel_lacks_arch,
     wheel_lacks_one_arch,
 )
+from rocsteady.doctor.condition_match import Match, Matcher, Seen
 from rocsteady.doctor.facts import FACTS, Facts, Scalar, gather
-from rocsteady.doctor.matching import Match, Matcher, Seen
+from rocsteady.doctor.machine_summary import brief, names, trains_on
 from rocsteady.knowledge.conditions import PLACEHOLDER
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.knowledge.rules import Rule

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from rocsteady.doctor.override import code_used, effects, override_settings
-from rocsteady.doctor.trainable import trainable, visible
-from rocsteady.knowledge.cards import gfx_of
+from rocsteady.doctor.gfx_override import code_used, effects, override_settings
+from rocsteady.doctor.training_gpus import trainable, visible
+from rocsteady.knowledge.gpu_names import gfx_of
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.machine import Machine
 from rocsteady.machine.torch_build import made_by

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from rocsteady.doctor.condition_match import CannotTell
 from rocsteady.doctor.facts import Facts
-from rocsteady.doctor.matching import CannotTell
-from rocsteady.doctor.override import effect, has_code, overridden
-from rocsteady.doctor.trainable import trainable
-from rocsteady.knowledge.cards import gfx_of
+from rocsteady.doctor.gfx_override import effect, has_code, overridden
+from rocsteady.doctor.training_gpus import trainable
+from rocsteady.knowledge.gpu_names import gfx_of
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.machine import Machine
 

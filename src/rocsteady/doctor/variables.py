@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from rocsteady.doctor.brief import brief
 from rocsteady.doctor.diagnosis import CHECKS, rule_findings
 from rocsteady.doctor.facts import gather
+from rocsteady.doctor.gfx_override import VARIABLE as OVERRIDE
+from rocsteady.doctor.machine_summary import brief
 from rocsteady.doctor.nearest_names import gone_from, nearest
-from rocsteady.doctor.override import VARIABLE as OVERRIDE
 from rocsteady.doctor.shell_variables import Assignment, Reach
-from rocsteady.doctor.trainable import visible
+from rocsteady.doctor.training_gpus import visible
 from rocsteady.doctor.variable_values import wrong_value
 from rocsteady.knowledge.conditions import leaves
 from rocsteady.knowledge.hardware import Variable

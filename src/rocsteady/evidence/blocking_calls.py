@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rocsteady.evidence import procfs, sockets, syscalls
 from rocsteady.evidence.descriptor_ends import NESTED, Descriptors
-from rocsteady.evidence.outsiders import Outsiders
+from rocsteady.evidence.outside_processes import Outsiders
 from rocsteady.evidence.syscalls import Call, Clock
 from rocsteady.evidence.values import GIL, Blocked, Outside
 

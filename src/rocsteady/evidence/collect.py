@@ -24,7 +24,7 @@ from rocsteady.evidence.parallel import run_all
 from rocsteady.evidence.signal_stacks import ask_for_stacks
 from rocsteady.evidence.snapshot import take_snapshot
 from rocsteady.evidence.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen
-from rocsteady.host.files import write_whole
+from rocsteady.host.atomic_file import write_whole
 from rocsteady.redaction.redactor import Secrets, hide_secrets
 from rocsteady.untrusted_file import read_tail
 from rocsteady.vocabulary import Value

@@ -14,13 +14,13 @@ import msgspec
 
 from rocsteady.evidence.cgroups import ROOT, read
 from rocsteady.evidence.parallel import run_all
-from rocsteady.host.children import AnswerKind, ask
+from rocsteady.host.bounded_call import AnswerKind, ask
 from rocsteady.vocabulary import Value
 
 CARDS = "sys/class/drm"
 AMD = "0x1002"
 AWAKE = frozenset({"active", "unsupported", ""})  # what the power management says
-READING = Path(__file__).with_name("gpu_reading.py")
+READING = Path(__file__).with_name("gpu_counter_program.py")
 
 
 class GpuReading(Value, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from rocsteady.evidence.members import Members
-from rocsteady.host.children import AnswerKind, ask
+from rocsteady.host.bounded_call import AnswerKind, ask
 from rocsteady.vocabulary import Value
 
 KMSG = Path("/dev/kmsg")

@@ -23,7 +23,7 @@ import msgspec
 
 from rocsteady.evidence import procfs
 from rocsteady.evidence.parallel import run_all
-from rocsteady.host.children import Answer, AnswerKind, ask
+from rocsteady.host.bounded_call import Answer, AnswerKind, ask
 from rocsteady.vocabulary import Value
 
 DUMP_LIMIT = 8 * 1024 * 1024  # bytes of one answer

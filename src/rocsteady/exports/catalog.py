@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from rocsteady.exports import container, kubeflow, kubernetes, skypilot, slurm, wsl2
 from rocsteady.exports.export import Export, slug
-from rocsteady.exports.launcher import several_hosts
+from rocsteady.exports.torchrun_command import several_hosts
 
 Files = dict[str, str]  # name of the file, in the project's folder: what is in it
 

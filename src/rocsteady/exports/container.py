@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.exports.export import Export, slug
+from rocsteady.exports.file_header import comments, remarks
 from rocsteady.exports.images import AS_OF, NAMES_WHEELS, WHEELS, WHEELS_FOR, image_for
-from rocsteady.exports.remarks import comments, remarks
 from rocsteady.exports.shell import command_elsewhere, install
 
 DOCKERFILE = "rocsteady.Dockerfile"

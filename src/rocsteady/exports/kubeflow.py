@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from rocsteady.exports import kubernetes
 from rocsteady.exports.export import Export, slug
+from rocsteady.exports.file_header import of_schedulers, remarks
 from rocsteady.exports.kubernetes import Table
-from rocsteady.exports.launcher import HostCount, torchrun_hosts
-from rocsteady.exports.remarks import of_schedulers, remarks
+from rocsteady.exports.torchrun_command import HostCount, torchrun_hosts
 
 API = "trainer.kubeflow.org/v1alpha1"
 CONTAINER = "node"  # Kubeflow's name for the one that trains, and for its Job

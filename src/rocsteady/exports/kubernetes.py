@@ -6,10 +6,10 @@ import re
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.exports.export import Export, slug
+from rocsteady.exports.file_header import comments, of_schedulers, remarks
 from rocsteady.exports.images import AS_OF, Image, image_for
-from rocsteady.exports.launcher import several_hosts, torchrun_hosts
-from rocsteady.exports.remarks import comments, of_schedulers, remarks
 from rocsteady.exports.shell import environment, install, job_line, rendezvous
+from rocsteady.exports.torchrun_command import several_hosts, torchrun_hosts
 from rocsteady.exports.yaml_text import as_yaml
 
 PROJECT = "/project"

@@ -7,7 +7,13 @@ import shlex
 from pathlib import PurePosixPath, PureWindowsPath
 
 from rocsteady.exports.export import Export
-from rocsteady.exports.launcher import BACKEND, PORT, several_hosts, torchrun_hosts, without_meeting
+from rocsteady.exports.torchrun_command import (
+    BACKEND,
+    PORT,
+    several_hosts,
+    torchrun_hosts,
+    without_meeting,
+)
 
 AS_IT_IS = "/tmp/torch-as-it-is.txt"  # noqa: S108 - on a machine that is rented, or in an image
 VERSION = "\"import importlib.metadata as m; print('torch==' + m.version('torch'))\""

@@ -6,9 +6,8 @@ import shlex
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.exports.export import Export, slug, torch_release
+from rocsteady.exports.file_header import comments, of_schedulers, remarks
 from rocsteady.exports.images import ACCELERATORS, AS_OF, Image, image_for
-from rocsteady.exports.launcher import several_hosts, torchrun_hosts
-from rocsteady.exports.remarks import comments, of_schedulers, remarks
 from rocsteady.exports.shell import (
     ENVIRONMENT,
     environment,
@@ -17,6 +16,7 @@ from rocsteady.exports.shell import (
     job_line,
     rendezvous,
 )
+from rocsteady.exports.torchrun_command import several_hosts, torchrun_hosts
 from rocsteady.exports.yaml_text import as_yaml
 
 WORKDIR = "~/sky_workdir"

@@ -6,9 +6,9 @@ import math
 import re
 
 from rocsteady.exports.export import Export, slug, torch_release
-from rocsteady.exports.launcher import HostCount, torchrun_hosts
-from rocsteady.exports.remarks import comments, of_schedulers, remarks
+from rocsteady.exports.file_header import comments, of_schedulers, remarks
 from rocsteady.exports.shell import ENVIRONMENT, environment, install, job_line, rendezvous
+from rocsteady.exports.torchrun_command import HostCount, torchrun_hosts
 
 TURN = 86_400  # seconds: one day is within the limit of most partitions
 LEAST = 600

@@ -6,7 +6,7 @@ import re
 import shlex
 
 from rocsteady.exports.export import Export, slug
-from rocsteady.exports.remarks import plain, remarks
+from rocsteady.exports.file_header import plain, remarks
 from rocsteady.exports.shell import ENVIRONMENT, environment, install, run_line
 
 ROCM = "7.14.1"

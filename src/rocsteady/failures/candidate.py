@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from rocsteady.failures.memory import FULL, kind_of_oom
+from rocsteady.failures.gpu_memory import FULL, kind_of_oom
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.vocabulary import Certainty, Role
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from rocsteady.failures.candidate import Candidate, refined, told_place
 from rocsteady.failures.exceptions import Exceptions
+from rocsteady.failures.signature_search import Hit, Scanner
 from rocsteady.failures.symptoms import Symptoms
-from rocsteady.failures.text import Hit, Scanner
 from rocsteady.failures.tracebacks import Traceback, find_bare, find_tracebacks, unlabelled
 from rocsteady.knowledge.failures import Signature, Where
 from rocsteady.vocabulary import Certainty, Role

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from rocsteady.failures.candidate import Candidate
 from rocsteady.failures.candidates import Candidates, Reader, rank_first_seen
 from rocsteady.failures.crashes import crash_line
-from rocsteady.failures.dumps import is_dump, read_dump
-from rocsteady.failures.ends import Ends, has_failed, signal_name
+from rocsteady.failures.exit_status import Ends, has_failed, signal_name
 from rocsteady.failures.hangs import (
     BY_PHASE,
     HANG,
@@ -21,9 +20,10 @@ from rocsteady.failures.hangs import (
     Hangs,
     place_of,
 )
+from rocsteady.failures.signature_search import cleaned
+from rocsteady.failures.stack_dumps import is_dump, read_dump
 from rocsteady.failures.stacks import from_snapshots
 from rocsteady.failures.symptoms import Symptoms
-from rocsteady.failures.text import cleaned
 from rocsteady.failures.tracebacks import line_of
 from rocsteady.knowledge.failures import (
     SCRIPT_ERROR,

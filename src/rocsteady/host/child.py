@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from rocsteady.host.stopping import DETACHED, OURS, Exit, How, Stopping, StopResult, TerminalUse
+from rocsteady.host.child_end import DETACHED, OURS, Exit, How, Stopping, StopResult, TerminalUse
 
 if sys.platform == "win32":
     from rocsteady.host.windows_child import Child, start_child

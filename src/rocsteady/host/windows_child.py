@@ -19,11 +19,11 @@ from pathlib import Path
 assert sys.platform == "win32"  # tells mypy which system this is for
 
 from rocsteady.errors import RocsteadyError
+from rocsteady.host.child_end import OURS, Exit, How, Stopping, StopResult, TerminalUse
 from rocsteady.host.interrupts import Interrupt, Interrupts
 from rocsteady.host.log_limit import LogRules
 from rocsteady.host.logfile import NO_RULES, Lines, LogFile
 from rocsteady.host.output_buffer import Outlet
-from rocsteady.host.stopping import OURS, Exit, How, Stopping, StopResult, TerminalUse
 from rocsteady.host.windows_job import JobObject
 
 RUN = "ROCSTEADY_RUN"

@@ -15,7 +15,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from rocsteady import whole_files
+from rocsteady import file_integrity
 from rocsteady.integrations.newest_checkpoint import EVERYTHING, newest_whole
 from rocsteady.training import supervisor_link
 
@@ -57,7 +57,7 @@ def what_is_wrong(checkpoint: Path) -> str:
         names = {path.name for path in checkpoint.iterdir()}
         if not any(RANDOM.fullmatch(name) for name in names):
             return "was not finished"
-        if wrong := whole_files.wrong_with_files_in(checkpoint, EVERYTHING):
+        if wrong := file_integrity.wrong_with_files_in(checkpoint, EVERYTHING):
             return wrong
         missing = _names_before(checkpoint) - names
     except OSError as error:

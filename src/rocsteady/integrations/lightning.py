@@ -25,7 +25,7 @@ try:
 except ImportError:
     from pytorch_lightning import Callback
 
-from rocsteady import whole_files
+from rocsteady import file_integrity
 from rocsteady.integrations.newest_checkpoint import EVERYTHING, log, newest_whole
 from rocsteady.training import supervisor_link
 
@@ -57,7 +57,7 @@ def newest_checkpoint(dirpath: str | os.PathLike[str]) -> str | None:
 
 def what_is_wrong(checkpoint: Path) -> str:
     """Say why a checkpoint is not whole, or nothing."""
-    if wrong := whole_files.wrong_with_model(checkpoint, EVERYTHING):
+    if wrong := file_integrity.wrong_with_model(checkpoint, EVERYTHING):
         return wrong
     if step_of(checkpoint) is None:
         return "is not a checkpoint of Lightning"

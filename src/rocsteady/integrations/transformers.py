@@ -19,7 +19,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from rocsteady import whole_files
+from rocsteady import file_integrity
 from rocsteady.checkpoint_folder import ASIDE
 from rocsteady.integrations.newest_checkpoint import EVERYTHING, log, newest_whole
 from rocsteady.training import supervisor_link
@@ -59,7 +59,7 @@ def what_is_wrong(checkpoint: Path) -> str:
         names = {path.name for path in checkpoint.iterdir()}
         if STATE not in names or INCOMPLETE in names:
             return "was not finished"
-        return whole_files.wrong_with_files_in(checkpoint, EVERYTHING) or _missing_in(
+        return file_integrity.wrong_with_files_in(checkpoint, EVERYTHING) or _missing_in(
             checkpoint, names
         )
     except OSError as error:
@@ -167,7 +167,7 @@ def _missing_shards(checkpoint: Path) -> list[str]:
 
 
 def _json(path: Path) -> Any:  # noqa: ANN401 - JSON
-    return json.loads(read_regular(path, whole_files.JSON_LIMIT))
+    return json.loads(read_regular(path, file_integrity.JSON_LIMIT))
 
 
 def _missing_beside(names: set[str]) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from rocsteady.host.files import write_whole
+from rocsteady.host.atomic_file import write_whole
 from rocsteady.job.done_when import matches
 from rocsteady.job.values import Resume
 from rocsteady.untrusted_file import read_head

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from rocsteady.host.logfile import STAMP
 from rocsteady.job.file_check import what_is_wrong
+from rocsteady.job.metric_goals import NotFoundError, number_of, reached
 from rocsteady.job.values import DoneWhen, Job, WantedFile
-from rocsteady.job.wanted_metrics import NotFoundError, number_of, reached
 from rocsteady.untrusted_file import open_regular
 from rocsteady.vocabulary import Value
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rocsteady import checkpoint_folder, whole_files
+from rocsteady import checkpoint_folder, file_integrity
 from rocsteady.checkpoint_folder import BrokenError
 from rocsteady.job.values import FileKind
 
 HASH_LIMIT = 16 * 1024 * 1024 * 1024  # bytes of a checkpoint of ours; of larger ones the sizes
 _JUDGES = {
-    FileKind.MODEL: whole_files.wrong_with_model,
-    FileKind.JSON: whole_files.wrong_with_json,
-    FileKind.ANY: whole_files.wrong_with_any,
+    FileKind.MODEL: file_integrity.wrong_with_model,
+    FileKind.JSON: file_integrity.wrong_with_json,
+    FileKind.ANY: file_integrity.wrong_with_any,
 }
 
 
@@ -22,7 +22,7 @@ def what_is_wrong(path: Path, kind: FileKind) -> str:
         if kind is not FileKind.JSON and path.is_dir():
             if checkpoint_folder.is_ours(path):
                 return _wrong_with_ours(path)
-            if wrong := whole_files.wrong_with_files_in(path):
+            if wrong := file_integrity.wrong_with_files_in(path):
                 return wrong
         return _JUDGES[kind](path)
     except OSError as error:
@@ -31,7 +31,7 @@ def what_is_wrong(path: Path, kind: FileKind) -> str:
 
 def kind_of(path: Path) -> FileKind:
     """Tell from its name what a file should be."""
-    if path.suffix.lower() in whole_files.MODELS:
+    if path.suffix.lower() in file_integrity.MODELS:
         return FileKind.MODEL
     return FileKind.JSON if path.suffix.lower() == ".json" else FileKind.ANY
 

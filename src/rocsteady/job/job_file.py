@@ -46,13 +46,13 @@ import msgspec
 
 from rocsteady.errors import JobError
 from rocsteady.job import FILE
+from rocsteady.job.metric_goals import written_metrics
 from rocsteady.job.problems import problems
 from rocsteady.job.quantities import deadline, dollars, size, written_duration
 from rocsteady.job.values import (
     Job,
     Variant,
 )
-from rocsteady.job.wanted_metrics import written_metrics
 from rocsteady.toml import parse_toml
 from rocsteady.untrusted_file import open_regular, read_exactly
 from rocsteady.vocabulary import Value

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from rocsteady.errors import JobError, JournalError
 from rocsteady.job.line_pattern import LinePattern
+from rocsteady.job.metric_goals import metric_problems
 from rocsteady.job.metrics import metrics_problems
-from rocsteady.job.names import check_name
 from rocsteady.job.notify import notify_problems
+from rocsteady.job.run_names import check_name
 from rocsteady.job.stages import stage_job, variant_command
 from rocsteady.job.values import CHECKPOINT, DoneWhen, Job, Resume, Total
-from rocsteady.job.wanted_metrics import metric_problems
 
 Problems = Iterator[tuple[str, str]]
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -20,11 +20,11 @@ from datetime import timedelta
 import msgspec
 
 from rocsteady.errors import DamagedJournalError, JournalError, NotRecordedError
-from rocsteady.job.names import check_name, new_name
-from rocsteady.journal import intents, reading, schema
+from rocsteady.job.run_names import check_name, new_name
+from rocsteady.journal import intents, queries, schema
 from rocsteady.journal.identity import Identity, is_alive, this_process
 from rocsteady.journal.intents import Intent
-from rocsteady.journal.place import RUNS, Place, make_run_folder
+from rocsteady.journal.location import RUNS, Place, make_run_folder
 from rocsteady.journal.progress import Meter, age
 from rocsteady.journal.rows import Work, insert, put, select
 from rocsteady.journal.values import (
@@ -124,19 +124,19 @@ class Journal:
         columns = (self.here.machine, self.here.boot_id, self.here.process, name)
 
         def write(connection: sqlite3.Connection) -> Run:
-            before = reading.run_named(connection, name)
+            before = queries.run_named(connection, name)
             ours = before.boot_id == self.here.boot_id
             if before.ended is None and ours and is_alive(before.process):
                 raise JournalError(f"{name} is running. To stop it: rocsteady stop {name}")
             if alone:
-                command = reading.command_of(connection, name)
-                reading.refuse_second(connection, command, before.job, self.here)
+                command = queries.command_of(connection, name)
+                queries.refuse_second(connection, command, before.job, self.here)
             connection.execute(
                 "UPDATE runs SET machine = ?, boot_id = ?, process = ?, ended = NULL, outcome = ''"
                 " WHERE name = ?",
                 columns,
             )
-            return reading.run_named(connection, name)
+            return queries.run_named(connection, name)
 
         check_name(name)
         folder = make_run_folder(self.place.folder, name)
@@ -196,26 +196,26 @@ class Journal:
     def runs(self) -> tuple[RunLine, ...]:
         """Return every run, newest first."""
         with self._reader() as connection:
-            return reading.run_lines(connection, self.here, self._clock()) if connection else ()
+            return queries.run_lines(connection, self.here, self._clock()) if connection else ()
 
     def story(self, name: str) -> RunStory:
         """Return all that is known of a run."""
         with self._reader() as connection:
             if connection is None:
                 raise JournalError(f"there is no run {name!r}: nothing was run here yet")
-            return reading.story(connection, name)
+            return queries.story(connection, name)
 
     def attempt_of(self, deed: Deed) -> tuple[Run, AttemptRecord] | None:
         """Return the attempt that an intent belongs to, if both were written down."""
         with self._reader() as connection:
-            return reading.attempt_of(connection, deed) if connection else None
+            return queries.attempt_of(connection, deed) if connection else None
 
     def command(self, name: str) -> tuple[str, ...]:
         """Return a run's command to be started again, to the byte."""
         with self._reader() as connection:
             if connection is None:
                 raise JournalError(f"there is no run {name!r}: nothing was run here yet")
-            return reading.command_of(connection, name)
+            return queries.command_of(connection, name)
 
     def flush(self, within: timedelta = OPEN_WITHIN) -> None:
         """Return when all that was handed over is on disk."""
@@ -274,7 +274,7 @@ class Journal:
         alone: bool,
     ) -> Run:
         if alone:
-            reading.refuse_second(connection, wanted["command"], wanted["job"], self.here)
+            queries.refuse_second(connection, wanted["command"], wanted["job"], self.here)
         taken = {found for (found,) in connection.execute("SELECT name FROM runs")}
         if name in taken:
             raise JournalError(f"there is a run {name!r} already; choose another --name")

@@ -12,8 +12,8 @@ from datetime import timedelta
 import msgspec
 
 from rocsteady.errors import JournalError
-from rocsteady.journal.memory import Memory
-from rocsteady.journal.place import Place
+from rocsteady.journal.location import Place
+from rocsteady.journal.machine_history import Memory
 from rocsteady.journal.values import Run
 
 REMEMBER_WITHIN = timedelta(seconds=1)

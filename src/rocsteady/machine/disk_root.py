@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
-from rocsteady.host.children import AnswerKind, ask
+from rocsteady.host.bounded_call import AnswerKind, ask
 from rocsteady.machine.root import (
     HIPINFO,
     TEXT_LIMIT,

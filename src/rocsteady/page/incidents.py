@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from rocsteady.journal.values import Incident
 from rocsteady.page.markup import Markup, tag
-from rocsteady.page.page import folded
+from rocsteady.page.page_elements import folded
 from rocsteady.report.run_report import (
     RunReport,
     decision_after,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from rocsteady.journal.values import RunStory
-from rocsteady.knowledge.harmful import Harmful
+from rocsteady.knowledge.harmful_variables import Harmful
 from rocsteady.knowledge.speeds import CardSpeed
 from rocsteady.knowledge.store import failures_in_use
 from rocsteady.planner.completion import FailureHistory

@@ -13,7 +13,7 @@ from datetime import date
 
 from msgspec.structs import replace
 
-from rocsteady.knowledge.offers import Offer, is_old, load_offers
+from rocsteady.knowledge.gpu_rental import Offer, is_old, load_offers
 from rocsteady.knowledge.options import (
     OperatingSystem,
     OtherOption,
@@ -25,8 +25,8 @@ from rocsteady.knowledge.options import (
 from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.knowledge.speeds import CardSpeed, load_speeds
 from rocsteady.plan import Basis, Option, Pace, Price, Risk
+from rocsteady.planner.bottleneck import COMPUTE, shares_of
 from rocsteady.planner.circumstances import Circumstances
-from rocsteady.planner.limits import COMPUTE, shares_of
 from rocsteady.vocabulary import Value
 
 CLOUD, WHEEL = "cloud", "wheel-pytorch"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from rocsteady.job.values import Total
 from rocsteady.planner.resume_discovery import GoingOn
 from rocsteady.planner.trial_result import TrialResult
-from rocsteady.planner.work import Work
+from rocsteady.planner.work_amount import Work
 from rocsteady.vocabulary import Value
 from rocsteady.wording import duration, plural, size
 

@@ -13,11 +13,11 @@ from rocsteady.job.stages import with_variant
 from rocsteady.job.values import Job
 from rocsteady.plan import Basis, Limit, Option, Risk
 from rocsteady.planner import candidates, cpu, estimates
+from rocsteady.planner.bottleneck import limits, own_share
 from rocsteady.planner.candidates import CPU
 from rocsteady.planner.circumstances import Circumstances, key
 from rocsteady.planner.completion import FailureCost, FailureHistory, finish
 from rocsteady.planner.estimates import Measured
-from rocsteady.planner.limits import limits, own_share
 from rocsteady.planner.pace import pooled
 from rocsteady.planner.ranking import GETS_THERE, in_time
 from rocsteady.planner.trial_evidence import (

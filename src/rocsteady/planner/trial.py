@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from rocsteady.attempts.attempt_end import AttemptEnd
 from rocsteady.evidence.heartbeat_pages import Size, read_pages, read_size
 from rocsteady.evidence.memory import read_memory
+from rocsteady.evidence.process_tree import processes
 from rocsteady.evidence.stacks import take_stacks
-from rocsteady.evidence.tree import processes
 from rocsteady.evidence.values import Heartbeat
 from rocsteady.job.resume import Launch
 from rocsteady.plan import Pace

@@ -67,7 +67,7 @@ def _loader(workers: int, method: str = "", *, level: int, pinned: bool = False)
     return Probe(
         name="loader",
         variant=", ".join(word for word in words if word),
-        payload="loading:loader",
+        payload="data_loader:loader",
         arguments={"workers": workers, "method": method, "pinned": pinned},
         question="Do batches keep coming?",
         level=level,
@@ -204,7 +204,7 @@ PROBES: tuple[Probe, ...] = (
     ),
     Probe(
         name="compile",
-        payload="compiling:compiled",
+        payload="compilation:compiled",
         question="Does torch.compile give the same numbers?",
         level=2,
         tries=(5, 50, 500),

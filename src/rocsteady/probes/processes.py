@@ -14,8 +14,8 @@ from importlib import resources
 from pathlib import Path
 
 from rocsteady.errors import RocsteadyError
+from rocsteady.host.bounded_call import kill_session
 from rocsteady.host.child import DETACHED, Child, Exit, Stopping, start_child
-from rocsteady.host.children import kill_session
 
 PACKAGE = "_rocsteady_inside"
 START = (

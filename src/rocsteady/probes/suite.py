@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from rocsteady.doctor.trainable import trainable
+from rocsteady.doctor.training_gpus import trainable
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.memory import Memory
+from rocsteady.journal.machine_history import Memory
 from rocsteady.journal.values import Fate
 from rocsteady.machine.machine import Machine
 from rocsteady.probes.catalog import FORK_START, FRESH_START

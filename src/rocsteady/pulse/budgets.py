@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from rocsteady.evidence.values import Heartbeat
-from rocsteady.pulse.learning import PhaseHistory, stays_in_phase
+from rocsteady.pulse.phase_history import PhaseHistory, stays_in_phase
 from rocsteady.pulse.verdict import Patience
 from rocsteady.pulse.wait_chain import training
 from rocsteady.vocabulary import Value

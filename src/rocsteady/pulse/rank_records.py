@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from rocsteady.blame import RankRecord, WaitsFor
 from rocsteady.evidence.values import Heartbeat, Snapshot, ThreadSeen, Wait
-from rocsteady.pulse.places import has_users_code, is_of, place_of
 from rocsteady.pulse.stack_facts import KnownWaits
+from rocsteady.pulse.stack_place import has_users_code, is_of, place_of
 from rocsteady.pulse.wait_chain import training
 
 LOADER = "data/dataloader.py"

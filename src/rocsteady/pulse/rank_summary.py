@@ -13,7 +13,7 @@ import msgspec
 
 from rocsteady.blame import Blame, RankRecord, blame
 from rocsteady.evidence.values import Heartbeat, Snapshot
-from rocsteady.pulse.places import is_of
+from rocsteady.pulse.stack_place import is_of
 from rocsteady.pulse.verdict import RunState, Verdict
 from rocsteady.pulse.wait_chain import training
 from rocsteady.vocabulary import Value

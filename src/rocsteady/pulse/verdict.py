@@ -1,4 +1,4 @@
-"""What the pulse says of an attempt, and how long it waits before it says so."""
+"""What the pulse says of an attempt, as values; ``judgment.py`` decides it."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from rocsteady.evidence.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
-from rocsteady.pulse.places import is_of
 from rocsteady.pulse.stack_facts import KnownWaits
+from rocsteady.pulse.stack_place import is_of
 
 LOADER = "data/dataloader.py"  # torch's: snapshots keep only the last folder of a path
 

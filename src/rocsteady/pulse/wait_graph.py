@@ -20,8 +20,8 @@ from rocsteady.evidence.values import (
     Wait,
 )
 from rocsteady.knowledge.waits import EndedBy
-from rocsteady.pulse.places import has_users_code, is_of, is_torchs, place_of
 from rocsteady.pulse.stack_facts import KnownWaits
+from rocsteady.pulse.stack_place import has_users_code, is_of, is_torchs, place_of
 from rocsteady.pulse.wait_chain import helps, ranks_elsewhere, roots, training
 from rocsteady.pulse.wait_set import WAYS, Key, Member, WaitSet, WakeSource, WayOut
 from rocsteady.wording import duration

@@ -8,8 +8,8 @@ import platform
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from rocsteady.redaction.names import names_secret
 from rocsteady.redaction.redactor import Redactor, passwords_in
+from rocsteady.redaction.secret_names import names_secret
 
 HOMES = ("HOME", "USERPROFILE")
 USERS = ("USER", "LOGNAME", "USERNAME", "SUDO_USER", "SLURM_JOB_USER", "JUPYTERHUB_USER")

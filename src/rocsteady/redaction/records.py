@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from rocsteady.redaction.forms import REDACTED
-from rocsteady.redaction.keys import value_at
-from rocsteady.redaction.names import Kind, harmless, kind_of, looks_random
+from rocsteady.redaction.key_values import value_at
+from rocsteady.redaction.secret_names import Kind, harmless, kind_of, looks_random
+from rocsteady.redaction.secret_patterns import REDACTED
 
 StandIn = Callable[[Kind, str], str]
 

@@ -12,10 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from urllib.parse import unquote
 
-from rocsteady.redaction.forms import REDACTED, is_commit, replace_forms, without_keys
-from rocsteady.redaction.keys import replace_named
-from rocsteady.redaction.names import Kind, harmless, kind_of, like_a_password, looks_random
-from rocsteady.redaction.places import (
+from rocsteady.redaction.key_values import replace_named
+from rocsteady.redaction.locations import (
     EVERYDAY,
     HOME,
     HOST,
@@ -25,6 +23,8 @@ from rocsteady.redaction.places import (
     replace_folders,
 )
 from rocsteady.redaction.records import replace_in_records
+from rocsteady.redaction.secret_names import Kind, harmless, kind_of, like_a_password, looks_random
+from rocsteady.redaction.secret_patterns import REDACTED, is_commit, replace_forms, without_keys
 from rocsteady.redaction.tables import names_below, replace_below
 
 _GO_ON = (":", "|", ">", "=", "+", "\\", "[", "{", "(")  # at the end of a line

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from rocsteady.redaction.forms import REDACTED
-from rocsteady.redaction.names import Kind, harmless, kind_of, like_a_password, looks_random
+from rocsteady.redaction.secret_names import Kind, harmless, kind_of, like_a_password, looks_random
+from rocsteady.redaction.secret_patterns import REDACTED
 
 BARS = "|\u2502\u2503\u2506\u2551"  # between the cells of a table
 _TELLING = re.compile(r"pass|pwd|token|secret|key|sig|auth|cred|cookie|jwt|dsn", re.IGNORECASE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rocsteady.knowledge.cards import card_name, gfx_of
+from rocsteady.knowledge.gpu_names import card_name, gfx_of
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.access import Node
 from rocsteady.machine.gpus import Gpu

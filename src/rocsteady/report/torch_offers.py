@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocsteady.knowledge.cards import tested_on
+from rocsteady.knowledge.gpu_names import tested_on
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.report.text_page import BOLD, DIM, GREEN, RED, YELLOW, Page
 from rocsteady.vocabulary import Severity, TorchOffer, TorchOffers

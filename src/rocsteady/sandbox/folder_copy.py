@@ -27,7 +27,7 @@ if sys.platform == "win32":
         return False
 
 else:
-    from rocsteady.host.posix.clone import clone
+    from rocsteady.host.posix.reflink import clone
 
 
 class FileToCopy(NamedTuple):

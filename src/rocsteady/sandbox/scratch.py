@@ -28,7 +28,7 @@ from tempfile import gettempdir
 
 import msgspec
 
-from rocsteady.host.children import ask
+from rocsteady.host.bounded_call import ask
 from rocsteady.sandbox.folder_copy import copy_project, moved
 from rocsteady.sandbox.folder_tree import FolderTree
 from rocsteady.sandbox.redirect import Redirection
@@ -126,9 +126,9 @@ def _closed(project: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return the words that start a command which can only read the folder; none without them."""
     if os.name == "nt":
         return ()
-    from rocsteady.host.posix import closed_folder  # noqa: PLC0415 - of one system only
+    from rocsteady.host.posix import read_only_folder  # noqa: PLC0415 - of one system only
 
-    before = (sys.executable, closed_folder.__file__, str(project))
+    before = (sys.executable, read_only_folder.__file__, str(project))
     answer = ask((*before, "true"), within=TRIED_WITHIN, environment=environment)
     return before if answer.exit_code == 0 else ()
 

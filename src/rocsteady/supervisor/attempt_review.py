@@ -12,7 +12,7 @@ from rocsteady.attempts.announcer import Announcer
 from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
 from rocsteady.attempts.settings import Settings
 from rocsteady.evidence.collect import collect
-from rocsteady.failures.ends import signal_name
+from rocsteady.failures.exit_status import signal_name
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.job.arguments import seed_option
 from rocsteady.job.resume import Checkpoint
@@ -24,8 +24,8 @@ from rocsteady.remedies.memory_arguments import memory_arguments
 from rocsteady.remedies.remedy import ALREADY_TRIED
 from rocsteady.report.text_page import RED
 from rocsteady.supervisor.checkpoints import Checkpoints
-from rocsteady.supervisor.outlook import Outlook
-from rocsteady.supervisor.records import Records
+from rocsteady.supervisor.finish_forecast import Outlook
+from rocsteady.supervisor.journal_records import Records
 from rocsteady.supervisor.recovery import (
     Choices,
     Decision,

@@ -20,7 +20,7 @@ from rocsteady.job.values import Job, Resume
 from rocsteady.journal.values import Run
 from rocsteady.knowledge.resume_arguments import resume_argument
 from rocsteady.supervisor.printed_epochs import last_epoch_printed
-from rocsteady.supervisor.restart import StartsAt
+from rocsteady.supervisor.restart_preparation import StartsAt
 from rocsteady.vocabulary import Value
 
 

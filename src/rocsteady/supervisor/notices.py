@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rocsteady.attempts.announcer import Announcer
-from rocsteady.attempts.clock import Since
+from rocsteady.attempts.stopwatch import Since
 from rocsteady.job.notify import NotifyEvent
 from rocsteady.journal.values import Run
 from rocsteady.report.notice import Notice
 from rocsteady.supervisor.recovery import Decision, Next
-from rocsteady.supervisor.restart import UNCHANGED
+from rocsteady.supervisor.restart_preparation import UNCHANGED
 from rocsteady.supervisor.run_end import DONE, STOPPED
 from rocsteady.vocabulary import Failure
 from rocsteady.wording import duration

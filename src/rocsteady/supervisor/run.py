@@ -13,11 +13,11 @@ from rocsteady.attempts.announcer import Announcer
 from rocsteady.attempts.attempt import Attempt
 from rocsteady.attempts.attempt_context import AttemptContext, AttemptTools
 from rocsteady.attempts.attempt_end import AttemptEnd, is_failure
-from rocsteady.attempts.clock import Since
 from rocsteady.attempts.engines.processes import AttemptProcesses
 from rocsteady.attempts.injection import Injection, inject, remove, sweep
 from rocsteady.attempts.step_times import StepTimes
 from rocsteady.attempts.stop_requests import StopRequests
+from rocsteady.attempts.stopwatch import Since
 from rocsteady.errors import CommandError, JournalError, LauncherError, RocsteadyError
 from rocsteady.evidence.heartbeat_pages import Resumes
 from rocsteady.failures.symptoms import Symptoms
@@ -30,23 +30,23 @@ from rocsteady.journal.identity import is_alive, script_fingerprint
 from rocsteady.journal.values import INJECTED
 from rocsteady.redaction.redactor import shown_command
 from rocsteady.supervisor.attempt_review import AttemptReview
-from rocsteady.supervisor.autopsy import symptoms
 from rocsteady.supervisor.backup import wrote_model
 from rocsteady.supervisor.checkpoints import Checkpoints, Steps
+from rocsteady.supervisor.finish_forecast import Outlook
 from rocsteady.supervisor.host_decision import HostAgreement
+from rocsteady.supervisor.journal_records import Records
 from rocsteady.supervisor.logout import LOGOUT_WARNING, logging_out_ends_us
 from rocsteady.supervisor.notices import RunNotices
 from rocsteady.supervisor.observer import ObservedRun, Observer, ticking
-from rocsteady.supervisor.outlook import Outlook
-from rocsteady.supervisor.records import Records
 from rocsteady.supervisor.recovery import PERSON_NEEDED, RETRY_WITHOUT_A_PERSON, Next
-from rocsteady.supervisor.restart import Restart, near
+from rocsteady.supervisor.restart_preparation import Restart, near
 from rocsteady.supervisor.run_end import NOT_DONE, NOT_STARTED, RunEnd
 from rocsteady.supervisor.run_spec import Equipment, RunSpec
 from rocsteady.supervisor.script_resume import keep, kept, resume_of, where
 from rocsteady.supervisor.startup import START, Startup, first_attempt
 from rocsteady.supervisor.stop_deadline import StopDeadline
 from rocsteady.supervisor.strategy_history import StrategyHistory, in_words
+from rocsteady.supervisor.symptom_collection import symptoms
 
 
 class Supervisor:

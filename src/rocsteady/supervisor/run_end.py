@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rocsteady.attempts.announcer import Announcer
 from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
-from rocsteady.attempts.clock import Since
 from rocsteady.attempts.stop_requests import StopRequests
+from rocsteady.attempts.stopwatch import Since
 from rocsteady.host.child import Exit
 from rocsteady.job.done_when import RunEvidence, done, proves
 from rocsteady.job.values import Job
@@ -18,7 +18,7 @@ from rocsteady.knowledge.failures import SCRIPT_ERROR
 from rocsteady.report.deadline import met
 from rocsteady.report.text_page import GREEN, RED
 from rocsteady.supervisor.busy_gpus import BusyGpus
-from rocsteady.supervisor.outlook import Outlook
+from rocsteady.supervisor.finish_forecast import Outlook
 from rocsteady.supervisor.printed_epochs import epochs_printed
 from rocsteady.supervisor.recovery import (
     PERSON_NEEDED,

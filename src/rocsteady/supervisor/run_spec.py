@@ -14,7 +14,7 @@ from rocsteady.host.child import OURS, TerminalUse
 from rocsteady.job.checkpoint_origin import Origin
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.memory import Memory
+from rocsteady.journal.machine_history import Memory
 from rocsteady.journal.values import Run, RunStory
 from rocsteady.pulse.stack_facts import KnownWaits
 from rocsteady.supervisor.host_decision import Hosts

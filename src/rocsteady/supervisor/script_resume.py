@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.evidence.heartbeat_pages import Resumes
-from rocsteady.host.files import write_whole
+from rocsteady.host.atomic_file import write_whole
 from rocsteady.inside import wire
 from rocsteady.job.values import CHECKPOINT, Resume
 from rocsteady.untrusted_file import read_regular

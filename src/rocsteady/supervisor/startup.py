@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rocsteady.attempts.announcer import Announcer
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.memory import Memory
+from rocsteady.journal.machine_history import Memory
 from rocsteady.journal.values import Fate, RunStory, Unfinished
 from rocsteady.supervisor.strategy_history import StrategyHistory
 

@@ -20,7 +20,7 @@ from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.forecast.forecast import fell_after
 from rocsteady.journal.identity import script_fingerprint
-from rocsteady.journal.memory import Memory
+from rocsteady.journal.machine_history import Memory
 from rocsteady.journal.values import AttemptRecord, Deadly, Helped, NamedFailure, Run, RunStory
 from rocsteady.knowledge.failures import FailureKnowledge, Whose
 from rocsteady.knowledge.reader import Knowledge

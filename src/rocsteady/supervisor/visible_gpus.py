@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rocsteady.doctor.facts import release_arches
-from rocsteady.doctor.trainable import trainable, visible
-from rocsteady.knowledge.cards import gfx_of
+from rocsteady.doctor.training_gpus import trainable, visible
+from rocsteady.knowledge.gpu_names import gfx_of
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.machine import Machine
 from rocsteady.vocabulary import Value

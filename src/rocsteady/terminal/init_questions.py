@@ -16,7 +16,7 @@ from rocsteady.job.values import Total
 from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.planner.job_file_text import Draft
 from rocsteady.planner.script_facts import scripts_here
-from rocsteady.planner.work import Work
+from rocsteady.planner.work_amount import Work
 from rocsteady.terminal.screen import tell
 from rocsteady.workflows.supervision import examined
 

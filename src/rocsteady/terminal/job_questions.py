@@ -20,8 +20,8 @@ from rocsteady.job.trust import (
     trust,
 )
 from rocsteady.job.values import Existing, Job
-from rocsteady.journal.memory import Memory
-from rocsteady.journal.place import Place
+from rocsteady.journal.location import Place
+from rocsteady.journal.machine_history import Memory
 from rocsteady.journal.run_trust import knows_run, remember_run
 from rocsteady.journal.values import Run
 from rocsteady.redaction.redactor import shown_command

@@ -43,13 +43,13 @@ from rocsteady.errors import CheckpointError
 from rocsteady.training import single_process, supervisor_link
 from rocsteady.training.disk_space import Room, is_full, remove
 from rocsteady.training.folder_changes import point_to, publish, set_aside
-from rocsteady.training.loading import fill, reason, state_of
 from rocsteady.training.lock import locked
 from rocsteady.training.ranks import Ranks
-from rocsteady.training.remote import Remote
+from rocsteady.training.remote_copy import Remote
+from rocsteady.training.restore import fill, reason, state_of
 from rocsteady.training.staging import Buffer, Buffers
+from rocsteady.training.state_tree import StateParts
 from rocsteady.training.tensor_files import local
-from rocsteady.training.tree import StateParts
 
 log = logging.getLogger("rocsteady")
 _NUMBERS = re.compile(r"[0-9][0-9.,]*(?: (?:bytes|[KMGT]i?B))?")  # that differ for one cause
@@ -386,7 +386,7 @@ class _Save:
 
 def _distributed() -> Any:  # noqa: ANN401 - a module
     """Return what needs torch.distributed.checkpoint, which takes as long to import as torch."""
-    return importlib.import_module("rocsteady.training.storage")
+    return importlib.import_module("rocsteady.training.checkpoint_writer")
 
 
 def _size(tensor: Any) -> int:  # noqa: ANN401 - a tensor

@@ -26,10 +26,10 @@ from rocsteady.errors import CheckpointError
 from rocsteady.inside.wire import MICRO_BATCH
 from rocsteady.training import supervisor_link
 from rocsteady.training.agreement import Agreement
+from rocsteady.training.batch_order import BatchOrder
 from rocsteady.training.checkpointer import Checkpointer, log
-from rocsteady.training.interval import Early, Interval
 from rocsteady.training.micro_batches import Compute, Count, MicroBatches, Reduction
-from rocsteady.training.order import BatchOrder
+from rocsteady.training.save_interval import Early, Interval
 
 PER_RANK = ("progress",)  # the place in the data and the generators are each rank's own
 PATIENCE = 64  # batches for which a save waits until the optimizer has used the gradients

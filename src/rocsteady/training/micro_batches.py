@@ -18,7 +18,7 @@ import torch
 from rocsteady.errors import MicroBatchError
 from rocsteady.training import memory_errors, supervisor_link
 from rocsteady.training.batches import Count, Reduction, cut, samples_in, split
-from rocsteady.training.comparison import compare
+from rocsteady.training.loss_comparison import compare
 from rocsteady.training.undo import Undo
 
 __all__ = ["Compute", "Count", "MicroBatches", "Reduction", "samples_in"]

@@ -8,7 +8,7 @@ from typing import Any
 import torch.distributed as dist
 
 from rocsteady.errors import CheckpointError
-from rocsteady.training.loading import reason
+from rocsteady.training.restore import reason
 
 
 class Ranks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocsteady.page.markup import Markup, tag
-from rocsteady.page.page import POLICY, pairs, table, whole_page
+from rocsteady.page.page_elements import POLICY, pairs, table, whole_page
 from rocsteady.printable import cell, printable
 from rocsteady.vocabulary import Value
 

@@ -11,10 +11,10 @@ import msgspec
 from rocsteady.doctor.diagnosis import CHECKS
 from rocsteady.doctor.facts import FACTS
 from rocsteady.errors import KnowledgeError
+from rocsteady.host.atomic_file import write_whole
 from rocsteady.host.download import download, without_credentials
-from rocsteady.host.files import write_whole
-from rocsteady.knowledge.authoring import complaints
 from rocsteady.knowledge.bundle import BundleContent, open_bundle
+from rocsteady.knowledge.data_checks import complaints
 from rocsteady.knowledge.failures import load_failures
 from rocsteady.knowledge.reader import Knowledge, load_knowledge, refuse_wrong
 from rocsteady.knowledge.store import (

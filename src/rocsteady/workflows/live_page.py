@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from rocsteady.host.loopback_page import LoopbackPage
 from rocsteady.journal.journal import Journal
-from rocsteady.page.document import live_policy, render_page
+from rocsteady.page.run_page import live_policy, render_page
 from rocsteady.workflows.run_report import gather
 
 KEPT = 1.0  # seconds

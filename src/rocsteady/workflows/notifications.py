@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.host import webhook_post as sender
-from rocsteady.host.children import Answer, AnswerKind, ask
+from rocsteady.host.bounded_call import Answer, AnswerKind, ask
 from rocsteady.job.address import host_of
 from rocsteady.job.configuration import user_configuration
 from rocsteady.job.notify import Notify, NotifyEvent, kind_of

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.errors import RequestError
-from rocsteady.host.files import write_whole
+from rocsteady.host.atomic_file import write_whole
 from rocsteady.job.stages import with_variant
 from rocsteady.job.values import Job
 from rocsteady.plan import Basis, Option, Plan

@@ -10,16 +10,16 @@ import msgspec
 from msgspec.structs import replace
 
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
-from rocsteady.doctor.trainable import settings
+from rocsteady.doctor.training_gpus import settings
 from rocsteady.errors import JournalError
 from rocsteady.forecast.forecast import due
 from rocsteady.job.stages import commands_of
 from rocsteady.job.values import Job
 from rocsteady.journal.identity import script_fingerprint
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.memory import Memory
+from rocsteady.journal.machine_history import Memory
 from rocsteady.journal.values import Fate, RunLine, RunStory
-from rocsteady.knowledge.harmful import harmful_variables
+from rocsteady.knowledge.harmful_variables import harmful_variables
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.knowledge.speeds import CardSpeed, load_speeds, speed_of
 from rocsteady.machine.machine import Machine

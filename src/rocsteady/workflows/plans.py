@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from rocsteady import __version__
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.memory import Memory
+from rocsteady.journal.machine_history import Memory
 from rocsteady.plan import Basis, Option, Plan
 from rocsteady.planner.advice import take
 from rocsteady.planner.circumstances import Circumstances

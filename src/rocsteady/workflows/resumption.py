@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import RUNS
+from rocsteady.journal.location import RUNS
 from rocsteady.journal.values import Run
 from rocsteady.knowledge.resume_arguments import resume_argument
 from rocsteady.supervisor.script_resume import kept

@@ -23,8 +23,8 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.evidence.heartbeat_pages import read_trackers
 from rocsteady.forecast.runs import story_ahead
 from rocsteady.host import webhook_post as sender
-from rocsteady.host.children import AnswerKind, ask
-from rocsteady.host.files import write_whole
+from rocsteady.host.atomic_file import write_whole
+from rocsteady.host.bounded_call import AnswerKind, ask
 from rocsteady.job.address import host_of
 from rocsteady.job.configuration import user_configuration
 from rocsteady.job.metrics import RUN, Metrics

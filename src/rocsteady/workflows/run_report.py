@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from rocsteady.forecast.runs import story_ahead
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import RUNS
+from rocsteady.journal.location import RUNS
 from rocsteady.journal.values import RunLine, RunStory
 from rocsteady.knowledge.failures import load_failures
 from rocsteady.printable import printable
@@ -19,7 +19,7 @@ from rocsteady.redaction.machine_names import redactor_here
 from rocsteady.report.run_report import IncidentProof, RunReport
 from rocsteady.untrusted_file import read_head, read_tail
 from rocsteady.vocabulary import Fix
-from rocsteady.workflows.machine_record import machine_at_start
+from rocsteady.workflows.machine_at_start import machine_at_start
 from rocsteady.workflows.resumption import can_resume
 
 MOST_INCIDENTS = 40  # whose stacks are shown

@@ -13,9 +13,9 @@ from rocsteady.attempts.injection import OWNER, read_owner
 from rocsteady.attempts.settings import Settings
 from rocsteady.errors import RequestError, RocsteadyError
 from rocsteady.host.child import TerminalUse
+from rocsteady.job.metric_goals import moved_metrics
 from rocsteady.job.resume import Launch
 from rocsteady.job.values import Job
-from rocsteady.job.wanted_metrics import moved_metrics
 from rocsteady.journal.identity import fingerprint, is_alive
 from rocsteady.sandbox.folder_copy import is_left_out
 from rocsteady.sandbox.folder_tree import FolderTree

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.errors import RequestError, RocsteadyError
-from rocsteady.host.files import write_whole
+from rocsteady.host.atomic_file import write_whole
 from rocsteady.job import FILE as JOB_FILE
 from rocsteady.plan import PLAN_VERSION, Option, Plan
 from rocsteady.untrusted_file import read_regular

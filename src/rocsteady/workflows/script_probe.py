@@ -13,7 +13,7 @@ from rocsteady.attempts.settings import Settings
 from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import find_place
+from rocsteady.journal.location import find_place
 from rocsteady.probes.script import StepCount, observed
 from rocsteady.sandbox.folder_tree import differences, read_folder_tree
 from rocsteady.sandbox.scratch import remove

@@ -16,8 +16,8 @@ from rocsteady.host.child import OURS, TerminalUse
 from rocsteady.job.values import Job
 from rocsteady.journal.identity import script_fingerprint
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.memory import Memory
-from rocsteady.knowledge.harmful import harmful_variables
+from rocsteady.journal.machine_history import Memory
+from rocsteady.knowledge.harmful_variables import harmful_variables
 from rocsteady.knowledge.reader import Knowledge, load_knowledge
 from rocsteady.knowledge.waits import load_waits
 from rocsteady.machine.disk_root import DiskRoot

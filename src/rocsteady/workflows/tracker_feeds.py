@@ -22,7 +22,7 @@ from rocsteady.inside.payloads import tracker_writer
 from rocsteady.job.metrics import is_loopback
 from rocsteady.report.run_metrics import RunMetrics
 from rocsteady.report.tensorboard import file_start, numbers_record, text_record
-from rocsteady.supervisor.restart import near
+from rocsteady.supervisor.restart_preparation import near
 
 FOLDER = "rocsteady"  # beside the files of the script's own writer
 OUTPUT = "trackers.log"  # of the run: what the packages print

@@ -14,8 +14,8 @@ from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.host.child import DETACHED
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.memory import Memory
-from rocsteady.journal.place import find_place
+from rocsteady.journal.location import find_place
+from rocsteady.journal.machine_history import Memory
 from rocsteady.planner.trial import Bounds, Measurement
 from rocsteady.planner.trial_result import TrialResult, tried
 from rocsteady.sandbox.folder_tree import FolderTree, differences, read_folder_tree

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from rocsteady.doctor.checks import miopen_cache
+from rocsteady.doctor.condition_match import CannotTell, Seen
 from rocsteady.doctor.facts import gather
-from rocsteady.doctor.matching import CannotTell, Seen
 from rocsteady.machine.caches import Cache
 from rocsteady.machine.machine import Machine
 from rocsteady.machine.root import Disk

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from rocsteady.doctor.checks import unknown_variable
+from rocsteady.doctor.condition_match import CannotTell, Seen
 from rocsteady.doctor.facts import gather
-from rocsteady.doctor.matching import CannotTell, Seen
 from rocsteady.machine.variables import SetVariable
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from rocsteady.doctor.checks import visible_devices_conflict, visible_devices_fewer
+from rocsteady.doctor.condition_match import CannotTell, Seen
 from rocsteady.doctor.facts import gather
-from rocsteady.doctor.matching import CannotTell, Seen
 from rocsteady.machine.machine import Machine
 from rocsteady.machine.variables import SetVariable
 

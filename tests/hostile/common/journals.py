@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import find_place
+from rocsteady.journal.location import find_place
 from rocsteady.journal.values import (
     AttemptRecord,
     DecisionRecord,

@@ -13,8 +13,8 @@ from rocsteady.job import FILE
 from rocsteady.job.job_file import read_job
 from rocsteady.journal.identity import script_fingerprint, this_process
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.memory import Memory
-from rocsteady.journal.place import find_place
+from rocsteady.journal.location import find_place
+from rocsteady.journal.machine_history import Memory
 from rocsteady.journal.values import AttemptRecord, Helped, NamedFailure
 from rocsteady.supervisor.startup import START
 from rocsteady.supervisor.strategy_history import as_json

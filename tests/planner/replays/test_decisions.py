@@ -13,8 +13,8 @@ from rocsteady.job import FILE
 from rocsteady.job.job_file import parse_job
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
-from rocsteady.journal.place import find_place
-from rocsteady.knowledge.harmful import harmful_variables
+from rocsteady.journal.location import find_place
+from rocsteady.knowledge.harmful_variables import harmful_variables
 from rocsteady.plan import Basis, Option, Risk
 from rocsteady.planner.circumstances import Circumstances, histories, key
 from rocsteady.planner.completion import FailureHistory

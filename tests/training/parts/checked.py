@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from rocsteady.errors import MicroBatchError
-from rocsteady.training import comparison
-from rocsteady.training.comparison import compare
+from rocsteady.training import loss_comparison
+from rocsteady.training.loss_comparison import compare
 from rocsteady.training.micro_batches import MicroBatches
 from rocsteady.training.undo import Undo
 
@@ -340,7 +340,7 @@ def case_autocast_is_seen_though_the_loss_is_in_float32() -> None:
             return nn.functional.cross_entropy(logits.float(), part[1])
 
         kinds: set[torch.dtype] = set()
-        with comparison._autocast_seen(net, kinds):
+        with loss_comparison._autocast_seen(net, kinds):
             assert compute(batch()).dtype == torch.float32
         assert kinds == {torch.bfloat16}
         assert compare(net, batch(), compute, total=BATCH, part=5, reduction="mean", count=None)

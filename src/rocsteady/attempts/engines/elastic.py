@@ -19,8 +19,8 @@ from typing import Any
 
 from rocsteady.attempts.engines.processes import AttemptProcesses, Engine
 from rocsteady.errors import LauncherError, RocsteadyError
+from rocsteady.host.child_end import TerminalUse
 from rocsteady.host.log_limit import LogRules
-from rocsteady.host.stopping import TerminalUse
 from rocsteady.job.resume import Launch
 
 if sys.platform == "win32":

@@ -18,12 +18,12 @@ from typing import Any, Protocol
 assert sys.platform != "win32"  # tells mypy which system this is for
 
 from rocsteady.errors import RocsteadyError
+from rocsteady.host.child_end import Exit, How, Stopping, StopResult
 from rocsteady.host.interrupts import Interrupts
 from rocsteady.host.output_buffer import Outlet
 from rocsteady.host.posix import keeper
 from rocsteady.host.posix.foreground import taken
 from rocsteady.host.posix.keeper import Family
-from rocsteady.host.stopping import Exit, How, Stopping, StopResult
 
 STOP_WITHIN = 5.0  # seconds, where torchrun itself would wait for 30
 ASKED_WITHIN = 30.0  # seconds for the agent to take up that it must restart

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from rocsteady.doctor.condition_match import CannotTell, Seen
 from rocsteady.doctor.facts import Facts
-from rocsteady.doctor.matching import CannotTell, Seen
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.caches import Cache
 from rocsteady.machine.machine import Machine

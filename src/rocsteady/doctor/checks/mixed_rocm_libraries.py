@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rocsteady.doctor.condition_match import CannotTell, Seen
 from rocsteady.doctor.facts import Facts
-from rocsteady.doctor.matching import CannotTell, Seen
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.machine import Machine
 

@@ -7,8 +7,8 @@ two letters away from a real one is.
 
 from __future__ import annotations
 
+from rocsteady.doctor.condition_match import CannotTell, Seen
 from rocsteady.doctor.facts import Facts
-from rocsteady.doctor.matching import CannotTell, Seen
 from rocsteady.doctor.nearest_names import gone_from, nearest
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.machine import Machine

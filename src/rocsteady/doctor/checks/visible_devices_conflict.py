@@ -5,9 +5,9 @@ It refuses when HIP_VISIBLE_DEVICES names more devices than ROCR_VISIBLE_DEVICES
 
 from __future__ import annotations
 
+from rocsteady.doctor.condition_match import CannotTell, Seen
 from rocsteady.doctor.facts import Facts
-from rocsteady.doctor.matching import CannotTell, Seen
-from rocsteady.doctor.trainable import FIRST, SECOND, beyond, entries, second, settings
+from rocsteady.doctor.training_gpus import FIRST, SECOND, beyond, entries, second, settings
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.machine import Machine
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rocsteady.doctor.checks import visible_devices_conflict
+from rocsteady.doctor.condition_match import CannotTell, Seen
 from rocsteady.doctor.facts import Facts
-from rocsteady.doctor.matching import CannotTell, Seen
-from rocsteady.doctor.trainable import FIRST, beyond, entries, second, settings
+from rocsteady.doctor.training_gpus import FIRST, beyond, entries, second, settings
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.machine import Machine
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from rocsteady.doctor.condition_match import Seen
 from rocsteady.doctor.facts import Facts
 from rocsteady.doctor.gpu_code import gpu_code
-from rocsteady.doctor.matching import Seen
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.machine import Machine
 

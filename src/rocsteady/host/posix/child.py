@@ -17,19 +17,19 @@ from typing import TypeAlias
 
 assert sys.platform != "win32"  # tells mypy which system this is for
 
+from rocsteady.host.child_end import OURS, Exit, Stopping, StopResult, TerminalUse
 from rocsteady.host.interrupts import Interrupt, Interrupts
 from rocsteady.host.log_limit import LogRules
 from rocsteady.host.logfile import NO_RULES, LogFile
 from rocsteady.host.posix import keeper
 from rocsteady.host.posix.cgroup import remove_cgroup
 from rocsteady.host.posix.child_streams import Wiring, wire
-from rocsteady.host.posix.ending import end_child
 from rocsteady.host.posix.foreground import in_group, taken, waits_for_keys
+from rocsteady.host.posix.kill_sequence import end_child
 from rocsteady.host.posix.launch import LaunchedCommand, launch
 from rocsteady.host.posix.leftovers import wait_for
 from rocsteady.host.posix.pump import Pump, Told
 from rocsteady.host.posix.terminal import is_orphaned, stop_ourselves
-from rocsteady.host.stopping import OURS, Exit, Stopping, StopResult, TerminalUse
 
 KEEPER_WAIT = keeper.TERMINATE_WAIT + keeper.KILL_WAIT + 1.0  # seconds
 READER_WAIT = 1.0  # seconds without a byte taken, after which a reader of ours is given up

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 assert sys.platform != "win32"  # tells mypy which system this is for
 
+from rocsteady.host.child_end import TerminalUse
 from rocsteady.host.logfile import Lines
 from rocsteady.host.output_buffer import Outlet
 from rocsteady.host.posix.terminal import Terminal, open_pty
-from rocsteady.host.stopping import TerminalUse
 
 PIPE_SIZE = 1024 * 1024
 F_SETPIPE_SZ = 1031  # Linux; without it the pipe is smaller

@@ -14,7 +14,7 @@ from . import checkpoint_read, page, script_end, step_beats, trackers
 from .heart import AFTER_ASIDE, Heart
 from .loader_facts import LoaderRecorder
 from .loss import LossMonitor
-from .size import SizeReport
+from .model_size import SizeReport
 
 heart = Heart()
 stacks = page.StackSignal()

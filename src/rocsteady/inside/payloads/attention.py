@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .trial import Experiment, NotHere
+from .experiment import Experiment, NotHere
 
 BATCH, HEADS, LENGTH, WIDTH = 2, 4, 96, 32
 ON_GPU = 512  # tokens

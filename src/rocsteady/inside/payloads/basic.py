@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from .trial import Experiment, NotHere
+from .experiment import Experiment, NotHere
 
 
 def import_torch(trial: Experiment) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from .trial import Experiment, NotHere, WrongNumbers
+from .experiment import Experiment, NotHere, WrongNumbers
 
 SPARE = 4  # times the size must be free
 

@@ -17,8 +17,7 @@ import sys
 import traceback
 from typing import Any
 
-from . import trial
-from .trial import run_one
+from .experiment import OUTPUT_FILE, run_one
 
 assert sys.platform != "win32"  # noqa: S101 - which does not fork, and starts each payload afresh
 
@@ -75,7 +74,7 @@ class Server:
             os.setsid()
             self._socket.close()
             self._selector.close()
-            path = os.path.join(request["folder"], trial.OUTPUT_FILE)
+            path = os.path.join(request["folder"], OUTPUT_FILE)
             output = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             nothing = os.open(os.devnull, os.O_RDONLY)
             for source, target in ((nothing, 0), (output, 1), (output, 2)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .trial import Experiment, WrongNumbers
+from .experiment import Experiment, WrongNumbers
 
 ROWS, WIDTH, PICKED = 1000, 64, 4096
 EXACT = 1e-9  # whole numbers that float32 holds: sums of them are right or wrong

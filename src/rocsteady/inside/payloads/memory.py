@@ -7,7 +7,7 @@ import random
 import time
 from typing import Any
 
-from .trial import Experiment, NotHere, WrongNumbers, is_lack
+from .experiment import Experiment, NotHere, WrongNumbers, is_lack
 
 MIB = 1 << 20
 SHARE_OF_GPU = 0.5  # of what is free, for blocks that come and go

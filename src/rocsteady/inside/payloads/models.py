@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .trial import Experiment, NotHere, WrongNumbers
+from .experiment import Experiment, NotHere, WrongNumbers
 
 ENOUGH = 20  # steps, after which the loss must have fallen
 FALLEN = 0.9  # to this share of the first one: each learns one batch by heart, which is easy

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .trial import Experiment, NotHere
+from .experiment import Experiment, NotHere
 
 TF32_EPS = 2.0**-10  # ten bits of mantissa
 ON_GPU, ON_CPU = 1024, 192  # rows and columns of a matrix

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
-from .trial import Experiment, NotHere, WrongNumbers
+from .experiment import Experiment, NotHere, WrongNumbers
 
 WITHIN = timedelta(seconds=45)  # for joining, and for one collective
 ENDED_WITHIN = 5.0  # seconds

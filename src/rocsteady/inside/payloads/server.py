@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from .trial import run_one
+from .experiment import run_one
 
 
 def main(arguments: list[str]) -> None:

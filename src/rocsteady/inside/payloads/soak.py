@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from .attention import attention_step
+from .experiment import Experiment
 from .models import small_transformer
 from .products import matmul_step
-from .trial import Experiment
 
 EACH = 10  # of one kind before the next: short ones in a row, as in a training
 

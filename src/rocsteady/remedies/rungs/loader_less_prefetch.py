@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from rocsteady.remedies.loader_start_method import no_workers
 from rocsteady.remedies.remedy import Refused, Remedy
 from rocsteady.remedies.situation import Situation
-from rocsteady.remedies.workers import no_workers
 from rocsteady.vocabulary import Strategy
 
 LEAST = 1  # batch ahead; torch takes no less

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from rocsteady.remedies.loader_start_method import clean_workers
 from rocsteady.remedies.remedy import Refused, Remedy
 from rocsteady.remedies.situation import Situation
-from rocsteady.remedies.workers import clean_workers
 from rocsteady.vocabulary import Strategy
 
 REMEDY = Remedy(

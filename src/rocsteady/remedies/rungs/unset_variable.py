@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from rocsteady.knowledge.harmful import Harmful, harmful_variables
+from rocsteady.knowledge.harmful_variables import Harmful, harmful_variables
 from rocsteady.remedies.history import strategies_tried
 from rocsteady.remedies.remedy import Refused, Remedy
 from rocsteady.remedies.situation import Situation
