@@ -74,7 +74,7 @@ class Host:
 
     def tick(self) -> bool:
         self.link.look()
-        return self.watch.is_proven(self.verdict, self.beats, None, lambda: self.proves)
+        return self.watch.is_proven(self.verdict, self.beats, lambda: self.proves)
 
 
 def beat(rank: int, world: int) -> Heartbeat:
@@ -196,5 +196,5 @@ def test_a_host_that_gives_no_sign_of_life_is_not_waited_for(lost: int) -> None:
 def test_with_one_host_its_own_verdict_counts() -> None:
     watch = JobHang(None, Announcer(), Patience())
 
-    assert watch.is_proven(HUNG, (), None, lambda: True)
-    assert not watch.is_proven(HEALTHY, (), None, lambda: True)
+    assert watch.is_proven(HUNG, (), lambda: True)
+    assert not watch.is_proven(HEALTHY, (), lambda: True)

@@ -282,7 +282,6 @@ class Attempt:
         hangs = self._job_hang.is_proven(
             verdict,
             self._living.among(self._reached.heartbeats),
-            self._snapshots[-1] if self._snapshots else None,
             lambda: self._confirmed(child),
         )
         return self._hung(child, verdict) if hangs else None

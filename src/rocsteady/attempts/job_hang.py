@@ -15,8 +15,8 @@ import msgspec
 
 from rocsteady.attempts.announcer import Announcer
 from rocsteady.blame import Blame
-from rocsteady.evidence.values import Heartbeat, Snapshot
-from rocsteady.pulse.rank_summary import HostSummary, alone, job_blame, job_hangs, summarise
+from rocsteady.evidence.values import Heartbeat
+from rocsteady.pulse.host_summary import HostSummary, alone, job_blame, job_hangs, summarise
 from rocsteady.pulse.verdict import Patience, RunState, Verdict
 from rocsteady.wording import duration
 
@@ -48,11 +48,7 @@ class JobHang:
         return heartbeats if self._hosts is None else alone(heartbeats)
 
     def is_proven(
-        self,
-        verdict: Verdict,
-        heartbeats: tuple[Heartbeat, ...],
-        snapshot: Snapshot | None,
-        confirmed: Callable[[], bool],
+        self, verdict: Verdict, heartbeats: tuple[Heartbeat, ...], confirmed: Callable[[], bool]
     ) -> bool:
         """Tell whether the job hangs; ``confirmed`` proves once more that this host does."""
         hung = verdict.condition is RunState.HUNG
@@ -63,8 +59,7 @@ class JobHang:
             return False
         if self._stuck_for is None:
             self._stuck_for = verdict.quiet
-            told = summarise(heartbeats, verdict, snapshot)
-            self._hosts.tell(waits=msgspec.to_builtins(told))
+            self._hosts.tell(waits=msgspec.to_builtins(summarise(heartbeats, verdict)))
         for message in self._taken(*KINDS):
             if "lost" in message:
                 return self._lost(message["lost"])

@@ -18,7 +18,8 @@ from rocsteady.host.output_buffer import Outlet
 THIN = 1.0  # seconds between two redraws that are kept
 NO_RULES = LogRules()
 HELD_LIMIT = 4096  # bytes of a redraw that may wait
-STAMP = re.compile(rb"(?m)^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ")  # what Timestamp makes
+TEXT_STAMP = re.compile(r"(?m)^\d{4}-\d\d-\d\dT(\d\d:\d\d:\d\d)(\.\d{3})Z ")  # what Timestamp makes
+STAMP = re.compile(TEXT_STAMP.pattern.encode())
 
 
 class Timestamp:

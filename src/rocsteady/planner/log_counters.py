@@ -15,6 +15,7 @@ from pathlib import Path
 from time import strptime
 
 from rocsteady.evidence.counters import strip_ansi
+from rocsteady.host.logfile import TEXT_STAMP
 from rocsteady.untrusted_file import read_tail
 from rocsteady.vocabulary import Value
 
@@ -28,7 +29,6 @@ WORDS = """
     it match minibatch period replay rollout round sample step task timestep trial update
 """
 WORK = frozenset(WORDS.split())
-_STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{3})Z ")
 _COUNT = re.compile(
     r"(?P<before>(?P<word>\b[A-Za-z_]{2,24})['\"]?[ \t]{0,3}[:=#]?[ \t]{0,6}[\[(]?[ \t]{0,6}"
     r"|[|\[][ \t]{0,6})"  # a bar
@@ -118,9 +118,9 @@ def _lines(log: Path) -> Iterator[tuple[float, str]]:
         return
     at = 0.0
     for line in text.splitlines():
-        stamp = _STAMP.match(line)
+        stamp = TEXT_STAMP.match(line)
         if stamp:
-            at = timegm(strptime(stamp.group(1), "%Y-%m-%dT%H:%M:%S")) + float(stamp.group(2))
+            at = timegm(strptime(line[:19], "%Y-%m-%dT%H:%M:%S")) + float(stamp[2])
         said, _ = strip_ansi(line[stamp.end() if stamp else 0 :][:LINE_LIMIT])
         if said.strip():
             yield at, said

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 from datetime import timedelta
@@ -18,6 +17,7 @@ from rocsteady.evidence.kernel_log import concerning, read_kernel_log
 from rocsteady.evidence.memory import shared_memory_is_full
 from rocsteady.evidence.parallel import run_all
 from rocsteady.failures.symptoms import Raised, Symptoms
+from rocsteady.host.logfile import STAMP
 from rocsteady.untrusted_file import read_tail
 
 LOG_TAIL = 1024 * 1024  # bytes
@@ -26,7 +26,6 @@ OTHER_GPUS = ("/dev/nvidiactl", "/dev/dxg", "/dev/dri/renderD128")
 MOST_FOLDERS = 1000  # that are looked at for disks of their own
 DISKS_WITHIN = timedelta(seconds=1)
 KERNEL_WITHIN = timedelta(seconds=2)
-STAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ", re.MULTILINE)
 
 
 def symptoms(setting: AttemptContext, end: AttemptEnd) -> Symptoms:
@@ -77,7 +76,7 @@ def log_tail(path: Path) -> str:
         return ""
     if len(tail) > LOG_TAIL:
         tail = tail.partition(b"\n")[2]  # begin with a whole line
-    return unsigned(STAMP.sub("", tail.decode("utf-8", "replace")))
+    return unsigned(STAMP.sub(b"", tail).decode("utf-8", "replace"))
 
 
 def _free(folder: Path) -> int | None:

@@ -18,6 +18,7 @@ from rocsteady.errors import JournalError
 from rocsteady.evidence.heartbeat_pages import read_pages
 from rocsteady.evidence.values import Heartbeat
 from rocsteady.forecast.runs import story_ahead
+from rocsteady.host.logfile import TEXT_STAMP
 from rocsteady.job.run_names import check_name
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import RUNS
@@ -32,7 +33,6 @@ SHARE = 0.03  # of the time that may go into them
 LOG_TAIL = 16 * 1024  # bytes
 TAIL_LINES = 60  # more than a screen has
 _OWN_TIME = re.compile(r"\[?(?:\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d")  # that a script prints
-_STAMP = re.compile(r"^\d{4}-\d\d-\d\dT(\d\d:\d\d:\d\d)\.\d{3}Z ")  # of a kept log
 
 
 class RunWatcher:
@@ -99,7 +99,7 @@ class RunWatcher:
 
 def line_with_time(line: str) -> str:
     """Shorten the time before a line of a kept log; leave it out where the script has its own."""
-    stamp = _STAMP.match(line)
+    stamp = TEXT_STAMP.match(line)
     if stamp is None:
         return line
     rest = line[stamp.end() :]

@@ -8,22 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocsteady.blame import RankRecord, WaitsFor
-from rocsteady.evidence.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
-from rocsteady.pulse.rank_summary import (
+from rocsteady.evidence.values import Heartbeat
+from rocsteady.pulse.host_summary import (
     HostSummary,
-    RankSummary,
     alone,
     job_blame,
     job_hangs,
     summarise,
 )
 from rocsteady.pulse.verdict import RunState, Verdict
-from rocsteady.pulse.wait_set import Member, WaitSet
 
 
 def host(*ranks: int, world: int = 4, stuck: bool = True) -> HostSummary:
-    told = tuple(RankSummary(rank=rank, step=9, phase="backward") for rank in ranks)
-    return HostSummary(world=world, stuck=stuck, ranks=told)
+    return HostSummary(world=world, stuck=stuck, ranks=ranks)
 
 
 def beat(rank: int, world: int = 4) -> Heartbeat:
@@ -87,58 +84,13 @@ def test_a_host_is_judged_as_if_its_ranks_were_all() -> None:
     assert alone((beat(0, world=1),)) == (beat(0, world=1),)
 
 
-def test_a_summary_names_step_collective_and_line() -> None:
-    frames = (
-        "wait (distributed/distributed_c10d.py:90)",
-        "all_reduce (distributed/distributed_c10d.py:3000)",
-        "step (train.py:12)",
-    )
-    thread = ThreadSeen(tid=103, name="python", state="S", cpu=1.0, wait=Wait.LOCK, frames=frames)
-    process = ProcessSeen(
-        pid=103,
-        parent=1,
-        name="python",
-        python=True,
-        read_bytes=0,
-        written_bytes=0,
-        rss_bytes=0,
-        threads=(thread,),
-    )
-    snapshot = Snapshot(at=0.0, processes=(process,), stacks=True)
-    waits = WaitSet(
-        at=0.0,
-        members=(
-            Member(
-                pid=103,
-                tid=103,
-                trains=True,
-                python=True,
-                place="train.py:12 step",
-                on="lock 0x1",
-                enders=(),
-                cpu=0.0,
-            ),
-        ),
-    )
-    verdict = Verdict(condition=RunState.HUNG, why="", quiet=9.0, waits=waits)
+def test_a_summary_has_the_ranks_of_this_host_and_what_is_known_of_them() -> None:
+    records = (RankRecord(rank=3, waits_for=WaitsFor.LOCK),)
+    verdict = Verdict(condition=RunState.HUNG, why="", quiet=9.0, ranks=records)
 
-    told = summarise((beat(3), beat(2)), verdict, snapshot)
+    told = summarise((beat(3), beat(2)), verdict)
 
-    assert told == HostSummary(
-        world=4,
-        stuck=True,
-        ranks=(
-            RankSummary(rank=2, step=9, phase="backward"),
-            RankSummary(
-                rank=3,
-                step=9,
-                phase="backward",
-                collective="all_reduce",
-                line="train.py:12 step",
-                waits_for="lock 0x1",
-            ),
-        ),
-    )
+    assert told == HostSummary(world=4, stuck=True, ranks=(2, 3), records=records)
 
 
 def test_the_rank_of_another_host_is_blamed() -> None:
