@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rocsteady.evidence.kernel_log import concerning
-from rocsteady.evidence.members import Collector, Members, gpu_addresses
+from rocsteady.evidence.members import MemberCollector, Members, gpu_addresses
 
 OURS = Members(
     ids=frozenset({4711, 4712}),
@@ -67,7 +67,7 @@ def lay_out_kfd(root: Path) -> None:
 
 def test_the_gpus_of_an_attempt_are_those_that_it_has_queues_on(tmp_path: Path) -> None:
     lay_out_kfd(tmp_path)
-    collector = Collector(0.0, tmp_path)
+    collector = MemberCollector(0.0, tmp_path)
 
     collector.poll(lambda: (os.getpid(),), 100.0)
 
@@ -84,7 +84,7 @@ def test_threads_are_members_too(monkeypatch: pytest.MonkeyPatch) -> None:
     ) as child:
         assert child.stdout
         child.stdout.readline()
-        collector = Collector(0.0)
+        collector = MemberCollector(0.0)
         collector.poll(lambda: (child.pid,), 100.0)
         threads = {int(path.name) for path in Path(f"/proc/{child.pid}/task").iterdir()}
         child.communicate(b"\n")
@@ -95,7 +95,7 @@ def test_threads_are_members_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_in_a_container_numbers_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rocsteady.evidence.members._numbers_are_the_kernels", lambda: False)
-    collector = Collector(0.0)
+    collector = MemberCollector(0.0)
 
     collector.poll(lambda: (os.getpid(),), 100.0)
 

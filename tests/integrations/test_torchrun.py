@@ -151,7 +151,7 @@ def test_a_single_process_loads_none_of_it(project: Project, torch_python: str) 
 SIGNS_OF_LIFE = """
     import torch.distributed as dist
     from rocsteady.integrations import host_channel
-    from rocsteady.integrations.torchrun import Handler
+    from rocsteady.integrations.torchrun import Rendezvous
 
     class Alone:
         def num_nodes_waiting(self): return 0
@@ -163,7 +163,7 @@ SIGNS_OF_LIFE = """
             return super().add(key, amount)
 
     store, clock = Flaky(), [0.0]
-    handler = Handler(Alone(), hosts=2, watched=False)  # it has no watcher
+    handler = Rendezvous(Alone(), hosts=2, watched=False)  # it has no watcher
     channel = host_channel.HostChannel(store, 1, 2)
     handler._hangs = host_channel.HangChannel(channel, lambda: clock[0])
     for minute in range(6):

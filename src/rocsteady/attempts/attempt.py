@@ -43,7 +43,7 @@ from rocsteady.evidence.heartbeat_pages import (
     read_precision,
     read_resumes,
 )
-from rocsteady.evidence.members import Collector
+from rocsteady.evidence.members import MemberCollector
 from rocsteady.evidence.memory import GroupMemory, oom_kills_since, read_groups
 from rocsteady.evidence.native_stacks import NativeStacks
 from rocsteady.evidence.output import OutputCounter
@@ -99,7 +99,7 @@ class Attempt:
         self._resumes = False  # the script has told that it does
         self._kill_after = 0.0  # when the journal is asked again
         self._groups: tuple[GroupMemory, ...] = ()  # that the command is in, as it starts
-        self._members = Collector(self._began)
+        self._members = MemberCollector(self._began)
         self._gpu_signs = GpuSigns(self._began)
         self._refusals = Refusals(means.announcer, setting, self._began)
         self._job_hang = JobHang(means.hosts, means.announcer, means.settings.patience)

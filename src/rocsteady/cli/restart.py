@@ -8,7 +8,7 @@ from rocsteady.cli.project_journal import find_run, kept_journal
 from rocsteady.cli.run import command as run
 from rocsteady.cli.stop import stop
 from rocsteady.errors import RocsteadyError
-from rocsteady.workflows.resumption import can_resume
+from rocsteady.supervisor.script_resume import can_resume
 
 
 @click.command("restart")

@@ -20,8 +20,8 @@ from rocsteady.journal.values import RunLine
 from rocsteady.report.text_page import takes_colour
 from rocsteady.report.text_view import render_choice, render_text, text_room
 from rocsteady.report.watch import WatchView, is_paused, render_watch
+from rocsteady.supervisor.script_resume import can_resume
 from rocsteady.untrusted_file import read_regular
-from rocsteady.workflows.resumption import can_resume
 from rocsteady.workflows.run_watcher import RunWatcher
 
 DRAW_EVERY = 0.5  # seconds

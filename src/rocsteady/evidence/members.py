@@ -30,7 +30,7 @@ class Members(Value, frozen=True, kw_only=True):
     all_gpus: frozenset[str] = frozenset()  # of the machine, AMD's
 
 
-class Collector:
+class MemberCollector:
     """Collects the members of one attempt while it runs."""
 
     def __init__(self, began: float, root: Path = ROOT) -> None:

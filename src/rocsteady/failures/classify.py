@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from rocsteady.failures.candidate import Candidate
-from rocsteady.failures.candidates import Candidates, Reader, rank_first_seen
+from rocsteady.failures.candidate_search import Candidates, Reader, rank_first_seen
 from rocsteady.failures.crashes import crash_line
 from rocsteady.failures.exit_status import Ends, has_failed, signal_name
 from rocsteady.failures.hangs import (

@@ -124,7 +124,7 @@ class Watcher:
             self._process.wait(1.0)
 
 
-class Handler(RendezvousHandler):
+class Rendezvous(RendezvousHandler):
     """Delegates to torch's own rendezvous, and does what the watcher decides."""
 
     def __init__(self, inner: Any, *, hosts: int, watched: bool) -> None:  # noqa: ANN401 - torch's
@@ -370,7 +370,7 @@ def create(parameters: RendezvousParameters) -> RendezvousHandler:
     )
     handler = rendezvous_handler_registry.create_handler(inner)
     watched = RUN not in os.environ and sys.platform == "linux"
-    return Handler(handler, hosts=parameters.max_nodes, watched=watched)
+    return Rendezvous(handler, hosts=parameters.max_nodes, watched=watched)
 
 
 def _endpoint(hosts: int) -> str:

@@ -9,7 +9,6 @@ from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.gpus import Gpu, PciGpu
 from rocsteady.wording import size
 
-GIB = 1 << 30
 BRANDS = re.compile(r"amd|radeon|instinct|graphics|series|\((?:tm|r)\)|\b(?:ai|gpu|pro|tm)\b")
 FEWEST = 3  # letters of a part of a name
 

@@ -15,7 +15,6 @@ from rocsteady.wording import duration, plural, size
 
 WIDTH = 96
 GUESS = "A guess; check it. "
-MORE = 1000  # of a unit before the next one is used
 
 
 class Draft(Value, frozen=True, kw_only=True):

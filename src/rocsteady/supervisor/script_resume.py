@@ -17,6 +17,10 @@ from rocsteady.evidence.heartbeat_pages import Resumes
 from rocsteady.host.atomic_file import write_whole
 from rocsteady.inside import wire
 from rocsteady.job.values import CHECKPOINT, Resume
+from rocsteady.journal.journal import Journal
+from rocsteady.journal.location import RUNS
+from rocsteady.journal.values import Run
+from rocsteady.knowledge.resume_arguments import resume_argument
 from rocsteady.untrusted_file import read_regular
 
 FILE = "resumes.json"
@@ -27,6 +31,12 @@ def resume_of(told: Iterable[Resumes], folders: Sequence[Path]) -> Resume:
     """Return how to resume. A place in one of ``folders`` is named from there."""
     patterns = dict.fromkeys(_pattern(each, folders) for each in told)
     return Resume(environment={wire.RESUME_FROM: CHECKPOINT}, checkpoints=tuple(patterns))
+
+
+def can_resume(run: Run, journal: Journal) -> bool:
+    """Tell whether a run could go on from a checkpoint: by its job, by itself, or as it told."""
+    told = kept(journal.place.folder / RUNS / run.name) is not None
+    return bool(run.job.get("resume")) or told or bool(resume_argument(run.command))
 
 
 def where(resume: Resume) -> str:

@@ -17,10 +17,10 @@ from rocsteady.knowledge.failures import load_failures
 from rocsteady.printable import printable
 from rocsteady.redaction.machine_names import redactor_here
 from rocsteady.report.run_report import IncidentProof, RunReport
+from rocsteady.supervisor.script_resume import can_resume
 from rocsteady.untrusted_file import read_head, read_tail
 from rocsteady.vocabulary import Fix
 from rocsteady.workflows.machine_at_start import machine_at_start
-from rocsteady.workflows.resumption import can_resume
 
 MOST_INCIDENTS = 40  # whose stacks are shown
 STACKS, WAITS, LOG_TAIL = 24 * 1024, 8 * 1024, 8 * 1024  # bytes
