@@ -439,3 +439,13 @@ def test_work_at_exit_is_not_ended_for_hours(work: Callable[[float], dict[str, o
 
     assert first(simulation.said, RunState.HUNG) is None
     assert first(simulation.said, RunState.SLOW) is not None
+
+
+def test_a_script_that_is_starting_is_not_slowed_down_by_stacks() -> None:
+    simulation = Simulation()
+    began = simulation.now
+    imports = of(process(TRAINER, thread(TRAINER, Wait.LOCK, "<module> (/home/u/train.py:3)")))
+
+    simulation.run(Quiet(seconds=30, tree=imports, tick=0.2))
+
+    assert min(said.at for said in simulation.said if said.verdict.examine) >= began + 10

@@ -13,6 +13,7 @@ from rocsteady.vocabulary import Value
 
 SELDOM = frozenset({"starting", "checkpoint", "compile", "evaluate"})
 EARLIER = timedelta(seconds=3.3)  # snapshots over 3 s must fit between suspicion and verdict
+START_SHARE = 0.1  # of the time to a first step, before stacks are taken: that slows an import
 BEATS_A_STEP = 20  # a script without a torch optimizer has beats but no steps
 
 
@@ -52,9 +53,12 @@ def budgets(
     steps = min((_steps(beat) for beat in trainers), default=0)
     seldom = steps < patience.steady_steps or any(beat.phase in SELDOM for beat in trainers)
     least = patience.seldom_after if seldom else _steady(trainers, patience)
-    if trainers and all(beat.ended for beat in trainers):
+    is_over = bool(trainers) and all(beat.ended for beat in trainers)
+    if is_over:
         least = patience.exit_after
     suspect = min(patience.suspect_after, max(least - EARLIER, patience.steady_suspect_after))
+    if not (steps or is_over):
+        suspect = max(suspect, START_SHARE * patience.start_after)
     start = 0.0 if steps > 0 else patience.start_after.total_seconds()
     stuck = _between(least, patience.stuck_factor * usual, patience.stuck_at_most)
     locked = patience.locked_factor * max(ended.locked, earlier.locked_wait)
