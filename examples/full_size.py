@@ -60,7 +60,7 @@ def main():
     said = subprocess.run(asked, cwd=folder, env=environment, check=True, capture_output=True)
     told = json.loads(said.stdout)
     steps = max(attempt["last_step"] or 0 for attempt in told["attempts"])
-    failures = ", ".join(failure["kind"] for failure in told["failures"]) or "none"
+    failures = ", ".join(entry["failure"]["kind"] for entry in told["failures"]) or "none"
     print("| job | preset | ended | steps | attempts | failures | time lost |")
     print(f"| {options.job} | {options.preset} | exit code {run.returncode} | {steps} ", end="")
     print(f"| {len(told['attempts'])} | {failures} | {told['seconds_lost']:.0f} s |")

@@ -162,6 +162,24 @@ def test_the_story_of_a_run_comes_back_as_it_was_written(open_journal: OpenJourn
     assert msgspec.json.decode(msgspec.json.encode(story), type=RunStory) == story
 
 
+def test_an_attempt_that_ended_before_its_first_step_repeats_nothing(
+    open_journal: OpenJournal,
+) -> None:
+    journal = open_journal(clock=lambda: 1000.0)
+    run = begin(journal, "calm-otter")
+    journal.record(attempt(run.id, 1, 1000.0, ended=1200.0, first_step=0, last_step=100))
+    train(journal, run.id, 1, 1000.0, range(101))
+    journal.record(attempt(run.id, 2, 1201.0, ended=1210.0, first_step=None, last_step=100))
+    train(journal, run.id, 2, 1201.0, range(0))
+    journal.record(attempt(run.id, 3, 1211.0, ended=1300.0, first_step=90, last_step=150))
+    train(journal, run.id, 3, 1211.0, range(90, 151))
+    journal.flush()
+
+    losses = journal.story("calm-otter").losses
+    assert [loss.steps_redone for loss in losses] == [10, 0]
+    assert [loss.idle for loss in losses] == [110.0, 2.0]  # from 1100 to 1210, and to 1212
+
+
 @linux
 def test_the_list_of_runs_has_step_rate_and_time_left(open_journal: OpenJournal) -> None:
     journal = open_journal()

@@ -228,14 +228,18 @@ def _losses(attempts: Sequence[AttemptRecord], progress: Sequence[Bucket]) -> It
     of: dict[int, list[Bucket]] = defaultdict(list)
     for bucket in progress:
         of[bucket.attempt].append(bucket)
-    for attempt, following in pairwise(attempts):
+    for place, (attempt, following) in enumerate(pairwise(attempts)):
         own, then = of[attempt.number], of[following.number]
-        stopped = max((b.last_progress for b in own if b.last_progress), default=attempt.started)
+        # The time of a later attempt without a step is counted with the attempt before it.
+        begun = (attempt.ended if place else None) or attempt.started
+        stopped = max((b.last_progress for b in own if b.last_progress), default=begun)
         resumed = min(
             (b.first_progress for b in then if b.first_progress),
             default=following.ended or following.started,
         )
-        redone = _redone(attempt, following, own, then)
+        later = (_first_step(each, of[each.number]) for each in attempts[place + 1 :])
+        resumed_at = next((step for step in later if step is not None), None)
+        redone = _redone(attempt, own, resumed_at)
         speed = rate(own)
         yield AttemptCost(
             attempt=attempt.number,
@@ -245,16 +249,20 @@ def _losses(attempts: Sequence[AttemptRecord], progress: Sequence[Bucket]) -> It
         )
 
 
-def _redone(
-    attempt: AttemptRecord, following: AttemptRecord, own: Sequence[Bucket], then: Sequence[Bucket]
-) -> int:
-    reached = attempt.last_step
-    if reached is None:
-        reached = own[-1].last_step if own else None
-    resumed = following.first_step
-    if resumed is None:
-        resumed = then[0].first_step if then else None
-    return 0 if reached is None or resumed is None else max(0, reached - resumed)
+def _first_step(attempt: AttemptRecord, own: Sequence[Bucket]) -> int | None:
+    """Return the first step that an attempt made; None if it made none."""
+    if attempt.first_step is not None:
+        return attempt.first_step
+    moving = [bucket for bucket in own if bucket.first_progress is not None]
+    return (moving[0].first_step or moving[0].last_step) if moving else None
+
+
+def _redone(attempt: AttemptRecord, own: Sequence[Bucket], resumed_at: int | None) -> int:
+    """Return how many of its steps the next attempt that made any had to repeat."""
+    if resumed_at is None or _first_step(attempt, own) is None:
+        return 0
+    reached = own[-1].last_step if attempt.last_step is None else attempt.last_step
+    return max(0, reached - resumed_at)
 
 
 def _shown(run: Run) -> Run:
