@@ -72,9 +72,8 @@ STORIES = (
         small=FUTURES, faults=(("oom", "step", 130), ("oom", "step", 90)),
     ),
     Story(
-        name="note-e-machine", example="eeg", data=("--output", "signals.npz"),
-        small=("--batch_size", "16", "--layers", "1", "--windows", "400",
-               "--checkpoint_every", "10", "--log_every", "20"),
+        name="note-e-machine", example="eeg", data=("--preset", "small"),
+        small=("--preset", "small", "--checkpoint_every", "10"),
         goes_down=True,
     ),
 )  # fmt: skip
@@ -93,7 +92,8 @@ def prepare(story: Story, folder: Path, python: Path) -> dict[str, str]:
         docstring, _, rest = script.read_text().partition('"""\n')
         script.write_text(f'{docstring}"""\n{story.before}{rest}' if rest else story.before)
     job = folder / "rocsteady.toml"
-    text = job.read_text().replace('"train.py"]', f'"train.py", {json.dumps(story.small)[1:-1]}]')
+    text = job.read_text().partition("[[stages]]")[0]
+    text = text.replace('"train.py"]', f'"train.py", {json.dumps(story.small)[1:-1]}]')
     lines = (line for line in text.splitlines() if not line.startswith("total"))
     job.write_text("\n".join(lines) + "\n")
     marks = folder / ".faults"

@@ -8,7 +8,10 @@ STORY = Story(
     title="Windows, RX 9070 XT",
     example="predator_prey",
     machine="rx9070xt-windows",
-    took="seven tries of variables and settings, a minimal reproduction and three guides",
+    took=(
+        "seven tries of variables and settings, a minimal reproduction and three guides, over a"
+        " time that the note does not give"
+    ),
     by_hand="""
 Tried HSA_ENABLE_SDMA=0 and HIP_LAUNCH_BLOCKING=1
   `env` says that Windows does not read the first, and that the second is for debugging

@@ -7,7 +7,7 @@ STORY = Story(
     title="two RX 7900 XT",
     example="futures",
     machine="rx7900xt-pair",
-    took="15 debugging sessions, 300 sources and a rebuilt container",
+    took="more than 15 debugging sessions, 300 sources and a rebuilt container",
     by_hand="""
 Kept seven variables in the Dockerfile
   `env` says of each what it does: four of seven do nothing, one does so in part

@@ -25,12 +25,9 @@ total = { steps = 900000 }
 deadline = "4d"
 budget = 25
 """,
-    data="--subjects 20 --windows 20",
-    small=(
-        "--batch_size 16 --layers 1 --pretrain_epochs 8"
-        " --finetune_epochs 8 --checkpoint_every 10 --log_every 20"
-    ),
-    full="--batch_size 16 --layers 2 --pretrain_epochs 200 --checkpoint_every 50",
+    data="--preset small",
+    small="--preset small --checkpoint_every 10",
+    full="--preset small --layers 2 --pretrain_epochs 400 --head_epochs 40 --checkpoint_every 50",
     faults=(),
     goes_down_at=20,
     before=(

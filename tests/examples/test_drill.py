@@ -67,11 +67,8 @@ JOBS = (
     ),
     Job(
         name="eeg",
-        data=("--output", "signals.npz"),
-        small=(
-            *("--batch_size", "16", "--layers", "1", "--windows", "1600"),
-            *("--checkpoint_every", "10", "--log_every", "20"),
-        ),
+        data=("--preset", "small"),
+        small=("--preset", "small", "--checkpoint_every", "10"),
         steps=(40, 80, 120, 160, 200),
     ),
     Job(

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL: dict[str, tuple[str, ...]] = {
     "detector": (),
+    "eeg": (),
     "futures": ("--accumulate", "4", "--split", "cpu"),
     "predator_prey": ("--episodes", "3", "--held_out_episodes", "1", "--worlds", "2"),
 }

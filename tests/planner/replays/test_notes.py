@@ -191,7 +191,7 @@ def test_note_d_a_script_with_our_loop_trains_in_smaller_parts(replay: Replay) -
 def test_note_e_a_machine_that_went_down(replay: Replay) -> None:
     """The CPU, or a rented card where that is not in time; never the GPU again."""
     replay.lay_out("eeg", "none", "--pretrain_epochs", "9999")
-    replay.make_data("--subjects", "10", "--windows", "20")
+    replay.make_data("--subjects", "10", "--channels", "16")
     replay.on("rx5700xt-override")
     firsts: list[str] = []
     plan = None
