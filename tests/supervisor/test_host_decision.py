@@ -12,6 +12,7 @@ import pytest
 from rocsteady.attempts.announcer import Announcer
 from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
 from rocsteady.errors import LauncherError
+from rocsteady.exit_codes import PERSON_NEEDED
 from rocsteady.pulse.phase_history import PhaseHistory
 from rocsteady.remedies.situation import FailedAttempt
 from rocsteady.supervisor.host_decision import (
@@ -20,7 +21,7 @@ from rocsteady.supervisor.host_decision import (
     Weight,
     choose,
 )
-from rocsteady.supervisor.recovery import PERSON_NEEDED, Decision, Next
+from rocsteady.supervisor.recovery import Decision, Next
 from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy
 
 TRIED = (FailedAttempt(strategy=Strategy(), failure=Fingerprint(kind="oom-device")),)

@@ -11,7 +11,8 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
-INTERRUPTED, TERMINATED = 130, 143  # exit codes, as a shell has them
+from rocsteady.exit_codes import INTERRUPTED, TERMINATED
+
 SignalHandler = Callable[[int, FrameType | None], object] | int | None
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from rocsteady.errors import RocsteadyError
+from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.host.atomic_file import write_whole
 from rocsteady.job import FILE
 from rocsteady.job.job_file import parse_job, read_job
@@ -34,7 +35,7 @@ from rocsteady.wording import duration
 from rocsteady.workflows import saved_plan
 from rocsteady.workflows.trials import Trials
 
-WRITTEN, FAILED, INTERRUPTED = 0, 1, 130
+WRITTEN, FAILED = 0, 1
 SECONDS = 10
 AT_MOST, TIMES = 60.0, 3.0  # seconds in all, or so many times those that are wanted
 MODE = 0o644  # a job file that others may write to is doubted

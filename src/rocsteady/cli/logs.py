@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from rocsteady.cli.project_journal import find_run, kept_journal
+from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.job.run_names import check_name
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import RUNS
@@ -27,7 +28,6 @@ LEAST_HOLE = 1024 * 1024  # bytes; smaller ones are printed
 LOOKED_BACK = 256 * 1024 * 1024  # bytes in which the last lines are looked for
 _SEEK_DATA: int | None = getattr(os, "SEEK_DATA", None)  # Windows has none
 POLL_EVERY = 0.3  # seconds
-INTERRUPTED = 130
 
 
 @click.command("logs")

@@ -16,6 +16,7 @@ import click
 from rocsteady import __version__
 from rocsteady.cli.command_group import CommandGroup
 from rocsteady.errors import ExaminationError, JobError, RequestError, RocsteadyError
+from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.terminal.screen import silence_stdout, tell
 
 # Name to module and one line of help. Not in this table, not a command.
@@ -44,7 +45,7 @@ COMMANDS = {
     "knowledge": ("rocsteady.cli.knowledge", "Show how old the knowledge base is, or update it."),
     "explain": ("rocsteady.cli.explain", "Identify an error and show what is known about it."),
 }
-ERROR, USAGE, COULD_NOT_EXAMINE, INTERRUPTED = 1, 2, 3, 130
+ERROR, USAGE, COULD_NOT_EXAMINE = 1, 2, 3
 
 
 class Commands(CommandGroup):

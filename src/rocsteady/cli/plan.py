@@ -17,6 +17,7 @@ from rocsteady.cli.machine_options import open_root
 from rocsteady.cli.plan_export import write_files
 from rocsteady.cli.project import enter, find_job_folder
 from rocsteady.errors import RequestError
+from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.exports.catalog import PLACES
 from rocsteady.host.atomic_file import write_whole
 from rocsteady.job.stages import commands_of
@@ -49,7 +50,7 @@ from rocsteady.workflows.plans import (
 from rocsteady.workflows.recording_plan import recorded_plan
 from rocsteady.workflows.trials import Trials, look_back
 
-FOUND, NONE_FOUND, INTERRUPTED = 0, 1, 130
+FOUND, NONE_FOUND = 0, 1
 STOPPED = "rocsteady: interrupted. No plan was made, and {}."
 ABOUT_TRIALS = ("trial", "within", "again")
 EXAMPLE = "rocsteady plan -- python train.py"

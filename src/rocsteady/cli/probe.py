@@ -17,6 +17,7 @@ import click
 from rocsteady.attempts.injection import OWNER, claim, read_owner
 from rocsteady.cli.machine_options import open_root, python_option
 from rocsteady.errors import ExaminationError, NotRecordedError
+from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.journal.identity import is_alive, machine_fingerprint
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import find_place
@@ -52,7 +53,6 @@ from rocsteady.report.probe import (
 from rocsteady.report.text_page import Page
 from rocsteady.suggestions import no_such
 from rocsteady.terminal.probe_session import (
-    INTERRUPTED,
     NOTHING_WRONG,
     SOMETHING_WRONG,
     ProbeSession,

@@ -24,6 +24,7 @@ from rocsteady.errors import (
     RequestError,
     RocsteadyError,
 )
+from rocsteady.exit_codes import PERSON_NEEDED
 from rocsteady.host.child import DETACHED, OURS
 from rocsteady.host.full_screen import FullScreen
 from rocsteady.job import FILE
@@ -34,7 +35,6 @@ from rocsteady.journal.location import Place, existing_places, find_place
 from rocsteady.journal.machine_history import Memory
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.suggestions import no_such
-from rocsteady.supervisor.recovery import PERSON_NEEDED
 from rocsteady.supervisor.strategy_history import RunWishes
 from rocsteady.terminal.command_check import check_interpreter
 from rocsteady.terminal.job_questions import ask_about_run, ask_existing, at_a_terminal, job_here

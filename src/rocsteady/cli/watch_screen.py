@@ -13,6 +13,7 @@ from rocsteady.attempts.watch_requests import STACKS, RequestKind, put_request
 from rocsteady.cli.detach import OUTPUT
 from rocsteady.cli.stop import ask_supervisor
 from rocsteady.errors import RocsteadyError
+from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED
 from rocsteady.host.background import start_detached
 from rocsteady.host.full_screen import FullScreen
 from rocsteady.journal.journal import Journal
@@ -28,7 +29,7 @@ DRAW_EVERY = 0.5  # seconds
 NOTE_FOR = 5.0  # seconds
 STACKS_WITHIN = 15.0  # seconds
 STACKS_LIMIT = 4 << 20  # bytes
-DONE, NOT_DONE, INTERRUPTED = 0, 76, 130
+DONE, NOT_DONE = 0, PERSON_NEEDED
 HELP = """\
 s          show the Python stacks of every process now
 p          pause the run, or continue it

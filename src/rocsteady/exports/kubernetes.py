@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from rocsteady.errors import RocsteadyError
+from rocsteady.exit_codes import PERSON_NEEDED, RETRY
 from rocsteady.exports.export import Export, slug
 from rocsteady.exports.file_header import comments, of_schedulers, remarks
 from rocsteady.exports.images import AS_OF, Image, image_for
@@ -18,7 +19,6 @@ TRIES = 3  # for ends that are neither 75 nor 76
 CONTAINER = "train"
 HOSTS = "hosts"  # the JobSet's name for the Job with a pod for each host
 TO_SAVE = 300  # seconds between the request to end a pod and its end
-RETRY, PERSON = 75, 76  # exit codes of rocsteady
 Table = dict[str, object]
 CODES = (
     "Exit code 75 can be retried automatically: the pod is replaced and not counted as a"
@@ -109,7 +109,7 @@ def restart_all() -> Table:
     def rule(name: str, action: str, **more: object) -> Table:
         return {"name": name, "action": action, "onJobFailureReasons": ["PodFailurePolicy"], **more}
 
-    code = f"failed with exit code {PERSON} "
+    code = f"failed with exit code {PERSON_NEEDED} "
     return {
         "maxRestarts": TRIES,
         "restartStrategy": "BlockingRecreate",  # no two generations write the same checkpoints
@@ -122,7 +122,7 @@ def restart_all() -> Table:
 
 def one_try(container: str) -> Table:
     """Return the policy of a Job that ends with its first pod that fails; the JobSet goes on."""
-    codes = {"containerName": container, "operator": "In", "values": [RETRY, PERSON]}
+    codes = {"containerName": container, "operator": "In", "values": [RETRY, PERSON_NEEDED]}
     rules: list[Table] = [_evicted("FailJob"), {"action": "FailJob", "onExitCodes": codes}]
     return {"backoffLimit": 0, "podFailurePolicy": {"rules": rules}}
 
@@ -146,7 +146,7 @@ def _rules() -> list[Table]:
         codes = {"containerName": CONTAINER, "operator": "In", "values": [code]}
         return {"action": action, "onExitCodes": codes}
 
-    return [_evicted("Ignore"), on(RETRY, "Ignore"), on(PERSON, "FailJob")]
+    return [_evicted("Ignore"), on(RETRY, "Ignore"), on(PERSON_NEEDED, "FailJob")]
 
 
 def _evicted(action: str) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from rocsteady.errors import RocsteadyError
+from rocsteady.exit_codes import RETRY
 from rocsteady.exports.export import Export, slug, torch_release
 from rocsteady.exports.file_header import comments, of_schedulers, remarks
 from rocsteady.exports.images import ACCELERATORS, AS_OF, Image, image_for
@@ -94,7 +95,7 @@ def _resources(export: Export, image: Image | None) -> dict[str, object]:
     if export.max_hourly_cost:
         table["max_hourly_cost"] = export.max_hourly_cost
     table["autostop"] = {"idle_minutes": IDLE, "down": True}
-    table["job_recovery"] = {"recover_on_exit_codes": [75]}  # rocsteady did the other retries
+    table["job_recovery"] = {"recover_on_exit_codes": [RETRY]}  # rocsteady did the other retries
     return table
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 
+from rocsteady.exit_codes import PERSON_NEEDED, RETRY
 from rocsteady.exports.export import Export, slug, torch_release
 from rocsteady.exports.file_header import comments, of_schedulers, remarks
 from rocsteady.exports.shell import ENVIRONMENT, environment, install, job_line, rendezvous
@@ -14,7 +15,6 @@ TURN = 86_400  # seconds: one day is within the limit of most partitions
 LEAST = 600
 BEFORE_THE_END = 300  # seconds that a checkpoint and the end of the processes may take
 MOST_TURNS = 100
-RETRY, PERSON = 75, 76  # exit codes of rocsteady
 FACTS = "options as in sbatch(1) of Slurm 22.05, exit codes as in `rocsteady run --help`."
 PYTORCH = "https://download.pytorch.org/whl/rocm"
 ON_PYTORCH_ORG = r"\d+\.\d+|6\.2\.4"  # AMD's own wheels name all three parts
@@ -90,7 +90,7 @@ def sbatch(export: Export) -> str:
 
 def _wrapper(export: Export, *, several: bool) -> str:
     """Requeue on 75, which is also what a run gets that the time was too short for."""
-    out_of_time = OUT_OF_TIME.format(retry=RETRY, person=PERSON)
+    out_of_time = OUT_OF_TIME.format(retry=RETRY, person=PERSON_NEEDED)
     return WRAPPER.format(
         run=f"srun {job_line(export)}" if several else job_line(export),
         stop=STOP_STEPS if several else STOP,

@@ -15,7 +15,7 @@ import msgspec
 
 from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
 from rocsteady.attempts.settings import Settings
-from rocsteady.attempts.stop_requests import INTERRUPTED
+from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED, RETRY
 from rocsteady.journal.values import FALLBACK
 from rocsteady.knowledge.failures import SCRIPT_ERROR, UNKNOWN, Whose
 from rocsteady.remedies.ladder import Proposal, climb
@@ -25,7 +25,6 @@ from rocsteady.vocabulary import Strategy, Value
 from rocsteady.wording import plural
 
 CPU = "cpu"  # as a device
-RETRY_WITHOUT_A_PERSON, PERSON_NEEDED = 75, 76
 BY_SIGNAL = 128
 ASKED_BY = (2, 9, 15)  # SIGINT, SIGKILL and SIGTERM: what a run that is stopped may end by
 # Whose failures are the same with every option.
@@ -178,7 +177,7 @@ def without_remedies(
         return Decision(next=Next.END, why=why, code=PERSON_NEEDED)
     hung = end.outcome is Outcome.HUNG
     if hung:
-        code = RETRY_WITHOUT_A_PERSON if can_resume else PERSON_NEEDED
+        code = RETRY if can_resume else PERSON_NEEDED
     against = _against_another(end, number=number, hung=hung, settings=settings)
     if against:
         return Decision(next=Next.END, why=against, code=code)

@@ -20,6 +20,7 @@ from rocsteady.attempts.stop_requests import StopRequests
 from rocsteady.attempts.stopwatch import Since
 from rocsteady.errors import CommandError, JournalError, LauncherError, RocsteadyError
 from rocsteady.evidence.heartbeat_pages import Resumes
+from rocsteady.exit_codes import PERSON_NEEDED, RETRY
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.forecast.failure_rate import between_failures
 from rocsteady.host.child import OURS
@@ -38,7 +39,7 @@ from rocsteady.supervisor.journal_records import Records
 from rocsteady.supervisor.logout import LOGOUT_WARNING, logging_out_ends_us
 from rocsteady.supervisor.notices import RunNotices
 from rocsteady.supervisor.observer import ObservedRun, Observer, ticking
-from rocsteady.supervisor.recovery import PERSON_NEEDED, RETRY_WITHOUT_A_PERSON, Next
+from rocsteady.supervisor.recovery import Next
 from rocsteady.supervisor.restart_preparation import Restart, near
 from rocsteady.supervisor.run_end import NOT_DONE, NOT_STARTED, RunEnd
 from rocsteady.supervisor.run_spec import Equipment, RunSpec
@@ -197,7 +198,7 @@ class Supervisor:
             self._announcer.say(f"{error}.")
             finish.say_next("check that the command works without rocsteady")
         except LauncherError as error:
-            outcome, code = NOT_DONE, RETRY_WITHOUT_A_PERSON
+            outcome, code = NOT_DONE, RETRY
             self._announcer.say(f"{error}.")
         except JournalError as error:
             outcome = "the journal could not be written"

@@ -10,6 +10,7 @@ from rocsteady.attempts.announcer import Announcer
 from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
 from rocsteady.attempts.stop_requests import StopRequests
 from rocsteady.attempts.stopwatch import Since
+from rocsteady.exit_codes import PERSON_NEEDED, RETRY
 from rocsteady.host.child import Exit
 from rocsteady.job.done_when import RunEvidence, done, proves
 from rocsteady.job.values import Job
@@ -20,12 +21,7 @@ from rocsteady.report.text_page import GREEN, RED
 from rocsteady.supervisor.busy_gpus import BusyGpus
 from rocsteady.supervisor.finish_forecast import Outlook
 from rocsteady.supervisor.printed_epochs import epochs_printed
-from rocsteady.supervisor.recovery import (
-    PERSON_NEEDED,
-    RETRY_WITHOUT_A_PERSON,
-    Decision,
-    exit_code,
-)
+from rocsteady.supervisor.recovery import Decision, exit_code
 from rocsteady.wording import duration, plural
 
 DONE, NOT_DONE, STOPPED = "done", "ended, not done", "stopped by the user"
@@ -126,7 +122,7 @@ class RunEnd:
     def _after(self, decision: Decision) -> str:
         if decision.kind == SCRIPT_ERROR:
             return f"fix the error in the script, then: {self._resume()}"
-        return self._resume() if decision.code == RETRY_WITHOUT_A_PERSON else ""
+        return self._resume() if decision.code == RETRY else ""
 
     def _resume(self) -> str:
         again = (

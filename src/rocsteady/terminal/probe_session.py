@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.probes.catalog import FRESH_START
 from rocsteady.probes.comparison import ROUNDS, VariableSetting, compare
 from rocsteady.probes.probe import LEVELS
@@ -28,7 +29,7 @@ from rocsteady.terminal.status_line import Redrawn, bar
 from rocsteady.vocabulary import Observation, ProbeOutcome
 from rocsteady.wording import plural, rough_duration
 
-NOTHING_WRONG, SOMETHING_WRONG, INTERRUPTED = 0, 1, 130
+NOTHING_WRONG, SOMETHING_WRONG = 0, 1
 
 
 class ProbeSession:
