@@ -69,7 +69,7 @@ class Story:
 
 PLAN = (
     Step(
-        words="plan --yes --trial 2s --within 25s",
+        words="plan --yes --trial 2s --within 60s",
         lines=("Recommended: option 1",),
         why="The options here, with trials of the job as the note has it.",
     ),
@@ -230,7 +230,7 @@ class Telling:
         rows = "\n".join(f"| {then} | {now} |" for then, now in story.pairs())
         parts = [
             f"# Note {story.note}: {story.title}",
-            "Made by `python examples/stories/pages.py` from the output of "
+            "Made from the output of "
             f"`python examples/stories/{story.note.lower()}.py {size}`".rstrip()
             + ". The machine is a recording and "
             "what its GPU did is injected: nothing here is confirmed on hardware.",
