@@ -18,6 +18,8 @@ if sys.platform == "win32":
 
 from rank_faults import RANKS, WITHIN, Torchrun, inject
 
+from rocsteady.exit_codes import PERSON_NEEDED
+
 pytestmark = pytest.mark.slow
 Starts = Callable[..., Torchrun]
 
@@ -27,9 +29,9 @@ def start(tmp_path: Path, ranks_python: str) -> Iterator[Starts]:
     """Return what starts torchrun in a folder of its own; nothing of it is left."""
     started: list[Torchrun] = []
 
-    def starts(steps: int, name: str = "run") -> Torchrun:
+    def starts(steps: int, name: str = "run", kind: type[Torchrun] = Torchrun) -> Torchrun:
         variables = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
-        started.append(Torchrun(ranks_python, tmp_path / name, steps, **variables))
+        started.append(kind(ranks_python, tmp_path / name, steps, **variables))
         return started[-1]
 
     yield starts
@@ -96,6 +98,23 @@ def test_a_stopped_rank_is_continued(start: Starts) -> None:
     assert fault.recovered, torchrun.said()
     assert ended(torchrun) == 0
     assert torchrun.generations() == 1
+
+
+class NoRestarts(Torchrun):
+    """A torchrun whose script does not say that it can be restarted."""
+
+    restarts = 0
+
+
+def test_ranks_that_are_ended_for_good_are_not_started_again(start: Starts) -> None:
+    torchrun = start(10_000, kind=NoRestarts)
+    assert torchrun.until(lambda: len(torchrun.told("saved")) > 1), torchrun.said()
+
+    (torchrun.folder / "fault-1").write_text("backward", encoding="utf-8")
+
+    assert ended(torchrun) == PERSON_NEEDED, torchrun.said()
+    assert torchrun.generations() == 1
+    assert "unwatched" not in torchrun.said()
 
 
 def test_training_goes_on_without_its_watcher(start: Starts) -> None:

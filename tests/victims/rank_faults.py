@@ -46,6 +46,7 @@ class Torchrun:
     """A torchrun of two ranks, or of others with a script of their own, with one variable set."""
 
     ranks = RANKS
+    restarts = 1000
     script: tuple[object, ...] = ()  # with its arguments, in place of the usual one
 
     def __init__(self, python: str, folder: Path, steps: int, **variables: str) -> None:
@@ -54,7 +55,7 @@ class Torchrun:
         chosen = {"PET_RDZV_BACKEND": "rocsteady", **variables}
         program = str(Path(python).parent)
         launch = ("-m", "torch.distributed.run", "--nproc-per-node", str(self.ranks))
-        options = ("--max-restarts", "1000", "--log-dir", "logs")
+        options = ("--max-restarts", str(self.restarts), "--log-dir", "logs")
         self.log = (folder / "log").open("wb")
         self.process = subprocess.Popen(
             [python, *launch, *options, *map(str, self.script or (SCRIPT, steps))],

@@ -39,13 +39,13 @@ class Wait(Enum):
     TREE = "a pipe or socket inside the tree"
     CHILD = "a child's end"
     WORLD = "a file, a terminal or the network"  # also a frozen cgroup, and whatever is unsure
-    SLEEP = "time"  # also a lock that is given up after a long time
+    SLEEP = "a timer"  # also a lock that is given up after a long time
     SIGNAL = "a signal"  # pause()
     DEVICE = "a GPU or another device"  # an ioctl, as ROCm waits for the end of a kernel
     DISK = "the disk or a driver"  # uninterruptible
     STOPPED = "to be continued"  # state T
     TRACED = "a debugger"  # state t
-    UNKNOWN = "not told"
+    UNKNOWN = "something that the kernel does not show"
 
 
 class Outside(Enum):

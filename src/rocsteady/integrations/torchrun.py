@@ -1,13 +1,14 @@
 """torchrun: the rendezvous that ``--rdzv-backend rocsteady`` or ``PET_RDZV_BACKEND`` selects.
 
 Stock torchrun loads ``get`` through the entry point group ``torchrun.handlers``. The rendezvous
-itself is torch's own, ``c10d``. Each generation of ranks gets a store of its own: with the shared
-one of torch 2.13, a restarted rank may read the addresses of a rank that is dead.
+itself is torch's own, ``c10d``, or for very many hosts ``counter_rendezvous.py``. Each generation
+of ranks gets a store of its own: with the shared one of torch 2.13, a restarted rank may read the
+addresses of a rank that is dead.
 
 Without ``rocsteady run`` above it, the handler starts a watcher beside the agent: ``rocsteady run``
 that starts no command, but watches the ranks of this agent. They exchange JSON, one object a line,
-over a socket, and the agent never waits for a watcher that is gone. Watchers of several hosts agree
-on each generation through its store (``host_channel.py``): no two hosts start different things.
+over a socket (``watcher_link.py``). Watchers of several hosts agree on each generation through its
+store (``host_channel.py``): no two hosts start different things.
 
 ``rocsteady run`` copies this file beside ``inside/``, for a training environment without rocsteady:
 it imports nothing but the standard library and torch's public names.
@@ -16,17 +17,12 @@ it imports nothing but the standard library and torch's public names.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
-import select
-import socket
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch.distributed import DistError
@@ -39,17 +35,20 @@ from torch.distributed.elastic.rendezvous.api import (
     rendezvous_handler_registry,
 )
 
+if TYPE_CHECKING:
+    from rocsteady.integrations.watcher_link import Watcher
+
 NAME = "rocsteady"
 DELEGATE = "c10d"
 OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 TESTED = ((2, 13),)  # versions of torch that the tests ran with
 ONE_HOST = "localhost:0"  # a free port
 PORT = 29500  # torchrun's own default
+FEW_HOSTS = 256  # torch's own rendezvous sends 14 MB a second between so many (docs/scale.md)
 RUN = "ROCSTEADY_RUN"  # set for every process of a run
 ANSWER_WITHIN = 600.0  # seconds: it may wait for a GPU that failed to come to rest
 LAST_WORDS_WITHIN = 30.0
 START_WITHIN = 60.0
-SEND_WITHIN = 3.0
 PROPOSAL_WITHIN = 90.0  # seconds for a watcher to say what it would do
 HOSTS_WITHIN = 120.0  # seconds for the other hosts to say so
 CONTACT_WITHIN = 60.0  # seconds that the other hosts may be out of reach while ranks run
@@ -60,68 +59,6 @@ SEVERAL = "--several-hosts"
 # Torch's own errors of a store are among these; the signal that ends the agent is not.
 FAULTS = (OSError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, ImportError)
 AGAIN = {"again": True}  # a decision: repeat the rendezvous
-
-
-class Watcher:
-    """The process beside the agent, as the agent sees it."""
-
-    def __init__(self, options: tuple[str, ...]) -> None:
-        ours, theirs = socket.socketpair()
-        arguments = ["-m", "rocsteady", "run", *options, "--ranks", str(theirs.fileno())]
-        with theirs:
-            self._process = subprocess.Popen(  # noqa: S603 - this Python, and what it was started as
-                [sys.executable, *arguments, "--", *sys.orig_argv],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,  # ^C is for torchrun
-            )
-        ours.settimeout(0)
-        self._socket = ours
-        self._heard = b""
-        self.is_gone = False
-        self.wants_restart = False
-
-    def tell(self, **message: object) -> None:
-        """Send one message, and never wait long for its reader."""
-        self._socket.settimeout(SEND_WITHIN)
-        try:
-            self._socket.sendall(json.dumps(message).encode() + b"\n")
-        except OSError:
-            self.is_gone = True
-        self._socket.settimeout(0)
-
-    def listen(self) -> list[dict[str, Any]]:
-        """Return what was said since the last time."""
-        try:
-            while said := self._socket.recv(65536):
-                self._heard += said
-            self.is_gone = True
-        except BlockingIOError:
-            pass
-        except OSError:
-            self.is_gone = True
-        *lines, self._heard = self._heard.split(b"\n")
-        try:
-            messages = [json.loads(line) for line in lines]
-        except ValueError:
-            self.is_gone, messages = True, []
-        self.wants_restart |= any("restart" in message for message in messages)
-        return messages
-
-    def answer(self, within: float, *kinds: str) -> dict[str, Any] | None:
-        """Wait for an answer, or for the code to end with; None if there is neither."""
-        deadline = time.monotonic() + within
-        while not self.is_gone and (left := deadline - time.monotonic()) > 0:
-            select.select([self._socket], [], [], left)
-            for message in self.listen():
-                if "end" in message or any(kind in message for kind in kinds):
-                    return message
-        return None
-
-    def reap(self) -> None:
-        """Leave no zombie of one that has ended."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(1.0)
 
 
 class Rendezvous(RendezvousHandler):
@@ -202,6 +139,8 @@ class Rendezvous(RendezvousHandler):
     def _look(self) -> int:
         watcher = self._watcher
         self._pass_on(watcher)
+        if watcher is not None and watcher.end is not None:
+            return 1  # the ranks end; the next rendezvous ends the job
         if watcher is not None and watcher.wants_restart and not watcher.is_gone:
             watcher.wants_restart = False
             watcher.tell(stopping=True)  # the ranks end now, without spending a restart
@@ -268,10 +207,13 @@ class Rendezvous(RendezvousHandler):
     def _decision(self, info: RendezvousInfo) -> dict[str, Any] | None:
         within = ANSWER_WITHIN if self._generation else START_WITHIN
         self._generation += 1
-        if self._watcher is None or self._watcher.is_gone:
-            self._start_watcher()
-        if self._watcher is not None:
-            self._watcher.tell(generation=True, host=info.rank, hosts=info.world_size)
+        for _ in range(2):  # that a watcher is gone may only be noticed when it is told something
+            if self._watcher is None or (self._watcher.is_gone and self._watcher.end is None):
+                self._start_watcher()
+            if self._watcher is not None:
+                self._watcher.tell(generation=True, host=info.rank, hosts=info.world_size)
+            if self._watcher is not None and not self._watcher.is_gone:
+                break
         decided = self._agreed(info) if self._several else {}
         if "again" in decided:
             return decided
@@ -319,6 +261,8 @@ class Rendezvous(RendezvousHandler):
     def _start_watcher(self) -> None:
         if self._watcher is not None:
             self._watcher.reap()
+        from rocsteady.integrations.watcher_link import Watcher  # noqa: PLC0415 - not beside inside/
+
         try:
             self._watcher = Watcher(self._options)
         except OSError as error:
@@ -368,7 +312,14 @@ def create(parameters: RendezvousParameters) -> RendezvousHandler:
         parameters.local_addr,
         **parameters.config,
     )
-    handler = rendezvous_handler_registry.create_handler(inner)
+    if parameters.get_as_bool("counter", FEW_HOSTS < parameters.min_nodes == parameters.max_nodes):
+        from rocsteady.integrations.counter_rendezvous import (  # noqa: PLC0415 - where it is used
+            CounterRendezvous,
+        )
+
+        handler: RendezvousHandler = CounterRendezvous(inner)
+    else:
+        handler = rendezvous_handler_registry.create_handler(inner)
     watched = RUN not in os.environ and sys.platform == "linux"
     return Rendezvous(handler, hosts=parameters.max_nodes, watched=watched)
 

@@ -140,7 +140,8 @@ def next_step(report: RunReport) -> tuple[str, str]:
             "The same settings may crash the machine again. Run rocsteady doctor. To start anyway:"
         )
         return what, f"rocsteady run --resume {name} --again"
-    decided = story.decisions[-1].why.rstrip(".") if story.decisions else ""
+    last = story.decisions[-1] if story.decisions else None
+    decided = last.why.rstrip(".") if last is not None and last.ends else ""
     failed = failure_of(story, story.attempts[-1].number) if story.attempts else None
     if failed is not None and failed.kind == "script-error":
         place = f" at {failed.line}" if failed.line else ""
@@ -232,9 +233,11 @@ def attempt_end(attempt: AttemptRecord, story: RunStory, *, running: bool = Fals
 
 
 def incident_title(incident: Incident) -> str:
-    """Name an incident."""
+    """Name an incident, and the rank that holds up the others."""
+    blamed = incident.blame.ranks if incident.blame else ()
+    rank = f" on rank {blamed[0].rank}" if len(blamed) == 1 else ""
     where = f" at {incident.place}" if incident.place else ""
-    return f"{incident.verdict}{where}"
+    return f"{incident.verdict}{rank}{where}"
 
 
 def _progress(story: RunStory) -> str:

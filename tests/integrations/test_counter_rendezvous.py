@@ -1,0 +1,97 @@
+"""The rendezvous for very many hosts: real agents' parts in threads, around a real store."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from supervised import Project
+
+if sys.platform == "win32":
+    pytest.skip("runs are of POSIX; Windows is unconfirmed", allow_module_level=True)
+
+import rocsteady
+
+pytestmark = pytest.mark.slow
+WITHIN = 200.0
+HOSTS = 16
+AGENTS = """
+    import socket, sys, threading, time
+    from torch.distributed.elastic.rendezvous.api import RendezvousClosedError, RendezvousParameters
+    from rocsteady.integrations.counter_rendezvous import CounterRendezvous
+
+    hosts = int(sys.argv[1])
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    def agent(place):
+        return CounterRendezvous(RendezvousParameters(
+            "c10d", f"127.0.0.1:{port}", "job", hosts, hosts, local_addr="127.0.0.1",
+            is_host="1" if place == 0 else "0", join_timeout=60,
+        ))
+
+    def arrive(places):
+        threads = [threading.Thread(target=met, args=(place,)) for place in places]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def met(place):
+        found[place] = agents[place].next_rendezvous()
+
+    def show(what):
+        ranks = sorted(each.rank for each in found.values())
+        ports = {each.bootstrap_store_info.master_port for each in found.values()}
+        told = sum(each.num_nodes_waiting() for each in agents)
+        print(what, ranks == list(range(hosts)), len(ports), "told", told, flush=True)
+
+    agents, found = [agent(place) for place in range(hosts)], {}
+    for thread in arrive(range(hosts)):
+        thread.join()
+    show("first")
+    early = arrive([3])  # its ranks have failed: the others are told, once, and follow
+    deadline = time.monotonic() + 30
+    while sum(each.num_nodes_waiting() for each in agents) < hosts and time.monotonic() < deadline:
+        time.sleep(0.1)
+    show("failed")
+    for thread in early + arrive(place for place in range(hosts) if place != 3):
+        thread.join()
+    show("second")
+    for thread in arrive(range(hosts)):  # all at once
+        thread.join()
+    show("third")
+    agents[1].set_closed()
+    try:
+        agents[2].next_rendezvous()
+    except RendezvousClosedError:
+        print("closed")
+    print({each._generation for each in agents})
+"""
+
+
+def test_agents_meet_are_told_that_one_left_and_meet_again(
+    project: Project, torch_python: str
+) -> None:
+    done = subprocess.run(
+        [torch_python, project.script(AGENTS), str(HOSTS)],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(rocsteady.__file__).parents[1])},
+        cwd=project.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=WITHIN,
+    )
+
+    assert done.stdout.splitlines() == [
+        "first True 1 told 0",
+        f"failed True 1 told {HOSTS}",
+        "second True 1 told 0",
+        "third True 1 told 0",
+        "closed",
+        "{2}",
+    ], done.stderr
+    assert done.returncode == 0  # the listeners have ended before the store
