@@ -159,7 +159,7 @@ def test_the_five_questions_are_answered_without_a_script() -> None:
     for answer in (
         "The run finished (800 of 1,000 steps) in 10 min.",  # what happened
         "Cause: hung in waiting for a lock",  # why
-        "What was done: Restarted the run without changes.",
+        "What was done: Restarted the run. waiting for a lock.",
         "Attempt 2 ended normally at step 1,000.",
         "detecting failures and restarting",  # what it cost
         "20 s",
@@ -173,8 +173,8 @@ def test_the_five_questions_are_answered_without_a_script() -> None:
 
 def test_plots_show_the_range_and_the_incidents() -> None:
     page = render_page(report())
-    assert "Loss: 0.1 to 0.9, 0.5 at the end" in page
-    assert "Steps per second" in page
+    assert "Loss: 0.1 to 0.9, last 0.5" in page
+    assert "Steps per second: 1.67<" in page
     assert page.count('class="mark"') >= 3  # on the timeline and on each plot
 
 
@@ -406,3 +406,28 @@ def test_evidence_is_named_from_the_project_on() -> None:
 def test_a_live_page_that_is_no_longer_renewed_says_so() -> None:
     assert 'id="not-renewed"' in render_page(report(), live=True)
     assert 'id="not-renewed"' not in render_page(report())
+
+
+def test_an_open_incident_is_in_the_summary_and_the_state_warns() -> None:
+    whole = story(outcome="")
+    cut = replace(whole, attempts=whole.attempts[:1], decisions=(), failures=())
+    made = RunReport(at=2000.0, story=cut, is_running=True)
+
+    assert state_of(made) == ("running", "warning")
+    assert "Incident 1, hung at train.py:31 waiting for a lock, is being handled." in summary(made)
+    assert state_of(RunReport(at=2000.0, story=whole, is_running=True)) == ("running", "ok")
+
+
+def test_a_crash_of_the_machine_is_explained_and_not_tried_again() -> None:
+    whole = story(outcome="ended, not done")
+    start = Deed(
+        id=1, run=1, attempt=1, kind="start", what="", machine="", boot_id="", process="", at=1.0,
+        outcome=Fate.MACHINE_WENT_DOWN.value, ended=2.0,
+    )  # fmt: skip
+    alone = replace(
+        whole, attempts=whole.attempts[:1], incidents=(), failures=(), decisions=(), deeds=(start,)
+    )
+    words = Elements(render_page(RunReport(at=2000.0, story=alone, crash="Power or heat."))).words
+
+    assert "The machine crashed during attempt 1Power or heat." in words
+    assert "What was done: rocsteady does not start the same settings again on its own." in words

@@ -10,21 +10,24 @@ from rocsteady.page.markup import Markup, tag
 from rocsteady.page.page_elements import folded
 from rocsteady.report.run_report import (
     RunReport,
+    crashed_attempts,
     decision_after,
-    decision_in_words,
+    decision_with_reason,
     effect_of,
     failure_of,
     incident_title,
 )
 from rocsteady.report.times import stamp
 
+NOT_AGAIN = "rocsteady does not start the same settings again on its own."
 MOST_WAITS = 4  # sentences of a proof that are shown at once
 ISSUE = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
 
 
 def incidents(report: RunReport) -> Iterator[Markup]:
-    """Lay out each incident, and each failure that had none."""
+    """Lay out each incident, each failure that had none, and each crash of the machine."""
     with_incident = {incident.attempt for incident in report.story.incidents}
+    named = {row.attempt for row in report.story.failures}
     for incident in report.story.incidents:
         yield _incident(report, incident)
     for row in report.story.failures:
@@ -34,6 +37,20 @@ def incidents(report: RunReport) -> Iterator[Markup]:
                 tag("h3", f"Attempt {row.attempt} failed"),
                 *_identified(report, row.attempt),
             )
+    for attempt in crashed_attempts(report.story):
+        if attempt not in named:
+            yield _crash(report, attempt)
+
+
+def _crash(report: RunReport, attempt: int) -> Markup:
+    followed = attempt < len(report.story.attempts)
+    done = effect_of(report, attempt) if followed else NOT_AGAIN
+    return tag(
+        "article",
+        tag("h3", f"The machine crashed during attempt {attempt}"),
+        tag("p", report.crash) if report.crash else None,
+        tag("p", tag("strong", "What was done: "), done),
+    )
 
 
 def _incident(report: RunReport, incident: Incident) -> Markup:
@@ -103,7 +120,7 @@ def _identified(report: RunReport, attempt: int) -> Iterator[Markup]:
         yield tag(
             "p",
             tag("strong", "What was done: "),
-            f"{decision_in_words(decision)} {decision.why.rstrip('.')}.",
+            decision_with_reason(decision),
         )
         yield tag("p", tag("strong", "Effect: "), effect_of(report, attempt))
 

@@ -103,10 +103,9 @@ def line_plot(  # noqa: PLR0913 - what a plot consists of
         drawn.append(tag("polyline", points=mean, class_="mean"))
         if len(line) == 1:  # a line of no length, with round ends
             drawn.append(tag("path", d=f"M{mean}h0", class_="dot"))
-    words = (
-        f"{title}: {format_value(lowest)} to {format_value(highest)},"
-        f" {format_value(points[-1].mean)} at the end"
-    )
+    span = dict.fromkeys((format_value(lowest), format_value(highest)))  # often the same
+    words = f"{title}: {' to '.join(span)}"
+    words += f", last {format_value(points[-1].mean)}" * (len(span) > 1)
     data = ";".join(
         f"{max(0.0, p.at - axis.begin):.0f},{format_value(p.mean)}" for line in series for p in line
     )

@@ -21,6 +21,7 @@ from rocsteady.page.series import gauge, gauge_names, in_attempts, rates
 from rocsteady.report.deadline import result, spare
 from rocsteady.report.run_report import (
     BAD,
+    UNCHANGED,
     WARNING,
     RunReport,
     attempt_end,
@@ -131,7 +132,9 @@ def _timeline(report: RunReport) -> Iterator[Markup]:
         kind = "good" if going_on or ended_well(attempt) else "failed"
         told = attempt_end(attempt, story, running=report.is_running)
         title = f"attempt {attempt.number} ({settings_of(attempt)}) {told}"
-        spans.append(plot.Span(attempt.started, end, kind, f"attempt {attempt.number}", title))
+        changed = settings_of(attempt)
+        label = f"attempt {attempt.number}{f': {changed}' * (changed != UNCHANGED)}"
+        spans.append(plot.Span(attempt.started, end, kind, label, title))
     if spans:
         yield plot.timeline(spans, axis, _marks(report))
 
@@ -191,7 +194,7 @@ def _costs(report: RunReport) -> Iterator[Markup]:
         ("paused by the user", costs.paused),
     ]
     goodput = f"Goodput, the share spent training: {100 * costs.useful / costs.whole:.0f} %."
-    yield tag("p", f"All of the time from the start of the run to its end. {goodput}")
+    yield tag("p", f"All of the time since the run started. {goodput}")
     yield plot.share_bar([(name, seconds) for name, seconds in shares if seconds > 0])
 
 
@@ -206,7 +209,7 @@ def _attempts(report: RunReport) -> Iterator[Markup]:
                 str(attempt.number), stamp(attempt.started), settings_of(attempt), took,
                 attempt_end(attempt, report.story, running=report.is_running),
                 failure.kind if failure else "",
-                decision_in_words(decision).rstrip(".") if decision else "",
+                "" if decision is None or ended_well(attempt) else decision_in_words(decision)[:-1],
             )
         )  # fmt: skip
     if rows:
@@ -235,8 +238,8 @@ def _machine(diagnosis: Diagnosis | None) -> Iterator[Markup]:
             "span", LABELS[finding.severity], class_=f"badge {SEVERITIES[finding.severity]}"
         )
         yield tag("p", badge, " ", tag("code", finding.rule), " ", finding.summary)
-        fix = finding.fix.commands[0] if finding.fix.commands else ""
-        yield tag("p", "Fix: ", tag("code", fix) if fix else finding.fix.text, class_="detail")
+        typed = tag("code", finding.fix.commands[0]) if finding.fix.commands else ""
+        yield tag("p", f"Fix: {finding.fix.text} ", typed, class_="detail")
     if not diagnosis.findings:
         yield tag("p", "The doctor found no problems when the run began.")
 

@@ -13,7 +13,7 @@ from rocsteady.printable import cell, code, inert
 from rocsteady.report.deadline import ahead, result
 from rocsteady.report.run_report import (
     RunReport,
-    decision_in_words,
+    decision_with_reason,
     next_step,
     settings_of,
     state_of,
@@ -71,7 +71,7 @@ def _lines(story: RunStory) -> Iterator[str]:
             _end(attempt),
             _steps(attempt),
             str(failed.failure.get("kind", "")) if failed else "",
-            f"{decision_in_words(reason)} {reason.why}" if reason else "",
+            decision_with_reason(reason) if reason else "",
         )
         yield f"| {attempt.number} | {' | '.join(map(cell, cells))} |"
     yield ""

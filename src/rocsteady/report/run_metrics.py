@@ -13,7 +13,7 @@ from rocsteady.report.run_report import (
     attempt_end,
     costs_of,
     decision_after,
-    decision_in_words,
+    decision_with_reason,
     failure_of,
     incident_title,
 )
@@ -112,7 +112,7 @@ def events_of(story: RunStory) -> tuple[RunEvent, ...]:
         ended = (
             f"attempt {attempt.number} {attempt_end(attempt, story)}. {failure.title.rstrip('.')}."
         )
-        text = f"{ended} {decision_in_words(decided)} {decided.why}"
+        text = f"{ended} {decision_with_reason(decided)}"
         events.append(RunEvent(at=attempt.ended, text=text))
     if story.run.ended is not None:
         events.append(RunEvent(at=story.run.ended, text=f"the run ended: {story.run.outcome}"))

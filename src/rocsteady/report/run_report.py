@@ -48,6 +48,7 @@ class RunReport(Value, frozen=True, kw_only=True):
     diagnosis: Diagnosis | None = None  # of the machine when the run began
     variables: dict[str, str] = msgspec.field(default_factory=dict)  # that rocsteady knows
     proofs: tuple[IncidentProof, ...] = ()
+    crash: str = ""  # what is known of a crash of the machine, if there was one
     advice: dict[str, Fix] = msgspec.field(default_factory=dict)  # by the kind of a failure
     log_tail: str = ""
 
@@ -93,8 +94,10 @@ def _down(story: RunStory, end: float) -> float:
 def state_of(report: RunReport) -> tuple[str, str]:
     """Return one word or two for the state of a run, and how good it is."""
     run = report.story.run
+    if run.ended is None and report.is_running:
+        return "running", WARNING if open_incident(report.story) else OK
     if run.ended is None:
-        return ("running", OK) if report.is_running else ("interrupted", WARNING)
+        return "interrupted", WARNING
     if run.outcome == DONE:
         return "done", OK
     return ("stopped", WARNING) if run.outcome == STOPPED else ("failed", BAD)
@@ -117,7 +120,17 @@ def summary(report: RunReport) -> str:
         begin = f"{begin[:-1]}: {story.run.outcome}."
     injected = any(message.text.startswith(INJECTED) for message in story.messages)
     note = "Faults were injected into this run on purpose. " if injected else ""
-    return f"{note}{begin} {_trouble(story)}".rstrip()
+    now = open_incident(story) if report.is_running else None
+    handled = f" Incident {now.number}, {incident_title(now)}, is being handled." if now else ""
+    return f"{note}{begin}{handled} {_trouble(story)}".rstrip()
+
+
+def open_incident(story: RunStory) -> Incident | None:
+    """Return the incident of the last attempt, as long as nothing is decided about it."""
+    last = story.incidents[-1] if story.incidents else None
+    if last is None or last.attempt < len(story.attempts):
+        return None
+    return None if decision_after(story, last.attempt) else last
 
 
 def next_step(report: RunReport) -> tuple[str, str]:
@@ -137,7 +150,8 @@ def next_step(report: RunReport) -> tuple[str, str]:
     crashed = crashed_attempts(story)
     if crashed and crashed[-1] == len(story.attempts):
         what = (
-            "The same settings may crash the machine again. Run rocsteady doctor. To start anyway:"
+            "The same settings may crash the machine again. Run rocsteady doctor, and compare other"
+            " options with rocsteady plan. To start anyway:"
         )
         return what, f"rocsteady run --resume {name} --again"
     last = story.decisions[-1] if story.decisions else None
@@ -188,6 +202,12 @@ def decision_in_words(decision: DecisionRecord) -> str:
         return "Restarted the run without changes."
     what = "another option of the plan" if decision.falls_back else decision.what
     return f"Restarted the run with {what}."
+
+
+def decision_with_reason(decision: DecisionRecord) -> str:
+    """Say what rocsteady did and why; the reason for a retry says that nothing is changed."""
+    done = "Restarted the run." if decision.changes_nothing else decision_in_words(decision)
+    return f"{done} {decision.why.rstrip('.')}."
 
 
 def effect_of(report: RunReport, attempt: int) -> str:

@@ -13,6 +13,7 @@ from datetime import datetime, tzinfo
 from rocsteady.journal.values import PAUSE, DecisionRecord, Forecast, RunLine, RunStory
 from rocsteady.printable import printable
 from rocsteady.report.deadline import spare, until
+from rocsteady.report.run_report import DONE, incident_title
 from rocsteady.report.runs import state_of, style_of
 from rocsteady.report.sparkline import long_bar
 from rocsteady.report.text_page import BOLD, DIM, RED, YELLOW, Page, wrapped
@@ -176,7 +177,8 @@ class _Screen:
         view, line, deadline = self._view, self._view.line, self._view.story.deadline
         now, ahead = view.now, view.story.forecast
         if line.run.ended is not None:
-            return f"{line.run.outcome}, {self._moment(line.run.ended)}"
+            outcome = "finished" if line.run.outcome == DONE else f"{line.run.outcome},"
+            return f"{outcome} {self._moment(line.run.ended)}"
         if line.alive is False:
             return f"its supervisor is gone; to resume: rocsteady run --resume {line.run.name}"
         if ahead is None or line.stalled:
@@ -251,7 +253,7 @@ class _Screen:
         for number in sorted({*named, *hung}):
             title = str(named[number].failure.get("title", "")) if number in named else ""
             at = hung[number].at if number in hung else named[number].at
-            what = title or f"{hung[number].verdict}: {hung[number].why}"
+            what = title or incident_title(hung[number])
             blame = hung[number].blame if number in hung else None
             who = f" ({blame.why})" if blame and blame.ranks else ""
             then = _then(decided.get(number), retried=number + 1 in retried)

@@ -16,12 +16,13 @@ from rocsteady.journal.values import RunLine, RunStory
 from rocsteady.knowledge.failures import load_failures
 from rocsteady.printable import printable
 from rocsteady.redaction.machine_names import redactor_here
-from rocsteady.report.run_report import IncidentProof, RunReport
+from rocsteady.report.run_report import IncidentProof, RunReport, crashed_attempts
 from rocsteady.supervisor.script_resume import can_resume
 from rocsteady.untrusted_file import read_head, read_tail
 from rocsteady.vocabulary import Fix
 from rocsteady.workflows.machine_at_start import machine_at_start
 
+WENT_DOWN = "machine-went-down"  # a kind of failure
 MOST_INCIDENTS = 40  # whose stacks are shown
 STACKS, WAITS, LOG_TAIL = 24 * 1024, 8 * 1024, 8 * 1024  # bytes
 MOST_BYTES = 1024 * 1024  # of what the doctor said
@@ -43,6 +44,7 @@ def gather(journal: Journal, line: RunLine, *, now: float) -> RunReport:
         diagnosis=start.diagnosis if start else None,
         variables=start.variables if start else {},
         proofs=tuple(_proof(folder, number) for number in numbers),
+        crash=_crash_words(story),
         advice=_advice(story),
         log_tail=_log_tail(folder),
     )
@@ -95,6 +97,10 @@ def _proof(folder: Path, number: int) -> IncidentProof:
         waits=tuple(line for line in waits if line.strip()),
         stacks=_text(incident / "stacks.txt", STACKS),
     )
+
+
+def _crash_words(story: RunStory) -> str:
+    return " ".join(load_failures().kinds[WENT_DOWN].words.split()) * bool(crashed_attempts(story))
 
 
 def _advice(story: RunStory) -> dict[str, Fix]:
