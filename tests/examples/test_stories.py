@@ -12,7 +12,6 @@ STORIES = Path(__file__).parents[2] / "examples" / "stories"
 
 
 @pytest.mark.slow
-@pytest.mark.turns(1)
 @pytest.mark.parametrize("note", "abcde")
 def test_every_step_of_a_story_does_what_it_must(note: str, torch_python: str) -> None:
     words = (sys.executable, str(STORIES / f"{note}.py"), "--small", "--python", torch_python)
