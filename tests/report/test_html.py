@@ -56,7 +56,9 @@ def bucket(attempt: int, minute: int, **options: object) -> Bucket:
     return Bucket(**fields)  # type: ignore[arg-type] # as the test says
 
 
-def story(*, outcome: str = "done", words: str = "waiting for a lock") -> RunStory:
+def story(
+    *, outcome: str = "done", words: str = "waiting for a lock", decided: str = "retry"
+) -> RunStory:
     run = Run(
         id=1, name="calm-otter", command=("python", "train.py", words), job={}, strategy={},
         folder="", machine="m", boot_id="b", process="p", started=1000.0,
@@ -79,7 +81,7 @@ def story(*, outcome: str = "done", words: str = "waiting for a lock") -> RunSto
                             place=f"train.py:31 {words}", quiet=9.0, evidence=f"/x/{words}",
                             blame=Blame(sign=Sign.WAIT, why=f"rank 1 is {words}", number=1)),),
         failures=(NamedFailure(run=1, attempt=1, failure=failure, evidence="", at=1299.0),),
-        decisions=(DecisionRecord(run=1, attempt=1, what="retry", why=words, at=1300.0),),
+        decisions=(DecisionRecord(run=1, attempt=1, what=decided, why=words, at=1300.0),),
         messages=(MessageRecord(run=1, text=words, at=1300.0),),
         deeds=(),
         progress=(*(bucket(1, minute) for minute in range(5)), bucket(2, 6), bucket(2, 7)),
@@ -184,7 +186,9 @@ def test_a_state_for_every_end() -> None:
     assert state_of(report(outcome="ended, not done"))[0] == "failed"
     assert state_of(report(outcome=""))[0] == "interrupted"
     assert "--resume calm-otter" in next_step(report(outcome=""))[1]
-    assert "rocsteady stopped trying" in next_step(report(outcome="ended, not done"))[0]
+    gave_up = next_step(report(outcome="ended, not done", decided="end"))[0]
+    assert "rocsteady stopped trying: waiting for a lock." in gave_up
+    assert "stopped trying" not in next_step(report(outcome="ended, not done"))[0]
     assert "without finishing" in summary(report(outcome="ended, not done"))
 
 

@@ -64,7 +64,7 @@ class CounterRendezvous(RendezvousHandler):
 
     def get_run_id(self) -> str:
         """Return the ID of the job."""
-        return self._run_id
+        return str(self._run_id)
 
     def next_rendezvous(self) -> RendezvousInfo:
         """Arrive, and wait for the other hosts."""
