@@ -140,6 +140,16 @@ def test_files_for_elsewhere_are_written_once(cli: Rocsteady) -> None:
     assert (first.code, forced.code) == (0, 0)
 
 
+def test_a_file_for_elsewhere_says_how_many_gpus_it_guessed(cli: Rocsteady) -> None:
+    torchrun = ("python3", "-m", "torch.distributed.run", "--nproc-per-node", "gpu", "train.py")
+    cli("plan", "--no-trials", "--yes", "--", *torchrun)
+
+    ended = cli("plan", "--export", "slurm", "--force", "--", *torchrun)
+
+    assert ended.code == 0, ended.err
+    assert "--nproc-per-node gpu is not a number; the file requests 1 GPU." in ended.err
+
+
 def test_paths_of_variants_are_asked_about_too(cli: Rocsteady) -> None:
     inner = type(cli)(cli.folder / "project")
     inner.folder.mkdir()

@@ -120,6 +120,7 @@ def test_one_host_is_a_job_and_kubeflow_starts_it_too(an_export: Callable[..., E
             "--nnodes 3 t.py --standalone",
         ),
         ("/x/torchrun --master_addr a --nnodes=2 -m pkg.t", (2, 2), None, "--nnodes=2 -m pkg.t"),
+        ("torchrun --nnodes 2 --local-addr 10.0.0.1 t.py", (2, 2), None, "--nnodes 2 t.py"),
         ("python3.12 -m torch.distributed.run --nnodes 1:2 t.py", (1, 2), None, None),
         ("torchrun --nproc_per_node 4 --nnodes $N t.py", (1, 1), 4, None),
         ("torchrun --nnodes 4 --nproc-per-node=1 --nnodes 2 --nproc_per_node 8 t", (2, 2), 8, None),

@@ -68,8 +68,8 @@ class Teller:
         """Say that a verdict did not hold."""
         self._inspecting, self._said = False, None
         self._announcer.say(
-            "not hung after all: the run made progress while evidence was collected. rocsteady did"
-            " not stop the run and will wait longer from now on."
+            "not hung after all: the last check before stopping the run did not confirm the hang."
+            " The run continues, and rocsteady will wait longer from now on."
         )
 
     def loss(self, heartbeats: Sequence[Heartbeat], before: int) -> None:

@@ -15,7 +15,7 @@ from rocsteady.exports.catalog import PLACES
 from rocsteady.exports.export import Export
 from rocsteady.exports.requirement_pins import FILE as PINS
 from rocsteady.exports.requirement_pins import pins
-from rocsteady.exports.torchrun_command import ranks_per_host
+from rocsteady.exports.torchrun_command import ranks_option, ranks_per_host
 from rocsteady.forecast.forecast import due
 from rocsteady.job.metric_goals import metric_files
 from rocsteady.job.values import DoneWhen, Job
@@ -27,6 +27,7 @@ from rocsteady.remedies.difference import told
 from rocsteady.supervisor.visible_gpus import visible_to_a_run
 from rocsteady.terminal.screen import show, tell
 from rocsteady.vocabulary import Strategy
+from rocsteady.wording import plural
 from rocsteady.workflows.saved_plan import kept, option_numbered
 from rocsteady.workflows.supervision import examined
 
@@ -67,6 +68,12 @@ def _export(kind: str, number: int | None, folder: Path, job: Job) -> Export:
     offer = _offer(option)
     moment = due(job.deadline, time.time())
     command = option.command if option and option.command else job.command
+    gpus = ranks_per_host(command)
+    if gpus is None:
+        gpus = _gpus(option, seen.gpus)
+        if given := ranks_option(command):
+            count = plural(gpus, "GPU")
+            tell(f"rocsteady: --nproc-per-node {given} is not a number; the file requests {count}.")
     return Export(
         name=job.name or folder.name or "training",
         command=command,
@@ -78,7 +85,7 @@ def _export(kind: str, number: int | None, folder: Path, job: Job) -> Export:
         requirements=REQUIREMENTS if (folder / REQUIREMENTS).is_file() else "",
         gfx=next(iter(seen.gfx), ""),
         gpu=next((gpu.name for gpu in machine.gpus.gpus if gpu.name), ""),
-        gpus=ranks_per_host(command) or _gpus(option, seen.gpus),
+        gpus=gpus,
         torch=torch.version if torch else "",
         rocm=(torch.rocm or "") if torch else "",
         deadline=time.strftime("%a %d %b %Y %H:%M", time.localtime(moment)) if moment else "",

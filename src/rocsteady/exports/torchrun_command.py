@@ -15,7 +15,7 @@ MODULE = ("-m", "torch.distributed.run")
 FLAGS = frozenset({"standalone", "no_python", "m", "module", "run_path"})  # without a value
 MEETING = frozenset(
     {"rdzv_backend", "rdzv_endpoint", "rdzv_id", "master_addr", "master_port", "node_rank"}
-    | {"standalone"}
+    | {"standalone", "local_addr"}
 )
 BACKEND = "PET_RDZV_BACKEND=rocsteady"
 PORT = 29500  # torchrun's own default
@@ -40,9 +40,14 @@ def torchrun_hosts(command: tuple[str, ...]) -> HostCount | None:
 
 def ranks_per_host(command: tuple[str, ...]) -> int | None:
     """Return how many ranks a torchrun starts on each host, if it says so by a number."""
-    start = _start(command)
-    value = _last(command[start:], "nproc_per_node") if start is not None else ""
+    value = ranks_option(command)
     return int(value) if value.isdecimal() else None
+
+
+def ranks_option(command: tuple[str, ...]) -> str:
+    """Return how a torchrun is told the ranks of a host: "8", "gpu" or "auto"; "" if it is not."""
+    start = _start(command)
+    return _last(command[start:], "nproc_per_node") if start is not None else ""
 
 
 def several_hosts(command: tuple[str, ...]) -> bool:
