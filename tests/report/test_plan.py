@@ -452,7 +452,7 @@ def test_where_the_gpu_was_seen_to_wait_the_plan_says_how_busy_it_was() -> None:
 
     assert " GPU " in screen.splitlines()[2]
     assert " 31 % " in screen
-    assert "The GPU was busy 31 % of the time: it waits meanwhile." in " ".join(screen.split())
+    assert "The GPU was busy 31 % of the time and idle for the rest." in " ".join(screen.split())
     assert (
         " GPU "
         not in render_plan(

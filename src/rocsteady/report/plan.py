@@ -106,7 +106,7 @@ def _idle_gpu(plan: Plan, first: Limit) -> str:
     paces = (option.pace for option in plan.options if option.pace)
     busy = next((pace.gpu_busy for pace in paces if pace.gpu_busy is not None), None)
     return (
-        "" if busy is None else f" The GPU was busy {busy:.0f} % of the time: it waits meanwhile."
+        "" if busy is None else f" The GPU was busy {busy:.0f} % of the time and idle for the rest."
     )
 
 
