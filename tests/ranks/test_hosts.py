@@ -59,7 +59,6 @@ def test_two_hosts_train_undisturbed(start: Starts) -> None:
     assert all("done" in job.said(host) for host in job.agents)
 
 
-@pytest.mark.turns(1)
 def test_a_killed_rank_costs_all_hosts_one_restart(start: Starts) -> None:
     job = start(120)
     assert job.until(lambda: job.generations() == 1), job.all_said()
