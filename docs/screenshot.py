@@ -1,9 +1,8 @@
 """Take every picture of the docs anew, from real runs: ``nox -s screenshot``.
 
 First-run.svg shows ``examples/first_run`` as a terminal has it; tracebacks of the script are folded
-to one line. The pages of the five field notes, the live page and the full screen are drawn into
-``docs/_build/pictures`` at each width and in each scheme; those that the docs show are kept in
-``docs/pictures``. It needs tmux, and Chromium for the pages.
+to one line. The pages of the five field notes and the live page are drawn at each width and in each
+scheme, the full screen in two sizes. It needs tmux, and Chromium for the pages.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
@@ -36,11 +36,13 @@ from story_runs import (
 )
 
 HERE = Path(__file__).parent
-KEPT, ALL = HERE / "pictures", HERE / "_build" / "pictures"
+PICTURES, PAGES = HERE / "pictures", HERE / "_build" / "pages"
+RUNS = PICTURES / "runs"
 FIRST = Story(name="calm-otter", example="first_run")
 PREFIX = "rocsteady: "
 WARNS = re.compile(r"/\S+\.py:\d+: \w*Warning: ")
 TERMINALS = ((80, 24), (200, 50))
+LATER = (("hang", "backward", 350),)  # so that there is time for pictures before it
 TOP = 1000  # pixels of the first run's page that the docs show
 
 
@@ -54,7 +56,8 @@ def main() -> None:
     )
     options = parser.parse_args()
     python = Path(options.python)
-    ALL.mkdir(parents=True, exist_ok=True)
+    PAGES.mkdir(parents=True, exist_ok=True)
+    RUNS.mkdir(exist_ok=True)
     chosen = [each for each in (FIRST, *STORIES) if options.only in (None, each.name)]
     with tempfile.TemporaryDirectory() as made, sync_playwright() as playwright:
         place = options.runs or Path(made)
@@ -70,22 +73,22 @@ def main() -> None:
 
 def picture_report(browser: Browser, story: Story, folder: Path) -> None:
     """Draw the page of a run as a browser shows it, and what the first run printed."""
-    page = ALL / f"{story.name}.html"
+    page = PAGES / f"{story.name}.html"
     subprocess.run(
         [sys.executable, "-m", "rocsteady", "report", "--force", "-o", str(page)],
         cwd=folder, check=True,
     )  # fmt: skip
-    draw(browser, page.as_uri(), ALL, story.name)
+    draw(browser, page.as_uri(), PAGES if story is FIRST else RUNS, story.name)
     if story is FIRST:
         top = browser.new_page(viewport={"width": 1280, "height": TOP}, color_scheme="light")
         top.goto(page.as_uri())
-        top.screenshot(path=KEPT / "report.png")
+        top.screenshot(path=PICTURES / "report.png")
         picture_first_run(folder)
 
 
 def picture_live(browser: Browser, folder: Path, python: Path) -> None:
     """Draw the live page and the full screen: healthy, in an incident, finished."""
-    story = STORIES[0]
+    story = replace(STORIES[0], small=("--episodes", "500", *STORIES[0].small[2:]), faults=LATER)
     variables = prepare(story, folder, python)
     run = rocsteady(folder, variables, "run", "--yes", "--name", story.name)
     until_step(story.name, folder, variables, 20)
@@ -103,7 +106,7 @@ def picture_live(browser: Browser, folder: Path, python: Path) -> None:
         if moment == "finished":
             run.send_signal(signal.SIGCONT)
             run.wait()
-        draw(browser, address.group(), ALL, f"live-{moment}")
+        draw(browser, address.group(), RUNS, f"live-{moment}")
         for columns, lines in TERMINALS:
             picture_terminal(folder, f"watch-{moment}-{columns}x{lines}", columns, lines)
     web.terminate()
@@ -123,15 +126,15 @@ def picture_terminal(folder: Path, name: str, columns: int, lines: int) -> None:
     command = f"{sys.executable} -m rocsteady watch"
     size = ("-x", str(columns), "-y", str(lines))
     subprocess.run([*tmux, "new-session", "-d", *size, "-c", str(folder), command], check=True)
-    time.sleep(6.0)
-    seen = subprocess.run(
-        [*tmux, "capture-pane", "-e", "-p"], check=True, capture_output=True, text=True
-    )
+    end, seen = time.monotonic() + 60, ""
+    while "q quit" not in seen and time.monotonic() < end:
+        time.sleep(1.0)
+        captured = [*tmux, "capture-pane", "-e", "-p"]
+        seen = subprocess.run(captured, check=True, capture_output=True, text=True).stdout
     subprocess.run([*tmux, "kill-server"], check=False)
     console = Console(record=True, width=columns, file=io.StringIO(), legacy_windows=False)
-    console.print(Text.from_ansi(seen.stdout))
-    target = KEPT if name == "watch-incident-80x24" else ALL
-    console.save_svg(str(target / f"{name}.svg"), title="rocsteady watch")
+    console.print(Text.from_ansi(seen))
+    console.save_svg(str(RUNS / f"{name}.svg"), title="rocsteady watch")
     print(f"{name} is drawn")
 
 
@@ -142,7 +145,7 @@ def picture_first_run(folder: Path) -> None:
     console.print(Text("$ rocsteady run", style="bold"))
     for line in folded(said.splitlines()):
         console.print(Text(line, style=style(line)))
-    console.save_svg(str(KEPT / "first-run.svg"), title="examples/first_run")
+    console.save_svg(str(PICTURES / "first-run.svg"), title="examples/first_run")
 
 
 def folded(lines: list[str]) -> Iterator[str]:

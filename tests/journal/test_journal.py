@@ -384,6 +384,8 @@ def test_a_run_that_has_made_all_its_steps_or_starts_again_is_not_stalled(
     done, again = begin(journal), begin(journal)
     train(journal, done.id, 1, 1000.0, range(501))
     train(journal, again.id, 1, 1000.0, range(101))
+    hung = Sample(at=1110.0, step=100, verdict="hung", quiet=10.0, total=500)
+    journal.progressed(again.id, 1, hung)  # which is why it starts again
     look = Sample(at=8990.0, step=0, verdict="starting", quiet=0.0, total=500)
     journal.progressed(again.id, 2, look)
     for run in (done, again):

@@ -197,7 +197,11 @@ def _is_stalled(buckets: Sequence[Bucket], speed: float | None, now: float) -> b
     if last is None or last.last_progress is None or last.last_step >= (last.total or math.inf):
         return False
     quiet = now - last.last_progress
-    since = [each for each in buckets if each.start + each.width > last.last_progress]
+    since = [  # what was said of an earlier attempt is over
+        each
+        for each in buckets
+        if each.start + each.width > last.last_progress and each.attempt == buckets[-1].attempt
+    ]
     if any(NOT_MOVING & each.seconds_as.keys() for each in since):
         least, steps = DOUBTED_AFTER, DOUBTED_STEPS
     elif buckets[-1].attempt != last.attempt:  # which is starting
