@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -42,7 +43,10 @@ def _nothing_is_left() -> Iterator[None]:
 def children_of_ours() -> set[str]:
     """Return the living children of this process; other tests made it adopt orphans."""
     threads = Path("/proc/self/task").iterdir()
-    children = {pid for thread in threads for pid in (thread / "children").read_text().split()}
+    children: set[str] = set()
+    for thread in threads:
+        with contextlib.suppress(OSError):  # it has ended
+            children |= set((thread / "children").read_text().split())
     states = {pid: Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2] for pid in children}
     return {pid for pid, state in states.items() if not state.startswith("Z")}
 
