@@ -68,12 +68,10 @@ def _export(kind: str, number: int | None, folder: Path, job: Job) -> Export:
     offer = _offer(option)
     moment = due(job.deadline, time.time())
     command = option.command if option and option.command else job.command
-    gpus = ranks_per_host(command)
-    if gpus is None:
-        gpus = _gpus(option, seen.gpus)
-        if given := ranks_option(command):
-            count = plural(gpus, "GPU")
-            tell(f"rocsteady: --nproc-per-node {given} is not a number; the file requests {count}.")
+    gpus = ranks_per_host(command) or _gpus(option, seen.gpus)
+    if (given := ranks_option(command)) and not given.isdecimal():
+        count = plural(gpus, "GPU")
+        tell(f"rocsteady: --nproc-per-node {given} is not a number; the file requests {count}.")
     return Export(
         name=job.name or folder.name or "training",
         command=command,
