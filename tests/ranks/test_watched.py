@@ -16,7 +16,7 @@ import pytest
 if sys.platform == "win32":
     pytest.skip("runs are of POSIX; Windows is unconfirmed", allow_module_level=True)
 
-from rank_faults import RANKS, WITHIN, Torchrun, inject
+from rank_faults import RANKS, WITHIN, Torchrun, inject, is_alive
 
 from rocsteady.exit_codes import PERSON_NEEDED
 
@@ -46,27 +46,8 @@ def ended(torchrun: Torchrun) -> int:
 
 def watcher_of(torchrun: Torchrun) -> int:
     """Return the process that watches, as soon as there is one."""
-    found: list[str] = []
-
-    def is_there() -> bool:
-        told = subprocess.run(
-            ["pgrep", "-P", str(torchrun.process.pid), "-f", "rocsteady run"],  # noqa: S607
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        found[:] = told.stdout.split()
-        return bool(found)
-
-    assert torchrun.until(is_there), torchrun.said()
-    return int(found[0])
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
-    except OSError:
-        return False
+    assert torchrun.until(lambda: bool(torchrun.watcher())), torchrun.said()
+    return torchrun.watcher()
 
 
 @pytest.mark.turns(1)
@@ -122,9 +103,13 @@ def test_training_goes_on_without_its_watcher(start: Starts) -> None:
     assert torchrun.until(lambda: torchrun.generations() == 1), torchrun.said()
 
     os.kill(watcher_of(torchrun), signal.SIGKILL)
-    fault = inject(torchrun, "kill", 1)  # and the next generation has another one
+    assert torchrun.until(lambda: "the watcher has ended" in torchrun.said()), torchrun.said()
+    faults = [
+        inject(torchrun, "kill", 1),
+        inject(torchrun, "watcher", 0),
+    ]  # each brings another one
 
-    assert fault.recovered, torchrun.said()
+    assert all(fault.recovered for fault in faults), torchrun.said()
     assert watcher_of(torchrun)
     assert ended(torchrun) == 0
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 SCRIPT = Path(__file__).with_name("rank_training.py")
 RANKS = 2
 DEADLOCKS = ("backward", "allreduce", "loader", "lock")
-KINDS = ("kill", "kill", *DEADLOCKS, "stop")
+KINDS = ("kill", "kill", *DEADLOCKS, "agent", "watcher", "stop")
 WITHIN = 300.0  # seconds, on a machine that has other things to do
 A_WHILE = 1.5  # seconds after a first step, in which a fault may come
 
@@ -57,15 +57,27 @@ class Torchrun:
         launch = ("-m", "torch.distributed.run", "--nproc-per-node", str(self.ranks))
         options = ("--max-restarts", str(self.restarts), "--log-dir", "logs")
         self.log = (folder / "log").open("wb")
+        self._command = [python, *launch, *options, *map(str, self.script or (SCRIPT, steps))]
+        self._environment = {**os.environ, **chosen, "PATH": f"{program}:{os.environ['PATH']}"}
+        self.start()
+
+    def start(self) -> None:
+        """Start it; once more, as a scheduler would."""
         self.process = subprocess.Popen(
-            [python, *launch, *options, *map(str, self.script or (SCRIPT, steps))],
-            cwd=folder,
-            env={**os.environ, **chosen, "PATH": f"{program}:{os.environ['PATH']}"},
+            self._command,
+            cwd=self.folder,
+            env=self._environment,
             stdin=subprocess.DEVNULL,
             stdout=self.log,
             stderr=self.log,
             start_new_session=True,
         )
+
+    def watcher(self) -> int:
+        """Return the process that watches; 0 if there is none."""
+        command = ["pgrep", "-P", str(self.process.pid), "-f", "rocsteady run"]
+        told = subprocess.run(command, check=False, capture_output=True, text=True)
+        return next((pid for pid in map(int, told.stdout.split()) if is_alive(pid)), 0)
 
     def told(self, what: str = "") -> list[dict[str, Any]]:
         """Return what ranks have told."""
@@ -108,14 +120,39 @@ class Torchrun:
         self.log.close()
 
 
+def is_alive(pid: int) -> bool:
+    """Tell whether a process runs."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except OSError:
+        return False
+
+
+def kill_agent(torchrun: Torchrun) -> bool:
+    """Kill torchrun, and start it again once nothing of it is left; False if something stays."""
+    left = [*(torchrun.pid(rank) for rank in range(torchrun.ranks)), torchrun.watcher()]
+    torchrun.process.kill()
+    torchrun.process.wait()
+    deadline = time.monotonic() + WITHIN
+    while any(map(is_alive, left)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    torchrun.start()
+    return not any(map(is_alive, left))
+
+
 def inject(torchrun: Torchrun, kind: str, rank: int, within: float = WITHIN) -> Fault:
     """Bring a fault about, and see what comes of it."""
     before, began = torchrun.generations(), time.time()
     saves = len(torchrun.told("saved"))
     if kind in DEADLOCKS:
         (torchrun.folder / f"fault-{rank}").write_text(kind, encoding="utf-8")
+    elif kind == "agent":
+        if not kill_agent(torchrun):
+            return Fault(kind, rank, math.inf, 0)
     else:
-        os.kill(torchrun.pid(rank), signal.SIGKILL if kind == "kill" else signal.SIGSTOP)
+        if kind == "watcher":  # and a rank with it: the next generation has another watcher
+            os.kill(torchrun.watcher(), signal.SIGKILL)
+        os.kill(torchrun.pid(rank), signal.SIGSTOP if kind == "stop" else signal.SIGKILL)
         if kind == "stop":  # the run is continued, or it was not noticed
             time.sleep(2.0)
             saves = len(torchrun.told("saved"))
@@ -126,6 +163,8 @@ def inject(torchrun: Torchrun, kind: str, rank: int, within: float = WITHIN) -> 
         return torchrun.generations() > before
 
     went_on = torchrun.until(goes_on, within)
+    if kind == "watcher":
+        went_on = torchrun.until(lambda: bool(torchrun.watcher()), within) and went_on
     seconds = time.time() - began if went_on else math.inf
     return Fault(kind, rank, seconds, torchrun.generations() - before)
 

@@ -173,7 +173,12 @@ class Rendezvous(RendezvousHandler):
     def _pass_on(self, watcher: Watcher | None) -> None:
         """Pass on what the watchers of all hosts tell each other of stuck ranks."""
         # Signs of life need no watcher: without them, other hosts would take this one for lost.
+        was_gone = watcher is None or watcher.is_gone
         messages = [] if watcher is None or watcher.is_gone else watcher.listen()
+        if watcher is not None and watcher.is_gone and not was_gone and watcher.end is None:
+            sys.stderr.write(
+                "rocsteady: the watcher has ended; until the ranks restart, no hang is noticed.\n"
+            )
         if self._hangs is None:
             return
         try:
