@@ -190,6 +190,16 @@ def test_a_hang_that_nothing_mends_is_survived_as_long_as_it_comes_further(
     assert climb(situations.after(situation, climb(situation), steps=400)).strategy is None
 
 
+def test_two_more_tries_follow_progress_and_no_third(situations: Situations) -> None:
+    situation = situations("hang-in-loader", loader=situations.loader(workers=0))
+    situation = situations.after(situation, climb(situation), steps=400)
+    for steps in (370, 360):
+        situation = situations.after(situation, climb(situation), steps=steps)
+        assert climb(situation).why == "Earlier attempts got further, and no other remedy is known."
+
+    assert climb(situations.after(situation, climb(situation), steps=350)).strategy is None
+
+
 def test_a_person_is_asked_at_once(situations: Situations) -> None:
     fix = Fix(text="Free some space.", commands=("df -h .",))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,7 @@ from rocsteady.attempts.progress_counts import READ, ProgressCounts
 from rocsteady.evidence.heartbeat_pages import CheckpointRead, read_checkpoint
 from rocsteady.inside import wire
 from rocsteady.job.values import Job
-from rocsteady.supervisor.checkpoints import Checkpoints
+from rocsteady.supervisor.checkpoints import Checkpoints, Steps
 
 TRAINS = """
 import os, signal, sys
@@ -176,6 +177,27 @@ def test_only_what_the_run_wrote_leads_on(tmp_path: Path) -> None:
     assert not checkpoints.led_on(ending(file, int(99e9)))
     checkpoints.ended(ending(file, int(101e9)))
     assert checkpoints.can_resume
+
+
+def test_an_attempt_that_saves_over_what_it_began_with_is_further(tmp_path: Path) -> None:
+    file, log = tmp_path / "last.pt", tmp_path / "log"
+    file.touch()
+    job, none = Job(command=("python",)), Steps(least=0, most=0, key="")
+    checkpoints = Checkpoints(job, tmp_path, tmp_path, None, began=100.0)
+    checkpoints.ended(ending(file, file.stat().st_mtime_ns))
+    counts = ProgressCounts()
+
+    def passes(began_with: int, saved: int) -> bool:
+        os.utime(file, ns=(saved, saved))
+        end = checkpoints.counted(ending(file, began_with), none, log)
+        return counts.passes(None, end.own_counts)
+
+    first, second, third = int(101e9), int(102e9), int(103e9)
+    assert passes(first, first)
+    assert not passes(first, first), "from the same one, and nothing was saved"
+    assert passes(first, second)
+    assert not passes(second, second), "which the last attempt was counted for"
+    assert passes(second, third)
 
 
 def test_each_later_start_is_further() -> None:

@@ -25,7 +25,7 @@ RANKS = 2
 DEADLOCKS = ("backward", "allreduce", "loader", "lock")
 KINDS = ("kill", "kill", *DEADLOCKS, "agent", "watcher", "stop")
 WITHIN = 300.0  # seconds, on a machine that has other things to do
-A_WHILE = 1.5  # seconds after a first step, in which a fault may come
+A_WHILE = 4.0  # seconds after a first step, in which a fault may come
 
 
 class Fault(NamedTuple):

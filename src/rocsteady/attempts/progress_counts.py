@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 PRINTED, EPOCH, SAVED = "printed", "epoch", "saved "  # counts, by their kind; saved in a unit
 SAVED_STEP = f"{SAVED}step"
-READ = "read"  # when the run wrote the checkpoint that an attempt found: the last one led on
+READ = "read"  # when the checkpoint that led an attempt on was last written, by it or before it
 ONE_OFF = {PRINTED: 1, SAVED_STEP: 1}  # one more may be another way to count the same
 
 
@@ -26,7 +26,7 @@ class ProgressCounts:
 
         ``step`` is None where nothing confirms it: then one of the other counts must be higher.
         What is saved that was not before is further in any case: it is not made again. So is an
-        attempt that began where an earlier one has come to.
+        attempt that began where an earlier one has come to, or saved over what it began with.
         """
         further = (step or 0) > self._step + bool(self._step)
         if step is None:

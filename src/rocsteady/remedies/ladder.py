@@ -20,6 +20,7 @@ from rocsteady.remedies.rungs.retry import REMEDY as RETRY
 from rocsteady.remedies.situation import DETERMINISTIC, FailedAttempt, Situation
 from rocsteady.vocabulary import Fix, Strategy, Value
 
+MOST_BARREN = 2  # attempts in a row without progress, where there was some and no remedy is left
 SCRIPT_ERROR, WENT_DOWN, UNKNOWN = "script-error", "machine-went-down", "unknown"
 
 
@@ -63,7 +64,7 @@ def _at_once(situation: Situation) -> Proposal | None:
 def _spent(situation: Situation) -> str:
     """Say which budget is used up; "" if none is."""
     tried, budget = situation.tried, situation.budget
-    barren = next((n for n, entry in enumerate(reversed(tried)) if entry.progressed), len(tried))
+    barren = _barren(tried)
     kinds = [entry.failure.kind for entry in tried[len(tried) - barren :]]
     if len(tried) >= budget.attempts:
         return f"The limit of {len(tried)} attempts is reached."
@@ -72,6 +73,11 @@ def _spent(situation: Situation) -> str:
     if kinds.count(situation.failure.kind) >= budget.tries:
         return f"The last {budget.tries} attempts that ended this way made no progress."
     return ""
+
+
+def _barren(tried: Sequence[FailedAttempt]) -> int:
+    """Count the attempts since the last one that came further."""
+    return next((n for n, entry in enumerate(reversed(tried)) if entry.progressed), len(tried))
 
 
 def _chance_below_a_remedy(situation: Situation, standing: Standing) -> Proposal | None:
@@ -175,15 +181,18 @@ def _on_the_machine(strategy: Strategy) -> Strategy:
 def _exhausted(
     situation: Situation, standing: Standing, passed_over: tuple[tuple[str, str], ...]
 ) -> Proposal:
-    """Go on as before if that brings the job further; else stop."""
+    """Go on as before if that brings the job further, or did so until lately; else stop."""
     kind, strategy = standing.answering.kind, standing.kept
-    further = situation.tried[-1].progressed and not _unwanted(RETRY.id, situation)
-    if further and not _against(strategy, situation, strategy):
+    barren = _barren(situation.tried)
+    most = 0 if situation.nature == DETERMINISTIC else min(MOST_BARREN, len(situation.tried) - 1)
+    wanted = barren <= most and not _unwanted(RETRY.id, situation)
+    if wanted and not _against(strategy, situation, strategy):
+        gets = "Earlier attempts got" if barren else "Each attempt gets"
         return Proposal(
             strategy=strategy,
             remedy=RETRY.id,
             taken_back=standing.taken_back,
-            why="Each attempt gets further, and no other remedy is known.",
+            why=f"{gets} further, and no other remedy is known.",
             passed_over=passed_over,
         )
     used = dict.fromkeys(entry.remedy for entry in situation.tried if entry.remedy)

@@ -93,7 +93,8 @@ class Checkpoints:
     def ended(self, end: AttemptEnd) -> None:
         """Take up whether an attempt wrote a checkpoint."""
         self._wrote = self._wrote or end.wrote_checkpoint
-        self._observed = self._observed or self.led_on(end) or _was_replaced(end.read)
+        replaced = end.read is not None and _last_written(end.read) > end.read.written
+        self._observed = self._observed or self.led_on(end) or replaced
         self._attempts += 1
 
     def led_on(self, end: AttemptEnd) -> bool:
@@ -150,7 +151,7 @@ class Checkpoints:
         if (epoch := last_epoch_printed(log)) is not None:
             counts[EPOCH] = epoch
         if end.read is not None and self.led_on(end):
-            counts[READ] = end.read.written
+            counts[READ] = _last_written(end.read)  # by this attempt, if it came so far
         made = (end.last_step or 0) - before.least
         return msgspec.structs.replace(end, own_counts=counts, made=max(0, made))
 
@@ -166,12 +167,12 @@ class Checkpoints:
         return whole_checkpoints(self.job, self.folder, self._origin, self.avoid, self._judged)
 
 
-def _was_replaced(read: CheckpointRead | None) -> bool:
-    """Tell whether the file that a script read is a newer one now: it will read that next."""
+def _last_written(read: CheckpointRead) -> int:
+    """Return when the file that a script read was last written: it will read that next."""
     try:
-        return read is not None and Path(read.path).stat().st_mtime_ns > read.written
+        return max(read.written, Path(read.path).stat().st_mtime_ns)
     except (OSError, ValueError):
-        return False
+        return read.written
 
 
 def taken_over(
