@@ -190,3 +190,33 @@ def test_a_host_without_a_watcher_gives_signs_of_life_and_survives_faults_of_the
 
     assert done.stdout == "4\n", done.stderr
     assert done.stderr.count("may not be found: RuntimeError('connection reset')") == 1
+
+
+CLOCK_BEHIND = """
+    from torch.distributed.elastic.rendezvous.api import RendezvousInfo
+    from rocsteady.integrations.torchrun import Rendezvous
+
+    class OneLeft:
+        def next_rendezvous(self): return RendezvousInfo(None, 0, 1, None)
+
+    for hosts, fewest in ((1, 1), (4, 4), (4, 1)):
+        handler = Rendezvous(OneLeft(), hosts=hosts, watched=False, fewest=fewest)
+        print(handler.next_rendezvous().world_size)
+"""
+
+
+def test_no_job_of_a_fixed_size_starts_with_fewer_hosts(
+    project: Project, torch_python: str, beside_torch: str
+) -> None:
+    done = subprocess.run(
+        [torch_python, project.script(CLOCK_BEHIND)],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": beside_torch},
+        cwd=project.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=WITHIN,
+    )
+
+    assert done.stdout.split() == ["1", "4", "1"], done.stderr  # the last may have 1 to 4 hosts
+    assert done.stderr.count("1 of 4 hosts seem to be alive") == 1

@@ -64,8 +64,9 @@ AGAIN = {"again": True}  # a decision: repeat the rendezvous
 class Rendezvous(RendezvousHandler):
     """Delegates to torch's own rendezvous, and does what the watcher decides."""
 
-    def __init__(self, inner: Any, *, hosts: int, watched: bool) -> None:  # noqa: ANN401 - torch's
+    def __init__(self, inner: Any, *, hosts: int, watched: bool, fewest: int = 0) -> None:  # noqa: ANN401 - torch's
         self._inner = inner
+        self._hosts, self._is_elastic = hosts, 0 < fewest < hosts
         self._watched = watched
         self._several = hosts > 1
         self._options = (*OPTIONS, SEVERAL) if self._several else OPTIONS
@@ -91,7 +92,7 @@ class Rendezvous(RendezvousHandler):
         """Meet the other hosts, before each generation of ranks."""
         for _ in range(TRIES):
             try:
-                info = self._inner.next_rendezvous()
+                info = self._complete(self._inner.next_rendezvous())
             except RendezvousClosedError:
                 sys.stderr.write("rocsteady: another host ended the job.\n")
                 sys.exit(PERSON_NEEDED)
@@ -105,6 +106,17 @@ class Rendezvous(RendezvousHandler):
             f"rocsteady: the hosts did not agree in {TRIES} tries (exit code {RETRY}).\n"
         )
         sys.exit(RETRY)
+
+    def _complete(self, info: RendezvousInfo) -> RendezvousInfo:
+        """Count the hosts that torch takes for dead because their clocks are behind."""
+        if self._is_elastic or info.world_size >= self._hosts:
+            return info
+        # Without this, torch would train with fewer hosts than it was told to, and not say so.
+        sys.stderr.write(
+            f"rocsteady: {info.world_size} of {self._hosts} hosts seem to be alive. If the clocks"
+            " of hosts differ by more than 15 s, set them, or use --rdzv-conf counter=1.\n"
+        )
+        return RendezvousInfo(info.store, info.rank, self._hosts, info.bootstrap_store_info)
 
     def is_closed(self) -> bool:
         """Tell whether the job is over."""
@@ -326,7 +338,8 @@ def create(parameters: RendezvousParameters) -> RendezvousHandler:
     else:
         handler = rendezvous_handler_registry.create_handler(inner)
     watched = RUN not in os.environ and sys.platform == "linux"
-    return Rendezvous(handler, hosts=parameters.max_nodes, watched=watched)
+    hosts, fewest = parameters.max_nodes, parameters.min_nodes
+    return Rendezvous(handler, hosts=hosts, watched=watched, fewest=fewest)
 
 
 def _endpoint(hosts: int) -> str:
