@@ -1,11 +1,15 @@
-"""Four ranks over two hosts: what befalls one of them, and that all go on alike."""
+"""Jobs over two and four hosts, two ranks on each: what befalls one, and that all go on alike."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +17,7 @@ import pytest
 if sys.platform == "win32":
     pytest.skip("runs are of POSIX; Windows is unconfirmed", allow_module_level=True)
 
-from host_faults import RANKS, Job, Network, network, why_not
+from host_faults import RANKS, Job, skewed, why_not
 from rank_faults import SCRIPT
 
 pytestmark = [
@@ -21,27 +25,17 @@ pytestmark = [
     pytest.mark.skipif(bool(why_not()), reason=why_not() or "-"),
 ]
 Starts = Callable[..., Job]
+either = pytest.mark.parametrize("hosts", [2, 4])
 
 
-@pytest.fixture
-def two_hosts() -> Iterator[Network]:
-    """Make two hosts."""
-    with network(2) as made:
-        yield made
+def ended_well(job: Job) -> bool:
+    """Wait for the end; tell whether every host ended with 0."""
+    return set(job.codes().values()) == {0}
 
 
-@pytest.fixture
-def start(tmp_path: Path, ranks_python: str, two_hosts: Network) -> Iterator[Starts]:
-    """Return what starts a job over both hosts; nothing of it is left."""
-    started: list[Job] = []
-
-    def starts(steps: int, meet_at: int = 1, script: Path = SCRIPT) -> Job:
-        started.append(Job(ranks_python, two_hosts, tmp_path / "job", (script, steps), meet_at))
-        return started[-1]
-
-    yield starts
-    for job in started:
-        job.close()
+def is_gone(pid: int) -> bool:
+    """Tell whether there is no such process."""
+    return not Path(f"/proc/{pid}").exists()
 
 
 def settings_of(job: Job) -> list[set[str]]:
@@ -51,55 +45,77 @@ def settings_of(job: Job) -> list[set[str]]:
     return [set(told[first : first + size]) for first in range(0, len(told), size)]
 
 
-def test_two_hosts_train_undisturbed(start: Starts) -> None:
-    job = start(60)
+@either
+def test_hosts_train_undisturbed(start: Starts, hosts: int) -> None:
+    job = start(hosts, 60)
 
-    assert job.codes() == {1: 0, 2: 0}, job.all_said()
+    assert ended_well(job), job.all_said()
     assert job.generations() == 1
     assert all("done" in job.said(host) for host in job.agents)
 
 
-def test_a_killed_rank_costs_all_hosts_one_restart(start: Starts) -> None:
-    job = start(120)
+@either
+def test_a_killed_rank_costs_all_hosts_one_restart(start: Starts, hosts: int) -> None:
+    job = start(hosts, 120)
     assert job.until(lambda: job.generations() == 1), job.all_said()
 
-    os.kill(job.pid(3), signal.SIGKILL)
+    os.kill(job.pid(RANKS * hosts - 1), signal.SIGKILL)
 
-    assert job.codes() == {1: 0, 2: 0}, job.all_said()
+    assert ended_well(job), job.all_said()
     assert job.generations() == 2
     assert "for all hosts" in "".join(map(job.said, job.agents))
     assert [len(each) for each in settings_of(job)] == [1, 1]
 
 
-@pytest.mark.parametrize(("rank", "where"), [(3, "backward"), (0, "allreduce")])
-def test_a_deadlocked_rank_is_found_on_whichever_host(start: Starts, rank: int, where: str) -> None:
-    job = start(150)
+@pytest.mark.parametrize(
+    ("hosts", "rank", "where"), [(2, 3, "backward"), (2, 0, "allreduce"), (4, 7, "lock")]
+)
+def test_a_deadlocked_rank_is_found_on_whichever_host(
+    start: Starts, ranks_python: str, hosts: int, rank: int, where: str
+) -> None:
+    job = start(hosts, 150)
     assert job.until(lambda: bool(job.told("saved"))), job.all_said()  # so many steps are a pace
 
     (job.shared / f"fault-{rank}").write_text(where, encoding="utf-8")
 
-    assert job.codes() == {1: 0, 2: 0}, job.all_said()
+    assert ended_well(job), job.all_said()
     assert job.generations() == 2
     assert "hung: " in job.said(1), job.all_said()  # which leads
     assert [len(each) for each in settings_of(job)] == [1, 1]
+    named = [(it["rank"], it["host"]) for it in blamed(job, 1, ranks_python)]
+    assert named == [(rank, str(rank // RANKS))], job.all_said()
+
+
+def blamed(job: Job, host: int, python: str) -> list[dict[str, object]]:
+    """Return the ranks that the journal of a host blames for the last incident."""
+    here = job.folder / f"host-{host}"
+    told = subprocess.run(
+        [python, "-m", "rocsteady", "report", "--json"],
+        cwd=here,
+        env={**os.environ, "HOME": str(here), "XDG_STATE_HOME": str(here / "state")},
+        check=True,
+        capture_output=True,
+    )
+    ranks: list[dict[str, object]] = json.loads(told.stdout)["incidents"][-1]["blame"]["ranks"]
+    return ranks
 
 
 @pytest.mark.parametrize("rank", [0, 3])
 def test_a_rank_that_validates_on_one_host_keeps_the_job_alive(start: Starts, rank: int) -> None:
-    job = start(100)
+    job = start(2, 100)
     assert job.until(lambda: bool(job.told("saved"))), job.all_said()
 
     (job.shared / f"fault-{rank}").write_text("validate", encoding="utf-8")
 
-    assert job.codes() == {1: 0, 2: 0}, job.all_said()
+    assert ended_well(job), job.all_said()
     assert [each["rank"] for each in job.told("validated")] == [rank]
     assert job.generations() == 1
 
 
 def test_hosts_never_run_different_strategies(start: Starts) -> None:
-    job = start(60, script=SCRIPT.with_name("rank_loader.py"))
+    job = start(2, 60, script=SCRIPT.with_name("rank_loader.py"))
 
-    assert job.codes() == {1: 0, 2: 0}, job.all_said()
+    assert ended_well(job), job.all_said()
     settings = settings_of(job)
     assert [len(each) for each in settings] == [1] * len(settings)  # the same on all four ranks
     assert settings[0] == {"{'ROCSTEADY_STRATEGY': None}"}
@@ -107,47 +123,97 @@ def test_hosts_never_run_different_strategies(start: Starts) -> None:
     assert len(job.told("done")) == 4
 
 
-def test_a_lost_leader_is_replaced(start: Starts) -> None:
-    job = start(150, meet_at=2)
+@either
+def test_a_lost_leader_is_replaced(start: Starts, hosts: int) -> None:
+    job = start(hosts, 150, meet_at=2)
     assert job.until(lambda: job.generations() == 1), job.all_said()
-    assert job.ranks_of(1) == [0, 1]  # it leads, and the store is on the other host
+    assert job.ranks_of(1) == [0, 1]  # it leads, and the store is on another host
 
     job.kill(1)
     job.start(1)  # as a scheduler would
 
-    assert job.codes() == {1: 0, 2: 0}, job.all_said()
+    assert ended_well(job), job.all_said()
     assert job.generations() == 2
     assert [len(each) for each in settings_of(job)] == [1, 1]
 
 
+@either
 def test_without_the_host_of_the_store_the_others_end_and_may_be_started_again(
-    start: Starts,
+    start: Starts, hosts: int
 ) -> None:
-    job = start(10_000)
+    job = start(hosts, 10_000)
     assert job.until(lambda: job.generations() == 1), job.all_said()
-    ranks = [job.pid(rank) for rank in job.ranks_of(2)]
+    others = list(job.agents)[1:]
+    ranks = [job.pid(rank) for host in others for rank in job.ranks_of(host)]
 
     job.kill(1)
 
-    assert job.codes()[2] == 75, job.all_said()
-    assert "the other hosts cannot be reached" in job.said(2)
-    assert job.until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in ranks), 30.0)
+    codes = job.codes()
+    assert [codes[host] for host in others] == [75] * len(others), job.all_said()
+    assert all("the other hosts cannot be reached" in job.said(host) for host in others)
+    assert job.until(lambda: all(map(is_gone, ranks)), 30.0)
 
 
-def test_a_host_that_is_cut_off_ends_its_ranks_and_may_come_back(
-    start: Starts, two_hosts: Network
-) -> None:
-    job = start(400)
+@either
+def test_a_host_that_is_cut_off_ends_its_ranks_and_may_come_back(start: Starts, hosts: int) -> None:
+    job = start(hosts, 400)
     assert job.until(lambda: bool(job.told("saved"))), job.all_said()
-    ranks = [job.pid(rank) for rank in job.ranks_of(2)]
+    ranks = [job.pid(rank) for rank in job.ranks_of(hosts)]
 
-    two_hosts.cut(2)
+    job.net.cut(hosts)
 
-    assert job.until(lambda: job.agents[2].poll() is not None), job.all_said()
-    assert job.agents[2].poll() == 75, job.all_said()
-    assert job.until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in ranks), 30.0)
+    assert job.until(lambda: job.agents[hosts].poll() is not None), job.all_said()
+    assert job.agents[hosts].poll() == 75, job.all_said()
+    assert job.until(lambda: all(map(is_gone, ranks)), 30.0)
     assert job.until(lambda: "gave no sign of life" in job.said(1)), job.all_said()
-    two_hosts.join(2)
-    job.start(2)
-    assert job.codes() == {1: 0, 2: 0}, job.all_said()
+    job.net.join(hosts)
+    job.start(hosts)
+    assert ended_well(job), job.all_said()
     assert job.generations() == 2
+
+
+@either
+def test_a_slow_host_is_left_alone(start: Starts, hosts: int) -> None:
+    job = start(hosts, 300)
+    assert job.until(lambda: bool(job.told("saved"))), job.all_said()
+
+    for pause in (*[1.5] * 10, 20.0):  # c10d takes a host for dead after 15 s
+        job.signal(hosts, signal.SIGSTOP)
+        time.sleep(pause)
+        job.signal(hosts, signal.SIGCONT)
+        time.sleep(0.5)
+
+    assert ended_well(job), job.all_said()
+    assert job.generations() == 1
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
+@pytest.mark.parametrize(("hosts", "minutes"), [(2, -10), (2, 10), (4, -10), (4, 10)])
+def test_a_clock_that_is_off_does_no_harm(
+    start: Starts, tmp_path: Path, hosts: int, minutes: int
+) -> None:
+    job = start(hosts, 200, variables={hosts: skewed(tmp_path, 60 * minutes)})
+    assert job.until(lambda: bool(job.told("saved"))), job.all_said()
+
+    os.kill(job.pid(0), signal.SIGKILL)
+
+    assert ended_well(job), job.all_said()
+    assert job.generations() == 2
+    assert [len(each) for each in settings_of(job)] == [1, 1]
+    assert len(job.told("done")) == RANKS * hosts
+
+
+@pytest.mark.skipif(shutil.which("nft") is None, reason="there is no nft to lose packets with")
+@either
+def test_lost_packets_do_no_harm(start: Starts, hosts: int) -> None:
+    job = start(hosts, 200)
+    job.net.lose(5)
+    assert job.until(lambda: len(job.told("saved")) > 5), job.all_said()
+    assert job.generations() == 1
+
+    os.kill(job.pid(RANKS * hosts - 1), signal.SIGKILL)
+
+    assert ended_well(job), job.all_said()
+    assert job.generations() == 2
+    assert job.net.lost() > 0
+    assert [len(each) for each in settings_of(job)] == [1, 1]

@@ -9,8 +9,11 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from rank_faults import SCRIPT
 
 RANKS = 2  # of each host
 WITHIN = 600.0  # seconds, on a machine that has other things to do
@@ -67,6 +70,23 @@ class Network:
         """Put it back."""
         _ip("-n", self._hub, "link", "set", f"to{host}", "up")
 
+    def lose(self, percent: int) -> None:
+        """Lose so many of the packets between hosts from now on, at random."""
+        hub = ("netns", "exec", self._hub, "nft")
+        _ip(*hub, "add table bridge loss")
+        _ip(*hub, "add chain bridge loss all { type filter hook forward priority 0; }")
+        _ip(*hub, f"add rule bridge loss all numgen random mod 100 < {percent} counter drop")
+
+    def lost(self) -> int:
+        """Return how many packets were lost in this way."""
+        told = subprocess.run(
+            ["ip", "netns", "exec", self._hub, "nft", "-j", "list", "table", "bridge", "loss"],
+            check=True,
+            capture_output=True,
+        )
+        rules = [it["rule"] for it in json.loads(told.stdout)["nftables"] if "rule" in it]
+        return next(int(it["counter"]["packets"]) for it in rules[0]["expr"] if "counter" in it)
+
     def close(self) -> None:
         for host in (*self.hosts, 0):
             _ip("netns", "delete", self.name(host))
@@ -82,18 +102,36 @@ def network(hosts: int) -> Iterator[Network]:
         made.close()
 
 
+def skewed(folder: Path, seconds: int) -> dict[str, str]:
+    """Return the variables with which the clock of processes is off."""
+    library = folder / "skewed_clock.so"
+    source = str(Path(__file__).with_name("skewed_clock.c"))
+    command = ["gcc", "-O1", "-shared", "-fPIC", "-pthread", "-o", str(library), source]
+    subprocess.run(command, check=True, capture_output=True)
+    return {"LD_PRELOAD": str(library), "ROCSTEADY_TEST_SKEW": str(seconds)}
+
+
+class Setting(NamedTuple):
+    """What a job runs, and how its hosts meet."""
+
+    steps: int
+    script: Path = SCRIPT
+    meet_at: int = 1  # the host of the store
+    counter: bool = False  # the rendezvous for very many hosts
+    variables: dict[int, dict[str, str]] | None = None  # more of them, on some hosts
+
+
 class Job:
     """One job over all hosts of a network; each host has a folder of its own and a shared one."""
 
-    def __init__(
-        self, python: str, net: Network, folder: Path, training: tuple[Path, int], meet_at: int
-    ) -> None:
-        self._python, self._net, self._meet_at = python, net, meet_at
-        self._training = [str(training[0]), str(training[1]), str(folder / "shared")]
+    def __init__(self, python: str, net: Network, folder: Path, setting: Setting) -> None:
+        self._python, self.net, self._setting = python, net, setting
         self.folder = folder
         self.shared = folder / "shared"
         self.shared.mkdir(parents=True)
+        self._training = [str(setting.script), str(setting.steps), str(self.shared)]
         self.agents: dict[int, subprocess.Popen[bytes]] = {}
+        self._began = time.monotonic()
         for host in net.hosts:
             self.start(host)
 
@@ -107,23 +145,25 @@ class Job:
             "HOME": str(here),
             "XDG_STATE_HOME": str(here / "state"),
             "PATH": f"{Path(self._python).parent}:{os.environ['PATH']}",
+            **(self._setting.variables or {}).get(host, {}),
         }
-        is_host = "true" if host == self._meet_at else "false"
+        meet_at = self._setting.meet_at
+        is_host, counter = str(host == meet_at).lower(), int(self._setting.counter)
         options = {
-            "nnodes": len(self._net.hosts),
+            "nnodes": len(self.net.hosts),
             "nproc-per-node": RANKS,
             "max-restarts": 1000,
             "log-dir": "logs",
             "rdzv-id": "job",
-            "rdzv-endpoint": f"{self._net.address(self._meet_at)}:{PORT}",
-            "rdzv-conf": f"is_host={is_host}",
-            "local-addr": self._net.address(host),
+            "rdzv-endpoint": f"{self.net.address(meet_at)}:{PORT}",
+            "rdzv-conf": f"is_host={is_host},counter={counter}",
+            "local-addr": self.net.address(host),
         }
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         launch = (self._python, "-m", "torch.distributed.run")
         with (here / "log").open("ab") as log:
             self.agents[host] = subprocess.Popen(
-                ["ip", "netns", "exec", self._net.name(host), *launch, *words, *self._training],
+                ["ip", "netns", "exec", self.net.name(host), *launch, *words, *self._training],
                 cwd=here,
                 env={**os.environ, **variables},
                 stdin=subprocess.DEVNULL,
@@ -143,7 +183,7 @@ class Job:
 
     def generations(self) -> int:
         """Return how many generations made a first step on every rank."""
-        return len(self.told("first step")) // (RANKS * len(self._net.hosts))
+        return len(self.told("first step")) // (RANKS * len(self.net.hosts))
 
     def pid(self, rank: int) -> int:
         """Return the process of a rank, of the newest generation."""
@@ -151,7 +191,7 @@ class Job:
 
     def ranks_of(self, host: int) -> list[int]:
         """Return the ranks that a host has now."""
-        ranks = range(RANKS * len(self._net.hosts))
+        ranks = range(RANKS * len(self.net.hosts))
         return [rank for rank in ranks if _parent(self.pid(rank)) == self.agents[host].pid]
 
     def until(self, reached: Callable[[], bool], within: float = WITHIN) -> bool:
@@ -183,6 +223,24 @@ class Job:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.agents[host].wait()
+
+    def signal(self, host: int, number: int) -> None:
+        """Send a signal to everything on a host."""
+        agent = self.agents[host].pid
+        for pid in (agent, *_below(agent)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def summary(self) -> str:
+        """Return what came of it, in a line."""
+        codes = {host: agent.poll() for host, agent in self.agents.items()}
+        at = [each["at"] for each in self.told() if each["rank"] == 0 and "at" in each]
+        still = max((b - a for a, b in pairwise(at)), default=0.0)
+        took = time.monotonic() - self._began
+        return (
+            f"{took:.0f} s, generations {self.generations()},"
+            f" longest time without a sign of rank 0 {still:.1f} s, exit codes {codes}"
+        )
 
     def close(self) -> None:
         """End what is left."""
