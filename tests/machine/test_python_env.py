@@ -345,6 +345,23 @@ def test_a_shim_in_a_copied_folder_is_not_run(tmp_path: Path) -> None:
     assert not ran.exists()
 
 
+def test_a_torch_built_in_a_folder_of_its_own_is_found_by_its_link() -> None:
+    site = "/work/.venv/lib/python3.12/site-packages"
+    text = "import site_hook\n# a comment\nrelative\n/src/missing\n/src/pytorch\n"
+    files: Files = {
+        **venv("/work/.venv"),
+        site: Entry(names=("__editable__.torch.pth",)),
+        f"{site}/__editable__.torch.pth": text,
+        "/src/pytorch/torch/version.py": "",
+    }
+
+    found = find_python(here := view(files))
+
+    assert found is not None
+    assert found.site_packages == (site, "/src/pytorch")
+    assert torch_folder(here, found) == "/src/pytorch/torch"
+
+
 def test_the_folder_of_torch_is_the_first_that_python_would_look_into() -> None:
     files: Files = {"/b/torch/version.py": "", "/c/torch/version.py": "", "/a/torch/x": ""}
     python = PythonEnv(prefix="/", chosen="PATH", version="", site_packages=("/a", "/b", "/c"))

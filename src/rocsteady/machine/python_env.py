@@ -15,6 +15,8 @@ from rocsteady.machine.view import View
 from rocsteady.vocabulary import Value
 
 PYTHON_FOLDER = re.compile(r"python(3\.\d+)t?$")
+ABSOLUTE = re.compile(r"/|[A-Za-z]:/")
+MOST_LINKS = 50  # .pth files, and lines of each
 
 
 class PythonEnv(Value, frozen=True, kw_only=True):
@@ -108,7 +110,7 @@ def _from_prefix(view: View, prefix: str, chosen: str, version: str = "") -> Pyt
         prefix=prefix,
         chosen=chosen,
         version=version,
-        site_packages=sites,
+        site_packages=sites + tuple(folder for site in sites for folder in _linked(view, site)),
         why_not="" if sites else "it has no package folder",
     )
 
@@ -137,6 +139,18 @@ def _site_packages(view: View, prefix: str, version: str) -> tuple[str, ...]:
     folders.append(f"{prefix}/lib/python3/dist-packages")  # Debian's own
     there = {view.resolve(folder): folder for folder in reversed(folders) if view.is_folder(folder)}
     return tuple(folder for folder in folders if folder in there.values())  # lib64 is often lib
+
+
+def _linked(view: View, site: str) -> list[str]:
+    """Return the folders that .pth files add, such as a torch that was built in its own folder."""
+    names = [name for name in view.names(site) if name.endswith(".pth")][:MOST_LINKS]
+    lines = [line.strip() for name in names for line in _lines(view, f"{site}/{name}")]
+    paths = [line.replace("\\", "/") for line in lines if not line.startswith(("#", "import"))]
+    return [path for path in paths if ABSOLUTE.match(path) and view.is_folder(path)]
+
+
+def _lines(view: View, path: str) -> list[str]:
+    return (view.text(path) or "").splitlines()[:MOST_LINKS]
 
 
 def _settings(text: str) -> dict[str, str]:
