@@ -264,7 +264,7 @@ def test_taking_over_shows_the_command_and_goes_on_with_the_next_attempt(project
     assert ended.code == 0
     said = "\n".join(ended.said)
     assert f"resuming run {project.name}: {sys.executable} train.py" in said
-    assert "an earlier action did not finish: start" in said
+    assert "rocsteady was killed during an earlier action: start" in said
     assert f"run {project.name} started (attempt 2" in said
     assert [a["number"] for a in project.story()["attempts"]] == [1, 2]
     again = project.run("--resume", project.name)

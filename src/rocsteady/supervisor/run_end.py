@@ -128,7 +128,7 @@ class RunEnd:
         again = (
             ""
             if self._outlook.can_resume()
-            else " (from the beginning: rocsteady does not know how the script resumes)"
+            else " (from the beginning: there is no checkpoint that the script is known to resume from)"
         )
         return f"rocsteady run --resume {self._run.name}{again}"
 

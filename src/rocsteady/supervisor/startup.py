@@ -35,11 +35,10 @@ class Startup:
         for left in self._journal.unfinished():
             if left.fate not in (Fate.MACHINE_WENT_DOWN, Fate.KILLED):
                 continue
-            deed = left.deed
-            self._announcer.say(
-                f"an earlier action did not finish: {deed.kind} {deed.what} ({left.fate.value})."
-            )
-            if left.fate is Fate.MACHINE_WENT_DOWN:
+            deed, crashed = left.deed, left.fate is Fate.MACHINE_WENT_DOWN
+            what = "the machine crashed" if crashed else "rocsteady was killed"
+            self._announcer.say(f"{what} during an earlier action: {deed.kind} {deed.what}.")
+            if crashed:
                 self._remember_death(left)
             self._journal.settle(deed, left.fate.value)
 
