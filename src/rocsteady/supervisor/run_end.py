@@ -125,12 +125,11 @@ class RunEnd:
         return self._resume() if decision.code == RETRY else ""
 
     def _resume(self) -> str:
-        again = (
-            ""
-            if self._outlook.can_resume()
-            else " (from the beginning: there is no checkpoint that the script is known to resume from)"
-        )
-        return f"rocsteady run --resume {self._run.name}{again}"
+        again = f"rocsteady run --resume {self._run.name}"
+        if self._outlook.can_resume():
+            return again
+        why = "there is no checkpoint that the script is known to resume from"
+        return f"{again} (from the beginning: {why})"
 
     def _tell_what_is_left(self) -> None:
         """Say what a deadline still asks for."""
