@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from rocsteady.wording import DAY, HOUR, YEAR, duration, plural, rough_duration, size
+from rocsteady.wording import (
+    DAY,
+    HOUR,
+    YEAR,
+    duration,
+    inside_a_sentence,
+    plural,
+    rough_duration,
+    size,
+)
 
 
 @pytest.mark.parametrize(
@@ -65,3 +74,18 @@ def test_a_plural() -> None:
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf")])
 def test_a_duration_that_is_no_number(seconds: float) -> None:
     assert duration(seconds) == "an unknown time"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Hung in the backward pass", "hung in the backward pass"),
+        ("GPU memory is fragmented", "GPU memory is fragmented"),
+        ("MIOpen cannot use its cache", "MIOpen cannot use its cache"),
+        ("GPUs cannot reach each other", "GPUs cannot reach each other"),
+        ("A rank ended", "a rank ended"),
+        ("", ""),
+    ],
+)
+def test_names_keep_their_capitals_inside_a_sentence(text: str, said: str) -> None:
+    assert inside_a_sentence(text) == said

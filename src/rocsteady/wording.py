@@ -56,6 +56,12 @@ def money(dollars: float) -> str:
     return f"${dollars:,.0f}" if dollars >= TEN or dollars == int(dollars) else f"${dollars:.2f}"
 
 
+def inside_a_sentence(text: str) -> str:
+    """Begin a text with a small letter, unless its first word is a name such as GPU or PyTorch."""
+    first = text.partition(" ")[0]
+    return text if first[1:] != first[1:].lower() else text[:1].lower() + text[1:]
+
+
 def plural(number: int, thing: str, things: str = "") -> str:
     """Count things: "1 step", "2,000 steps"; ``things`` is for an irregular plural."""
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"

@@ -16,7 +16,7 @@ from rocsteady.journal.values import (
     paused_between,
 )
 from rocsteady.vocabulary import Diagnosis, Failure, Fix, Value
-from rocsteady.wording import duration, plural
+from rocsteady.wording import duration, inside_a_sentence, plural
 
 START = "start"  # the kind of an intent
 DONE, STOPPED = "done", "stopped by the user"
@@ -289,7 +289,7 @@ def _trouble(story: RunStory) -> str:
         if failure is not None:
             kinds[failure.title.rstrip(".")] = kinds.get(failure.title.rstrip("."), 0) + 1
     named = "; ".join(
-        f"{title[:1].lower()}{title[1:]}" + (f" ({count} times)" if count > 1 else "")
+        inside_a_sentence(title) + (f" ({count} times)" if count > 1 else "")
         for title, count in kinds.items()
     )
     lost = f", {duration(story.seconds_lost)} lost to failures and restarts"
