@@ -118,6 +118,8 @@ def test_a_job_of_which_all_hosts_are_stuck_hangs_on_all_of_them() -> None:
     job = Job(3)
 
     assert job.after(15) == [True] * 3
+    known = [host.watch.judged(HUNG).blame is not None for host in job.hosts]
+    assert known == [True, False, False]  # the leader has compared the ranks of all hosts
 
 
 @pytest.mark.parametrize("busy", [0, 1, 2])

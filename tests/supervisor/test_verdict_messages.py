@@ -92,6 +92,17 @@ def test_a_hang_is_said_with_the_rank_or_that_none_stands_out(found: Blame | Non
     assert heard.said == [f"hung: no step for 9 s.{who} Incident 1."]
 
 
+def test_ranks_of_one_host_that_are_alike_are_not_said_of_a_hang_over_several() -> None:
+    heard = Heard()
+    teller = Teller(cast("Announcer", heard), "calm-otter")
+    why = "no step for 9 s"
+    apart = Verdict(condition=RunState.HUNG, why=why, quiet=9.0, blame=ALIKE, apart=True)
+
+    teller.hung(apart, "Incident 1.")
+
+    assert heard.said == [f"hung: {why}. Incident 1."]
+
+
 def test_evidence_is_said_only_if_it_says_more() -> None:
     heard = Heard()
     teller = Teller(cast("Announcer", heard), "calm-otter")

@@ -287,6 +287,7 @@ class Attempt:
         return self._hung(child, verdict) if hangs else None
 
     def _hung(self, child: AttemptProcesses, verdict: Verdict) -> AttemptEnd | None:
+        verdict = self._job_hang.judged(verdict)
         if self._settings.observe:
             self._teller.hung(verdict, "Only observing: rocsteady does not stop the run.")
             return None

@@ -73,6 +73,12 @@ class JobHang:
                 self._hosts.tell(confirmed=message["confirm"])
         return self._is_over(verdict)
 
+    def judged(self, verdict: Verdict) -> Verdict:
+        """Return a verdict with what all ranks of the job tell, where this host knows it."""
+        if self.blame is None:
+            return verdict
+        return msgspec.structs.replace(verdict, blame=self.blame, apart=False)
+
     def _decides(self, told: list[dict[str, Any]]) -> bool:
         """Decide for all hosts, where this one leads and all have told of their ranks."""
         hosts = [msgspec.convert(each, HostSummary) for each in told]

@@ -108,7 +108,8 @@ class Teller:
             return
         self._inspecting, self._said = True, RunState.HUNG
         place = f" Location: {verdict.place}." if _adds_place(verdict) else ""
-        who = _sentence(verdict.blame)
+        # That the ranks of one host are alike says nothing where another host has the culprit.
+        who = "" if verdict.apart and not _stands_out(verdict.blame) else _sentence(verdict.blame)
         self._announcer.say(f"hung: {verdict.why}.{place}{who} {then}", style=RED)
 
     def blamed(self, found: Blame | None, before: Blame | None) -> None:
