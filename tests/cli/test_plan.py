@@ -140,6 +140,18 @@ def test_files_for_elsewhere_are_written_once(cli: Rocsteady) -> None:
     assert (first.code, forced.code) == (0, 0)
 
 
+def test_a_file_for_elsewhere_has_the_command_of_the_plan(cli: Rocsteady) -> None:
+    (cli.folder / "rocsteady.toml").write_text('command = ["python", "train.py"]\n')
+    cli("plan", "--no-trials", "--yes", "--", "python3", "train.py", "--preset", "small")
+    ended = cli.once("plan", "--export", "slurm")
+    other = cli("plan", "--export", "slurm", "--force", "--", "python3", "train.py")
+
+    (file,) = cli.folder.glob("*.sbatch")
+    assert ended.code == 0, ended.err
+    assert "rocsteady run --yes -- python3 train.py --preset small &\n" in file.read_text()
+    assert (other.code, "the last plan is for another command" in other.err) == (2, True)
+
+
 def test_a_file_for_elsewhere_says_how_many_gpus_it_guessed(cli: Rocsteady) -> None:
     torchrun = ("python3", "-m", "torch.distributed.run", "--nproc-per-node", "gpu", "train.py")
     cli("plan", "--no-trials", "--yes", "--", *torchrun)

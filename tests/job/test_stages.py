@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from rocsteady.errors import JobError
-from rocsteady.job.stages import stage_job, variant_command, with_variant
+from rocsteady.job.stages import for_command, stage_job, variant_command, with_variant
 from rocsteady.job.values import Deadline, DoneWhen, Job, Stage, Total, Variant
 from rocsteady.journal.values import Run
 from rocsteady.workflows.stages import Turn, survey
@@ -54,6 +54,16 @@ def test_a_variant_has_its_own_command_and_total() -> None:
         with_variant(JOB, "big")
     with pytest.raises(JobError, match=r"variants.small: the command has no --val"):
         with_variant(replace(JOB, command=("python", "other.py")), "small")
+
+
+@pytest.mark.parametrize(
+    "python", ["python3", "/home/me/venv/bin/python3.12", r"C:\venv\python.exe"]
+)
+def test_another_interpreter_does_the_same_work_by_the_same_time(python: str) -> None:
+    command = (python, *JOB.command[1:])
+
+    assert for_command(JOB, command) == (replace(JOB, command=command, stages=()), ("stages",))
+    assert for_command(JOB, ("node", *JOB.command[1:]))[1] == ("total", "deadline", "stages")
 
 
 def test_a_stage_is_a_job_of_its_own_and_else_as_the_job_says() -> None:

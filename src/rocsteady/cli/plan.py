@@ -153,7 +153,7 @@ def command(  # noqa: PLR0913 - one argument an option
     trials = Trials(folder, memory, tell, again=again)
     try:
         if export is not None:
-            command = saved_plan.command_of(folder, command)
+            command = _last_plan(folder, command).command
         job = job_here(folder, command, memory, yes=yes, example=EXAMPLE)
         if export is not None:
             write_files(export, option, folder, job, bucket=bucket, force=force)

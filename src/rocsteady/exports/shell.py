@@ -15,7 +15,8 @@ from rocsteady.exports.torchrun_command import (
     without_meeting,
 )
 
-AS_IT_IS = "/tmp/torch-as-it-is.txt"  # noqa: S108 - on a machine that is rented, or in an image
+AS_IT_IS = "torch-as-it-is.txt"
+TEMPORARY = "/tmp"  # noqa: S108 - on a machine that is rented, or in an image
 VERSION = "\"import importlib.metadata as m; print('torch==' + m.version('torch'))\""
 ENVIRONMENT = "training-env"
 RESTARTS = 100
@@ -75,18 +76,20 @@ def environment(export: Export) -> list[str]:
     return [*unset, *(f"export {name}={shlex.quote(text)}" for name, text in _variables(export))]
 
 
-def install(export: Export) -> list[str]:
+def install(export: Export, folder: str = TEMPORARY) -> list[str]:
     """Install what the job needs beside torch, which stays as it is.
 
-    A requirement for torch would otherwise bring a build for another GPU.
+    A requirement for torch would otherwise bring a build for another GPU. The folder, for a file
+    with the version of torch, must be one that other users of the machine cannot write to.
     """
     pip = "python3 -m pip install"
+    as_it_is = f"{folder}/{AS_IT_IS}"
     lines = []
     if export.requirements:
         file = shlex.quote(_no_option(export.requirements))
         lines = [
-            f"python3 -c {VERSION} > {AS_IT_IS}",
-            f"{pip} -c {AS_IT_IS} -r {file}",
+            f"python3 -c {VERSION} > {as_it_is}",
+            f"{pip} -c {as_it_is} -r {file}",
         ]
     return [*lines, f"{pip} {shlex.quote(export.rocsteady)}"]
 

@@ -127,7 +127,7 @@ def _notes(export: Export) -> list[str]:
         ),
         f"    python3 -m venv {ENVIRONMENT} && . {ENVIRONMENT}/bin/activate",
         f"    python3 -m pip install {torch} --index-url {PYTORCH}{rocm}",
-        *(f"    {line}" for line in install(export)),
+        *(f"    {line}" for line in install(export, ENVIRONMENT)),
         _about_time(export),
         ("Adapt the GPU name in --gres, the partition and the account to your cluster."),
     ]

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from rocsteady.job.stages import PYTHON
+
 TORCHRUN = re.compile(r"(.*[/\\])?torchrun(\.exe)?")
-PYTHON = re.compile(r"(.*[/\\])?(py|python[0-9.]*)(\.exe)?")
 MODULE = ("-m", "torch.distributed.run")
 FLAGS = frozenset({"standalone", "no_python", "m", "module", "run_path"})  # without a value
 MEETING = frozenset(

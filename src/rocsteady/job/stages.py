@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -10,6 +11,8 @@ from msgspec.structs import replace
 from rocsteady.errors import JobError
 from rocsteady.job.arguments import with_arguments
 from rocsteady.job.values import Job, Stage, Total
+
+PYTHON = re.compile(r"(.*[/\\])?(py|python[0-9.]*)(\.exe)?")
 
 
 def variant_command(job: Job, name: str) -> tuple[str, ...]:
@@ -39,11 +42,14 @@ def for_command(job: Job, command: tuple[str, ...]) -> tuple[Job, tuple[str, ...
     """Return the job of a command, and the keys of a job for another one that do not apply to it.
 
     How much work another command is, and by when, is not known. The same script with other
-    arguments counts and resumes in the same way, and writes the same files.
+    arguments counts and resumes in the same way, and writes the same files. Another interpreter
+    does the same work.
     """
     if command == job.command:
         return job, ()
-    if _script(command) == _script(job.command):
+    if _differ_in_interpreter(command, job.command):
+        other = replace(job, command=command, stages=())
+    elif _script(command) == _script(job.command):
         total = Total(log=job.total.log) if job.total and job.total.log else None
         other = replace(job, command=command, total=total, deadline=None, stages=())
     else:
@@ -57,6 +63,12 @@ def for_command(job: Job, command: tuple[str, ...]) -> tuple[Job, tuple[str, ...
         )
     keys = ("name", "total", "deadline", "resume", "done_when", "variants", "stages")
     return other, tuple(key for key in keys if getattr(job, key) != getattr(other, key))
+
+
+def _differ_in_interpreter(command: Sequence[str], other: Sequence[str]) -> bool:
+    """Tell whether one is, say, python3 train.py and the other /venv/bin/python train.py."""
+    both = all(PYTHON.fullmatch(each[0]) for each in (command, other))
+    return both and command[1:] == other[1:]
 
 
 def _script(command: Sequence[str]) -> str:
