@@ -16,6 +16,7 @@ from host_faults import Job, why_not
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.turns(14),
     pytest.mark.skipif(bool(why_not()), reason=why_not() or "-"),
 ]
 

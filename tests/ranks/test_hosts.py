@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -25,7 +23,8 @@ pytestmark = [
     pytest.mark.skipif(bool(why_not()), reason=why_not() or "-"),
 ]
 Starts = Callable[..., Job]
-either = pytest.mark.parametrize("hosts", [2, 4])
+seldom = pytest.mark.turns(21)  # eight ranks take minutes
+either = pytest.mark.parametrize("hosts", [2, pytest.param(4, marks=seldom)])
 
 
 def ended_well(job: Job) -> bool:
@@ -68,10 +67,11 @@ def test_a_killed_rank_costs_all_hosts_one_restart(start: Starts, hosts: int) ->
 
 
 @pytest.mark.parametrize(
-    ("hosts", "rank", "where"), [(2, 3, "backward"), (2, 0, "allreduce"), (4, 7, "lock")]
+    ("hosts", "rank", "where"),
+    [(2, 3, "backward"), (2, 0, "allreduce"), pytest.param(4, 7, "lock", marks=seldom)],
 )
 def test_a_deadlocked_rank_is_found_on_whichever_host(
-    start: Starts, ranks_python: str, hosts: int, rank: int, where: str
+    start: Starts, hosts: int, rank: int, where: str
 ) -> None:
     job = start(hosts, 150)
     assert job.until(lambda: bool(job.told("saved"))), job.all_said()  # so many steps are a pace
@@ -82,22 +82,9 @@ def test_a_deadlocked_rank_is_found_on_whichever_host(
     assert job.generations() == 2
     assert "hung: " in job.said(1), job.all_said()  # which leads
     assert [len(each) for each in settings_of(job)] == [1, 1]
-    named = [(it["rank"], it["host"]) for it in blamed(job, 1, ranks_python)]
+    blame = job.incidents(1)[-1]["blame"]
+    named = [(it["rank"], it["host"]) for it in blame["ranks"]]
     assert named == [(rank, str(rank // RANKS))], job.all_said()
-
-
-def blamed(job: Job, host: int, python: str) -> list[dict[str, object]]:
-    """Return the ranks that the journal of a host blames for the last incident."""
-    here = job.folder / f"host-{host}"
-    told = subprocess.run(
-        [python, "-m", "rocsteady", "report", "--json"],
-        cwd=here,
-        env={**os.environ, "HOME": str(here), "XDG_STATE_HOME": str(here / "state")},
-        check=True,
-        capture_output=True,
-    )
-    ranks: list[dict[str, object]] = json.loads(told.stdout)["incidents"][-1]["blame"]["ranks"]
-    return ranks
 
 
 @pytest.mark.parametrize("rank", [0, 3])
@@ -188,6 +175,7 @@ def test_a_slow_host_is_left_alone(start: Starts, hosts: int) -> None:
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
+@seldom
 @pytest.mark.parametrize(("hosts", "minutes"), [(2, -10), (2, 10), (4, -10), (4, 10)])
 def test_a_clock_that_is_off_does_no_harm(
     start: Starts, tmp_path: Path, hosts: int, minutes: int

@@ -74,8 +74,8 @@ class Network:
         """Lose so many of the packets between hosts from now on, at random."""
         hub = ("netns", "exec", self._hub, "nft")
         _ip(*hub, "add table bridge loss")
-        _ip(*hub, "add chain bridge loss all { type filter hook forward priority 0; }")
-        _ip(*hub, f"add rule bridge loss all numgen random mod 100 < {percent} counter drop")
+        _ip(*hub, "add chain bridge loss every { type filter hook forward priority 0; }")
+        _ip(*hub, f"add rule bridge loss every numgen random mod 100 < {percent} counter drop")
 
     def lost(self) -> int:
         """Return how many packets were lost in this way."""
@@ -215,6 +215,19 @@ class Job:
     def all_said(self) -> str:
         """Return what all hosts have printed, for a test that failed."""
         return "\n".join(f"== host {host}\n{self.said(host)[-6000:]}" for host in self.agents)
+
+    def incidents(self, host: int) -> list[dict[str, Any]]:
+        """Return what the journal of a host says of its last run, oldest first."""
+        here = self.folder / f"host-{host}"
+        told = subprocess.run(
+            [self._python, "-m", "rocsteady", "report", "--json"],
+            cwd=here,
+            env={**os.environ, "HOME": str(here), "XDG_STATE_HOME": str(here / "state")},
+            check=True,
+            capture_output=True,
+        )
+        found: list[dict[str, Any]] = json.loads(told.stdout)["incidents"]
+        return found
 
     def kill(self, host: int) -> None:
         """End a host: its agent, its watcher and its ranks, at once."""
