@@ -20,9 +20,10 @@ HOSTS = 2
 
 def hang(job: Job, kind: str, rank: int) -> None:
     """Deadlock a rank that trains, and wait until the job has started again."""
-    saves, before = len(job.told("saved")), job.generations()
+    saves = len(job.told("saved"))
     if not job.until(lambda: len(job.told("saved")) > saves + 1):
         raise SystemExit(job.all_said())
+    before = job.generations()
     (job.shared / f"fault-{rank}").write_text(kind, encoding="utf-8")
     if not job.until(lambda: job.generations() > before):
         raise SystemExit(job.all_said())
