@@ -161,7 +161,7 @@ def test_the_five_questions_are_answered_without_a_script() -> None:
     for answer in (
         "The run finished (800 of 1,000 steps) in 10 min.",  # what happened
         "Cause: hung in waiting for a lock",  # why
-        "What was done: Restarted the run. waiting for a lock.",
+        "What was done: Restarted the run. Waiting for a lock.",
         "Attempt 2 ended normally at step 1,000.",
         "detecting failures and restarting",  # what it cost
         "20 s",

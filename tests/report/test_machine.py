@@ -52,7 +52,7 @@ def test_the_page_of_a_healthy_machine(recorded: Recorded) -> None:
         "  memory              24 GiB\n"
         "  render node         renderD128\n"
         "  link                x16 at 16 GT/s\n"
-        "  IOMMU group         identity\n"
+        "  IOMMU type          identity\n"
         "  firmware            kfd 2140, kfd_sdma 20\n"
         "\n"
         "Access\n"

@@ -74,7 +74,7 @@ def test_attempts_say_what_was_changed_why_they_failed_and_what_came_next() -> N
     first, second = (line for line in lines if line.startswith(("| 1 |", "| 2 |")))
 
     assert "unchanged" in first
-    assert "oom-fragmentation | Restarted the run with unset-variable. a \\| b. |" in first
+    assert "oom-fragmentation | Restarted the run with unset-variable. A \\| b. |" in first
     assert "workers=0, A unset, B=1" in second
 
 

@@ -184,7 +184,6 @@ def test_an_attempt_that_saves_over_what_it_began_with_is_further(tmp_path: Path
     file.touch()
     job, none = Job(command=("python",)), Steps(least=0, most=0, key="")
     checkpoints = Checkpoints(job, tmp_path, tmp_path, None, began=100.0)
-    checkpoints.ended(ending(file, file.stat().st_mtime_ns))
     counts = ProgressCounts()
 
     def passes(began_with: int, saved: int) -> bool:
@@ -192,11 +191,13 @@ def test_an_attempt_that_saves_over_what_it_began_with_is_further(tmp_path: Path
         end = checkpoints.counted(ending(file, began_with), none, log)
         return counts.passes(None, end.own_counts)
 
-    first, second, third = int(101e9), int(102e9), int(103e9)
-    assert passes(first, first)
-    assert not passes(first, first), "from the same one, and nothing was saved"
+    old, first, second, third = (int(each * 1e9) for each in (99, 101, 102, 103))
+    assert not passes(old, old), "of an earlier run, and nothing was saved"
+    checkpoints.ended(ending(file, old))
+    assert passes(old, first)
+    assert not passes(first, first), "which the last attempt was counted for"
     assert passes(first, second)
-    assert not passes(second, second), "which the last attempt was counted for"
+    assert not passes(second, second)
     assert passes(second, third)
 
 

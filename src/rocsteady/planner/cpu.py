@@ -110,12 +110,14 @@ def _confirmed(
     if again is None or not again.works or again.pace is None:
         return best
     lines = (*best.lines, f"{AGAIN}: {_came_of(again, base.tried)}")
+    slower, faster = sorted((base.tried, again), key=_rate)
+    chance = _rate(faster) / _rate(slower) if _rate(slower) else 1.0  # changed nothing but the time
     if best.strategy != base.strategy:
-        if _is_faster(best.tried, again):
+        if _is_faster(best.tried, faster, chance):
             return replace(best, lines=lines)
-        return replace(base, tried=again, lines=best.lines)
+        return replace(base, tried=again, lines=lines)
     for name, result in sorted(made, key=lambda each: -_rate(each[1])):
-        if _is_faster(result, again):
+        if _is_faster(result, faster, chance):
             return Tuned(strategy=result.strategy, tried=result, names=(name,), lines=lines)
     return replace(best, tried=again)
 
@@ -124,10 +126,10 @@ def _rate(result: TrialResult) -> float:
     return result.pace.rate if result.pace else 0.0
 
 
-def _is_faster(result: TrialResult, than: TrialResult) -> bool:
+def _is_faster(result: TrialResult, than: TrialResult, chance: float = 1.0) -> bool:
     if result.pace is None or not result.works or set(result.idle) - {FLUSHED}:
         return False
-    return than.pace is None or result.pace.rate > than.pace.rate * WORTH
+    return than.pace is None or result.pace.rate > than.pace.rate * max(WORTH, chance)
 
 
 def _came_of(result: TrialResult, than: TrialResult) -> str:

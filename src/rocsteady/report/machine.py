@@ -82,7 +82,7 @@ def _gpu(gpu: Gpu, knowledge: Knowledge) -> list[tuple[str, str]]:
         ("shared with system", _size(gpu.gtt_bytes) if gpu.integrated else ""),
         ("render node", f"renderD{gpu.render_minor}" if gpu.render_minor else ""),
         ("link", f"x{link.width} at {link.speed:g} GT/s" if link else ""),
-        ("IOMMU group", gpu.iommu or ""),
+        ("IOMMU type", gpu.iommu or ""),
         ("power", "asleep; PCIe link not read" if gpu.asleep else ""),
         ("firmware", ", ".join(f"{name} {version}" for name, version in gpu.firmware.items())),
     ]

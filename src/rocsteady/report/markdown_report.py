@@ -44,7 +44,14 @@ def _head(report: RunReport) -> Iterator[str]:
     if report.diagnosis is not None:
         machine = report.diagnosis.machine
         gpus = "; ".join(machine.gpus) or "no AMD GPU"
-        software = [each for each in (machine.system, machine.torch or "no PyTorch") if each]
+        software = [
+            each
+            for each in (
+                machine.system,
+                f"PyTorch {machine.torch}" if machine.torch else "no PyTorch",
+            )
+            if each
+        ]
         yield f"Machine: {inert('; '.join((gpus, *software)))}"
         yield ""
     ended = f"ended {stamp(run.ended)}" if run.ended else "no end was recorded"

@@ -175,10 +175,10 @@ def conclusion(lines: Sequence[ProbeLine], comparisons: Sequence[Comparison] = (
         for arm in helping:
             way = "less" if _rate(arm) < _rate(comparison.arms[0]) else "more"
             said.append(f"{_spoken(comparison.title)} fails {way} often with {arm.setting}.")
-        if comparison.arms[1:] and not helping:
+        if not helping and any(arm.wrong for arm in comparison.arms):
             said.append(f"No setting made a significant difference to {comparison.title}.")
     run = [line for line in lines if line.observation.outcome is not ProbeOutcome.NOT_RUN]
-    if lines and not any(line.observation.bad for line in lines):
+    if (run or not comparisons) and lines and not any(line.observation.bad for line in lines):
         skipped = len(lines) - len(run)
         also = f"; {skipped} not run" if skipped else ""
         said.append(f"No failures in {plural(len(run), 'probe')}{also}.")

@@ -22,6 +22,7 @@ START = "start"  # the kind of an intent
 DONE, STOPPED = "done", "stopped by the user"
 GIVEN_UP = "ended, not done"
 UNCHANGED = "unchanged"  # settings
+SWITCHED = {"True": "on", "False": "off"}
 CONTINUE = "continue"
 FROM_THE_BEGINNING = (
     "start again, from the beginning (rocsteady does not know how the script resumes)"
@@ -207,7 +208,8 @@ def decision_in_words(decision: DecisionRecord) -> str:
 def decision_with_reason(decision: DecisionRecord) -> str:
     """Say what rocsteady did and why; the reason for a retry says that nothing is changed."""
     done = "Restarted the run." if decision.changes_nothing else decision_in_words(decision)
-    return f"{done} {decision.why.rstrip('.')}."
+    why = decision.why.rstrip(".")
+    return f"{done} {why[:1].upper()}{why[1:]}."
 
 
 def effect_of(report: RunReport, attempt: int) -> str:
@@ -223,7 +225,7 @@ def settings_of(attempt: AttemptRecord) -> str:
     """Say what was changed against the script."""
     changed = {name: value for name, value in attempt.strategy.items() if name != "version"}
     variables = changed.pop("variables", {})
-    words = [f"{name}={value}" for name, value in changed.items()]
+    words = [f"{name}={SWITCHED.get(str(value), value)}" for name, value in changed.items()]
     for name, value in variables.items() if isinstance(variables, dict) else ():
         words.append(f"{name} unset" if value is None else f"{name}={value}")
     return ", ".join(words) or UNCHANGED

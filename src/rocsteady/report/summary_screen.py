@@ -34,7 +34,8 @@ def render_summary(report: RunReport, *, width: int, colour: bool) -> str:
     if report.diagnosis is not None:
         machine = report.diagnosis.machine
         gpus = "; ".join(machine.gpus) or "no AMD GPU"
-        page.row("machine", f"{gpus}; {machine.torch or 'no PyTorch'}", column=LABEL)
+        torch = f"PyTorch {machine.torch}" if machine.torch else "no PyTorch"
+        page.row("machine", f"{gpus}; {torch}", column=LABEL)
     left_out = len(story.incidents) - MOST
     if left_out > 0:
         page.row(

@@ -93,8 +93,7 @@ class Checkpoints:
     def ended(self, end: AttemptEnd) -> None:
         """Take up whether an attempt wrote a checkpoint."""
         self._wrote = self._wrote or end.wrote_checkpoint
-        replaced = end.read is not None and _last_written(end.read) > end.read.written
-        self._observed = self._observed or self.led_on(end) or replaced
+        self._observed = self._observed or self.led_on(end) or _saved_over(end.read)
         self._attempts += 1
 
     def led_on(self, end: AttemptEnd) -> bool:
@@ -150,7 +149,7 @@ class Checkpoints:
             counts[f"{SAVED}{number.unit}"] = number.value
         if (epoch := last_epoch_printed(log)) is not None:
             counts[EPOCH] = epoch
-        if end.read is not None and self.led_on(end):
+        if end.read is not None and (self.led_on(end) or _saved_over(end.read)):
             counts[READ] = _last_written(end.read)  # by this attempt, if it came so far
         made = (end.last_step or 0) - before.least
         return msgspec.structs.replace(end, own_counts=counts, made=max(0, made))
@@ -165,6 +164,11 @@ class Checkpoints:
         if self._new:
             self._set_apart()
         return whole_checkpoints(self.job, self.folder, self._origin, self.avoid, self._judged)
+
+
+def _saved_over(read: CheckpointRead | None) -> bool:
+    """Tell whether the file that a script read is a newer one now."""
+    return read is not None and _last_written(read) > read.written
 
 
 def _last_written(read: CheckpointRead) -> int:
