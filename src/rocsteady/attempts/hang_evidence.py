@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rocsteady.attempts.attempt_context import AttemptContext, AttemptTools
 from rocsteady.attempts.attempt_end import HangEvidence
 from rocsteady.attempts.rank_evidence import blame_by_evidence, suspects_first
-from rocsteady.blame import Blame
+from rocsteady.blame import Blame, Sign
 from rocsteady.evidence.collect import Collected, collect
 from rocsteady.evidence.native_stacks import NativeStacks
 from rocsteady.evidence.values import Heartbeat
@@ -50,9 +50,15 @@ def hang_evidence(  # noqa: PLR0913 - each is said by name
         evidence = Collected(
             folder="", attempt=attempt, seconds=0.0, files=(), missing={"all": why}
         )
-    blame = (
-        blame
-        or blame_by_evidence(evidence.folder, heartbeats, means.waits, began=since)
-        or verdict.blame
-    )
+    by_evidence = blame_by_evidence(evidence.folder, heartbeats, means.waits, began=since)
+    blame = blame or more_telling(by_evidence, verdict.blame)
     return HangEvidence(verdict=verdict, evidence=evidence, blame=blame)
+
+
+def more_telling(by_evidence: Blame | None, before: Blame | None) -> Blame | None:
+    """Return the evidence's judgment, or the verdict's if only that one names a rank.
+
+    On a busy machine, a snapshot of a rank may lack what the one before it had.
+    """
+    names_none = by_evidence is None or by_evidence.sign is Sign.NONE
+    return (before or by_evidence) if names_none else by_evidence
