@@ -32,7 +32,7 @@ from torch_alone import PATH_FILE, link_torch
 
 from rocsteady.exports.catalog import PLACES
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.turns(14)]  # each takes a minute or more
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
