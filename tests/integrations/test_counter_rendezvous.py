@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 WITHIN = 200.0
 HOSTS = 16
 AGENTS = """
-    import socket, sys, threading, time
+    import signal, socket, sys, threading, time
     from torch.distributed.elastic.rendezvous.api import RendezvousClosedError, RendezvousParameters
     from rocsteady.integrations.counter_rendezvous import CounterRendezvous
 
@@ -28,9 +28,9 @@ AGENTS = """
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
 
-    def agent(place):
+    def agent(place, job="job"):
         return CounterRendezvous(RendezvousParameters(
-            "c10d", f"127.0.0.1:{port}", "job", hosts, hosts, local_addr="127.0.0.1",
+            "c10d", f"127.0.0.1:{port}", job, hosts, hosts, local_addr="127.0.0.1",
             is_host="1" if place == 0 else "0", join_timeout=60,
         ))
 
@@ -64,6 +64,22 @@ AGENTS = """
     for thread in arrive(range(hosts)):  # all at once
         thread.join()
     show("third")
+    lost, agents[5] = agents[5], agent(5)  # a host that was lost and is started again
+    late = arrive([5])
+    time.sleep(3)  # it waits until the others have noticed, and so does one too many
+    show("late")
+    for thread in late + arrive(place for place in range(hosts) if place != 5):
+        thread.join()
+    show("fourth")
+    def interrupt(*_):
+        raise InterruptedError
+    signal.signal(signal.SIGALRM, interrupt)
+    signal.alarm(2)
+    began = time.monotonic()
+    try:
+        agent(1, "another job").next_rendezvous()
+    except InterruptedError:
+        print("interrupted", time.monotonic() - began < 20)
     agents[1].set_closed()
     try:
         agents[2].next_rendezvous()
@@ -91,7 +107,10 @@ def test_agents_meet_are_told_that_one_left_and_meet_again(
         f"failed True 1 told {HOSTS}",
         "second True 1 told 0",
         "third True 1 told 0",
+        "late True 1 told 0",
+        "fourth True 1 told 0",
+        "interrupted True",
         "closed",
-        "{2}",
+        "{3}",
     ], done.stderr
     assert done.returncode == 0  # the listeners have ended before the store

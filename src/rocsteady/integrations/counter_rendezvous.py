@@ -8,6 +8,9 @@ one question a minute that notices a lost connection. The number of hosts is fix
 
 An agent that ended while it waited for the others still counts. That generation then starts one
 host short; its hosts notice when they agree on a decision, and meet in the next one.
+
+Only a host of a generation ends it. One that comes later, as the replacement of a host that was
+lost, waits until another one leaves; so does one too many, and disturbs nobody.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ ARRIVED, COMPLETE, LEFT, OVER = "arrived", "complete", "left", "over"
 JOIN_WITHIN = 600  # seconds, torchrun's own default of join_timeout
 ASK_EVERY = 60.0  # seconds
 END_WITHIN = 2.0  # seconds, for the listener
+SIGNALS_WITHIN = timedelta(seconds=1)  # no handler runs while torch waits for a key
 WAIT_AT_MOST = timedelta(hours=1)
 
 
@@ -73,11 +77,11 @@ class CounterRendezvous(RendezvousHandler):
             store = PrefixStore(str(self._generation), self._store)
             if place == self._hosts:
                 store.set(COMPLETE, "")
-            store.wait([COMPLETE], self._within)
+            self._wait(store, COMPLETE, f"not all {self._hosts} hosts arrived")
             rank = place - 1
+            if rank:
+                self._wait(store, RendezvousStoreInfo.MASTER_PORT_KEY, "the first host is gone")
             first = RendezvousStoreInfo.build(rank, store, local_addr=self._address)
-        except DistStoreError as error:
-            raise RendezvousTimeoutError(f"not all {self._hosts} hosts arrived: {error}") from error
         except DistError as error:
             raise RendezvousConnectionError(str(error)) from error
         self._listen(store, f"{OVER}.{rank}")
@@ -102,6 +106,7 @@ class CounterRendezvous(RendezvousHandler):
 
     def _arrive(self) -> int:
         """Count this host in; return which place it has in its generation, from 1."""
+        before = self._generation
         while True:
             if self.is_closed():
                 raise RendezvousClosedError
@@ -109,12 +114,22 @@ class CounterRendezvous(RendezvousHandler):
             place = int(self._store.add(f"{number}/{ARRIVED}", 1))
             if place <= self._hosts:
                 return place
-            if self._store.add(f"{number}/{LEFT}", 1) == 1:  # the first to leave one begins another
+            leaves = number == before  # and the first to leave begins another generation
+            if leaves and self._store.add(f"{number}/{LEFT}", 1) == 1:
                 self._store.add(GENERATION, 1)
                 keys = [f"{number}/{OVER}.{rank}" for rank in range(self._hosts)]
                 self._store.multi_set([f"{number}/{OVER}", *keys], [""] * (1 + len(keys)))
             else:
-                self._store.wait([f"{number}/{OVER}"], self._within)
+                self._wait(self._store, f"{number}/{OVER}", f"all {self._hosts} places are taken")
+
+    def _wait(self, store: Any, key: str, otherwise: str) -> None:  # noqa: ANN401 - torch's
+        """Wait for a key, as long as hosts may take to join."""
+        deadline = time.monotonic() + self._within.total_seconds()
+        while not _comes(store, key):
+            if self.is_closed():
+                raise RendezvousClosedError
+            if time.monotonic() > deadline:
+                raise RendezvousTimeoutError(otherwise)
 
     def num_nodes_waiting(self) -> int:
         """Return 1 once a host has left this generation."""
@@ -141,6 +156,14 @@ class CounterRendezvous(RendezvousHandler):
         self.set_closed()
         self._end_listener()
         return True
+
+
+def _comes(store: Any, key: str) -> bool:  # noqa: ANN401 - torch's
+    try:
+        store.wait([key], SIGNALS_WITHIN)
+    except DistStoreError:
+        return False
+    return True
 
 
 def _wait_for_end(store: Any, key: str, is_over: threading.Event) -> None:  # noqa: ANN401 - torch's
