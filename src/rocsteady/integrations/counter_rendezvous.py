@@ -1,10 +1,10 @@
-"""A rendezvous for very many hosts: each of them counts itself in, and nobody asks.
+"""A rendezvous for very many hosts: each of them counts itself in.
 
 torch's own rendezvous keeps the state of all hosts in one value, which every agent reads once a
-second: traffic grows with the square of the hosts. Here an agent adds 1 to a counter, waits for a
+second: traffic grows with the square of the hosts. Here an agent adds 1 to a counter, asks for a
 key that the last one to arrive writes, and learns from a key of its own that a generation is over.
-The store answers these waits when the key is written, so nothing is sent while ranks run, but for
-one question a minute that notices a lost connection. The number of hosts is fixed.
+The store answers when that is written, so nothing is sent while ranks run, but for one question a
+minute that notices a lost connection. The number of hosts is fixed.
 
 An agent that ended while it waited for the others still counts. That generation then starts one
 host short; its hosts notice when they agree on a decision, and meet in the next one.
@@ -41,7 +41,7 @@ ARRIVED, COMPLETE, LEFT, OVER = "arrived", "complete", "left", "over"
 JOIN_WITHIN = 600  # seconds, torchrun's own default of join_timeout
 ASK_EVERY = 60.0  # seconds
 END_WITHIN = 2.0  # seconds, for the listener
-SIGNALS_WITHIN = timedelta(seconds=1)  # no handler runs while torch waits for a key
+SHORTEST, LONGEST = 0.05, 1.0  # seconds, between two questions whether a key is there
 WAIT_AT_MOST = timedelta(hours=1)
 
 
@@ -125,11 +125,14 @@ class CounterRendezvous(RendezvousHandler):
     def _wait(self, store: Any, key: str, otherwise: str) -> None:  # noqa: ANN401 - torch's
         """Wait for a key, as long as hosts may take to join."""
         deadline = time.monotonic() + self._within.total_seconds()
-        while not _comes(store, key):
+        pause = SHORTEST
+        while not store.check([key]):  # its own wait would let no handler of a signal run
             if self.is_closed():
                 raise RendezvousClosedError
             if time.monotonic() > deadline:
                 raise RendezvousTimeoutError(otherwise)
+            time.sleep(pause)
+            pause = min(LONGEST, 1.5 * pause)
 
     def num_nodes_waiting(self) -> int:
         """Return 1 once a host has left this generation."""
@@ -156,14 +159,6 @@ class CounterRendezvous(RendezvousHandler):
         self.set_closed()
         self._end_listener()
         return True
-
-
-def _comes(store: Any, key: str) -> bool:  # noqa: ANN401 - torch's
-    try:
-        store.wait([key], SIGNALS_WITHIN)
-    except DistStoreError:
-        return False
-    return True
 
 
 def _wait_for_end(store: Any, key: str, is_over: threading.Event) -> None:  # noqa: ANN401 - torch's
