@@ -179,6 +179,16 @@ def test_only_what_the_run_wrote_leads_on(tmp_path: Path) -> None:
     assert checkpoints.can_resume
 
 
+def test_of_several_hosts_only_one_writes_what_all_resume_from(tmp_path: Path) -> None:
+    job = Job(command=("torchrun", "--max-restarts", "3", "train.py"))
+    checkpoints = Checkpoints(job, tmp_path, tmp_path, None, began=100.0)
+    assert not checkpoints.can_resume
+
+    checkpoints.others_write = True
+
+    assert checkpoints.can_resume
+
+
 def test_an_attempt_that_saves_over_what_it_began_with_is_further(tmp_path: Path) -> None:
     file, log = tmp_path / "last.pt", tmp_path / "log"
     file.touch()

@@ -61,6 +61,7 @@ class Checkpoints:
         self._new = False  # the run, and nothing of it was started yet
         self.argument = resume_argument(job.command)  # by which the script resumes on its own
         self._wrote = False  # a checkpoint, as far as that was seen
+        self.others_write = False  # checkpoints: the first rank may be on another host
         self._began, self._attempts = began, 0
         self._observed = False  # that the script finds by itself what the run has written
 
@@ -107,7 +108,8 @@ class Checkpoints:
 
         A script that resumes on its own can only do so once it has written one.
         """
-        own = self._observed or (bool(self.argument) and self._wrote)
+        wrote = self._wrote or self.others_write
+        own = self._observed or (bool(self.argument) and wrote)
         return self.job.resume is not None or own
 
     @property

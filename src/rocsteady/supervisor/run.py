@@ -110,6 +110,7 @@ class Supervisor:
         self._outlook = self._new_outlook()
         self._aftermath = self._new_aftermath()
         self._agreement = HostAgreement(equipment.hosts, course, self._announcer)
+        self._checkpoints.others_write = equipment.hosts is not None
 
     def _new_restart(self) -> Restart:
         return Restart(
