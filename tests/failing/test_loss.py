@@ -25,7 +25,7 @@ TRAINS = """
 def test_it_is_said_once_and_once_that_it_is_over(project: Project, torch_python: str) -> None:
     ended = project.run("--", torch_python, project.script(TRAINS))
 
-    told = [line for line in ended.said if line.startswith("loss is ")]
+    told = [line for line in ended.said if line.startswith("the loss ")]
     assert (ended.code, ended.out) == (0, "DONE\n"), ended.err
     assert len(told) == 2, ended.err
     since, again = (int(line.partition(" step ")[2].partition(".")[0]) for line in told)
