@@ -148,6 +148,22 @@ def test_ranks_do_not_outlive_their_agent(start: Starts) -> None:
     assert "torchrun has ended" in torchrun.said()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_torchrun_that_is_asked_to_end_is_stopped(start: Starts, number: signal.Signals) -> None:
+    torchrun = start(10_000)
+    assert torchrun.until(lambda: bool(torchrun.told("saved"))), torchrun.said()
+    watcher = watcher_of(torchrun)
+
+    torchrun.process.send_signal(number)
+
+    assert ended(torchrun) == 1  # as without rocsteady
+    deadline = time.monotonic() + WITHIN
+    while is_alive(watcher) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert "rocsteady: stopped after" in torchrun.said()
+    assert "retrying" not in torchrun.said()
+
+
 def test_what_no_restart_can_help_ends_the_job(start: Starts) -> None:
     torchrun = start(100)
     assert torchrun.until(lambda: bool(torchrun.told("saved"))), torchrun.said()

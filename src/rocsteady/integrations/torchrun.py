@@ -16,6 +16,7 @@ it imports nothing but the standard library and torch's public names.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
@@ -77,6 +78,7 @@ class Rendezvous(RendezvousHandler):
         self._hangs: Any = None  # what hosts tell each other of stuck ranks
         self._is_hang_fault_said = False
         if watched:
+            atexit.register(self._stopped)
             self._start_watcher()
 
     def get_backend(self) -> str:
@@ -181,6 +183,12 @@ class Rendezvous(RendezvousHandler):
                 sys.stderr.write(f"{error}\n")
             sys.exit(int(answer["end"]))
         return done
+
+    def _stopped(self) -> None:
+        """Say that a signal ended torchrun, which does not call ``shutdown`` then."""
+        signalled = hasattr(getattr(sys, "last_value", None), "sigval")  # torch's SignalException
+        if self._watcher is not None and signalled:
+            self._watcher.tell(over=False, stopped=True)
 
     def _pass_on(self, watcher: Watcher | None) -> None:
         """Pass on what the watchers of all hosts tell each other of stuck ranks."""

@@ -19,7 +19,7 @@ assert sys.platform != "win32"  # tells mypy which system this is for
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.child_end import Exit, How, Stopping, StopResult
-from rocsteady.host.interrupts import Interrupts
+from rocsteady.host.interrupts import Interrupt, Interrupts
 from rocsteady.host.output_buffer import Outlet
 from rocsteady.host.posix import keeper
 from rocsteady.host.posix.foreground import taken
@@ -174,15 +174,17 @@ class RankGroup:
     def _outcome(self) -> Exit | None:
         """Tell how the generation ended, if it did."""
         failed = self._failed or Exit(code=1)  # as torchrun has it
-        if self._link.is_gone and not _runs(self._link.pid):
+        is_gone = self._link.is_gone and not _runs(self._link.pid)
+        if is_gone:
             keeper.kill_all(self._family, STOP_WITHIN)  # what the agent left
-            return failed
         for message in self._link.messages:
             if "over" in message:
+                if message.get("stopped"):
+                    self.interrupts.add(Interrupt(at=time.monotonic()))
                 return Exit(code=0) if message["over"] else failed
             if "generation" in message:
                 return Exit(replaced=True) if self._replaced else failed
-        return None
+        return failed if is_gone else None
 
     def _find_ranks(self) -> None:
         """Hold on to the agent's children of this generation; another may be a dead watcher."""
