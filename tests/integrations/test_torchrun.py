@@ -148,6 +148,21 @@ def test_a_single_process_loads_none_of_it(project: Project, torch_python: str) 
     assert (ended.code, ended.out) == (0, "[]\n")
 
 
+def run_beside(
+    folder: str, python: str, project: Project, text: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a script with what lies in a folder."""
+    return subprocess.run(
+        [python, project.script(text)],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": folder},
+        cwd=project.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=WITHIN,
+    )
+
+
 SIGNS_OF_LIFE = """
     import torch.distributed as dist
     from rocsteady.integrations import host_channel
@@ -178,15 +193,7 @@ SIGNS_OF_LIFE = """
 def test_a_host_without_a_watcher_gives_signs_of_life_and_survives_faults_of_the_store(
     project: Project, torch_python: str, beside_torch: str
 ) -> None:
-    done = subprocess.run(
-        [torch_python, project.script(SIGNS_OF_LIFE)],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": beside_torch},
-        cwd=project.folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=WITHIN,
-    )
+    done = run_beside(beside_torch, torch_python, project, SIGNS_OF_LIFE)
 
     assert done.stdout == "4\n", done.stderr
     assert done.stderr.count("may not be found: RuntimeError('connection reset')") == 1
@@ -208,15 +215,7 @@ CLOCK_BEHIND = """
 def test_no_job_of_a_fixed_size_starts_with_fewer_hosts(
     project: Project, torch_python: str, beside_torch: str
 ) -> None:
-    done = subprocess.run(
-        [torch_python, project.script(CLOCK_BEHIND)],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": beside_torch},
-        cwd=project.folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=WITHIN,
-    )
+    done = run_beside(beside_torch, torch_python, project, CLOCK_BEHIND)
 
     assert done.stdout.split() == ["1", "4", "1"], done.stderr  # the last may have 1 to 4 hosts
     assert done.stderr.count("1 of 4 hosts seem to be alive") == 1

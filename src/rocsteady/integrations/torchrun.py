@@ -116,7 +116,7 @@ class Rendezvous(RendezvousHandler):
         # Without this, torch would train with fewer hosts than it was told to, and not say so.
         sys.stderr.write(
             f"rocsteady: {info.world_size} of {self._hosts} hosts seem to be alive. If the clocks"
-            " of hosts differ by more than 15 s, set them, or use --rdzv-conf counter=1.\n"
+            " differ by more than 15 s, synchronise them, or use --rdzv-conf counter=1.\n"
         )
         return RendezvousInfo(info.store, info.rank, self._hosts, info.bootstrap_store_info)
 
@@ -197,7 +197,7 @@ class Rendezvous(RendezvousHandler):
         messages = [] if watcher is None or watcher.is_gone else watcher.listen()
         if watcher is not None and watcher.is_gone and not was_gone and watcher.end is None:
             sys.stderr.write(
-                "rocsteady: the watcher has ended; until the ranks restart, no hang is noticed.\n"
+                "rocsteady: the watcher has ended; hangs go unnoticed until the ranks restart.\n"
             )
         if self._hangs is None:
             return

@@ -18,6 +18,7 @@ from rocsteady.report.run_report import (
     settings_of,
     state_of,
     summary,
+    torch_of,
 )
 from rocsteady.report.times import moment, stamp
 from rocsteady.vocabulary import Failure
@@ -44,14 +45,7 @@ def _head(report: RunReport) -> Iterator[str]:
     if report.diagnosis is not None:
         machine = report.diagnosis.machine
         gpus = "; ".join(machine.gpus) or "no AMD GPU"
-        software = [
-            each
-            for each in (
-                machine.system,
-                f"PyTorch {machine.torch}" if machine.torch else "no PyTorch",
-            )
-            if each
-        ]
+        software = [each for each in (machine.system, torch_of(machine)) if each]
         yield f"Machine: {inert('; '.join((gpus, *software)))}"
         yield ""
     ended = f"ended {stamp(run.ended)}" if run.ended else "no end was recorded"

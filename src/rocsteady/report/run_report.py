@@ -15,7 +15,7 @@ from rocsteady.journal.values import (
     RunStory,
     paused_between,
 )
-from rocsteady.vocabulary import Diagnosis, Failure, Fix, Value
+from rocsteady.vocabulary import Brief, Diagnosis, Failure, Fix, Value
 from rocsteady.wording import duration, inside_a_sentence, plural
 
 START = "start"  # the kind of an intent
@@ -210,6 +210,11 @@ def decision_with_reason(decision: DecisionRecord) -> str:
     done = "Restarted the run." if decision.changes_nothing else decision_in_words(decision)
     why = decision.why.rstrip(".")
     return f"{done} {why[:1].upper()}{why[1:]}."
+
+
+def torch_of(machine: Brief) -> str:
+    """Say which PyTorch a machine has."""
+    return f"PyTorch {machine.torch}" if machine.torch else "no PyTorch"
 
 
 def effect_of(report: RunReport, attempt: int) -> str:

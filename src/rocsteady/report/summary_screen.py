@@ -16,6 +16,7 @@ from rocsteady.report.run_report import (
     next_step,
     state_of,
     summary,
+    torch_of,
 )
 from rocsteady.report.text_page import BOLD, DIM, GREEN, RED, YELLOW, Page
 from rocsteady.wording import duration
@@ -34,8 +35,7 @@ def render_summary(report: RunReport, *, width: int, colour: bool) -> str:
     if report.diagnosis is not None:
         machine = report.diagnosis.machine
         gpus = "; ".join(machine.gpus) or "no AMD GPU"
-        torch = f"PyTorch {machine.torch}" if machine.torch else "no PyTorch"
-        page.row("machine", f"{gpus}; {torch}", column=LABEL)
+        page.row("machine", f"{gpus}; {torch_of(machine)}", column=LABEL)
     left_out = len(story.incidents) - MOST
     if left_out > 0:
         page.row(
