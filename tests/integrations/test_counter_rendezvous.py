@@ -68,6 +68,8 @@ AGENTS = """
     late = arrive([5])
     time.sleep(3)  # it waits until the others have noticed, and so does one too many
     show("late")
+    agents[5].shutdown()  # which has no place yet, and so ends nothing
+    print("open", not lost.is_closed())
     for thread in late + arrive(place for place in range(hosts) if place != 5):
         thread.join()
     show("fourth")
@@ -108,6 +110,7 @@ def test_agents_meet_are_told_that_one_left_and_meet_again(
         "second True 1 told 0",
         "third True 1 told 0",
         "late True 1 told 0",
+        "open True",
         "fourth True 1 told 0",
         "interrupted True",
         "closed",

@@ -56,6 +56,7 @@ class CounterRendezvous(RendezvousHandler):
         self._store: Any = PrefixStore(f"rocsteady/{self._run_id}", store)
         self._listening: Any = self._store.clone()  # another connection, for waits
         self._generation = -1
+        self._has_place = False  # in a generation; else it waits for one, and ends nobody's job
         self._is_over = threading.Event()
         self._listener: threading.Thread | None = None
         self._ended_by: Any = None  # writes the key that the listener waits for
@@ -112,9 +113,10 @@ class CounterRendezvous(RendezvousHandler):
                 raise RendezvousClosedError
             self._generation = number = self._store.add(GENERATION, 0)
             place = int(self._store.add(f"{number}/{ARRIVED}", 1))
+            leaves = number == before  # and the first to leave begins another generation
+            self._has_place = leaves or place <= self._hosts
             if place <= self._hosts:
                 return place
-            leaves = number == before  # and the first to leave begins another generation
             if leaves and self._store.add(f"{number}/{LEFT}", 1) == 1:
                 self._store.add(GENERATION, 1)
                 keys = [f"{number}/{OVER}.{rank}" for rank in range(self._hosts)]
@@ -156,7 +158,8 @@ class CounterRendezvous(RendezvousHandler):
 
     def shutdown(self) -> bool:
         """End the job for all hosts, at the end of this agent."""
-        self.set_closed()
+        if self._has_place:
+            self.set_closed()
         self._end_listener()
         return True
 
