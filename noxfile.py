@@ -215,7 +215,6 @@ def full(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """Build the documentation; a warning is an error."""
     _install(session, "--group", "docs", "-e", ".")
-    session.run("python", "docs/architecture_picture.py")
     session.run("sphinx-build", "-W", "--keep-going", "-E", "-q", "docs", "docs/_build/html")
     session.log("open docs/_build/html/index.html")
 
