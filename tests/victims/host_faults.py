@@ -117,7 +117,6 @@ class Setting(NamedTuple):
     steps: int
     script: Path = SCRIPT
     meet_at: int = 1  # the host of the store
-    counter: bool = False  # the rendezvous for very many hosts
     variables: dict[int, dict[str, str]] | None = None  # more of them, on some hosts
 
 
@@ -148,7 +147,7 @@ class Job:
             **(self._setting.variables or {}).get(host, {}),
         }
         meet_at = self._setting.meet_at
-        is_host, counter = str(host == meet_at).lower(), int(self._setting.counter)
+        is_host = str(host == meet_at).lower()
         options = {
             "nnodes": len(self.net.hosts),
             "nproc-per-node": RANKS,
@@ -156,7 +155,7 @@ class Job:
             "log-dir": "logs",
             "rdzv-id": "job",
             "rdzv-endpoint": f"{self.net.address(meet_at)}:{PORT}",
-            "rdzv-conf": f"is_host={is_host},counter={counter}",
+            "rdzv-conf": f"is_host={is_host}",
             "local-addr": self.net.address(host),
         }
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]

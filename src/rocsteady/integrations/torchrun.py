@@ -1,9 +1,8 @@
 """torchrun: the rendezvous that ``--rdzv-backend rocsteady`` or ``PET_RDZV_BACKEND`` selects.
 
 Stock torchrun loads ``get`` through the entry point group ``torchrun.handlers``. The rendezvous
-itself is torch's own, ``c10d``, or for very many hosts ``counter_rendezvous.py``. Each generation
-of ranks gets a store of its own: with the shared one of torch 2.13, a restarted rank may read the
-addresses of a rank that is dead.
+itself is torch's own, ``c10d``. Each generation of ranks gets a store of its own: with the shared
+one of torch 2.13, a restarted rank may read the addresses of a rank that is dead.
 
 Without ``rocsteady run`` above it, the handler starts a watcher beside the agent: ``rocsteady run``
 that starts no command, but watches the ranks of this agent. They exchange JSON, one object a line,
@@ -45,7 +44,6 @@ OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 TESTED = ((2, 13),)  # versions of torch that the tests ran with
 ONE_HOST = "localhost:0"  # a free port
 PORT = 29500  # torchrun's own default
-FEW_HOSTS = 256  # torch's own rendezvous sends 14 MB a second between so many (docs/scale.md)
 RUN = "ROCSTEADY_RUN"  # set for every process of a run
 ANSWER_WITHIN = 600.0  # seconds: it may wait for a GPU that failed to come to rest
 LAST_WORDS_WITHIN = 30.0
@@ -116,7 +114,7 @@ class Rendezvous(RendezvousHandler):
         # Without this, torch would train with fewer hosts than it was told to, and not say so.
         sys.stderr.write(
             f"rocsteady: {info.world_size} of {self._hosts} hosts seem to be alive. If the clocks"
-            " differ by more than 15 s, synchronise them, or use --rdzv-conf counter=1.\n"
+            " differ by more than 15 s, synchronise them.\n"
         )
         return RendezvousInfo(info.store, info.rank, self._hosts, info.bootstrap_store_info)
 
@@ -337,14 +335,7 @@ def create(parameters: RendezvousParameters) -> RendezvousHandler:
         parameters.local_addr,
         **parameters.config,
     )
-    if parameters.get_as_bool("counter", FEW_HOSTS < parameters.min_nodes == parameters.max_nodes):
-        from rocsteady.integrations.counter_rendezvous import (  # noqa: PLC0415 - where it is used
-            CounterRendezvous,
-        )
-
-        handler: RendezvousHandler = CounterRendezvous(inner)
-    else:
-        handler = rendezvous_handler_registry.create_handler(inner)
+    handler = rendezvous_handler_registry.create_handler(inner)
     watched = RUN not in os.environ and sys.platform == "linux"
     hosts, fewest = parameters.max_nodes, parameters.min_nodes
     return Rendezvous(handler, hosts=hosts, watched=watched, fewest=fewest)
