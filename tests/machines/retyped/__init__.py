@@ -1,1 +1,0 @@
-"""Machines typed by hand from recorded facts, one function a machine."""
