@@ -1,8 +1,8 @@
 """Take every picture of the docs anew, from real runs: ``nox -s screenshot``.
 
 First-run.svg shows ``examples/first_run`` as a terminal has it; tracebacks of the script are folded
-to one line. The pages of the five field notes and the live page are drawn at each width and in each
-scheme, the full screen in two sizes. It needs tmux, and Chromium for the pages.
+to one line. The pages of the five field notes are drawn at each width and in each scheme, the full
+screen in two sizes. It needs tmux, and Chromium for the pages.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main() -> None:
     """Make the runs and take the pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", required=True, help="an interpreter with torch")
-    parser.add_argument("--only", help="a story, such as note-a-backward, or live")
+    parser.add_argument("--only", help="a story, such as note-a-backward, or watch")
     parser.add_argument(
         "--runs", type=Path, help="keep the runs here; those that are, are not made"
     )
@@ -67,8 +67,8 @@ def main() -> None:
             if not folder.exists():
                 carry_out(story, folder, python)
             picture_report(browser, story, folder)
-        if options.only in (None, "live"):
-            picture_live(browser, place / "live", python)
+        if options.only in (None, "watch"):
+            picture_watch(place / "watch", python)
 
 
 def picture_report(browser: Browser, story: Story, folder: Path) -> None:
@@ -86,19 +86,12 @@ def picture_report(browser: Browser, story: Story, folder: Path) -> None:
         picture_first_run(folder)
 
 
-def picture_live(browser: Browser, folder: Path, python: Path) -> None:
-    """Draw the live page and the full screen: healthy, in an incident, finished."""
+def picture_watch(folder: Path, python: Path) -> None:
+    """Draw the full screen: healthy, in an incident, finished."""
     story = replace(STORIES[0], small=("--episodes", "500", *STORIES[0].small[2:]), faults=LATER)
     variables = prepare(story, folder, python)
     run = rocsteady(folder, variables, "run", "--yes", "--name", story.name)
     until_step(story.name, folder, variables, 20)
-    web = subprocess.Popen(
-        [sys.executable, "-m", "rocsteady", "watch", "--web", story.name],
-        cwd=folder, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    address = re.search(r"http://\S+", web.stdout.readline())
-    if address is None:
-        raise SystemExit("the live page is not served")
     for moment in ("healthy", "incident", "finished"):
         if moment == "incident":
             until_incident(folder)
@@ -106,11 +99,8 @@ def picture_live(browser: Browser, folder: Path, python: Path) -> None:
         if moment == "finished":
             run.send_signal(signal.SIGCONT)
             run.wait()
-        draw(browser, address.group(), RUNS, f"live-{moment}")
         for columns, lines in TERMINALS:
             picture_terminal(folder, f"watch-{moment}-{columns}x{lines}", columns, lines)
-    web.terminate()
-    web.wait()
 
 
 def until_incident(folder: Path) -> None:

@@ -43,8 +43,7 @@ def draw(browser: Browser, address: str, folder: Path, name: str) -> None:
             context.close()
             if said:
                 raise SystemExit(f"{name}, {width} pixels, {scheme}: {said}")
-    if address.startswith("file:"):  # a live page changes between two looks
-        check_without_script(browser, address, name)
+    check_without_script(browser, address, name)
     print(f"{name} is drawn", flush=True)
 
 

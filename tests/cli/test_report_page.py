@@ -1,17 +1,16 @@
-"""A real run, and its page: written to a file, bundled, and served live."""
+"""A real run, and its page: written to a file, bundled, and followed."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import signal
-import subprocess
 import sys
+import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.request import urlopen
 
 import pytest
 
@@ -30,8 +29,15 @@ raise SystemExit(%d)
 """
 
 
-def _listen_to_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+UNTIL_ENOUGH = """
+import pathlib, time
+step = 0
+while not pathlib.Path("enough").exists():
+    step += 1
+    print(f"step {step} loss 1.0", flush=True)
+    time.sleep(0.05)
+"""
+RELOADS = 'http-equiv="refresh"'
 
 
 def test_a_run_and_its_page(project: Project) -> None:
@@ -75,6 +81,8 @@ def test_a_failed_run_says_what_to_do(project: Project) -> None:
     [
         (("--open", "--format", "markdown"), "--open needs --format html"),
         (("--bundle", "--json"), "--bundle needs --format html"),
+        (("--follow", "--json"), "--follow needs --format html"),
+        (("--follow", "--bundle"), "--follow and --bundle cannot be combined"),
         (("--json", "--format", "html"), "--json and --format html cannot be combined"),
         (("--bundle", "-o", "x.html"), "--bundle writes a zip"),
         (("-o", "x.pdf"), "unknown extension; name a format with --format"),
@@ -94,24 +102,33 @@ def test_what_cannot_be_is_incorrect_usage(
     assert why in said.err
 
 
-def test_the_live_page_is_served_to_whoever_has_its_address(project: Project) -> None:
-    project.run("--max-attempts", "1", "--", sys.executable, project.script(SCRIPT % 0))
-    server = subprocess.Popen(
-        [sys.executable, "-m", "rocsteady", "watch", project.name, "--web"],
-        stdout=subprocess.PIPE, text=True, cwd=Path(project.folder), env=project.environment,
-        preexec_fn=_listen_to_interrupts,  # noqa: PLW1509 - no threads here
-    )  # fmt: skip
-    try:
-        assert server.stdout is not None
-        found = re.search(r"http://127\.0\.0\.1:\d+/\S+/", server.stdout.readline())
-        assert found is not None
-        with urlopen(found[0], timeout=30) as answered:  # noqa: S310 - our own
-            page = answered.read().decode()
-            policy = answered.headers["Content-Security-Policy"]
-        assert project.name in page
-        assert "connect-src 'self'" in policy
-        server.send_signal(signal.SIGINT)
-        assert server.wait(20) == 130
-    finally:
-        server.kill()
-        server.communicate()
+def test_a_page_is_followed_until_the_run_ends_or_until_interrupted(project: Project) -> None:
+    def has(page: Path, word: str) -> bool:
+        return page.exists() and word in page.read_text(encoding="utf-8")
+
+    def wait_until(is_so: Callable[[], bool]) -> None:
+        end = time.monotonic() + 60
+        while not is_so():
+            assert time.monotonic() < end
+            time.sleep(0.1)
+
+    run = project.start("--", sys.executable, project.script(UNTIL_ENOUGH))
+    wait_until(lambda: bool(project.line()))
+    pages = project.folder / f"rocsteady-{project.name}.html", project.folder / "mine.html"
+    followed = (
+        project.popen("report", "--follow"),
+        project.popen("report", "--follow", "-o", "mine.html"),
+    )
+    wait_until(lambda: all(has(page, RELOADS) for page in pages))
+    followed[1].send_signal(signal.SIGINT)
+    assert project.ended(followed[1]).code == 130
+    assert not has(pages[1], RELOADS)
+
+    first = pages[0].stat().st_mtime_ns
+    wait_until(lambda: pages[0].stat().st_mtime_ns > first)
+    assert has(pages[0], RELOADS)
+    (project.folder / "enough").touch()
+    assert project.ended(run).code == 0
+    assert project.ended(followed[0]).code == 0
+    assert not has(pages[0], RELOADS)
+    assert has(pages[0], 'class="badge ok"')

@@ -127,9 +127,9 @@ class Elements(HTMLParser):
             self.words += data
 
 
-@pytest.mark.parametrize("live", [False, True])
-def test_the_page_is_well_formed_and_asks_no_other_host(*, live: bool) -> None:
-    page = render_page(report(), live=live)
+@pytest.mark.parametrize("seconds", [None, 5])
+def test_the_page_is_well_formed_and_asks_no_other_host(seconds: int | None) -> None:
+    page = render_page(report(), reload_after=seconds)
     elements = Elements(page)
     assert sum(name == "script" for name, _ in elements.seen) == 1
     for name, attributes in elements.seen:
@@ -407,9 +407,10 @@ def test_evidence_is_named_from_the_project_on() -> None:
     assert "/home/x" not in page
 
 
-def test_a_live_page_that_is_no_longer_renewed_says_so() -> None:
-    assert 'id="not-renewed"' in render_page(report(), live=True)
-    assert 'id="not-renewed"' not in render_page(report())
+def test_only_a_page_that_is_followed_reloads_itself() -> None:
+    refresh = '<meta http-equiv="refresh" content="5"/>'
+    assert refresh in render_page(report(), reload_after=5)
+    assert 'http-equiv="refresh"' not in render_page(report())
 
 
 def test_an_open_incident_is_in_the_summary_and_the_state_warns() -> None:

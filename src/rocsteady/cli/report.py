@@ -10,7 +10,10 @@ from pathlib import Path
 import click
 
 from rocsteady.cli.project_journal import find_run, kept_journal, nothing_run
+from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.host.atomic_file import write_whole
+from rocsteady.journal.journal import Journal
+from rocsteady.journal.values import RunLine
 from rocsteady.page.run_page import render_page
 from rocsteady.printable import printable
 from rocsteady.report.markdown_report import render_story
@@ -21,6 +24,8 @@ from rocsteady.untrusted_file import read_head
 from rocsteady.workflows.run_report import bundle, gather
 
 FORMATS = ("text", "html", "markdown", "json")
+REWRITE_EVERY = 5  # seconds, for --follow
+POLL_EVERY = 1.0  # seconds, for the end of the run
 SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", ".json": "json"}
 
 
@@ -39,9 +44,14 @@ SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", 
 @click.option("--force", is_flag=True, help="Overwrite the --output file.")
 @click.option("--open", "opens", is_flag=True, help="Write the page and open it in a browser.")
 @click.option(
+    "--follow", is_flag=True, help="Rewrite the page every few seconds until the run ends."
+)
+@click.option(
     "--bundle", "bundled", is_flag=True, help="Write a zip of the page and the redacted evidence."
 )
+@click.pass_context
 def command(  # noqa: PLR0913 - one argument an option
+    ctx: click.Context,
     *,
     name: str | None,
     wanted: str | None,
@@ -49,6 +59,7 @@ def command(  # noqa: PLR0913 - one argument an option
     output: Path | None,
     force: bool,
     opens: bool,
+    follow: bool,
     bundled: bool,
 ) -> None:
     """Explain what happened in RUN: why it failed, what was done about it, and what it cost.
@@ -56,49 +67,82 @@ def command(  # noqa: PLR0913 - one argument an option
     Every format is redacted and can be sent to others. An html report is a single file that needs
     no network. Without RUN: the last run of this project.
 
-    Exit code: 0, or 2 for incorrect usage.
+    Exit code: 0, 2 for incorrect usage, or 130 if ^C ended --follow.
     """
-    wanted = _format(wanted, output, as_json=as_json, opens=opens, bundled=bundled)
-    if output is not None and output.exists():
-        if not output.is_file():
-            raise click.UsageError(f"--output {output}: not a regular file")
-        if not force:
-            raise click.UsageError(f"--output {output}: already exists; use --force to overwrite")
+    if follow and bundled:
+        raise click.UsageError("--follow and --bundle cannot be combined")
+    page = "--open" if opens else "--follow" if follow else "--bundle" if bundled else ""
+    wanted = _format(wanted, output, as_json=as_json, page=page)
+    _refuse_taken(output, force=force)
     with kept_journal(name) as journal:
         if journal is None:
             raise nothing_run(name)
         line = find_run(journal, name)
-        report = gather(journal, line, now=time.time())
         if bundled:
             target = output or _ours(Path(f"rocsteady-{line.run.name}.zip"), force=force)
-            _write(target, bundle(journal, line, render_page(report)))
+            _write(target, bundle(journal, line, _page(journal, line)))
             return
-    if wanted == "html":
-        target = output or _ours(Path(f"rocsteady-{line.run.name}.html"), force=force)
-        _write(target, render_page(report).encode())
-        if opens and not webbrowser.open(target.absolute().as_uri()):
-            tell("rocsteady: could not start a browser")
-    elif wanted == "json" and output is None:
+        if wanted == "html":
+            target = output or _ours(Path(f"rocsteady-{line.run.name}.html"), force=force)
+            goes_on = follow and line.alive is not False
+            _write(target, _page(journal, line, reloads=goes_on).encode())
+            if opens and not webbrowser.open(target.absolute().as_uri()):
+                tell("rocsteady: could not start a browser")
+            if goes_on and not _follow(journal, line, target):
+                ctx.exit(INTERRUPTED)
+            return
+        report = gather(journal, line, now=time.time())
+    if wanted == "json" and output is None:
         show_json(report.story)
     else:
         _print(report, wanted, output)
 
 
-def _format(
-    wanted: str | None, output: Path | None, *, as_json: bool, opens: bool, bundled: bool
-) -> str:
-    """Return the format that the options mean."""
-    if (opens or bundled) and (as_json or wanted not in (None, "html")):
-        raise click.UsageError(f"{'--open' if opens else '--bundle'} needs --format html")
+def _page(journal: Journal, line: RunLine, *, reloads: bool = False) -> str:
+    report = gather(journal, line, now=time.time())
+    return render_page(report, reload_after=REWRITE_EVERY if reloads else None)
+
+
+def _follow(journal: Journal, line: RunLine, target: Path) -> bool:
+    """Rewrite the page until the run ends (True) or ^C; the last one does not reload itself."""
+    tell("rocsteady: following; ^C stops, and the run continues")
+    try:
+        ended = False
+        while not ended:
+            until = time.monotonic() + REWRITE_EVERY
+            while not ended and time.monotonic() < until:
+                time.sleep(POLL_EVERY)
+                line = find_run(journal, line.run.name)
+                ended = line.alive is False
+            _replace(target, _page(journal, line, reloads=not ended).encode())
+    except KeyboardInterrupt:
+        _replace(target, _page(journal, line).encode())
+        return False
+    return True
+
+
+def _format(wanted: str | None, output: Path | None, *, as_json: bool, page: str) -> str:
+    """Return the format that the options mean; ``page`` is the option that needs a page."""
+    if page and (as_json or wanted not in (None, "html")):
+        raise click.UsageError(f"{page} needs --format html")
+    bundled = page == "--bundle"
     if bundled and output and output.suffix.lower() != ".zip":
         raise click.UsageError(f"--output {output}: --bundle writes a zip; name it FILE.zip")
     if as_json and wanted not in (None, "json"):
         raise click.UsageError(f"--json and --format {wanted} cannot be combined")
     guessed = SUFFIXES.get(output.suffix.lower()) if output else None
-    if output and not (guessed or wanted or as_json or opens or bundled):
+    if output and not (guessed or wanted or as_json or page):
         raise click.UsageError(f"--output {output}: unknown extension; name a format with --format")
     default = guessed or ("text" if sys.stdout.isatty() else "markdown")
-    return "json" if as_json else wanted or ("html" if opens else default)
+    return "json" if as_json else wanted or ("html" if page else default)
+
+
+def _refuse_taken(output: Path | None, *, force: bool) -> None:
+    if output is not None and output.exists():
+        if not output.is_file():
+            raise click.UsageError(f"--output {output}: not a regular file")
+        if not force:
+            raise click.UsageError(f"--output {output}: already exists; use --force to overwrite")
 
 
 def _ours(target: Path, *, force: bool) -> Path:
@@ -126,8 +170,12 @@ def _print(report: RunReport, wanted: str, output: Path | None) -> None:
 
 
 def _write(target: Path, content: bytes) -> None:
+    _replace(target, content)
+    tell(f"rocsteady: wrote {target}")
+
+
+def _replace(target: Path, content: bytes) -> None:
     try:
         write_whole(target, content)
     except OSError as error:
         raise click.UsageError(f"--output {target}: {error.strerror or error}") from None
-    tell(f"rocsteady: wrote {target}")

@@ -35,23 +35,9 @@ POLL_EVERY = 1.0  # seconds, for the end of the run
     show_default=True,
     help="Time between lines when not on a full screen.",
 )
-@click.option("--web", is_flag=True, help="Serve the report as a live page, on this machine only.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    help="Port for --web. Default: any free port.",
-)
 @click.pass_context
-def command(  # noqa: PLR0913 - one argument an option
-    ctx: click.Context,
-    *,
-    name: str | None,
-    plain: bool,
-    as_json: bool,
-    interval: timedelta,
-    web: bool,
-    port: int,
+def command(
+    ctx: click.Context, *, name: str | None, plain: bool, as_json: bool, interval: timedelta
 ) -> None:
     """View RUN while it trains: progress, time left, incidents and the end of its log.
 
@@ -67,11 +53,6 @@ def command(  # noqa: PLR0913 - one argument an option
         if journal is None:
             raise nothing_run(name)
         chosen = find_run(journal, name or _running(journal))
-        if web:
-            if plain or as_json:
-                raise click.UsageError("--web cannot be combined with --plain or --json")
-            _serve(journal, chosen.run.name, port)
-            ctx.exit(INTERRUPTED)
         if not (plain or as_json) and FullScreen.is_possible():
             ctx.exit(watch_screen(journal, chosen.run.name, ask=name is None))
         watcher = RunWatcher(journal, chosen.run.name, os.environ)
@@ -79,21 +60,6 @@ def command(  # noqa: PLR0913 - one argument an option
             ctx.exit(_print_lines(watcher, interval.total_seconds(), as_json=as_json))
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
-
-
-def _serve(journal: Journal, name: str, port: int) -> None:
-    """Serve the live page until ^C; it stays when the run has ended."""
-    from rocsteady.workflows.live_page import served  # noqa: PLC0415 - only --web needs a server
-
-    try:
-        with served(journal, name, port=port) as address:
-            show(f"rocsteady: {name} at {address}\nPress ^C to stop serving; the run continues.\n")
-            while True:
-                time.sleep(POLL_EVERY)
-    except KeyboardInterrupt:
-        return
-    except OSError as error:
-        raise click.UsageError(f"--port {port}: {error.strerror or error}") from None
 
 
 def _running(journal: Journal) -> str | None:

@@ -16,7 +16,7 @@ MOST_ROWS = 500  # of a table; a longer one says what it leaves out
 MOST_SIDE_BY_SIDE = 3  # columns that fit a narrow screen
 
 
-def whole_page(title: str, body: Markup, policy: str) -> str:
+def whole_page(title: str, body: Markup, policy: str, *, reload_after: int | None = None) -> str:
     """Put a head before a body; the policy says what the page may do."""
     head = tag(
         "head",
@@ -24,6 +24,7 @@ def whole_page(title: str, body: Markup, policy: str) -> str:
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", http_equiv="Content-Security-Policy", content=policy),
         tag("meta", name="referrer", content="no-referrer"),
+        tag("meta", http_equiv="refresh", content=reload_after) if reload_after else None,
         tag("title", title),
         tag("style", raw(resource("page.css"))),
     )

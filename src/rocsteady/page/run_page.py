@@ -41,22 +41,19 @@ from rocsteady.vocabulary import Diagnosis, Severity
 from rocsteady.wording import YEAR, duration, plural, size
 
 UNCONFIRMED = "rocsteady's authors have not confirmed any of this on AMD hardware."
-NOT_RENEWED = "This page is no longer updated: rocsteady watch --web has ended."
 LABELS = {Severity.BLOCKS: "blocks", Severity.RISKS: "risk", Severity.NOTES: "note"}
 SEVERITIES = {Severity.BLOCKS: BAD, Severity.RISKS: WARNING, Severity.NOTES: "note"}
 
 
-def render_page(report: RunReport, *, live: bool = False) -> str:
-    """Lay out the whole document; ``live`` adds the script that renews it from its server."""
-    script = _script(live=live)
+def render_page(report: RunReport, *, reload_after: int | None = None) -> str:
+    """Lay out the whole document; a browser loads it again after that many seconds."""
+    script = resource("page.js")
     title = f"{report.story.run.name}: {state_of(report)[0]} (rocsteady)"
-    note = tag("p", NOT_RENEWED, id="not-renewed", class_="bad", role="status", hidden=True)
-    body = tag("body", note if live else None, render_main(report), tag("script", raw(script)))
-    return whole_page(title, body, _policy(script, live=live))
+    body = tag("body", _main(report), tag("script", raw(script)))
+    return whole_page(title, body, _policy(script), reload_after=reload_after)
 
 
-def render_main(report: RunReport) -> Markup:
-    """Lay out what changes while a run goes on."""
+def _main(report: RunReport) -> Markup:
     sections = (
         _top(report),
         _section("Timeline", _timeline(report)),
@@ -286,20 +283,10 @@ def _marks(report: RunReport) -> list[plot.IncidentMark]:
     ]
 
 
-def live_policy() -> str:
-    """Return the content policy of a live page, for its server to send as well."""
-    return _policy(_script(live=True), live=True)
-
-
-def _script(*, live: bool) -> str:
-    return resource("page.js") + (resource("live.js") if live else "")
-
-
-def _policy(script: str, *, live: bool) -> str:
-    """Allow this very script, and nothing else; a live page may ask its own server."""
+def _policy(script: str) -> str:
+    """Allow this very script, and nothing else."""
     import base64  # noqa: PLC0415 - only a page needs them
     import hashlib  # noqa: PLC0415
 
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    asks = "; connect-src 'self'" if live else ""
-    return POLICY.format(f"'sha256-{digest}'") + asks
+    return POLICY.format(f"'sha256-{digest}'")
