@@ -31,8 +31,8 @@ import msgspec
 from rocsteady.attempts.injection import lay_out, runtime_folder
 from rocsteady.attempts.strategy_environment import environment
 from rocsteady.evidence.heartbeat_pages import read_applied
+from rocsteady.model import Strategy
 from rocsteady.plan import Plan
-from rocsteady.vocabulary import Strategy
 
 SCRIPT = Path(__file__).parent / "cpu_ways_script.py"
 MODELS = ("perceptron", "transformer", "convolution", "actor-critic")

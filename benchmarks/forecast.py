@@ -35,12 +35,12 @@ from rocsteady.job import FILE
 from rocsteady.job.job_file import read_job
 from rocsteady.journal.location import find_place
 from rocsteady.journal.machine_history import Memory
+from rocsteady.model import Strategy, Value
 from rocsteady.plan import Basis, Finish, Option, Pace, Plan
 from rocsteady.planner.completion import FailureCost, FailureHistory, finish
 from rocsteady.planner.cpu import settings
 from rocsteady.planner.planner import SEE_AND_START
 from rocsteady.planner.trial import Bounds
-from rocsteady.vocabulary import Strategy, Value
 from rocsteady.workflows import saved_plan
 from rocsteady.workflows.trials import Trials
 

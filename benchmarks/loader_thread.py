@@ -91,7 +91,7 @@ def measure(python: str, added: dict[str, str], *arguments: object) -> dict[str,
 def compare(python: str, added: dict[str, str], pairs: int) -> bool:
     """Print the ratio for each kind of step; true if all are as wanted."""
     from rocsteady.attempts.strategy_environment import environment  # noqa: PLC0415 - not in the other one
-    from rocsteady.vocabulary import Strategy  # noqa: PLC0415
+    from rocsteady.model import Strategy  # noqa: PLC0415
 
     thread, _ = environment(Strategy(workers=0, loader_thread=True), {})
     good = True

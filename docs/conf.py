@@ -21,9 +21,9 @@ from rocsteady.knowledge.options import SPOKEN, OtherOption, load_other_options
 from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.knowledge.rules import Rule
 from rocsteady.knowledge.speeds import CardSpeed, load_speeds
+from rocsteady.knowledge.values import Severity, Source
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.remedies.remedy import ANY, Remedy
-from rocsteady.vocabulary import Severity, Source
 
 project = "rocsteady"
 author = "The rocsteady authors"

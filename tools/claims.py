@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rocsteady.knowledge.reader import load_knowledge
-from rocsteady.vocabulary import Source
+from rocsteady.knowledge.values import Source
 
 if sys.version_info >= (3, 11):
     import tomllib

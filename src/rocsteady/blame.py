@@ -14,7 +14,7 @@ from enum import Enum
 
 from msgspec.structs import replace
 
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 from rocsteady.wording import plural
 
 MOST_NAMED = 16  # ranks that a judgment keeps

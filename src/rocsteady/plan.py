@@ -9,7 +9,7 @@ from enum import Enum
 
 import msgspec
 
-from rocsteady.vocabulary import Strategy, Value
+from rocsteady.model import Strategy, Value
 
 PLAN_VERSION = 1
 

@@ -14,7 +14,7 @@ import pytest
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import existing_places, find_place
-from rocsteady.vocabulary import Strategy
+from rocsteady.model import Strategy
 
 READ_ONLY = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && cd "$0" && exec "$@"'
 

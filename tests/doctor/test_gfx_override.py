@@ -12,9 +12,9 @@ from rocsteady.doctor.facts import gather
 from rocsteady.doctor.gfx_override import VARIABLE, effect, effects, overridden, override_settings
 from rocsteady.doctor.shell_variables import Assignment
 from rocsteady.doctor.variables import judge
+from rocsteady.knowledge.values import Effect
 from rocsteady.machine.machine import Machine
 from rocsteady.machine.variables import SetVariable
-from rocsteady.vocabulary import Effect
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from rocsteady.doctor.diagnosis import diagnose
+from rocsteady.doctor.values import Brief, ComputeDevice
 from rocsteady.machine.variables import SetVariable
-from rocsteady.vocabulary import Brief, ComputeDevice
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from rocsteady.doctor.values import Diagnosis
 from rocsteady.report.diagnosis import render_diagnosis
-from rocsteady.vocabulary import Diagnosis
 
 if TYPE_CHECKING:
     from tests.conftest import Expected, Recorded

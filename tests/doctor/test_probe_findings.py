@@ -7,7 +7,8 @@ import time
 from msgspec.structs import replace
 
 from rocsteady.doctor.probe_findings import findings
-from rocsteady.vocabulary import Observation, ProbeOutcome, Severity
+from rocsteady.knowledge.values import Severity
+from rocsteady.model import Observation, ProbeOutcome
 
 NOW = "GPU gfx1100; driver 6.8; torch 2.10.0; Python 3.12"
 BEFORE = "GPU gfx1100; driver 6.8; torch 2.9.1; Python 3.12"

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocsteady.doctor.torch_offers import torch_offers
+from rocsteady.doctor.values import TorchOffers
 from rocsteady.knowledge.gpu_names import named_gfx
-from rocsteady.vocabulary import Severity, TorchOffers
+from rocsteady.knowledge.values import Severity
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocsteady.doctor.shell_variables import Assignment
+from rocsteady.doctor.values import VariableReview, VariableVerdict
 from rocsteady.doctor.variable_files import assignments
 from rocsteady.doctor.variable_values import FORMS
 from rocsteady.doctor.variables import judge
-from rocsteady.vocabulary import Effect, VariableReview, VariableVerdict
+from rocsteady.knowledge.values import Effect
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

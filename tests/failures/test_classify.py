@@ -7,7 +7,7 @@ import pytest
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Raised, Symptoms
 from rocsteady.knowledge.failures import FailureKnowledge
-from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Role
+from rocsteady.model import Certainty, Failure, Fingerprint, Role
 
 PACKAGES = "/venv/lib/python3.12/site-packages"
 TRAINING = "".join(f"epoch 1 step {step} loss 0.{step:03}\n" for step in range(60))

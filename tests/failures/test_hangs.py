@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from rocsteady.evidence.values import Snapshot, Wait
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Raised, Symptoms
-from rocsteady.vocabulary import Certainty, Failure, Fingerprint
+from rocsteady.model import Certainty, Failure, Fingerprint
 from tests.failures.seen import (
     BACKWARD,
     BARRIER,

@@ -13,7 +13,7 @@ from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Raised, Symptoms
 from rocsteady.failures.tracebacks import find_tracebacks
 from rocsteady.knowledge.failures import Where, load_failures
-from rocsteady.vocabulary import Role
+from rocsteady.model import Role
 
 KNOWN = load_failures()
 CLASSIFIER = Classifier(KNOWN)

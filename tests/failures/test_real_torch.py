@@ -10,7 +10,7 @@ import pytest
 
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
-from rocsteady.vocabulary import Failure
+from rocsteady.model import Failure
 
 TORCH_PYTHON = "ROCSTEADY_TEST_TORCH_PYTHON"
 FAILS = Path(__file__).with_name("fails.py")

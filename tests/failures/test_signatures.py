@@ -7,7 +7,7 @@ import pytest
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.knowledge.failures import UNKNOWN, FailureKnowledge, Signature, Where, load_failures
-from rocsteady.vocabulary import Role
+from rocsteady.model import Role
 
 KNOWN = load_failures()
 # What code tells and not a signature: numbers in a message, facts that are handed in, the rest.

@@ -24,7 +24,7 @@ from rocsteady.journal.values import (
     Unfinished,
 )
 from rocsteady.machine.disk_root import DiskRoot
-from rocsteady.vocabulary import Observation, ProbeOutcome
+from rocsteady.model import Observation, ProbeOutcome
 
 PHASES = {"data": StaysRecord(count=5, longest=0.9, histogram=(0, 3, 2))}
 

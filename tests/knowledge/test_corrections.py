@@ -13,10 +13,10 @@ from rocsteady.doctor.gfx_override import effect
 from rocsteady.knowledge.failures import load_failures
 from rocsteady.knowledge.options import load_other_options
 from rocsteady.knowledge.reader import DATA, Knowledge
+from rocsteady.knowledge.values import Confidence
 from rocsteady.machine.variables import SetVariable
 from rocsteady.planner.estimates import _setup_rests_on
 from rocsteady.remedies.catalog import RUNGS
-from rocsteady.vocabulary import Confidence
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

@@ -16,7 +16,7 @@ from rocsteady.knowledge.options import load_other_options
 from rocsteady.knowledge.reader import DATA, Knowledge
 from rocsteady.knowledge.rules import Rule
 from rocsteady.knowledge.speeds import load_speeds
-from rocsteady.vocabulary import Severity
+from rocsteady.knowledge.values import Severity
 
 RULES = list(doctors_knowledge().rules.values())
 OPTIONS = load_other_options()

@@ -16,7 +16,7 @@ from rocsteady.errors import KnowledgeError
 from rocsteady.knowledge.hardware import Arch, Product, Variable, WheelRelease
 from rocsteady.knowledge.reader import DATA, Knowledge, load_knowledge
 from rocsteady.knowledge.rules import Condition, Rule
-from rocsteady.vocabulary import Confidence, Fix, Need, Severity, Source
+from rocsteady.knowledge.values import Confidence, Fix, Need, Severity, Source
 
 Entry: TypeAlias = dict[str, Any]
 

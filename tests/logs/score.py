@@ -19,7 +19,7 @@ from typing import NamedTuple
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.knowledge.failures import UNKNOWN, load_failures
-from rocsteady.vocabulary import Certainty
+from rocsteady.model import Certainty
 
 HERE = Path(__file__).parent
 PARTS = ("tuning", "held-out", "healthy")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from rocsteady.doctor.values import Finding
+from rocsteady.knowledge.values import Confidence, Fix, Severity
+from rocsteady.model import Strategy
 from rocsteady.plan import Basis, Finish, Option, Pace, Risk
 from rocsteady.planner.trial_result import TrialResult
-from rocsteady.vocabulary import Confidence, Finding, Fix, Severity, Strategy
 
 HOUR = 3600.0
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from builders import finding
 
+from rocsteady.doctor.values import ComputeDevice
 from rocsteady.knowledge.harmful_variables import harmful_variables
+from rocsteady.knowledge.values import Severity
+from rocsteady.model import Strategy
 from rocsteady.plan import Basis
 from rocsteady.planner.candidates import local_options
 from rocsteady.planner.circumstances import Circumstances
-from rocsteady.vocabulary import ComputeDevice, Severity, Strategy
 
 
 def here(**more: object) -> Circumstances:

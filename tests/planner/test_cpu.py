@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from builders import failed, tried
 
+from rocsteady.model import Strategy
 from rocsteady.planner.cpu import FLUSHED_TOLD, KEEP_FREED, THREADS, settings, tune
 from rocsteady.planner.trial_result import TrialResult
-from rocsteady.vocabulary import Strategy
 
 
 def test_what_is_faster_is_kept_and_what_is_not_is_told() -> None:

@@ -8,6 +8,7 @@ from datetime import date
 import pytest
 from builders import finding, pace
 
+from rocsteady.doctor.values import ComputeDevice
 from rocsteady.knowledge.options import load_other_options
 from rocsteady.knowledge.speeds import CardSpeed, load_speeds
 from rocsteady.plan import Basis
@@ -22,7 +23,6 @@ from rocsteady.planner.estimates import (
     other_options,
     row,
 )
-from rocsteady.vocabulary import ComputeDevice
 
 TODAY = date(2026, 11, 15)
 OPTIONS = {option.id: option for option in load_other_options()}

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from rocsteady.evidence.heartbeat_pages import LoaderFacts, Size
 from rocsteady.job.job_file import parse_job
 from rocsteady.job.values import DoneWhen, FileKind, Job, Resume, Total, WantedFile
+from rocsteady.model import Strategy
 from rocsteady.plan import Pace
 from rocsteady.planner.job_file_text import Draft, job_text, seen
 from rocsteady.planner.log_counters import LogCounter, Printed
@@ -22,7 +23,6 @@ from rocsteady.planner.script_facts import ScriptFacts, read_facts
 from rocsteady.planner.script_traces import ScriptTraces
 from rocsteady.planner.trial_result import TrialResult
 from rocsteady.planner.work_amount import Work, how_much
-from rocsteady.vocabulary import Strategy
 
 if TYPE_CHECKING:
     from tests.conftest import Expected

@@ -10,10 +10,12 @@ import pytest
 from builders import failed, finding, tried
 from msgspec.structs import replace
 
+from rocsteady.doctor.values import ComputeDevice
 from rocsteady.evidence.heartbeat_pages import Size
 from rocsteady.job.job_file import parse_job
 from rocsteady.job.values import Job
 from rocsteady.knowledge.harmful_variables import harmful_variables
+from rocsteady.model import Strategy
 from rocsteady.plan import Basis, Option, Plan, Risk
 from rocsteady.planner.advice import take
 from rocsteady.planner.circumstances import Circumstances, key
@@ -21,7 +23,6 @@ from rocsteady.planner.completion import FailureHistory
 from rocsteady.planner.planner import Planner, Wish
 from rocsteady.planner.ranking import ranked
 from rocsteady.planner.trial_result import TrialResult
-from rocsteady.vocabulary import ComputeDevice, Strategy
 from rocsteady.workflows.plans import make_plan
 
 INLINE = Strategy(workers=0, loader_thread=True)

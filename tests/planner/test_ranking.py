@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from builders import option, pace
 
+from rocsteady.model import Strategy
 from rocsteady.plan import Basis, Option, Risk
 from rocsteady.planner.ranking import in_time, ranked, too_dear
-from rocsteady.vocabulary import Strategy
 
 CASES: dict[str, tuple[list[Option], str]] = {
     "in time before late, though it takes longer to set up": (

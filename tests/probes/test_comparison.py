@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from rocsteady.model import Observation, ProbeOutcome
 from rocsteady.probes.comparison import VariableSetting, compare, counted, read_setting
 from rocsteady.report.probe import Comparison, conclusion, difference
-from rocsteady.vocabulary import Observation, ProbeOutcome
 
 OFF = read_setting("HSA_ENABLE_INTERRUPT=0")
 PROBE = ("attention-backward", "flash")

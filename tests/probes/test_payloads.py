@@ -14,11 +14,11 @@ import pytest
 
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import find_place
+from rocsteady.model import Observation, ProbeOutcome
 from rocsteady.probes import processes
 from rocsteady.probes.catalog import PROBES
 from rocsteady.probes.probe import Probe
 from rocsteady.probes.runner import ProbeRunner
-from rocsteady.vocabulary import Observation, ProbeOutcome
 
 pytestmark = pytest.mark.slow
 

@@ -16,6 +16,7 @@ from rocsteady.journal.identity import Identity
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import Place, find_place
 from rocsteady.journal.machine_history import Memory
+from rocsteady.model import Observation, ProbeOutcome
 from rocsteady.probes.probe import Probe
 from rocsteady.probes.runner import INTENT, ProbeRunner
 from rocsteady.probes.suite import (
@@ -33,7 +34,6 @@ from rocsteady.probes.suite import (
     unknown_names,
     without_risks,
 )
-from rocsteady.vocabulary import Observation, ProbeOutcome
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from rocsteady.evidence.heartbeat_pages import LoaderFacts
+from rocsteady.model import Certainty, Failure, Fingerprint, Strategy
 from rocsteady.remedies.ladder import Proposal
 from rocsteady.remedies.situation import EITHER, FailedAttempt, Situation
-from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

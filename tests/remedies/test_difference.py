@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rocsteady.model import Strategy
 from rocsteady.remedies.difference import changed, told
-from rocsteady.vocabulary import Strategy
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rocsteady.evidence.heartbeat_pages import BatchSplit
+from rocsteady.knowledge.values import Fix
+from rocsteady.model import Strategy
 from rocsteady.remedies.ladder import Proposal, climb
 from rocsteady.remedies.preview import preview
 from rocsteady.remedies.situation import (
@@ -17,7 +19,6 @@ from rocsteady.remedies.situation import (
     FailedAttempt,
     Situation,
 )
-from rocsteady.vocabulary import Fix, Strategy
 
 if TYPE_CHECKING:
     from tests.remedies.conftest import Situations

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from rocsteady.model import Observation, ProbeOutcome
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.remedies.probe_evidence import supported
-from rocsteady.vocabulary import Observation, ProbeOutcome
 
 NOW = "GPU gfx1100; torch 2.10.0"
 

@@ -10,14 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rocsteady.knowledge.values import Fix
 from rocsteady.machine.torch_build import made_by
+from rocsteady.model import Certainty, Failure, Fingerprint, Strategy
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.remedies.difference import changed
 from rocsteady.remedies.ladder import Proposal, climb
 from rocsteady.remedies.preview import preview
 from rocsteady.remedies.remedy import ANY
 from rocsteady.remedies.situation import DETERMINISTIC, EITHER, TRANSIENT, FailedAttempt, Situation
-from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Fix, Strategy
 
 if TYPE_CHECKING:
     from tests.remedies.conftest import Situations

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rocsteady.model import Strategy
 from rocsteady.remedies.remedy import Refused
 from rocsteady.remedies.requested_strategy import strategy_of
-from rocsteady.vocabulary import Strategy
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

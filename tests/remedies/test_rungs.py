@@ -9,10 +9,10 @@ import pytest
 
 from rocsteady.evidence.heartbeat_pages import BatchSplit
 from rocsteady.machine.machine import Machine
+from rocsteady.model import Fingerprint, Strategy
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.remedies.remedy import Refused
 from rocsteady.remedies.situation import FailedAttempt, Situation
-from rocsteady.vocabulary import Fingerprint, Strategy
 
 if TYPE_CHECKING:
     from tests.remedies.conftest import Situations

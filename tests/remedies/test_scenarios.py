@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocsteady.knowledge.failures import load_failures
+from rocsteady.model import Strategy
 from rocsteady.remedies.ladder import climb
-from rocsteady.vocabulary import Strategy
 
 if TYPE_CHECKING:
     from tests.remedies.conftest import Situations

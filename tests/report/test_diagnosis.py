@@ -9,18 +9,10 @@ import msgspec
 import pytest
 
 from rocsteady.doctor.diagnosis import diagnose
+from rocsteady.doctor.values import Brief, ComputeDevice, Diagnosis, Finding, Unchecked
+from rocsteady.knowledge.values import Confidence, Fix, Severity
 from rocsteady.machine.variables import SetVariable
 from rocsteady.report.diagnosis import closing_sentence, in_full, render_diagnosis
-from rocsteady.vocabulary import (
-    Brief,
-    ComputeDevice,
-    Confidence,
-    Diagnosis,
-    Finding,
-    Fix,
-    Severity,
-    Unchecked,
-)
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

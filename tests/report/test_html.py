@@ -26,6 +26,7 @@ from rocsteady.journal.values import (
     Run,
     RunStory,
 )
+from rocsteady.knowledge.values import Fix
 from rocsteady.page.markup import tag
 from rocsteady.page.run_page import render_page
 from rocsteady.page.series import MOST_POINTS, gauge, in_attempts, rates
@@ -39,7 +40,6 @@ from rocsteady.report.run_report import (
 )
 from rocsteady.report.summary_screen import render_summary
 from rocsteady.report.watch_series import step_times
-from rocsteady.vocabulary import Fix
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e&\"'"
 

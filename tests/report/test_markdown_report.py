@@ -15,9 +15,9 @@ from rocsteady.journal.values import (
     Run,
     RunStory,
 )
+from rocsteady.model import Certainty, Failure, Fingerprint, Role
 from rocsteady.report.markdown_report import render_story
 from rocsteady.report.run_report import RunReport
-from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Role
 
 FAILURE = Failure(
     kind="oom-fragmentation",

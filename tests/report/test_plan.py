@@ -13,10 +13,10 @@ import jsonschema
 import msgspec
 import pytest
 
+from rocsteady.model import Strategy
 from rocsteady.plan import Basis, Finish, Limit, Option, Pace, Plan, Price, Risk
 from rocsteady.report.plan import render_plan
 from rocsteady.report.schemas import plan_schema
-from rocsteady.vocabulary import Strategy
 
 H, D = 3600.0, 86400.0
 MADE = datetime(2025, 11, 15, 12, 0, tzinfo=timezone.utc).timestamp()

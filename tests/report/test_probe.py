@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rocsteady.model import Observation, ProbeOutcome
 from rocsteady.report.probe import (
     ProbeLine,
     conclusion,
@@ -11,7 +12,6 @@ from rocsteady.report.probe import (
     render_stories,
     title_column,
 )
-from rocsteady.vocabulary import Observation, ProbeOutcome
 
 
 def line(

@@ -6,8 +6,8 @@ import pytest
 
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.knowledge.rules import Condition, Rule
+from rocsteady.knowledge.values import Confidence, Fix, Need, Severity, Source
 from rocsteady.report.rules import render_rule, render_rule_list, typed
-from rocsteady.vocabulary import Confidence, Fix, Need, Severity, Source
 
 RULE = Rule(
     id="some-rule",

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.attempts.announcer import Announcer
+from rocsteady.doctor.values import Diagnosis
 from rocsteady.journal.values import (
     AttemptRecord,
     Bucket,
@@ -26,6 +27,7 @@ from rocsteady.journal.values import (
     RunLine,
     RunStory,
 )
+from rocsteady.model import Observation, ProbeOutcome
 from rocsteady.plan import Basis, Finish, Limit, Option, Pace, Plan, Price, Risk
 from rocsteady.report.diagnosis import render_diagnosis
 from rocsteady.report.drill import DrillResult, FaultResult, render_drill
@@ -48,7 +50,6 @@ from rocsteady.report.text_page import GREEN, RED, YELLOW
 from rocsteady.report.text_view import render_choice
 from rocsteady.report.watch import RankView, WatchView, render_watch
 from rocsteady.terminal.screen import layout, show
-from rocsteady.vocabulary import Diagnosis, Observation, ProbeOutcome
 
 UTC = timezone.utc
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC).timestamp()

@@ -14,11 +14,11 @@ from rocsteady.journal.location import find_place
 from rocsteady.journal.machine_history import Memory
 from rocsteady.journal.values import Run
 from rocsteady.machine.software import software_of
+from rocsteady.model import Certainty, Failure, Fingerprint, Observation, ProbeOutcome
 from rocsteady.pulse.phase_history import PhaseHistory
 from rocsteady.remedies.ladder import Proposal
 from rocsteady.supervisor.recovery import Choices, propose
 from rocsteady.supervisor.strategy_history import RunWishes, StrategyHistory
-from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Observation, ProbeOutcome
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

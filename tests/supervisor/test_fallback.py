@@ -21,12 +21,12 @@ from rocsteady.journal.values import (
     Run,
     RunStory,
 )
+from rocsteady.model import Certainty, Failure, Fingerprint, Strategy
 from rocsteady.plan import Basis, Option, Pace, Plan
 from rocsteady.pulse.phase_history import PhaseHistory
 from rocsteady.remedies.ladder import Proposal
 from rocsteady.supervisor.recovery import Choices, FallTo, propose
 from rocsteady.supervisor.strategy_history import RunWishes, StrategyHistory, as_json
-from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy
 from rocsteady.workflows.plan_choice import options_after
 
 if TYPE_CHECKING:

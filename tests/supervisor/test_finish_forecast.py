@@ -11,9 +11,9 @@ from rocsteady.attempts.announcer import Announcer
 from rocsteady.forecast.runs import lines_ahead, story_ahead
 from rocsteady.job.values import Deadline
 from rocsteady.journal.values import DecisionRecord, Forecast, Run, RunLine, RunStory, Sample
+from rocsteady.model import Strategy
 from rocsteady.supervisor.finish_forecast import LONGEST, MOST, Outlook, Slip
 from rocsteady.supervisor.recovery import FallTo
-from rocsteady.vocabulary import Strategy
 
 RUN = Run(
     id=1, name="calm-otter", command=("python",), job={}, strategy={}, folder="/r", machine="m",

@@ -13,6 +13,7 @@ from rocsteady.attempts.announcer import Announcer
 from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
 from rocsteady.errors import LauncherError
 from rocsteady.exit_codes import PERSON_NEEDED
+from rocsteady.model import Certainty, Failure, Fingerprint, Strategy
 from rocsteady.pulse.phase_history import PhaseHistory
 from rocsteady.remedies.situation import FailedAttempt
 from rocsteady.supervisor.host_decision import (
@@ -22,7 +23,6 @@ from rocsteady.supervisor.host_decision import (
     choose,
 )
 from rocsteady.supervisor.recovery import Decision, Next
-from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy
 
 TRIED = (FailedAttempt(strategy=Strategy(), failure=Fingerprint(kind="oom-device")),)
 INLINE = Strategy(workers=0)

@@ -8,6 +8,8 @@ import pytest
 from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
 from rocsteady.attempts.settings import Settings
 from rocsteady.host.child import Exit
+from rocsteady.knowledge.values import Fix
+from rocsteady.model import Strategy
 from rocsteady.pulse.phase_history import PhaseHistory
 from rocsteady.remedies.ladder import Proposal
 from rocsteady.supervisor.recovery import (
@@ -20,7 +22,6 @@ from rocsteady.supervisor.recovery import (
     recover,
     without_remedies,
 )
-from rocsteady.vocabulary import Fix, Strategy
 
 CRASHED = AttemptEnd(
     outcome=Outcome.BY_ITSELF,

@@ -12,7 +12,7 @@ from rocsteady.attempts.strategy_environment import environment
 from rocsteady.errors import RocsteadyError
 from rocsteady.inside import wire
 from rocsteady.inside.overrides import strategy as inside
-from rocsteady.vocabulary import Strategy
+from rocsteady.model import Strategy
 
 HIP, CUDA, ROCR = "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
 

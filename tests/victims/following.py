@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from rocsteady.cli import run
+from rocsteady.model import Strategy
 from rocsteady.supervisor.recovery import FallTo
 from rocsteady.supervisor.strategy_history import RunWishes
-from rocsteady.vocabulary import Strategy
 
 CPU = FallTo(number=2, title="CPU, 2 threads", strategy=Strategy(device="cpu"), rate=100.0)
 

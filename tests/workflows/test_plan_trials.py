@@ -8,10 +8,10 @@ from typing import cast
 import pytest
 
 from rocsteady.job.values import Job
+from rocsteady.model import Strategy
 from rocsteady.plan import Pace
 from rocsteady.planner.trial import Bounds
 from rocsteady.planner.trial_result import TrialResult
-from rocsteady.vocabulary import Strategy
 from rocsteady.workflows.plan_trials import PlanTrials, TrialBounds
 from rocsteady.workflows.trials import Trials
 

@@ -17,9 +17,9 @@ from rocsteady.evidence.heartbeat_pages import Resumes
 from rocsteady.host.log_limit import LogRules
 from rocsteady.inside import wire
 from rocsteady.journal.journal import Journal
+from rocsteady.model import Strategy, Value
 from rocsteady.pulse.phase_history import PhaseHistory
 from rocsteady.pulse.stack_facts import KnownWaits
-from rocsteady.vocabulary import Strategy, Value
 
 
 class AttemptContext(Value, frozen=True, kw_only=True):

@@ -13,9 +13,9 @@ from rocsteady.evidence.heartbeat_pages import Applied, BatchSplit, CheckpointRe
 from rocsteady.evidence.members import Members
 from rocsteady.evidence.values import Heartbeat, Snapshot
 from rocsteady.host.child import Exit
+from rocsteady.model import Value
 from rocsteady.pulse.phase_history import PhaseHistory
 from rocsteady.pulse.verdict import Verdict
-from rocsteady.vocabulary import Value
 
 
 class Outcome(Enum):

@@ -19,8 +19,8 @@ from pathlib import Path
 from rocsteady import __version__
 from rocsteady.errors import RocsteadyError
 from rocsteady.inside import wire
+from rocsteady.model import Value
 from rocsteady.untrusted_file import read_regular
-from rocsteady.vocabulary import Value
 
 PACKAGE = "_rocsteady_inside"
 PACKAGES = ("", "heartbeat", "overrides")  # of inside/ that a training process needs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rocsteady.attempts.announcer import Announcer
 from rocsteady.attempts.attempt_context import AttemptContext
 from rocsteady.evidence.heartbeat_pages import read_applied
-from rocsteady.vocabulary import Strategy
+from rocsteady.model import Strategy
 
 EVERY = 1.0  # seconds between looks
 REFUSED = "refused"

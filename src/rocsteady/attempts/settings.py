@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from rocsteady.host.child import Stopping
+from rocsteady.model import Value
 from rocsteady.pulse.verdict import Patience
-from rocsteady.vocabulary import Value
 
 ATTEMPTS = 4  # without remedies
 ATTEMPTS_WITH_REMEDIES = 1000  # the ladder has a budget of its own, which progress refills

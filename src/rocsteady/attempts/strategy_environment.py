@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.inside import wire
-from rocsteady.vocabulary import Strategy
+from rocsteady.model import Strategy
 
 HIP, CUDA, ROCR = "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
 NONE = "-1"

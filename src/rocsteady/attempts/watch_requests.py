@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.host.atomic_file import write_whole
+from rocsteady.model import Value
 from rocsteady.untrusted_file import open_regular, read_exactly
-from rocsteady.vocabulary import Value
 
 FILE = "request.json"
 STACKS = "stacks.txt"  # the answer to one for stacks

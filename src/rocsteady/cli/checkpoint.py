@@ -19,10 +19,10 @@ from rocsteady.errors import CheckpointError, ExaminationError, RocsteadyError
 from rocsteady.host.bounded_call import AnswerKind, ask
 from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.machine.machine import examine
+from rocsteady.model import Value
 from rocsteady.report.table import LEAST_LAST, Column, Table
 from rocsteady.report.text_page import GREEN, RED, Page
 from rocsteady.terminal.screen import layout, show, show_json
-from rocsteady.vocabulary import Value
 from rocsteady.wording import plural
 from rocsteady.wording import size as written_size
 from rocsteady.workflows.plain_checkpoint import names_of, write_plain

@@ -15,12 +15,12 @@ from rocsteady.doctor.knowledge_age import knowledge_state
 from rocsteady.journal.identity import machine_fingerprint
 from rocsteady.journal.machine_history import memory_to_read
 from rocsteady.knowledge.reader import Knowledge
+from rocsteady.knowledge.values import Severity
 from rocsteady.machine.machine import examine
 from rocsteady.report.diagnosis import render_diagnosis
 from rocsteady.report.rules import render_rule, render_rule_list
 from rocsteady.suggestions import no_such
 from rocsteady.terminal.screen import json_text, layout, show, show_json, without_secrets
-from rocsteady.vocabulary import Severity
 
 NOTHING_BLOCKS, SOMETHING_BLOCKS = 0, 1
 LISTED = "To list them: rocsteady doctor --list"

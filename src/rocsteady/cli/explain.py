@@ -23,11 +23,12 @@ from rocsteady.knowledge.failures import (
 )
 from rocsteady.knowledge.messages import KnownMessage, find_message
 from rocsteady.knowledge.store import failures_in_use
+from rocsteady.knowledge.values import Fix
+from rocsteady.model import Certainty, Failure
 from rocsteady.redaction.machine_names import redactor_here
 from rocsteady.report.text_page import BOLD, DIM, Page
 from rocsteady.terminal.screen import layout, show, show_json
 from rocsteady.untrusted_file import read_tail
-from rocsteady.vocabulary import Certainty, Failure, Fix
 
 NAMED, NOT_NAMED = 0, 1
 MOST = 64 * 1024 * 1024  # bytes of a file's end that are looked at

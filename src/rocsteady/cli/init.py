@@ -18,6 +18,7 @@ from rocsteady.job.trust import trust
 from rocsteady.job.values import Job
 from rocsteady.journal.location import find_place
 from rocsteady.journal.machine_history import Memory
+from rocsteady.model import Strategy
 from rocsteady.planner.job_file_text import Draft, job_text, seen
 from rocsteady.planner.resume_discovery import going_on
 from rocsteady.planner.script_facts import read_facts, script_in
@@ -30,7 +31,6 @@ from rocsteady.terminal.init_questions import ask_command, ask_limits, ask_total
 from rocsteady.terminal.job_questions import ask_about_paths
 from rocsteady.terminal.screen import show, show_json, tell
 from rocsteady.terminal.status_line import bar, progress
-from rocsteady.vocabulary import Strategy
 from rocsteady.wording import duration
 from rocsteady.workflows import saved_plan
 from rocsteady.workflows.trials import Trials

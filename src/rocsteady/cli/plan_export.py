@@ -20,13 +20,13 @@ from rocsteady.forecast.forecast import due
 from rocsteady.job.metric_goals import metric_files
 from rocsteady.job.values import DoneWhen, Job
 from rocsteady.knowledge.gpu_rental import Offer, load_offers
+from rocsteady.model import Strategy
 from rocsteady.plan import Option
 from rocsteady.planner.candidates import CPU
 from rocsteady.planner.estimates import CLOUD
 from rocsteady.remedies.difference import told
 from rocsteady.supervisor.visible_gpus import visible_to_a_run
 from rocsteady.terminal.screen import show, tell
-from rocsteady.vocabulary import Strategy
 from rocsteady.wording import plural
 from rocsteady.workflows.saved_plan import kept, option_numbered
 from rocsteady.workflows.supervision import examined

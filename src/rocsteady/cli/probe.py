@@ -27,6 +27,7 @@ from rocsteady.machine.displays import displays
 from rocsteady.machine.machine import Machine, examine
 from rocsteady.machine.root import Root
 from rocsteady.machine.software import software_of
+from rocsteady.model import Observation, ProbeOutcome
 from rocsteady.probes.catalog import PROBES
 from rocsteady.probes.comparison import ROUNDS, VariableSetting, read_setting
 from rocsteady.probes.runner import ProbeRunner
@@ -61,7 +62,6 @@ from rocsteady.terminal.probe_session import (
 )
 from rocsteady.terminal.screen import layout, show, tell
 from rocsteady.user_folders import state_folder
-from rocsteady.vocabulary import Observation, ProbeOutcome
 
 SCRIPT = "rocsteady.probe.script"  # what came after --
 STEPS = 50

@@ -17,6 +17,7 @@ from rocsteady.knowledge.reader import Knowledge, load_knowledge
 from rocsteady.knowledge.store import failures_in_use
 from rocsteady.machine.machine import Machine, examine
 from rocsteady.machine.root import Root
+from rocsteady.model import Certainty, Failure, Fingerprint, Strategy
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.remedies.difference import told
 from rocsteady.remedies.ladder import Proposal
@@ -27,7 +28,6 @@ from rocsteady.report.text_page import BOLD, Page
 from rocsteady.suggestions import no_such
 from rocsteady.supervisor.visible_gpus import visible_to_a_run
 from rocsteady.terminal.screen import json_text, layout, show
-from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy
 from rocsteady.wording import plural
 
 AS_IF = 100  # the step at which a preview lets every attempt fail

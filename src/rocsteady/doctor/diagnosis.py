@@ -26,23 +26,16 @@ from rocsteady.doctor.checks import (
 from rocsteady.doctor.condition_match import Match, Matcher, Seen
 from rocsteady.doctor.facts import FACTS, Facts, Scalar, gather
 from rocsteady.doctor.machine_summary import brief, names, trains_on
+from rocsteady.doctor.values import DIAGNOSIS_VERSION, Diagnosis, Finding, Unchecked
 from rocsteady.knowledge.conditions import PLACEHOLDER
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.knowledge.rules import Rule
 from rocsteady.knowledge.store import InUse, in_use
+from rocsteady.knowledge.values import Confidence, Fix, Severity
 from rocsteady.machine.gpus import NODES
 from rocsteady.machine.machine import Machine
 from rocsteady.machine.software import software_of
-from rocsteady.vocabulary import (
-    DIAGNOSIS_VERSION,
-    Confidence,
-    Diagnosis,
-    Finding,
-    Fix,
-    Observation,
-    Severity,
-    Unchecked,
-)
+from rocsteady.model import Observation
 
 Check = Callable[[Machine, Facts, Knowledge], Seen]
 

@@ -7,11 +7,11 @@ from datetime import date
 
 from packaging.version import InvalidVersion, Version
 
+from rocsteady.doctor.values import KnowledgeState
 from rocsteady.knowledge.edition import OLD, Edition, newest_rocm, newest_torch
 from rocsteady.knowledge.gpu_names import gfx_of
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.machine import Machine
-from rocsteady.vocabulary import KnowledgeState
 
 
 def knowledge_state(

@@ -8,10 +8,11 @@ from rocsteady.doctor.condition_match import CannotTell
 from rocsteady.doctor.facts import Facts
 from rocsteady.doctor.gpu_code import gpu_code
 from rocsteady.doctor.training_gpus import trainable
+from rocsteady.doctor.values import Brief, ComputeDevice, Finding
 from rocsteady.knowledge.gpu_names import card_name, describe, gfx_of
 from rocsteady.knowledge.reader import Knowledge
+from rocsteady.knowledge.values import Severity
 from rocsteady.machine.machine import Machine
-from rocsteady.vocabulary import Brief, ComputeDevice, Finding, Severity
 
 
 def brief(machine: Machine, facts: Facts, knowledge: Knowledge) -> Brief:

@@ -9,16 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 
+from rocsteady.doctor.values import Finding
+from rocsteady.knowledge.values import Confidence, Fix, Severity
 from rocsteady.machine.software import changes
-from rocsteady.vocabulary import (
-    TRIAL,
-    Confidence,
-    Finding,
-    Fix,
-    Observation,
-    ProbeOutcome,
-    Severity,
-)
+from rocsteady.model import TRIAL, Observation, ProbeOutcome
 
 RULE = "seen-by-probe"
 DID = {

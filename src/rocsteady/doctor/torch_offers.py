@@ -11,11 +11,12 @@ from collections.abc import Iterator
 
 from rocsteady.doctor.diagnosis import rule_findings
 from rocsteady.doctor.facts import FACTS, Facts, Scalar
+from rocsteady.doctor.values import KnownProblem, TorchOffer, TorchOffers
 from rocsteady.knowledge.hardware import WheelIndex, WheelRelease
 from rocsteady.knowledge.reader import Knowledge
+from rocsteady.knowledge.values import Severity
 from rocsteady.machine.machine import Machine
 from rocsteady.versions import version_fits
-from rocsteady.vocabulary import KnownProblem, Severity, TorchOffer, TorchOffers
 
 PYTORCH_INDEX = "https://download.pytorch.org/whl/rocm"
 WINDOWS, WSL = "windows", "wsl"

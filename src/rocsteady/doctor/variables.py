@@ -19,23 +19,17 @@ from rocsteady.doctor.machine_summary import brief
 from rocsteady.doctor.nearest_names import gone_from, nearest
 from rocsteady.doctor.shell_variables import Assignment, Reach
 from rocsteady.doctor.training_gpus import visible
+from rocsteady.doctor.values import Finding, VariableReason, VariableReview, VariableVerdict
 from rocsteady.doctor.variable_values import wrong_value
 from rocsteady.knowledge.conditions import leaves
 from rocsteady.knowledge.hardware import Variable
 from rocsteady.knowledge.reader import Knowledge
+from rocsteady.knowledge.values import Effect, Severity
 from rocsteady.machine.caches import PLACES, Cache
 from rocsteady.machine.machine import Machine
 from rocsteady.machine.rocm import Shadow
 from rocsteady.machine.variables import FAMILIES, SetVariable, listed
 from rocsteady.versions import version_fits
-from rocsteady.vocabulary import (
-    Effect,
-    Finding,
-    Severity,
-    VariableReason,
-    VariableReview,
-    VariableVerdict,
-)
 
 UNKNOWN_VARIABLE = "unknown-variable"  # the rule whose question is answered here name by name
 ROCM = "/opt/rocm/"  # a link to one that is installed

@@ -14,12 +14,12 @@ from rocsteady.evidence.heartbeat_pages import read_pages
 from rocsteady.inside import wire
 from rocsteady.job.resume import Launch
 from rocsteady.journal.values import DecisionRecord, RunStory
+from rocsteady.model import Value
 from rocsteady.report.drill import FaultResult
 from rocsteady.supervisor.observer import ObservedRun, Observer
 from rocsteady.supervisor.recovery import Next
 from rocsteady.supervisor.run_end import DONE
 from rocsteady.untrusted_file import read_regular
-from rocsteady.vocabulary import Value
 
 PAST = 50  # steps after the last fault, after which there is nothing more to see
 SLOW_PAST, SLOW = 5, 120.0  # the same where that many steps took so many seconds

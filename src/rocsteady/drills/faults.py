@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rocsteady.inside import wire
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 KINDS = ("hang", "oom", "fault", "kill", "segv", "abort", "nan")
 STEP, BACKWARD, LOADER = "step", "backward", "loader"

@@ -25,9 +25,9 @@ from rocsteady.evidence.signal_stacks import ask_for_stacks
 from rocsteady.evidence.snapshot import take_snapshot
 from rocsteady.evidence.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen
 from rocsteady.host.atomic_file import write_whole
+from rocsteady.model import Value
 from rocsteady.redaction.redactor import Secrets, hide_secrets
 from rocsteady.untrusted_file import read_tail
-from rocsteady.vocabulary import Value
 
 WITHIN = timedelta(seconds=10)
 MARGIN = 0.9  # of the time, for the parts; the rest is for coming back

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 LABEL_LIMIT = 80  # characters by which a bar is known again
 EPOCH_SECONDS = range(1_000_000_000, 3_000_000_000)  # 2001 to 2065

@@ -8,8 +8,8 @@ import msgspec
 
 from rocsteady.evidence.heartbeat_pages import numbered
 from rocsteady.inside import wire
+from rocsteady.model import Value
 from rocsteady.untrusted_file import read_regular
-from rocsteady.vocabulary import Value
 
 LIMIT = 256 * 1024  # bytes of one
 

@@ -15,7 +15,7 @@ import msgspec
 from rocsteady.evidence.cgroups import ROOT, read
 from rocsteady.evidence.parallel import run_all
 from rocsteady.host.bounded_call import AnswerKind, ask
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 CARDS = "sys/class/drm"
 AMD = "0x1002"

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from rocsteady.evidence import procfs
 from rocsteady.evidence.values import Heartbeat
 from rocsteady.inside import wire
+from rocsteady.model import Value
 from rocsteady.untrusted_file import read_head, read_regular
-from rocsteady.vocabulary import Value
 
 NOTE_LIMIT = 500  # characters of a note that are kept
 APPLIED_LIMIT = 64 * 1024  # bytes
@@ -39,7 +39,7 @@ class Applied(Value, frozen=True, kw_only=True):
     """What came of one setting of a strategy in one process."""
 
     pid: int
-    setting: str  # the field of vocabulary.Strategy
+    setting: str  # the field of model.Strategy
     outcome: Outcome
     times: int  # of attention the first use only; after a crash perhaps too few, never too many
     why: str

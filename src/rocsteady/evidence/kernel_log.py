@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rocsteady.evidence.members import Members
 from rocsteady.host.bounded_call import AnswerKind, ask
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 KMSG = Path("/dev/kmsg")
 SLACK = 2.0  # seconds by which the kernel's clock may differ from ours

@@ -13,7 +13,7 @@ from pathlib import Path
 from rocsteady.evidence import procfs
 from rocsteady.evidence.values import Snapshot
 from rocsteady.machine.gpus import parse_properties, pci_address
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 KFD = "sys/class/kfd/kfd"
 RENDER = "/dev/dri/renderD"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rocsteady.evidence import cgroups
 from rocsteady.evidence.cgroups import ROOT, read
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 OF_THE_MACHINE = (
     "MemTotal", "MemFree", "MemAvailable", "Cached", "Shmem", "AnonPages", "Dirty", "Writeback",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from rocsteady.evidence.stacks import Stacks, ThreadStack
 from rocsteady.evidence.values import ProcessSeen, ThreadSeen, Wait
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 
 class _Read(Value, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ import msgspec
 from rocsteady.evidence import procfs
 from rocsteady.evidence.parallel import run_all
 from rocsteady.host.bounded_call import Answer, AnswerKind, ask
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 DUMP_LIMIT = 8 * 1024 * 1024  # bytes of one answer
 TRIES = 3  # without stopping it, a running process may be seen in mid-change

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 
 class Heartbeat(Value, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 LONGEST = 40  # characters of a name; SkyPilot, Slurm and Kubernetes all take it
 

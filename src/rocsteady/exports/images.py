@@ -6,7 +6,7 @@ No image was pulled: there is no GPU and no registry where this was written.
 from __future__ import annotations
 
 from rocsteady.exports.export import torch_release
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 AS_OF = "2026-11-15"
 NAMES_THEM = (

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from rocsteady.failures.gpu_memory import FULL, kind_of_oom
 from rocsteady.failures.symptoms import Symptoms
-from rocsteady.vocabulary import Certainty, Role
+from rocsteady.model import Certainty, Role
 
 PLENTY = 1 << 30  # bytes of free disk at which a failed write was not for lack of room
 

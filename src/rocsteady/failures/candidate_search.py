@@ -12,7 +12,7 @@ from rocsteady.failures.signature_search import Hit, Scanner
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.failures.tracebacks import Traceback, find_bare, find_tracebacks, unlabelled
 from rocsteady.knowledge.failures import Signature, Where
-from rocsteady.vocabulary import Certainty, Role
+from rocsteady.model import Certainty, Role
 
 # Lines of progress after which an error was not the end: of a run that ended well, of one whose end
 # is not known, and of one that failed, whose other ranks go on for a while.

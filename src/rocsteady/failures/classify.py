@@ -33,7 +33,7 @@ from rocsteady.knowledge.failures import (
     Whose,
 )
 from rocsteady.knowledge.waits import WaitKnowledge, load_waits
-from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Role
+from rocsteady.model import Certainty, Failure, Fingerprint, Role
 
 WENT_DOWN, OUT_OF_MEMORY = "machine-went-down", "oom-host"
 INTERRUPTED, PEER_DIED, STOPPED = "interrupted", "peer-died", "stopped-by-rocsteady"

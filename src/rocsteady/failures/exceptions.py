@@ -10,7 +10,7 @@ from rocsteady.failures.stacks import Pattern, Stacked, forward
 from rocsteady.failures.symptoms import Raised, Symptoms
 from rocsteady.failures.tracebacks import Traceback, find_tracebacks, is_own, place_of
 from rocsteady.knowledge.failures import SCRIPT_ERROR, UNKNOWN, Signature, Where, words_of
-from rocsteady.vocabulary import Certainty, Role
+from rocsteady.model import Certainty, Role
 
 TOLD = 8000  # characters of a traceback that are kept: its end
 MATCHED = 4000  # characters of an exception that patterns see

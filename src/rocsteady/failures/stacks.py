@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rocsteady.evidence.values import Heartbeat, Snapshot, ThreadSeen, Wait
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 _FRAME = re.compile(r"(?P<function>\S.*?) \((?P<file>[^()]*?)(?::(?P<line>\d+))?\)$")
 

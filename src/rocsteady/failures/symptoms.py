@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from rocsteady.evidence.values import Heartbeat, Snapshot
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 
 class Raised(Value, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 HEADER = "Traceback (most recent call last)"
 MOST_LINES = 600  # that one traceback may have, those of other ranks in between included

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
 
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 if sys.platform == "win32":
     from rocsteady.host import windows as system

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from enum import Enum
 
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 NOTHING = timedelta(0)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 LIMIT = 200_000_000  # bytes of an attempt
 LEAST = 1_000_000  # bytes; less would keep next to nothing

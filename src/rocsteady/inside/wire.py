@@ -101,7 +101,7 @@ RUN = "ROCSTEADY_RUN"  # the id of the attempt, by which its processes are found
 SUPERVISOR = "ROCSTEADY_SUPERVISOR"  # pid that may trace us
 STRATEGY = "ROCSTEADY_STRATEGY"  # JSON of the settings that inside/ must apply, if there are any
 STRATEGY_VERSION = 1
-SETTINGS = (  # those that can be in it, named as in vocabulary.Strategy
+SETTINGS = (  # those that can be in it, named as in model.Strategy
     "workers",
     "loader_thread",
     "worker_context",

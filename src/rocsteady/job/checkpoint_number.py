@@ -17,8 +17,8 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
+from rocsteady.model import Value
 from rocsteady.untrusted_file import open_regular, read_regular
-from rocsteady.vocabulary import Value
 
 STEP, EPOCH = "step", "epoch"
 LARGEST = 4 << 20  # bytes of a pickle, a header or JSON that are looked at

@@ -14,8 +14,8 @@ import msgspec
 from rocsteady.host.atomic_file import write_whole
 from rocsteady.job.done_when import matches
 from rocsteady.job.values import Resume
+from rocsteady.model import Value
 from rocsteady.untrusted_file import read_head
-from rocsteady.vocabulary import Value
 
 FILE = "checkpoints-before.json"
 SIZE_LIMIT = 64 * 1024 * 1024  # bytes

@@ -6,10 +6,10 @@ from rocsteady.errors import JobError
 from rocsteady.job.job_file import checked
 from rocsteady.job.metrics import Metrics, metrics_problems
 from rocsteady.job.notify import Notify, notify_problems
+from rocsteady.model import Value
 from rocsteady.toml import parse_toml
 from rocsteady.untrusted_file import read_regular
 from rocsteady.user_folders import config_folder
-from rocsteady.vocabulary import Value
 
 FILE = "config.toml"  # in the user's configuration folder
 SIZE_LIMIT = 64 * 1024  # bytes

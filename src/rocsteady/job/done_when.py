@@ -17,8 +17,8 @@ from rocsteady.host.logfile import STAMP
 from rocsteady.job.file_check import what_is_wrong
 from rocsteady.job.metric_goals import NotFoundError, number_of, reached
 from rocsteady.job.values import DoneWhen, Job, WantedFile
+from rocsteady.model import Value
 from rocsteady.untrusted_file import open_regular
-from rocsteady.vocabulary import Value
 
 CLOCK_GRAIN = 0.02  # seconds; a file's time comes from a coarser clock than ours
 MATCHES_LIMIT = 100_000

@@ -53,9 +53,9 @@ from rocsteady.job.values import (
     Job,
     Variant,
 )
+from rocsteady.model import Value
 from rocsteady.toml import parse_toml
 from rocsteady.untrusted_file import open_regular, read_exactly
-from rocsteady.vocabulary import Value
 
 SIZE_LIMIT = 256 * 1024  # bytes
 _WRITTEN: dict[tuple[str, ...], Callable[[object], object]] = {

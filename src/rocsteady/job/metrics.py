@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 
 from rocsteady.job.address import host_of
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 RUN = "{run}"  # in the name of a file: the name of the run
 SUFFIX = ".prom"  # node_exporter reads no other file

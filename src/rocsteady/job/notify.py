@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from enum import Enum
 
 from rocsteady.job.address import host_of
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 _ADDRESS = re.compile(r"[^@\s,<>\x00-\x1f-][^@\s,<>\x00-\x1f]*@[A-Za-z0-9.-]+")
 

@@ -11,7 +11,7 @@ from rocsteady.errors import JobError
 from rocsteady.job.checkpoint_origin import NANOSECONDS, Origin, Stamp, find
 from rocsteady.job.file_check import kind_of, what_is_wrong
 from rocsteady.job.values import CHECKPOINT, Job, Resume
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 
 class Launch(Value, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import msgspec
 from rocsteady.host.log_limit import LIMIT, LogRules
 from rocsteady.job.metrics import Metrics
 from rocsteady.job.notify import Notify
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 CHECKPOINT = "{checkpoint}"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rocsteady.machine.disk_root import DiskRoot
 from rocsteady.machine.root import Root
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"

@@ -42,7 +42,7 @@ from rocsteady.journal.values import (
     UnwrittenEntries,
 )
 from rocsteady.journal.writer import JournalWriter, sync_folder
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 INTEND_WITHIN = timedelta(seconds=2)
 OPEN_WITHIN = timedelta(seconds=10)

@@ -23,8 +23,8 @@ from rocsteady.errors import JournalError
 from rocsteady.journal.identity import fingerprint
 from rocsteady.journal.writer import sync_folder
 from rocsteady.machine.disk_root import DiskRoot
+from rocsteady.model import Value
 from rocsteady.user_folders import state_folder
-from rocsteady.vocabulary import Value
 
 FOLDER = ".rocsteady"
 DATABASE = "journal.db"

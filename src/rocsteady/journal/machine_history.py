@@ -32,8 +32,8 @@ from rocsteady.journal.values import (
     Unfinished,
 )
 from rocsteady.journal.writer import JournalWriter
+from rocsteady.model import Observation, Value
 from rocsteady.user_folders import state_folder
-from rocsteady.vocabulary import Observation, Value
 
 BUSY = timedelta(seconds=1.5)
 CLOSE_WITHIN = timedelta(seconds=2)

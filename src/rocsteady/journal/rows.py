@@ -33,7 +33,7 @@ from rocsteady.journal.values import (
     Takedown,
 )
 from rocsteady.machine.root import well_formed
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 TEXT_LIMIT = 4000  # characters; longer ones belong in the evidence
 JSON_VERSION = 1

@@ -12,7 +12,7 @@ from enum import Enum
 from msgspec import field
 
 from rocsteady.blame import Blame
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 PAUSE = "pause"  # the kind of an intent: until it has an outcome, the user has paused the run
 INJECTED = "faults are injected into this run"  # how the message begins that says so

@@ -19,7 +19,7 @@ from rocsteady.knowledge.ed25519 import verify
 from rocsteady.knowledge.edition import Edition
 from rocsteady.knowledge.failures import FailureKnowledge
 from rocsteady.knowledge.reader import Knowledge
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 FORMAT = "rocsteady-knowledge"
 SCHEMA = 1

@@ -9,7 +9,7 @@ from packaging.version import Version
 
 from rocsteady.errors import KnowledgeError
 from rocsteady.knowledge.reader import DATA, Knowledge, _document, _typed
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 OLD = 90  # days
 LOWEST_END = re.compile(r"<(\d+)\.(\d+)")

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from rocsteady.errors import KnowledgeError
 from rocsteady.knowledge.reader import DATA, SLUG, Problems, _by_name, _document, _entries
-from rocsteady.vocabulary import Certainty, Fix, Role, Value
+from rocsteady.knowledge.values import Fix
+from rocsteady.model import Certainty, Role, Value
 
 UNKNOWN, SCRIPT_ERROR = "unknown", "script-error"  # kinds that no signature is needed for
 _WORD = frozenset(b"_ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")

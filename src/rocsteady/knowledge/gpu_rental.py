@@ -15,7 +15,7 @@ from rocsteady.knowledge.reader import (
     _sources,
 )
 from rocsteady.knowledge.speeds import load_speeds
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 OLD_AFTER_DAYS = 14
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 
 class Arch(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):

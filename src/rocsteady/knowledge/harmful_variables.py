@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rocsteady.errors import KnowledgeError
 from rocsteady.knowledge.data_file import read_data
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 FILE = Path(__file__).parent / "data" / "harmful_variables.toml"
 

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from rocsteady.knowledge.reader import DATA, _document
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 LOOKED_AT = ("HIP", "ROCr", "MIOpen", "RCCL", "rocBLAS", "hipBLASLt", "hipcc")
 Places = Mapping[str, tuple[str, ...]]  # library to versions

@@ -7,7 +7,8 @@ from functools import cache
 from pathlib import Path
 
 from rocsteady.knowledge.data_file import read_data
-from rocsteady.vocabulary import Fix, Value
+from rocsteady.knowledge.values import Fix
+from rocsteady.model import Value
 
 FILE = Path(__file__).parent / "data" / "messages.toml"
 

@@ -16,8 +16,9 @@ from rocsteady.knowledge.reader import (
     _entries,
     _sources,
 )
+from rocsteady.knowledge.values import Confidence
+from rocsteady.model import Value
 from rocsteady.plan import Risk
-from rocsteady.vocabulary import Confidence, Value
 
 
 class OperatingSystem(Enum):

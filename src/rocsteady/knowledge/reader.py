@@ -16,8 +16,9 @@ from rocsteady.errors import KnowledgeError
 from rocsteady.knowledge.conditions import PLACEHOLDER, is_range, leaves, problems
 from rocsteady.knowledge.hardware import Arch, Product, Variable, WheelIndex, WheelRelease, Wheels
 from rocsteady.knowledge.rules import Rule
+from rocsteady.knowledge.values import Source
+from rocsteady.model import Value
 from rocsteady.toml import parse_toml
-from rocsteady.vocabulary import Source, Value
 
 DATA = Path(__file__).parent / "data"
 SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")

@@ -6,7 +6,8 @@ Where data cannot say it, a leaf names a check, which is a file in ``doctor/chec
 
 from __future__ import annotations
 
-from rocsteady.vocabulary import Confidence, Effect, Fix, Severity, Value
+from rocsteady.knowledge.values import Confidence, Effect, Fix, Severity
+from rocsteady.model import Value
 
 Scalar = bool | int | float | str
 

@@ -13,7 +13,7 @@ from rocsteady.knowledge.reader import (
     _entries,
     _sources,
 )
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 
 class CardSpeed(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):

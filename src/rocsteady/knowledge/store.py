@@ -18,9 +18,9 @@ import msgspec
 from rocsteady.errors import KnowledgeError
 from rocsteady.knowledge.edition import Edition, load_edition
 from rocsteady.knowledge.reader import Knowledge, load_knowledge, with_own_entries
+from rocsteady.model import Value
 from rocsteady.untrusted_file import read_regular
 from rocsteady.user_folders import config_folder, data_folder
-from rocsteady.vocabulary import Value
 
 if TYPE_CHECKING:
     from rocsteady.knowledge.bundle import KnowledgePart

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rocsteady.errors import KnowledgeError
 from rocsteady.knowledge.data_file import read_data
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 if sys.version_info >= (3, 11):
     pass

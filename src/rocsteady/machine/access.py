@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rocsteady.machine.root import User
 from rocsteady.machine.view import View
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 KFD, DRI = "/dev/kfd", "/dev/dri"
 

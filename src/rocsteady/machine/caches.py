@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rocsteady.machine.root import PATH_LIMIT, Disk, parent
 from rocsteady.machine.view import View
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 # name, the variable that moves it, where it is below the home folder otherwise
 PLACES = (

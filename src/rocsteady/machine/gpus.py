@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from rocsteady.machine.pci import Link, read_link, redirects_peers
 from rocsteady.machine.view import View, whole_number
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 NODES = "/sys/class/kfd/kfd/topology/nodes"
 PROCESSES = "/sys/class/kfd/kfd/proc"

@@ -6,7 +6,7 @@ import re
 
 from rocsteady.machine.root import PATH_LIMIT, Disk
 from rocsteady.machine.view import View, whole_number
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 NO_LIMIT = 1 << 60  # cgroup v1 writes a huge number for "none"
 

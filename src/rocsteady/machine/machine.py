@@ -24,7 +24,7 @@ from rocsteady.machine.torch_build import TorchBuild, packages, read_torch
 from rocsteady.machine.variables import SetVariable, read_variables
 from rocsteady.machine.view import Unread, View, patiently
 from rocsteady.machine.windows import survey_adapters
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 VERSION = 1
 

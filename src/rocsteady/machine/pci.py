@@ -11,7 +11,7 @@ import re
 
 from rocsteady.machine.root import parent
 from rocsteady.machine.view import View
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 AMD_GRAPHICS = 0x1002  # bridges on graphics cards; AMD's processors use 0x1022
 BRIDGE = "0x0604"

@@ -12,7 +12,7 @@ import re
 
 from rocsteady.machine.root import parent, well_formed
 from rocsteady.machine.view import View
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 PYTHON_FOLDER = re.compile(r"python(3\.\d+)t?$")
 ABSOLUTE = re.compile(r"/|[A-Za-z]:/")

@@ -40,8 +40,8 @@ from rocsteady.machine.root import (
     parent,
     resolve_inside,
 )
+from rocsteady.model import Value
 from rocsteady.untrusted_file import read_regular
-from rocsteady.vocabulary import Value
 
 VERSION = 1
 RECORDING_LIMIT = 32 * 1024 * 1024  # bytes of one recording

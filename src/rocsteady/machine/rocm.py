@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from rocsteady.machine.view import View
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 ROCM_FOLDER = re.compile(r"^rocm(-[\w.]+)?$")
 ROCM_LIBRARY = re.compile(

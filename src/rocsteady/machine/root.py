@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 TEXT_LIMIT = 64 * 1024  # bytes; no fact we read is longer
 HIPINFO = "hipInfo.exe"  # the HIP SDK's tool for Windows

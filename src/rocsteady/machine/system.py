@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from rocsteady.machine.view import View
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 # The only words of the kernel command line that are kept: the rest may name disks and servers.
 CMDLINE_WORDS = re.compile(

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from rocsteady.machine.elf import gpu_targets
 from rocsteady.machine.python_env import PythonEnv, torch_folder
 from rocsteady.machine.view import View
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 DEVICE_LIBRARY = "libtorch_hip.so"
 RUNTIME_LIBRARIES = ("libamdhip64", "libhsa-runtime64", "amdhip64")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 FAMILIES = (
     "AMD_", "AOTRITON_", "GPU_", "HIP_", "HIPBLASLT_", "HIPBLAS_", "HSA_", "HSAKMT_", "MIOPEN_",

@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from rocsteady.machine.root import Device, Disk, Root
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 ONE_READ = timedelta(milliseconds=750)  # an interpreter that is asked may take most of it
 ALL_READS = timedelta(milliseconds=1000)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 
+from rocsteady.doctor.values import Diagnosis
+from rocsteady.knowledge.values import Severity
 from rocsteady.page import plot
 from rocsteady.page.incidents import incidents
 from rocsteady.page.markup import Markup, raw, tag
@@ -37,7 +39,6 @@ from rocsteady.report.run_report import (
     summary,
 )
 from rocsteady.report.times import stamp
-from rocsteady.vocabulary import Diagnosis, Severity
 from rocsteady.wording import YEAR, duration, plural, size
 
 UNCONFIRMED = "rocsteady's authors have not confirmed any of this on AMD hardware."

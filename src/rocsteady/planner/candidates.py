@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 import msgspec
 
+from rocsteady.doctor.values import ComputeDevice
+from rocsteady.knowledge.values import Severity
+from rocsteady.model import Strategy
 from rocsteady.plan import Basis, Option, Risk
 from rocsteady.planner.circumstances import Circumstances
 from rocsteady.remedies.difference import told
 from rocsteady.supervisor.recovery import is_as_deadly
-from rocsteady.vocabulary import ComputeDevice, Severity, Strategy
 
 GPU, CPU = "gpu", "cpu"
 AS_IS = "unchanged"

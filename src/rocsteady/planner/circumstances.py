@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
+from rocsteady.doctor.values import ComputeDevice, Finding
 from rocsteady.journal.values import RunStory
 from rocsteady.knowledge.harmful_variables import Harmful
 from rocsteady.knowledge.speeds import CardSpeed
 from rocsteady.knowledge.store import failures_in_use
+from rocsteady.model import Strategy, Value
 from rocsteady.planner.completion import FailureHistory
 from rocsteady.supervisor.strategy_history import strategy_of
-from rocsteady.vocabulary import ComputeDevice, Finding, Strategy, Value
 
 
 class Circumstances(Value, frozen=True, kw_only=True):

@@ -11,9 +11,9 @@ import math
 import random
 
 from rocsteady import goodput
+from rocsteady.model import Value
 from rocsteady.plan import Finish, Pace
 from rocsteady.planner.pace import NORMAL
-from rocsteady.vocabulary import Value
 
 PRIOR = 7 * 86_400.0  # seconds between failures, as long as nothing was seen; our own guess
 WEIGHT = 0.02  # of a failure, that this counts for: what is seen in a few hours outweighs it

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
+from rocsteady.model import Strategy, Value
 from rocsteady.planner.trial_result import TrialResult
-from rocsteady.vocabulary import Strategy, Value
 
 THREADS = "OMP_NUM_THREADS"
 # glibc gives freed memory back to the system, which clears it before the next batch has it again.

@@ -24,10 +24,10 @@ from rocsteady.knowledge.options import (
 )
 from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.knowledge.speeds import CardSpeed, load_speeds
+from rocsteady.model import Value
 from rocsteady.plan import Basis, Option, Pace, Price, Risk
 from rocsteady.planner.bottleneck import COMPUTE, shares_of
 from rocsteady.planner.circumstances import Circumstances
-from rocsteady.vocabulary import Value
 
 CLOUD, WHEEL = "cloud", "wheel-pytorch"
 MOST = 100.0  # times as fast: further nobody believes

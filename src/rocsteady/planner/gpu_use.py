@@ -13,7 +13,7 @@ from statistics import fmean
 
 from rocsteady.evidence.cgroups import ROOT
 from rocsteady.evidence.gpu_counters import read_gpu_counters
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 WITHIN = timedelta(seconds=5)
 LEAST = 3  # answers; fewer say little of a mean

@@ -7,10 +7,10 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
 from rocsteady.job.values import Total
+from rocsteady.model import Value
 from rocsteady.planner.resume_discovery import GoingOn
 from rocsteady.planner.trial_result import TrialResult
 from rocsteady.planner.work_amount import Work
-from rocsteady.vocabulary import Value
 from rocsteady.wording import duration, plural, size
 
 WIDTH = 96

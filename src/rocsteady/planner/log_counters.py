@@ -16,8 +16,8 @@ from time import strptime
 
 from rocsteady.evidence.counters import strip_ansi
 from rocsteady.host.logfile import TEXT_STAMP
+from rocsteady.model import Value
 from rocsteady.untrusted_file import read_tail
-from rocsteady.vocabulary import Value
 
 LOG_LIMIT = 1024 * 1024  # bytes of the end of a log that are looked at
 LINE_LIMIT = 2048  # characters

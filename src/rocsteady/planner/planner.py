@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from rocsteady.job.stages import with_variant
 from rocsteady.job.values import Job
+from rocsteady.model import Strategy, Value
 from rocsteady.plan import Basis, Limit, Option, Risk
 from rocsteady.planner import candidates, cpu, estimates
 from rocsteady.planner.bottleneck import limits, own_share
@@ -30,7 +31,6 @@ from rocsteady.planner.trial_evidence import (
     trial_history,
 )
 from rocsteady.planner.trial_result import TrialResult
-from rocsteady.vocabulary import Strategy, Value
 
 SEE_AND_START = 20.0  # seconds to see a failure, end what is left and start again
 NO_SAVE_SEEN = 600.0  # seconds of work between checkpoints, where there are some and none was seen

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rocsteady.inside import wire
 from rocsteady.job.values import CHECKPOINT, Resume
+from rocsteady.model import Value
 from rocsteady.planner.script_facts import ScriptFacts, resume_option
 from rocsteady.planner.trial_result import TrialResult
-from rocsteady.vocabulary import Value
 from rocsteady.wording import duration
 
 BY_ITSELF = {wire.RESUME_FROM: CHECKPOINT}  # for rocsteady's own library; others do not read it

@@ -11,8 +11,8 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
+from rocsteady.model import Value
 from rocsteady.untrusted_file import read_head
-from rocsteady.vocabulary import Value
 
 SIZE_LIMIT = 4 * 1024 * 1024  # bytes of a script
 CONFIG_LIMIT = 256 * 1024

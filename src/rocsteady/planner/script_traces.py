@@ -13,11 +13,11 @@ from rocsteady.attempts.step_times import StepTimes
 from rocsteady.evidence.heartbeat_pages import BatchSplit, read_resumes
 from rocsteady.file_integrity import MODELS
 from rocsteady.job.values import Resume
+from rocsteady.model import Value
 from rocsteady.planner.log_counters import Printed, read_printed
 from rocsteady.sandbox.folder_tree import read_folder_tree
 from rocsteady.sandbox.scratch import Scratch
 from rocsteady.supervisor.script_resume import resume_of
-from rocsteady.vocabulary import Value
 
 FOLDERS = re.compile(r"(?:checkpoint|ckpt|step|epoch|iter|global_step)[-_=]?[0-9]+")
 SAYS_SO = re.compile(r"(?i)checkpoint|ckpt|last|latest|resume|snapshot|state")

@@ -16,13 +16,13 @@ from rocsteady.evidence.process_tree import processes
 from rocsteady.evidence.stacks import take_stacks
 from rocsteady.evidence.values import Heartbeat
 from rocsteady.job.resume import Launch
+from rocsteady.model import Value
 from rocsteady.plan import Pace
 from rocsteady.planner.gpu_use import GpuUse
 from rocsteady.planner.pace import StepTime, measure
 from rocsteady.planner.script_traces import ScriptTraces, look_at
 from rocsteady.sandbox.scratch import Scratch
 from rocsteady.supervisor.observer import ObservedRun, Observer
-from rocsteady.vocabulary import Value
 
 SHARE = 0.1  # of the time that the job still takes, for trials
 MEMORY_EVERY, STACKS_EVERY = 1.0, 0.25  # seconds

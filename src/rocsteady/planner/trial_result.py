@@ -7,11 +7,11 @@ from msgspec.structs import replace
 from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
 from rocsteady.evidence.heartbeat_pages import LoaderFacts, Size
 from rocsteady.journal.values import RunStory
+from rocsteady.model import TRIAL, Observation, ProbeOutcome, Strategy, Value
 from rocsteady.plan import Pace
 from rocsteady.planner.script_traces import ScriptTraces
 from rocsteady.planner.trial import Measurement
 from rocsteady.supervisor.strategy_history import no_effect, strategy_of
-from rocsteady.vocabulary import TRIAL, Observation, ProbeOutcome, Strategy, Value
 
 NO_MEMORY = "oom"  # what kinds of failure for want of memory begin with
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from rocsteady.job.done_when import matches
 from rocsteady.job.values import Total
+from rocsteady.model import Value
 from rocsteady.planner.log_counters import EPOCH, LogCounter, epochs_in, of_the_job
 from rocsteady.planner.script_facts import Amount, ScriptFacts, amounts
 from rocsteady.planner.trial_result import TrialResult
-from rocsteady.vocabulary import Value
 
 NEAR = 0.25  # a counter that grows by so much more or less than the steps still counts steps
 FINE = 8  # values of a counter in a short run, with which it can stand in for steps

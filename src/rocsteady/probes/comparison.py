@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from rocsteady.model import Observation, ProbeOutcome, Value
 from rocsteady.probes.statistics import CONFIDENCE, chance, interval
 from rocsteady.report.probe import Arm, Comparison
-from rocsteady.vocabulary import Observation, ProbeOutcome, Value
 
 ROUNDS = (8, 16, 40)  # at levels 1, 2 and 3
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

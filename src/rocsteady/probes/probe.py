@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 LEVELS = (1, 2, 3)
 

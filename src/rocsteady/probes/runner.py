@@ -29,10 +29,10 @@ from rocsteady.host.child import Exit
 from rocsteady.journal.journal import Journal
 from rocsteady.knowledge.failures import UNKNOWN
 from rocsteady.knowledge.store import failures_in_use
+from rocsteady.model import Observation, ProbeOutcome, Value
 from rocsteady.probes.probe import Probe
 from rocsteady.probes.processes import Forks, Fresh, UnfitError, lay_out, tidy
 from rocsteady.untrusted_file import read_regular, read_tail
-from rocsteady.vocabulary import Observation, ProbeOutcome, Value
 from rocsteady.wording import duration
 
 INTENT = "probe"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rocsteady.attempts.attempt_end import Outcome
 from rocsteady.evidence.heartbeat_pages import read_pages
 from rocsteady.journal.values import RunStory
+from rocsteady.model import Observation, ProbeOutcome
 from rocsteady.supervisor.observer import ObservedRun, Observer
-from rocsteady.vocabulary import Observation, ProbeOutcome
 
 NAME = "script"
 NO_MEMORY = "oom"  # what kinds of failure for want of memory begin with

@@ -19,12 +19,12 @@ from rocsteady.journal.journal import Journal
 from rocsteady.journal.machine_history import Memory
 from rocsteady.journal.values import Fate
 from rocsteady.machine.machine import Machine
+from rocsteady.model import Observation, ProbeOutcome, Value
 from rocsteady.probes.catalog import FORK_START, FRESH_START
 from rocsteady.probes.probe import LEVELS, Probe
 from rocsteady.probes.runner import INTENT, ProbeRunner
 from rocsteady.probes.statistics import fewer_than_one_in
 from rocsteady.report.probe import ProbeLine
-from rocsteady.vocabulary import Observation, ProbeOutcome, Value
 from rocsteady.wording import plural
 
 SOAK = "soak"

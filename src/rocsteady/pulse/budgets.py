@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from rocsteady.evidence.values import Heartbeat
+from rocsteady.model import Value
 from rocsteady.pulse.phase_history import PhaseHistory, stays_in_phase
 from rocsteady.pulse.verdict import Patience
 from rocsteady.pulse.wait_chain import training
-from rocsteady.vocabulary import Value
 
 SELDOM = frozenset({"starting", "checkpoint", "compile", "evaluate"})
 EARLIER = timedelta(seconds=3.3)  # snapshots over 3 s must fit between suspicion and verdict

@@ -13,9 +13,9 @@ import msgspec
 
 from rocsteady.blame import Blame, RankRecord, blame
 from rocsteady.evidence.values import Heartbeat
+from rocsteady.model import Value
 from rocsteady.pulse.verdict import RunState, Verdict
 from rocsteady.pulse.wait_chain import training
-from rocsteady.vocabulary import Value
 
 
 class HostSummary(Value, frozen=True, kw_only=True):

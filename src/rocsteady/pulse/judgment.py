@@ -12,6 +12,7 @@ import msgspec
 
 from rocsteady.blame import Blame, RankRecord, blame
 from rocsteady.evidence.values import Heartbeat, Snapshot, Tick
+from rocsteady.model import Value
 from rocsteady.pulse.budgets import Budgets, LongestWaits, budgets
 from rocsteady.pulse.phase_history import PhaseHistory, from_heartbeats
 from rocsteady.pulse.rank_records import rank_records, world_size
@@ -21,7 +22,6 @@ from rocsteady.pulse.verdict import Patience, RunState, Verdict
 from rocsteady.pulse.wait_chain import Ending, finished, training
 from rocsteady.pulse.wait_graph import wait_set
 from rocsteady.pulse.wait_set import WaitSet, moved, prove
-from rocsteady.vocabulary import Value
 from rocsteady.wording import duration
 
 SUSPENDED = 1.0  # seconds that the boot clock may run ahead before the machine must have slept

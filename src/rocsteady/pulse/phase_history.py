@@ -8,7 +8,7 @@ from itertools import zip_longest
 import msgspec
 
 from rocsteady.evidence.values import Heartbeat
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 MANY = 100  # stays from which on two may be dropped as outliers, not one
 LAST_BUCKET = 63

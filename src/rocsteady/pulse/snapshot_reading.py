@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rocsteady.evidence.values import Heartbeat, Snapshot, Wait
+from rocsteady.model import Value
 from rocsteady.pulse.motion import moved
 from rocsteady.pulse.stack_facts import KnownWaits
 from rocsteady.pulse.stack_place import has_users_code, is_torchs, place_of
 from rocsteady.pulse.wait_chain import Ending, Reached, reach
-from rocsteady.vocabulary import Value
 
 
 class Reading(Value, frozen=True, kw_only=True):

@@ -7,8 +7,8 @@ from enum import Enum
 from itertools import pairwise
 
 from rocsteady.blame import Blame, RankRecord
+from rocsteady.model import Value
 from rocsteady.pulse.wait_set import WaitSet
-from rocsteady.vocabulary import Value
 
 
 class RunState(Enum):

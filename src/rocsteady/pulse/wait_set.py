@@ -12,7 +12,7 @@ from enum import Enum
 from itertools import pairwise
 
 from rocsteady.evidence.values import Outside
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 IDLE_SHARE = 0.05  # of a core: a thread that uses more did not wait all the time
 REARMED = 2.5  # seconds that a new deadline is later, at least, than the one before

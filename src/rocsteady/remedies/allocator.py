@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
+from rocsteady.model import Strategy
 from rocsteady.remedies.preconditions import torch_fits, without_gpu
 from rocsteady.remedies.remedy import Refused
 from rocsteady.remedies.situation import Situation
-from rocsteady.vocabulary import Strategy
 
 NAMES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 CANCELLING = ("PYTORCH_NO_HIP_MEMORY_CACHING", "PYTORCH_NO_CUDA_MEMORY_CACHING")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocsteady.vocabulary import Strategy
+from rocsteady.model import Strategy
 
 WORKERS, THREAD = "workers", "loader_thread"
 SAID = {

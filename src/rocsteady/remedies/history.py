@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from rocsteady.model import Fingerprint, Strategy
 from rocsteady.remedies.difference import changed
 from rocsteady.remedies.situation import FailedAttempt, Situation
-from rocsteady.vocabulary import Fingerprint, Strategy
 
 UNCHANGED = ("", "retry", "fresh-process")  # what leads to an attempt without changing a setting
 # What a change of ours can bring about in a script that would not fail so by itself.

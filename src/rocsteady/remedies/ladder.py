@@ -12,13 +12,14 @@ from itertools import pairwise
 
 import msgspec
 
+from rocsteady.knowledge.values import Fix
+from rocsteady.model import Strategy, Value
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.remedies.difference import changed, told
 from rocsteady.remedies.history import BROUGHT_ABOUT, Standing, same, stand, strategies_tried
 from rocsteady.remedies.remedy import ALREADY_TRIED, Refused, Rung
 from rocsteady.remedies.rungs.retry import REMEDY as RETRY
 from rocsteady.remedies.situation import DETERMINISTIC, FailedAttempt, Situation
-from rocsteady.vocabulary import Fix, Strategy, Value
 
 MOST_BARREN = 2  # attempts in a row without progress, where there was some and no remedy is left
 SCRIPT_ERROR, WENT_DOWN, UNKNOWN = "script-error", "machine-went-down", "unknown"

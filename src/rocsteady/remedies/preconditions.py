@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from rocsteady.machine.torch_build import made_by
+from rocsteady.model import Strategy
 from rocsteady.remedies.remedy import Refused
 from rocsteady.remedies.situation import Situation
 from rocsteady.versions import version_fits
-from rocsteady.vocabulary import Strategy
 
 
 def without_gpu(situation: Situation) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from rocsteady.model import Observation, ProbeOutcome
 from rocsteady.remedies.rungs.attention_math import REMEDY as ATTENTION_MATH
 from rocsteady.remedies.rungs.compile_off import REMEDY as COMPILE_OFF
 from rocsteady.remedies.rungs.loader_inline import REMEDY as LOADER_INLINE
-from rocsteady.vocabulary import Observation, ProbeOutcome
 
 ATTENTION, LOADER, COMPILE = "attention-backward", "loader", "compile"
 _FUSED = re.compile(r"\b(flash|efficient)\b")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from rocsteady.model import Strategy, Value
 from rocsteady.remedies.situation import Situation
-from rocsteady.vocabulary import Strategy, Value
 
 ANY = "any"  # among what a remedy answers: every kind of failure
 ALREADY_TRIED = "already tried"  # why a remedy is refused that this run has had

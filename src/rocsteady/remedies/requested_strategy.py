@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import msgspec
 
 from rocsteady.machine.machine import Machine
+from rocsteady.model import Certainty, Failure, Fingerprint, Strategy
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.remedies.remedy import Refused
 from rocsteady.remedies.situation import DETERMINISTIC, FailedAttempt, Situation
-from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy
 
 NOTHING = Failure(
     kind="",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from rocsteady.evidence.heartbeat_pages import BatchSplit, LoaderFacts
+from rocsteady.knowledge.values import Fix
 from rocsteady.machine.machine import Machine
-from rocsteady.vocabulary import Failure, Fingerprint, Fix, Strategy, Value
+from rocsteady.model import Failure, Fingerprint, Strategy, Value
 
 TRANSIENT, DETERMINISTIC, EITHER = "transient", "deterministic", "either"
 

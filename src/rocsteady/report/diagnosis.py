@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
+from rocsteady.doctor.values import ComputeDevice, Diagnosis, Finding, KnowledgeState, Unchecked
+from rocsteady.knowledge.values import Severity
 from rocsteady.report.text_page import BOLD, DIM, RED, YELLOW, Page
-from rocsteady.vocabulary import (
-    ComputeDevice,
-    Diagnosis,
-    Finding,
-    KnowledgeState,
-    Severity,
-    Unchecked,
-)
 from rocsteady.wording import plural
 
 LABEL = 9

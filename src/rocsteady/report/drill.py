@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from rocsteady.model import Value
 from rocsteady.report.table import Column, Table
 from rocsteady.report.text_page import GREEN, RED, Page
-from rocsteady.vocabulary import Value
 from rocsteady.wording import duration, plural
 
 VERSION = 1  # of the JSON that a DrillResult is written as

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from rocsteady.doctor.values import KnowledgeDifference, KnowledgeState
+from rocsteady.model import Value
 from rocsteady.report.text_page import BOLD, YELLOW, Page
-from rocsteady.vocabulary import KnowledgeDifference, KnowledgeState, Value
 from rocsteady.wording import plural
 
 LABEL = 12

@@ -9,6 +9,7 @@ from datetime import timezone
 import msgspec
 
 from rocsteady.journal.values import AttemptRecord, Incident, NamedFailure, RunStory
+from rocsteady.model import Failure
 from rocsteady.printable import cell, code, inert
 from rocsteady.report.deadline import ahead, result
 from rocsteady.report.run_report import (
@@ -21,7 +22,6 @@ from rocsteady.report.run_report import (
     torch_of,
 )
 from rocsteady.report.times import moment, stamp
-from rocsteady.vocabulary import Failure
 from rocsteady.wording import duration
 
 

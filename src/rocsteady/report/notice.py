@@ -7,7 +7,7 @@ from email.message import EmailMessage
 import msgspec
 
 from rocsteady.job.notify import NotifyEvent, WebhookKind
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 DISCORD_LIMIT, TEXT_LIMIT = 1900, 3000  # characters
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from types import MappingProxyType
 
+from rocsteady.model import Observation, ProbeOutcome, Value
 from rocsteady.report.text_page import BOLD, DIM, GREEN, RED, Page
-from rocsteady.vocabulary import Observation, ProbeOutcome, Value
 from rocsteady.wording import duration, plural
 
 VERSION = 1  # of the JSON lines

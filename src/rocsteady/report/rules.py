@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from rocsteady.knowledge.conditions import PLACEHOLDER
 from rocsteady.knowledge.rules import Rule
+from rocsteady.knowledge.values import Severity, Source
 from rocsteady.report.text_page import BOLD, Page
-from rocsteady.vocabulary import Severity, Source
 
 STANDS_FOR = {"gpu.extras": "device-<gfx>", "gpu.discrete.indices": "<numbers>"}  # no machine
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from rocsteady.journal.values import RunLine, RunStory
+from rocsteady.model import Value
 from rocsteady.report.run_report import (
     DONE,
     attempt_end,
@@ -17,7 +18,6 @@ from rocsteady.report.run_report import (
     failure_of,
     incident_title,
 )
-from rocsteady.vocabulary import Value
 
 
 class Quantity(Value, frozen=True, kw_only=True):

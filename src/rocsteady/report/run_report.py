@@ -6,6 +6,7 @@ import shlex
 
 import msgspec
 
+from rocsteady.doctor.values import Brief, Diagnosis
 from rocsteady.journal.values import (
     INJECTED,
     AttemptRecord,
@@ -15,7 +16,8 @@ from rocsteady.journal.values import (
     RunStory,
     paused_between,
 )
-from rocsteady.vocabulary import Brief, Diagnosis, Failure, Fix, Value
+from rocsteady.knowledge.values import Fix
+from rocsteady.model import Failure, Value
 from rocsteady.wording import duration, inside_a_sentence, plural
 
 START = "start"  # the kind of an intent

@@ -12,17 +12,17 @@ from typing import Any
 
 import msgspec
 
-from rocsteady.machine import machine, recording
-from rocsteady.plan import PLAN_VERSION, Plan
-from rocsteady.vocabulary import (
+from rocsteady.doctor.values import (
     DIAGNOSIS_VERSION,
     OFFERS_VERSION,
     VARIABLES_VERSION,
     Diagnosis,
     TorchOffers,
-    Value,
     VariableReview,
 )
+from rocsteady.machine import machine, recording
+from rocsteady.model import Value
+from rocsteady.plan import PLAN_VERSION, Plan
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

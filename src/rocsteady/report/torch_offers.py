@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from rocsteady.doctor.values import TorchOffer, TorchOffers
 from rocsteady.knowledge.gpu_names import tested_on
 from rocsteady.knowledge.reader import Knowledge
+from rocsteady.knowledge.values import Severity
 from rocsteady.report.text_page import BOLD, DIM, GREEN, RED, YELLOW, Page
-from rocsteady.vocabulary import Severity, TorchOffer, TorchOffers
 from rocsteady.wording import plural
 
 COLUMN = 10

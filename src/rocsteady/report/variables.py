@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from rocsteady.doctor.values import VariableReview, VariableVerdict
+from rocsteady.knowledge.values import Effect
 from rocsteady.report.text_page import BOLD, DIM, GREEN, RED, YELLOW, Page
-from rocsteady.vocabulary import Effect, VariableReview, VariableVerdict
 from rocsteady.wording import plural
 
 COLUMN = 11

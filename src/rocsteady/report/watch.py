@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 
 from rocsteady.journal.values import PAUSE, DecisionRecord, Forecast, RunLine, RunStory
+from rocsteady.model import Value
 from rocsteady.printable import printable
 from rocsteady.report.deadline import spare, until
 from rocsteady.report.run_report import DONE, incident_title
@@ -19,7 +20,6 @@ from rocsteady.report.sparkline import long_bar
 from rocsteady.report.text_page import BOLD, DIM, RED, YELLOW, Page, wrapped
 from rocsteady.report.times import moment
 from rocsteady.report.watch_series import gauge_rows, of_last_attempt, series_rows
-from rocsteady.vocabulary import Value
 from rocsteady.wording import duration, plural
 
 LABEL = 12  # columns

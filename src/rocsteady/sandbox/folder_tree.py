@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 MOST_ENTRIES = 200_000  # looked at; more is not looked over in reasonable time
 CACHES = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", "node_modules"}

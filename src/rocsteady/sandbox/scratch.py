@@ -29,10 +29,10 @@ from tempfile import gettempdir
 import msgspec
 
 from rocsteady.host.bounded_call import ask
+from rocsteady.model import Value
 from rocsteady.sandbox.folder_copy import copy_project, moved
 from rocsteady.sandbox.folder_tree import FolderTree
 from rocsteady.sandbox.redirect import Redirection
-from rocsteady.vocabulary import Value
 
 TRIED_WITHIN = timedelta(seconds=10)
 TRIAL = ".rocsteady-trial"

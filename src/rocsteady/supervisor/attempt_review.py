@@ -18,6 +18,7 @@ from rocsteady.job.arguments import seed_option
 from rocsteady.job.resume import Checkpoint
 from rocsteady.journal.values import Run
 from rocsteady.knowledge.failures import SCRIPT_ERROR, UNKNOWN
+from rocsteady.model import Failure
 from rocsteady.redaction.redactor import hide_secrets
 from rocsteady.remedies.ladder import Proposal
 from rocsteady.remedies.memory_arguments import memory_arguments
@@ -36,7 +37,6 @@ from rocsteady.supervisor.recovery import (
 )
 from rocsteady.supervisor.start_points import StartPoints
 from rocsteady.supervisor.strategy_history import StrategyHistory
-from rocsteady.vocabulary import Failure
 
 CHECKPOINT_BACK = "checkpoint-back"
 OUT_OF_MEMORY = "oom-"  # what the kinds of running out of memory begin with

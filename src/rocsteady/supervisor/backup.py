@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 from rocsteady.wording import size as written_size
 
 MOST_FILES = 200_000  # looked at; more is not a folder of outputs

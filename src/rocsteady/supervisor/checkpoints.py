@@ -19,9 +19,9 @@ from rocsteady.job.resume import Checkpoint, whole_checkpoints
 from rocsteady.job.values import Job, Resume
 from rocsteady.journal.values import Run
 from rocsteady.knowledge.resume_arguments import resume_argument
+from rocsteady.model import Value
 from rocsteady.supervisor.printed_epochs import last_epoch_printed
 from rocsteady.supervisor.restart_preparation import StartsAt
-from rocsteady.vocabulary import Value
 
 
 class Steps(Value, frozen=True, kw_only=True):

@@ -17,10 +17,10 @@ from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
 from rocsteady.attempts.job_hang import HostLink
 from rocsteady.errors import LauncherError
 from rocsteady.knowledge.failures import UNKNOWN
+from rocsteady.model import Failure, Strategy, Value
 from rocsteady.remedies.situation import FailedAttempt
 from rocsteady.supervisor.recovery import Decision, Next
 from rocsteady.supervisor.strategy_history import StrategyHistory
-from rocsteady.vocabulary import Failure, Strategy, Value
 from rocsteady.wording import plural
 
 # What ranks report that only lost another one.

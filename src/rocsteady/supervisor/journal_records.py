@@ -19,10 +19,10 @@ from rocsteady.journal.values import (
     Run,
     StaysRecord,
 )
+from rocsteady.model import Failure, Strategy
 from rocsteady.pulse import phase_history
 from rocsteady.supervisor.recovery import Decision
 from rocsteady.supervisor.strategy_history import as_json
-from rocsteady.vocabulary import Failure, Strategy
 
 DEVICE_WAIT, LOCKED_WAIT = "(device wait)", "(locked wait)"  # kept like phases
 

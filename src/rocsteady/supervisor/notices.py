@@ -10,11 +10,11 @@ from rocsteady.attempts.announcer import Announcer
 from rocsteady.attempts.stopwatch import Since
 from rocsteady.job.notify import NotifyEvent
 from rocsteady.journal.values import Run
+from rocsteady.model import Failure
 from rocsteady.report.notice import Notice
 from rocsteady.supervisor.recovery import Decision, Next
 from rocsteady.supervisor.restart_preparation import UNCHANGED
 from rocsteady.supervisor.run_end import DONE, STOPPED
-from rocsteady.vocabulary import Failure
 from rocsteady.wording import duration
 
 

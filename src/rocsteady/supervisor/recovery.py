@@ -18,10 +18,10 @@ from rocsteady.attempts.settings import Settings
 from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED, RETRY
 from rocsteady.journal.values import FALLBACK
 from rocsteady.knowledge.failures import SCRIPT_ERROR, UNKNOWN, Whose
+from rocsteady.model import Strategy, Value
 from rocsteady.remedies.ladder import Proposal, climb
 from rocsteady.remedies.situation import Situation
 from rocsteady.supervisor.start_points import MOST
-from rocsteady.vocabulary import Strategy, Value
 from rocsteady.wording import plural
 
 CPU = "cpu"  # as a device

@@ -27,6 +27,7 @@ from rocsteady.knowledge.reader import Knowledge
 from rocsteady.knowledge.store import failures_in_use
 from rocsteady.machine.machine import Machine
 from rocsteady.machine.software import software_of
+from rocsteady.model import Certainty, Failure, Fingerprint, Strategy, Value
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.remedies.difference import told
 from rocsteady.remedies.history import BROUGHT_ABOUT
@@ -37,7 +38,6 @@ from rocsteady.remedies.requested_strategy import strategy_of as asked_for
 from rocsteady.remedies.situation import FailedAttempt, Situation
 from rocsteady.supervisor.recovery import Choices, FallTo, is_as_deadly, propose
 from rocsteady.supervisor.visible_gpus import Visible, visible_to_a_run
-from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy, Value
 
 WENT_DOWN = "machine-went-down"
 STRATEGY_VERSION = 1

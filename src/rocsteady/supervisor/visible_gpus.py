@@ -7,7 +7,7 @@ from rocsteady.doctor.training_gpus import trainable, visible
 from rocsteady.knowledge.gpu_names import gfx_of
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.machine import Machine
-from rocsteady.vocabulary import Value
+from rocsteady.model import Value
 
 
 class Visible(Value, frozen=True, kw_only=True):

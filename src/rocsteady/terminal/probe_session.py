@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from rocsteady.exit_codes import INTERRUPTED
+from rocsteady.model import Observation, ProbeOutcome
 from rocsteady.probes.catalog import FRESH_START
 from rocsteady.probes.comparison import ROUNDS, VariableSetting, compare
 from rocsteady.probes.probe import LEVELS
@@ -26,7 +27,6 @@ from rocsteady.report.probe import (
 from rocsteady.report.text_page import Page
 from rocsteady.terminal.screen import layout, show, show_json, tell
 from rocsteady.terminal.status_line import Redrawn, bar
-from rocsteady.vocabulary import Observation, ProbeOutcome
 from rocsteady.wording import plural, rough_duration
 
 NOTHING_WRONG, SOMETHING_WRONG = 0, 1

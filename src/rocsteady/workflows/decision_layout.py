@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from rocsteady.model import Value
 from rocsteady.page.markup import Markup, tag
 from rocsteady.page.page_elements import POLICY, pairs, table, whole_page
 from rocsteady.printable import cell, printable
-from rocsteady.vocabulary import Value
 
 
 class PageSection(Value, frozen=True, kw_only=True):

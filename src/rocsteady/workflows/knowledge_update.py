@@ -10,6 +10,7 @@ import msgspec
 
 from rocsteady.doctor.diagnosis import CHECKS
 from rocsteady.doctor.facts import FACTS
+from rocsteady.doctor.values import KnowledgeDifference
 from rocsteady.errors import KnowledgeError
 from rocsteady.host.atomic_file import write_whole
 from rocsteady.host.download import download, without_credentials
@@ -28,7 +29,6 @@ from rocsteady.knowledge.store import (
 )
 from rocsteady.remedies.catalog import RUNGS
 from rocsteady.untrusted_file import read_regular
-from rocsteady.vocabulary import KnowledgeDifference
 
 ADDRESS = re.compile(r"https?://", re.IGNORECASE)
 

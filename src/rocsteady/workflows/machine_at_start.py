@@ -9,11 +9,12 @@ from pathlib import Path
 
 import msgspec
 
+from rocsteady.doctor.values import Diagnosis
 from rocsteady.host.atomic_file import write_whole
 from rocsteady.machine.disk_root import DiskRoot
 from rocsteady.machine.machine import examine
+from rocsteady.model import Value
 from rocsteady.untrusted_file import read_head
-from rocsteady.vocabulary import Diagnosis, Value
 
 MACHINE_FILE = "machine-at-start.json"
 MOST_BYTES = 1024 * 1024  # of what the doctor said

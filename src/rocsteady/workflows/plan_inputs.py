@@ -24,6 +24,7 @@ from rocsteady.knowledge.reader import Knowledge
 from rocsteady.knowledge.speeds import CardSpeed, load_speeds, speed_of
 from rocsteady.machine.machine import Machine
 from rocsteady.machine.software import software_of
+from rocsteady.model import Observation, ProbeOutcome, Strategy
 from rocsteady.planner.circumstances import Circumstances, histories
 from rocsteady.planner.planner import Wish
 from rocsteady.remedies.catalog import RUNGS
@@ -33,7 +34,6 @@ from rocsteady.supervisor.run_end import DONE
 from rocsteady.supervisor.startup import START
 from rocsteady.supervisor.strategy_history import strategy_of
 from rocsteady.supervisor.visible_gpus import visible_to_a_run
-from rocsteady.vocabulary import Observation, ProbeOutcome, Strategy
 from rocsteady.workflows.supervision import examined
 
 LATEST = 20  # runs that are looked at

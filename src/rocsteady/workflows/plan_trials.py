@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from rocsteady.job.values import Job
+from rocsteady.model import Strategy
 from rocsteady.planner.trial import SHARE, Bounds
 from rocsteady.planner.trial_result import TrialResult
-from rocsteady.vocabulary import Strategy
 from rocsteady.workflows.trials import Trials
 
 SHORT = 0.6  # of the seconds of a trial, for those that only compare

@@ -12,6 +12,7 @@ from rocsteady import __version__
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.machine_history import Memory
+from rocsteady.model import Strategy
 from rocsteady.plan import Basis, Option, Plan
 from rocsteady.planner.advice import take
 from rocsteady.planner.circumstances import Circumstances
@@ -19,7 +20,6 @@ from rocsteady.planner.estimates import CLOUD, Measured
 from rocsteady.planner.planner import Planner, Wish
 from rocsteady.planner.ranking import ranked
 from rocsteady.planner.trial_result import TrialResult, observation
-from rocsteady.vocabulary import Strategy
 from rocsteady.workflows.plan_trials import PlanTrials
 from rocsteady.workflows.trials import Trials
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.errors import RocsteadyError
 from rocsteady.job.values import Job
+from rocsteady.knowledge.values import Severity
 from rocsteady.machine.machine import examine
 from rocsteady.machine.root import Root
 from rocsteady.machine.software import software_of
@@ -23,7 +24,6 @@ from rocsteady.planner.candidates import CPU, GPU
 from rocsteady.planner.circumstances import Circumstances
 from rocsteady.planner.estimates import Measured, on_recorded
 from rocsteady.planner.planner import Planner, Wish
-from rocsteady.vocabulary import Severity
 from rocsteady.workflows import saved_plan
 from rocsteady.workflows.plan_inputs import card_of, facts_of
 from rocsteady.workflows.plans import make_plan, untried_planner

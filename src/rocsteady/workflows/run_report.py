@@ -14,12 +14,12 @@ from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import RUNS
 from rocsteady.journal.values import RunLine, RunStory
 from rocsteady.knowledge.failures import load_failures
+from rocsteady.knowledge.values import Fix
 from rocsteady.printable import printable
 from rocsteady.redaction.machine_names import redactor_here
 from rocsteady.report.run_report import IncidentProof, RunReport, crashed_attempts
 from rocsteady.supervisor.script_resume import can_resume
 from rocsteady.untrusted_file import read_head, read_tail
-from rocsteady.vocabulary import Fix
 from rocsteady.workflows.machine_at_start import machine_at_start
 
 WENT_DOWN = "machine-went-down"  # a kind of failure

@@ -14,11 +14,11 @@ from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import find_place
+from rocsteady.model import Observation, Value
 from rocsteady.probes.script import StepCount, observed
 from rocsteady.sandbox.folder_tree import differences, read_folder_tree
 from rocsteady.sandbox.scratch import remove
 from rocsteady.user_folders import state_folder
-from rocsteady.vocabulary import Observation, Value
 from rocsteady.workflows.sandbox_run import (
     ON_STDERR,
     SandboxRun,

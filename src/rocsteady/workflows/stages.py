@@ -15,9 +15,9 @@ from rocsteady.job.stages import stage_job
 from rocsteady.job.values import Deadline, Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.values import Run
+from rocsteady.model import Value
 from rocsteady.suggestions import no_such
 from rocsteady.supervisor.run_end import DONE
-from rocsteady.vocabulary import Value
 
 
 class Turn(Value, frozen=True, kw_only=True):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.doctor.torch_offers import torch_offers
 from rocsteady.doctor.training_gpus import trainable
+from rocsteady.doctor.values import TorchOffers
 from rocsteady.errors import ExaminationError
 from rocsteady.knowledge.gpu_names import gfx_of, named_gfx
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.machine import Machine, examine
 from rocsteady.machine.root import Root
-from rocsteady.vocabulary import TorchOffers
 
 
 def find_torch_offers(

@@ -16,13 +16,13 @@ from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import find_place
 from rocsteady.journal.machine_history import Memory
+from rocsteady.model import Strategy
 from rocsteady.planner.trial import Bounds, Measurement
 from rocsteady.planner.trial_result import TrialResult, tried
 from rocsteady.sandbox.folder_tree import FolderTree, differences, read_folder_tree
 from rocsteady.sandbox.scratch import remove
 from rocsteady.supervisor.startup import Startup
 from rocsteady.supervisor.strategy_history import RunWishes
-from rocsteady.vocabulary import Strategy
 from rocsteady.workflows.sandbox_run import SandboxRun, lay_out_scratch, make_root, where
 from rocsteady.workflows.saved_plan import home
 from rocsteady.workflows.supervision import SupervisorFactory, Surroundings, patience_for

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.doctor.shell_variables import Assignment
+from rocsteady.doctor.values import VariableReview
 from rocsteady.doctor.variable_files import assignments
 from rocsteady.doctor.variables import judge
 from rocsteady.errors import ExaminationError
 from rocsteady.machine.machine import examine
 from rocsteady.machine.root import Root
 from rocsteady.untrusted_file import read_regular
-from rocsteady.vocabulary import VariableReview
 
 LARGEST = 16 * 1024 * 1024  # bytes; a notebook with pictures
 

@@ -16,7 +16,7 @@ from rocsteady.journal.values import (
     MessageRecord,
     NamedFailure,
 )
-from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Role
+from rocsteady.model import Certainty, Failure, Fingerprint, Role
 
 NAME = "calm-otter"
 

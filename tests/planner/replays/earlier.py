@@ -16,9 +16,9 @@ from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import find_place
 from rocsteady.journal.machine_history import Memory
 from rocsteady.journal.values import AttemptRecord, Helped, NamedFailure
+from rocsteady.model import Certainty, Failure, Fingerprint, Strategy
 from rocsteady.supervisor.startup import START
 from rocsteady.supervisor.strategy_history import as_json
-from rocsteady.vocabulary import Certainty, Failure, Fingerprint, Strategy
 from rocsteady.workflows.sandbox_run import name_for
 
 DAY = 86_400.0

@@ -21,9 +21,9 @@ from rocsteady.cli import plan
 from rocsteady.cli.main import main
 from rocsteady.job.values import Job
 from rocsteady.machine.recording import RecordedRoot, read_recording
+from rocsteady.model import Strategy
 from rocsteady.planner.circumstances import key
 from rocsteady.planner.trial_result import TrialResult
-from rocsteady.vocabulary import Strategy
 from rocsteady.workflows import plan_trials, supervision, trials
 
 SOON = timedelta(seconds=5)

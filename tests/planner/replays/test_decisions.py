@@ -9,19 +9,20 @@ from builders import failed, finding, pace, tried
 from msgspec.structs import replace
 from replays.earlier import Earlier, leave_runs
 
+from rocsteady.doctor.values import ComputeDevice
 from rocsteady.job import FILE
 from rocsteady.job.job_file import parse_job
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import find_place
 from rocsteady.knowledge.harmful_variables import harmful_variables
+from rocsteady.model import Strategy
 from rocsteady.plan import Basis, Option, Risk
 from rocsteady.planner.circumstances import Circumstances, histories, key
 from rocsteady.planner.completion import FailureHistory
 from rocsteady.planner.planner import Planner, Wish
 from rocsteady.planner.script_traces import ScriptTraces
 from rocsteady.planner.trial_result import TrialResult
-from rocsteady.vocabulary import ComputeDevice, Strategy
 
 CPU = Strategy(device="cpu")
 GPU = Circumstances(os="linux", gpus=2, gfx=("gfx1100",), trains_on=ComputeDevice.GPU)

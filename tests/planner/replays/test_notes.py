@@ -19,8 +19,8 @@ from replays.replay import HERE, MACHINES, Replay, named
 from rocsteady.job import FILE
 from rocsteady.job.job_file import read_job
 from rocsteady.job.stages import with_variant
+from rocsteady.model import Strategy
 from rocsteady.plan import Basis, Risk
-from rocsteady.vocabulary import Strategy
 
 pytestmark = pytest.mark.slow
 ALL = "ROCSTEADY_TEST_ALL_NOTES"

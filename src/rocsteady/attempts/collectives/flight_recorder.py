@@ -22,9 +22,9 @@ from typing import Any
 import msgspec
 
 from rocsteady.evidence import procfs
+from rocsteady.model import Value
 from rocsteady.pulse.rank_records import CollectiveCount
 from rocsteady.untrusted_file import read_regular
-from rocsteady.vocabulary import Value
 
 STEMS = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 PIPE_STEM = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"

@@ -13,8 +13,8 @@ import time
 from collections.abc import Sequence
 
 from rocsteady.evidence import procfs
+from rocsteady.model import Value
 from rocsteady.pulse.rank_records import CollectiveCount
-from rocsteady.vocabulary import Value
 
 HOST, PORT = "127.0.0.1", 28028  # localhost, without asking a name server
 ADDRESS = "NCCL_RAS_ADDR"

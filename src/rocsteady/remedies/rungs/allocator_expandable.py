@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from rocsteady.model import Strategy
 from rocsteady.remedies.allocator import with_key
 from rocsteady.remedies.preconditions import built_by_amd, gfx_names, rocm_fits, torch_fits
 from rocsteady.remedies.remedy import Refused, Remedy
 from rocsteady.remedies.situation import Situation
 from rocsteady.versions import version_fits
-from rocsteady.vocabulary import Strategy
 
 REMEDY = Remedy(
     id="allocator-expandable",

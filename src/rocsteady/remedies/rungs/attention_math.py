@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from rocsteady.model import Strategy
 from rocsteady.remedies.remedy import Refused, Remedy
 from rocsteady.remedies.situation import Situation
-from rocsteady.vocabulary import Strategy
 
 REMEDY = Remedy(
     id="attention-math",

@@ -7,10 +7,10 @@ import re
 import msgspec
 
 from rocsteady.machine.gpus import gfx_name
+from rocsteady.model import Strategy
 from rocsteady.remedies.preconditions import gfx_names, without_rocr
 from rocsteady.remedies.remedy import Refused, Remedy
 from rocsteady.remedies.situation import Situation
-from rocsteady.vocabulary import Strategy
 
 VARIABLE = "HSA_OVERRIDE_GFX_VERSION"
 _VERSION = re.compile(r"\s*(\d{1,2})\.(\d{1,3})\.(\d{1,3})", re.ASCII)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rocsteady.model import Strategy
 from rocsteady.remedies.preconditions import (
     built_by_amd,
     gfx_names,
@@ -12,7 +13,6 @@ from rocsteady.remedies.preconditions import (
 )
 from rocsteady.remedies.remedy import Refused, Remedy
 from rocsteady.remedies.situation import Situation
-from rocsteady.vocabulary import Strategy
 
 VARIABLE = "TORCH_BLAS_PREFER_HIPBLASLT"
 PREFERRING = ("gfx90a", "gfx942", "gfx950", "gfx1200", "gfx1201")  # hipBLASLt is their default

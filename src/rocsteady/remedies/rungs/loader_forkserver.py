@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from rocsteady.model import Strategy
 from rocsteady.remedies.loader_start_method import clean_workers
 from rocsteady.remedies.preconditions import without_rocm
 from rocsteady.remedies.remedy import Refused, Remedy
 from rocsteady.remedies.situation import Situation
-from rocsteady.vocabulary import Strategy
 
 REMEDY = Remedy(
     id="loader-forkserver",

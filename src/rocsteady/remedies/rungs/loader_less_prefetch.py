@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from rocsteady.model import Strategy
 from rocsteady.remedies.loader_start_method import no_workers
 from rocsteady.remedies.remedy import Refused, Remedy
 from rocsteady.remedies.situation import Situation
-from rocsteady.vocabulary import Strategy
 
 LEAST = 1  # batch ahead; torch takes no less
 

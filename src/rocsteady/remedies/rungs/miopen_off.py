@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from rocsteady.model import Strategy
 from rocsteady.remedies.preconditions import without_rocm
 from rocsteady.remedies.remedy import Refused, Remedy
 from rocsteady.remedies.situation import Situation
-from rocsteady.vocabulary import Strategy
 
 REMEDY = Remedy(
     id="miopen-off",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from rocsteady.model import Strategy
 from rocsteady.remedies.remedy import ALREADY_TRIED, ANY, Refused, Remedy
 from rocsteady.remedies.situation import DETERMINISTIC, TRANSIENT, Situation
-from rocsteady.vocabulary import Strategy
 
 REMEDY = Remedy(
     id="retry",

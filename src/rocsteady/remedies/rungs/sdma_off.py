@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from rocsteady.model import Strategy
 from rocsteady.remedies.preconditions import rocm_fits, setting, without_rocr
 from rocsteady.remedies.remedy import Refused, Remedy
 from rocsteady.remedies.situation import Situation
-from rocsteady.vocabulary import Strategy
 
 REMEDY = Remedy(
     id="sdma-off",

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import msgspec
 
 from rocsteady.knowledge.harmful_variables import Harmful, harmful_variables
+from rocsteady.model import Strategy
 from rocsteady.remedies.history import strategies_tried
 from rocsteady.remedies.remedy import Refused, Remedy
 from rocsteady.remedies.situation import Situation
-from rocsteady.vocabulary import Strategy
 
 REMEDY = Remedy(
     id="unset-variable",

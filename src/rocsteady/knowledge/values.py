@@ -1,0 +1,70 @@
+"""What entries of the knowledge have in common: severity, sources, fixes."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from rocsteady.model import Value
+
+
+class Severity(Enum):
+    """How much a finding matters, worst first."""
+
+    BLOCKS = "blocks"  # training cannot be expected to work until this is mended
+    RISKS = "risks"  # training may work, and this is known to slow, hang or spoil it
+    NOTES = "notes"  # worth knowing; costs nothing
+
+
+class Effect(Enum):
+    """What a variable does on a machine, worst first."""
+
+    HARMS = "harms"  # it blocks training, or slows, hangs or spoils it
+    CANCELS = "cancels"  # it makes another variable that is set ineffective
+    CANCELLED = "cancelled"  # another variable makes it ineffective
+    UNKNOWN = "unknown"  # nothing that was looked at reads it
+    INVALID = "invalid"  # what reads it does not take this value
+    NONE = "no effect"  # it is read, and changes nothing here
+    PARTLY = "partly"  # part of its value changes nothing here
+    DEBUGGING = "debugging"  # it helps to find a fault, and slows training
+    DEPENDS = "depends"  # on the GPU, and none was found
+    HELPS = "helps"  # it resolves a finding
+    ACTS = "acts"  # it does what its name says
+
+
+class Confidence(Enum):
+    """Who stands behind a rule."""
+
+    OFFICIAL = "official"  # the vendor's documentation, or the source code itself
+    MAINTAINER = "maintainer"  # someone who maintains the component said so in public
+    COMMUNITY = "community"  # users reported it
+    INFERENCE = "inference"  # our own conclusion from what the sources say
+
+
+class Need(Enum):
+    """What a fix asks of the person beyond typing it."""
+
+    SUDO = "sudo"
+    REBOOT = "reboot"
+    RELOGIN = "relogin"
+
+
+class Source(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a statement comes from, so that it survives a renamed repository."""
+
+    owner: str  # who publishes it: a GitHub organisation, or a company
+    name: str  # the repository or the document
+    title: str
+    date: str  # of the statement, ISO 8601, as exactly as it is known: 2025, 2025-11 or 2025-11-04
+    url: str = ""
+    number: int | None = None  # of the issue, discussion or pull request
+
+
+class Fix(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a person should do. What the program does by itself is a remedy."""
+
+    text: str
+    commands: tuple[str, ...] = ()
+    windows: tuple[str, ...] = ()  # what to type in PowerShell instead, where that differs
+    container: tuple[str, ...] = ()  # what to do instead for a container, where that differs
+    needs: tuple[Need, ...] = ()
+    verify: str = ""  # how to see that it worked
