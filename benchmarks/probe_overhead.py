@@ -23,8 +23,7 @@ from pathlib import Path
 
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import find_place
-from rocsteady.probes.catalog import PROBES, at_level, estimate
-from rocsteady.probes.probe import Probe
+from rocsteady.probes.catalog import PROBES, Probe, at_level, estimate
 from rocsteady.probes.processes import lay_out
 from rocsteady.probes.runner import ProbeRunner
 

@@ -109,9 +109,6 @@ class Observation(Value, frozen=True, kw_only=True):
     worst: float = 0.0  # the largest error, in bounds
     figures: dict[str, float] = msgspec.field(default_factory=dict)
     said: dict[str, str] = msgspec.field(default_factory=dict)
-    settings: dict[str, str | None] = msgspec.field(
-        default_factory=dict
-    )  # variables that were set or unset for it
     software: str = ""  # GPU, driver, ROCm and torch that it is true of
     evidence: str = ""  # a folder
     at: float = 0.0  # by the wall clock

@@ -24,9 +24,6 @@ SURFACE = {
     "probe": {
         "--level",
         "--python",
-        "--try",
-        "--rounds",
-        "--steps",
         "--json",
         "--yes",
         "--again",

@@ -26,21 +26,7 @@ if TYPE_CHECKING:
 posix = pytest.mark.skipif(sys.platform == "win32", reason="unconfirmed on Windows")
 WITHIN = 300.0  # seconds, on a machine that is busy with other things
 CRASHES = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)\n"
-CHANGES = "import os\nif 'TRIED' in os.environ: os.environ['TRIED'] = 'something else'\n"
 SLEEPS = "import time; time.sleep(600)\n"
-TRAINS = """
-import sys, time, torch
-model = torch.nn.Linear(4, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-open("written", "w").write("by the script")
-for step in range(10_000):
-    optimizer.zero_grad()
-    model(torch.randn(8, 4)).square().mean().backward()
-    optimizer.step()
-    time.sleep(0.01)
-    if len(sys.argv) > 1 and step == 5:
-        raise ValueError("a bug of the script's own")
-"""
 
 
 class Run(NamedTuple):
@@ -123,12 +109,6 @@ def in_front(folder: Path, name: str, text: str) -> dict[str, str]:
     ("words", "said"),
     [
         (("imporrt",), "Did you mean 'import'?"),
-        (("import", "--try", "NAME"), "expected NAME=VALUE, or -NAME to unset it"),
-        (("--try", "A=1"), "--try needs the names"),
-        (("--rounds", "3"), "--rounds needs --try"),
-        (("--steps", "3"), "--steps needs a command"),
-        (("import", "--", "python"), "only --steps, --yes and --json"),
-        (("--", "there-is-no-such-program"), "not found"),
         (("--level", "4"), "is not one of"),
     ],
 )
@@ -220,32 +200,6 @@ def test_a_torch_that_crashes_is_found_the_rest_is_run_and_the_doctor_says_so(
 
 @posix
 @pytest.mark.slow
-def test_a_setting_is_compared_with_none(probing: Probing) -> None:
-    run = probing(
-        "import", "--python", probing.python, "--try", "TRIED=1", "--try", "-HOME", "--rounds", "2"
-    )
-
-    text = " ".join(run.out.split())
-    assert run.code == 0
-    assert "1 probe, 6 processes each" in text
-    assert "0 of 2 without, 0 of 2 with TRIED=1: no failures" in text
-    assert "0 of 2 without, 0 of 2 with -HOME: no failures" in text
-
-
-@posix
-@pytest.mark.slow
-def test_a_variable_that_is_not_in_force_makes_it_void(probing: Probing) -> None:
-    env = in_front(probing.cli.folder, "sitecustomize.py", CHANGES)
-
-    run = probing(
-        "import", "--python", probing.python, "--try", "TRIED=1", "--rounds", "2", env=env
-    )
-
-    assert "TRIED=1: void, TRIED was 'something else' in the process." in " ".join(run.out.split())
-
-
-@posix
-@pytest.mark.slow
 @pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_it_ends_what_it_started_and_leaves_nothing(
     probing: Probing, which: signal.Signals
@@ -270,7 +224,7 @@ def test_interrupted_it_ends_what_it_started_and_leaves_nothing(
 def test_what_took_the_machine_down_is_told_and_not_tried_again_unasked(probing: Probing) -> None:
     place = find_place(probing.state / "probes", state=probing.state)
     journal = Journal(place, here=replace(this_process(), boot_id="another", process="1:2:3"))
-    journal.intend(INTENT, '{"probe":"import","variant":"","settings":{}}')
+    journal.intend(INTENT, '{"probe":"import","variant":""}')
     journal.close()
 
     first = probing("import", "--python", probing.python)
@@ -282,24 +236,3 @@ def test_what_took_the_machine_down_is_told_and_not_tried_again_unasked(probing:
     assert "import crashed the machine" in " ".join(doctor.out.split())
     assert again.err == ""
     assert "  ok       import" in again.out
-
-
-@posix
-@pytest.mark.slow
-def test_some_steps_of_ones_own_script_touch_nothing(probing: Probing) -> None:
-    folder = probing.cli.folder / "project"
-    folder.mkdir()
-    (folder / "train.py").write_text(TRAINS, encoding="utf-8")
-    probing.cli.folder = folder  # HOME stays
-
-    well = probing("--steps", "20", "--", probing.python, "train.py")
-    bad = probing("--steps", "20", "--json", "--", probing.python, "train.py", "raise")
-
-    assert well.code == 0, well.out + well.err
-    assert well.out.startswith("  ok       script  0 failures in ")
-    assert "Your own files were not touched." in well.out
-    (told,) = lines(bad)
-    assert bad.code == 1
-    assert (told["observation"]["outcome"], told["changed"]) == ("exception", [])
-    assert told["observation"]["failure"] == "script-error"
-    assert [path.name for path in folder.iterdir()] == ["train.py"]

@@ -161,7 +161,6 @@ def test_what_came_of_probes_is_remembered_with_all_that_was_seen(place: Place) 
         seconds=10.5,
         why="at try 1, ended after 10 s",
         figures={"a": 1.5},
-        settings={"HSA_ENABLE_SDMA": None},
         software="GPU gfx1100; torch 2.9.1",
         at=2.0,
     )

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocsteady.inside.payloads import memory
-from rocsteady.probes.catalog import PROBES, at_level, estimate, soak
-from rocsteady.probes.probe import LEVELS, Probe
+from rocsteady.probes.catalog import LEVELS, PROBES, Probe, at_level, estimate
 
 
 def functions(module: str) -> set[str]:
@@ -74,12 +73,6 @@ def test_what_starts_processes_starts_in_one_of_its_own() -> None:
 
     assert {"import", "compile", "loader 2 workers, fork", "ranks gloo"} <= fresh
     assert all(probe.fresh for probe in PROBES if probe.arguments.get("workers"))
-
-
-def test_a_soak_goes_on_until_it_is_told_to_stop() -> None:
-    assert soak().tries == (0, 0, 0)
-    assert soak(3600.0).seconds == (3600.0,) * 3
-    assert min(soak().seconds) > 24 * 3600
 
 
 def test_memory_of_the_host_is_never_taken_in_earnest() -> None:

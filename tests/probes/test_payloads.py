@@ -16,8 +16,7 @@ from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import find_place
 from rocsteady.model import Observation, ProbeOutcome
 from rocsteady.probes import processes
-from rocsteady.probes.catalog import PROBES
-from rocsteady.probes.probe import Probe
+from rocsteady.probes.catalog import PROBES, Probe
 from rocsteady.probes.runner import ProbeRunner
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.inside.payloads.experiment import STOP_FILE
 from rocsteady.probes.processes import Forks, lay_out
 
 pytestmark = pytest.mark.slow
@@ -84,26 +83,6 @@ def test_it_holds_no_device_no_thread_and_no_lock(
     assert len(list((process / "task").iterdir())) <= int(plain.stdout)
     assert not [each for each in opened if each.startswith("/dev/") and each != "/dev/null"]
     assert not [line for line in locks if str(forks.pid) in line]
-
-
-def test_a_soak_goes_on_until_it_is_told_to_stop(forks: Forks, tmp_path: Path) -> None:
-    wanted = {
-        **request(tmp_path, 0),
-        "payload": "soak:soak",
-        "tries": 0,
-        "seconds": 1e6,
-    }
-    folder = Path(str(wanted["folder"]))
-    payload = forks.fork(wanted)
-
-    assert payload.ended(5.0) is None
-    (folder / STOP_FILE).touch()
-
-    ended = payload.ended(60.0)
-    result = json.loads((folder / "result.json").read_text())
-    assert ended is not None
-    assert (ended.code, result["outcome"]) == (0, "ok")
-    assert result["tries"] >= 1
 
 
 def test_many_suites_never_get_stuck(tmp_path: Path, torch_python: str) -> None:

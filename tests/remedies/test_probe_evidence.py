@@ -9,14 +9,13 @@ from rocsteady.remedies.probe_evidence import supported
 NOW = "GPU gfx1100; torch 2.10.0"
 
 
-def seen(  # noqa: PLR0913 - one argument a field
+def seen(
     probe: str,
     variant: str,
     outcome: ProbeOutcome,
     *,
     at: float = 1.0,
     software: str = NOW,
-    settings: dict[str, str | None] | None = None,
 ) -> Observation:
     return Observation(
         probe=probe,
@@ -26,7 +25,6 @@ def seen(  # noqa: PLR0913 - one argument a field
         seconds=1.0,
         at=at,
         software=software,
-        settings=settings or {},
     )
 
 
@@ -53,11 +51,9 @@ def test_without_the_other_half_nothing_is_said() -> None:
     )
 
 
-def test_only_the_newest_of_todays_software_and_settings_counts() -> None:
+def test_only_the_newest_of_todays_software_counts() -> None:
     mended = seen("attention-backward", "flash", ProbeOutcome.OK, at=2.0)
     older = seen("attention-backward", "flash", ProbeOutcome.HANG, software="torch 2.9.1")
-    tried = seen("attention-backward", "flash", ProbeOutcome.HANG, settings={"A": "1"})
 
     assert supported([mended, FLASH, MATH], NOW) == ()
     assert supported([older, MATH], NOW) == ()
-    assert supported([tried, MATH], NOW) == ()

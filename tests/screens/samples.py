@@ -35,11 +35,8 @@ from rocsteady.report.markdown_report import render_story
 from rocsteady.report.option import render_option
 from rocsteady.report.plan import render_plan
 from rocsteady.report.probe import (
-    Arm,
-    Comparison,
     ProbeLine,
     conclusion,
-    render_comparison,
     render_probe,
     render_stories,
     title_column,
@@ -333,18 +330,6 @@ PROBES = (
     seen("attention-backward math"),
     seen("ranks nccl", ProbeOutcome.NOT_RUN, tries=0, why="1 GPU"),
 )  # fmt: skip
-COMPARED = Comparison(
-    probe="attention-backward",
-    variant="flash",
-    rounds=8,
-    arms=(
-        Arm(wrong=6, runs=8, a_second=10.0),
-        Arm(
-            setting="HSA_ENABLE_SDMA=0", wrong=0, runs=8, a_second=9.5, p=0.007, differs=True
-        ),
-        Arm(setting="A=1", wrong=5, runs=8, p=1.0),
-    ),
-)  # fmt: skip
 
 
 def _plan(plan: Plan) -> None:
@@ -389,8 +374,7 @@ def _probes() -> None:
     column = title_column(each.title for each in PROBES)
     for each in PROBES:
         show(render_probe(each, column=column, width=width, colour=colour))
-    show(render_comparison(COMPARED, width=width, colour=colour))
-    show("\n".join(conclusion(PROBES, [COMPARED])) + "\n")
+    show("\n".join(conclusion(PROBES)) + "\n")
 
 
 def _probe_stories() -> None:

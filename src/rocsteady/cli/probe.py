@@ -17,7 +17,6 @@ import click
 from rocsteady.attempts.injection import OWNER, claim, read_owner
 from rocsteady.cli.machine_options import open_root, python_option
 from rocsteady.errors import ExaminationError, NotRecordedError
-from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.journal.identity import is_alive, machine_fingerprint
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import find_place
@@ -27,13 +26,11 @@ from rocsteady.machine.displays import displays
 from rocsteady.machine.machine import Machine, examine
 from rocsteady.machine.root import Root
 from rocsteady.machine.software import software_of
-from rocsteady.model import Observation, ProbeOutcome
+from rocsteady.model import Observation
 from rocsteady.probes.catalog import PROBES
-from rocsteady.probes.comparison import ROUNDS, VariableSetting, read_setting
 from rocsteady.probes.runner import ProbeRunner
 from rocsteady.probes.suite import (
     LEVEL_NAMES,
-    SOAK,
     KnownBefore,
     Planned,
     Suite,
@@ -45,84 +42,27 @@ from rocsteady.probes.suite import (
     unknown_names,
     without_risks,
 )
-from rocsteady.report.probe import (
-    ProbeLine,
-    render_probe,
-    render_stories,
-    title_column,
-)
-from rocsteady.report.text_page import Page
+from rocsteady.report.probe import render_stories
 from rocsteady.suggestions import no_such
-from rocsteady.terminal.probe_session import (
-    NOTHING_WRONG,
-    SOMETHING_WRONG,
-    ProbeSession,
-    depth,
-    print_json,
-)
+from rocsteady.terminal.probe_session import ProbeSession, print_json
 from rocsteady.terminal.screen import layout, show, tell
 from rocsteady.user_folders import state_folder
 
-SCRIPT = "rocsteady.probe.script"  # what came after --
-STEPS = 50
 PREFIX = "rocsteady-probe-"
 LONGEST = 80  # bytes of a folder in which a socket can still be made
 PLACES = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
 
 
-class TrySetting(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """A variable to be tried."""
-
-    name = "NAME=VALUE"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> VariableSetting:
-        """Read it, or say what is wrong with it."""
-        if isinstance(value, VariableSetting):
-            return value
-        try:
-            return read_setting(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-class ProbeCommand(click.Command):
-    """What comes after -- is a command of the user's own, and not for us to read."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Set it apart."""
-        own = args.index("--") if "--" in args else len(args)
-        ctx.meta[SCRIPT] = tuple(args[own + 1 :])
-        return super().parse_args(ctx, args[:own])
-
-
-@click.command("probe", cls=ProbeCommand, options_metavar="[OPTIONS]")
-@click.argument("names", nargs=-1, metavar="[NAME]... [-- COMMAND]")
+@click.command("probe", options_metavar="[OPTIONS]")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option(
     "--level",
     type=click.Choice(LEVEL_NAMES),
     default="1",
     show_default=True,
-    help="1: seconds; 2: about 2 min; 3: about 15 min; soak: until stopped.",
+    help="1: seconds; 2: about 2 min; 3: about 15 min.",
 )
 @python_option
-@click.option(
-    "--try",
-    "tried",
-    type=TrySetting(),
-    multiple=True,
-    help="Run the probes alternately without and with this variable, and report whether it makes a"
-    " difference. -NAME unsets a variable. Can be repeated.",
-)
-@click.option(
-    "--rounds",
-    type=click.IntRange(1),
-    help="With --try: rounds per variant. With --level soak: rounds in total.",
-)
-@click.option(
-    "--steps", type=click.IntRange(1), help="With a command: number of steps. Default: 50."
-)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @click.option("--yes", is_flag=True, help="Skip confirmation of probes that may reset a GPU.")
 @click.option("--again", is_flag=True, help="Also run probes that have crashed this machine.")
@@ -134,9 +74,6 @@ def command(  # noqa: PLR0913 - one argument an option
     names: tuple[str, ...],
     level: str,
     python: str | None,
-    tried: tuple[VariableSetting, ...],
-    rounds: int | None,
-    steps: int | None,
     as_json: bool,
     yes: bool,
     again: bool,
@@ -145,16 +82,11 @@ def command(  # noqa: PLR0913 - one argument an option
     """Find out by experiment what works on this machine. Each probe runs in its own process.
 
     NAME is a probe such as attention-backward, or a variant such as attention-backward:flash.
-    Without NAME, describes the level and runs all its probes. With a command, as in rocsteady probe
-    -- python train.py, runs some steps of the script instead and writes nothing to this folder.
+    Without NAME, describes the level and runs all its probes.
 
     Exit code: 0 no failures, 1 some failed, 2 incorrect usage, 3 could not examine, 130 on ^C.
     """
-    script: tuple[str, ...] = ctx.meta[SCRIPT]
-    _check_usage(names, level, tried, rounds)
-    _check_script(script, steps, other=bool(names or tried or rounds or again or explain or python))
-    if script:
-        ctx.exit(_script(script, steps or STEPS, as_json=as_json, yes=yes))
+    _check_names(names)
     root = open_root(None, python)
     machine, _ = examine(root, load_knowledge().variables)
     software = software_of(machine)
@@ -179,7 +111,8 @@ def command(  # noqa: PLR0913 - one argument an option
         suite = Suite(runner, memory, here, place.folder / "evidence")
         session = ProbeSession(suite, planned, level=level, software=software, as_json=as_json)
         try:
-            _run_probes(session, level, tried, rounds)
+            session.announce()
+            session.run()
         except KeyboardInterrupt:
             session.interrupted = True
         finally:
@@ -189,68 +122,11 @@ def command(  # noqa: PLR0913 - one argument an option
     ctx.exit(code)
 
 
-def _run_probes(
-    session: ProbeSession, level: str, tried: tuple[VariableSetting, ...], rounds: int | None
-) -> None:
-    session.announce(tried, rounds)
-    if tried:
-        session.compare(tried, rounds or ROUNDS[depth(level)])
-    elif level == SOAK:
-        session.soak(rounds)
-    else:
-        session.once()
-
-
-def _check_usage(
-    names: Sequence[str], level: str, tried: Sequence[VariableSetting], rounds: int | None
-) -> None:
+def _check_names(names: Sequence[str]) -> None:
     for name in unknown_names(PROBES, names):
         known = sorted({probe.name for probe in PROBES})
         listed = f"Probes: {', '.join(known)}."
         raise click.BadParameter(no_such("probe", name, known, listed), param_hint="NAME")
-    if tried and not names:
-        raise click.UsageError("--try needs the names of the probes to run.")
-    if rounds and not (tried or level == SOAK):
-        raise click.UsageError("--rounds needs --try or --level soak.")
-
-
-def _check_script(script: Sequence[str], steps: int | None, *, other: bool) -> None:
-    if script and other:
-        raise click.UsageError("with a command, only --steps, --yes and --json can be used.")
-    if steps and not script:
-        raise click.UsageError(
-            "--steps needs a command: rocsteady probe --steps 20 -- python train.py"
-        )
-
-
-def _script(script: tuple[str, ...], steps: int, *, as_json: bool, yes: bool) -> int:
-    from rocsteady.terminal.command_check import check_command  # noqa: PLC0415 - as below
-    from rocsteady.terminal.job_questions import ask_about_paths  # noqa: PLC0415 - as below
-    from rocsteady.workflows.script_probe import NAME, probe_script  # noqa: PLC0415 - all of the supervisor
-
-    folder = Path.cwd()
-    check_command(script, folder)
-    ask_about_paths(script, folder, NAME, yes=yes)
-    result = probe_script(script, steps, folder)
-    seen = result.observation
-    line = ProbeLine(observation=seen, what="steps")
-    if as_json:
-        print_json({"observation": seen, "changed": result.changed})
-    else:
-        width, colour = layout(sys.stdout)
-        page = Page(width, colour=colour)
-        if result.changed:
-            page.paragraph(f"Changed in this folder: {', '.join(result.changed[:5])}.")
-        elif result.changed is not None:
-            page.paragraph("Your own files were not touched.")
-        if seen.evidence:
-            page.paragraph("Logs and evidence:")
-            page.line(f"  {seen.evidence}")
-        column = title_column([line.title])
-        show(render_probe(line, column=column, width=width, colour=colour) + str(page))
-    if result.stopped:
-        return INTERRUPTED
-    return NOTHING_WRONG if seen.outcome is ProbeOutcome.OK else SOMETHING_WRONG
 
 
 def _explain(names: Sequence[str], software: str, *, as_json: bool) -> None:

@@ -40,8 +40,8 @@ def _last(observations: Iterable[Observation], software: str) -> Iterator[Observ
     """Yield the newest of each probe and variant; today's software counts before the rest."""
     found: dict[tuple[str, str], Observation] = {}
     for each in observations:
-        if each.settings or each.outcome is ProbeOutcome.NOT_RUN or each.probe == TRIAL:
-            continue  # what is true with another setting is not true as things stand
+        if each.outcome is ProbeOutcome.NOT_RUN or each.probe == TRIAL:
+            continue
         key = (each.probe, each.variant)
         before = found.get(key)
         if before is None or _weight(each, software) >= _weight(before, software):

@@ -4,14 +4,38 @@ from __future__ import annotations
 
 import msgspec
 
-from rocsteady.probes.probe import LEVELS, Probe
+from rocsteady.model import Value
 
 FRESH_START = 1.9  # seconds: Python and torch, on a quiet machine with two cores
 FORK_START = 0.05  # until the first try
 MIB = 1 << 20
-ANY = 1_000_000  # more tries than there is time for
 
+LEVELS = (1, 2, 3)
 BACKWARD, BATCHES, STEPS = "backward passes", "batches", "steps"
+
+
+class Probe(Value, frozen=True, kw_only=True):
+    """A small experiment."""
+
+    name: str
+    variant: str = ""
+    payload: str  # "module:function" of inside/payloads
+    arguments: dict[str, object] = msgspec.field(default_factory=dict)
+    question: str  # as a person would ask it
+    level: int  # from which on it is run
+    tries: tuple[int, int, int]  # at levels 1, 2 and 3
+    seconds: tuple[float, float, float]  # at most, at those levels
+    what: str = "tries"  # what a try is: "backward passes", "batches"
+    fresh: bool = False  # it needs a process of its own from the start
+    gpus: int = 0  # at least
+    risky: bool = False  # on some machines it has reset a GPU, or taken the machine down
+    patience: float = 10.0  # seconds without a try being done, after which it hangs
+    first: float = 60.0  # the same for the first try, in which kernels are compiled
+
+    @property
+    def title(self) -> str:
+        """Name and variant."""
+        return f"{self.name} {self.variant}".rstrip()
 
 
 def _matmul(precision: str, *, level: int, gpus: int = 0) -> Probe:
@@ -270,16 +294,6 @@ PROBES: tuple[Probe, ...] = (
         seconds=(1.0, 3.0, 30.0),
         what="checkpoints",
     ),
-    Probe(
-        name="soak",
-        payload="soak:soak",
-        question="Does it still work after a long time?",
-        level=3,
-        tries=(0, 0, 0),
-        seconds=(2.0, 10.0, 120.0),
-        what="rounds",
-        patience=30.0,
-    ),
 )
 
 
@@ -294,10 +308,3 @@ def estimate(level: int, *, gpus: int = 0) -> float:
     column = LEVELS.index(level)
     starting = sum(FRESH_START if probe.fresh else FORK_START for probe in chosen)
     return FRESH_START + starting + sum(probe.seconds[column] for probe in chosen)
-
-
-def soak(seconds: float = 0.0) -> Probe:
-    """Return the probe that goes on for a long time; until it is told to stop if not said."""
-    probe = next(probe for probe in PROBES if probe.name == "soak")
-    length = seconds or float(ANY)
-    return msgspec.structs.replace(probe, seconds=(length, length, length))

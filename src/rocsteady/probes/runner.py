@@ -30,7 +30,7 @@ from rocsteady.journal.journal import Journal
 from rocsteady.knowledge.failures import UNKNOWN
 from rocsteady.knowledge.store import failures_in_use
 from rocsteady.model import Observation, ProbeOutcome, Value
-from rocsteady.probes.probe import Probe
+from rocsteady.probes.catalog import Probe
 from rocsteady.probes.processes import Forks, Fresh, UnfitError, lay_out, tidy
 from rocsteady.untrusted_file import read_regular, read_tail
 from rocsteady.wording import duration
@@ -59,7 +59,6 @@ class Result(Value, frozen=True, kw_only=True):
     worst: float = 0.0
     figures: dict[str, float] = msgspec.field(default_factory=dict)
     said: dict[str, str] = msgspec.field(default_factory=dict)
-    variables: dict[str, str | None] = msgspec.field(default_factory=dict)
 
 
 class Payload(Protocol):
@@ -102,11 +101,9 @@ class ProbeRunner:
         *,
         tries: int,
         seconds: float,
-        settings: Mapping[str, str | None] | None = None,
         progress: Callable[[int], None] = lambda _: None,
     ) -> Observation:
-        """Try, and say what came of it. ``settings`` are variables to set; None: to unset."""
-        settings = dict(settings or {})
+        """Run one probe to its end, or end it."""
         folder = self._folder / f"probe-{next(self._numbers)}"
         folder.mkdir(mode=0o700)
         request: dict[str, object] = {
@@ -115,12 +112,11 @@ class ProbeRunner:
             "tries": tries,
             "seconds": seconds,
             "folder": str(folder),
-            "variables": sorted(settings),
         }
-        intent = self._journal.intend(INTENT, _told(probe, settings, self._software))
+        intent = self._journal.intend(INTENT, _intent(probe, self._software))
         began = time.time()
         try:
-            payload = self._start(probe, request, settings)
+            payload = self._start(probe, request)
             watch = _Watch(payload, probe, folder, began, progress)
             try:
                 observation = watch.observe()
@@ -141,7 +137,6 @@ class ProbeRunner:
         return msgspec.structs.replace(
             observation,
             variant=probe.variant,
-            settings=settings,
             software=self._software,
             at=began,
         )
@@ -152,10 +147,8 @@ class ProbeRunner:
             self._forks.close()
             self._forks = None
 
-    def _start(
-        self, probe: Probe, request: dict[str, object], settings: Mapping[str, str | None]
-    ) -> Payload:
-        if not (probe.fresh or settings or self._unfit):
+    def _start(self, probe: Probe, request: dict[str, object]) -> Payload:
+        if not (probe.fresh or self._unfit):
             try:
                 if self._forks is None:
                     self._forks = Forks(
@@ -165,14 +158,9 @@ class ProbeRunner:
             except UnfitError as error:
                 self._unfit = str(error)
                 self.close()
-        environment = {**self._environment}
-        for name, value in settings.items():
-            environment.pop(name, None)
-            if value is not None:
-                environment[name] = value
         # A name of its own: who ends it ends all of that name, also the process that forks.
         run_id = f"{self._run_id}-{Path(str(request['folder'])).name}"
-        return Fresh(self._python, self._site, request, environment, run_id)
+        return Fresh(self._python, self._site, request, self._environment, run_id)
 
 
 class _Watch:
@@ -228,7 +216,7 @@ class _Watch:
                 failure=failure,
                 worst=result.worst,
                 figures=result.figures,
-                said={**result.said, **_in_force(result.variables)},
+                said=result.said,
                 evidence=""
                 if outcome in (ProbeOutcome.OK, ProbeOutcome.NOT_RUN)
                 else str(self._folder),
@@ -326,19 +314,8 @@ class _Waited:
         )
 
 
-def _told(probe: Probe, settings: Mapping[str, str | None], software: str) -> str:
-    return json.dumps(
-        {
-            "probe": probe.name,
-            "variant": probe.variant,
-            "settings": dict(settings),
-            "software": software,
-        }
-    )
-
-
-def _in_force(variables: Mapping[str, str | None]) -> dict[str, str]:
-    return {name: "" if value is None else value for name, value in variables.items()}
+def _intent(probe: Probe, software: str) -> str:
+    return json.dumps({"probe": probe.name, "variant": probe.variant, "software": software})
 
 
 def _how(ended: Exit) -> str:

@@ -7,9 +7,10 @@ somewhere asks first where that would take a screen away, or where this machine 
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,15 +21,13 @@ from rocsteady.journal.machine_history import Memory
 from rocsteady.journal.values import Fate
 from rocsteady.machine.machine import Machine
 from rocsteady.model import Observation, ProbeOutcome, Value
-from rocsteady.probes.catalog import FORK_START, FRESH_START
-from rocsteady.probes.probe import LEVELS, Probe
+from rocsteady.probes.catalog import FORK_START, FRESH_START, LEVELS, Probe
 from rocsteady.probes.runner import INTENT, ProbeRunner
-from rocsteady.probes.statistics import fewer_than_one_in
 from rocsteady.report.probe import ProbeLine
 from rocsteady.wording import plural
 
-SOAK = "soak"
-LEVEL_NAMES = (*map(str, LEVELS), SOAK)
+LEVEL_NAMES = tuple(map(str, LEVELS))
+CONFIDENCE = 0.95
 MOST_EVIDENCE = 50  # folders
 
 
@@ -36,7 +35,7 @@ class Planned(Value, frozen=True, kw_only=True):
     """A probe, and how far it is gone into."""
 
     probe: Probe
-    tries: int  # at most; 0: until the time is over
+    tries: int  # at most
     seconds: float  # at most
     about: float  # seconds that it takes
     why_not: str = ""  # why it is not run
@@ -66,7 +65,7 @@ def plan(
     again: bool = False,
 ) -> tuple[Planned, ...]:
     """Choose: all of a level, or those that are named whatever their level."""
-    depth = LEVELS.index(int(level)) if level != SOAK else len(LEVELS) - 1
+    depth = LEVELS.index(int(level))
     chosen = [
         probe
         for probe in probes
@@ -86,10 +85,10 @@ def without_risks(planned: Iterable[Planned]) -> tuple[Planned, ...]:
 
 
 def newest(observations: Iterable[Observation]) -> dict[str, Observation]:
-    """Return the newest of each probe and variant, without those that tried a setting."""
+    """Return the newest of each probe and variant."""
     found: dict[str, Observation] = {}
     for each in sorted(observations, key=lambda observation: observation.at):
-        if not each.settings and each.outcome is not ProbeOutcome.NOT_RUN:
+        if each.outcome is not ProbeOutcome.NOT_RUN:
             found[f"{each.probe} {each.variant}".rstrip()] = each
     return found
 
@@ -128,22 +127,12 @@ def let_go(journal: Journal) -> None:
             journal.settle(entry.deed, "interrupted")
 
 
-def total(observations: Sequence[Observation]) -> Observation:
-    """Put what came of the rounds of one probe together: what went wrong counts most."""
-    last = observations[-1]
-    bad = [each for each in observations if each.bad]
-    tries = sum(each.tries for each in observations)
-    if len(observations) == 1:
-        return last
-    if not bad:
-        return msgspec.structs.replace(
-            last,
-            tries=tries,
-            seconds=sum(each.seconds for each in observations),
-            worst=max(each.worst for each in observations),
-        )
-    why = f"in {len(bad)} of {len(observations)} rounds; the last time: {bad[-1].why}"
-    return msgspec.structs.replace(bad[-1], why=why)
+def fewer_than_one_in(tries: int) -> int:
+    """Return M of "fewer than 1 in M fails" after so many tries without a failure; 1: no bound."""
+    if tries < 1:
+        return 1
+    highest_rate = -math.expm1(math.log(1 - CONFIDENCE) / tries)
+    return math.floor(1 / highest_rate)
 
 
 class Suite:
@@ -156,9 +145,7 @@ class Suite:
     def run(
         self,
         planned: Planned,
-        settings: Mapping[str, str | None] | None = None,
         *,
-        fresh: bool = False,
         progress: Callable[[int], None] = lambda _: None,
     ) -> Observation:
         """Run one, and remember it; what is not run is an observation too, and not remembered."""
@@ -174,10 +161,9 @@ class Suite:
                 at=time.time(),
             )
         observation = self._runner.run(
-            msgspec.structs.replace(probe, fresh=True) if fresh else probe,
+            probe,
             tries=planned.tries,
             seconds=planned.seconds,
-            settings=settings,
             progress=progress,
         )
         if observation.bad:
@@ -237,7 +223,7 @@ def _planned(probe: Probe, depth: int, standing: KnownBefore, *, again: bool) ->
 
 
 def _took_it_down(probe: Probe, observations: Iterable[Observation]) -> bool:
-    """Tell whether the machine went down when it was last tried, with whatever settings."""
+    """Tell whether the machine went down when it was last tried."""
     own = [
         each for each in observations if (each.probe, each.variant) == (probe.name, probe.variant)
     ]
@@ -270,21 +256,16 @@ def _risk(probe: Probe, standing: KnownBefore) -> str:
 
 def _took_down(what: str, at: float, software: str) -> Observation:
     """Read an intent back; one that cannot be read is still a probe that did this."""
-    told: dict[str, object] = {}
+    intent: dict[str, object] = {}
     with contextlib.suppress(msgspec.MsgspecError):
-        told = msgspec.json.decode(what, type=dict[str, object])
-    settings = told.get("settings")
+        intent = msgspec.json.decode(what, type=dict[str, object])
     return Observation(
-        probe=str(told.get("probe", "unknown")),
-        variant=str(told.get("variant", "")),
+        probe=str(intent.get("probe", "unknown")),
+        variant=str(intent.get("variant", "")),
         outcome=ProbeOutcome.WENT_DOWN,
         tries=0,
         seconds=0.0,
         why="the machine crashed during it",
-        settings={
-            str(name): None if value is None else str(value)
-            for name, value in (settings if isinstance(settings, dict) else {}).items()
-        },
-        software=str(told.get("software", software)),
+        software=str(intent.get("software", software)),
         at=at,
     )

@@ -21,7 +21,7 @@ def supported(observations: Iterable[Observation], software: str) -> tuple[str, 
     last = {
         (each.probe, each.variant): each
         for each in sorted(observations, key=lambda observation: observation.at)
-        if each.software == software and not each.settings
+        if each.software == software
     }
     bad = [(probe, variant) for (probe, variant), each in last.items() if each.bad]
     well = [key for key, each in last.items() if each.outcome is ProbeOutcome.OK]

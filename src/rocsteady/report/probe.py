@@ -53,34 +53,6 @@ class ProbeLine(Value, frozen=True, kw_only=True):
         return f"{self.observation.probe} {self.observation.variant}".rstrip()
 
 
-class Arm(Value, frozen=True, kw_only=True):
-    """What came of one setting."""
-
-    setting: str = ""  # as it was typed; "" is without any
-    wrong: int  # processes that something went wrong in
-    runs: int
-    lowest: float = 0.0  # rates that agree with this count, 95 %
-    highest: float = 1.0
-    a_second: float | None = None  # tries, the median of the processes that went well
-    p: float | None = None  # of the difference to the first, by Fisher's exact test
-    differs: bool = False  # by more than chance
-    void: str = ""  # why nothing follows from it
-
-
-class Comparison(Value, frozen=True, kw_only=True):
-    """The same probe without and with some settings."""
-
-    probe: str
-    variant: str = ""
-    rounds: int
-    arms: tuple[Arm, ...]  # the first is without any
-
-    @property
-    def title(self) -> str:
-        """Name and variant."""
-        return f"{self.probe} {self.variant}".rstrip()
-
-
 class ProbeSummary(Value, frozen=True, kw_only=True):
     """What it comes to."""
 
@@ -107,12 +79,12 @@ def render_probe(line: ProbeLine, *, column: int, width: int, colour: bool) -> s
     style = f"{BOLD};{RED}" if line.observation.bad else GREEN
     style = DIM if line.observation.outcome is ProbeOutcome.NOT_RUN else style
     label = f"{word:{WORD}}{line.title}"
-    page.row(label, told(line), indent=2, column=column, style=style)
+    page.row(label, result_text(line), indent=2, column=column, style=style)
     return str(page)
 
 
-def told(line: ProbeLine) -> str:
-    """Say what came of one probe."""
+def result_text(line: ProbeLine) -> str:
+    """Describe the result of one probe in one line."""
     seen = line.observation
     if seen.outcome is ProbeOutcome.NOT_RUN:
         return seen.why
@@ -136,53 +108,16 @@ def _went_well(line: ProbeLine) -> str:
     return text
 
 
-def render_comparison(comparison: Comparison, *, width: int, colour: bool) -> str:
-    """Lay out what came of settings."""
-    page = Page(width, colour=colour)
-    page.line(comparison.title, style=BOLD)
-    for arm in comparison.arms[1:]:
-        page.paragraph(difference(comparison.arms[0], arm) + ".", indent=2)
-    return str(page)
-
-
-def difference(without: Arm, arm: Arm) -> str:
-    """Say whether a setting makes a difference."""
-    if arm.void:
-        return f"{arm.setting}: void, {arm.void}"
-    counts = (
-        f"failures: {without.wrong} of {without.runs} without, {arm.wrong} of {arm.runs} with"
-        f" {arm.setting}"
-    )
-    if not (without.wrong or arm.wrong):
-        text = f"{counts}: no failures, so no difference can be shown"
-    elif arm.differs:
-        text = f"{counts}: a significant difference (p = {arm.p:.2g})"
-    else:
-        text = f"{counts}: no significant difference (p = {arm.p:.2g})"
-    if without.a_second and arm.a_second:
-        text += (
-            f"; median tries per second: {without.a_second:.3g} without, {arm.a_second:.3g} with"
-        )
-    return text
-
-
-def conclusion(lines: Sequence[ProbeLine], comparisons: Sequence[Comparison] = ()) -> list[str]:
-    """Say in words what was found."""
-    found = [_sentence(name, group) for name, group in _by_probe(lines)]
-    said = [sentence for sentence in found if sentence]
-    for comparison in comparisons:
-        helping = [arm for arm in comparison.arms[1:] if arm.differs and not arm.void]
-        for arm in helping:
-            way = "less" if _rate(arm) < _rate(comparison.arms[0]) else "more"
-            said.append(f"{_spoken(comparison.title)} fails {way} often with {arm.setting}.")
-        if not helping and any(arm.wrong for arm in comparison.arms):
-            said.append(f"No setting made a significant difference to {comparison.title}.")
+def conclusion(lines: Sequence[ProbeLine]) -> list[str]:
+    """Summarise the failures, a sentence a probe."""
+    sentences = [_sentence(name, group) for name, group in _by_probe(lines)]
+    failures = [sentence for sentence in sentences if sentence]
+    if failures or not lines:
+        return failures
     run = [line for line in lines if line.observation.outcome is not ProbeOutcome.NOT_RUN]
-    if (run or not comparisons) and lines and not any(line.observation.bad for line in lines):
-        skipped = len(lines) - len(run)
-        also = f"; {skipped} not run" if skipped else ""
-        said.append(f"No failures in {plural(len(run), 'probe')}{also}.")
-    return said
+    skipped = len(lines) - len(run)
+    also = f"; {skipped} not run" if skipped else ""
+    return [f"No failures in {plural(len(run), 'probe')}{also}."]
 
 
 def render_stories(lines: Sequence[ProbeLine], now: str, *, width: int, colour: bool) -> str:
@@ -205,10 +140,9 @@ def _story(page: Page, line: ProbeLine, now: str) -> None:
     rows = [
         ("question", line.question),
         ("date", day),
-        ("result", told(line)),
+        ("result", result_text(line)),
         ("bound", _bound(line)),
         ("failure", seen.failure),
-        ("settings", ", ".join(_spelt(name, value) for name, value in seen.settings.items())),
         ("figures", ", ".join(f"{name} {value:.4g}" for name, value in seen.figures.items())),
         ("reported", ", ".join(f"{name} {value}" for name, value in seen.said.items() if value)),
         ("evidence", seen.evidence),
@@ -224,10 +158,6 @@ def _bound(line: ProbeLine) -> str:
     if line.observation.bad or line.one_in <= 1:
         return ""
     return f"fewer than 1 in {line.one_in:,} fails, with 95 % confidence"
-
-
-def _spelt(name: str, value: str | None) -> str:
-    return f"-{name}" if value is None else f"{name}={value}"
 
 
 _STUCK = (ProbeOutcome.HANG, ProbeOutcome.UNKILLABLE)
@@ -271,7 +201,3 @@ def _spoken(name: str) -> str:
 def _listed(words: Sequence[str]) -> str:
     unique = list(dict.fromkeys(words))
     return " or ".join(filter(None, [", ".join(unique[:-1]), unique[-1]])) if unique else ""
-
-
-def _rate(arm: Arm) -> float:
-    return arm.wrong / arm.runs if arm.runs else 0.0

@@ -14,7 +14,6 @@ from typing import Any
 VERSION = 1
 BEAT = 8  # bytes: the number of tries that are done
 BEAT_FILE, RESULT_FILE, OUTPUT_FILE = "beat", "result.json", "output"
-STOP_FILE = "stop"  # if it is there, no further try is begun
 OK, WRONG, RAISED, NO_MEMORY, NOT_RUN = (
     "ok",
     "wrong numbers",
@@ -38,10 +37,9 @@ class Experiment:
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.arguments: dict[str, Any] = request.get("arguments", {})
-        self.wanted: int = request["tries"]  # at most; 0: until the time is over
+        self.wanted: int = request["tries"]  # at most
         self.seconds: float = request["seconds"]  # at most
         self.folder: str = request["folder"]
-        self.variables: list[str] = request.get("variables", [])
         self.done = 0
         self.worst = 0.0  # the largest error, in bounds
         self.figures: dict[str, float] = {}
@@ -49,7 +47,6 @@ class Experiment:
         self.began = time.monotonic()
         self._torch: Any = None
         self._lost = False  # the device, on purpose
-        self._stop = os.path.join(self.folder, STOP_FILE)
         descriptor = os.open(os.path.join(self.folder, BEAT_FILE), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             os.ftruncate(descriptor, BEAT)
@@ -80,9 +77,7 @@ class Experiment:
             self.wait()
             self.done += 1
             self._beat[0] = self.done
-            if self.wanted and self.done >= self.wanted:
-                return
-            if time.monotonic() - self.began >= self.seconds or os.path.exists(self._stop):
+            if self.done >= self.wanted or time.monotonic() - self.began >= self.seconds:
                 return
 
     def alive(self) -> None:
@@ -156,7 +151,6 @@ def carry_out(payload: Callable[[Experiment], None], request: dict[str, Any]) ->
         "worst": trial.worst,
         "figures": trial.figures,
         "said": trial.said,
-        "variables": {name: os.environ.get(name) for name in trial.variables},
     }
     path = os.path.join(trial.folder, RESULT_FILE)
     with open(path + ".part", "w", encoding="utf-8") as stream:
