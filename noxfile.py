@@ -266,7 +266,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def plan(session: nox.Session) -> None:
-    """Show all that a plan claims, on a quiet machine: notes, exports, forecasts, the CPU. 2 h."""
+    """Show all that a plan claims, on a quiet machine: notes, exports, forecasts. 2 h."""
     _install(session, "--group", "test", "-e", ".")
     python = _torch_python(session)
     all_of_it = {"ROCSTEADY_TEST_ALL_NOTES": "1", "ROCSTEADY_TEST_SKY_PYTHON": "make"}
@@ -274,4 +274,3 @@ def plan(session: nox.Session) -> None:
     tests = [f"tests/{each}" for each in shown]
     session.run("pytest", "-m", "slow", *tests, env={TORCH_PYTHON: python, **all_of_it})
     session.run("python", "benchmarks/forecast.py", "--python", python, "--check")
-    session.run("python", "benchmarks/cpu_ways.py", "--python", python)

@@ -38,13 +38,12 @@ from rocsteady.journal.machine_history import Memory
 from rocsteady.model import Strategy, Value
 from rocsteady.plan import Basis, Finish, Option, Pace, Plan
 from rocsteady.planner.completion import FailureCost, FailureHistory, finish
-from rocsteady.planner.cpu import settings
 from rocsteady.planner.planner import SEE_AND_START
 from rocsteady.planner.trial import Bounds
 from rocsteady.workflows import saved_plan
 from rocsteady.workflows.trials import Trials
 
-TITLE, STRATEGY = next(settings(Strategy(), cores=1))
+TITLE, STRATEGY = "CPU", Strategy()
 
 SCRIPT = Path(__file__).with_name("forecast_jobs.py")
 JOBS = (
@@ -140,7 +139,7 @@ def foresee(pace: Pace, steps: int) -> Finish:
 
 def carry_out(folder: Path, steps: int) -> tuple[float, int]:
     """Run the job from start to end; return the seconds, and the exit code."""
-    option = Option(number=1, id="cpu+tuned", title=TITLE, basis=Basis.TRIAL, strategy=STRATEGY)
+    option = Option(number=1, id="cpu", title=TITLE, basis=Basis.TRIAL, strategy=STRATEGY)
     plan = Plan(
         rocsteady=__version__,
         made=time.time(),

@@ -61,16 +61,13 @@ class Strategy(Value, frozen=True, kw_only=True, omit_defaults=True):
     """One way to run a job. None is "as the script says"."""
 
     workers: int | None = None  # of every DataLoader; 0: none
-    loader_thread: bool = False  # with no workers: one thread that loads ahead
     worker_context: str | None = None  # fork, forkserver, spawn
     persistent_workers: bool | None = None
     prefetch_factor: int | None = None
     attention: str | None = None  # math, efficient, flash
     miopen: bool | None = None  # False: PyTorch's own convolutions
     precision: str | None = None  # of the script's own autocast: bf16, fp16; fp32 is "off"
-    autocast: str | None = None  # bf16: around the forward of a script that has none of its own
-    flush_denormal: bool = False  # on a CPU: numbers below 1e-38, which it is slow with, are 0
-    compile: bool | None = None  # True: what is trained; False: not even what the script compiles
+    compile: bool | None = None  # False: not even what the script compiles
     micro_batch: int | None = None  # samples that rocsteady.Loop trains at a time
     device: str | None = None  # "cpu": no GPU is seen
     gpus: tuple[int, ...] | None = None  # that are seen, by their numbers

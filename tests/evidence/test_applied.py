@@ -103,7 +103,6 @@ def test_facts_of_one_process(tmp_path: Path) -> None:
         pickles=None,
         main_guarded=False,
         map_style=True,
-        draws=None,
     )
 
 
@@ -114,8 +113,6 @@ def test_facts_of_one_process(tmp_path: Path) -> None:
         ("pickles", (wire.NOT_TOLD, wire.YES), True),
         ("main_guarded", (wire.YES, wire.NO), False),
         ("map_style", (wire.YES, wire.NO), False),
-        ("draws", (wire.YES, wire.NO), True),
-        ("draws", (wire.NOT_TOLD, wire.NOT_TOLD), None),
         ("persistent", (wire.NOT_TOLD, wire.YES), True),
         ("persistent", (wire.NOT_TOLD, wire.NOT_TOLD), False),
     ],

@@ -32,7 +32,7 @@ def test_workers_that_hang_are_done_without(failing: Failing) -> None:
 
     assert done(ended), ended.err
     assert set(failing.failures) == {"hang-in-loader"}
-    assert failing.last_strategy() == {"workers": 0, "loader_thread": True}
+    assert failing.last_strategy() == {"workers": 0}
     assert re.search(r"done\. 120 steps in .*, 4 attempts, 3 hangs\.", ended.err)
 
 

@@ -102,7 +102,6 @@ def test_no_workers_for_every_loader_however_it_was_made(inside: Inside, torch_p
         pickles=None,
         main_guarded=False,
         map_style=False,
-        draws=None,
     )
 
 
@@ -132,8 +131,8 @@ def test_fewer_workers_with_all_other_settings(inside: Inside, torch_python: str
 def test_what_finds_nothing_to_act_on_has_no_effect(inside: Inside, torch_python: str) -> None:
     text = "\n    print(json.dumps(values(DataLoader(Numbers(4)))))\n"
 
-    assert ran(inside, torch_python, text, workers=0, loader_thread=True) == [0, 1, 2, 3]
-    assert outcomes(inside) == [("workers", "no effect", 0), ("loader_thread", "no effect", 0)]
+    assert ran(inside, torch_python, text, workers=0, attention="math") == [0, 1, 2, 3]
+    assert outcomes(inside) == [("workers", "no effect", 0), ("attention", "no effect", 0)]
 
 
 GUARDED = """
@@ -287,7 +286,6 @@ FACTS = {
             pickles=None,
             main_guarded=None,
             map_style=True,
-            draws=None,
         ),
     ),
     "workers": (
@@ -302,7 +300,6 @@ FACTS = {
             pickles=None,
             main_guarded=True,
             map_style=True,
-            draws=None,
         ),
     ),
     "workers that persist": (
@@ -317,7 +314,6 @@ FACTS = {
             pickles=None,
             main_guarded=True,
             map_style=True,
-            draws=None,
             persistent=True,
         ),
     ),
@@ -332,7 +328,6 @@ FACTS = {
             pickles=None,
             main_guarded=True,
             map_style=False,
-            draws=None,
         ),
     ),
 }

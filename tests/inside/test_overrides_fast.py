@@ -1,34 +1,10 @@
-"""What overrides rest on and what needs no torch: names in stacks, and the guard of a script."""
+"""The guard of a script's main module, read without torch."""
 
 from __future__ import annotations
 
 import pytest
 
 from rocsteady.inside.heartbeat.loader_facts import GUARD
-from rocsteady.inside.heartbeat.script_end import PASSED_OVER
-from rocsteady.inside.overrides import prefetch, prefetch_thread
-from rocsteady.knowledge.waits import load_waits
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        prefetch_thread.LoadingThread._run,
-        prefetch_thread.Fetch.__call__,
-        prefetch._Ahead.next,
-        prefetch._Ahead._try,
-        prefetch._Ahead._take,
-    ],
-)
-def test_a_thread_that_loads_is_not_taken_for_one_of_ours_that_only_serves(
-    function: object,
-) -> None:
-    file = function.__code__.co_filename  # type: ignore[attr-defined]
-    known = load_waits()
-
-    assert file == PASSED_OVER
-    assert not known.helper("python", [f"_run ({file}:113)"], [])
-    assert known.helper("python", ["note (_rocsteady_inside/page.py:20)"], [])
 
 
 @pytest.mark.parametrize(

@@ -361,24 +361,6 @@ def test_several_settings_at_once_in_torchrun_ranks(inside: Inside, torch_python
     assert told.count(("compile", "no effect", 0)) == 3  # the launcher too
 
 
-FLUSHED = """
-    tiny = torch.full((1 << 16,), 2e-38)  # the smallest that are none are 1.2e-38
-    def by_hand(): return (tiny[:1] * 1e-3).item()
-    def in_other_threads(): return (tiny * 1e-3).max().item()
-    def the_script_has_the_last_word():
-        torch.set_flush_denormal(False)
-        return (tiny[:1] * 1e-3).item() > 0
-    for each in (by_hand, in_other_threads, the_script_has_the_last_word): case(each)
-"""
-
-
-def test_subnormal_numbers_are_0_in_every_thread(inside: Inside, torch_python: str) -> None:
-    said = run(inside, torch_python, FLUSHED, flush_denormal=True)
-
-    assert said == {"by_hand": 0.0, "in_other_threads": 0.0, "the_script_has_the_last_word": True}
-    assert outcomes(inside) == [("flush_denormal", "applied", 1, "")]
-
-
 WITHOUT_MIOPEN = """
     cudnn = torch.backends.cudnn
     def at_first(): return cudnn.enabled

@@ -76,7 +76,7 @@ def test_what_is_given_up_for_the_budget_is_said() -> None:
 
 def test_a_comparison_uses_all_trials_of_an_option() -> None:
     """The unchanged script, once more, was 1.9 times as fast as at first."""
-    tuned = replace(option(10, chance=0.95, name="cpu+tuned"), pace=pace(2.6), rates=(2.6,))
+    tuned = replace(option(10, chance=0.95, name="cpu+x"), pace=pace(2.6), rates=(2.6,))
     plain = replace(option(21, chance=0.95, name="cpu"), pace=pace(1.24), rates=(1.0, 1.9))
 
     said = take(plan(tuned, plain))
@@ -86,7 +86,7 @@ def test_a_comparison_uses_all_trials_of_an_option() -> None:
 
 
 def test_trials_that_differ_more_than_two_options_do_prove_nothing() -> None:
-    tuned = replace(option(10, chance=0.95, name="cpu+tuned"), pace=pace(1.3), rates=(1.3,))
+    tuned = replace(option(10, chance=0.95, name="cpu+x"), pace=pace(1.3), rates=(1.3,))
     plain = replace(option(12, chance=0.95, name="cpu"), pace=pace(1.1), rates=(0.8, 1.5))
 
     assert "Option 2 takes 0.9 to 1.6 times as long, according to the trials." in take(

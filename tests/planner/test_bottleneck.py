@@ -21,7 +21,6 @@ def loaders(workers: int) -> LoaderFacts:
         pickles=True,
         main_guarded=True,
         map_style=True,
-        draws=False,
     )
 
 

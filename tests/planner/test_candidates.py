@@ -47,7 +47,7 @@ def test_of_several_gpus_one_is_an_option_too() -> None:
 
 
 def test_what_helped_before_is_a_option() -> None:
-    inline = Strategy(workers=0, loader_thread=True)
+    inline = Strategy(workers=0)
 
     options = {
         option.id: option

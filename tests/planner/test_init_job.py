@@ -171,7 +171,6 @@ def test_a_job_file_says_what_each_line_rests_on(expected: Expected) -> None:
         pickles=None,
         main_guarded=None,
         map_style=True,
-        draws=None,
     )
     tried = replace(one(COUNTER, checkpoints=("c/*.pt",), models=("m.pt",)), loader=loader)
     draft = Draft(

@@ -7,10 +7,9 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from msgspec.structs import replace
 
 from rocsteady.plan import Pace
-from rocsteady.planner.pace import DRIFT, StepTime, measure, pooled
+from rocsteady.planner.pace import DRIFT, StepTime, measure
 
 TRIALS = 200
 LOOK_EVERY = 0.2  # seconds, as the supervisor looks
@@ -160,10 +159,3 @@ def test_a_process_that_goes_on_from_a_checkpoint_did_not_make_the_steps_before_
     assert pace is not None
     assert pace.rate == pytest.approx(2.0)
     assert pace.starting == pytest.approx(5.0)
-
-
-def test_two_trials_of_one_option_count_by_their_steps_and_the_interval_holds_both() -> None:
-    first = Pace(steps=100, seconds=10.0, rate=10.0, low=9.0, high=11.0, starting=3.0)
-    both = pooled(first, replace(first, steps=50, rate=5.0, low=4.0, high=6.0))
-
-    assert (both.steps, both.rate, both.low, both.high) == (150, 7.5, 4.0, 11.0)

@@ -16,7 +16,7 @@ from rocsteady.job.job_file import parse_job
 from rocsteady.job.values import Job
 from rocsteady.knowledge.harmful_variables import harmful_variables
 from rocsteady.model import Strategy
-from rocsteady.plan import Basis, Option, Plan, Risk
+from rocsteady.plan import Basis, Option, Plan
 from rocsteady.planner.advice import take
 from rocsteady.planner.circumstances import Circumstances, key
 from rocsteady.planner.completion import FailureHistory
@@ -25,7 +25,7 @@ from rocsteady.planner.ranking import ranked
 from rocsteady.planner.trial_result import TrialResult
 from rocsteady.workflows.plans import make_plan
 
-INLINE = Strategy(workers=0, loader_thread=True)
+INLINE = Strategy(workers=0)
 JOB = parse_job('command = ["python", "train.py"]\ntotal = { steps = 7200 }')
 GPU = Circumstances(
     os="linux", gpus=1, gfx=("gfx1010",), trains_on=ComputeDevice.GPU, cores=2, software="torch 2"
@@ -257,35 +257,3 @@ def test_what_works_but_is_late_is_not_said_to_fail() -> None:
     ]
     said = take(replace(plan, options=tuple(changed)))
     assert "What was tried here without changing the job is not on time." in said
-
-
-def test_the_cpu_once_more_counts_for_its_row() -> None:
-    rates = iter([2.0, *[1.0] * 99])
-
-    def attempt(job: Job, strategy: Strategy, **_: bool) -> tuple[TrialResult, ...]:
-        del job
-        return (tried(next(rates), strategy),)
-
-    _, options = planned(attempt, replace(GPU, gpus=0))  # type: ignore[arg-type]
-
-    plain = next(option for option in options if option.id == "cpu")
-    assert plain.pace is not None
-    assert plain.pace.rate == pytest.approx(120 / 90)
-    assert "second trial: 0.50 times as fast" in plain.rests_on
-
-
-def test_the_cpu_once_more_that_fails_counts_against_its_row() -> None:
-    made: list[Strategy] = []
-
-    def attempt(job: Job, strategy: Strategy, **_: bool) -> tuple[TrialResult, ...]:
-        del job
-        made.append(strategy)
-        again = made.count(Strategy()) > 1 and strategy == Strategy()
-        one = tried(2.0, strategy)
-        return (replace(one, failure="segfault", title="it died") if again else one,)
-
-    _, options = planned(attempt, replace(GPU, gpus=0))  # type: ignore[arg-type]
-
-    plain = next(option for option in options if option.id == "cpu")
-    assert plain.risk is Risk.MEDIUM
-    assert "1 failure in 120 steps here (segfault)" in plain.rests_on[0]

@@ -61,7 +61,6 @@ class Situations:
             "pickles": None,
             "main_guarded": True,
             "map_style": True,
-            "draws": None,
         }
         return LoaderFacts(**{**plain, **told})
 

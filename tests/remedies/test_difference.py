@@ -14,13 +14,10 @@ from rocsteady.remedies.difference import changed, told
         (Strategy(), (), ""),
         (Strategy(attention="math"), ("attention",), "attention=math"),
         (Strategy(compile=False), ("compile",), "compile=off"),
-        (Strategy(compile=True), ("compile",), "compiled"),
-        (Strategy(autocast="bf16"), ("autocast",), "bf16 (autocast)"),
         (Strategy(miopen=False), ("miopen",), "MIOpen off"),
-        (Strategy(flush_denormal=True), ("flush_denormal",), "subnormals treated as 0"),
         (Strategy(gpus=(0, 2)), ("gpus",), "gpus=0,2"),
         (Strategy(workers=2), ("workers",), "workers=2"),
-        (Strategy(workers=0, loader_thread=True), ("workers",), "workers=0 and one thread"),
+        (Strategy(workers=0), ("workers",), "workers=0"),
         (Strategy(checkpoints_back=1), ("checkpoints_back",), "checkpoints_back=1"),
         (Strategy(variables={"A": "1"}), ("A",), "A=1"),
         (Strategy(variables={"A": None}), ("A",), "A unset"),
@@ -37,10 +34,6 @@ def test_a_change_is_named_by_its_settings(
     assert changed(Strategy(), after) == names
     assert changed(after, Strategy()) == names
     assert told(Strategy(), after) == words
-
-
-def test_the_thread_alone_is_a_change_of_the_workers() -> None:
-    assert changed(Strategy(workers=0, loader_thread=True), Strategy(workers=0)) == ("workers",)
 
 
 def test_a_variable_that_is_given_up_is_as_it_was() -> None:

@@ -38,7 +38,7 @@ def test_a_first_hang_may_be_chance_the_second_is_answered(situations: Situation
 
     assert (again.remedy, again.strategy) == ("retry", Strategy())
     assert (remedy.remedy, remedy.taken_back) == ("loader-inline", "")
-    assert remedy.strategy == Strategy(workers=0, loader_thread=True)
+    assert remedy.strategy == Strategy(workers=0)
     assert dict(remedy.passed_over)["loader-spawn"].startswith("the main module has no guard")
 
 

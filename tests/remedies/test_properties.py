@@ -53,7 +53,6 @@ LOADERS = st.fixed_dictionaries(
         "pickles": st.none() | st.booleans(),
         "main_guarded": st.none() | st.booleans(),
         "map_style": st.booleans(),
-        "draws": st.none() | st.booleans(),
     }
 )
 WORLDS = st.fixed_dictionaries(

@@ -21,7 +21,6 @@ def test_one_after_the_other(recorded: Recorded) -> None:
 
     assert strategy == Strategy(
         workers=0,
-        loader_thread=True,
         precision="bf16",
         device="cpu",
         variables={"TORCH_BLAS_PREFER_HIPBLASLT": "0"},

@@ -124,7 +124,7 @@ def test_one_variable_is_changed(
         ("precision-fp32", "nan-loss", Strategy(precision="fp32")),
         ("loader-forkserver", "hang-in-loader", Strategy(worker_context="forkserver")),
         ("loader-spawn", "hang-in-loader", Strategy(worker_context="spawn")),
-        ("loader-inline", "hang-in-loader", Strategy(workers=0, loader_thread=True)),
+        ("loader-inline", "hang-in-loader", Strategy(workers=0)),
         ("loader-less-prefetch", "oom-host", Strategy(prefetch_factor=1)),
         ("loader-fewer-workers", "oom-host", Strategy(workers=2)),
         ("checkpoint-back", "checkpoint-corrupt", Strategy(checkpoints_back=1)),
@@ -334,20 +334,6 @@ def test_spawn_is_not_tried_after_a_fork_server(situations: Situations) -> None:
     tried = (FailedAttempt(strategy=Strategy(worker_context="forkserver"), failure=print_),)
 
     assert "fork server" in refused("loader-spawn", situations("hang-in-loader", tried=tried))
-
-
-@pytest.mark.parametrize(
-    ("map_style", "draws", "ahead"),
-    [(True, None, True), (True, False, True), (True, True, False), (False, None, False)],
-)
-def test_the_thread_is_left_out_where_it_would_change_the_data(
-    situations: Situations, *, map_style: bool, draws: bool | None, ahead: bool
-) -> None:
-    loader = situations.loader(map_style=map_style, draws=draws)
-
-    strategy = applied("loader-inline", situations("hang-in-loader", loader=loader))
-
-    assert strategy == Strategy(workers=0, loader_thread=ahead)
 
 
 @pytest.mark.parametrize(("workers", "left"), [(8, 4), (3, 1), (2, 1)])

@@ -64,7 +64,7 @@ LONG_JOB = Plan(
         option(
             1,
             "GPU, no loader processes",
-            strategy=Strategy(workers=0, loader_thread=True),
+            strategy=Strategy(workers=0),
             pace=measured(2.38),
             finish=ends(9 * D + 14 * H, 3 * H, 0.99),
             rests_on=("0 hangs in 95 batches: no evidence yet (22,600 needed, 2.6 h)",),

@@ -282,7 +282,7 @@ def test_the_attempts_on_the_option_that_it_fell_to_count(recorded: Recorded) ->
     assert until_it_falls(climbing, "abort").remedy == "way-4"
 
 
-BF16 = Strategy(autocast="bf16")
+BF16 = Strategy(precision="bf16")
 
 
 def test_only_options_that_ran_here_with_the_same_command_follow() -> None:

@@ -18,7 +18,6 @@ from rocsteady.model import Strategy
 HIP, CUDA, ROCR = "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
 NONE = "-1"
 NO_COMPILE = "TORCHDYNAMO_DISABLE"
-AS_THE_SCRIPT_SAYS = {"loader_thread": False, "flush_denormal": False}  # of all others it is None
 
 
 def environment(
@@ -47,11 +46,7 @@ def environment(
 
 def _for_inside(strategy: Strategy) -> dict[str, object]:
     settings = {name: getattr(strategy, name) for name in wire.SETTINGS}
-    return {
-        name: value
-        for name, value in settings.items()
-        if value is not None and value is not AS_THE_SCRIPT_SAYS.get(name)
-    }
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def _shown(existing: Mapping[str, str]) -> list[str] | None:

@@ -54,7 +54,6 @@ class LoaderFacts(Value, frozen=True, kw_only=True):
     pickles: bool | None  # dataset, collate_fn and worker_init_fn; None: not tried
     main_guarded: bool | None  # importing the main module again starts nothing
     map_style: bool  # all datasets have indexes
-    draws: bool | None  # a dataset draws from the global generators; None: not seen yet
     persistent: bool = False  # one keeps its workers from epoch to epoch
 
 
@@ -167,7 +166,6 @@ def read_loader_facts(folder: Path) -> LoaderFacts | None:
         pickles=_one_answer(told, wire.W_PICKLES, decides=wire.NO),
         main_guarded=_one_answer(told, wire.W_GUARDED, decides=wire.NO),
         map_style=_one_answer(told, wire.W_MAP_STYLE, decides=wire.NO) is True,
-        draws=_one_answer(told, wire.W_DRAWS, decides=wire.YES),
         persistent=_one_answer(told, wire.W_PERSISTENT, decides=wire.YES) is True,
     )
 

@@ -54,10 +54,9 @@ BUCKETS = 44  # the last one holds everything from 2 hours up
 W_LOADERS = 460  # DataLoaders that were iterated over
 W_WORKERS = 461  # the most workers that the script asked for
 W_CONTEXT = 462  # how they would be started: index into CONTEXTS
-W_MAP_STYLE = 463  # this and the next three: one of NOT_TOLD, NO, YES; all datasets have indexes
+W_MAP_STYLE = 463  # this and the next two: one of NOT_TOLD, NO, YES; all datasets have indexes
 W_GUARDED = 464  # the main module can be imported again without starting to work
 W_PICKLES = 465  # what goes to the workers can be pickled
-W_DRAWS = 466  # a dataset draws from the global random generators
 W_NOT_FINITE = (
     467  # the step in which the loss was not finite, of those in a row the first; 0: none
 )
@@ -103,15 +102,12 @@ STRATEGY = "ROCSTEADY_STRATEGY"  # JSON of the settings that inside/ must apply,
 STRATEGY_VERSION = 1
 SETTINGS = (  # those that can be in it, named as in model.Strategy
     "workers",
-    "loader_thread",
     "worker_context",
     "persistent_workers",
     "prefetch_factor",
     "attention",
     "miopen",
     "precision",
-    "autocast",
-    "flush_denormal",
     "compile",
     "gpus",  # seen or not is a matter of variables; here it is how many ranks are started
 )

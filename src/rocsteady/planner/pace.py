@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from rocsteady.plan import Pace
 
 GROUPS = 20  # batches of steps, at most
@@ -63,19 +61,6 @@ def measure(marks: Sequence[StepTime], *, started: float) -> Pace | None:
         low=rate * math.exp(-off),
         high=rate * math.exp(off),
         starting=max(0.0, kept[0].begins - started - kept[0].made / rate),
-    )
-
-
-def pooled(first: Pace, second: Pace) -> Pace:
-    """Return what two trials of one option show; the interval holds both of theirs."""
-    steps, seconds = first.steps + second.steps, first.seconds + second.seconds
-    return replace(
-        first,
-        steps=steps,
-        seconds=seconds,
-        rate=steps / seconds,
-        low=min(first.low, second.low),
-        high=max(first.high, second.high),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import date
 from typing import Protocol
 
@@ -13,14 +13,13 @@ from rocsteady.job.stages import with_variant
 from rocsteady.job.values import Job
 from rocsteady.model import Strategy, Value
 from rocsteady.plan import Basis, Limit, Option, Risk
-from rocsteady.planner import candidates, cpu, estimates
+from rocsteady.planner import candidates, estimates
 from rocsteady.planner.bottleneck import limits, own_share
 from rocsteady.planner.candidates import CPU
 from rocsteady.planner.circumstances import Circumstances, key
 from rocsteady.planner.completion import FailureCost, FailureHistory, finish
 from rocsteady.planner.estimates import Measured
-from rocsteady.planner.pace import pooled
-from rocsteady.planner.ranking import GETS_THERE, in_time
+from rocsteady.planner.ranking import GETS_THERE
 from rocsteady.planner.trial_evidence import (
     by_strategy,
     failed,
@@ -34,7 +33,6 @@ from rocsteady.planner.trial_result import TrialResult
 
 SEE_AND_START = 20.0  # seconds to see a failure, end what is left and start again
 NO_SAVE_SEEN = 600.0  # seconds of work between checkpoints, where there are some and none was seen
-FAR_SLOWER = 4.0  # a CPU so much slower than a GPU that works is not made faster
 
 
 class Wish(Value, frozen=True, kw_only=True):
@@ -81,7 +79,6 @@ class Planner:
         self.limits: tuple[Limit, ...] = ()
         self.failures: list[str] = []  # kinds, in trials and in earlier runs
         self.observed: list[tuple[str, TrialResult]] = []  # option and what came of it
-        self._notes: dict[tuple[str, str], tuple[str, ...]] = {}  # beside what a trial says itself
         self._grounds: dict[
             tuple[str, str], tuple[TrialResult | None, FailureHistory, Job | None]
         ] = {}
@@ -95,8 +92,6 @@ class Planner:
         for option in candidates.local_options(self._here):
             self._local(option)
         self._variants()
-        if self._cpu_may_be_taken():
-            self._tune()
         self._others()
         # Once more for all: the trials took some of the time to the deadline.
         self.options = [
@@ -122,15 +117,6 @@ class Planner:
             return
         else:
             self._try(option)
-
-    def _cpu_may_be_taken(self) -> bool:
-        """Tell whether it is worth the time to make the CPU faster."""
-        on_gpu = [option for option in self.options if not self._is_on_cpu(option) and option.pace]
-        fastest = max((option.pace.rate for option in on_gpu if option.pace), default=0.0)
-        ours = next(
-            (option.pace.rate for option in self.options if option.id == CPU and option.pace), 0.0
-        )
-        return ours * FAR_SLOWER >= fastest or not any(in_time(option) for option in on_gpu)
 
     def _is_on_cpu(self, option: Option) -> bool:
         return option.strategy.device == CPU or not self._here.gpus
@@ -191,7 +177,6 @@ class Planner:
         seen = together(self._here.history(one.strategy), trial)
         told = rests_on(one, seen)
         option = _with_failures(option, seen)
-        self._notes[_name(option)] = option.rests_on
         self.options.append(
             self._forecast(replace(option, rests_on=(*told, *option.rests_on)), one, seen, job)
         )
@@ -226,61 +211,6 @@ class Planner:
         if epochs and sizes and sizes[0].batches:
             return max(1, epochs * sizes[0].batches - done)
         return (one.total if one and one.total else None) or self.total
-
-    def _tune(self) -> None:
-        """Make the CPU as fast as it gets without a change in the script."""
-        option = next((each for each in self.options if each.id == CPU), None)
-        first = self._seen.get(key(option.strategy)) if option else None
-        if option is None or first is None or first.pace is None:
-            return
-
-        def attempt(strategy: Strategy) -> TrialResult | None:
-            self._say(candidates.titled(strategy, self._here))
-            results = self._make(
-                self._job, strategy, short=True, remedies=False, sample_stacks=False
-            )
-            if results and strategy == option.strategy:
-                self._see_again(option, results[-1])
-            return results[-1] if results else None
-
-        for tuned in cpu.tune(option.strategy, first, self._here.cores, attempt):
-            if tuned.strategy == option.strategy:
-                self._note(option, tuned.lines)
-                continue
-            made = Option(
-                id=f"{CPU}+{'bf16' if tuned.changes else 'tuned'}",
-                title=f"CPU, {', '.join(tuned.names)}",
-                basis=Basis.TRIAL,
-                rests_on=tuned.lines,
-                changes=tuned.changes,
-            )
-            self._seen[key(tuned.strategy)] = tuned.tried
-            self._take_in(made, tuned.tried, trial_history((tuned.tried,), tuned.tried))
-
-    def _see_again(self, option: Option, one: TrialResult) -> None:
-        """Add a second trial of an option: the machine may have become faster or slower."""
-        number = next(place for place, each in enumerate(self.options) if each.id == option.id)
-        row = self.options[number]
-        first, seen, job = self._grounds[_name(row)]
-        seen = together(seen, trial_history((one,), one))
-        self._grounds[_name(row)] = first, seen, job
-        if one.failure:
-            self.failures.append(one.failure)
-        row = _with_failures(row, seen)
-        if row.pace and one.pace and one.works:
-            once_more = f"second trial: {one.pace.rate / row.pace.rate:.2f} times as fast"
-            self._notes[_name(row)] = (*self._notes[_name(row)], once_more)
-            rates = (*row.rates, one.pace.rate)
-            row = replace(row, pace=pooled(row.pace, one.pace), rates=rates)
-        told = rests_on(replace(first, pace=row.pace), seen) if first is not None else ()
-        self.options[number] = replace(row, rests_on=(*told, *self._notes[_name(row)]))
-
-    def _note(self, option: Option, lines: Iterable[str]) -> None:
-        lines = tuple(lines)
-        for place, each in enumerate(self.options):
-            if each.id == option.id:
-                self._notes[_name(each)] = (*self._notes.get(_name(each), ()), *lines)
-                self.options[place] = replace(each, rests_on=(*each.rests_on, *lines))
 
     def _variants(self) -> None:
         """Try other sizes of the model on the fastest option that works."""

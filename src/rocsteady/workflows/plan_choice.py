@@ -63,9 +63,7 @@ def options_after(plan: Plan, number: int) -> tuple[FallTo, ...]:
 def _is_same_job(option: Option, taken: Option) -> bool:
     """Tell whether it trains the same model, with the same numbers or with the script's own."""
     same_model = (option.variant, option.command) == (taken.variant, taken.command)
-    numbers = option.strategy.precision, option.strategy.autocast
-    own = None, None
-    return same_model and numbers in (own, (taken.strategy.precision, taken.strategy.autocast))
+    return same_model and option.strategy.precision in (None, taken.strategy.precision)
 
 
 def keep_options(options: tuple[FallTo, ...], run: Path) -> None:

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 ALL = "ROCSTEADY_TEST_ALL_NOTES"
 beside = pytest.mark.skipif(ALL not in os.environ, reason=f"{ALL}=1 replays notes B and D too")
 
-INLINE = Strategy(workers=0, loader_thread=True)
+INLINE = Strategy(workers=0)
 FOLKLORE = (  # what the notes say and sources contradict, or have no source for
     r"inference only", r"too (?:large|many) for", r"95 % of native", r"DirectML cannot",
     r"line 322", r"incompatible", r"ROCm (?:>=|6\.3)", r"2\.4\.1\S* (?:for|with) ROCm",

@@ -28,7 +28,7 @@ class LoaderRecorder:
 
     def iterated(self, loader: Any) -> None:
         """Be told that a loader makes an iterator."""
-        workers, context, _ = getattr(loader, MARK, None) or (loader.num_workers, "", 0)
+        workers, context = getattr(loader, MARK, None) or (loader.num_workers, "")
         if not self._count:
             self._heart.tell(wire.W_MAP_STYLE, wire.YES)
         if loader not in self._seen:
@@ -55,11 +55,6 @@ class LoaderRecorder:
         """Say whether what one loader would send to its workers can be pickled."""
         if self._heart.told.get(wire.W_PICKLES) != wire.NO:
             self._heart.tell(wire.W_PICKLES, wire.YES if can else wire.NO)
-
-    def draws(self, *, does: bool) -> None:
-        """Say whether a dataset drew from the global random generators."""
-        if self._heart.told.get(wire.W_DRAWS) != wire.YES:
-            self._heart.tell(wire.W_DRAWS, wire.YES if does else wire.NO)
 
     def reset(self) -> None:
         """Forget what was another process's."""

@@ -17,12 +17,10 @@ from ..heartbeat.loader_facts import MARK, LoaderRecorder, spelled
 from . import pickling
 from .strategy import Record
 
-NAMES = frozenset(
-    ("workers", "loader_thread", "worker_context", "persistent_workers", "prefetch_factor")
-)
+NAMES = frozenset(("workers", "worker_context", "persistent_workers", "prefetch_factor"))
 SENT = ("dataset", "collate_fn", "worker_init_fn")  # to the workers
 WORKERS_ONLY = ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context")
-LoaderArguments = tuple[int, str, int]  # workers, context, prefetch factor: as the script says
+LoaderArguments = tuple[int, str]  # workers and context, as the script says
 UNGUARDED = 'the main module has no `if __name__ == "__main__":` around what runs'
 
 
@@ -65,7 +63,7 @@ class LoaderSettings:
         if workers <= 0:
             return self._made_again(given["dataset"])
         context = spelled(given.get("multiprocessing_context"))
-        mark = workers, context, given.get("prefetch_factor") or 2
+        mark = workers, context
         wanted = self._wanted.get("workers", workers)
         if wanted != workers:
             given["num_workers"] = wanted

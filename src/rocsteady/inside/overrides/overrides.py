@@ -6,7 +6,6 @@ loader's worker. An error of ours leaves a note, and the script then runs as it 
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 import warnings
@@ -43,7 +42,6 @@ class Overrides:
         except ValueError as error:
             page.note("the strategy is not applied", error)
         self._attention_seen = ""
-        self._trained: Any = None
 
     def apply(self, name: str, module: Any) -> None:
         """Be told that a module was imported."""
@@ -53,8 +51,6 @@ class Overrides:
             module.on_compile_start(lambda *_: self._see_attention(IN_A_GRAPH))
         if name == "torch.distributed.launcher.api" and "gpus" in self.wanted:
             self._replace(module.LaunchConfig, "__post_init__", self._around_launch)
-        if name == "torch._dynamo" and self._trained is not None:
-            self._trained.dynamo(module)
         if name == "torch":
             self._torch(module)
 
@@ -65,24 +61,12 @@ class Overrides:
             self._miopen(torch)
         if "precision" in self.wanted:
             self._precision(torch)
-        if "flush_denormal" in self.wanted:
-            self._flush_denormal(torch)
-        if self.wanted.get("compile") is False:
+        if "compile" in self.wanted:
             self._compile_nothing(torch)
-        if self.wanted.get("compile") or "autocast" in self.wanted:
-            self._models(torch)
 
     def _loaders(self, module: Any) -> None:
         settings = loader_settings.LoaderSettings(self.wanted, self._record, self._facts)
         self._replace(module.DataLoader, "__init__", settings.around_init)
-        if "loader_thread" in self.wanted:
-            from . import prefetch, prefetch_thread  # noqa: PLC0415 - only where asked for
-
-            loading = prefetch.Loading(self._record, self._facts)
-            iterator = module._SingleProcessDataLoaderIter  # noqa: SLF001 - the same for years
-            self._replace(iterator, "__init__", loading.around_init)
-            self._replace(iterator, "_next_data", loading.around_next)
-            prefetch_thread.install()
 
     def _around_launch(self, original: Any) -> Any:
         """Have torchrun start one rank for each GPU that is left. Other hosts have their own."""
@@ -109,23 +93,6 @@ class Overrides:
         original = getattr(owner, name)
         setattr(owner, name, self._in_place_of(original, around(original)))
         return original
-
-    def _models(self, torch: Any) -> None:
-        """Compile what is trained, and have it run under autocast."""
-        from . import autocast, compilation, trained_modules  # noqa: PLC0415 - only where asked for
-
-        self._trained = trained_modules.Trained(torch, self._in_place_of)
-        if self.wanted.get("compile"):
-            compiles = compilation.Compiling(torch, self._trained, self._record)
-            for name, place in compilation.CREATE_GRAPH.items():
-                self._replace(torch.autograd, name, compiles.around_gradients(place))
-            self._trained.arounds.append(compiles.around)
-        if "autocast" in self.wanted:
-            kind = torch.amp.autocast_mode.autocast
-            dtype = getattr(torch, DTYPES[self.wanted["autocast"]])
-            can_cast = functools.partial(_can_cast, kind, dtype)
-            casts = autocast.Casting(torch, dtype, self._record, can_cast)
-            self._trained.arounds.append(casts.around)
 
     def _attention(self, torch: Any) -> None:
         """Set the switches for good, and see whether there is any attention to act on."""
@@ -203,16 +170,6 @@ class Overrides:
 
         self._replace(torch.amp.autocast_mode.autocast, "__init__", around)
 
-    def _flush_denormal(self, torch: Any) -> None:
-        """Have the processor take numbers too small for a float's exponent as 0.
-
-        It is a state of each thread, which those that it starts later inherit.
-        """
-        if torch.set_flush_denormal(True):
-            self._record.applied("flush_denormal")
-        else:
-            self._record.refused("flush_denormal", "the processor cannot do that")
-
     def _compile_nothing(self, torch: Any) -> None:
         """Have torch.compile give back what it was given.
 
@@ -252,13 +209,13 @@ def _settled(_original: Any) -> Any:
     return switch
 
 
-def _can_cast(kind: Any, dtype: Any, device: str, initialize: Any = None) -> bool:
+def _can_cast(kind: Any, dtype: Any, device: str, initialize: Any) -> bool:
     """Try whether autocast takes a type on this device; where not, it warns or raises."""
     trial = object.__new__(kind)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            (initialize or kind.__init__)(trial, device, dtype)
+            initialize(trial, device, dtype)
     except RuntimeError:
         return False
     return bool(trial._enabled)

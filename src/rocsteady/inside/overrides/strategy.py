@@ -17,11 +17,8 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "attention": ("math", "efficient", "flash"),
     "miopen": (False,),
     "precision": ("bf16", "fp16", "fp32"),
-    "loader_thread": (True,),
     "persistent_workers": (False, True),
-    "autocast": ("bf16",),
-    "flush_denormal": (True,),
-    "compile": (False, True),
+    "compile": (False,),
 }
 LEAST = {"workers": 0, "prefetch_factor": 1}
 BY_VARIABLES = ("gpus",)  # in force anyway: it is no news where there is nothing to act on here

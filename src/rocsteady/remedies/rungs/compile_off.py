@@ -24,6 +24,4 @@ def apply(situation: Situation) -> Strategy | Refused:
     """Give back what torch.compile was given."""
     if situation.strategy.compile is False:
         return Refused(why="torch.compile is already off")
-    if situation.strategy.compile:  # what we asked for ourselves goes first
-        return msgspec.structs.replace(situation.strategy, compile=None)
     return msgspec.structs.replace(situation.strategy, compile=False)

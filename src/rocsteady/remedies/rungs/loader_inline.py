@@ -1,4 +1,4 @@
-"""No DataLoader workers: batches are loaded in the training process, ahead if that is safe."""
+"""No DataLoader workers: batches are loaded in the training process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rocsteady.remedies.situation import Situation
 
 REMEDY = Remedy(
     id="loader-inline",
-    title="No DataLoader worker processes, one prefetch thread",
+    title="No DataLoader worker processes",
     answers=(
         "hang-in-loader",
         "loader-worker-died",
@@ -19,7 +19,7 @@ REMEDY = Remedy(
         "too-many-open-files",
         "oom-host",
     ),
-    cost="speed, where loading in one process takes longer than the step",
+    cost="speed: the step waits while a batch is loaded",
     rank=55,
     sources=(
         "pytorch/pytorch#1355",
@@ -31,18 +31,13 @@ REMEDY = Remedy(
         "confirmed in the second thread for workers that died; weak for hangs: none yet in the"
         " first, none in 904 batches of note C, which proves little, and one froze in the third"
     ),
-    when_not=(
-        "Datasets that load fast enough only in parallel. The prefetch thread is not used if"
-        " the dataset is not indexed or draws random numbers: in workers, these come from"
-        " other generators."
-    ),
+    when_not="Datasets that load fast enough only in parallel.",
 )
 
 
 def apply(situation: Situation) -> Strategy | Refused:
-    """Take the workers away; keep the thread away from what it would change."""
+    """Take the workers away."""
     loader, strategy = situation.loader, situation.strategy
     if strategy.workers == 0 or (strategy.workers is None and loader and not loader.workers):
         return Refused(why="there are no workers")
-    ahead = loader is None or (loader.map_style and not loader.draws)
-    return msgspec.structs.replace(strategy, workers=0, loader_thread=ahead)
+    return msgspec.structs.replace(strategy, workers=0)
