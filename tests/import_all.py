@@ -1,4 +1,4 @@
-"""Import every module of rocsteady that does not need torch or another system."""
+"""Import every module of rocsteady that does not need torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import sys
 import rocsteady
 
 NEEDS_MORE = ("rocsteady.training", "rocsteady.integrations", "rocsteady.inside.payloads")
-OTHER_SYSTEM = "windows" if sys.platform != "win32" else "posix"
 NOT_TO_IMPORT = ("rocsteady.__main__", "rocsteady.inside.sitecustomize")  # they run when imported
 
 
@@ -19,8 +18,6 @@ def main() -> None:
     for module in pkgutil.walk_packages(rocsteady.__path__, "rocsteady.", onerror=lambda _: None):
         name = module.name
         if name.startswith(NEEDS_MORE) or name in NOT_TO_IMPORT:
-            continue
-        if name.startswith("rocsteady.host.") and OTHER_SYSTEM in name:
             continue
         importlib.import_module(name)
         count += 1

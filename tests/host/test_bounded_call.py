@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -190,7 +191,7 @@ def test_one_that_cannot_be_killed_is_abandoned_within_the_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # A process stuck in the kernel cannot be made on purpose; one that nobody kills looks the same.
-    monkeypatch.setattr("rocsteady.host.bounded_call.system.kill_session", lambda _leader: None)
+    monkeypatch.setattr("rocsteady.host.bounded_call.kill_session", lambda _leader: None)
     began = time.monotonic()
 
     answer = ask(["sleep", "60"], within=SOON)
@@ -200,3 +201,39 @@ def test_one_that_cannot_be_killed_is_abandoned_within_the_bound(
     abandoned = bounded_call._abandoned.pop()
     abandoned.kill()
     abandoned.wait()
+
+
+def sleeper() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True
+    )
+
+
+def test_a_child_leads_a_session_of_its_own_and_is_killed_with_it() -> None:
+    child = sleeper()
+
+    assert os.getsid(child.pid) == child.pid
+    bounded_call.kill_session(child.pid)
+
+    assert child.wait(10) == -signal.SIGKILL
+
+
+def test_looking_whether_a_child_is_over_does_not_reap_it() -> None:
+    child = sleeper()
+
+    assert not bounded_call.has_ended(child)
+    child.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while not bounded_call.has_ended(child) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+    assert bounded_call.has_ended(child)
+    assert child.wait(0) == -signal.SIGKILL
+
+
+def test_a_session_that_is_gone_is_fine() -> None:
+    child = sleeper()
+    child.kill()
+    child.wait(10)
+
+    bounded_call.kill_session(child.pid)

@@ -9,8 +9,6 @@ import os
 import re
 import shutil
 import stat
-import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from importlib import resources
@@ -30,8 +28,7 @@ OWNER_LIMIT = 4096  # bytes
 REMOVE_WITHIN = 0.3  # seconds
 OWNER = "owner"  # a file that names the supervisor, so that others can tell it from a dead one
 IN_MEMORY = ("tmpfs", "ramfs")
-HAS_MODES = sys.platform != "win32"
-SHARED_MEMORY = Path("/dev/shm" if HAS_MODES else tempfile.gettempdir())  # noqa: S108 - checked
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - checked
 MOUNTS = Path("/proc/self/mounts")
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
@@ -201,35 +198,26 @@ def _private(folder: Path) -> Path:
     about = folder.lstat()
     if not stat.S_ISDIR(about.st_mode) or not _is_own(folder):
         raise RocsteadyError(f"{folder} is not a folder that you own; remove it.")
-    if HAS_MODES and stat.S_IMODE(about.st_mode) != PRIVATE_FOLDER:
+    if stat.S_IMODE(about.st_mode) != PRIVATE_FOLDER:
         raise RocsteadyError(f"{folder} is accessible to other users; remove it.")
     return folder
 
 
-if sys.platform == "win32":  # unconfirmed: no tmpfs there, and no owners that mean the same
+def _is_own(folder: Path) -> bool:
+    return folder.lstat().st_uid == os.getuid()
 
-    def _is_own(folder: Path) -> bool:
-        return not folder.is_symlink()
 
-    def _is_usable(folder: Path, mounts: Path) -> bool:
-        return folder.is_dir() and not mounts.exists()
-
-else:
-
-    def _is_own(folder: Path) -> bool:
-        return folder.lstat().st_uid == os.getuid()
-
-    def _is_usable(folder: Path, mounts: Path) -> bool:
-        """Tell whether a folder is in memory and can be written to."""
-        if os.pathsep in str(folder) or not os.access(folder, os.W_OK | os.X_OK):
-            return False
-        kinds = {Path("/"): ""}
-        for line in mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
-            _device, place, kind, *_ = line.split(" ")
-            kinds[Path(re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), place))] = kind
-        inside = folder.resolve()
-        nearest = next(place for place in (inside, *inside.parents) if place in kinds)
-        return kinds[nearest] in IN_MEMORY
+def _is_usable(folder: Path, mounts: Path) -> bool:
+    """Tell whether a folder is in memory and can be written to."""
+    if os.pathsep in str(folder) or not os.access(folder, os.W_OK | os.X_OK):
+        return False
+    kinds = {Path("/"): ""}
+    for line in mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+        _device, place, kind, *_ = line.split(" ")
+        kinds[Path(re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), place))] = kind
+    inside = folder.resolve()
+    nearest = next(place for place in (inside, *inside.parents) if place in kinds)
+    return kinds[nearest] in IN_MEMORY
 
 
 def _write(path: Path, content: bytes) -> None:

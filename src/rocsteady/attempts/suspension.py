@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import time
 
 from rocsteady.attempts.announcer import Announcer
@@ -45,10 +44,9 @@ class Suspension:
             f"the run was suspended for {duration(waited)}; rocsteady continued it. If suspended"
             " again, the run stays suspended."
         )
-        if sys.platform != "win32":
-            for pid in child.tree():
-                with contextlib.suppress(OSError):  # gone, or not ours
-                    os.kill(pid, signal.SIGCONT)
+        for pid in child.tree():
+            with contextlib.suppress(OSError):  # gone, or not ours
+                os.kill(pid, signal.SIGCONT)
 
 
 def _stopped_by_signal(snapshot: Snapshot | None) -> list[int]:

@@ -45,6 +45,7 @@ COMMANDS = {
     "knowledge": ("rocsteady.cli.knowledge", "Show how old the knowledge base is, or update it."),
     "explain": ("rocsteady.cli.explain", "Identify an error and show what is known about it."),
 }
+NOT_ON_WINDOWS = {"probe", "init", "plan", "run", "drill", "watch", "stop", "restart"}
 ERROR, USAGE, COULD_NOT_EXAMINE = 1, 2, 3
 
 
@@ -58,9 +59,10 @@ class Commands(CommandGroup):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the one that is asked for."""
-        del ctx
         if cmd_name not in COMMANDS:
             return None
+        if sys.platform == "win32" and cmd_name in NOT_ON_WINDOWS:
+            ctx.fail(f"rocsteady {cmd_name} needs Linux or WSL2.")
         module = importlib.import_module(COMMANDS[cmd_name][0])
         command: click.Command = module.command
         return command

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -55,20 +54,12 @@ def _size(path: Path) -> int:
         return 0
 
 
-if sys.platform == "win32":
-
-    def _ask(pid: int) -> bool:
-        del pid
-        return False
-
-else:
-
-    def _ask(pid: int) -> bool:
-        """Send the signal, if it is handled: one that is not would be lost, or do harm."""
-        number = signal.SIGURG
-        with contextlib.suppress(OSError, ValueError):
-            handled = int(procfs.fields(f"{procfs.PROC}/{pid}/status").get("SigCgt", "0"), 16)
-            if handled >> (number - 1) & 1:
-                os.kill(pid, number)
-                return True
-        return False
+def _ask(pid: int) -> bool:
+    """Send the signal, if it is handled: one that is not would be lost, or do harm."""
+    number = signal.SIGURG
+    with contextlib.suppress(OSError, ValueError):
+        handled = int(procfs.fields(f"{procfs.PROC}/{pid}/status").get("SigCgt", "0"), 16)
+        if handled >> (number - 1) & 1:
+            os.kill(pid, number)
+            return True
+    return False

@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import signal
-import sys
 import sysconfig
 import time
 from collections.abc import Sequence
@@ -198,7 +197,6 @@ def _may_be_stopped(pid: int) -> bool:
 
 def _let_go(pid: int) -> None:
     """Continue a process that a py-spy ended by us left stopped; it was not before."""
-    if sys.platform != "win32":
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            if procfs.stat(pid).state == "T":
-                os.kill(pid, signal.SIGCONT)
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        if procfs.stat(pid).state == "T":
+            os.kill(pid, signal.SIGCONT)

@@ -6,14 +6,10 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-if sys.platform == "win32":
-    from rocsteady.host import windows as system
-else:
-    from rocsteady.host import posix as system
+from rocsteady.host import bounded_call
 
 
 class Detached:
@@ -26,7 +22,7 @@ class Detached:
 
     def has_ended(self) -> bool:
         """Tell whether it is over already."""
-        return system.has_ended(self._child)
+        return bounded_call.has_ended(self._child)
 
 
 def start_session(
@@ -47,7 +43,7 @@ def start_session(
             stderr=descriptor,
             env=dict(environment),
             cwd=folder,
-            **system.OWN_SESSION,
+            start_new_session=True,
         )
     finally:
         os.close(descriptor)
@@ -72,32 +68,21 @@ def start_detached(
     return Detached(child, how)
 
 
-if sys.platform == "linux":
+def ask_to_end(pid: int, is_it: Callable[[], bool]) -> bool:
+    """Send SIGTERM to a process, if it is still the one that is meant.
 
-    def ask_to_end(pid: int, is_it: Callable[[], bool]) -> bool:
-        """Send SIGTERM to a process, if it is still the one that is meant.
-
-        It is held on to, so that nobody can get its number between the question and the signal.
-        """
-        try:
-            held = os.pidfd_open(pid)
-        except ProcessLookupError:
-            return False
-        try:
-            if not is_it():
-                return False
-            signal.pidfd_send_signal(held, signal.SIGTERM)
-        except ProcessLookupError:
-            return False
-        finally:
-            os.close(held)
-        return True
-
-else:
-
-    def ask_to_end(pid: int, is_it: Callable[[], bool]) -> bool:
-        """Do the same where a process cannot be held on to. Unconfirmed."""
+    It is held on to, so that nobody can get its number between the question and the signal.
+    """
+    try:
+        held = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
         if not is_it():
             return False
-        os.kill(pid, signal.SIGTERM)
-        return True
+        signal.pidfd_send_signal(held, signal.SIGTERM)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(held)
+    return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,11 +19,6 @@ from datetime import timedelta
 from enum import Enum
 
 from rocsteady.model import Value
-
-if sys.platform == "win32":
-    from rocsteady.host import windows as system
-else:
-    from rocsteady.host import posix as system
 
 ANSWER_LIMIT = 64 * 1024  # bytes; more than any answer we ask for
 AFTER_KILL = timedelta(milliseconds=200)
@@ -73,7 +69,7 @@ def ask(  # noqa: PLR0913 - a question, and how it may be asked, each by name
                 stderr=subprocess.STDOUT if complaints else subprocess.DEVNULL,
                 env=environment,
                 cwd=folder,
-                **system.OWN_SESSION,
+                start_new_session=True,  # ignored on Windows, where doctor reads files only
             )
     except (OSError, ValueError):
         return Answer(outcome=AnswerKind.NOT_STARTED)
@@ -82,8 +78,8 @@ def ask(  # noqa: PLR0913 - a question, and how it may be asked, each by name
     deadline = time.monotonic() + within.total_seconds()
     reader.start()
     reader.join(within.total_seconds())
-    ended = _has_ended(child, deadline)
-    system.kill_session(child.pid)  # also what it left behind, while its number is still its own
+    ended = _ends_before(deadline, child)
+    kill_session(child.pid)  # also what it left behind, while its number is still its own
     try:
         exit_code = child.wait(AFTER_KILL.total_seconds())
     except subprocess.TimeoutExpired:
@@ -107,13 +103,31 @@ def _standard_input(content: bytes) -> Iterator[int]:
         yield stream.fileno()
 
 
-def kill_session(leader: int) -> None:
-    """Kill a process and all of its session. One already gone is fine."""
-    system.kill_session(leader)
+if sys.platform == "win32":  # unconfirmed: never run there
+
+    def kill_session(leader: int) -> None:
+        """End the process itself; this does not reach what it started."""
+        with contextlib.suppress(OSError):  # it is gone, which Windows says in several ways
+            os.kill(leader, signal.SIGTERM)  # TerminateProcess
+
+    def has_ended(child: subprocess.Popen[bytes]) -> bool:
+        """Return whether the child is over; its number stays taken while ``child`` is held."""
+        return child.poll() is not None
+
+else:
+
+    def kill_session(leader: int) -> None:
+        """Kill the group of a child that was not yet waited for. One already gone is fine."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader, signal.SIGKILL)
+
+    def has_ended(child: subprocess.Popen[bytes]) -> bool:
+        """Return whether the child is over; its number stays taken until it is waited for."""
+        return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def _has_ended(child: subprocess.Popen[bytes], deadline: float) -> bool:
-    while not system.has_ended(child):
+def _ends_before(deadline: float, child: subprocess.Popen[bytes]) -> bool:
+    while not has_ended(child):
         if time.monotonic() >= deadline:
             return False
         time.sleep(0.001)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import queue
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -17,11 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from rocsteady.host.background import start_session
-
-if sys.platform == "win32":
-    from rocsteady.host import windows as system
-else:
-    from rocsteady.host import posix as system
+from rocsteady.host.bounded_call import has_ended, kill_session
 
 MOST_WAITING = 100  # lines; more are dropped
 POLL_EVERY = 0.02  # seconds
@@ -47,7 +42,7 @@ class Feed:
     @property
     def has_ended(self) -> bool:
         """Tell whether the program takes no more."""
-        return system.has_ended(self._child)
+        return has_ended(self._child)
 
     def end(self) -> None:
         """Give no more."""
@@ -63,7 +58,7 @@ class Feed:
         deadline = time.monotonic() + within.total_seconds()
         while not (ended := self.has_ended) and time.monotonic() < deadline:
             time.sleep(POLL_EVERY)
-        system.kill_session(self._child.pid)
+        kill_session(self._child.pid)
         try:
             code = self._child.wait(AFTER_KILL.total_seconds())
         except subprocess.TimeoutExpired:

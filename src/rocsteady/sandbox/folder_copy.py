@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Collection, Iterator
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from rocsteady.errors import RocsteadyError
+from rocsteady.host.posix.reflink import clone
 from rocsteady.sandbox.folder_tree import CACHES, FolderTree, read_folder_tree
 from rocsteady.wording import size as written_size
 
@@ -18,16 +18,6 @@ MOST_BYTES = 4 << 30  # that are copied where blocks cannot be shared
 RESERVE = 1 << 30  # bytes that stay free
 NOT_COPIED = {*CACHES, ".git"}
 NAMED = 3  # large files in a refusal
-
-if sys.platform == "win32":
-
-    def clone(source: Path, target: Path) -> bool:
-        """Share blocks: nothing here can."""
-        del source, target
-        return False
-
-else:
-    from rocsteady.host.posix.reflink import clone
 
 
 class FileToCopy(NamedTuple):

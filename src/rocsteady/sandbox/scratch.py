@@ -206,11 +206,8 @@ def _may_write(place: Path) -> bool:
 
 def _may_overlay(tree: FolderTree) -> bool:
     """Tell whether every file could be changed in a namespace where there is one user only."""
-    if sys.platform != "win32":
-        own = (os.getuid(), os.getgid())
-        return own[0] == 0 or all((it.user, it.group) == own for it in tree.entries.values())
-    else:  # noqa: RET505 - mypy must see that this is for the other systems
-        return False
+    own = (os.getuid(), os.getgid())
+    return own[0] == 0 or all((it.user, it.group) == own for it in tree.entries.values())
 
 
 def _order(project: Path, root: Path, tree: FolderTree, *, redirect: bool) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -44,8 +43,7 @@ class StopDeadline:
 
     def start(self) -> None:
         """Listen from now on."""
-        main = threading.current_thread() is threading.main_thread()
-        if sys.platform != "win32" and main:
+        if threading.current_thread() is threading.main_thread():
             reader, self._writer = os.pipe()
             os.set_blocking(self._writer, False)
             self._before = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
@@ -64,8 +63,8 @@ def symptoms(setting: AttemptContext, end: AttemptEnd) -> Symptoms:
 
 
 def _other_gpu() -> bool:
-    """Tell a machine with a GPU that is not AMD's, or that only Windows sees."""
-    return sys.platform == "win32" or any(map(os.path.lexists, OTHER_GPUS))
+    """Return whether this machine has a GPU that is not AMD's."""
+    return any(map(os.path.lexists, OTHER_GPUS))
 
 
 def log_tail(path: Path) -> str:

@@ -12,28 +12,16 @@ import json
 import os
 import select
 import socket
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from rocsteady.attempts.engines.processes import AttemptProcesses, Engine
-from rocsteady.errors import LauncherError, RocsteadyError
+from rocsteady.attempts.engines.ranks import RankGroup
+from rocsteady.errors import LauncherError
 from rocsteady.host.child_end import TerminalUse
 from rocsteady.host.log_limit import LogRules
 from rocsteady.job.resume import Launch
-
-if sys.platform == "win32":
-
-    def _ranks(_agent: AgentLink, _run_id: str) -> AttemptProcesses:
-        raise RocsteadyError("ranks of torchrun cannot be watched on Windows")
-
-else:
-    from rocsteady.attempts.engines.ranks import RankGroup
-
-    def _ranks(agent: AgentLink, run_id: str) -> AttemptProcesses:
-        return RankGroup(agent, run_id)
-
 
 Message = dict[str, Any]
 LOOK = 5.0  # seconds
@@ -108,7 +96,7 @@ class AgentLink:
         changed = {name: value for name, value in environment.items() if before.get(name) != value}
         unset = dict.fromkeys(name for name in before if name not in environment)
         self.tell(set={**changed, **unset})
-        return _ranks(self, run_id)
+        return RankGroup(self, run_id)
 
     def _next(self) -> Message | None:
         """Wait for a message, and take it; None if torchrun is over, or gone."""

@@ -15,8 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-assert sys.platform != "win32"  # tells mypy which system this is for
-
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.child_end import Exit, How, Stopping, StopResult
 from rocsteady.host.interrupts import Interrupt, Interrupts

@@ -7,15 +7,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TypeAlias
-
-assert sys.platform != "win32"  # tells mypy which system this is for
 
 from rocsteady.host.child_end import OURS, Exit, Stopping, StopResult, TerminalUse
 from rocsteady.host.interrupts import Interrupt, Interrupts

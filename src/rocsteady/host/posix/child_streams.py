@@ -9,11 +9,8 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import sys
 from dataclasses import dataclass, field
 from typing import NamedTuple
-
-assert sys.platform != "win32"  # tells mypy which system this is for
 
 from rocsteady.host.child_end import TerminalUse
 from rocsteady.host.logfile import Lines

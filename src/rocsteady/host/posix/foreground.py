@@ -8,12 +8,9 @@ import os
 import platform
 import signal
 import struct
-import sys
 import termios
 from collections.abc import Iterable
 from pathlib import Path
-
-assert sys.platform != "win32"  # tells mypy which system this is for
 
 TIOCGPTN = 0x80045430  # the number of a pty, Linux
 READ = {"x86_64": "0", "aarch64": "63"}.get(platform.machine(), "")  # the system call

@@ -10,10 +10,7 @@ import contextlib
 import os
 import select
 import signal
-import sys
 from types import FrameType, TracebackType
-
-assert sys.platform != "win32"  # tells mypy which system this is for
 
 from rocsteady.host.posix.terminal import Terminal, is_orphaned, stop_ourselves
 

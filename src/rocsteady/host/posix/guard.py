@@ -13,8 +13,6 @@ import signal
 import sys
 import time
 
-assert sys.platform != "win32"  # tells mypy which system this is for
-
 KEEPERS_TIME = 4.0  # seconds, a little more than the keeper needs
 PAUSE = 0.2
 DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)

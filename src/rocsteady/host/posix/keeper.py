@@ -23,8 +23,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
-assert sys.platform != "win32"  # tells mypy which system this is for
-
 RUN = "ROCSTEADY_RUN"  # the variable that names the run in every process of it
 TERMINATE_WAIT = 1.5  # seconds; with KILL_WAIT well below the 5 that are promised
 KILL_WAIT = 2.0

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import signal
-import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
-
-assert sys.platform != "win32"  # tells mypy which system this is for
 
 from rocsteady.host.child_end import Exit, How, Stopping, StopResult
 from rocsteady.host.posix.foreground import taken

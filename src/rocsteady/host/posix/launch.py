@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-assert sys.platform != "win32"  # tells mypy which system this is for
-
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.posix import keeper
 from rocsteady.host.posix.cgroup import make_cgroup, remove_cgroup

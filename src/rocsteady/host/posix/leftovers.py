@@ -10,8 +10,6 @@ import threading
 import time
 from collections.abc import Iterator
 
-assert sys.platform != "win32"  # tells mypy which system this is for
-
 from rocsteady.host.posix import guard, keeper
 from rocsteady.host.posix.cgroup import cgroups_of, remove_cgroup
 

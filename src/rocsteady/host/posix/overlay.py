@@ -17,8 +17,6 @@ import os
 import sys
 from typing import NoReturn, TypedDict
 
-assert sys.platform != "win32"  # tells mypy which system this is for
-
 CANNOT, NOT_FOUND = 125, 127  # exit codes
 CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
 MS_BIND, MS_REC, MS_SLAVE = 0x1000, 0x4000, 0x80000

@@ -9,13 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-
-assert sys.platform != "win32"  # tells mypy which system this is for
 
 from rocsteady.host.logfile import LogFile
 from rocsteady.host.posix.child_streams import OutputWire, Wiring

@@ -15,8 +15,6 @@ import stat
 import sys
 from typing import NoReturn
 
-assert sys.platform != "win32"  # tells mypy which system this is for
-
 CANNOT, NOT_FOUND = 125, 127  # exit codes
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # system calls
 ASK_VERSION, BENEATH, NO_NEW_PRIVILEGES = 1, 1, 38

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-import sys
 from pathlib import Path
-
-assert sys.platform != "win32"  # tells mypy which system this is for
 
 FICLONE = 0x40049409
 

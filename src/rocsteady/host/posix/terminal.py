@@ -12,12 +12,9 @@ import fcntl
 import os
 import signal
 import struct
-import sys
 import termios
 import threading
 from pathlib import Path
-
-assert sys.platform != "win32"  # tells mypy which system this is for
 
 INPUT, OUTPUT, CONTROL, LOCAL, CHARACTERS = 0, 1, 2, 3, 6  # in what tcgetattr gives
 
