@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from rocsteady.exports import kubeflow, kubernetes
+from rocsteady.exports import kubernetes
 from rocsteady.exports.catalog import PLACES
 from rocsteady.exports.export import Export
 from rocsteady.exports.torchrun_command import (
@@ -29,27 +29,22 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 
 
-def manifests(export: Export) -> list[dict[str, Any]]:
-    return [
-        kubernetes.jobset_manifest(export, "image"),
-        kubeflow.runtime_manifest(export, "image"),
-        kubeflow.trainjob_manifest(export),
-    ]
+def jobset(export: Export) -> dict[str, Any]:
+    return kubernetes.jobset_manifest(export, "image")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_manifest_has_only_fields_that_its_schema_has(
     an_export: Callable[..., Export], command: str
 ) -> None:
-    for manifest in manifests(an_export(command=COMMANDS[command])):
-        jsonschema.validate(manifest, SCHEMA)
+    jsonschema.validate(jobset(an_export(command=COMMANDS[command])), SCHEMA)
 
 
 def test_the_schema_knows_one_that_is_wrong(an_export: Callable[..., Export]) -> None:
-    for manifest in manifests(an_export()):
-        manifest["spec"]["failurePolicies"] = {}
-        with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(manifest, SCHEMA)
+    manifest = jobset(an_export())
+    manifest["spec"]["failurePolicies"] = {}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(manifest, SCHEMA)
 
 
 def after(message: str, rules: list[dict[str, Any]]) -> str:
@@ -67,21 +62,20 @@ def after(message: str, rules: list[dict[str, Any]]) -> str:
 def test_an_exit_code_of_any_host_decides_for_all(
     an_export: Callable[..., Export], code: int, action: str
 ) -> None:
-    jobset, runtime, _ = manifests(an_export(command=COMMANDS["hosts"]))
+    spec = jobset(an_export(command=COMMANDS["hosts"]))["spec"]
 
-    for made in (jobset["spec"], runtime["spec"]["template"]["spec"]):
-        (job,) = made["replicatedJobs"]
-        policy = job["template"]["spec"]["podFailurePolicy"]["rules"]
-        (container,) = job["template"]["spec"]["template"]["spec"]["containers"]
-        on = policy[1]["onExitCodes"]
-        assert policy[1]["action"] == "FailJob"
-        assert code in on["values"]
-        assert on["containerName"] == container["name"]
-        message = (  # as the Job's controller writes it
-            f"Container {container['name']} for pod default/es-futures-{code}-7675-x failed with"
-            f" exit code {code} matching FailJob rule at index 1"
-        )
-        assert after(message, made["failurePolicy"]["rules"]) == action
+    (job,) = spec["replicatedJobs"]
+    policy = job["template"]["spec"]["podFailurePolicy"]["rules"]
+    (container,) = job["template"]["spec"]["template"]["spec"]["containers"]
+    on = policy[1]["onExitCodes"]
+    assert policy[1]["action"] == "FailJob"
+    assert code in on["values"]
+    assert on["containerName"] == container["name"]
+    message = (  # as the Job's controller writes it
+        f"Container {container['name']} for pod default/es-futures-{code}-7675-x failed with"
+        f" exit code {code} matching FailJob rule at index 1"
+    )
+    assert after(message, spec["failurePolicy"]["rules"]) == action
 
 
 def test_hosts_meet_at_the_first_pod(an_export: Callable[..., Export]) -> None:
@@ -96,15 +90,13 @@ def test_hosts_meet_at_the_first_pod(an_export: Callable[..., Export]) -> None:
     assert "Every host must be able to write to it." in re.sub(r"\s+#? ?", " ", text)
 
 
-def test_one_host_is_a_job_and_kubeflow_starts_it_too(an_export: Callable[..., Export]) -> None:
-    export = an_export(command=COMMANDS["one host"], gpus=8)
+def test_one_host_is_a_job(an_export: Callable[..., Export]) -> None:
+    written = PLACES["kubernetes"](an_export(command=COMMANDS["one host"], gpus=8))
 
-    assert [*PLACES["kubernetes"](export)] == ["es-futures-job.yaml"]
-    (text,) = PLACES["kubeflow"](export).values()
-    assert "export PET_RDZV_BACKEND=rocsteady\n" in text  # Kubeflow sets PET_MASTER_ADDR
+    assert [*written] == ["es-futures-job.yaml"]
+    (text,) = written.values()
+    assert "export PET_RDZV_BACKEND=rocsteady\n" in text
     assert "exec rocsteady run --yes --continue -- torchrun --nproc-per-node 8 train.py\n" in text
-    assert text.count("\n---\n") == 1
-    assert "numNodes: 1\n" in text
 
 
 @pytest.mark.parametrize(

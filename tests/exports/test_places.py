@@ -42,7 +42,6 @@ NAMES = {
     "run-in-container.sh",
     "es-futures.sbatch",
     "es-futures-job.yaml",
-    "es-futures-trainjob.yaml",
 }
 
 

@@ -229,14 +229,6 @@ def kubernetes(place: Place) -> None:
     pod(place, inside, inside["command"])
 
 
-def kubeflow(place: Place) -> None:
-    """Start what the pod of the runtime starts, with the command of the TrainJob."""
-    runtime, job = place.read("*-trainjob.yaml")
-    (jobs,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
-    (inside,) = jobs["template"]["spec"]["template"]["spec"]["containers"]
-    pod(place, inside, job["spec"]["trainer"]["command"])
-
-
 def pod(place: Place, inside: dict[str, Any], command: list[str]) -> None:
     """Start a container of a pod; Kubernetes makes $ of $$."""
     place.image(**{each["name"]: each["value"] for each in inside["env"]})
@@ -249,7 +241,6 @@ TARGETS = {
     "container": container,
     "slurm": slurm,
     "kubernetes": kubernetes,
-    "kubeflow": kubeflow,
 }
 
 

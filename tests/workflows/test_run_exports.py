@@ -6,9 +6,6 @@ import errno
 import json
 import os
 import re
-import shutil
-import ssl
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -16,7 +13,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -34,7 +30,6 @@ from rocsteady.workflows.run_exports import (
     PrometheusFile,
     RunExports,
     targets_of,
-    trainjob_of,
 )
 from rocsteady.workflows.tracker_feeds import EventFile, TrackerFeeds
 
@@ -152,88 +147,6 @@ def test_a_collector_gets_otlp(collector: str, monkeypatch: pytest.MonkeyPatch) 
 def test_a_collector_that_refuses_or_is_not_there(collector: str) -> None:
     assert OtlpCollector(f"{collector}/refuse", "it").write(NUMBERS) == "HTTP status 403"
     assert OtlpCollector("http://127.0.0.1:1", "it").write(NUMBERS) == "Connection refused"
-
-
-@pytest.fixture
-def trainer(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Start a server with a certificate of its own, and give the variables that Kubeflow sets."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed, which makes the certificate")
-    key, certificate, token = (tmp_path / name for name in ("key.pem", "ca.crt", "token"))
-    made_of = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
-    named = (
-        "-addext",
-        "subjectAltName=IP:127.0.0.1",
-        "-keyout",
-        str(key),
-        "-out",
-        str(certificate),
-    )
-    subprocess.run(
-        ["openssl", "req", "-x509", *made_of.split(), *named],  # noqa: S607 - the system's
-        check=True,
-        capture_output=True,
-    )
-    token.write_text("first\n")
-    Handler.seen.clear()
-    made = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    made.socket = context.wrap_socket(made.socket, server_side=True)
-    thread = threading.Thread(target=made.serve_forever, daemon=True)
-    thread.start()
-    yield {
-        "KUBEFLOW_TRAINER_SERVER_URL": f"https://127.0.0.1:{made.server_address[1]}/trainjobs/x",
-        "KUBEFLOW_TRAINER_SERVER_CA_CERT": str(certificate),
-        "KUBEFLOW_TRAINER_SERVER_TOKEN": str(token),
-    }
-    made.shutdown()
-    made.server_close()
-    thread.join()
-
-
-def test_a_trainjob_gets_progress_and_the_time_that_is_left(trainer: dict[str, str]) -> None:
-    numbers = msgspec.structs.replace(
-        NUMBERS,
-        values=NUMBERS.values | {"planned_steps": 200.0, "remaining_seconds": 61.7, "done": 0.0},
-    )
-    target = trainjob_of(trainer)
-    assert target is not None
-
-    assert target.write(numbers) == ""
-    Path(trainer["KUBEFLOW_TRAINER_SERVER_TOKEN"]).write_text("second")
-    assert target.write(msgspec.structs.replace(numbers, values={"done": 1.0})) == ""
-
-    (path, headers, body), (_, later, last) = Handler.seen
-    assert path == "/trainjobs/x"
-    assert headers["Authorization"] == "Bearer first"
-    assert json.loads(body)["trainerStatus"] == {
-        "progressPercentage": 35,
-        "estimatedRemainingSeconds": 61,
-        "lastUpdatedTime": "1970-01-01T00:16:40+00:00",
-        "metrics": [
-            {"name": "goodput_ratio", "value": "0.75"},
-            {"name": "incidents", "value": "1"},
-        ],
-    }
-    assert later["Authorization"] == "Bearer second"
-    assert json.loads(last)["trainerStatus"]["progressPercentage"] == 100
-
-
-def test_only_a_trainjob_that_asks_for_progress_gets_it(trainer: dict[str, str]) -> None:
-    assert trainjob_of({}) is None
-    assert trainjob_of(trainer | {"PET_NODE_RANK": "1"}) is None
-    assert trainjob_of(trainer | {"KUBEFLOW_TRAINER_SERVER_URL": "http://127.0.0.1"}) is None
-    stranger = trainjob_of(trainer | {"KUBEFLOW_TRAINER_SERVER_CA_CERT": ssl_of_the_system()})
-    assert stranger is not None
-    assert "SSL" in stranger.write(NUMBERS) or "certificate" in stranger.write(NUMBERS)
-    assert Handler.seen == []
-
-
-def ssl_of_the_system() -> str:
-    """Return certificates that do not include the server's."""
-    paths = ssl.get_default_verify_paths()
-    return paths.cafile or paths.openssl_cafile
 
 
 def test_headers_of_opentelemetry() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from rocsteady.exports import container, kubeflow, kubernetes, skypilot, slurm, wsl2
+from rocsteady.exports import container, kubernetes, skypilot, slurm, wsl2
 from rocsteady.exports.export import Export, slug
 from rocsteady.exports.torchrun_command import several_hosts
 
@@ -31,5 +31,4 @@ PLACES: Mapping[str, Callable[[Export], Files]] = {
     "container": _container,
     "slurm": lambda export: {f"{slug(export.name)}.sbatch": slurm.sbatch(export)},
     "kubernetes": _kubernetes,
-    "kubeflow": lambda export: {f"{slug(export.name)}-trainjob.yaml": kubeflow.trainjob(export)},
 }

@@ -39,7 +39,6 @@ class WebhookPost(Value, frozen=True, kw_only=True):
     url: str
     headers: dict[str, str]
     body: str
-    authority: str = ""  # a file with the certificates to trust; "": those of the system
 
 
 def webhook_post(notice: Notice, url: str, kind: WebhookKind) -> WebhookPost:

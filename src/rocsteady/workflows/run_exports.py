@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -32,13 +32,11 @@ from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.values import Run
 from rocsteady.redaction.machine_names import redactor_here
-from rocsteady.report.kubeflow import kubeflow_post
 from rocsteady.report.notice import WebhookPost
 from rocsteady.report.otlp import otlp_headers, otlp_post
 from rocsteady.report.prometheus import render_prometheus
 from rocsteady.report.run_metrics import RunMetrics, metrics_of
 from rocsteady.supervisor.observer import ObservedRun, Observer
-from rocsteady.untrusted_file import read_regular
 from rocsteady.workflows.tracker_feeds import OpenTracker, TrackerFeeds
 
 EVERY = 15.0  # seconds between two sets of numbers, at least
@@ -47,9 +45,7 @@ LOOK_EVERY = 2.0  # seconds, for a tracker that the script has begun to use
 POST_WITHIN = timedelta(seconds=5)
 READABLE = 0o644  # node_exporter is another user
 MOST_TEXT = 500  # characters of an event
-TOKEN_LIMIT = 64 * 1024  # bytes
 HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
-KUBEFLOW = ("URL", "CA_CERT", "TOKEN")  # ends of the variables that Kubeflow sets
 
 
 class Target(Protocol):
@@ -89,24 +85,6 @@ class OtlpCollector:
         return sent(otlp_post(metrics, self.address, otlp_headers(os.environ.get(HEADERS, ""))))
 
 
-@dataclass
-class TrainJob:
-    """The TrainJob of Kubeflow that this run is in."""
-
-    address: str
-    token: Path
-    authority: str
-    name: str = "Kubeflow"
-
-    def write(self, metrics: RunMetrics) -> str:
-        """Send progress and the time that is left; the token changes every hour."""
-        try:
-            token = read_regular(self.token, TOKEN_LIMIT).decode("ascii").strip()
-        except (OSError, UnicodeError) as error:
-            return getattr(error, "strerror", "") or type(error).__name__
-        return sent(kubeflow_post(metrics, self.address, token, self.authority))
-
-
 def sent(post: WebhookPost) -> str:
     """Have a process send it; return why that failed, or ""."""
     command = [sys.executable, "-I", "-S", str(Path(sender.__file__))]
@@ -116,23 +94,11 @@ def sent(post: WebhookPost) -> str:
     return answer.text.strip() if answer.exit_code else ""
 
 
-def trainjob_of(environment: Mapping[str, str]) -> TrainJob | None:
-    """Return the TrainJob that takes progress, if this is its first host."""
-    found = [environment.get(f"KUBEFLOW_TRAINER_SERVER_{name}", "") for name in KUBEFLOW]
-    if not all(found) or environment.get("PET_NODE_RANK", "0") != "0":
-        return None
-    address, authority, token = found
-    return TrainJob(address, Path(token), authority) if address.startswith("https://") else None
-
-
 def exports_of(job: Job, run: Run, journal: Journal, folder: Path) -> RunExports:
     """Return what the job file asks for, else what the user's configuration does."""
     wanted = job.metrics or user_configuration().metrics or Metrics()
     feeds = TrackerFeeds(run.name, Path(run.folder), os.environ) if wanted.trackers else None
-    targets = targets_of(wanted, run.name, folder)
-    if wanted.trackers and (trainjob := trainjob_of(os.environ)):
-        targets += (trainjob,)
-    return RunExports(journal, run.name, targets, feeds)
+    return RunExports(journal, run.name, targets_of(wanted, run.name, folder), feeds)
 
 
 def targets_of(wanted: Metrics, run: str, folder: Path) -> tuple[Target, ...]:
