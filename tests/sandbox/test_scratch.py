@@ -17,9 +17,8 @@ from rocsteady.job.values import DoneWhen, Job, Resume, WantedFile
 from rocsteady.sandbox import folder_copy, scratch
 from rocsteady.sandbox.folder_copy import copy_project, moved
 from rocsteady.sandbox.folder_tree import differences, read_folder_tree
-from rocsteady.sandbox.offline import offline
 from rocsteady.sandbox.scratch import Scratch, make_scratch, outside, remove
-from rocsteady.workflows.sandbox_run import job_in
+from rocsteady.workflows.sandbox_run import job_in, offline
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links and shells of POSIX")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,7 +24,6 @@ class FolderEntry(Value, frozen=True, kw_only=True):
     inode: int
     user: int
     group: int
-    names: int = 1  # that a file has, here or elsewhere: hard links
 
 
 class FolderTree(Value, frozen=True, kw_only=True):
@@ -46,11 +44,6 @@ class FolderTree(Value, frozen=True, kw_only=True):
     def links(self) -> Iterator[str]:
         """Yield the links."""
         return (path for path, it in self.entries.items() if stat.S_ISLNK(it.mode))
-
-    def named_elsewhere(self) -> tuple[str, ...]:
-        """Return the files that have another name outside the folder, too."""
-        here = Counter(it.inode for _, it in self.files())
-        return tuple(path for path, it in self.files() if it.names > here[it.inode])
 
 
 def read_folder_tree(folder: Path) -> FolderTree:
@@ -100,5 +93,4 @@ def _entry(found: os.DirEntry[str], *, is_folder: bool) -> FolderEntry:
         inode=facts.st_ino,
         user=facts.st_uid,
         group=facts.st_gid,
-        names=1 if is_folder else facts.st_nlink,
     )

@@ -1,43 +1,48 @@
-"""Where the script of a drill runs: in the user's folder, as it sees it, and never in it.
+"""Where a trial or a drill runs the script: it sees the user's folder, and cannot change it.
 
-In this order, as the kernel lets us (``host/posix/overlaid.py``):
+In this order, as the kernel allows (``host/posix/overlay.py``):
 
-1. an overlay: what the script writes lies over the folder and goes elsewhere, nothing is copied;
-2. a copy of the folder, shown in its place by a bind mount;
-3. an overlay in which folders that are there already cannot be renamed, if a copy is too large;
-4. a copy. Absolute paths into the folder are made to lead into the copy (``redirect.py``). Where
-   the kernel has Landlock, the script can only read the folder itself.
+1. an overlay: what the script writes goes to another folder, and nothing is copied;
+2. a copy of the folder, mounted in its place;
+3. an overlay in which existing folders cannot be renamed, if a copy would be too large;
+4. a copy somewhere else, where nothing can be mounted.
 
-Blocks are shared where the file system can; a copy has a size that is reasonable. A link that leads
-out of the folder is followed, so that nothing is written behind it either.
+Only in the last case can a path into the user's folder get past the sandbox. Paths in the arguments
+and variables are changed to lead into the copy; a script or configuration file that contains one is
+refused. A path that the script puts together at run time is not found; the folder is compared
+before and after, and changes are reported.
 
-Not covered: paths outside the folder, unless a link in it leads there. Those that the command names
-are found by ``outside``; what a script makes up itself cannot be known before.
+Not covered by any of them: paths outside the folder, unless a link in the folder leads there. Those
+in the command are found by ``outside``.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
 from pathlib import Path
-from tempfile import gettempdir
 
 import msgspec
 
+from rocsteady.errors import RequestError
 from rocsteady.host.bounded_call import ask
+from rocsteady.job import FILE as JOB_FILE
 from rocsteady.model import Value
-from rocsteady.sandbox.folder_copy import copy_project, moved
+from rocsteady.sandbox.folder_copy import copy_project, is_left_out, moved
 from rocsteady.sandbox.folder_tree import FolderTree
-from rocsteady.sandbox.redirect import Redirection
+from rocsteady.untrusted_file import read_regular
 
 TRIED_WITHIN = timedelta(seconds=10)
 TRIAL = ".rocsteady-trial"
 COPIED_AT_ONCE = 256 << 20  # bytes that are rather copied than done without renaming
 CODE = {".py", ".sh", ".yaml", ".yml", ".toml", ".ini", ".cfg"}  # read, not written
+SEARCHED = CODE | {".json"}  # for absolute paths
+MAX_SEARCHED = 1 << 20  # bytes of a file; larger ones hold data
 OF_THE_KERNEL = tuple(Path(f"/{name}") for name in ("dev", "proc", "sys"))
 
 
@@ -45,50 +50,51 @@ class Method(Enum):
     """How the user's folder is kept as it is."""
 
     OVERLAY = "overlay"
-    OVERLAY_NO_RENAME = "overlay in which a folder that exists cannot be renamed"
-    BIND = "copy, shown in place of the folder by a bind mount"
+    OVERLAY_NO_RENAME = "overlay in which existing folders cannot be renamed"
+    BIND = "copy, mounted in place of the folder"
     COPY = "copy"
 
 
 class Scratch(Value, frozen=True, kw_only=True):
-    """What was made for a drill."""
+    """Where a script runs instead of the user's folder."""
 
     project: Path
     folder: Path  # where what the script writes is found
-    before: tuple[str, ...]  # words that come before the command
+    before: tuple[str, ...] = ()  # words that come before the command
     method: Method = Method.COPY
-    redirected: tuple[str, ...] = ()  # lines of the copy whose paths led into the project
 
     @property
     def is_copy(self) -> bool:
-        """Tell a copy from what is seen in place of the folder."""
+        """Whether the script runs elsewhere, and sees the user's folder at its own place."""
         return self.method is Method.COPY
-
-    @property
-    def is_closed(self) -> bool:
-        """Tell whether the kernel keeps the script from changing the folder beside a copy."""
-        return self.is_copy and bool(self.before)
 
     def command(self, words: Sequence[str]) -> tuple[str, ...]:
         """Return a command as it must be started here."""
         if self.is_copy:
-            redirection = Redirection(self.project, self.folder, os.environ)
-            words = [redirection.text(moved(word, self.project, self.folder)) for word in words]
+            words = [self._into_copy(self.inside(word)) for word in words]
         return (*self.before, *words)
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Return an environment as the script needs it here."""
+        """Return the variables that the script gets here."""
         if not self.is_copy:
             return dict(environment)
-        found = Redirection(self.project, self.folder, environment).environment(environment)
-        found["PYTHONDONTWRITEBYTECODE"] = "1"  # beside modules that are not in the copy
-        if self.is_closed and self.project.is_relative_to(os.path.realpath(gettempdir())):
-            found["TMPDIR"] = str(self.folder.parent)  # nothing new can be made above the project
-        return found
+        changed = {name: self._into_copy(value) for name, value in environment.items()}
+        changed["PYTHONDONTWRITEBYTECODE"] = "1"  # beside modules that are not in the copy
+        return changed
 
     def inside(self, pattern: str) -> str:
         """Return where what a path or pattern names is written."""
         return moved(pattern, self.project, self.folder)
+
+    def _into_copy(self, text: str) -> str:
+        """Change the paths in a text that begin with the folder's."""
+        for place in {str(self.project), os.path.realpath(self.project)} - {"/"}:
+            text = re.sub(rf"{re.escape(place)}(?![\w.-])", lambda _: str(self.folder), text)
+        return text
+
+
+class AbsolutePathError(RequestError):
+    """A file of the project contains a path that a copy would not protect."""
 
 
 def make_scratch(
@@ -116,21 +122,37 @@ def make_scratch(
     copy = root / "copy" / (project.name or "root")
     if copy.exists():
         shutil.rmtree(copy)
+    _refuse_absolute_paths(project, tree, environment.get("HOME", ""))
     copy_project(project, copy, tree, frozenset(without))
-    lines = Redirection(project, copy, environment).files(_files_of(copy))
-    before = _closed(project, environment)
-    return Scratch(project=project, folder=copy, before=before, redirected=tuple(map(str, lines)))
+    return Scratch(project=project, folder=copy)
 
 
-def _closed(project: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the words that start a command which can only read the folder; none without them."""
-    if os.name == "nt":
-        return ()
-    from rocsteady.host.posix import read_only_folder  # noqa: PLC0415 - of one system only
+def _refuse_absolute_paths(project: Path, tree: FolderTree, home: str) -> None:
+    """Find the paths into the folder that its scripts and configuration files contain."""
+    places = {str(project), os.path.realpath(project)} - {"/"}
+    below_home = [place[len(home) :] for place in places if home and place.startswith(f"{home}/")]
+    places |= {f"{spelt}{rest}" for rest in below_home for spelt in ("~", "$HOME", "${HOME}")}
+    spellings = "|".join(re.escape(place).replace("/", r"\\?/+") for place in places)
+    pattern = re.compile(rf"(?<![\w.~-])(?:{spellings})(?![\w.-])")
+    for path, _ in tree.files():
+        parts = Path(path).parts
+        if Path(path).suffix not in SEARCHED or path == JOB_FILE or is_left_out(path):
+            continue
+        if places and not any(part.startswith(".") for part in parts):
+            for number, line in enumerate(_lines(project / path), 1):
+                if pattern.search(line):
+                    raise AbsolutePathError(
+                        f"{path}:{number}: contains the path of this folder. No mounts are"
+                        " allowed here, so the script runs in a copy, which this path leaves"
+                    )
 
-    before = (sys.executable, read_only_folder.__file__, str(project))
-    answer = ask((*before, "true"), within=TRIED_WITHIN, environment=environment)
-    return before if answer.exit_code == 0 else ()
+
+def _lines(path: Path) -> list[str]:
+    try:
+        content = read_regular(path, MAX_SEARCHED + 1)
+    except OSError:
+        return []
+    return [] if len(content) > MAX_SEARCHED else content.decode("utf-8", "replace").splitlines()
 
 
 def _bound(
@@ -162,12 +184,6 @@ def _bind(project: Path, copy: Path, environments: Iterable[str]) -> tuple[str, 
 
 def _size(tree: FolderTree) -> int:
     return sum(entry.size for _, entry in tree.files()) if tree.whole else sys.maxsize
-
-
-def _files_of(copy: Path) -> Iterator[str]:
-    for folder, names, files in os.walk(copy):
-        names[:] = [name for name in names if not (Path(folder) / name).is_symlink()]
-        yield from (str((Path(folder) / name).relative_to(copy)) for name in files)
 
 
 def outside(command: Sequence[str], project: Path) -> tuple[str, ...]:
@@ -232,8 +248,8 @@ def _started(project: Path, **order: object) -> tuple[str, ...]:
     from rocsteady.host.posix import overlay  # noqa: PLC0415 - of one system only
 
     empty = {"layers": (), "closed": (), "shown": (), "copy": "", "redirect": False}
-    told = msgspec.json.encode({**empty, **order, "folder": str(project)}).decode()
-    return (sys.executable, overlay.__file__, told)
+    mounts = msgspec.json.encode({**empty, **order, "folder": str(project)}).decode()
+    return (sys.executable, overlay.__file__, mounts)
 
 
 def _layer(root: Path, name: str, lower: Path, at: Path | None) -> dict[str, str]:

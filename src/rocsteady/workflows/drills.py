@@ -50,7 +50,7 @@ class Drill:
         scratch, environment, marks = lay_out_scratch(
             self.folder, self.root, before, _checkpoints(job, self.folder)
         )
-        for line in where(scratch, NAME, before):
+        for line in where(scratch, NAME):
             self.say(line)
         # What is learnt from faults of ours is not true of this machine: it has no memory.
         factory = SupervisorFactory(folder=self.folder, journal=self.journal, memory=None)

@@ -1,9 +1,9 @@
-"""Runs over the user's folder that never change it: drills, trials and probed scripts."""
+"""Runs over the user's folder that never change it: drills and trials."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,18 +17,15 @@ from rocsteady.job.metric_goals import moved_metrics
 from rocsteady.job.resume import Launch
 from rocsteady.job.values import Job
 from rocsteady.journal.identity import fingerprint, is_alive
-from rocsteady.sandbox.folder_copy import is_left_out
 from rocsteady.sandbox.folder_tree import FolderTree
-from rocsteady.sandbox.offline import offline
-from rocsteady.sandbox.redirect import LeadsBackError
-from rocsteady.sandbox.scratch import Method, Scratch, make_scratch, remove
+from rocsteady.sandbox.scratch import AbsolutePathError, Method, Scratch, make_scratch, remove
 from rocsteady.supervisor.observer import ObservedRun, Observer
 from rocsteady.supervisor.run import Supervisor
 from rocsteady.supervisor.run_spec import RunSpec
 from rocsteady.supervisor.strategy_history import RunWishes, as_json
 from rocsteady.workflows.supervision import SupervisorFactory, Surroundings
 
-SHOWN_LINES = 5  # of those whose paths were redirected
+TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 ON_STDERR = TerminalUse(stdin=None, stdout=2, stderr=2)  # stdout is for what came of it
 
 
@@ -54,22 +51,48 @@ def make_root(root: Path, folder: Path, *, inside: str, busy: str) -> Path:
 
 
 def lay_out_scratch(
-    folder: Path, root: Path, before: FolderTree, without: Iterable[str] = ()
+    folder: Path, root: Path, before: FolderTree, without: Iterable[str] = (), *, instead: str = ""
 ) -> tuple[Scratch, dict[str, str], Path]:
-    """Return where the script runs, its environment, and a folder for marks."""
+    """Return where the script runs, its environment, and a folder for marks.
+
+    ``instead`` is what to do if the script contains a path that a copy would not protect.
+    """
     trackers, marks = root / "trackers", root / "marks"
     for made in (trackers, marks):
         made.mkdir()
     environment = offline(os.environ, trackers)
     try:
         scratch = make_scratch(folder, root, before, environment=environment, without=without)
-    except LeadsBackError as error:
-        raise RequestError(f"{error}. Nothing was started.") from None
+    except AbsolutePathError as error:
+        raise RequestError(f"{error}. Use a relative path{instead}") from None
     return scratch, scratch.environment(environment), marks
 
 
-def where(scratch: Scratch, what: str, tree: FolderTree) -> Iterator[str]:
-    """Say how the user's folder is kept as it is, in lines."""
+def offline(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Return the environment with trackers that write below ``folder`` and send nothing.
+
+    What the variables mean was read in the documentation of each, and tried with wandb 0.31,
+    mlflow-skinny 3.17, comet_ml 3.58 and clearml 2.1. Neptune and SwanLab were not tried. Without a
+    token nothing can be uploaded to the Hugging Face Hub, and public models still load.
+    """
+    no_tokens = {name: value for name, value in environment.items() if name not in TOKENS}
+    return {
+        **no_tokens,
+        "WANDB_MODE": "offline",
+        "WANDB_DIR": str(folder),
+        "MLFLOW_TRACKING_URI": (folder / "mlruns").as_uri(),
+        "MLFLOW_ALLOW_FILE_STORE": "true",
+        "COMET_START_ONLINE": "0",
+        "COMET_OFFLINE_DIRECTORY": str(folder),
+        "CLEARML_OFFLINE_MODE": "1",
+        "NEPTUNE_MODE": "offline",
+        "SWANLAB_MODE": "offline",
+        "HF_TOKEN_PATH": str(folder / "no-token"),
+    }
+
+
+def where(scratch: Scratch, what: str) -> Iterator[str]:
+    """Describe how the user's folder is protected, in lines."""
     if scratch.method is Method.COPY:
         where = f"the {what} runs in a copy of this folder (cannot mount here): {scratch.folder}"
     elif scratch.method is Method.BIND:
@@ -79,22 +102,8 @@ def where(scratch: Scratch, what: str, tree: FolderTree) -> Iterator[str]:
     yield f"rocsteady: {where}."
     if scratch.method is Method.OVERLAY_NO_RENAME:
         yield "rocsteady: in this overlay, existing folders cannot be renamed (EXDEV)."
-    if scratch.is_closed:
-        yield "rocsteady: the original folder is read-only for the script (Landlock)."
-    elif scratch.is_copy:
+    if scratch.is_copy:
         yield "rocsteady: paths that the script builds itself may still lead into this folder."
-    if shared := [path for path in tree.named_elsewhere() if not is_left_out(path)]:
-        more = f" and {len(shared) - 1} more" if shared[1:] else ""
-        yield (
-            f"rocsteady: {shared[0]}{more} also has a path outside this folder (a hard link);"
-            " writing to that path changes the file here too."
-        )
-    if scratch.redirected:
-        left = len(scratch.redirected) - SHOWN_LINES
-        yield "rocsteady: absolute paths into this folder are redirected to the copy in:"
-        yield "\n".join(f"  {line}" for line in scratch.redirected[:SHOWN_LINES])
-        if left > 0:
-            yield f"  and {left} more lines"
 
 
 def job_in(scratch: Scratch, job: Job) -> Job:
@@ -121,7 +130,7 @@ class _InSandbox(Observer):
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxRun:
-    """A run over the user's folder that never changes it: a drill, a trial or a probed script."""
+    """A run over the user's folder that never changes it: a drill or a trial."""
 
     name: str
     scratch: Scratch

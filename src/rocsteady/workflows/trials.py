@@ -107,9 +107,11 @@ class Trials:
         place = self._root / name
         place.mkdir()
         before = self._before or read_folder_tree(self.folder)
-        scratch, environment, _ = lay_out_scratch(self.folder, place, before)
+        scratch, environment, _ = lay_out_scratch(
+            self.folder, place, before, instead=", or plan without trials: --no-trials"
+        )
         if self.count == 1:
-            for line in where(scratch, NAME, before):
+            for line in where(scratch, NAME):
                 self._say(line)
         settings = Settings(
             max_attempts=None if remedies else 1,
