@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 import rocsteady
-from rocsteady.training import micro_batches, undo
+from rocsteady.training import micro_batches
 
 STEPS, WARM_UP = 1200, 100
 WANTED = 2.0  # per cent of a step, at most
@@ -99,7 +99,7 @@ def account(*, normal: bool, part: int | None, inner: dict[str, tuple[Any, str]]
                 marks = {name: timer.spent for name, timer in ours.items()}
                 counts = sum(timer.calls for timer in ours.values())
                 began = clock()
-                loop.step(batch, compute)
+                loop.step(batch, compute, reduction="mean")
                 took = clock() - began
                 steps.append(took)
                 shares.append(took - (bare.spent - before))
@@ -149,7 +149,7 @@ def compare() -> tuple[float, float]:
         for number, batch in enumerate(loop):
             began = clock()
             if number % 2:
-                loop.step(batch, lambda part: model(part).square().mean())
+                loop.step(batch, lambda part: model(part).square().mean(), reduction="mean")
                 ours.append(clock() - began)
             else:
                 optimizer.zero_grad()
@@ -165,11 +165,7 @@ def compare() -> tuple[float, float]:
 def main() -> None:
     """Measure, print, and say whether it is as wanted."""
     torch.set_num_threads(1)
-    inner = {
-        "generators and buffers kept": (undo.Undo, "keep"),
-        "what moved": (undo.Undo, "learn"),
-        "whether and where to split": (micro_batches.MicroBatches, "_places"),
-    }
+    inner = {"whether and where to split": (micro_batches.MicroBatches, "_pieces")}
     good = True
     for title, normal, part in (
         ("a perceptron", False, None),

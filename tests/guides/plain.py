@@ -31,8 +31,12 @@ def main() -> None:
         epochs=EPOCHS,
         lose_at_most=0.1,  # seconds, because this example is short; leave it out in a real script
     )
+
+    def loss_of(part: list[torch.Tensor]) -> torch.Tensor:
+        return criterion(model(part[0]).squeeze(1), part[1])
+
     for batch in loop:
-        loss = loop.step(batch, lambda part: criterion(model(part[0]).squeeze(1), part[1]))
+        loss = loop.step(batch, loss_of, reduction="mean")  # memory runs out: train it in parts
         if not torch.isfinite(loss):
             raise FloatingPointError(f"the loss is {loss.item()}")
         if loop.steps % 100 == 0:

@@ -97,8 +97,11 @@ TRAINS = """
         for batch in loop:
             happens(loop)
             time.sleep(0.01)
-            loop.step(batch, lambda part: (model(part[0]) - part[1]).square().mean())
+            loop.step(batch, loss_of(model), reduction="mean")
         print("DONE", loop.steps, float(model.bias))
+
+    def loss_of(model):
+        return lambda part: (model(part[0]) - part[1]).square().mean()
 
     def happens(loop):
         PLACEHOLDER

@@ -1,4 +1,4 @@
-"""Batches in parts: exact, checked before, within memory, and never for ever.
+"""Batches in parts: exact, and within memory.
 
 The cases are in ``parts/``, and run in the interpreter that has torch: a process for each file.
 """
@@ -18,7 +18,7 @@ import pytest
 
 FOLDER = Path(__file__).parent / "parts"
 SOURCE = Path(__file__).parents[2] / "src"
-FILES = ("exact.py", "checked.py", "growing.py", "errors.py", "memory.py", "ranks.py")
+FILES = ("exact.py", "errors.py", "memory.py", "ranks.py")
 GLIBC = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}  # see memory.py
 
 if sys.platform != "linux":

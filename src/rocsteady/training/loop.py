@@ -4,7 +4,7 @@
 
     loop = rocsteady.Loop(model=model, optimizer=optimizer, loader=loader, epochs=10)
     for batch in loop:
-        loss = loop.step(batch, lambda part: criterion(model(part[0]), part[1]))
+        loss = loop.step(batch, lambda part: criterion(model(part[0]), part[1]), reduction="mean")
 
 What is restored: model, optimizer, scheduler, scaler, the generators of Python, NumPy, torch and
 the device, the place in the data to the batch, and ``loop.values``, a dict of your own.
@@ -55,7 +55,8 @@ class Loop:
         """Restore the newest checkpoint, if there is one.
 
         ``state`` names more objects to save. ``lose_at_most`` is in seconds of training.
-        ``micro_batch`` is how many samples are trained at a time; None: all, until memory runs out.
+        ``micro_batch`` is how many samples are trained at a time, for steps that declare their
+        ``reduction``; None: all, until memory runs out.
         """
         self.epoch = 0  # that is under way
         self.steps = 0  # batches that were trained, in all epochs
@@ -86,7 +87,6 @@ class Loop:
         self._asked = 0  # by the supervisor, for a save
         self._ending = False  # SIGTERM came
         self._saving = -1  # the step that was last handed to the checkpointer
-        self._batch = 0  # samples in a batch
         self._restore()
         self._early = Early(self.steps)
         optimizer.register_step_post_hook(self._has_stepped)
@@ -111,14 +111,15 @@ class Loop:
         batch: Any,  # noqa: ANN401 - a batch
         compute: Compute,
         *,
-        reduction: Reduction = "mean",
+        reduction: Reduction | None = None,
         count: Count | None = None,
         clip_norm: float | None = None,
     ) -> Any:  # noqa: ANN401 - a tensor
         """Train on one batch, and return its loss.
 
-        ``compute`` gives the loss of a batch, or of a part of it. ``reduction`` says what it is of
-        its terms; ``count`` counts those of a part, and is the number of samples if not given.
+        ``compute`` returns the loss of a batch, or of a part of it. ``reduction`` declares that it
+        is the mean or the sum over samples, so that the batch may be split when memory runs out;
+        ``count`` returns the number of terms of a part, if these are not its samples.
         """
         self._optimizer.zero_grad()
         loss = self._parts.backward(
@@ -141,8 +142,6 @@ class Loop:
             self._optimizer.step()
         if self._scheduler is not None:
             self._scheduler.step()
-        if self._parts.trained is not None:
-            self._batch = self._parts.trained[0]
         return loss
 
     def save(self, *, wait: bool = False) -> None:
@@ -170,11 +169,9 @@ class Loop:
             self._prepared = True
             with contextlib.suppress(CheckpointError):  # the save will tell
                 self.checkpointer.prepare(self._state)
-        grow = self._parts.wants_to_grow(self._batch)
         asked = supervisor_link.save_is_wanted()
         due = self._agreement.on(
-            grow
-            or self._ending
+            self._ending
             or asked != self._asked
             or self._interval.due()
             or self._early.due(self.steps)
@@ -189,13 +186,11 @@ class Loop:
                 )
             self._asked, self._postponed = asked, 0
             self._note(self._order.state())
-            saved = self._try_to_save(wait=self._ending or grow)
+            saved = self._try_to_save(wait=self._ending)
         elif due:
             self._postponed += 1
         if self._ending and due and not self._postponed:
             self._end(saved=saved)
-        if grow and saved:  # what we had is on the disk
-            self._parts.grow()
 
     def _note(self, order: dict[str, Any]) -> None:
         """Put together what the next process needs to go on from here."""
@@ -205,7 +200,6 @@ class Loop:
             seed=self._seed,
             order=order,
             interval=self._interval.state(),
-            parts=self._parts.state_dict(),
         )
 
     def _save(self, *, wait: bool) -> None:
@@ -243,7 +237,6 @@ class Loop:
             self.epoch, self.steps, self._seed = progress["epoch"], step, progress["seed"]
             self._order.reseed(self._seed)
             self._interval.interrupted(progress["interval"])
-            self._parts.load_state_dict(progress["parts"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"the checkpoint of step {step} has no progress of rocsteady.Loop: {error!r}"

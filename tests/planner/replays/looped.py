@@ -25,5 +25,5 @@ def loss(part: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
 
 loop = rocsteady.Loop(model=model, optimizer=optimizer, loader=loader, epochs=9999)
 for batch in loop:
-    loop.step(batch, loss)
+    loop.step(batch, loss, reduction="mean")
     time.sleep(0.01)

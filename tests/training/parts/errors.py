@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from rocsteady.training.memory_errors import is_lack_of_memory
+from rocsteady.training.micro_batches import is_out_of_memory
 
 # Texts of alloc_cpu.cpp, CUDACachingAllocator.cpp and CUDAException.cpp, and from reports
 LACKS = (
@@ -55,13 +55,13 @@ OTHERS = (
 
 def case_lacks_of_memory() -> int:
     for error in LACKS:
-        assert is_lack_of_memory(error), error
+        assert is_out_of_memory(error), error
     return len(LACKS)
 
 
 def case_others() -> int:
     for error in OTHERS:
-        assert not is_lack_of_memory(error), error
+        assert not is_out_of_memory(error), error
     return len(OTHERS)
 
 
@@ -70,7 +70,7 @@ def case_real_ones_of_this_allocator() -> list[str]:
         raised(lambda: torch.empty(1 << 50)),
         raised(lambda: bytearray(1 << 60)),
     ]
-    assert all(is_lack_of_memory(error) for error in seen)
+    assert all(is_out_of_memory(error) for error in seen)
     return [f"{type(error).__name__}: {error}"[:200] for error in seen]
 
 

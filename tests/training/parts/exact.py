@@ -18,8 +18,7 @@ import torch
 from torch import nn
 
 import rocsteady
-from rocsteady.training.batches import Reduction, cut, samples_in, split
-from rocsteady.training.micro_batches import MicroBatches
+from rocsteady.training.micro_batches import MicroBatches, Reduction, cut, samples_in, split
 
 BATCH, WIDTH, WORDS, LENGTH, PADDING = 37, 24, 19, 11, -100
 SIZES = (1, 2, 8, 36)
@@ -176,7 +175,7 @@ def case_a_batch_without_terms_is_trained_whole() -> None:
     )
     net.zero_grad()
     parts = MicroBatches(net, 8)
-    loss = parts.backward(data, compute, count=tokens, zero=net.zero_grad)
+    loss = parts.backward(data, compute, reduction="mean", count=tokens, zero=net.zero_grad)
     assert loss == 0
     assert parts.trained == (BATCH, BATCH)
 
@@ -231,7 +230,7 @@ def case_one_part_is_the_bare_computation_to_the_bit() -> None:
         expected = bare(net, data, compute)
         torch.manual_seed(5)
         net.zero_grad()
-        MicroBatches(net, part).backward(data, compute, zero=net.zero_grad)
+        MicroBatches(net, part).backward(data, compute, reduction="mean", zero=net.zero_grad)
         assert all(torch.equal(a, b) for a, b in zip(expected, gradients(net), strict=True))
 
 
@@ -264,6 +263,7 @@ def trained(
             loop.step(
                 some,
                 lambda part: nn.functional.cross_entropy(net(part[0]), part[1]),
+                reduction="mean",
                 clip_norm=clip_norm,
             )
         assert loop.steps == 12

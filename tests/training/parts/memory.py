@@ -19,15 +19,14 @@ import torch
 from torch import nn
 
 import rocsteady
-from rocsteady.training import memory_errors
-from rocsteady.training import micro_batches as module
+from rocsteady.errors import MicroBatchError
+from rocsteady.training import micro_batches
 from rocsteady.training.micro_batches import MicroBatches
 
 logging.getLogger("rocsteady").addHandler(logging.NullHandler())
 logging.getLogger("rocsteady").propagate = False
 gc.freeze()
 torch.set_num_threads(1)
-module.GROW_AFTER = 10**9
 
 BATCH, LENGTH, WIDTH, LAYERS = 64, 128, 64, 6
 A_SAMPLE = 2 * LAYERS * LENGTH * WIDTH * 4  # bytes of activations that a backward pass needs
@@ -36,13 +35,11 @@ STEPS = 200  # in which nothing may leak
 LEAK = 4  # MiB that may come and go with the heap
 
 
-def network(*, drops: bool = False) -> nn.Module:
+def network() -> nn.Module:
     torch.manual_seed(1)
     layers: list[nn.Module] = []
     for _ in range(LAYERS):
         layers += [nn.Linear(WIDTH, WIDTH), nn.Tanh()]
-    if drops:
-        layers += [nn.Dropout(0.3), nn.BatchNorm1d(LENGTH)]
     return nn.Sequential(*layers, nn.Linear(WIDTH, 1))
 
 
@@ -94,9 +91,9 @@ def fits(net: nn.Module, part: torch.Tensor, limit: float) -> bool:
         with limited(limit):
             loss_of(net)(part).backward()
     except RuntimeError as error:
-        if not memory_errors.is_lack_of_memory(error):
+        if not micro_batches.is_out_of_memory(error):
             raise
-        memory_errors.release(error)
+        micro_batches.release(error)
         return False
     finally:
         net.zero_grad()
@@ -111,7 +108,7 @@ def case_the_part_that_is_found_is_within_one_halving_of_the_largest() -> list[d
         limit = room_for(net, samples)
         parts = MicroBatches(net)
         with limited(limit):
-            loss = parts.backward(batch, loss_of(net), zero=net.zero_grad)
+            loss = parts.backward(batch, loss_of(net), reduction="mean", zero=net.zero_grad)
         found = [parameter.grad.clone() for parameter in net.parameters()]
         net.zero_grad()
         most = largest(net, batch, limit)
@@ -143,7 +140,7 @@ def train(room: float | None, *, batches: int = 6) -> tuple[nn.Module, rocsteady
         )
         for batch in loop:
             with limited(status("VmSize") + room) if room else contextlib.nullcontext():
-                loop.step(batch, loss_of(net))
+                loop.step(batch, loss_of(net), reduction="mean")
     return net, loop
 
 
@@ -176,7 +173,7 @@ def case_no_leak_in_200_steps_that_run_out_of_memory() -> dict[str, Any]:
     for _ in range(STEPS):
         parts.size = None  # each step begins with the whole batch
         with limited(limit):
-            parts.backward(batch, loss_of(net), zero=net.zero_grad)
+            parts.backward(batch, loss_of(net), reduction="mean", zero=net.zero_grad)
         sizes.append(parts.size)
         net.zero_grad()
         resident.append(status("VmRSS"))
@@ -191,40 +188,100 @@ def case_no_leak_in_200_steps_that_run_out_of_memory() -> dict[str, Any]:
     return {"MiB more after 200 steps": grown, "bound": LEAK, "parts": list(set(sizes))}
 
 
-def dropping(until: int, *, forced: int | None = None) -> tuple[nn.Module, int | None]:
-    """Train ten steps; in one of them memory runs out, or the part is set by hand."""
-    net = network(drops=True)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
-    parts = MicroBatches(net)
-    torch.manual_seed(3)
-    for number, batch in enumerate(data(10).split(BATCH)):
-        runs_out = number == until and forced is None
-        if number == until and forced is not None:
-            parts.limit(forced)
-        optimizer.zero_grad()
-        room = 20 * A_SAMPLE / MEBI
-        with limited(status("VmSize") + room) if runs_out else contextlib.nullcontext():
-            parts.backward(batch, loss_of(net), zero=optimizer.zero_grad)
-        optimizer.step()
-    return net, parts.size
+class Room:
+    """Raises what a GPU raises if more samples are trained at a time than fit."""
+
+    def __init__(self, samples: int) -> None:
+        self.samples = samples
+        self.net = nn.Linear(2, 1)
+        self.sizes: list[int] = []
+
+    def __call__(self, part: torch.Tensor) -> torch.Tensor:
+        self.sizes.append(len(part))
+        if len(part) > self.samples:
+            raise torch.OutOfMemoryError("HIP out of memory. Tried to allocate 124.00 MiB.")
+        return self.net(part).mean()
+
+    def train(self, parts: MicroBatches, samples: int, **declared: Any) -> None:
+        parts.backward(torch.ones(samples, 2), self, zero=self.net.zero_grad, **declared)
 
 
-def case_after_out_of_memory_the_run_is_that_with_the_part_set_by_hand_to_the_bit() -> list[Any]:
-    told = []
-    for until in (0, 4):
-        met, size = dropping(until)
-        assert size is not None
-        assert size < BATCH
-        by_hand, _ = dropping(until, forced=size)
-        other, _ = dropping(until, forced=size // 2)
-        same = [
-            torch.equal(a, b)
-            for a, b in zip(met.state_dict().values(), by_hand.state_dict().values(), strict=True)
-        ]
-        assert all(same)
-        assert not torch.equal(met[0].weight, other[0].weight)  # other parts drop otherwise
-        told.append({"step": until, "part": size})
-    return told
+def refused(room: Room, parts: MicroBatches, samples: int, **declared: Any) -> Exception:
+    try:
+        room.train(parts, samples, **declared)
+    except (MicroBatchError, torch.OutOfMemoryError) as error:
+        return error
+    raise AssertionError("nothing was raised")
+
+
+def case_batches_are_halved_until_they_fit_and_stay_so() -> None:
+    room = Room(3)
+    parts = MicroBatches(room.net)
+    room.train(parts, 37, reduction="mean")
+    assert (parts.size, parts.trained) == (3, (37, 3))
+    assert room.sizes[:5] == [37, 19, 10, 5, 3]
+    room.sizes = []
+    room.train(parts, 6, reduction="sum")
+    assert room.sizes == [3, 3]
+
+
+def case_an_undeclared_loss_is_never_split() -> None:
+    room = Room(8)
+    parts = MicroBatches(room.net, 4)
+    room.train(parts, 8)
+    assert (room.sizes, parts.trained) == ([8], None)
+    assert isinstance(refused(room, parts, 9), torch.OutOfMemoryError)
+
+
+def case_what_cannot_be_halved_says_why() -> list[str]:
+    single = Room(0)
+    alone = refused(single, MicroBatches(single.net), 1, reduction="mean")
+    several = Room(8)
+    ranks = refused(several, MicroBatches(several.net, 16, alone=False), 32, reduction="mean")
+    for error in (alone, ranks):
+        assert isinstance(error, MicroBatchError)
+        assert isinstance(error.__cause__, torch.OutOfMemoryError)
+    assert "micro_batch=8" in str(ranks)
+    return [str(alone), str(ranks)]
+
+
+def case_a_batch_without_a_first_axis_is_trained_whole() -> None:
+    net = nn.Linear(2, 1)
+    parts = MicroBatches(net, 1)
+    batch = (torch.ones(4, 2), torch.ones(3))
+    parts.backward(batch, lambda part: net(part[0]).mean(), reduction="mean", zero=net.zero_grad)
+    assert parts.trained is None
+    assert net.weight.grad is not None
+
+
+class Listener(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.heard.append(record.getMessage())
+
+
+def case_batch_norm_is_warned_about_once() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    parts = MicroBatches(net, 2)
+    handler = Listener()
+    micro_batches.log.addHandler(handler)
+
+    def train(parts: MicroBatches) -> None:
+        data = torch.rand(4, 2)
+        parts.backward(data, lambda part: net(part).mean(), reduction="mean", zero=net.zero_grad)
+
+    try:
+        train(parts)
+        train(parts)
+        assert len(handler.heard) == 1
+        net.eval()
+        train(MicroBatches(net, 2))
+        assert len(handler.heard) == 1  # in evaluation, its mean and variance are fixed
+    finally:
+        micro_batches.log.removeHandler(handler)
 
 
 def case_out_of_memory_in_the_optimizer_ends_the_attempt() -> str:
@@ -243,10 +300,10 @@ def case_out_of_memory_in_the_optimizer_ends_the_attempt() -> str:
         try:
             for batch in loop:
                 with limited(limit):
-                    loop.step(batch, loss_of(net))
+                    loop.step(batch, loss_of(net), reduction="mean")
         except RuntimeError as error:
             seen = error
     assert seen is not None
-    assert memory_errors.is_lack_of_memory(seen)
+    assert micro_batches.is_out_of_memory(seen)
     assert (loop.steps, loop._parts.size) == (0, None)
     return str(seen)[:160]

@@ -53,7 +53,7 @@ def train(rank: int, *, in_parts: bool) -> list[list[float]]:
             return nn.functional.cross_entropy(model(part[0]), part[1])
 
         if in_parts:
-            parts.backward(batch, compute, zero=optimizer.zero_grad)
+            parts.backward(batch, compute, reduction="mean", zero=optimizer.zero_grad)
             assert parts.trained == (SAMPLES[rank], min(PART, SAMPLES[rank]))
         else:
             compute(batch).backward()
