@@ -36,7 +36,7 @@ VERSION = 1
 LATEST, MANIFEST, PLAN = "latest", "manifest.json", "plan.json"
 ASIDE = "set-aside"
 PATTERN = "step-*"
-UNFINISHED = "unfinished-"  # and a name: what is being written, fetched or removed
+UNFINISHED = "unfinished-"  # and a name: what is being written or removed
 BLOCK = 16 * 1024 * 1024  # bytes of a file that are hashed on their own, so on several cores
 CHUNK = 1024 * 1024  # bytes that are read at a time
 THREADS = min(8, os.cpu_count() or 1)  # that read and hash
@@ -167,16 +167,11 @@ def read_manifest(folder: Path) -> Manifest:
         raise BrokenError("has no manifest: it was not finished") from None
     except OSError as error:
         raise BrokenError(f"cannot be read: {error.strerror}") from None
-    return parsed_manifest(text, step_of(folder))
-
-
-def parsed_manifest(text: bytes, step: int | None) -> Manifest:
-    """Read a manifest of a step, or say what is wrong with it."""
     line, _, rest = text.partition(b"\n")
     if rest != hashlib.sha256(line).hexdigest().encode() + b"\n":
         raise BrokenError("has a damaged manifest")
     try:
-        return _understood(json.loads(line), step)
+        return _understood(json.loads(line), step_of(folder))
     except _NOT_UNDERSTOOD:
         raise BrokenError("has a manifest that cannot be understood") from None
 

@@ -94,15 +94,6 @@ SURFACE = {
     },
     "checkpoint list": {"--json", "folder"},
     "checkpoint verify": {"--json", "folder"},
-    "checkpoint export": {
-        "--to",
-        "--format",
-        "--entry",
-        "--all",
-        "--python",
-        "checkpoint",
-    },
-    "checkpoint import": {"--to", "--step", "--python", "folder"},
 }
 
 

@@ -25,7 +25,6 @@ MAY = {
     "journal/writer.py": "a folder, to make its names durable",
     "training/tensor_files.py": "writes new files",
     "training/lock.py": "a lock of its own",
-    "workflows/plain_checkpoint.py": "writes a new file",
     "redaction/machine_names.py": "a file of the system",
     "cli/main.py": "/dev/null",
     "terminal/screen.py": "/dev/null",

@@ -24,7 +24,6 @@ import threading
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,6 @@ from rocsteady.training.disk_space import Room, is_full, remove
 from rocsteady.training.folder_changes import point_to, publish, set_aside
 from rocsteady.training.lock import locked
 from rocsteady.training.ranks import Ranks
-from rocsteady.training.remote_copy import Remote
 from rocsteady.training.restore import fill, reason, state_of
 from rocsteady.training.staging import Buffer, Buffers
 from rocsteady.training.state_tree import StateParts
@@ -64,12 +62,10 @@ class Checkpointer:
         *,
         keep: int = 3,
         keep_every: int = 0,
-        remote: str | None = None,
     ) -> None:
         """Open a folder for checkpoints.
 
-        ``keep`` of the newest are kept, and for good one in ``keep_every``. ``remote`` is an
-        address that fsspec knows, to which each is copied once it is on the disk here.
+        ``keep`` of the newest are kept, and one in ``keep_every`` for good.
         """
         if keep < 1:
             raise CheckpointError("keep: at least one checkpoint must be kept")
@@ -91,7 +87,6 @@ class Checkpointer:
         self._ranks = Ranks()
         if self._ranks.world > 1:
             _distributed()  # now, not when training waits for the first save
-        self._remote = Remote(remote) if remote else None
         self._lock: int | None = None
         self._ranks.as_first(self._open)
 
@@ -175,7 +170,7 @@ class Checkpointer:
         self._dicts = {
             name for name, value in state.items() if not hasattr(value, "load_state_dict")
         }
-        path = self._newest_whole(start) or self._fetched(start)
+        path = self._newest_whole(start)
         if path is None:
             return None
         own, shared = self._skeletons(path)
@@ -193,24 +188,6 @@ class Checkpointer:
             if not wrong:
                 return Path(path)
             self._set_aside(path, wrong)
-        return None
-
-    def _fetched(self, start: Path | None) -> Path | None:
-        """Return the newest one that is whole at the other place, once it is here.
-
-        A place that cannot be asked ends the training: it would begin anew, unasked for.
-        """
-        remote = self._remote
-        if remote is None:
-            return None
-        most = folders.step_of(start) if start is not None else None
-        for name in self._ranks.as_first(lambda: remote.names(most)):
-            wrong = self._ranks.as_first(partial(remote.fetch, name, self.folder))
-            if wrong:
-                self.passed_over.append(f"{name} {wrong}")
-                self._say(f"{name} of {remote.address} {wrong}; it is skipped")
-            elif path := self._newest_whole(start):
-                return path
         return None
 
     def _staged(self, state: Mapping[str, Any], per_rank: Collection[str]) -> _Save:
@@ -255,8 +232,6 @@ class Checkpointer:
         finally:
             if isinstance(save, _Save):
                 self._buffers.give_back(save.buffer)
-        if self._remote is not None and self._ranks.rank == 0:
-            self._remote.send(self.folder / folders.name_of(step))
 
     def _with_room(self, step: int, save: _Save) -> None:
         """Write it; if there is no room, the oldest checkpoint makes way for it."""
@@ -323,7 +298,7 @@ class Checkpointer:
         if first.world != self._ranks.world:
             self._say_once(
                 f"{path.name} was written by {first.world} ranks and is read by"
-                f" {self._ranks.world}: what is each rank's own may be that of another one"
+                f" {self._ranks.world}: per-rank state may come from a different rank"
             )
         return own.state, first.state
 
