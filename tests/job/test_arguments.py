@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.job.arguments import seed_option, with_arguments
+from rocsteady.job.stages import seed_option, with_arguments
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from rocsteady.checkpoint_folder import MANIFEST, FileFact, hash_of, manifest_text
 from rocsteady.file_integrity import OLD_TORCH
-from rocsteady.job import file_check
-from rocsteady.job.file_check import kind_of, what_is_wrong
+from rocsteady.job import done_when
+from rocsteady.job.done_when import kind_of, what_is_wrong
 from rocsteady.job.values import FileKind
 
 
@@ -183,7 +183,7 @@ def test_a_checkpoint_of_ours_is_whole_by_every_byte(tmp_path: Path) -> None:
 
 
 def test_of_a_large_one_the_sizes_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_check, "HASH_LIMIT", 10)
+    monkeypatch.setattr(done_when, "HASH_LIMIT", 10)
     ours = Ours(tmp_path)
     content = ours.tensors.read_bytes()
 

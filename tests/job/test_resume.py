@@ -7,9 +7,16 @@ from pathlib import Path
 import pytest
 
 from rocsteady.errors import JobError
-from rocsteady.job.checkpoint_origin import Origin, find, stamp
 from rocsteady.job.job_file import parse_job
-from rocsteady.job.resume import Checkpoint, Launch, launch, whole_checkpoints
+from rocsteady.job.resume import (
+    Checkpoint,
+    Launch,
+    Origin,
+    find_checkpoints,
+    launch,
+    stamp,
+    whole_checkpoints,
+)
 from rocsteady.job.values import Job
 
 RESUME = """
@@ -51,7 +58,7 @@ def newest_checkpoint(job: Job, folder: Path, origin: Origin | None = None) -> C
 def test_those_from_before_do_not_count_where_they_are_foreign(tmp_path: Path) -> None:
     save(tmp_path / "checkpoints" / "a.pt", 100.0)
     save(tmp_path / "last.pt", 100.0)
-    before = find(job().resume, tmp_path)
+    before = find_checkpoints(job().resume, tmp_path)
     fresh, goes_on = Origin(before=before, foreign=before), Origin(before=before)
 
     assert newest_checkpoint(job(), tmp_path, fresh) is None

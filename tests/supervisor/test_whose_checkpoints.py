@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from supervised import ROCSTEADY, Ended, Project, until
 
-from rocsteady.job.checkpoint_origin import Origin
+from rocsteady.job.resume import Origin
 from rocsteady.job.values import Job, Resume
 from rocsteady.supervisor.checkpoints import Checkpoints
 

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.job.checkpoint_origin import Origin, find, keep
+from rocsteady.job.resume import Origin, find_checkpoints, save_origin
 from rocsteady.job.values import Existing, Job, Resume
 from rocsteady.journal.values import Run, RunLine
 from rocsteady.supervisor import script_resume
@@ -64,8 +64,10 @@ def test_the_job_file_or_an_option_decides(
     origin, said, _ = choose(job, folder, [line(folder, "done")], Choice(existing=option))
 
     assert expected in said
-    assert origin.foreign == (find(RESUME, folder) if expected == IGNORES else frozenset())
-    assert origin.before == find(RESUME, folder)
+    assert origin.foreign == (
+        find_checkpoints(RESUME, folder) if expected == IGNORES else frozenset()
+    )
+    assert origin.before == find_checkpoints(RESUME, folder)
 
 
 def test_refusing_says_what_to_type(folder: Path) -> None:
@@ -98,8 +100,8 @@ def test_only_what_the_last_run_of_this_job_left_is_continued(
 
 
 def test_what_the_last_run_must_not_use_its_successor_must_not_either(folder: Path) -> None:
-    before = find(RESUME, folder)
-    keep(Origin(before=before, foreign=before), folder)
+    before = find_checkpoints(RESUME, folder)
+    save_origin(Origin(before=before, foreign=before), folder)
 
     origin, _, _ = choose(JOB, folder, [line(folder)], Choice())
 

@@ -19,8 +19,7 @@ import msgspec
 import pytest
 
 from rocsteady.errors import JobError
-from rocsteady.job.configuration import user_configuration
-from rocsteady.job.job_file import parse_job
+from rocsteady.job.job_file import parse_job, user_configuration
 from rocsteady.job.notify import Notify, NotifyEvent, WebhookKind, kind_of
 from rocsteady.report.notice import Notice, terminal_notice, webhook_post
 from rocsteady.workflows.notifications import (

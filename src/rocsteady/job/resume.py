@@ -1,17 +1,128 @@
-"""How a job goes on where it was: the newest checkpoint that is whole, handed to the command."""
+"""The checkpoints of a job: which a run may use, how far each is, and how to start from one.
+
+Checkpoints that are there when a run begins are listed in its folder, so that they can be told from
+its own later, also by a supervisor that takes the run over, and whatever the clock does meanwhile.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 
 from rocsteady.errors import JobError
-from rocsteady.job.checkpoint_origin import NANOSECONDS, Origin, Stamp, find
-from rocsteady.job.file_check import kind_of, what_is_wrong
+from rocsteady.host.atomic_file import write_whole
+from rocsteady.job.done_when import kind_of, matches, what_is_wrong
 from rocsteady.job.values import CHECKPOINT, Job, Resume
 from rocsteady.model import Value
+from rocsteady.untrusted_file import read_head, read_regular
+
+ORIGIN_FILE = "checkpoints-before.json"
+ORIGIN_LIMIT = 64 * 1024 * 1024  # bytes
+NANOSECONDS = 1e9
+STEP, EPOCH = "step", "epoch"
+HIGHEST = 10**15
+TRAINER_STATE = "trainer_state.json"  # as the Hugging Face Trainer writes
+TRAINER_STATE_LIMIT = 64 << 20  # bytes; it has every line of the log
+_BEFORE = r"(?:^|[^a-z])"
+_NAMED = (
+    (STEP, re.compile(_BEFORE + r"(?:global[-_]?)?(?:steps?|iter(?:ation)?s?)[-_=]?([0-9]+)")),
+    (STEP, re.compile(r"^checkpoint-([0-9]+)$")),  # of the Hugging Face Trainer
+    (EPOCH, re.compile(_BEFORE + r"epochs?[-_=]?([0-9]+)")),
+)
+
+
+class Stamp(Value, frozen=True, kw_only=True):
+    """A checkpoint as it was found: one that was written again has another stamp."""
+
+    path: str  # as its pattern is written
+    written: int  # nanoseconds since 1970
+    size: int
+
+
+class Origin(Value, frozen=True, kw_only=True):
+    """What was there when a run began, and what of it the run must not use."""
+
+    before: frozenset[Stamp] = frozenset()
+    foreign: frozenset[Stamp] = frozenset()
+    runs: int = 0  # keys of the journal's runs up to which this accounts for what they wrote
+
+
+def stamp(folder: Path, path: Path) -> Stamp | None:
+    """Return a checkpoint's stamp; None if it is gone. A folder has that of its newest file."""
+    place = folder / path
+    try:
+        facts = [place.stat()]
+        if place.is_dir():
+            facts += [entry.stat() for entry in place.iterdir()]
+    except OSError:
+        return None
+    newest = max(fact.st_mtime_ns for fact in facts)
+    return Stamp(path=str(path), written=newest, size=sum(fact.st_size for fact in facts))
+
+
+def find_checkpoints(resume: Resume | None, folder: Path) -> frozenset[Stamp]:
+    """Return the checkpoints that are there, whole or not."""
+    if resume is None:
+        return frozenset()
+    paths = {path for pattern in resume.checkpoints for path in matches(folder, pattern)}
+    return frozenset(each for path in paths if (each := stamp(folder, path)) is not None)
+
+
+def save_origin(origin: Origin, records: Path) -> None:
+    """Write it to the records of a run; where that is not possible, the run goes on without."""
+    with contextlib.suppress(OSError):
+        write_whole(records / ORIGIN_FILE, msgspec.json.encode(origin))
+
+
+def load_origin(records: Path) -> Origin | None:
+    """Read what was written when a run began; None for a run of an earlier version."""
+    try:
+        return msgspec.json.decode(read_head(records / ORIGIN_FILE, ORIGIN_LIMIT), type=Origin)
+    except (OSError, UnicodeDecodeError, msgspec.MsgspecError):
+        return None
+
+
+class CheckpointNumber(Value, frozen=True, kw_only=True):
+    """How many steps, or epochs, a checkpoint says that it has."""
+
+    value: int
+    unit: str = STEP
+
+
+def checkpoint_number(folder: Path, path: Path) -> CheckpointNumber | None:
+    """Read it from the checkpoint's name, its folder's, or the Trainer's state in it.
+
+    The name of the job's own ``folder`` says nothing.
+    """
+    name = path.stem if path.suffix and not (folder / path).is_dir() else path.name
+    named = _number_in(name) or _number_in(path.parent.name)
+    if named is not None and named.unit == STEP:
+        return named
+    return _in_trainer_state(folder / path / TRAINER_STATE) or named
+
+
+def _number_in(name: str) -> CheckpointNumber | None:
+    for unit, pattern in _NAMED:
+        if (match := pattern.search(name.lower())) and int(match.group(1)) < HIGHEST:
+            return CheckpointNumber(value=int(match.group(1)), unit=unit)
+    return None
+
+
+def _in_trainer_state(path: Path) -> CheckpointNumber | None:
+    try:
+        state = msgspec.json.decode(read_regular(path, TRAINER_STATE_LIMIT), type=_TrainerState)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return CheckpointNumber(value=state.global_step) if 0 <= state.global_step < HIGHEST else None
+
+
+class _TrainerState(Value, frozen=True):
+    global_step: int
 
 
 class Launch(Value, frozen=True, kw_only=True):
@@ -43,7 +154,7 @@ def whole_checkpoints(
     """
     judged = {} if judged is None else judged
     origin = origin or Origin()
-    usable = find(job.resume, folder) - origin.foreign
+    usable = find_checkpoints(job.resume, folder) - origin.foreign
     found = sorted(usable, key=lambda each: _age(each, origin), reverse=True)
     avoided = {(each.path, each.written) for each in avoid}
     passed_over: list[str] = []

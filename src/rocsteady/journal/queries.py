@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from fnmatch import fnmatch
 from itertools import pairwise
 
 from msgspec.structs import replace
 
 from rocsteady.errors import JournalError
-from rocsteady.job.pattern_overlap import overlap
 from rocsteady.journal import schema
 from rocsteady.journal.identity import Identity, is_alive
 from rocsteady.journal.rows import select, unpacked
@@ -63,7 +64,7 @@ def refuse_second(
     for run in select(connection, Run, "WHERE ended IS NULL AND boot_id = ?", here.boot_id):
         if run.process == here.process or not is_alive(run.process):
             continue
-        shared = overlap(_checkpoints(run.job), _checkpoints(job))
+        shared = _shared(_checkpoints(run.job), _checkpoints(job))
         if run.command == command or shared:
             same, files = "the same command", "the same files"
             if run.command != command:
@@ -73,6 +74,15 @@ def refuse_second(
                 f" write to {files}. To stop it: rocsteady stop {run.name}. To start a"
                 " second run anyway: --anyway"
             )
+
+
+def _shared(first: list[str], second: list[str]) -> str:
+    """Return a pattern of the first that also covers a pattern of the second, or is covered."""
+    for one in map(os.path.normpath, first):
+        for other in map(os.path.normpath, second):
+            if fnmatch(one, other) or fnmatch(other, one):
+                return one
+    return ""
 
 
 def _checkpoints(job: object) -> list[str]:

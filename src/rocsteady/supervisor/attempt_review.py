@@ -14,8 +14,8 @@ from rocsteady.attempts.settings import Settings
 from rocsteady.evidence.collect import collect
 from rocsteady.failures.exit_status import signal_name
 from rocsteady.failures.symptoms import Symptoms
-from rocsteady.job.arguments import seed_option
 from rocsteady.job.resume import Checkpoint
+from rocsteady.job.stages import seed_option
 from rocsteady.journal.values import Run
 from rocsteady.knowledge.failures import SCRIPT_ERROR, UNKNOWN
 from rocsteady.model import Failure

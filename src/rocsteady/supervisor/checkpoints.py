@@ -12,10 +12,19 @@ from rocsteady.attempts.progress_counts import EPOCH, READ, SAVED
 from rocsteady.checkpoint_folder import is_ours
 from rocsteady.errors import RocsteadyError
 from rocsteady.evidence.heartbeat_pages import CheckpointRead
-from rocsteady.job.checkpoint_number import STEP, number_of
-from rocsteady.job.checkpoint_origin import NANOSECONDS, Origin, Stamp, find, keep, kept
 from rocsteady.job.done_when import CLOCK_GRAIN
-from rocsteady.job.resume import Checkpoint, whole_checkpoints
+from rocsteady.job.resume import (
+    NANOSECONDS,
+    STEP,
+    Checkpoint,
+    Origin,
+    Stamp,
+    checkpoint_number,
+    find_checkpoints,
+    load_origin,
+    save_origin,
+    whole_checkpoints,
+)
 from rocsteady.job.values import Job, Resume
 from rocsteady.journal.values import Run
 from rocsteady.knowledge.resume_arguments import resume_argument
@@ -68,14 +77,14 @@ class Checkpoints:
     def begin(self) -> None:
         """Write down what was there before the run."""
         self._new = True
-        keep(self._origin, self._records)
+        save_origin(self._origin, self._records)
 
     def take_over(self, run: Run, others: Iterable[Run], *, from_scratch: bool) -> None:
         """Tell those of a run that was left from those that other runs have written since.
 
         A run without any of its own is not started again over those of another.
         """
-        found = find(self.job.resume, self.folder)
+        found = find_checkpoints(self.job.resume, self.folder)
         self._origin = taken_over(run, others, self.job.resume, found)
         theirs = sorted(each.path for each in found & (self._origin.foreign - self._origin.before))
         if theirs and self.newest() is None and not from_scratch:
@@ -83,13 +92,13 @@ class Checkpoints:
                 f"{run.name} has no checkpoint of its own: {theirs[-1]} belongs to another run. Use"
                 " --from-scratch to start from the beginning"
             )
-        keep(self._origin, self._records)
+        save_origin(self._origin, self._records)
 
     def told(self, job: Job) -> None:
         """Take up that the script resumes by itself, from what it has found already."""
         self.job = job
-        self._origin = Origin(before=find(job.resume, self.folder))
-        keep(self._origin, self._records)
+        self._origin = Origin(before=find_checkpoints(job.resume, self.folder))
+        save_origin(self._origin, self._records)
 
     def ended(self, end: AttemptEnd) -> None:
         """Take up whether an attempt wrote a checkpoint."""
@@ -124,7 +133,7 @@ class Checkpoints:
         self._judged.clear()
         if self._new:
             self._set_apart()
-            keep(self._origin, self._records)
+            save_origin(self._origin, self._records)
             self._new = False
 
     def newest(self) -> Checkpoint | None:
@@ -136,7 +145,7 @@ class Checkpoints:
 
         A number that cannot be what was seen counts something else.
         """
-        number, (least, most) = number_of(self.folder / checkpoint.path), seen
+        number, (least, most) = checkpoint_number(self.folder, checkpoint.path), seen
         key = f"{number.unit} {number.value}" if number else str(checkpoint.path)
         if number is not None and number.unit == STEP:
             near = least // 2 <= number.value <= most + 1 + (most - least)
@@ -147,7 +156,7 @@ class Checkpoints:
     def counted(self, end: AttemptEnd, before: Steps, log: Path) -> AttemptEnd:
         """Add what the script itself says of how far it came."""
         counts, newest = dict(end.own_counts), self.newest()
-        if newest and (number := number_of(self.folder / newest.path)):
+        if newest and (number := checkpoint_number(self.folder, newest.path)):
             counts[f"{SAVED}{number.unit}"] = number.value
         if (epoch := last_epoch_printed(log)) is not None:
             counts[EPOCH] = epoch
@@ -158,7 +167,7 @@ class Checkpoints:
 
     def _set_apart(self) -> None:
         """Leave out what appeared since the run began: before its first attempt none is its own."""
-        late = find(self.job.resume, self.folder) - self._origin.before
+        late = find_checkpoints(self.job.resume, self.folder) - self._origin.before
         self._origin = msgspec.structs.replace(self._origin, foreign=self._origin.foreign | late)
 
     def whole(self) -> Iterator[Checkpoint]:
@@ -185,7 +194,7 @@ def taken_over(
     run: Run, others: Iterable[Run], resume: Resume | None, found: frozenset[Stamp]
 ) -> Origin:
     """Return what a run that was left may use: not what other runs have written since."""
-    own = kept(Path(run.folder)) or Origin()
+    own = load_origin(Path(run.folder)) or Origin()
     others = [other for other in others if other.id != run.id]
     later = [other for other in others if other.id > max(run.id, own.runs)]
     written = {each for other in later for each in _by(other, resume, found)}
@@ -198,7 +207,7 @@ def taken_over(
 
 def _by(run: Run, resume: Resume | None, found: frozenset[Stamp]) -> Iterable[Stamp]:
     """Return the checkpoints that another run may have written: those that it did not find."""
-    origin, its = kept(Path(run.folder)), run.job.get("resume")
+    origin, its = load_origin(Path(run.folder)), run.job.get("resume")
     patterns = its.get("checkpoints") if isinstance(its, dict) else None
     if origin is not None and resume is not None and patterns == list(resume.checkpoints):
         return found - origin.before

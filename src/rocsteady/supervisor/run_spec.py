@@ -11,7 +11,7 @@ from rocsteady.attempts.engines import plain
 from rocsteady.attempts.engines.processes import Engine
 from rocsteady.attempts.settings import Settings
 from rocsteady.host.child import OURS, TerminalUse
-from rocsteady.job.checkpoint_origin import Origin
+from rocsteady.job.resume import Origin
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.machine_history import Memory

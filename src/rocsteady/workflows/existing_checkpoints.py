@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.job.checkpoint_origin import Origin, Stamp, find, kept
-from rocsteady.job.resume import whole_checkpoints
+from rocsteady.job.resume import Origin, Stamp, find_checkpoints, load_origin, whole_checkpoints
 from rocsteady.job.values import Existing, Job
 from rocsteady.journal.values import RunLine
 from rocsteady.supervisor import script_resume
@@ -30,7 +29,7 @@ def choose(
     """Return which checkpoints a new run may use, what to say, and the choice that was made."""
     if choice.existing is Existing.FRESH and job.resume is None:
         _refuse_what_resumes_by_itself(job, folder, lines)
-    before = find(job.resume, folder)
+    before = find_checkpoints(job.resume, folder)
     usual, why, foreign = _usual(job, lines, before, choice)
     origin = Origin(before=before, foreign=foreign)
     newest = next(whole_checkpoints(job, folder), None)
@@ -60,7 +59,7 @@ def _refuse_what_resumes_by_itself(job: Job, folder: Path, lines: Sequence[RunLi
     """Refuse to call a start fresh that is none: such a script finds its checkpoints itself."""
     same = (line.run for line in lines if line.run.command == job.command)
     resumes = next((found for run in same if (found := script_resume.kept(Path(run.folder)))), None)
-    if resumes is not None and find(resumes, folder):
+    if resumes is not None and find_checkpoints(resumes, folder):
         raise RocsteadyError(
             f"--fresh has no effect: the script itself resumes from {script_resume.where(resumes)}."
             " Give the script another folder"
@@ -79,6 +78,6 @@ def _usual(
         return Existing.FRESH, ": no earlier run of this job wrote them", before
     if last.run.outcome == DONE:
         return Existing.FRESH, f": the last run of this job, {last.run.name}, is done", before
-    its = kept(Path(last.run.folder))
+    its = load_origin(Path(last.run.folder))
     why = f" the last run of this job, {last.run.name}, which was left unfinished"
     return Existing.CONTINUE, why, before & its.foreign if its else frozenset()

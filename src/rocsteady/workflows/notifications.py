@@ -21,7 +21,7 @@ import msgspec
 from rocsteady.host import webhook_post as sender
 from rocsteady.host.bounded_call import Answer, AnswerKind, ask
 from rocsteady.job.address import host_of
-from rocsteady.job.configuration import user_configuration
+from rocsteady.job.job_file import user_configuration
 from rocsteady.job.notify import Notify, NotifyEvent, kind_of
 from rocsteady.job.values import Job
 from rocsteady.redaction.machine_names import redactor_here

@@ -26,7 +26,7 @@ from rocsteady.host import webhook_post as sender
 from rocsteady.host.atomic_file import write_whole
 from rocsteady.host.bounded_call import AnswerKind, ask
 from rocsteady.job.address import host_of
-from rocsteady.job.configuration import user_configuration
+from rocsteady.job.job_file import user_configuration
 from rocsteady.job.metrics import RUN, Metrics
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
