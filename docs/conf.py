@@ -22,8 +22,7 @@ from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.knowledge.rules import Rule
 from rocsteady.knowledge.speeds import CardSpeed, load_speeds
 from rocsteady.knowledge.values import Severity, Source
-from rocsteady.remedies.catalog import RUNGS
-from rocsteady.remedies.remedy import ANY, Remedy
+from rocsteady.remedies.remedy import ANY, Remedy, load_remedies
 
 project = "rocsteady"
 author = "The rocsteady authors"
@@ -281,7 +280,7 @@ write_page("variables.md", variables_page(knowledge.variables.values()))
 write_page("facts.md", facts_page(FACTS))
 write_page(
     "remedies.md",
-    remedies_page((rung.REMEDY for rung in RUNGS.values()), harmful_variables()),
+    remedies_page(load_remedies().values(), harmful_variables()),
 )
 write_page(
     "options.md",

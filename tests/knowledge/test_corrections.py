@@ -16,7 +16,7 @@ from rocsteady.knowledge.reader import DATA, Knowledge
 from rocsteady.knowledge.values import Confidence
 from rocsteady.machine.variables import SetVariable
 from rocsteady.planner.estimates import _setup_rests_on
-from rocsteady.remedies.catalog import RUNGS
+from rocsteady.remedies.remedy import load_remedies
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded
@@ -49,8 +49,8 @@ def test_caching_off_is_not_called_wrong_where_it_was_the_cure(knowledge: Knowle
 
 
 def test_remedies_name_the_costs_that_were_reported() -> None:
-    assert "RDNA4" in RUNGS["allocator-expandable"].REMEDY.cost
-    assert "Conv3d" in RUNGS["miopen-fast-find"].REMEDY.cost
+    assert "RDNA4" in load_remedies()["allocator-expandable"].cost
+    assert "Conv3d" in load_remedies()["miopen-fast-find"].cost
 
 
 def test_what_was_removed_is_said_to_be_of_older_releases(knowledge: Knowledge) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from rocsteady.evidence.heartbeat_pages import LoaderFacts
 from rocsteady.model import Certainty, Failure, Fingerprint, Strategy
-from rocsteady.remedies.ladder import Proposal
+from rocsteady.remedies.ladder import RemedyChoice
 from rocsteady.remedies.situation import EITHER, FailedAttempt, Situation
 
 if TYPE_CHECKING:
@@ -36,13 +36,14 @@ class Situations:
     ) -> Situation:
         """Return where a run stands after its first attempt, which failed at step 100."""
         machine = self._recorded.machine(on)
-        print_ = Fingerprint(kind=kind, place=PLACE, step=100)
+        fingerprint = Fingerprint(kind=kind, place=PLACE, step=100)
         plan = strategy or Strategy()
+        failed = FailedAttempt(strategy=plan, failure=fingerprint, progressed=True, steps=100)
         plain: dict[str, Any] = {
-            "failure": self.named(print_, rank=rank),
+            "failure": self.named(fingerprint, rank=rank),
             "nature": EITHER,
             "strategy": plan,
-            "tried": (FailedAttempt(strategy=plan, failure=print_, progressed=True, steps=100),),
+            "tried": (failed,),
             "machine": machine,
             "variables": {each.name: each.value or "" for each in machine.variables},
             "gpus": len(machine.gpus.gpus),
@@ -65,14 +66,14 @@ class Situations:
         return LoaderFacts(**{**plain, **told})
 
     @staticmethod
-    def named(print_: Fingerprint, rank: int | None = None) -> Failure:
+    def named(fingerprint: Fingerprint, rank: int | None = None) -> Failure:
         """Return a failure of which nothing but the fingerprint matters."""
         return Failure(
-            kind=print_.kind,
-            title=print_.kind,
+            kind=fingerprint.kind,
+            title=fingerprint.kind,
             words="",
             certainty=Certainty.CERTAIN,
-            fingerprint=print_,
+            fingerprint=fingerprint,
             seen=(),
             rank=rank,
         )
@@ -80,7 +81,7 @@ class Situations:
     def after(
         self,
         situation: Situation,
-        step: Proposal,
+        step: RemedyChoice,
         kind: str = "",
         *,
         steps: int = 100,
@@ -88,17 +89,17 @@ class Situations:
     ) -> Situation:
         """Return where the run stands when the next attempt has failed too."""
         assert step.strategy is not None, step.why
-        print_ = Fingerprint(kind=kind or situation.failure.kind, place=PLACE, step=steps)
+        fingerprint = Fingerprint(kind=kind or situation.failure.kind, place=PLACE, step=steps)
         attempt = FailedAttempt(
             strategy=step.strategy,
             remedy=step.remedy,
-            failure=print_,
+            failure=fingerprint,
             progressed=steps > max(entry.steps for entry in situation.tried),
             steps=steps,
         )
         return msgspec.structs.replace(
             situation,
-            failure=self.named(print_),
+            failure=self.named(fingerprint),
             nature=nature or situation.nature,
             strategy=step.strategy,
             tried=(*situation.tried, attempt),

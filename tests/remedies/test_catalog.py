@@ -1,30 +1,72 @@
-"""The table has every remedy, and each says all that a person wants to know of it."""
+"""Every remedy says all that a person wants to know of it; a wrong entry is refused."""
 
 from __future__ import annotations
 
-import pkgutil
+from pathlib import Path
 
 import pytest
 
+from rocsteady.errors import KnowledgeError
 from rocsteady.knowledge.failures import load_failures
-from rocsteady.remedies import rungs
-from rocsteady.remedies.catalog import RUNGS
-from rocsteady.remedies.remedy import ANY
+from rocsteady.remedies.computed import COMPUTED
+from rocsteady.remedies.remedy import ANY, load_remedies
 
-REMEDIES = [rung.REMEDY for rung in RUNGS.values()]
+REMEDIES = [*load_remedies().values()]
+ENTRY = """
+[[remedy]]
+id = "dummy"
+title = "A dummy"
+answers = ["oom-host"]
+cost = "nothing"
+evidence = "none"
+when_not = "Never."
+sources = ["field note A"]
+"""
 
 
-def test_every_file_is_in_the_table_under_its_own_name() -> None:
-    files = {module.name.replace("_", "-") for module in pkgutil.iter_modules(rungs.__path__)}
+def test_a_remedy_is_one_entry_of_one_file(tmp_path: Path) -> None:
+    file = tmp_path / "remedies.toml"
+    file.write_text(f'{ENTRY}set = {{ DUMMY = "1" }}\n', encoding="utf-8")
 
-    assert set(RUNGS) == files
+    assert load_remedies(file)["dummy"].set == {"DUMMY": "1"}
 
 
-def test_the_table_is_in_the_order_of_the_ranks_and_no_two_are_equal() -> None:
-    ranks = [remedy.rank for remedy in REMEDIES]
+@pytest.mark.parametrize(
+    ("more", "wrong"),
+    [
+        ("", "dummy: set: exactly one of"),
+        ('set = { A = "1" }\nsetting = { compile = false }', "dummy: set: exactly one of"),
+        ("setting = { compil = false }", "dummy: setting: 'compil' is not a field"),
+        ('setting = { workers = "two" }', "dummy: setting: "),
+        ('set = { A = "1" }\nneeds = "cuda"', "dummy: needs: one of gpu, rocm, rocr"),
+        (
+            'set = { A = "1" }\nwhen = [{ fact = "gpu.gfxx", is = "x", otherwise = "no" }]',
+            "dummy: when.fact: 'gpu.gfxx' is not a fact",
+        ),
+        (
+            'set = { A = "1" }\nwhen = [{ check = "gpu", otherwise = "no {gpu.gfxx}" }]',
+            "dummy: when.otherwise: 'gpu.gfxx' is not a fact",
+        ),
+        ('set = { A = "1" }\nwhen = [{ check = "gpu" }]', "otherwise"),
+        (f'set = {{ A = "1" }}{ENTRY}set = {{ A = "1" }}', "dummy: id: taken"),
+    ],
+)
+def test_a_wrong_entry_is_refused_by_its_field(tmp_path: Path, more: str, wrong: str) -> None:
+    file = tmp_path / "remedies.toml"
+    file.write_text(f"{ENTRY}{more}\n", encoding="utf-8")
 
-    assert ranks == sorted(set(ranks))
+    with pytest.raises(KnowledgeError, match=r"remedies\.toml") as refused:
+        load_remedies(file)
+
+    assert wrong in str(refused.value)
+
+
+def test_the_same_again_comes_first_and_the_cpu_last() -> None:
     assert (REMEDIES[0].id, REMEDIES[-1].id) == ("retry", "cpu")
+
+
+def test_every_function_has_an_entry() -> None:
+    assert COMPUTED.keys() <= load_remedies().keys()
 
 
 @pytest.mark.parametrize("remedy", REMEDIES, ids=lambda remedy: str(remedy.id))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocsteady.model import Strategy
-from rocsteady.remedies.difference import changed, told
+from rocsteady.remedies.difference import changed, describe_changes
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,8 @@ def test_a_change_is_named_by_its_settings(
 ) -> None:
     assert changed(Strategy(), after) == names
     assert changed(after, Strategy()) == names
-    assert told(Strategy(), after) == words
+    assert describe_changes(Strategy(), after) == words
 
 
 def test_a_variable_that_is_given_up_is_as_it_was() -> None:
-    assert told(Strategy(variables={"A": "1"}), Strategy()) == "A restored"
+    assert describe_changes(Strategy(variables={"A": "1"}), Strategy()) == "A restored"

@@ -9,8 +9,7 @@ import msgspec
 from rocsteady.evidence.heartbeat_pages import BatchSplit
 from rocsteady.knowledge.values import Fix
 from rocsteady.model import Strategy
-from rocsteady.remedies.ladder import Proposal, climb
-from rocsteady.remedies.preview import preview
+from rocsteady.remedies.ladder import RemedyChoice, choose_remedy, preview
 from rocsteady.remedies.situation import (
     DETERMINISTIC,
     EITHER,
@@ -32,14 +31,14 @@ def climbed(situation: Situation) -> list[str]:
 def test_a_first_hang_may_be_chance_the_second_is_answered(situations: Situations) -> None:
     first = situations("hang-in-loader", loader=situations.loader(main_guarded=False))
 
-    again = climb(first)
+    again = choose_remedy(first)
     second = situations.after(first, again, steps=250)
-    remedy = climb(second)
+    remedy = choose_remedy(second)
 
     assert (again.remedy, again.strategy) == ("retry", Strategy())
-    assert (remedy.remedy, remedy.taken_back) == ("loader-inline", "")
+    assert (remedy.remedy, remedy.reverted) == ("loader-inline", "")
     assert remedy.strategy == Strategy(workers=0)
-    assert dict(remedy.passed_over)["loader-spawn"].startswith("the main module has no guard")
+    assert dict(remedy.skipped)["loader-spawn"].startswith("the main module has no guard")
 
 
 def test_cheapest_first_and_what_did_not_move_it_is_taken_back(situations: Situations) -> None:
@@ -47,7 +46,7 @@ def test_cheapest_first_and_what_did_not_move_it_is_taken_back(situations: Situa
 
     steps = preview(situation)
 
-    assert [(step.taken_back, step.remedy) for step in steps] == [
+    assert [(step.reverted, step.remedy) for step in steps] == [
         ("", "precision-bf16"),
         ("precision-bf16", "attention-math"),
         ("attention-math", "checkpoint-back"),
@@ -61,27 +60,28 @@ def test_cheapest_first_and_what_did_not_move_it_is_taken_back(situations: Situa
         Strategy(precision="fp32"),
         None,
     ]
-    assert steps[1].why == (
-        "precision-bf16 did not help and was reverted."
-        " Attention without fused kernels (attention=math)."
-    )
 
 
 def test_what_brought_the_run_further_is_kept_under_the_next(situations: Situations) -> None:
     situation = situations("nan-loss", nature=DETERMINISTIC)
 
-    further = situations.after(situation, climb(situation), steps=300)
+    further = situations.after(situation, choose_remedy(situation), steps=300)
 
-    assert climb(further).strategy == Strategy(precision="bf16", attention="math")
-    assert climb(further).taken_back == ""
+    assert choose_remedy(further).strategy == Strategy(precision="bf16", attention="math")
+    assert choose_remedy(further).reverted == ""
 
 
 def test_another_failure_as_far_on_means_that_the_first_is_mended(situations: Situations) -> None:
     situation = situations("compile-failure", nature=DETERMINISTIC)
 
-    other = situations.after(situation, climb(situation), "hang-in-attention", nature=EITHER)
+    other = situations.after(
+        situation, choose_remedy(situation), "hang-in-attention", nature=EITHER
+    )
 
-    again, remedy = climb(other), climb(situations.after(other, climb(other)))
+    again, remedy = (
+        choose_remedy(other),
+        choose_remedy(situations.after(other, choose_remedy(other))),
+    )
     assert (again.remedy, again.strategy) == ("retry", Strategy(compile=False))
     assert remedy.strategy == Strategy(compile=False, attention="math")
 
@@ -90,24 +90,24 @@ def test_a_remedy_that_makes_it_fail_earlier_is_taken_back_and_its_failure_answe
     situations: Situations,
 ) -> None:
     situation = situations("hang-in-backward", "strix-halo", nature=DETERMINISTIC)
-    first = climb(situation)
+    first = choose_remedy(situation)
     second = situations.after(situation, first)
-    math = climb(second)
+    math = choose_remedy(second)
     worse = situations.after(second, math, "oom-device", steps=10)
 
-    step = climb(worse)
+    step = choose_remedy(worse)
 
     assert (first.remedy, math.remedy) == ("interrupts-off", "attention-math")
     assert (step.remedy, step.strategy) == ("cpu", Strategy(device="cpu"))
-    assert step.why.startswith("attention-math led to oom-device and was reverted.")
+    assert step.reverted == "attention-math"
 
 
 def test_what_may_be_chance_is_not_blamed_on_a_remedy(situations: Situations) -> None:
     situation = situations("hang-in-backward", "strix-halo", nature=DETERMINISTIC)
-    step = climb(situation)
+    step = choose_remedy(situation)
     stumbled = situations.after(situation, step, "network-error", steps=0, nature=TRANSIENT)
 
-    again = climb(stumbled)
+    again = choose_remedy(stumbled)
 
     assert (again.remedy, again.strategy) == ("retry", step.strategy)
 
@@ -116,19 +116,19 @@ def test_an_error_that_a_remedy_brought_about_ends_the_remedy_and_not_the_run(
     situations: Situations,
 ) -> None:
     situation = situations("gpu-hang", "strix-halo", nature=DETERMINISTIC)
-    broken = situations.after(situation, climb(situation), "no-gpu-visible", steps=0)
+    broken = situations.after(situation, choose_remedy(situation), "no-gpu-visible", steps=0)
     person = msgspec.structs.replace(broken, person=Fix(text="Look at the driver."))
 
-    end = climb(person)
+    end = choose_remedy(person)
 
-    assert (end.strategy, end.taken_back, end.person) == (None, "cpu", None)
-    assert end.why == "No other remedy for gpu-hang is known here. Tried: cpu."
+    assert (end.strategy, end.reverted, end.person) == (None, "cpu", None)
+    assert end.exhausted
 
 
 def test_the_same_step_twice_is_no_chance(situations: Situations) -> None:
     situation = situations("network-error", nature=TRANSIENT)
 
-    step = climb(situations.after(situation, climb(situation)))
+    step = choose_remedy(situations.after(situation, choose_remedy(situation)))
 
     assert step.strategy is None
 
@@ -137,7 +137,7 @@ def test_a_transient_failure_is_tried_again_after_each_progress(situations: Situ
     situation = situations("network-error", nature=TRANSIENT)
 
     for steps in (200, 300, 400):
-        step = climb(situation)
+        step = choose_remedy(situation)
         assert (step.remedy, step.strategy) == ("retry", Strategy())
         situation = situations.after(situation, step, steps=steps)
 
@@ -150,18 +150,18 @@ def test_what_fails_before_its_first_step_is_not_tried_again_unchanged(
         tried = FailedAttempt(strategy=Strategy(), failure=situation.failure.fingerprint)
         return msgspec.structs.replace(situation, tried=(tried,))
 
-    assert climb(at_the_start("segfault")).strategy is None
-    assert climb(at_the_start("hang-at-import")).remedy == "retry"
+    assert choose_remedy(at_the_start("segfault")).strategy is None
+    assert choose_remedy(at_the_start("hang-at-import")).remedy == "retry"
 
 
 def test_an_unknown_failure_is_tried_again_only_after_progress(situations: Situations) -> None:
     situation = situations("unknown")
 
-    again = climb(situation)
+    again = choose_remedy(situation)
 
     assert again.remedy == "retry"
-    assert climb(situations.after(situation, again)).strategy is None
-    assert climb(situations.after(situation, again, steps=150)).remedy == "retry"
+    assert choose_remedy(situations.after(situation, again)).strategy is None
+    assert choose_remedy(situations.after(situation, again, steps=150)).remedy == "retry"
 
 
 def test_fragmented_memory_is_left_behind_as_long_as_that_brings_it_further(
@@ -170,12 +170,12 @@ def test_fragmented_memory_is_left_behind_as_long_as_that_brings_it_further(
     situation = situations("oom-fragmentation", nature=DETERMINISTIC)
 
     for steps in (140, 180, 220):
-        step = climb(situation)
+        step = choose_remedy(situation)
         assert (step.remedy, step.strategy) == ("fresh-process", Strategy())
         situation = situations.after(situation, step, steps=steps)
-    stuck = situations.after(situation, climb(situation), steps=220)
+    stuck = situations.after(situation, choose_remedy(situation), steps=220)
 
-    assert climb(stuck).strategy is None
+    assert choose_remedy(stuck).strategy is None
 
 
 def test_a_hang_that_nothing_mends_is_survived_as_long_as_it_comes_further(
@@ -183,48 +183,58 @@ def test_a_hang_that_nothing_mends_is_survived_as_long_as_it_comes_further(
 ) -> None:
     situation = situations("hang-in-loader", loader=situations.loader(workers=0))
     for steps in (200, 300, 400):
-        step = climb(situation)
+        step = choose_remedy(situation)
         assert (step.remedy, step.strategy) == ("retry", Strategy())
         situation = situations.after(situation, step, steps=steps)
 
-    assert climb(situation).why == ("Each attempt gets further, and no other remedy is known.")
-    assert climb(situations.after(situation, climb(situation), steps=400)).strategy is None
+    assert choose_remedy(situation).why == (
+        "Each attempt gets further, and no other remedy is known."
+    )
+    assert (
+        choose_remedy(situations.after(situation, choose_remedy(situation), steps=400)).strategy
+        is None
+    )
 
 
 def test_two_more_tries_follow_progress_and_no_third(situations: Situations) -> None:
     situation = situations("hang-in-loader", loader=situations.loader(workers=0))
-    situation = situations.after(situation, climb(situation), steps=400)
+    situation = situations.after(situation, choose_remedy(situation), steps=400)
     for steps in (370, 360):
-        situation = situations.after(situation, climb(situation), steps=steps)
-        assert climb(situation).why == "Earlier attempts got further, and no other remedy is known."
+        situation = situations.after(situation, choose_remedy(situation), steps=steps)
+        assert (
+            choose_remedy(situation).why
+            == "Earlier attempts got further, and no other remedy is known."
+        )
 
-    assert climb(situations.after(situation, climb(situation), steps=350)).strategy is None
+    assert (
+        choose_remedy(situations.after(situation, choose_remedy(situation), steps=350)).strategy
+        is None
+    )
 
 
 def test_a_person_is_asked_at_once(situations: Situations) -> None:
     fix = Fix(text="Free some space.", commands=("df -h .",))
 
-    end = climb(situations("disk-full", person=fix))
+    end = choose_remedy(situations("disk-full", person=fix))
 
     assert (end.strategy, end.person) == (None, fix)
-    assert end.why == "disk-full: this needs a person."
 
 
 def test_the_users_own_bug_ends_at_once(situations: Situations) -> None:
-    end = climb(situations("script-error"))
+    end = choose_remedy(situations("script-error"))
 
-    assert (end.strategy, end.remedy, end.passed_over) == (None, "", ())
+    assert (end.strategy, end.remedy, end.skipped) == (None, "", ())
 
 
 def test_settings_that_took_the_machine_down_are_not_tried_again(situations: Situations) -> None:
     here = situations("machine-went-down", "rx9070xt")
     before = msgspec.structs.replace(
-        here, deadly=(Strategy(variables={"TORCH_BLAS_PREFER_HIPBLASLT": "0"}),)
+        here, crashed_machine=(Strategy(variables={"TORCH_BLAS_PREFER_HIPBLASLT": "0"}),)
     )
 
     assert climbed(here) == ["hipblaslt-off", "cpu"]
     assert climbed(before) == ["cpu"]
-    assert dict(climb(before).passed_over)["hipblaslt-off"] == (
+    assert dict(choose_remedy(before).skipped)["hipblaslt-off"] == (
         "the machine went down with these settings"
     )
 
@@ -233,18 +243,18 @@ def test_what_was_tried_again_after_it_took_the_machine_down_is_judged_by_that(
     situations: Situations,
 ) -> None:
     down = situations("machine-went-down")
-    again = Proposal(strategy=Strategy(), remedy="", why="asked for with --again")
+    again = RemedyChoice(strategy=Strategy(), remedy="", why="asked for with --again")
 
     stumbled = situations.after(down, again, "network-error", steps=50, nature=TRANSIENT)
 
-    assert climb(down).strategy is None
-    assert climb(stumbled).strategy == Strategy()
+    assert choose_remedy(down).strategy is None
+    assert choose_remedy(stumbled).strategy == Strategy()
 
 
-def test_a_remedy_that_worked_here_comes_first(situations: Situations) -> None:
-    situation = situations("hang-in-loader", worked_here=("loader-inline",))
+def test_a_remedy_that_helped_before_comes_first(situations: Situations) -> None:
+    situation = situations("hang-in-loader", helped_before=("loader-inline",))
 
-    assert climb(situation).remedy == "loader-inline"
+    assert choose_remedy(situation).remedy == "loader-inline"
 
 
 def test_only_what_is_allowed_and_nothing_that_is_denied(situations: Situations) -> None:
@@ -253,21 +263,21 @@ def test_only_what_is_allowed_and_nothing_that_is_denied(situations: Situations)
 
     assert climbed(allowed) == ["attention-math", "precision-fp32"]
     assert climbed(denied) == ["attention-math", "checkpoint-back"]
-    assert dict(climb(denied).passed_over)["precision-bf16"] == "denied by --deny"
+    assert dict(choose_remedy(denied).skipped)["precision-bf16"] == "denied by --deny"
 
 
 def test_a_setting_with_nothing_to_act_on_is_passed_over_and_undone(
     situations: Situations,
 ) -> None:
     situation = situations("nan-loss", nature=DETERMINISTIC)
-    further = situations.after(situation, climb(situation), steps=300)
-    idle = msgspec.structs.replace(further, no_effect=("precision",))
+    further = situations.after(situation, choose_remedy(situation), steps=300)
+    idle = msgspec.structs.replace(further, ineffective=("precision",))
 
-    step = climb(idle)
+    step = choose_remedy(idle)
 
-    assert (step.remedy, step.taken_back) == ("attention-math", "precision-bf16")
+    assert (step.remedy, step.reverted) == ("attention-math", "precision-bf16")
     assert step.strategy == Strategy(attention="math")
-    assert dict(climb(idle).passed_over)["precision-bf16"] == (
+    assert dict(choose_remedy(idle).skipped)["precision-bf16"] == (
         "precision has no effect on this script"
     )
 
@@ -288,12 +298,12 @@ def test_a_checkpoint_passed_over_is_not_passed_over_again_after_progress(
     situations: Situations,
 ) -> None:
     situation = situations("checkpoint-corrupt", nature=DETERMINISTIC)
-    step = climb(situation)
+    step = choose_remedy(situation)
 
     further = situations.after(situation, step, "network-error", steps=300, nature=TRANSIENT)
 
     assert step.strategy == Strategy(checkpoints_back=1)
-    assert climb(further).strategy == Strategy()
+    assert choose_remedy(further).strategy == Strategy()
 
 
 def test_budgets_end_it(situations: Situations) -> None:
@@ -304,17 +314,17 @@ def test_budgets_end_it(situations: Situations) -> None:
         return len(steps) - 1, steps[-1].why
 
     assert end(Budget(tries=2)) == (2, "The last 2 attempts that ended this way made no progress.")
-    assert end(Budget(barren=3)) == (3, "The last 3 attempts made no progress.")
+    assert end(Budget(without_progress=3)) == (3, "The last 3 attempts made no progress.")
     assert end(Budget(attempts=2)) == (1, "The limit of 2 attempts is reached.")
 
 
 def test_progress_refills_the_budget(situations: Situations) -> None:
     situation = situations("nan-loss", nature=DETERMINISTIC, budget=Budget(tries=1))
 
-    further = situations.after(situation, climb(situation), steps=200)
+    further = situations.after(situation, choose_remedy(situation), steps=200)
 
-    assert climb(further).remedy == "attention-math"
-    assert climb(situations.after(situation, climb(situation))).strategy is None
+    assert choose_remedy(further).remedy == "attention-math"
+    assert choose_remedy(situations.after(situation, choose_remedy(situation))).strategy is None
 
 
 def test_parts_get_smaller_until_they_fit_or_are_single_samples(situations: Situations) -> None:
@@ -323,7 +333,7 @@ def test_parts_get_smaller_until_they_fit_or_are_single_samples(situations: Situ
     situation = situations(
         "oom-device", nature=DETERMINISTIC, batch_split=BatchSplit(batch=16, micro_batch=part)
     )
-    while (step := climb(situation)).remedy == "half-micro-batch":
+    while (step := choose_remedy(situation)).remedy == "half-micro-batch":
         assert step.strategy is not None
         part = step.strategy.micro_batch or 0
         parts.append(part)
@@ -338,11 +348,11 @@ def test_a_part_that_brought_the_run_further_is_kept(situations: Situations) -> 
     situation = situations(
         "oom-device", nature=DETERMINISTIC, batch_split=BatchSplit(batch=16, micro_batch=16)
     )
-    step = climb(situation)
+    step = choose_remedy(situation)
 
     further = situations.after(situation, step, "hang-in-loader", steps=200, nature=EITHER)
 
-    following = climb(further)
+    following = choose_remedy(further)
     assert step.strategy == Strategy(micro_batch=8)
     assert following.strategy is not None
     assert following.strategy.micro_batch == 8

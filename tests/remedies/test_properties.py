@@ -13,17 +13,15 @@ from hypothesis import strategies as st
 from rocsteady.knowledge.values import Fix
 from rocsteady.machine.torch_build import made_by
 from rocsteady.model import Certainty, Failure, Fingerprint, Strategy
-from rocsteady.remedies.catalog import RUNGS
 from rocsteady.remedies.difference import changed
-from rocsteady.remedies.ladder import Proposal, climb
-from rocsteady.remedies.preview import preview
-from rocsteady.remedies.remedy import ANY
+from rocsteady.remedies.ladder import RemedyChoice, choose_remedy, preview
+from rocsteady.remedies.remedy import ANY, load_remedies
 from rocsteady.remedies.situation import DETERMINISTIC, EITHER, TRANSIENT, FailedAttempt, Situation
 
 if TYPE_CHECKING:
     from tests.remedies.conftest import Situations
 
-KINDS = sorted({kind for rung in RUNGS.values() for kind in rung.REMEDY.answers} - {ANY})
+KINDS = sorted({kind for remedy in load_remedies().values() for kind in remedy.answers} - {ANY})
 KINDS += ["unknown", "script-error", "network-error", "hang", "disk-full"]
 NATURES = {
     kind: (TRANSIENT, DETERMINISTIC, EITHER)[number % 3] for number, kind in enumerate(KINDS)
@@ -45,7 +43,7 @@ ANYWHERE = {"HF_HUB_DISABLE_XET", "TORCHINDUCTOR_COMPILE_THREADS"}  # act withou
 PREFERRING = {"gfx90a", "gfx942", "gfx950", "gfx1200", "gfx1201"}
 
 
-IDS = st.sets(st.sampled_from(sorted(RUNGS)), max_size=4).map(tuple)
+IDS = st.sets(st.sampled_from(sorted(load_remedies())), max_size=4).map(tuple)
 DEADLY = st.sampled_from((Strategy(), Strategy(attention="math"), Strategy(device="cpu")))
 LOADERS = st.fixed_dictionaries(
     {
@@ -64,8 +62,8 @@ WORLDS = st.fixed_dictionaries(
         "checkpoints": st.integers(0, 3),
         "allow": st.just(()) | IDS,
         "deny": IDS,
-        "worked_here": IDS,
-        "deadly": st.lists(DEADLY, max_size=2).map(tuple),
+        "helped_before": IDS,
+        "crashed_machine": st.lists(DEADLY, max_size=2).map(tuple),
         "loader": st.none() | LOADERS,
     }
 )
@@ -104,11 +102,11 @@ class Run:
         self.situation = situation
         self._fail(Strategy(), "")
 
-    def play(self) -> Iterator[tuple[Situation, Proposal]]:
+    def play(self) -> Iterator[tuple[Situation, RemedyChoice]]:
         """Climb until it ends."""
-        most = (MOST_PROGRESS + 1) * self.situation.budget.barren + 1
+        most = (MOST_PROGRESS + 1) * self.situation.budget.without_progress + 1
         for _ in range(most):
-            step = climb(self.situation)
+            step = choose_remedy(self.situation)
             yield self.situation, step
             if step.strategy is None:
                 return
@@ -123,35 +121,36 @@ class Run:
         reach = min(event.reach, 2 if self._progress == MOST_PROGRESS else 3)
         steps = max(0, furthest + reach - 2) if reach else 0
         self._progress += steps > furthest
-        print_ = Fingerprint(kind=kind, place=PLACES[event.place], step=steps or None)
+        fingerprint = Fingerprint(kind=kind, place=PLACES[event.place], step=steps or None)
         attempt = FailedAttempt(
             strategy=strategy,
             remedy=remedy,
-            failure=print_,
+            failure=fingerprint,
             progressed=steps > furthest,
             steps=steps,
         )
         before = situation.tried[-1].strategy if situation.tried else Strategy()
         idle = changed(before, strategy) if event.idle else ()
+        crashed = [strategy] if kind == "machine-went-down" else []
         self.situation = msgspec.structs.replace(
             situation,
-            failure=failure(print_, event.rank),
+            failure=failure(fingerprint, event.rank),
             nature=NATURES[kind],
             person=PERSON.get(kind),
             strategy=strategy,
             tried=(*situation.tried, attempt),
-            no_effect=(*situation.no_effect, *idle),
-            deadly=(*situation.deadly, *([strategy] if kind == "machine-went-down" else [])),
+            ineffective=(*situation.ineffective, *idle),
+            crashed_machine=(*situation.crashed_machine, *crashed),
         )
 
 
-def failure(print_: Fingerprint, rank: int | None) -> Failure:
+def failure(fingerprint: Fingerprint, rank: int | None) -> Failure:
     return Failure(
-        kind=print_.kind,
-        title=print_.kind,
+        kind=fingerprint.kind,
+        title=fingerprint.kind,
         words="",
         certainty=Certainty.LIKELY,
-        fingerprint=print_,
+        fingerprint=fingerprint,
         seen=(),
         rank=rank,
     )
@@ -178,7 +177,7 @@ def test_it_ends_and_never_does_what_it_must_not(
     given_ = world | {"variables": plain.variables | own, "gpus": gpus, "loader": told}
     asked = set()
     for situation, step in Run(msgspec.structs.replace(plain, **given_), kinds, events).play():
-        assert climb(situation) == step, "it is a function of the situation alone"
+        assert choose_remedy(situation) == step, "it is a function of the situation alone"
         assert step.why
         if step.strategy is not None:
             check(situation, step, step.strategy)
@@ -199,12 +198,12 @@ def test_on_every_machine_the_whole_ladder_of_every_failure_is_right_there(
             assert step.strategy is not None
             check(situation, step, step.strategy)
         assert end.strategy is None
-        assert end.passed_over or kind in ("script-error", "disk-full")
+        assert end.skipped or kind in ("script-error", "disk-full")
 
 
-def check(situation: Situation, step: Proposal, strategy: Strategy) -> None:
-    for deadly in situation.deadly:
-        assert not same_settings(deadly, strategy), "it crashed the machine"
+def check(situation: Situation, step: RemedyChoice, strategy: Strategy) -> None:
+    for crashed in situation.crashed_machine:
+        assert not same_settings(crashed, strategy), "it crashed the machine"
     assert changes(situation, strategy) <= 1, "two changes at once"
     assert step.remedy not in situation.deny
     assert not situation.allow or step.remedy in situation.allow

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocsteady.model import Strategy
-from rocsteady.remedies.remedy import Refused
-from rocsteady.remedies.requested_strategy import strategy_of
+from rocsteady.remedies.remedy import requested_strategy
+from rocsteady.remedies.situation import Refused
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def test_one_after_the_other(recorded: Recorded) -> None:
     machine = recorded.machine("rx9070xt")
 
-    strategy = strategy_of(
+    strategy = requested_strategy(
         ("hipblaslt-off", "loader-inline", "precision-bf16", "cpu"), machine, {}, gpus=1
     )
 
@@ -30,7 +30,7 @@ def test_one_after_the_other(recorded: Recorded) -> None:
 def test_a_harmful_variable_is_unset_without_a_failure_that_it_brought_about(
     recorded: Recorded,
 ) -> None:
-    strategy = strategy_of(
+    strategy = requested_strategy(
         ("unset-variable",), recorded.machine("no-amd-gpu"), {"AMD_SERIALIZE_KERNEL": "3"}, gpus=0
     )
 
@@ -40,9 +40,9 @@ def test_a_harmful_variable_is_unset_without_a_failure_that_it_brought_about(
 def test_what_is_not_right_here_is_refused_by_name(recorded: Recorded) -> None:
     machine = recorded.machine("no-amd-gpu")
 
-    assert strategy_of(("loader-inline", "sdma-off"), machine, {}, gpus=0) == Refused(
+    assert requested_strategy(("loader-inline", "sdma-off"), machine, {}, gpus=0) == Refused(
         why="sdma-off: torch 2.9.0+cpu is not built for ROCm"
     )
-    asked = strategy_of(("cpu",), machine, {}, gpus=0)  # what is so already is no error
+    asked = requested_strategy(("cpu",), machine, {}, gpus=0)  # what is so already is no error
     assert asked == Strategy(device="cpu")
-    assert isinstance(strategy_of(("retry",), machine, {}, gpus=0), Refused)
+    assert isinstance(requested_strategy(("retry",), machine, {}, gpus=0), Refused)

@@ -9,7 +9,7 @@ import pytest
 
 from rocsteady.knowledge.failures import load_failures
 from rocsteady.model import Strategy
-from rocsteady.remedies.ladder import climb
+from rocsteady.remedies.ladder import choose_remedy
 
 if TYPE_CHECKING:
     from tests.remedies.conftest import Situations
@@ -111,7 +111,7 @@ def test_without_a_gpu_it_gets_there(
     situation = situations(kind, nature=nature, loader=loader, **given)  # type: ignore[arg-type]
     taken = []
     while not mended(situation.strategy):
-        step = climb(situation)
+        step = choose_remedy(situation)
         taken.append(step.remedy)
         situation = situations.after(situation, step)
 
@@ -150,7 +150,7 @@ def test_the_field_notes_to_the_end_of_the_ladder(
 ) -> None:
     situation = situations(kind, on, nature=KINDS[kind].nature.value)
     taken = []
-    while (step := climb(situation)).strategy is not None:
+    while (step := choose_remedy(situation)).strategy is not None:
         taken.append(step.remedy)
         situation = situations.after(situation, step)
 
@@ -167,7 +167,7 @@ def test_what_nothing_mends_ends_soon_and_says_what_was_tried(
     about = KINDS[kind]
     situation = situations(kind, nature=about.nature.value, person=about.fix)
     taken = []
-    while (step := climb(situation)).strategy is not None:
+    while (step := choose_remedy(situation)).strategy is not None:
         taken.append(step.remedy)
         situation = situations.after(situation, step)
 

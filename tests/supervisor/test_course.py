@@ -16,7 +16,7 @@ from rocsteady.journal.values import Run
 from rocsteady.machine.software import software_of
 from rocsteady.model import Certainty, Failure, Fingerprint, Observation, ProbeOutcome
 from rocsteady.pulse.phase_history import PhaseHistory
-from rocsteady.remedies.ladder import Proposal
+from rocsteady.remedies.ladder import RemedyChoice
 from rocsteady.supervisor.recovery import Choices, propose
 from rocsteady.supervisor.strategy_history import RunWishes, StrategyHistory
 
@@ -58,7 +58,7 @@ def course(recorded: Recorded, memory: Memory, wanted: RunWishes | None = None) 
     )
 
 
-def answer(course: StrategyHistory, failed: Failure, end: AttemptEnd, run: Run) -> Proposal:
+def answer(course: StrategyHistory, failed: Failure, end: AttemptEnd, run: Run) -> RemedyChoice:
     course.failed(failed, end, run)
     situation = course.situation(failed, end, can_resume=True, checkpoints=1)
     proposal = propose(situation, Choices(settings=Settings()))

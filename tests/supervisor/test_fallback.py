@@ -24,7 +24,7 @@ from rocsteady.journal.values import (
 from rocsteady.model import Certainty, Failure, Fingerprint, Strategy
 from rocsteady.plan import Basis, Option, Pace, Plan
 from rocsteady.pulse.phase_history import PhaseHistory
-from rocsteady.remedies.ladder import Proposal
+from rocsteady.remedies.ladder import RemedyChoice
 from rocsteady.supervisor.recovery import Choices, FallTo, propose
 from rocsteady.supervisor.strategy_history import RunWishes, StrategyHistory, as_json
 from rocsteady.workflows.plan_choice import options_after
@@ -75,7 +75,7 @@ def course(recorded: Recorded, memory: Memory | None = None, *options: FallTo) -
 
 def answer(  # as the supervisor does it
     course: StrategyHistory, failed: Failure, end: AttemptEnd, run: Run, needs: float | None = None
-) -> Proposal:
+) -> RemedyChoice:
     course.failed(failed, end, run)
     situation = course.situation(failed, end, can_resume=True, checkpoints=1)
     choices = Choices(
@@ -91,12 +91,12 @@ def answer(  # as the supervisor does it
 
 def fails(
     climbing: StrategyHistory, kind: str, steps: int = 25, needs: float | None = None
-) -> Proposal:
+) -> RemedyChoice:
     end = msgspec.structs.replace(END, last_step=steps)
     return answer(climbing, failure(kind), end, RUN, needs)
 
 
-def until_it_falls(climbing: StrategyHistory, kind: str) -> Proposal:
+def until_it_falls(climbing: StrategyHistory, kind: str) -> RemedyChoice:
     for _ in range(20):
         step = fails(climbing, kind)
         if step.strategy is None or step.remedy.startswith("way-"):
@@ -120,7 +120,7 @@ def test_remedies_come_first_then_the_options_in_their_order_and_then_it_ends(
     two = until_it_falls(climbing, "abort")
     three = until_it_falls(climbing, "abort")
 
-    assert one == Proposal(
+    assert one == RemedyChoice(
         strategy=CPU.strategy,
         remedy="way-2",
         fallback=2,

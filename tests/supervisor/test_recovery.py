@@ -11,7 +11,7 @@ from rocsteady.host.child import Exit
 from rocsteady.knowledge.values import Fix
 from rocsteady.model import Strategy
 from rocsteady.pulse.phase_history import PhaseHistory
-from rocsteady.remedies.ladder import Proposal
+from rocsteady.remedies.ladder import RemedyChoice
 from rocsteady.supervisor.recovery import (
     Choices,
     Decision,
@@ -132,16 +132,16 @@ PERSON = Fix(text="Free some space.")
 @pytest.mark.parametrize(
     ("step", "kind", "attempts", "code"),
     [
-        (Proposal(strategy=None, why="own"), "script-error", 3, 7),
-        (Proposal(strategy=None, why="own", person=PERSON), "script-error", 1, 7),
-        (Proposal(strategy=None, why="not known"), "unknown", 2, 7),
-        (Proposal(strategy=None, why="nothing to try"), "segfault", 1, 7),
-        (Proposal(strategy=None, why="gave up"), "segfault", 2, 76),
-        (Proposal(strategy=None, why="full", person=PERSON), "disk-full", 1, 76),
+        (RemedyChoice(strategy=None, why="own"), "script-error", 3, 7),
+        (RemedyChoice(strategy=None, why="own", person=PERSON), "script-error", 1, 7),
+        (RemedyChoice(strategy=None, why="not known"), "unknown", 2, 7),
+        (RemedyChoice(strategy=None, why="nothing to try"), "segfault", 1, 7),
+        (RemedyChoice(strategy=None, why="gave up"), "segfault", 2, 76),
+        (RemedyChoice(strategy=None, why="full", person=PERSON), "disk-full", 1, 76),
     ],
 )
 def test_giving_up_is_a_code_of_ours_and_the_rest_the_scripts(
-    step: Proposal, kind: str, attempts: int, code: int
+    step: RemedyChoice, kind: str, attempts: int, code: int
 ) -> None:
     plain = Decision(next=Next.AGAIN, why="it can", code=7)
     decision = joined(plain, step, kind=kind, attempts=attempts)
@@ -149,7 +149,7 @@ def test_giving_up_is_a_code_of_ours_and_the_rest_the_scripts(
 
 
 def test_the_ladder_does_not_overrule_what_may_not_be_thrown_away() -> None:
-    step = Proposal(strategy=Strategy(workers=0), remedy="loader-inline", why="No workers.")
+    step = RemedyChoice(strategy=Strategy(workers=0), remedy="loader-inline", why="No workers.")
     precious = Decision(next=Next.END, why="it would throw work away", code=1)
     again = Decision(next=Next.AGAIN, why="it can", code=1)
 

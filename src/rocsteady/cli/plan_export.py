@@ -24,7 +24,7 @@ from rocsteady.model import Strategy
 from rocsteady.plan import Option
 from rocsteady.planner.candidates import CPU
 from rocsteady.planner.estimates import CLOUD
-from rocsteady.remedies.difference import told
+from rocsteady.remedies.difference import describe_changes
 from rocsteady.supervisor.visible_gpus import visible_to_a_run
 from rocsteady.terminal.screen import show, tell
 from rocsteady.wording import plural
@@ -127,7 +127,7 @@ def _left_out(option: Option) -> str:
         raise click.UsageError(
             f"option {option.number} uses this machine's CPU. Run it here: {option.do}"
         )
-    return told(Strategy(), replace(option.strategy, variables={}, gpus=None))
+    return describe_changes(Strategy(), replace(option.strategy, variables={}, gpus=None))
 
 
 def _is_for(kind: str, option: Option) -> bool:

@@ -18,11 +18,9 @@ from rocsteady.knowledge.store import failures_in_use
 from rocsteady.machine.machine import Machine, examine
 from rocsteady.machine.root import Root
 from rocsteady.model import Certainty, Failure, Fingerprint, Strategy
-from rocsteady.remedies.catalog import RUNGS
-from rocsteady.remedies.difference import told
-from rocsteady.remedies.ladder import Proposal
-from rocsteady.remedies.preview import preview
-from rocsteady.remedies.remedy import ANY, Remedy
+from rocsteady.remedies.difference import describe_changes
+from rocsteady.remedies.ladder import RemedyChoice, preview
+from rocsteady.remedies.remedy import ANY, Remedy, load_remedies
 from rocsteady.remedies.situation import FailedAttempt, Situation
 from rocsteady.report.text_page import BOLD, Page
 from rocsteady.suggestions import no_such
@@ -40,15 +38,15 @@ class Previewed(NamedTuple):
     """What would be tried against one kind of failure on one machine."""
 
     kind: FailureKind
-    steps: Sequence[Proposal]
-    end: Proposal
+    steps: Sequence[RemedyChoice]
+    end: RemedyChoice
     ranks: int
 
     @property
     def passed_over(self) -> list[tuple[str, str]]:
         """What would not be tried at all, and why."""
         taken = {step.remedy for step in self.steps}
-        return [(name, why) for name, why in self.end.passed_over if name not in taken]
+        return [(name, why) for name, why in self.end.skipped if name not in taken]
 
 
 @click.command("remedies")
@@ -73,15 +71,17 @@ def command(
     """
     if explain and kind:
         raise click.UsageError("--explain and --for cannot be combined")
-    if explain and explain not in RUNGS:
-        raise click.BadParameter(no_such("remedy", explain, RUNGS, LISTED), param_hint="--explain")
+    if explain and explain not in load_remedies():
+        raise click.BadParameter(
+            no_such("remedy", explain, load_remedies(), LISTED), param_hint="--explain"
+        )
     width, colour = layout(sys.stdout)
     page = Page(width, colour=colour)
     if kind:
         previewed = _previewed(kind, open_root(root, python))
         show(json_text(_told_preview(previewed)) if as_json else _preview_page(previewed, page))
         return
-    chosen = [RUNGS[explain].REMEDY] if explain else [rung.REMEDY for rung in RUNGS.values()]
+    chosen = [load_remedies()[explain]] if explain else [*load_remedies().values()]
     if as_json:
         show(json_text({"version": 1, "remedies": chosen}))
     else:
@@ -172,7 +172,7 @@ def _told_preview(previewed: Previewed) -> dict[str, object]:
         "version": 1,
         "failure": previewed.kind.id,
         "steps": [
-            {"remedy": step.remedy, "taken_back": step.taken_back, "strategy": step.strategy}
+            {"remedy": step.remedy, "taken_back": step.reverted, "strategy": step.strategy}
             for step in previewed.steps
         ],
         "end": previewed.end.why,
@@ -194,10 +194,10 @@ def _preview_page(previewed: Previewed, page: Page) -> str:
         page.paragraph("If every attempt failed in this way, rocsteady would try, in this order:")
     else:
         page.paragraph("Nothing would be tried: no setting is known to fix this here.")
-    column = max((len(name) for name in RUNGS), default=0) + 2
+    column = max((len(name) for name in load_remedies()), default=0) + 2
     for number, step in enumerate(previewed.steps, start=1):
-        remedy = RUNGS[step.remedy].REMEDY
-        change = told(Strategy(), step.strategy or Strategy())
+        remedy = load_remedies()[step.remedy]
+        change = describe_changes(Strategy(), step.strategy or Strategy())
         text = f"{remedy.title}{f' ({change})' if change else ''}. Costs {remedy.cost}."
         page.row(f"{number} {remedy.id}", text, indent=2, column=column + 2, style=BOLD)
     if previewed.passed_over:

@@ -33,7 +33,7 @@ from rocsteady.job.values import Existing, Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import Place, existing_places, find_place
 from rocsteady.journal.machine_history import Memory
-from rocsteady.remedies.catalog import RUNGS
+from rocsteady.remedies.remedy import load_remedies
 from rocsteady.suggestions import no_such
 from rocsteady.supervisor.strategy_history import RunWishes
 from rocsteady.terminal.command_check import check_interpreter
@@ -77,9 +77,9 @@ class Remedies(click.ParamType):  # type: ignore[type-arg, unused-ignore]
             return value
         ids = tuple(word.strip() for word in str(value).split(",") if word.strip())
         for each in ids:
-            if each not in RUNGS:
+            if each not in load_remedies():
                 listed = "To list them: rocsteady remedies"
-                self.fail(no_such("remedy", each, RUNGS, listed), param, ctx)
+                self.fail(no_such("remedy", each, load_remedies(), listed), param, ctx)
         return ids
 
 

@@ -11,7 +11,7 @@ from rocsteady.knowledge.values import Severity
 from rocsteady.model import Strategy
 from rocsteady.plan import Basis, Option, Risk
 from rocsteady.planner.circumstances import Circumstances
-from rocsteady.remedies.difference import told
+from rocsteady.remedies.difference import describe_changes
 from rocsteady.supervisor.recovery import is_as_deadly
 
 GPU, CPU = "gpu", "cpu"
@@ -53,9 +53,9 @@ def titled(strategy: Strategy, here: Circumstances) -> str:
     if len(unset) > FEW:  # what is wrong with each is said beside it
         others = {name: value for name, value in rest.variables.items() if value is not None}
         rest = msgspec.structs.replace(rest, variables=others)
-        also = told(Strategy(), rest)
+        also = describe_changes(Strategy(), rest)
         return f"{where}, {len(unset)} variables unset{', ' * bool(also)}{also}"
-    return f"{where}, {told(Strategy(), rest) or AS_IS}"
+    return f"{where}, {describe_changes(Strategy(), rest) or AS_IS}"
 
 
 def _gpu_options(here: Circumstances) -> Iterator[Option]:

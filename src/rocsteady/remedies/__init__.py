@@ -1,1 +1,1 @@
-"""What may change before the next attempt? One remedy a file; it only describes a change."""
+"""What may change before the next attempt? Remedies are data; the ladder chooses one."""

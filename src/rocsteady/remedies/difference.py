@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rocsteady.model import Strategy
 
-PLAIN = {("miopen", False): "MIOpen off"}
+DESCRIPTIONS = {("miopen", False): "MIOpen off"}
 
 
 def changed(before: Strategy, after: Strategy) -> tuple[str, ...]:
@@ -20,15 +20,15 @@ def changed(before: Strategy, after: Strategy) -> tuple[str, ...]:
     return tuple(names)
 
 
-def told(before: Strategy, after: Strategy) -> str:
-    """Say the change as one would type it: "attention=math", "HSA_XNACK unset"."""
-    return ", ".join(_words(name, after) for name in changed(before, after))
+def describe_changes(before: Strategy, after: Strategy) -> str:
+    """Return the change as one would type it: "attention=math", "HSA_XNACK unset"."""
+    return ", ".join(_description(name, after) for name in changed(before, after))
 
 
-def _words(name: str, strategy: Strategy) -> str:
+def _description(name: str, strategy: Strategy) -> str:
     if name in Strategy.__struct_fields__:
         value = getattr(strategy, name)
-        return PLAIN.get((name, value), f"{name}={_plain(value)}")
+        return DESCRIPTIONS.get((name, value), f"{name}={_plain(value)}")
     if name not in strategy.variables:
         return f"{name} restored"
     value = strategy.variables[name]

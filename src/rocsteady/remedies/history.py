@@ -1,7 +1,7 @@
-"""What the attempts so far say: which remedies are kept, which are undone, what is to be answered.
+"""What the attempts so far say: which remedies stay, which are reverted, what is to be answered.
 
-A remedy is kept if the run came further with it, or as far and then failed in another way. One that
-changed nothing is taken back. One that made the run fail earlier is taken back too, and the failure
+A remedy stays if the run came further with it, or as far and then failed in another way. One that
+changed nothing is reverted. One that made the run fail earlier is reverted too, and the failure
 that it was meant for is answered in another way.
 """
 
@@ -22,65 +22,66 @@ BROUGHT_ABOUT = frozenset({"script-error", "no-gpu-visible", "wrong-device-mask"
 
 
 class Standing(NamedTuple):
-    """Where the ladder stands after an attempt."""
+    """How a run stands after an attempt."""
 
-    kept: Strategy
-    answering: Fingerprint  # the failure that comes next to be answered
-    taken_back: str  # the remedy of the last attempt, if it is undone
+    strategy: Strategy  # with the remedies that stay
+    current_failure: Fingerprint  # the one that is to be answered next
+    reverted: str  # the remedy of the last attempt, if it is undone
 
 
-def stand(situation: Situation) -> Standing:
-    """Judge every attempt in turn; the last judgement is where things stand."""
-    *_, (_, _, standing) = _walk(situation)
+def standing_of(situation: Situation) -> Standing:
+    """Judge every attempt in turn; the last judgement is how the run stands."""
+    *_, (_, _, standing) = _judged(situation)
     return standing
 
 
 def strategies_tried(situation: Situation) -> list[Strategy]:
     """Return the strategies that were tried against the failure that is to be answered."""
-    print_ = situation.failure.fingerprint
+    fingerprint = situation.failure.fingerprint
     return [
-        entry.strategy
-        for entry, answered, _ in _walk(situation)
-        if same(print_, answered) or same(print_, entry.failure)
+        attempt.strategy
+        for attempt, answered, _ in _judged(situation)
+        if is_same(fingerprint, answered) or is_same(fingerprint, attempt.failure)
     ]
 
 
-def same(one: Fingerprint, other: Fingerprint) -> bool:
-    """Tell the same failure, at whatever step."""
+def is_same(one: Fingerprint, other: Fingerprint) -> bool:
+    """Compare two failures, at whatever step they happened."""
     return (one.kind, one.place) == (other.kind, other.place)
 
 
-def _walk(situation: Situation) -> Iterator[tuple[FailedAttempt, Fingerprint, Standing]]:
-    """Yield each attempt, the failure that it was an answer to, and where things stood after it."""
+def _judged(situation: Situation) -> Iterator[tuple[FailedAttempt, Fingerprint, Standing]]:
+    """Yield each attempt, the failure that it was an answer to, and how the run stood after it."""
     before, *others = situation.tried
-    standing = _fresh(before, Standing(before.strategy, before.failure, ""))
+    standing = _after_progress(before, Standing(before.strategy, before.failure, ""))
     yield before, before.failure, standing
-    for entry in others:
-        answered, kept = standing.answering, standing.kept
-        taken_back = standing.taken_back if entry.remedy in UNCHANGED else entry.remedy
-        if not set(changed(kept, entry.strategy)) - set(situation.no_effect):
-            undone = taken_back if entry.strategy != kept else ""
-            before, standing = entry, Standing(kept, entry.failure, undone)
-        elif _moved(before, entry):
-            before, standing = entry, Standing(entry.strategy, entry.failure, "")
+    for attempt in others:
+        strategy, answered, reverted = standing
+        reverted = reverted if attempt.remedy in UNCHANGED else attempt.remedy
+        if not set(changed(strategy, attempt.strategy)) - set(situation.ineffective):
+            undone = reverted if attempt.strategy != strategy else ""
+            before, standing = attempt, Standing(strategy, attempt.failure, undone)
+        elif _has_helped(before, attempt):
+            before, standing = attempt, Standing(attempt.strategy, attempt.failure, "")
         else:
-            standing = Standing(kept, answered, taken_back)
-        standing = _fresh(entry, standing)
-        yield entry, answered, standing
+            standing = Standing(strategy, answered, reverted)
+        standing = _after_progress(attempt, standing)
+        yield attempt, answered, standing
 
 
-def _fresh(entry: FailedAttempt, standing: Standing) -> Standing:
-    """Pass over no checkpoint once there is progress: newer ones were written since."""
-    if not entry.progressed:
+def _after_progress(attempt: FailedAttempt, standing: Standing) -> Standing:
+    """Skip no checkpoint once there is progress: newer ones were written since."""
+    if not attempt.progressed:
         return standing
-    return standing._replace(kept=msgspec.structs.replace(standing.kept, checkpoints_back=0))
+    strategy = msgspec.structs.replace(standing.strategy, checkpoints_back=0)
+    return standing._replace(strategy=strategy)
 
 
-def _moved(before: FailedAttempt, after: FailedAttempt) -> bool:
-    """Tell whether a remedy did something for the run."""
+def _has_helped(before: FailedAttempt, after: FailedAttempt) -> bool:
+    """Return whether a remedy did something for the run."""
     if after.progressed:
         return True
     if after.failure.kind in BROUGHT_ABOUT:
         return False
-    another = not same(before.failure, after.failure)
+    another = not is_same(before.failure, after.failure)
     return after.steps > before.steps or (another and after.steps == before.steps)

@@ -1,145 +1,166 @@
 """From what failed, where and after what, to the next strategy or to an end. A pure function.
 
 One reversible change at a time, cheapest first. What may be chance is tried again once; the same
-failure at the same step twice is not chance. A remedy that did not move the failure is taken back
-before the next is tried. Progress refills the budget. It always ends.
+failure at the same step twice is not chance. A remedy that did not help is reverted before the next
+is tried. Progress refills the budget. It always ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import msgspec
 
 from rocsteady.knowledge.values import Fix
 from rocsteady.model import Strategy, Value
-from rocsteady.remedies.catalog import RUNGS
-from rocsteady.remedies.difference import changed, told
-from rocsteady.remedies.history import BROUGHT_ABOUT, Standing, same, stand, strategies_tried
-from rocsteady.remedies.remedy import ALREADY_TRIED, Refused, Rung
-from rocsteady.remedies.rungs.retry import REMEDY as RETRY
-from rocsteady.remedies.situation import DETERMINISTIC, FailedAttempt, Situation
+from rocsteady.remedies.computed import ALREADY_TRIED
+from rocsteady.remedies.difference import changed, describe_changes
+from rocsteady.remedies.history import (
+    BROUGHT_ABOUT,
+    Standing,
+    is_same,
+    standing_of,
+    strategies_tried,
+)
+from rocsteady.remedies.remedy import RETRY, Remedy, load_remedies
+from rocsteady.remedies.situation import DETERMINISTIC, FailedAttempt, Refused, Situation
 
-MOST_BARREN = 2  # attempts in a row without progress, where there was some and no remedy is left
+# Attempts in a row without progress, where there was some and no remedy is left.
+LAST_RETRIES = 2
 SCRIPT_ERROR, WENT_DOWN, UNKNOWN = "script-error", "machine-went-down", "unknown"
+MAY_BE_TRANSIENT = "This may be transient; retrying without changes."
 
 
-class Proposal(Value, frozen=True, kw_only=True):
+class RemedyChoice(Value, frozen=True, kw_only=True):
     """What comes next."""
 
     strategy: Strategy | None  # None: stop
     remedy: str = ""  # that leads to it
-    taken_back: str = ""  # a remedy that did not move the failure, and is undone
+    reverted: str = ""  # a remedy that did not help, and is undone
     why: str  # one or two sentences for people
-    passed_over: tuple[tuple[str, str], ...] = ()  # remedies for this failure, and why not
+    skipped: tuple[tuple[str, str], ...] = ()  # remedies for this failure, and why not
     person: Fix | None = None  # what somebody must do
     fallback: int = 0  # the option of the plan that it is; 0: no other option
     exhausted: bool = False  # nothing is known to try, which says nothing against the same again
 
 
-def climb(situation: Situation) -> Proposal:
+def choose_remedy(situation: Situation) -> RemedyChoice:
     """Choose the next strategy, or stop."""
-    standing = stand(situation)
-    blamed = bool(standing.taken_back) and situation.failure.kind in BROUGHT_ABOUT
-    if not blamed and (end := _at_once(situation)):
+    standing = standing_of(situation)
+    caused_by_remedy = bool(standing.reverted) and situation.failure.kind in BROUGHT_ABOUT
+    if not caused_by_remedy and (end := _end_at_once(situation)):
         return end
-    if why := _spent(situation):
-        return Proposal(strategy=None, why=why)
-    if not blamed and (again := _chance_below_a_remedy(situation, standing)):
+    if why := _spent_budget(situation):
+        return RemedyChoice(strategy=None, why=why)
+    if not caused_by_remedy and (again := _retry_with_remedy(situation, standing)):
         return again
-    return _next_rung(situation, standing)
+    return _cheapest(situation, standing)
 
 
-def _at_once(situation: Situation) -> Proposal | None:
+def preview(situation: Situation) -> tuple[RemedyChoice, ...]:
+    """Return what would be tried if every attempt failed in the same way; the last is the end."""
+    choices = [choose_remedy(situation)]
+    while (strategy := choices[-1].strategy) is not None:
+        attempt = FailedAttempt(
+            strategy=strategy,
+            remedy=choices[-1].remedy,
+            failure=situation.failure.fingerprint,
+            steps=situation.tried[-1].steps,
+        )
+        situation = msgspec.structs.replace(
+            situation, strategy=strategy, tried=(*situation.tried, attempt)
+        )
+        choices.append(choose_remedy(situation))
+    return tuple(choices)
+
+
+def _end_at_once(situation: Situation) -> RemedyChoice | None:
     """End where no setting can help."""
     failure = situation.failure
     if situation.person is not None:
         why = f"{failure.title or failure.kind}: this needs a person."
-        return Proposal(strategy=None, why=why, person=situation.person)
+        return RemedyChoice(strategy=None, why=why, person=situation.person)
     if failure.kind == SCRIPT_ERROR:
-        return Proposal(strategy=None, why="The script raised an error that no setting can fix.")
+        why = "The script raised an error that no setting can fix."
+        return RemedyChoice(strategy=None, why=why)
     return None
 
 
-def _spent(situation: Situation) -> str:
-    """Say which budget is used up; "" if none is."""
+def _spent_budget(situation: Situation) -> str:
+    """Return which budget is used up; "" if none is."""
     tried, budget = situation.tried, situation.budget
-    barren = _barren(tried)
-    kinds = [entry.failure.kind for entry in tried[len(tried) - barren :]]
+    without_progress = _without_progress(tried)
+    kinds = [attempt.failure.kind for attempt in tried[len(tried) - without_progress :]]
     if len(tried) >= budget.attempts:
         return f"The limit of {len(tried)} attempts is reached."
-    if barren >= budget.barren:
-        return f"The last {barren} attempts made no progress."
+    if without_progress >= budget.without_progress:
+        return f"The last {without_progress} attempts made no progress."
     if kinds.count(situation.failure.kind) >= budget.tries:
         return f"The last {budget.tries} attempts that ended this way made no progress."
     return ""
 
 
-def _barren(tried: Sequence[FailedAttempt]) -> int:
+def _without_progress(tried: Sequence[FailedAttempt]) -> int:
     """Count the attempts since the last one that came further."""
-    return next((n for n, entry in enumerate(reversed(tried)) if entry.progressed), len(tried))
+    return next((n for n, attempt in enumerate(reversed(tried)) if attempt.progressed), len(tried))
 
 
-def _chance_below_a_remedy(situation: Situation, standing: Standing) -> Proposal | None:
+def _retry_with_remedy(situation: Situation, standing: Standing) -> RemedyChoice | None:
     """Try a remedy once more if what ended it may be chance, and not what it was meant for."""
-    if not standing.taken_back or same(situation.failure.fingerprint, standing.answering):
+    if not standing.reverted or is_same(situation.failure.fingerprint, standing.current_failure):
         return None
-    if _unwanted(RETRY.id, situation):
+    if _unwanted(RETRY, situation):
         return None
-    strategy = RUNGS[RETRY.id].apply(situation)
-    if isinstance(strategy, Refused) or _against(strategy, situation, situation.strategy):
+    strategy = load_remedies()[RETRY].apply(situation)
+    if isinstance(strategy, Refused) or _ruled_out(strategy, situation, situation.strategy):
         return None
-    return Proposal(
-        strategy=strategy, remedy=RETRY.id, why="This may be transient; retrying without changes."
-    )
+    return RemedyChoice(strategy=strategy, remedy=RETRY, why=MAY_BE_TRANSIENT)
 
 
-def _next_rung(situation: Situation, standing: Standing) -> Proposal:
-    """Take the cheapest remedy that is right here, from the strategy that is kept."""
-    here = _as_answered(situation, standing)
-    passed_over: list[tuple[str, str]] = []
-    for name, rung in _ordered(here):
-        result = _tried_on(name, rung, here, situation)
+def _cheapest(situation: Situation, standing: Standing) -> RemedyChoice:
+    """Choose the cheapest remedy that is right here; what helped this script before comes first."""
+    here = _to_be_answered(situation, standing)
+    kind = here.failure.kind
+    answers = [remedy for remedy in load_remedies().values() if remedy.answers_to(kind)]
+    skipped: list[tuple[str, str]] = []
+    for remedy in sorted(answers, key=lambda it: it.id not in here.helped_before):
+        result = _applied(remedy, here, situation)
         if isinstance(result, Refused):
-            passed_over.append((name, result.why))
+            skipped.append((remedy.id, result.why))
             continue
-        return Proposal(
+        return RemedyChoice(
             strategy=result,
-            remedy=name,
-            taken_back=standing.taken_back,
-            why=_undone(situation, standing) + _reason(rung, standing.kept, result),
-            passed_over=tuple(passed_over),
+            remedy=remedy.id,
+            reverted=standing.reverted,
+            why=_why_reverted(situation, standing) + _reason(remedy, standing.strategy, result),
+            skipped=tuple(skipped),
         )
-    return _exhausted(situation, standing, tuple(passed_over))
+    return _nothing_left(situation, standing, tuple(skipped))
 
 
-def _as_answered(situation: Situation, standing: Standing) -> Situation:
-    """Return the situation with the kept strategy and the failure that is to be answered."""
-    here = msgspec.structs.replace(situation, strategy=standing.kept)
-    print_ = standing.answering
-    if same(print_, situation.failure.fingerprint):
+def _to_be_answered(situation: Situation, standing: Standing) -> Situation:
+    """Return the situation with the strategy that stays and the failure that is to be answered."""
+    here = msgspec.structs.replace(situation, strategy=standing.strategy)
+    fingerprint = standing.current_failure
+    if is_same(fingerprint, situation.failure.fingerprint):
         return here
-    failure = msgspec.structs.replace(situation.failure, kind=print_.kind, fingerprint=print_)
+    failure = msgspec.structs.replace(
+        situation.failure, kind=fingerprint.kind, fingerprint=fingerprint
+    )
     return msgspec.structs.replace(here, failure=failure, nature=DETERMINISTIC)
 
 
-def _ordered(here: Situation) -> Iterator[tuple[str, Rung]]:
-    """Yield what answers the failure: what mended this script here before, then cheapest first."""
-    answers = [item for item in RUNGS.items() if item[1].REMEDY.answer_to(here.failure.kind)]
-    yield from sorted(answers, key=lambda item: item[0] not in here.worked_here)
-
-
-def _tried_on(name: str, rung: Rung, here: Situation, situation: Situation) -> Strategy | Refused:
-    """Apply a remedy; all that speaks against it counts."""
-    if why := _unwanted(name, here):
+def _applied(remedy: Remedy, here: Situation, situation: Situation) -> Strategy | Refused:
+    """Apply a remedy, unless anything speaks against it."""
+    if why := _unwanted(remedy.id, here):
         return Refused(why=why)
-    result = rung.apply(here)
+    result = remedy.apply(here)
     if isinstance(result, Refused):
         return result
-    why = _against(result, situation, here.strategy)
+    why = _ruled_out(result, situation, here.strategy)
     if not why and result != here.strategy:
-        settings = [name for name in changed(here.strategy, result) if name in here.no_effect]
+        settings = [name for name in changed(here.strategy, result) if name in here.ineffective]
         if settings:
             why = f"{settings[0]} has no effect on this script"
         elif result in strategies_tried(here):
@@ -147,31 +168,37 @@ def _tried_on(name: str, rung: Rung, here: Situation, situation: Situation) -> S
     return Refused(why=why) if why else result
 
 
-def _unwanted(name: str, situation: Situation) -> str:
-    if name in situation.deny:
+def _unwanted(remedy: str, situation: Situation) -> str:
+    if remedy in situation.deny:
         return "denied by --deny"
-    return "not in --allow" if situation.allow and name not in situation.allow else ""
+    return "not in --allow" if situation.allow and remedy not in situation.allow else ""
 
 
-def _against(strategy: Strategy, situation: Situation, kept: Strategy) -> str:
-    """Say why a strategy must not be run, whatever led to it; "" if it may be."""
-    tried, print_ = situation.tried, situation.failure.fingerprint
-    if _on_the_machine(strategy) in map(_on_the_machine, (*situation.deadly, *_took_down(tried))):
+def _ruled_out(strategy: Strategy, situation: Situation, current: Strategy) -> str:
+    """Return why a strategy must not be run, whatever led to it; "" if it may be."""
+    tried, fingerprint = situation.tried, situation.failure.fingerprint
+    crashed = (*situation.crashed_machine, *_crashed_machine(tried))
+    if _on_the_machine(strategy) in map(_on_the_machine, crashed):
         return "the machine went down with these settings"
-    ended = [entry for entry in tried if (entry.strategy, entry.failure) == (strategy, print_)]
-    if strategy == kept and len(ended) > 1:
+    ended = [it for it in tried if (it.strategy, it.failure) == (strategy, fingerprint)]
+    if strategy == current and len(ended) > 1:
         return "the run failed twice at the same step"
-    if any(one.failure == print_ and other.strategy == strategy for one, other in pairwise(tried)):
+    if any(
+        before.failure == fingerprint and after.strategy == strategy
+        for before, after in pairwise(tried)
+    ):
         return ALREADY_TRIED
     return ""
 
 
-def _took_down(tried: Sequence[FailedAttempt]) -> Iterator[Strategy]:
-    """Yield what the machine went down with; not what somebody had tried again all the same."""
-    settings = [_on_the_machine(entry.strategy) for entry in tried]
-    for at, entry in enumerate(tried):
-        if entry.failure.kind == WENT_DOWN and settings[at] not in settings[at + 1 :]:
-            yield entry.strategy
+def _crashed_machine(tried: Sequence[FailedAttempt]) -> list[Strategy]:
+    """Return what the machine went down with; not what somebody tried again all the same."""
+    settings = [_on_the_machine(attempt.strategy) for attempt in tried]
+    return [
+        attempt.strategy
+        for at, attempt in enumerate(tried)
+        if attempt.failure.kind == WENT_DOWN and settings[at] not in settings[at + 1 :]
+    ]
 
 
 def _on_the_machine(strategy: Strategy) -> Strategy:
@@ -179,45 +206,47 @@ def _on_the_machine(strategy: Strategy) -> Strategy:
     return msgspec.structs.replace(strategy, checkpoints_back=0)
 
 
-def _exhausted(
-    situation: Situation, standing: Standing, passed_over: tuple[tuple[str, str], ...]
-) -> Proposal:
-    """Go on as before if that brings the job further, or did so until lately; else stop."""
-    kind, strategy = standing.answering.kind, standing.kept
-    barren = _barren(situation.tried)
-    most = 0 if situation.nature == DETERMINISTIC else min(MOST_BARREN, len(situation.tried) - 1)
-    wanted = barren <= most and not _unwanted(RETRY.id, situation)
-    if wanted and not _against(strategy, situation, strategy):
-        gets = "Earlier attempts got" if barren else "Each attempt gets"
-        return Proposal(
+def _nothing_left(
+    situation: Situation, standing: Standing, skipped: tuple[tuple[str, str], ...]
+) -> RemedyChoice:
+    """Continue as before if that brings the job further, or did so until lately; else stop."""
+    kind, strategy = standing.current_failure.kind, standing.strategy
+    without_progress = _without_progress(situation.tried)
+    limit = 0
+    if situation.nature != DETERMINISTIC:
+        limit = min(LAST_RETRIES, len(situation.tried) - 1)
+    retries = without_progress <= limit and not _unwanted(RETRY, situation)
+    if retries and not _ruled_out(strategy, situation, strategy):
+        gets = "Earlier attempts got" if without_progress else "Each attempt gets"
+        return RemedyChoice(
             strategy=strategy,
-            remedy=RETRY.id,
-            taken_back=standing.taken_back,
+            remedy=RETRY,
+            reverted=standing.reverted,
             why=f"{gets} further, and no other remedy is known.",
-            passed_over=passed_over,
+            skipped=skipped,
         )
-    used = dict.fromkeys(entry.remedy for entry in situation.tried if entry.remedy)
+    used = dict.fromkeys(attempt.remedy for attempt in situation.tried if attempt.remedy)
     names = f" Tried: {', '.join(used)}." if used else ""
     known = f"No {'other ' if used else ''}remedy for {kind} is known here."
-    return Proposal(
+    return RemedyChoice(
         strategy=None,
-        exhausted=not (_unwanted(RETRY.id, situation) or situation.deadly),
-        taken_back=standing.taken_back,
+        exhausted=not (_unwanted(RETRY, situation) or situation.crashed_machine),
+        reverted=standing.reverted,
         why=("The cause is not known." if kind == UNKNOWN else known) + names,
-        passed_over=passed_over,
+        skipped=skipped,
     )
 
 
-def _undone(situation: Situation, standing: Standing) -> str:
-    if not standing.taken_back:
+def _why_reverted(situation: Situation, standing: Standing) -> str:
+    if not standing.reverted:
         return ""
     kind = situation.failure.kind
-    led = f"led to {kind}" if kind != standing.answering.kind else "did not help"
-    return f"{standing.taken_back} {led} and was reverted. "
+    led = f"led to {kind}" if kind != standing.current_failure.kind else "did not help"
+    return f"{standing.reverted} {led} and was reverted. "
 
 
-def _reason(rung: Rung, kept: Strategy, strategy: Strategy) -> str:
-    if rung.REMEDY.id == RETRY.id:
-        return "This may be transient; retrying without changes."
-    change = told(kept, strategy)
-    return f"{rung.REMEDY.title}{f' ({change})' if change else ''}."
+def _reason(remedy: Remedy, before: Strategy, strategy: Strategy) -> str:
+    if remedy.id == RETRY:
+        return MAY_BE_TRANSIENT
+    change = describe_changes(before, strategy)
+    return f"{remedy.title}{f' ({change})' if change else ''}."

@@ -6,9 +6,6 @@ import re
 from collections.abc import Iterable
 
 from rocsteady.model import Observation, ProbeOutcome
-from rocsteady.remedies.rungs.attention_math import REMEDY as ATTENTION_MATH
-from rocsteady.remedies.rungs.compile_off import REMEDY as COMPILE_OFF
-from rocsteady.remedies.rungs.loader_inline import REMEDY as LOADER_INLINE
 
 ATTENTION, LOADER, COMPILE = "attention-backward", "loader", "compile"
 _FUSED = re.compile(r"\b(flash|efficient)\b")
@@ -27,11 +24,11 @@ def supported(observations: Iterable[Observation], software: str) -> tuple[str, 
     well = [key for key, each in last.items() if each.outcome is ProbeOutcome.OK]
     found = []
     if (ATTENTION, "math") in well and _any(bad, ATTENTION, _FUSED):
-        found.append(ATTENTION_MATH.id)
+        found.append("attention-math")
     if _any(well, LOADER, _INLINE) and _any(bad, LOADER, _FORKED):
-        found.append(LOADER_INLINE.id)
+        found.append("loader-inline")
     if any(probe == COMPILE for probe, _ in bad):
-        found.append(COMPILE_OFF.id)
+        found.append("compile-off")
     return tuple(found)
 
 

@@ -10,13 +10,14 @@ from rocsteady.machine.machine import Machine
 from rocsteady.model import Failure, Fingerprint, Strategy, Value
 
 TRANSIENT, DETERMINISTIC, EITHER = "transient", "deterministic", "either"
+NEEDS = ("gpu", "rocm", "rocr")  # what a remedy may have no effect without
 
 
 class Budget(Value, frozen=True, kw_only=True):
     """How many attempts a run may cost. Progress refills the first two."""
 
     tries: int = 8  # that end in the same kind of failure, since the last progress
-    barren: int = 16  # in a row without progress, whatever they end in
+    without_progress: int = 16  # in a row, whatever they end in
     attempts: int = 1000  # of the whole run
 
 
@@ -52,15 +53,39 @@ class Situation(Value, frozen=True, kw_only=True):
     gpus: int = 0  # that the run sees
     gfx: tuple[str, ...] = ()  # of these; what the driver says of all cards, if this is empty
     arches: tuple[str, ...] = ()  # that torch has code for; what its files say, if this is empty
-    no_effect: tuple[str, ...] = ()  # settings that had nothing to act on, or were refused inside
-    deadly: tuple[Strategy, ...] = ()  # under which the machine went down
-    worked_here: tuple[str, ...] = ()  # remedies that mended this script on this machine
+    ineffective: tuple[str, ...] = ()  # settings that had nothing to act on, or were refused inside
+    crashed_machine: tuple[Strategy, ...] = ()  # under which it went down
+    helped_before: tuple[str, ...] = ()  # remedies that mended this script on this machine
     allow: tuple[str, ...] = ()  # only these; empty: all
     deny: tuple[str, ...] = ()
     budget: Budget = Budget()
 
     @property
-    def in_force(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         """The variables that an attempt with the strategy sees."""
         merged = {**self.variables, **self.strategy.variables}
         return {name: value for name, value in merged.items() if value is not None}
+
+    @property
+    def gfx_names(self) -> tuple[str, ...]:
+        """What the GPUs are, as far as that is known. Beside a card, the APU does not count."""
+        gpus = self.machine.gpus.gpus
+        cards = [gpu for gpu in gpus if not gpu.integrated] or gpus
+        return self.gfx or tuple(dict.fromkeys(gpu.gfx for gpu in cards if gpu.gfx))
+
+    def lacks(self, need: str) -> str:
+        """Return why what only a GPU, ROCm or ROCr obeys has no effect here; "" if it may have."""
+        torch = self.machine.torch
+        if need == "rocr" and self.machine.system.os == "windows":
+            return "ROCr, which reads the variable, does not exist on Windows"
+        if need in ("rocm", "rocr") and torch is not None and torch.build != "rocm":
+            return f"torch {torch.version} is not built for ROCm"
+        if need and self.strategy.device == "cpu":
+            return "the run does not use GPUs"
+        return "no GPU was found" if need and not self.gpus else ""
+
+
+class Refused(Value, frozen=True, kw_only=True):
+    """Why a remedy is not right here; half a sentence."""
+
+    why: str

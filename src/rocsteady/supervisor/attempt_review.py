@@ -20,9 +20,9 @@ from rocsteady.journal.values import Run
 from rocsteady.knowledge.failures import SCRIPT_ERROR, UNKNOWN
 from rocsteady.model import Failure
 from rocsteady.redaction.redactor import hide_secrets
-from rocsteady.remedies.ladder import Proposal
+from rocsteady.remedies.computed import ALREADY_TRIED
+from rocsteady.remedies.ladder import RemedyChoice
 from rocsteady.remedies.memory_arguments import memory_arguments
-from rocsteady.remedies.remedy import ALREADY_TRIED
 from rocsteady.report.text_page import RED
 from rocsteady.supervisor.checkpoints import Checkpoints
 from rocsteady.supervisor.finish_forecast import Outlook
@@ -237,11 +237,11 @@ class AttemptReview:
             names = " or ".join(f"{name} (now {value:,})" for name, value in found[:2])
             self._announcer.say(f"to use less memory, lower {names}.")
 
-    def _tell_end(self, step: Proposal) -> None:
+    def _tell_end(self, step: RemedyChoice) -> None:
         """Say what was not tried, and what a person can do, if this is the end."""
         if step.strategy is not None:
             return
-        untried = [each for each in step.passed_over if each[1] != ALREADY_TRIED]
+        untried = [each for each in step.skipped if each[1] != ALREADY_TRIED]
         for remedy, why in untried:
             self._announcer.note(f"not tried: {remedy}: {why}.")
         if untried:

@@ -19,7 +19,7 @@ from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED, RETRY
 from rocsteady.journal.values import FALLBACK
 from rocsteady.knowledge.failures import SCRIPT_ERROR, UNKNOWN, Whose
 from rocsteady.model import Strategy, Value
-from rocsteady.remedies.ladder import Proposal, climb
+from rocsteady.remedies.ladder import RemedyChoice, choose_remedy
 from rocsteady.remedies.situation import Situation
 from rocsteady.supervisor.start_points import MOST
 from rocsteady.wording import plural
@@ -62,7 +62,7 @@ class Decision(Value, frozen=True, kw_only=True):
     remedy: str = ""  # that the next attempt has; "": the same again
     kind: str = ""  # of the failure that ended the run; "": not known, or none
     fallback: int = 0  # the option of the plan that the run falls back to; 0: it does not
-    proposal: Proposal | None = None  # what the ladder said, if it was asked
+    proposal: RemedyChoice | None = None  # what the ladder said, if it was asked
     gpu_failed: bool = False  # so it is checked before it is used again
 
 
@@ -109,9 +109,9 @@ def recover(end: AttemptEnd, history: History, choices: Choices) -> Decision:
     return msgspec.structs.replace(decision, proposal=proposal, gpu_failed=history.gpu_failed)
 
 
-def propose(situation: Situation, choices: Choices) -> Proposal:
+def propose(situation: Situation, choices: Choices) -> RemedyChoice:
     """Climb the ladder; fall back to another option where it ends or only that is in time."""
-    step = climb(situation)
+    step = choose_remedy(situation)
     if not choices.fallbacks:
         return step
     if step.strategy is None:
@@ -132,8 +132,8 @@ def propose(situation: Situation, choices: Choices) -> Proposal:
     return step
 
 
-def _fall_to(option: FallTo, why: str) -> Proposal:
-    return Proposal(
+def _fall_to(option: FallTo, why: str) -> RemedyChoice:
+    return RemedyChoice(
         strategy=option.strategy, remedy=option.decision, fallback=option.number, why=why
     )
 
@@ -141,7 +141,7 @@ def _fall_to(option: FallTo, why: str) -> Proposal:
 def _past_checkpoint(
     decision: Decision,
     plain: Decision,
-    proposal: Proposal | None,
+    proposal: RemedyChoice | None,
     end: AttemptEnd,
     history: History,
 ) -> Decision:
@@ -184,7 +184,7 @@ def without_remedies(
     return _again(end, can_resume=can_resume, settings=settings, code=code)
 
 
-def joined(plain: Decision, proposal: Proposal, *, kind: str, attempts: int) -> Decision:
+def joined(plain: Decision, proposal: RemedyChoice, *, kind: str, attempts: int) -> Decision:
     """Join what may be done at all with what the ladder says.
 
     The script's own code is given for its own errors, for what is not known, and where nothing

@@ -28,14 +28,12 @@ from rocsteady.knowledge.store import failures_in_use
 from rocsteady.machine.machine import Machine
 from rocsteady.machine.software import software_of
 from rocsteady.model import Certainty, Failure, Fingerprint, Strategy, Value
-from rocsteady.remedies.catalog import RUNGS
-from rocsteady.remedies.difference import told
+from rocsteady.remedies.difference import describe_changes
 from rocsteady.remedies.history import BROUGHT_ABOUT
-from rocsteady.remedies.ladder import Proposal
+from rocsteady.remedies.ladder import RemedyChoice
 from rocsteady.remedies.probe_evidence import supported
-from rocsteady.remedies.remedy import Refused
-from rocsteady.remedies.requested_strategy import strategy_of as asked_for
-from rocsteady.remedies.situation import FailedAttempt, Situation
+from rocsteady.remedies.remedy import load_remedies, requested_strategy
+from rocsteady.remedies.situation import FailedAttempt, Refused, Situation
 from rocsteady.supervisor.recovery import Choices, FallTo, is_as_deadly, propose
 from rocsteady.supervisor.visible_gpus import Visible, visible_to_a_run
 
@@ -99,7 +97,7 @@ class StrategyHistory:
                 self._before = len(self._tried) if row.attempt <= fell else self._before
         self._leave_out_taken(story)
 
-    def start(self) -> Proposal | None:
+    def start(self) -> RemedyChoice | None:
         """Choose the first strategy. A step is returned if the one at hand was deadly."""
         if self._wanted.start_with:
             self._start_with()
@@ -124,7 +122,7 @@ class StrategyHistory:
         return tuple(
             helped
             for helped in self._memory.what_helped(self._here, self._script)
-            if helped.remedy not in self._wanted.start_with and helped.remedy in RUNGS
+            if helped.remedy not in self._wanted.start_with and helped.remedy in load_remedies()
         )
 
     def took_down(self, run: Run, attempt: AttemptRecord, folder: Path) -> None:
@@ -230,9 +228,9 @@ class StrategyHistory:
             can_resume=can_resume,
             checkpoints=checkpoints,
             ranks=max([1, *(beat.world or 1 for beat in (end.heartbeats if end else ()))]),
-            no_effect=no_effect(end) if end else (),
-            deadly=self._never(),
-            worked_here=(*(helped.remedy for helped in self.offers()), *self._probed()),
+            ineffective=no_effect(end) if end else (),
+            crashed_machine=self._never(),
+            helped_before=(*(helped.remedy for helped in self.offers()), *self._probed()),
             allow=self._wanted.allow,
             deny=self._wanted.deny,
         )
@@ -273,7 +271,7 @@ class StrategyHistory:
         deadly = strategy in never or any(is_as_deadly(strategy, one) for one in never)
         return self._wanted.again or not deadly
 
-    def take(self, step: Proposal, failure: Failure) -> None:
+    def take(self, step: RemedyChoice, failure: Failure) -> None:
         """Go on with what was proposed after a failure."""
         if step.strategy is None:
             return
@@ -320,7 +318,9 @@ class StrategyHistory:
 
     def _start_with(self) -> None:
         seen = self._seen()
-        found = asked_for(self._wanted.start_with, self._machine(), self._variables, gpus=seen.gpus)
+        found = requested_strategy(
+            self._wanted.start_with, self._machine(), self._variables, gpus=seen.gpus
+        )
         if isinstance(found, Refused):
             raise RocsteadyError(f"--with {found.why}")
         self.strategy, self.remedy = found, self._wanted.start_with[-1]
@@ -348,7 +348,7 @@ def no_effect(end: AttemptEnd) -> tuple[str, ...]:
 
 def in_words(strategy: Strategy) -> str:
     """Say a strategy to a person."""
-    return told(Strategy(), strategy) or "unchanged"
+    return describe_changes(Strategy(), strategy) or "unchanged"
 
 
 def as_json(strategy: Strategy) -> dict[str, object]:

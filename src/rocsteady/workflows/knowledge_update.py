@@ -27,7 +27,7 @@ from rocsteady.knowledge.store import (
     in_use,
     places,
 )
-from rocsteady.remedies.catalog import RUNGS
+from rocsteady.remedies.remedy import load_remedies
 from rocsteady.untrusted_file import read_regular
 
 ADDRESS = re.compile(r"https?://", re.IGNORECASE)
@@ -126,6 +126,6 @@ def count_entries(knowledge: Knowledge) -> dict[str, int]:
         "wheels": len(knowledge.wheels) + len(knowledge.indexes),
         "failures": len(failures.kinds),
         "signatures": len(failures.signatures),
-        "remedies": len(RUNGS),
+        "remedies": len(load_remedies()),
         "sources": len(knowledge.sources),
     }

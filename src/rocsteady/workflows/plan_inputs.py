@@ -27,9 +27,8 @@ from rocsteady.machine.software import software_of
 from rocsteady.model import Observation, ProbeOutcome, Strategy
 from rocsteady.planner.circumstances import Circumstances, histories
 from rocsteady.planner.planner import Wish
-from rocsteady.remedies.catalog import RUNGS
 from rocsteady.remedies.probe_evidence import supported
-from rocsteady.remedies.requested_strategy import strategy_of as asked_for
+from rocsteady.remedies.remedy import load_remedies, requested_strategy
 from rocsteady.supervisor.run_end import DONE
 from rocsteady.supervisor.startup import START
 from rocsteady.supervisor.strategy_history import strategy_of
@@ -54,7 +53,9 @@ def circumstances(
     deadly += _under_way_when_it_went_down(scripts, folder, journal)
     if _probe_went_down(observations, software):
         deadly.append(Strategy())
-    helped = [each.remedy for each in memory.what_helped(here, script) if each.remedy in RUNGS]
+    helped = [
+        each.remedy for each in memory.what_helped(here, script) if each.remedy in load_remedies()
+    ]
     wanted = dict.fromkeys((*helped, *supported(observations, software)))
     return replace(
         facts,
@@ -102,7 +103,7 @@ def wish(job: Job, journal: Journal, now: float) -> Wish:
 def _remedied(names: dict[str, None], machine: Machine, gpus: int) -> list[tuple[str, Strategy]]:
     found = []
     for name in names:
-        strategy = asked_for((name,), machine, dict(os.environ), gpus=gpus)
+        strategy = requested_strategy((name,), machine, dict(os.environ), gpus=gpus)
         if isinstance(strategy, Strategy):
             found.append((name, strategy))
     return found
