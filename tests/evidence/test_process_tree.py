@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.evidence import procfs
 from rocsteady.evidence.process_tree import Tree, processes
+from rocsteady.host import procfs
 
 if TYPE_CHECKING:
     from tests.evidence.conftest import Start

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from host_children import Children, bearing
 
-from rocsteady.host.child import Exit, How, Stopping, StopResult
-from rocsteady.host.posix.keeper import is_alive, process_snapshot
+from rocsteady.host.child_end import Exit, How, Stopping, StopResult
+from rocsteady.host.keeper import is_alive, process_snapshot
 
 SHORT = Stopping(
     interrupt_wait=timedelta(seconds=0.5),
@@ -26,7 +26,8 @@ KILLED = Exit(signal=signal.SIGKILL)
 SUPERVISOR = """
 import os, sys, time
 from pathlib import Path
-from rocsteady.host.child import Child, DETACHED, start_child
+from rocsteady.host.child import Child, start_child
+from rocsteady.host.child_end import DETACHED
 child = start_child(sys.argv[3:], environment=os.environ, folder=Path.cwd(), run_id=sys.argv[1],
                     log=Path(sys.argv[2]), terminal=DETACHED)
 print(child.keeper, flush=True)

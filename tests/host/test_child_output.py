@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from host_children import Children, Reader
 
-from rocsteady.host.child import Child, Exit, TerminalUse
+from rocsteady.host.child import Child
+from rocsteady.host.child_end import Exit, TerminalUse
 
 
 def to_pipes(after: float = 0.0) -> tuple[TerminalUse, Reader, Reader]:

@@ -16,7 +16,8 @@ import pytest
 from host_children import Children, Reader, bearing
 from supervised import until
 
-from rocsteady.host.child import Child, Exit, TerminalUse
+from rocsteady.host.child import Child
+from rocsteady.host.child_end import Exit, TerminalUse
 
 VICTIMS = Path(__file__).parent.parent / "victims"
 

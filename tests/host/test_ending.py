@@ -6,10 +6,9 @@ import signal
 from datetime import timedelta
 from pathlib import Path
 
-from rocsteady.host.child import Exit, How, Stopping, StopResult
-from rocsteady.host.posix.cgroup import make_cgroup
-from rocsteady.host.posix.keeper import Family, ProcessSnapshot
-from rocsteady.host.posix.kill_sequence import end_child
+from rocsteady.host.child_end import Exit, How, Stopping, StopResult, end_child
+from rocsteady.host.keeper import Family, ProcessSnapshot
+from rocsteady.host.launch import make_cgroup
 
 NOBODY = 2**22 + 1  # above every pid that Linux gives
 QUICK = timedelta(seconds=0.1)

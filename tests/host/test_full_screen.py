@@ -14,7 +14,7 @@ TMUX = shutil.which("tmux")
 PAGES = ["old" * 6 + "\nold\nold\nold", "1" * 20 + "\nab\n" + "3" * 20]
 SCRIPT = f"""
 import time
-from rocsteady.host.posix.full_screen import FullScreen
+from rocsteady.host.full_screen import FullScreen
 with FullScreen() as screen:
     for page in {PAGES!r}:
         screen.draw(page)

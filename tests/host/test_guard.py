@@ -14,8 +14,8 @@ if os.name == "nt":
     pytest.skip("the guard is of POSIX", allow_module_level=True)
 assert sys.platform != "win32"  # tells mypy the same
 
-from rocsteady.host.posix import guard  # noqa: E402 - asserts the same
-from rocsteady.host.posix.keeper import RUN, Family, process_snapshot  # noqa: E402 - the same
+from rocsteady.host import guard  # noqa: E402 - asserts the same
+from rocsteady.host.keeper import RUN, Family, process_snapshot  # noqa: E402 - the same
 
 SUPERVISOR = 2**22 + 1  # above every pid that Linux gives
 NAME = f"guarded-{os.getpid()}"

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.host.log_limit import LogRules
-from rocsteady.host.logfile import HELD_LIMIT, Lines, LogFile, Timestamp
+from rocsteady.host.logfile import HELD_LIMIT, Lines, LogFile, LogRules, Timestamp
 
 
 def fed(*chunks: bytes, step: float = 0.0) -> bytes:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocsteady.errors import JobError
-from rocsteady.host.log_limit import LogRules
+from rocsteady.host.logfile import LogRules
 from rocsteady.job.job_file import parse_job, read_job
 from rocsteady.job.quantities import duration
 from rocsteady.job.values import (

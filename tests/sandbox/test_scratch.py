@@ -217,7 +217,7 @@ def _cloning(source: Path, target: Path) -> bool:
 
 
 def test_a_file_system_that_cannot_share_blocks_says_so_and_leaves_nothing(tmp_path: Path) -> None:
-    from rocsteady.host.posix.reflink import clone  # noqa: PLC0415 - of one system only
+    from rocsteady.sandbox.folder_copy import clone  # noqa: PLC0415 - of one system only
 
     source, target = tmp_path / "source", Path("/dev/shm") / f"clone-{os.getpid()}"
     source.write_text("x")

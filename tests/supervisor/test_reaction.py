@@ -15,7 +15,8 @@ import pytest
 
 from rocsteady.attempts.signal_response import Reaction
 from rocsteady.evidence.snapshot import take_snapshot
-from rocsteady.host.child import DETACHED, Child, How, Stopping, start_child
+from rocsteady.host.child import Child, start_child
+from rocsteady.host.child_end import DETACHED, How, Stopping
 from rocsteady.pulse.wait_set import Member, WaitSet
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and /proc")

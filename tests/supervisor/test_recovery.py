@@ -7,7 +7,7 @@ import pytest
 
 from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
 from rocsteady.attempts.settings import Settings
-from rocsteady.host.child import Exit
+from rocsteady.host.child_end import Exit
 from rocsteady.knowledge.values import Fix
 from rocsteady.model import Strategy
 from rocsteady.pulse.phase_history import PhaseHistory

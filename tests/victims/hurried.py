@@ -13,7 +13,7 @@ import msgspec
 from rocsteady.attempts.settings import Settings
 from rocsteady.cli import run
 from rocsteady.cli.main import main
-from rocsteady.host.child import Stopping
+from rocsteady.host.child_end import Stopping
 from rocsteady.pulse.verdict import Patience
 
 HURRY = 2.5

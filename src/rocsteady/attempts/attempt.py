@@ -25,6 +25,7 @@ from rocsteady.attempts.progress import AttemptProgress
 from rocsteady.attempts.refusals import Refusals
 from rocsteady.attempts.save_request import ask_to_save
 from rocsteady.attempts.signal_response import Reaction
+from rocsteady.attempts.stopwatch import boot_clock
 from rocsteady.attempts.strategy_environment import environment
 from rocsteady.attempts.suspension import Suspension
 from rocsteady.attempts.termination import end_tree, interrupted_twice
@@ -49,8 +50,7 @@ from rocsteady.evidence.native_stacks import NativeStacks
 from rocsteady.evidence.output import OutputCounter
 from rocsteady.evidence.snapshot import take_snapshot
 from rocsteady.evidence.values import Snapshot, Tick
-from rocsteady.host.child import Exit, Stopping, TerminalUse
-from rocsteady.host.clock import boot_clock
+from rocsteady.host.child_end import Exit, Stopping, TerminalUse
 from rocsteady.job.resume import Launch
 from rocsteady.journal.values import Sample
 from rocsteady.pulse.judgment import Pulse, begin, judge, learn, occupied, waits_for_gpu, withdrawn

@@ -14,7 +14,7 @@ from rocsteady.attempts.settings import Settings
 from rocsteady.attempts.step_times import StepTimes
 from rocsteady.attempts.stop_requests import StopRequests
 from rocsteady.evidence.heartbeat_pages import Resumes
-from rocsteady.host.log_limit import LogRules
+from rocsteady.host.logfile import LogRules
 from rocsteady.inside import wire
 from rocsteady.journal.journal import Journal
 from rocsteady.model import Strategy, Value

@@ -12,7 +12,7 @@ from rocsteady.evidence.exceptions import RaisedException
 from rocsteady.evidence.heartbeat_pages import Applied, BatchSplit, CheckpointRead, LoaderFacts
 from rocsteady.evidence.members import Members
 from rocsteady.evidence.values import Heartbeat, Snapshot
-from rocsteady.host.child import Exit
+from rocsteady.host.child_end import Exit
 from rocsteady.model import Value
 from rocsteady.pulse.phase_history import PhaseHistory
 from rocsteady.pulse.verdict import Verdict

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from rocsteady.attempts.announcer import Announcer
-from rocsteady.evidence import procfs
 from rocsteady.evidence.parallel import run_all
+from rocsteady.host import procfs
 
 PYTHON = re.compile(r"(python|pypy)[0-9.]*(\.exe)?")
 # Flags, then perhaps one that takes the rest of the word, or the next one.

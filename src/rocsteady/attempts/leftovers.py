@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.host.posix.leftovers import end_leftovers, guarded
+from rocsteady.host.leftovers import end_leftovers, guarded
 from rocsteady.journal.identity import Identity
 from rocsteady.journal.values import RunLine
 

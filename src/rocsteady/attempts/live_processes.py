@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rocsteady.evidence import procfs
 from rocsteady.evidence.values import Heartbeat
+from rocsteady.host import procfs
 
 
 class Living:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from rocsteady.host.child import Stopping
+from rocsteady.host.child_end import Stopping
 from rocsteady.model import Value
 from rocsteady.pulse.verdict import Patience
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from rocsteady.evidence import procfs
 from rocsteady.evidence.snapshot import take_snapshot
 from rocsteady.evidence.values import ProcessSeen, Snapshot, ThreadSeen, Wait
+from rocsteady.host import procfs
 from rocsteady.pulse.wait_set import Key, WaitSet
 
 STILL = 0.3  # seconds without a single run of any thread

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 
-from rocsteady.host.clock import boot_clock
+
+def boot_clock() -> float:
+    """Return the seconds of a clock that goes on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Since:

@@ -10,8 +10,8 @@ import time
 from rocsteady.attempts.announcer import Announcer
 from rocsteady.attempts.engines.processes import AttemptProcesses
 from rocsteady.attempts.settings import Settings
-from rocsteady.evidence import procfs
 from rocsteady.evidence.values import Snapshot
+from rocsteady.host import procfs
 from rocsteady.wording import duration
 
 

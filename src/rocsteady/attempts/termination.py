@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from rocsteady.attempts.attempt_context import AttemptTools
 from rocsteady.attempts.engines.processes import AttemptProcesses
 from rocsteady.attempts.stop_requests import StopRequests
-from rocsteady.host.child import Stopping, StopResult
+from rocsteady.host.child_end import Stopping, StopResult
 from rocsteady.wording import plural
 
 POLL_EVERY = 0.05  # seconds

@@ -25,8 +25,8 @@ from rocsteady.errors import (
     RocsteadyError,
 )
 from rocsteady.exit_codes import PERSON_NEEDED
-from rocsteady.host.child import DETACHED, OURS
-from rocsteady.host.posix.full_screen import FullScreen
+from rocsteady.host.child_end import DETACHED, OURS
+from rocsteady.host.full_screen import FullScreen
 from rocsteady.job import FILE
 from rocsteady.job.run_names import check_name
 from rocsteady.job.values import Existing, Job

@@ -13,7 +13,7 @@ from rocsteady.cli.duration import Duration
 from rocsteady.cli.project_journal import find_run, kept_journal, nothing_run, running
 from rocsteady.cli.watch_screen import DONE, NOT_DONE, watch_screen
 from rocsteady.exit_codes import INTERRUPTED
-from rocsteady.host.posix.full_screen import FullScreen
+from rocsteady.host.full_screen import FullScreen
 from rocsteady.journal.journal import Journal
 from rocsteady.report.deadline import ahead
 from rocsteady.report.watch import WatchView, state_in_words

@@ -15,7 +15,7 @@ from rocsteady.cli.stop import ask_supervisor
 from rocsteady.errors import RocsteadyError
 from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED
 from rocsteady.host.background import start_detached
-from rocsteady.host.posix.full_screen import FullScreen
+from rocsteady.host.full_screen import FullScreen
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.values import RunLine
 from rocsteady.report.text_page import takes_colour

@@ -11,11 +11,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from rocsteady.evidence import procfs, sockets, syscalls
+from rocsteady.evidence import sockets, syscalls
 from rocsteady.evidence.descriptor_ends import NESTED, Descriptors
 from rocsteady.evidence.outside_processes import Outsiders
 from rocsteady.evidence.syscalls import Call, Clock
 from rocsteady.evidence.values import GIL, Blocked, Outside
+from rocsteady.host import procfs
 
 FUTEX_COMMAND, PRIVATE, REALTIME = 0x7F, 128, 256
 WAIT, WAIT_BITSET = 0, 9  # those that locks, semaphores and conditions of the C library use

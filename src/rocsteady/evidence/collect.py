@@ -14,7 +14,6 @@ from pathlib import Path
 
 import msgspec
 
-from rocsteady.evidence import procfs
 from rocsteady.evidence.gpu_counters import read_gpu_counters
 from rocsteady.evidence.heartbeat_pages import read_notes, read_pages
 from rocsteady.evidence.kernel_log import read_kernel_log
@@ -24,6 +23,7 @@ from rocsteady.evidence.parallel import run_all
 from rocsteady.evidence.signal_stacks import ask_for_stacks
 from rocsteady.evidence.snapshot import take_snapshot
 from rocsteady.evidence.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen
+from rocsteady.host import procfs
 from rocsteady.host.atomic_file import write_whole
 from rocsteady.model import Value
 from rocsteady.redaction.redactor import Secrets, hide_secrets

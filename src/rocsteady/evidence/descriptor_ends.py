@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from rocsteady.evidence import procfs, sockets
+from rocsteady.evidence import sockets
 from rocsteady.evidence.values import Blocked, Wait
+from rocsteady.host import procfs
 
 READ_ONLY, WRITE_ONLY, ACCESS = 0, 1, 3  # as in open(2)
 DEVICES = ("/dev/kfd", "/dev/dri/", "/dev/nvidia", "/dev/accel/")

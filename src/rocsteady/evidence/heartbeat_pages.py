@@ -17,8 +17,8 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from rocsteady.evidence import procfs
 from rocsteady.evidence.values import Heartbeat
+from rocsteady.host import procfs
 from rocsteady.inside import wire
 from rocsteady.model import Value
 from rocsteady.untrusted_file import read_head, read_regular

@@ -10,8 +10,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from rocsteady.evidence import procfs
 from rocsteady.evidence.values import Snapshot
+from rocsteady.host import procfs
 from rocsteady.machine.gpus import parse_properties, pci_address
 from rocsteady.model import Value
 

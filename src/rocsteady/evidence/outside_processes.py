@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from rocsteady.evidence import procfs
+from rocsteady.host import procfs
 
 SHARED_FOLDER = "/dev/shm/"  # noqa: S108 - where POSIX semaphores and shared memory are
 OTHERS = 0o077  # permissions of group and others

@@ -10,8 +10,8 @@ import functools
 import os
 
 from rocsteady.errors import ExaminationError
-from rocsteady.evidence import procfs
-from rocsteady.evidence.procfs import Stat
+from rocsteady.host import procfs
+from rocsteady.host.procfs import Stat
 from rocsteady.inside import wire
 
 ENVIRONMENT_LIMIT = 2 * 1024 * 1024  # bytes; as much as Linux lets a program be started with

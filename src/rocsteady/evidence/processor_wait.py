@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from rocsteady.evidence import procfs
-from rocsteady.evidence.procfs import PROC
+from rocsteady.host import procfs
+from rocsteady.host.procfs import PROC
 
 _NANOSECONDS = 1e9
 _STEAL = 8  # field of the first line of /proc/stat: what the host of a virtual machine withheld

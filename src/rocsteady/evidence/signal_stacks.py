@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from rocsteady.evidence import procfs
+from rocsteady.host import procfs
 from rocsteady.inside import wire
 from rocsteady.untrusted_file import open_regular, read_exactly
 

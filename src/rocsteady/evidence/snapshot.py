@@ -9,14 +9,14 @@ from datetime import timedelta
 
 import msgspec
 
-from rocsteady.evidence import procfs
 from rocsteady.evidence.cgroups import is_frozen
 from rocsteady.evidence.native_stacks import NativeStacks
 from rocsteady.evidence.parallel import run_all
-from rocsteady.evidence.procfs import PROC
 from rocsteady.evidence.stacks import Stacks, ThreadStack, take_stacks
 from rocsteady.evidence.values import ProcessSeen, Snapshot, ThreadSeen, Wait
 from rocsteady.evidence.waits import Waits
+from rocsteady.host import procfs
+from rocsteady.host.procfs import PROC
 
 PROC_SHARE = 0.5  # of the time, for /proc; the rest is for stacks
 PYTHONS_WAITS = ("/threading.py:", "/queue.py:", "(multiprocessing/", "/selectors.py:")

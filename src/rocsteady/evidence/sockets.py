@@ -13,7 +13,7 @@ import socket
 import struct
 from collections.abc import Iterator
 
-from rocsteady.evidence import procfs
+from rocsteady.host import procfs
 
 UNIX, NETLINK = 1, 16  # address families; Windows lacks the names
 SOCK_DIAG, BY_FAMILY = 4, 20  # NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY

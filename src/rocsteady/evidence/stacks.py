@@ -20,8 +20,8 @@ from pathlib import Path
 
 import msgspec
 
-from rocsteady.evidence import procfs
 from rocsteady.evidence.parallel import run_all
+from rocsteady.host import procfs
 from rocsteady.host.bounded_call import Answer, AnswerKind, ask
 from rocsteady.model import Value
 

@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
-from rocsteady.evidence import procfs, syscalls
+from rocsteady.evidence import syscalls
 from rocsteady.evidence.blocking_calls import Blockings, int32
 from rocsteady.evidence.descriptor_ends import WORLD, Descriptors, End, together
 from rocsteady.evidence.syscalls import Call
 from rocsteady.evidence.values import Wait
+from rocsteady.host import procfs
 
 LONGEST_POLL = 10.0  # seconds; Python's and torch's loops ask again every 5
 PY_SPY = "py-spy"  # as the kernel names it

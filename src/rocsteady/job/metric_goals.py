@@ -21,8 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from rocsteady.host.log_limit import LEFT_OUT
-from rocsteady.host.logfile import STAMP
+from rocsteady.host.logfile import LEFT_OUT, STAMP
 from rocsteady.job.line_pattern import LinePattern
 from rocsteady.untrusted_file import open_regular, read_exactly, read_regular
 

@@ -6,7 +6,7 @@ import math
 import re
 from datetime import date, datetime, timedelta
 
-from rocsteady.host.log_limit import LEAST
+from rocsteady.host.logfile import LEAST
 
 LONGEST = timedelta(days=3650)
 MOST_DOLLARS = 1e9

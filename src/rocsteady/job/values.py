@@ -7,7 +7,7 @@ from enum import Enum
 
 import msgspec
 
-from rocsteady.host.log_limit import LIMIT, LogRules
+from rocsteady.host.logfile import LIMIT, LogRules
 from rocsteady.job.metrics import Metrics
 from rocsteady.job.notify import Notify
 from rocsteady.model import Value

@@ -12,13 +12,13 @@ import os
 import re
 from pathlib import Path
 
+from rocsteady.host.procfs import parse_stat
 from rocsteady.machine.disk_root import DiskRoot
 from rocsteady.machine.root import Root
 from rocsteady.model import Value
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"
-STATE, BORN = 0, 19  # fields of /proc/PID/stat after the name in parentheses
 _FIRST_WORDS = 4  # an interpreter, its options, the program
 
 
@@ -84,10 +84,11 @@ def is_supervisor(number: int) -> bool:
 
 def _birth(root: Root, number: int) -> str:
     """Return when a process was born, in ticks since boot; "" if it is dead or cannot be seen."""
-    fields = _text(root, f"/proc/{number}/stat").rpartition(")")[2].split()
-    if len(fields) <= BORN or fields[STATE] in "ZX":
+    try:
+        found = parse_stat(_text(root, f"/proc/{number}/stat").encode())
+    except (IndexError, ValueError):
         return ""
-    return fields[BORN]
+    return "" if found.state in "ZX" else str(found.start)
 
 
 def _number_space() -> str:

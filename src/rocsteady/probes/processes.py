@@ -15,7 +15,8 @@ from pathlib import Path
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.host.bounded_call import kill_session
-from rocsteady.host.child import DETACHED, Child, Exit, Stopping, start_child
+from rocsteady.host.child import Child, start_child
+from rocsteady.host.child_end import DETACHED, Exit, Stopping
 
 PACKAGE = "_rocsteady_inside"
 START = (

@@ -25,7 +25,7 @@ from rocsteady.evidence.snapshot import take_snapshot
 from rocsteady.evidence.values import Snapshot
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Raised, Symptoms
-from rocsteady.host.child import Exit
+from rocsteady.host.child_end import Exit
 from rocsteady.journal.journal import Journal
 from rocsteady.knowledge.failures import UNKNOWN
 from rocsteady.knowledge.store import failures_in_use

@@ -1,6 +1,6 @@
 """Where a trial or a drill runs the script: it sees the user's folder, and cannot change it.
 
-In this order, as the kernel allows (``host/posix/overlay.py``):
+In this order, as the kernel allows (``host/overlay.py``):
 
 1. an overlay: what the script writes goes to another folder, and nothing is copied;
 2. a copy of the folder, mounted in its place;
@@ -245,7 +245,7 @@ def _order(project: Path, root: Path, tree: FolderTree, *, redirect: bool) -> tu
 
 def _started(project: Path, **order: object) -> tuple[str, ...]:
     """Return the words that start a command in a namespace of its own."""
-    from rocsteady.host.posix import overlay  # noqa: PLC0415 - of one system only
+    from rocsteady.host import overlay  # noqa: PLC0415 - of one system only
 
     empty = {"layers": (), "closed": (), "shown": (), "copy": "", "redirect": False}
     mounts = msgspec.json.encode({**empty, **order, "folder": str(project)}).decode()

@@ -23,7 +23,7 @@ from rocsteady.evidence.heartbeat_pages import Resumes
 from rocsteady.exit_codes import PERSON_NEEDED, RETRY
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.forecast.failure_rate import between_failures
-from rocsteady.host.child import OURS
+from rocsteady.host.child_end import OURS
 from rocsteady.inside.wire import FAULTS
 from rocsteady.job.resume import Checkpoint, Launch, launch
 from rocsteady.job.values import Total

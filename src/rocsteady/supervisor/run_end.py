@@ -11,7 +11,7 @@ from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
 from rocsteady.attempts.stop_requests import StopRequests
 from rocsteady.attempts.stopwatch import Since
 from rocsteady.exit_codes import PERSON_NEEDED, RETRY
-from rocsteady.host.child import Exit
+from rocsteady.host.child_end import Exit
 from rocsteady.job.done_when import RunEvidence, done, proves
 from rocsteady.job.values import Job
 from rocsteady.journal.values import Run

@@ -10,7 +10,7 @@ from pathlib import Path
 from rocsteady.attempts.engines import plain
 from rocsteady.attempts.engines.processes import Engine
 from rocsteady.attempts.settings import Settings
-from rocsteady.host.child import OURS, TerminalUse
+from rocsteady.host.child_end import OURS, TerminalUse
 from rocsteady.job.resume import Origin
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal

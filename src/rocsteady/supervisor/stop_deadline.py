@@ -18,7 +18,7 @@ from datetime import timedelta
 from rocsteady.attempts.announcer import Announcer
 from rocsteady.attempts.engines.processes import AttemptProcesses
 from rocsteady.exit_codes import TERMINATED
-from rocsteady.host.child import Stopping
+from rocsteady.host.child_end import Stopping
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.values import Run
 from rocsteady.supervisor.run_end import STOPPED

@@ -15,7 +15,7 @@ from rocsteady.attempts.engines.elastic import AgentLink
 from rocsteady.attempts.leftovers import OF_TORCHRUN, end_what_was_left, guard
 from rocsteady.attempts.settings import Settings
 from rocsteady.errors import RocsteadyError
-from rocsteady.host.child import TerminalUse
+from rocsteady.host.child_end import TerminalUse
 from rocsteady.job.resume import Origin
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal

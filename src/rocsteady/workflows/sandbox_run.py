@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from rocsteady.attempts.injection import OWNER, read_owner
 from rocsteady.attempts.settings import Settings
 from rocsteady.errors import RequestError, RocsteadyError
-from rocsteady.host.child import TerminalUse
+from rocsteady.host.child_end import TerminalUse
 from rocsteady.job.metric_goals import moved_metrics
 from rocsteady.job.resume import Launch
 from rocsteady.job.values import Job

@@ -12,7 +12,7 @@ from pathlib import Path
 from rocsteady.attempts.engines import plain
 from rocsteady.attempts.engines.processes import Engine
 from rocsteady.attempts.settings import Settings
-from rocsteady.host.child import OURS, TerminalUse
+from rocsteady.host.child_end import OURS, TerminalUse
 from rocsteady.job.values import Job
 from rocsteady.journal.identity import script_fingerprint
 from rocsteady.journal.journal import Journal

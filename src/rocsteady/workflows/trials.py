@@ -11,7 +11,7 @@ from rocsteady.attempts.announcer import Announcer
 from rocsteady.attempts.injection import claim
 from rocsteady.attempts.settings import Settings
 from rocsteady.errors import NotRecordedError, RocsteadyError
-from rocsteady.host.child import DETACHED
+from rocsteady.host.child_end import DETACHED
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import find_place

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from rocsteady.evidence import procfs
+from rocsteady.host import procfs
 from rocsteady.model import Value
 from rocsteady.pulse.rank_records import CollectiveCount
 from rocsteady.untrusted_file import read_regular

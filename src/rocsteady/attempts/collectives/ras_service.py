@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Sequence
 
-from rocsteady.evidence import procfs
+from rocsteady.host import procfs
 from rocsteady.model import Value
 from rocsteady.pulse.rank_records import CollectiveCount
 

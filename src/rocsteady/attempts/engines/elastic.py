@@ -20,7 +20,7 @@ from rocsteady.attempts.engines.processes import AttemptProcesses, Engine
 from rocsteady.attempts.engines.ranks import RankGroup
 from rocsteady.errors import LauncherError
 from rocsteady.host.child_end import TerminalUse
-from rocsteady.host.log_limit import LogRules
+from rocsteady.host.logfile import LogRules
 from rocsteady.job.resume import Launch
 
 Message = dict[str, Any]

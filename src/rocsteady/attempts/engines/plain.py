@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from rocsteady.host.child import Child, TerminalUse, start_child
-from rocsteady.host.log_limit import LogRules
+from rocsteady.host.child import Child, start_child
+from rocsteady.host.child_end import TerminalUse
+from rocsteady.host.logfile import LogRules
 from rocsteady.inside.launcher import options
 from rocsteady.job.resume import Launch
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from rocsteady.host.child_end import Exit, Stopping, StopResult, TerminalUse
 from rocsteady.host.interrupts import Interrupts
-from rocsteady.host.log_limit import LogRules
+from rocsteady.host.logfile import LogRules
 from rocsteady.job.resume import Launch
 
 

@@ -16,17 +16,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rocsteady.errors import RocsteadyError
+from rocsteady.host import keeper, procfs
 from rocsteady.host.child_end import Exit, How, Stopping, StopResult
 from rocsteady.host.interrupts import Interrupt, Interrupts
+from rocsteady.host.keeper import Family
 from rocsteady.host.output_buffer import Outlet
-from rocsteady.host.posix import keeper
-from rocsteady.host.posix.foreground import taken
-from rocsteady.host.posix.keeper import Family
+from rocsteady.host.terminal import taken
 
 STOP_WITHIN = 5.0  # seconds, where torchrun itself would wait for 30
 ASKED_WITHIN = 30.0  # seconds for the agent to take up that it must restart
 LOOK = 0.1  # seconds
-EXIT_CODE = 49  # the field of /proc/PID/stat after the name; of a zombie it tells how it ended
 READER_WAIT = 0.5  # seconds
 
 
@@ -47,14 +46,19 @@ class Agent(Protocol):
         """Send one message."""
 
 
-class RankFamily(Family):
+class RankFamily:
     """The ranks of an agent and all that they start; not what watches them."""
+
+    cgroup = ""
+
+    def __init__(self, agent: int, run_id: str) -> None:
+        self._family = Family(agent, run_id)
 
     def members(self) -> dict[int, keeper.ProcessSnapshot]:
         """Look once."""
         everyone = keeper.all_processes()
         ours = keeper.descendants(os.getpid(), everyone)
-        return {pid: seen for pid, seen in self._among(everyone).items() if pid not in ours}
+        return {pid: seen for pid, seen in self._family.among(everyone).items() if pid not in ours}
 
 
 class RankGroup:
@@ -218,19 +222,16 @@ def _runs(pid: int) -> bool:
 
 
 def _children(pid: int) -> set[int]:
-    found: set[int] = set()
-    with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            found |= {int(child) for child in (task / "children").read_bytes().split()}
-    return found
+    try:
+        return procfs.children(pid)
+    except OSError:
+        return set()
 
 
 def _exit_of_zombie(pid: int) -> Exit | None:
     """Read how a process ended that its parent has not reaped; None if that is too late."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()
-        status = int(fields[EXIT_CODE])
+        code = os.waitstatus_to_exitcode(procfs.exit_status(pid))
     except (OSError, IndexError, ValueError):
         return None
-    code = os.waitstatus_to_exitcode(status)
     return Exit(code=code) if code >= 0 else Exit(signal=-code)

@@ -5,7 +5,8 @@ own. It reads its order from the pipe CONTROL, starts the command in a session o
 the parent of whatever the command orphans, and writes one JSON object a line to the pipe STATUS.
 When CONTROL ends, because the supervisor closed it or died, the whole tree is ended.
 
-The supervisor imports ``Family`` and ``kill_all`` from here, so there is one way to find a tree.
+The supervisor imports ``Family`` and ``kill_all`` from here, so there is one way to find a tree. It
+reads /proc/PID/stat itself: it is started as a bare file and cannot import ``procfs``.
 Standard library only, and little of it: this process lives as long as the training.
 """
 
@@ -21,7 +22,7 @@ import termios
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, Protocol
 
 RUN = "ROCSTEADY_RUN"  # the variable that names the run in every process of it
 TERMINATE_WAIT = 1.5  # seconds; with KILL_WAIT well below the 5 that are promised
@@ -39,6 +40,42 @@ class ProcessSnapshot(NamedTuple):
     start: int  # clock ticks since boot; with the pid it names a process for good
 
 
+class ProcessSet(Protocol):
+    """Processes that are ended together."""
+
+    @property
+    def cgroup(self) -> str:
+        """The folder of the one cgroup that holds them all; "" if there is none."""
+
+    def members(self) -> dict[int, ProcessSnapshot]:
+        """Look once at those that are alive."""
+
+
+class Carriers:
+    """Processes whose environment has an id of a run that begins so. Each is read once."""
+
+    def __init__(self, run_id: str) -> None:
+        self._entry = f"\0{RUN}={run_id}".encode()
+        self._known: dict[tuple[int, int], bool] = {}  # by pid and start
+
+    def include(self, pid: int, seen: ProcessSnapshot) -> bool:
+        """Return whether it is one; a process that is not does not become one."""
+        who = pid, seen.start
+        if who not in self._known:
+            if seen.state in "ZX":  # it has no environment any more
+                return False
+            self._known[who] = self._entry in b"\0" + _read(f"/proc/{pid}/environ")
+        return self._known[who]
+
+    def forget_others(self, everyone: Mapping[int, ProcessSnapshot]) -> None:
+        """Forget processes that are gone."""
+        self._known = {
+            who: known
+            for who, known in self._known.items()
+            if who[0] in everyone and everyone[who[0]].start == who[1]
+        }
+
+
 class Family:
     """The processes of one run: descendants of the keeper, bearers of its id, its cgroup."""
 
@@ -46,23 +83,19 @@ class Family:
         self.cgroup = cgroup
         self.command = keeper  # the pid of the command itself, for those who outlive the keeper
         self._keeper = keeper
-        self._mark = f"\0{RUN}={run_id}\0".encode()
-        self._marked: dict[tuple[int, int], bool] = {}  # by pid and start
+        self._carriers = Carriers(f"{run_id}\0")
 
     def members(self) -> dict[int, ProcessSnapshot]:
         """Look once. Zombies, the keeper and ourselves are left out."""
-        return self._among(all_processes())
+        return self.among(all_processes())
 
-    def _among(self, everyone: Mapping[int, ProcessSnapshot]) -> dict[int, ProcessSnapshot]:
+    def among(self, everyone: Mapping[int, ProcessSnapshot]) -> dict[int, ProcessSnapshot]:
+        """Return those of them that are in a look at all processes."""
         chosen = descendants(self._keeper, everyone) | descendants(self.command, everyone)
-        others = {
-            (pid, seen.start)
-            for pid, seen in everyone.items()
-            if pid not in chosen
-            and (seen.state not in "ZX" or (pid, seen.start) in self._marked)  # else it has none
-        }
-        self._marked = {who: self._is_marked(who) for who in others}
-        chosen.update(pid for (pid, _), marked in self._marked.items() if marked)
+        self._carriers.forget_others(everyone)
+        for pid, seen in everyone.items():
+            if pid not in chosen and self._carriers.include(pid, seen):
+                chosen.add(pid)
         chosen.update(self._in_cgroup())
         chosen -= {self._keeper, os.getpid()}
         return {
@@ -77,11 +110,6 @@ class Family:
         if seen is not None and seen.parent == self._keeper:
             return {pid: seen}
         return {each: seen for each, seen in self.members().items() if each == pid}
-
-    def _is_marked(self, who: tuple[int, int]) -> bool:
-        if who in self._marked:  # a stranger does not become one of us
-            return self._marked[who]
-        return self._mark in b"\0" + _read(f"/proc/{who[0]}/environ")
 
     def _in_cgroup(self) -> list[int]:
         if not self.cgroup:
@@ -101,7 +129,7 @@ def send(members: Mapping[int, ProcessSnapshot], number: int) -> None:
                 os.kill(pid, signal.SIGCONT)  # a stopped process cannot hear
 
 
-def kill_all(family: Family, within: float) -> tuple[int, ...]:
+def kill_all(family: ProcessSet, within: float) -> tuple[int, ...]:
     """Kill until two looks find nobody, or the time is over; give those that remain."""
     deadline, empty = time.monotonic() + within, 0
     while True:
@@ -291,7 +319,7 @@ def let_go(control: int, status: int) -> None:
     os.chdir("/")
 
 
-def end(family: Family, *, alone: bool = False) -> None:
+def end(family: ProcessSet, *, alone: bool = False) -> None:
     """Ask everyone to end, wait a little, then kill. Zombies of ours are reaped by our own end."""
     members = family.members()
     if not members and alone:

@@ -12,7 +12,7 @@ import select
 import signal
 from types import FrameType, TracebackType
 
-from rocsteady.host.posix.terminal import Terminal, is_orphaned, stop_ourselves
+from rocsteady.host.terminal import Terminal, is_orphaned, stop_ourselves
 
 # Second page, no cursor, no wrapping of long lines; and back.
 ENTER, LEAVE = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"

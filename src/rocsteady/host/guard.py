@@ -24,8 +24,8 @@ def main(pipe: int, name: str, supervisor: int, born: int) -> None:
         signal.signal(number, signal.SIG_IGN)
     if os.read(pipe, 1):
         return
-    sys.path.append(os.path.abspath(f"{__file__}/../../../.."))  # noqa: PTH100 - no pathlib here
-    from rocsteady.host.posix.leftovers import Leftovers, end_leftovers  # noqa: PLC0415 - see above
+    sys.path.append(os.path.abspath(f"{__file__}/../../.."))  # noqa: PTH100 - no pathlib here
+    from rocsteady.host.leftovers import Leftovers, end_leftovers  # noqa: PLC0415 - see above
 
     family = Leftovers(name, supervisor, born)
     deadline = time.monotonic() + KEEPERS_TIME

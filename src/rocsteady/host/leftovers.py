@@ -9,23 +9,26 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
-from rocsteady.host.posix import guard, keeper
-from rocsteady.host.posix.cgroup import cgroups_of, remove_cgroup
+from rocsteady.host import keeper
+from rocsteady.host.launch import cgroups_of, remove_cgroup
 
+GUARD = str(Path(__file__).with_name("guard.py"))
 REPLACE_AFTER = 0.2  # seconds after which a guard that was killed is replaced
 MOST_GUARDS = 100  # if they cannot live here, no more are tried
 FIND_WITHIN = 2.0  # seconds; a process that is stuck in the kernel may not let us read about it
 
 
-class Leftovers(keeper.Family):
+class Leftovers:
     """The processes of every attempt that one supervisor made at a run, and their descendants."""
 
+    cgroup = ""  # there may be several, and each is looked into
+
     def __init__(self, name: str, supervisor: int, born: int) -> None:
-        super().__init__(keeper=0, run_id="")
-        self._mark = f"\0{keeper.RUN}={name}-{supervisor}-".encode()
+        self._run_id = f"{name}-{supervisor}-"
         self._supervisor, self._born = supervisor, born
-        self._cgroups = cgroups_of(f"{name}-{supervisor}-")
+        self._cgroups = cgroups_of(self._run_id)
 
     def members(self) -> dict[int, keeper.ProcessSnapshot]:
         """Look once, with a deadline: what cannot be read in time is not ours to judge."""
@@ -36,7 +39,7 @@ class Leftovers(keeper.Family):
         return dict(found)
 
     def _look(self, found: dict[int, keeper.ProcessSnapshot]) -> None:
-        everyone = keeper.all_processes()
+        everyone, carriers = keeper.all_processes(), keeper.Carriers(self._run_id)
         namesake = everyone.get(self._supervisor)  # a later process that has its number
         before = namesake.start if namesake else None
         marked = [
@@ -46,7 +49,7 @@ class Leftovers(keeper.Family):
             and seen.state != "D"  # its memory may be locked
             and seen.start >= self._born
             and (before is None or seen.start < before)
-            and self._is_marked((pid, seen.start))
+            and carriers.include(pid, seen)
         ]
         marked += self._in_cgroups()
         chosen = set(marked).union(*(keeper.descendants(pid, everyone) for pid in marked))
@@ -109,7 +112,7 @@ def _start_guard(reader: int, words: tuple[str, ...]) -> subprocess.Popen[bytes]
     """Start one; None if that is not possible: a run is then as safe as its keeper."""
     with contextlib.suppress(OSError):
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", guard.__file__, *words],
+            [sys.executable, "-I", "-S", GUARD, *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

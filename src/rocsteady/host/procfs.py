@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 PROC = "/proc"
 SMALL, LARGE = 4096, 4 * 1024 * 1024  # bytes read at most of a small file, of a table
+EXIT_STATUS = 49  # the field of a stat line after the name
 KERNEL_THREAD = 0x00200000  # PF_KTHREAD, in the flags of a stat line
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
@@ -96,6 +97,19 @@ def stat(pid: int, tid: int | None = None) -> Stat:
     if not line:
         raise ProcessLookupError(folder)
     return parse_stat(line)
+
+
+def exit_status(pid: int) -> int:
+    """Return how a process ended that its parent has not reaped, as ``waitpid`` would."""
+    return int(read(f"{PROC}/{pid}/stat").rpartition(b") ")[2].split()[EXIT_STATUS])
+
+
+def children(pid: int) -> set[int]:
+    """Return the processes that a process started, or that were given to it."""
+    found: set[int] = set()
+    for thread in numbers(f"{PROC}/{pid}/task"):
+        found |= set(map(int, read(f"{PROC}/{pid}/task/{thread}/children", LARGE).split()))
+    return found
 
 
 def link(path: str) -> str:

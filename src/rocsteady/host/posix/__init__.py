@@ -1,1 +1,0 @@
-"""Linux and WSL2: a command below its keeper, and its end."""
