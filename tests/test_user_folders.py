@@ -9,8 +9,8 @@ import platformdirs
 import pytest
 from platformdirs.windows import Windows
 
-from rocsteady.knowledge.store import places
-from rocsteady.user_folders import config_folder, data_folder, state_folder
+from rocsteady.knowledge.reader import own_folder
+from rocsteady.user_folders import config_folder, state_folder
 
 SOURCE = Path(__file__).parents[1] / "src" / "rocsteady"
 
@@ -19,10 +19,10 @@ def test_on_windows_no_folder_is_named_twice(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(platformdirs, "PlatformDirs", Windows)
     monkeypatch.setattr(platformdirs.windows, "get_win_folder", lambda _: "C:\\Local")
 
-    found = {each().as_posix() for each in (config_folder, data_folder, state_folder)}
+    found = {each().as_posix() for each in (config_folder, state_folder)}
 
     assert found == {Path("C:\\Local", "rocsteady").as_posix()}
-    assert places().config.parent == config_folder()
+    assert own_folder().parent == config_folder()
 
 
 def test_no_other_file_asks_for_a_folder_of_the_user() -> None:

@@ -1,4 +1,4 @@
-"""Read the names in real ROCm libraries, and write knowledge/data/seen_in.toml.
+"""Read the names in real ROCm libraries, and write rocsteady_knowledge/data/seen_in.toml.
 
     python tools/rocm_names.py CACHE
 

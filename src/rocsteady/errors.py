@@ -6,7 +6,6 @@
     |-- ExaminationError    this machine, or the recording of one, could not be looked at
     |   `-- RecordingError  the recording is damaged, hostile or of another version
     |-- KnowledgeError      an entry of the knowledge base is wrong; names file, entry and field
-    |-- DownloadError       a file could not be fetched from an address
     |-- JobError            a job file is wrong; names file, key and what is wrong with it
     |-- RequestError        what was asked for cannot be done as it was asked; says what to type
     |-- CommandError        a command could not be started
@@ -35,10 +34,6 @@ class RecordingError(ExaminationError):
 
 class KnowledgeError(RocsteadyError):
     """An entry of the knowledge base is wrong."""
-
-
-class DownloadError(RocsteadyError):
-    """A file could not be fetched."""
 
 
 class JobError(RocsteadyError):

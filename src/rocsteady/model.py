@@ -43,7 +43,7 @@ class Fingerprint(Value, frozen=True, kw_only=True):
 class Failure(Value, frozen=True, kw_only=True):
     """Why an attempt ended, by name."""
 
-    kind: str  # a key of knowledge/data/failures.toml; "unknown" is one
+    kind: str  # a key of rocsteady_knowledge/data/failures.toml; "unknown" is one
     title: str  # one line
     words: str  # what it means, and what it does not
     certainty: Certainty

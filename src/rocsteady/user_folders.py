@@ -1,4 +1,4 @@
-"""The user's own folders of rocsteady: for configuration, data and state."""
+"""The user's own folders of rocsteady: for configuration and state."""
 
 from __future__ import annotations
 
@@ -12,11 +12,6 @@ NAME = "rocsteady"
 def config_folder() -> Path:
     """Return where the user configures rocsteady."""
     return platformdirs.user_config_path(NAME, appauthor=False)
-
-
-def data_folder() -> Path:
-    """Return where what is fetched lies."""
-    return platformdirs.user_data_path(NAME, appauthor=False)
 
 
 def state_folder() -> Path:

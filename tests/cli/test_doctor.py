@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rocsteady_knowledge import VERSION
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -200,3 +202,31 @@ def test_any_encoding_of_the_terminal_will_do(cli: Rocsteady, encoding: str) -> 
     told = cli("doctor", "--root", cli.machine("rx7900xtx"), env={"PYTHONIOENCODING": encoding})
 
     assert (told.code, told.err) == (0, "")
+
+
+def test_the_knowledge_has_a_version_tables_and_an_upgrade_command(cli: Rocsteady) -> None:
+    report = json.loads(cli("doctor", "--knowledge", "--json").out)
+    screen = cli("doctor", "--knowledge")
+
+    assert report["state"]["version"] == VERSION
+    assert "rules" in [table["name"] for table in report["tables"]]
+    assert report["ignored"] == []
+    assert report["upgrade"] in screen.out
+    assert screen.code == 0
+
+
+def test_own_entries_of_the_user_count_and_a_bad_one_is_named(cli: Rocsteady) -> None:
+    own = cli.folder / "config" / "rocsteady" / "knowledge"
+    own.mkdir(parents=True)
+    (own / "bad.toml").write_text("[[rule]]\nid = 'mine'\n")
+    (own / "good.toml").write_text(
+        "[[variable]]\nname = 'LAB_SWITCH'\nread_by = 'us'\nmeaning = 'Ours.'\nsources = ['lab']\n"
+        "[sources.lab]\nowner = 'lab'\nname = 'wiki'\ntitle = 'A page'\ndate = '2026'\n"
+    )
+    environment = dict.fromkeys(("XDG_CONFIG_HOME", "LOCALAPPDATA"), str(cli.folder / "config"))
+
+    report = json.loads(cli("doctor", "--knowledge", "--json", env=environment).out)
+
+    assert report["own"] == 1
+    assert len(report["state"]["notes"]) == 1
+    assert "mine" in report["state"]["notes"][0]

@@ -72,7 +72,6 @@ def test_a_script_that_is_a_program_runs(project: Project) -> None:
         (("docter",), "no command named 'docter'. Did you mean 'doctor'?"),
         (("frobnicate",), "no command named 'frobnicate'. To list them: rocsteady --help"),
         (("checkpoint", "lst"), "no command named 'lst'. Did you mean 'list'?"),
-        (("knowledge", "zzz"), "no command named 'zzz'. To list them: rocsteady knowledge --help"),
         (("runs", "--jsn"), "--json"),
         (
             ("run", "--allow", "loader-inlin", "--", "true"),

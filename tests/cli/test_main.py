@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Rocsteady
 
 SURFACE = {
-    "doctor": {"--json", "--python", "--root", "--list", "--explain", "--strict"},
+    "doctor": {"--json", "--python", "--root", "--list", "--explain", "--knowledge", "--strict"},
     "machine": {"--json", "--record", "--python", "--root"},
     "env": {"--json", "--python", "--root", "file"},
     "wheels": {"--all", "--gpu", "--json", "--list", "--os", "--python", "--root"},
@@ -71,9 +71,6 @@ SURFACE = {
     },
     "drill": {"--faults", "--json", "--scratch", "--yes", "command"},
     "remedies": {"--explain", "--for", "--json", "--python", "--root"},
-    "knowledge update": {"--from"},
-    "knowledge diff": {"--from", "--json"},
-    "knowledge check": {"folder"},
     "explain": {"--json", "text"},
     "runs": {"--json"},
     "notify": {"--test", "--yes"},
@@ -148,7 +145,7 @@ def test_an_unknown_command_is_wrong_usage(cli: Rocsteady) -> None:
 
 
 def test_a_bug_ends_in_a_report_and_code_3(tmp_path: Path) -> None:
-    broken = "import rocsteady.cli.doctor as d; d.knowledge_in_use = lambda: 1 / 0; "
+    broken = "import rocsteady.cli.doctor as d; d.doctors_knowledge = lambda: 1 / 0; "
     started = (
         broken
         + "import sys; sys.argv = ['x', 'doctor']; from rocsteady.cli.main import main; main()"
@@ -167,7 +164,7 @@ def test_interrupted_is_130(tmp_path: Path) -> None:
     stopped = (
         "import rocsteady.cli.doctor as d\n"
         "def stop(): raise KeyboardInterrupt\n"
-        "d.knowledge_in_use = stop\n"
+        "d.doctors_knowledge = stop\n"
         "import sys; sys.argv = ['x', 'doctor']\n"
         "from rocsteady.cli.main import main; main()"
     )

@@ -21,6 +21,7 @@ MAY = {
     "evidence/kernel_log.py": "a device of the kernel, without blocking",
     "host/": "descriptors of its own; files of the kernel",
     "knowledge/": "data that comes with rocsteady, or that the user has named as such",
+    "doctor/knowledge_report.py": "a file of the installation itself",
     "machine/disk_root.py": "has the same rules, below a root",
     "journal/writer.py": "a folder, to make its names durable",
     "training/tensor_files.py": "writes new files",

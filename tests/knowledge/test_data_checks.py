@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from rocsteady.knowledge.data_checks import complaints, never_holds
 from rocsteady.knowledge.failures import load_failures
 from rocsteady.knowledge.rules import Condition
+from tests.knowledge.data_checks import complaints, never_holds
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

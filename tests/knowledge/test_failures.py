@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from rocsteady.knowledge.failures import (
     load_failures,
     words_of,
 )
+from rocsteady.knowledge.reader import DataFolder
 
 KIND = """
 [[failure]]
@@ -38,16 +40,20 @@ sources = ["ROCm/ROCm#1"]
 KINDS = "".join(KIND.format(id=id_) for id_ in ("some-kind", "unknown", "script-error"))
 
 
-def load(folder: Path, kinds: str = KINDS, signatures: str = SIGNATURE) -> FailureKnowledge:
+def load(
+    folder: Path, kinds: str = KINDS, signatures: str = SIGNATURE
+) -> tuple[FailureKnowledge, list[str]]:
     (folder / "signatures").mkdir()
     (folder / "failures.toml").write_text(kinds, encoding="utf-8")
     (folder / "signatures" / "some.toml").write_text(signatures, encoding="utf-8")
-    return load_failures(folder)
+    data = DataFolder(folder)
+    return load_failures(data), data.ignored
 
 
 def test_a_good_folder_is_read(tmp_path: Path) -> None:
-    known = load(tmp_path)
+    known, ignored = load(tmp_path)
 
+    assert ignored == []
     assert list(known.kinds) == ["some-kind", "unknown", "script-error"]
     assert known.kinds["some-kind"].nature is Nature.EITHER
     assert known.kinds["some-kind"].whose is Whose.DEVICE
@@ -65,14 +71,30 @@ def test_a_good_folder_is_read(tmp_path: Path) -> None:
         ('nature = "either"', 'nature = "perhaps"', "failures.toml: some-kind: .*nature"),
         ('whose = "device"', 'whose = "nobody"', "failures.toml: some-kind: .*whose"),
         ('id = "some-kind"', 'id = "Some Kind"', "id: lower case words joined by hyphens"),
-        ('id = "unknown"', 'id = "some-kind"', "some-kind: id: taken by another entry"),
-        ('id = "unknown"', 'id = "other"', "failures.toml: unknown: missing"),
-        ("[[failure]]", "[[failures]]", "failures.toml: failures: not one of failure"),
     ],
 )
-def test_a_wrong_kind_is_named(tmp_path: Path, old: str, new: str, problem: str) -> None:
-    with pytest.raises(KnowledgeError, match=problem):
-        load(tmp_path, kinds=KINDS.replace(old, new, 1 if "[[" not in old else -1))
+def test_a_wrong_kind_is_ignored_with_its_signatures(
+    tmp_path: Path, old: str, new: str, problem: str
+) -> None:
+    known, ignored = load(tmp_path, kinds=KINDS.replace(old, new, 1))
+
+    assert list(known.kinds) == ["unknown", "script-error"]
+    assert known.signatures == ()
+    assert re.search(problem, ignored[0])
+    assert len(ignored) == 2
+
+
+@pytest.mark.parametrize("id_", ["other", "some-kind"])
+def test_a_table_without_a_needed_kind_is_refused(tmp_path: Path, id_: str) -> None:
+    with pytest.raises(KnowledgeError, match=r"failures\.toml: unknown: missing"):
+        load(tmp_path, kinds=KINDS.replace('id = "unknown"', f'id = "{id_}"'))
+
+
+def test_a_field_that_is_not_known_is_ignored_alone(tmp_path: Path) -> None:
+    known, ignored = load(tmp_path, kinds=KINDS.replace("whose", "colour = 1\nwhose", 1))
+
+    assert "some-kind" in known.kinds
+    assert ignored == ["failures.toml: some-kind: colour: not known"]
 
 
 @pytest.mark.parametrize(
@@ -90,21 +112,28 @@ def test_a_wrong_kind_is_named(tmp_path: Path, old: str, new: str, problem: str)
         ("sample", "colour", "some.toml: ring: .*colour"),
     ],
 )
-def test_a_wrong_signature_is_named(tmp_path: Path, old: str, new: str, problem: str) -> None:
-    with pytest.raises(KnowledgeError, match=problem):
-        load(tmp_path, signatures=SIGNATURE.replace(old, new))
+def test_a_wrong_signature_is_ignored_and_named(
+    tmp_path: Path, old: str, new: str, problem: str
+) -> None:
+    known, ignored = load(tmp_path, signatures=SIGNATURE.replace(old, new))
+
+    assert known.signatures == ()
+    assert len(ignored) == 1
+    assert re.search(problem, ignored[0])
 
 
 def test_two_signatures_do_not_share_an_id(tmp_path: Path) -> None:
-    with pytest.raises(KnowledgeError, match="ring: id: taken by another entry"):
-        load(tmp_path, signatures=SIGNATURE + SIGNATURE)
+    known, ignored = load(tmp_path, signatures=SIGNATURE + SIGNATURE)
+
+    assert len(known.signatures) == 1
+    assert ignored == ["some.toml: ring: id: taken by another entry"]
 
 
 def test_a_folder_without_signatures_is_refused(tmp_path: Path) -> None:
     (tmp_path / "failures.toml").write_text(KINDS, encoding="utf-8")
 
     with pytest.raises(KnowledgeError, match="signatures: No such file"):
-        load_failures(tmp_path)
+        load_failures(DataFolder(tmp_path))
 
 
 def test_words_have_no_digits_and_no_signs() -> None:

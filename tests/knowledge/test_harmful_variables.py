@@ -10,6 +10,7 @@ import pytest
 from rocsteady.errors import KnowledgeError
 from rocsteady.knowledge.failures import load_failures
 from rocsteady.knowledge.harmful_variables import Harmful, harmful_variables
+from rocsteady.knowledge.reader import DataFolder
 
 if TYPE_CHECKING:
     from rocsteady.knowledge.reader import Knowledge
@@ -67,38 +68,40 @@ def test_it_may_harm_only_beside_another() -> None:
     assert entry.harms({"A": "1", "B": ""})
 
 
-def test_a_file_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "harmful.toml"
-    path.write_text(ENTRY)
+def read(folder: Path, text: str) -> tuple[tuple[Harmful, ...], list[str]]:
+    (folder / "harmful_variables.toml").write_text(text)
+    data = DataFolder(folder)
+    return harmful_variables(data), data.ignored
 
-    assert harmful_variables(path) == (
-        Harmful(name="A", failures=("hang",), why="It waits.", sources=("a/b#1",)),
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    assert read(tmp_path, ENTRY) == (
+        (Harmful(name="A", failures=("hang",), why="It waits.", sources=("a/b#1",)),),
+        [],
     )
 
 
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        (ENTRY.replace('["a/b#1"]', "[]"), ("harmful.toml", "A", "sources")),
-        (ENTRY.replace('["hang"]', "[]"), ("harmful.toml", "A", "failures")),
-        (ENTRY.replace('"It waits."', '""'), ("harmful.toml", "A", "why")),
-        (ENTRY + "sourcs = []\n", ("harmful.toml", "sourcs")),
-        (ENTRY.replace("[[variable]]", "[[variables]]"), ("harmful.toml", "variable")),
-        ("[[variable]\n", ("harmful.toml",)),
+        (ENTRY.replace('["a/b#1"]', "[]"), ("harmful_variables.toml", "A", "sources")),
+        (ENTRY.replace('["hang"]', "[]"), ("harmful_variables.toml", "A", "failures")),
+        (ENTRY.replace('"It waits."', '""'), ("harmful_variables.toml", "A", "why")),
+        (ENTRY + "unless = []\n", ("harmful_variables.toml", "unless")),
+        (ENTRY.replace("[[variable]]", "[[variables]]"), ("harmful_variables.toml", "variables")),
     ],
 )
-def test_what_is_wrong_is_refused_by_file_entry_and_field(
+def test_what_is_not_understood_is_ignored_by_file_entry_and_field(
     tmp_path: Path, text: str, names: tuple[str, ...]
 ) -> None:
-    path = tmp_path / "harmful.toml"
-    path.write_text(text)
+    found, [ignored] = read(tmp_path, text)
 
-    with pytest.raises(KnowledgeError) as refused:
-        harmful_variables(path)
-
-    assert all(name in str(refused.value) for name in names), refused.value
+    assert found == ()
+    assert all(name in ignored for name in names), ignored
 
 
-def test_a_file_that_is_not_there_is_an_error_of_ours(tmp_path: Path) -> None:
-    with pytest.raises(KnowledgeError, match=r"none\.toml"):
-        harmful_variables(tmp_path / "none.toml")
+def test_a_file_that_cannot_be_read_is_an_error_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(KnowledgeError, match=r"harmful_variables\.toml"):
+        harmful_variables(DataFolder(tmp_path))
+    with pytest.raises(KnowledgeError, match=r"harmful_variables\.toml"):
+        read(tmp_path, "[[variable]\n")

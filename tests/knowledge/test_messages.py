@@ -11,6 +11,7 @@ from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.knowledge.failures import UNKNOWN, load_failures
 from rocsteady.knowledge.messages import KnownMessage, find_message, known_messages
+from rocsteady.knowledge.reader import DataFolder
 
 each_message = pytest.mark.parametrize("message", known_messages(), ids=lambda it: it.id)
 
@@ -43,14 +44,21 @@ def test_ordinary_output_has_none() -> None:
     assert find_message("Epoch 1: 34%| 2574/7500 [17:52<34:12]\nloss 0.4\n") is None
 
 
-@pytest.mark.parametrize("text", ["[[message]]\nid = 'a'\n", "message = = 1\n"])
-def test_a_broken_file_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
-    (tmp_path / "messages.toml").write_text(text)
+def test_a_broken_file_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "messages.toml").write_text("message = = 1\n")
 
     with pytest.raises(KnowledgeError, match=r"messages\.toml: "):
-        known_messages(tmp_path / "messages.toml")
+        known_messages(DataFolder(tmp_path))
+
+
+def test_an_entry_that_is_not_understood_is_ignored(tmp_path: Path) -> None:
+    (tmp_path / "messages.toml").write_text("[[message]]\nid = 'a'\n")
+    data = DataFolder(tmp_path)
+
+    assert known_messages(data) == ()
+    assert len(data.ignored) == 1
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(KnowledgeError, match=r"messages\.toml: No such file"):
-        known_messages(tmp_path / "messages.toml")
+        known_messages(DataFolder(tmp_path))

@@ -1,4 +1,4 @@
-"""Every kind of bad entry is refused, by file, entry and field."""
+"""A bad entry is ignored and listed by file, entry and field; the others count."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import copy
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
 import pytest
 
+from rocsteady.doctor.diagnosis import doctors_knowledge
+from rocsteady.doctor.knowledge_report import knowledge_report
 from rocsteady.errors import KnowledgeError
 from rocsteady.knowledge.hardware import Arch, Product, Variable, WheelRelease
 from rocsteady.knowledge.reader import DATA, Knowledge, load_knowledge
@@ -73,6 +76,7 @@ RULE: Entry = {
 def base(tmp_path: Path) -> Path:
     """Return a small knowledge base that is in order, with no rule yet."""
     (tmp_path / "rules").mkdir()
+    (tmp_path / "coverage.toml").write_text('kernel = "7.0"\n')
     texts = {"sources": SOURCES, "gpus": GPUS, "wheels": WHEELS, "variables": VARIABLES}
     for name, text in texts.items():
         (tmp_path / f"{name}.toml").write_text(text)
@@ -83,10 +87,10 @@ def load(folder: Path) -> Knowledge:
     return load_knowledge(folder, facts=FACTS, checks=CHECKS)
 
 
-def refusal(folder: Path) -> str:
-    with pytest.raises(KnowledgeError) as raised:
-        load(folder)
-    return str(raised.value)
+def problem_of(folder: Path) -> str:
+    """Return why the only entry that is ignored is ignored."""
+    [problem] = load(folder).ignored
+    return problem
 
 
 def write_rules(folder: Path, *rules: Mapping[str, Any]) -> None:
@@ -141,6 +145,7 @@ def test_a_good_base_is_read_whole(base: Path) -> None:
         wheels=(
             WheelRelease(torch=">=2.5,<2.6", rocm="6.2", arches=("gfx1100",), sources=("src",)),
         ),
+        kernel="7.0",
     )
 
 
@@ -154,8 +159,6 @@ ONE_HEAD = "exactly one of all, any, none, check or fact"
 @pytest.mark.parametrize(
     ("field", "value", "problem"),
     [
-        ("colour", "red", "Object contains unknown field `colour`"),
-        ("fix.colour", "red", "Object contains unknown field `colour` - at `$.fix`"),
         ("when.colour", "red", "Object contains unknown field `colour` - at `$.when`"),
         ("title", 7, "Expected `str`, got `int` - at `$.title`"),
         ("severity", "fatal", "Invalid enum value 'fatal' - at `$.severity`"),
@@ -207,10 +210,24 @@ ONE_HEAD = "exactly one of all, any, none, check or fact"
         ("fix.container", ["{gpu}"], "fix.container: {gpu} is not a fact"),
     ],
 )
-def test_a_bad_rule_is_refused(base: Path, field: str, value: object, problem: str) -> None:
-    write_rules(base, changed(field, value))
+def test_a_bad_rule_is_ignored_alone(base: Path, field: str, value: object, problem: str) -> None:
+    write_rules(base, changed(field, value), {**RULE, "id": "another"})
 
-    assert refusal(base) == f"bad.json: some-rule: {problem}"
+    assert problem_of(base) == f"bad.json: some-rule: {problem}"
+    assert list(load(base).rules) == ["another"]
+
+
+@pytest.mark.parametrize("field", ["colour", "fix.colour"])
+def test_a_field_that_is_not_known_is_ignored_alone(base: Path, field: str) -> None:
+    write_rules(base, changed(field, "red"))
+
+    assert problem_of(base) == f"bad.json: some-rule: {field}: not known"
+    assert list(load(base).rules) == ["some-rule"]
+
+
+def test_the_shipped_data_is_understood_whole() -> None:
+    assert doctors_knowledge().ignored == ()
+    assert knowledge_report(doctors_knowledge(), today=date(2026, 11, 17)).ignored == ()
 
 
 @pytest.mark.parametrize("field", RULE)
@@ -218,61 +235,73 @@ def test_a_missing_field_is_named(base: Path, field: str) -> None:
     write_rules(base, {name: value for name, value in RULE.items() if name != field})
 
     name = "entry 1" if field == "id" else "some-rule"
-    assert refusal(base) == f"bad.json: {name}: Object missing required field `{field}`"
+    assert problem_of(base) == f"bad.json: {name}: Object missing required field `{field}`"
 
 
 @pytest.mark.parametrize("name", ["Some-Rule", "some_rule", "-rule", "rule-", "a--b", "a b", ""])
 def test_an_id_that_is_no_slug_is_refused(base: Path, name: str) -> None:
     write_rules(base, changed("id", name))
 
-    assert refusal(base) == f"bad.json: {name}: id: lower case words joined by hyphens"
+    assert problem_of(base) == f"bad.json: {name}: id: lower case words joined by hyphens"
 
 
 def test_an_id_that_is_taken_is_refused_also_in_another_file(base: Path) -> None:
     write_rules(base, RULE)
     (base / "rules" / "more.json").write_text(json.dumps({"rule": [RULE]}))
 
-    assert refusal(base) == "more.json: some-rule: id: taken by another entry"
+    assert problem_of(base) == "more.json: some-rule: id: taken by another entry"
 
 
 def test_an_entry_that_is_no_table_is_called_by_its_place(base: Path) -> None:
     (base / "rules" / "bad.json").write_text(json.dumps({"rule": [RULE, 7]}))
 
-    assert refusal(base) == "bad.json: entry 2: Expected `object`, got `int`"
+    assert problem_of(base) == "bad.json: entry 2: Expected `object`, got `int`"
 
 
 @pytest.mark.parametrize(
     ("file", "old", "new", "problem"),
     [
-        ("gpus", "gfx1100", "gfx1101", "'gfx1100' is not an arch of gpus.toml"),
-        ("gpus", '"Navi 31"', '"Navi 31"\ncolour = "red"', "unknown field `colour`"),
+        ("gpus", '"Navi 31"', '"Navi 31"\ncolour = "red"', "Navi 31: colour: not known"),
         ("gpus", "\ndevice = 0x744c", '\ndevice = "744c"', "Expected `int`, got `str`"),
-        ("gpus", "[[arch]]", "[[arches]]", "arches: not one of arch, product"),
+        ("gpus", "[[product]]", "[[products]]", "products: not one of arch, product"),
         ("wheels", ">=2.5,<2.6", "2.5 and so on", "torch: '2.5 and so on' is not a version range"),
         ("wheels", '"src"', '"nowhere"', "sources: 'nowhere' is not in sources.toml"),
         ("wheels", '"gfx1100"', '"gfx99"', "arches: 'gfx99' is not an arch of gpus.toml"),
         ("wheels", "[[release]]", "[release]", "release: must be a list of tables"),
         ("variables", '"src"', '"nowhere"', "sources: 'nowhere' is not in sources.toml"),
-        ("variables", "read_by", "readby", "unknown field `readby`"),
-        ("sources", "owner", "author", "src: Object contains unknown field `author`"),
-        ("sources", "[sources.src]", "[source.src]", "source: not one of sources"),
+        ("variables", "read_by", "readby", "missing required field `read_by`"),
+        ("variables", "[[variable]]", '[[variable]]\ncancels = ["B"]', "'B' is not in variables"),
     ],
 )
-def test_a_bad_entry_of_another_file_is_refused(
+def test_a_bad_entry_of_another_file_is_ignored(
     base: Path, file: str, old: str, new: str, problem: str
 ) -> None:
-    write_rules(base, RULE)
     path = base / f"{file}.toml"
+    assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new, 1))
 
-    told = refusal(base)
+    assert problem_of(base).startswith(f"{file}.toml: ")
+    assert problem in problem_of(base)
 
-    assert told.startswith(f"{file}.toml: ")
-    assert problem in told
+
+def test_what_refers_to_an_ignored_entry_is_ignored_too(base: Path) -> None:
+    write_rules(base, RULE)
+    (base / "sources.toml").write_text(SOURCES.replace("owner", "author"))
+
+    known = load(base)
+
+    assert (known.rules, known.variables, known.wheels) == ({}, {}, ())
+    assert list(known.arches) == ["gfx1100"]
+    assert known.ignored == (
+        "sources.toml: src: Object missing required field `owner`",
+        "variables.toml: HSA_XNACK: sources: 'src' is not in sources.toml",
+        "bad.json: some-rule: sources: 'src' is not in sources.toml",
+        "wheels.toml: >=2.5,<2.6: sources: 'src' is not in sources.toml",
+    )
 
 
 @pytest.mark.parametrize(
-    ("file", "entry", "told"),
+    ("file", "entry", "problem"),
     [
         ("variables", VARIABLES, "variables.toml: HSA_XNACK: name: taken by another entry"),
         (
@@ -282,13 +311,70 @@ def test_a_bad_entry_of_another_file_is_refused(
         ),
     ],
 )
-def test_an_entry_that_is_there_twice_is_refused(
-    base: Path, file: str, entry: str, told: str
+def test_of_two_entries_with_one_name_the_first_counts(
+    base: Path, file: str, entry: str, problem: str
 ) -> None:
     path = base / f"{file}.toml"
     path.write_text(path.read_text() + entry)
 
-    assert refusal(base) == told
+    assert problem_of(base) == problem
+
+
+OWN = """
+[[rule]]
+id = "{id}"
+title = "{title}"
+severity = "notes"
+when = {{ fact = "{fact}", is = "linux" }}
+summary = "It is so."
+why = "Because."
+fix = {{ text = "Do it." }}
+confidence = "community"
+sources = ["mine"]
+confirmed_on = []
+
+[sources.mine]
+owner = "me"
+name = "notes"
+title = "My notes"
+date = "2026-11-01"
+"""
+
+
+def test_own_entries_are_added_and_replace_those_of_the_same_name(base: Path) -> None:
+    write_rules(base, RULE)
+    own = base / "own"
+    own.mkdir()
+    (own / "a.toml").write_text(OWN.format(id="some-rule", title="Mine", fact="os"))
+    (own / "b.toml").write_text(OWN.format(id="new-rule", title="New", fact="os"))
+
+    known = load_knowledge(base, own=own, facts=FACTS, checks=CHECKS)
+
+    titles = {name: rule.title for name, rule in known.rules.items()}
+    assert titles == {"some-rule": "Mine", "new-rule": "New"}
+    assert (known.own, known.ignored, known.ignored_own) == (2, (), ())
+
+
+def test_a_bad_entry_of_the_users_own_disables_only_itself(base: Path) -> None:
+    write_rules(base, RULE)
+    own = base / "own"
+    own.mkdir()
+    (own / "bad.toml").write_text("[[rule]\n")
+    (own / "good.toml").write_text(OWN.format(id="new-rule", title="New", fact="os"))
+    (own / "wrong.toml").write_text(OWN.format(id="some-rule", title="Mine", fact="no-fact"))
+
+    known = load_knowledge(base, own=own, facts=FACTS, checks=CHECKS)
+
+    titles = {name: rule.title for name, rule in known.rules.items()}
+    assert titles == {"some-rule": "A title", "new-rule": "New"}
+    assert known.own == 1
+    assert len(known.ignored_own) == 2
+    assert known.ignored_own[0].startswith("bad.toml: ")
+    assert known.ignored_own[1] == "rule some-rule: when.fact: 'no-fact' is not a fact"
+
+
+def test_a_folder_of_own_entries_that_is_not_there_is_empty(base: Path) -> None:
+    assert load_knowledge(base, own=base / "none").own == 0
 
 
 def break_toml(base: Path) -> str:
@@ -341,7 +427,10 @@ def take_rules_away(base: Path) -> str:
 def test_a_file_that_cannot_be_read_is_named(base: Path, damage: Callable[[Path], str]) -> None:
     beginning = damage(base)
 
-    assert refusal(base).startswith(beginning)
+    with pytest.raises(KnowledgeError) as raised:
+        load(base)
+
+    assert str(raised.value).startswith(beginning)
 
 
 def test_files_of_other_kinds_are_passed_over(base: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import time
 from pathlib import Path
@@ -12,20 +11,12 @@ import msgspec
 
 from rocsteady.doctor.diagnosis import CHECKS, diagnose
 from rocsteady.doctor.facts import FACTS
-from rocsteady.knowledge.bundle import BundleContent
-from rocsteady.knowledge.edition import Edition
-from rocsteady.knowledge.failures import load_failures
 from rocsteady.knowledge.reader import DATA, load_knowledge
-from rocsteady.knowledge.store import Places, in_use
-from rocsteady.workflows.knowledge_update import install
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded
 
 MANY = 10_000
-MORE = (
-    0.1  # seconds of processor time, nearly all of it the decoding of JSON; 0.05 to 0.07 is usual
-)
 SECONDS = 5.0  # of processor time, which a busy machine does not stretch; about 1 is usual
 
 
@@ -60,35 +51,3 @@ def given(condition: dict[str, object]) -> dict[str, object]:
     }
     said = {name: value for name, value in condition.items() if value is not None}
     return {**said, **groups}
-
-
-def test_ten_thousand_rules_of_a_bundle_cost_at_most_100_ms_more(
-    recorded: Recorded, tmp_path: Path
-) -> None:
-    shipped = list(recorded.knowledge.rules.values())
-    rules = {
-        f"n{number}-{rule.id}": msgspec.structs.replace(rule, id=f"n{number}-{rule.id}")
-        for number, rule in zip(range(MANY), itertools.cycle(shipped), strict=False)
-    }
-    content = BundleContent(
-        edition=Edition(date="2099-01-01", kernel="7.0"),
-        knowledge=msgspec.structs.replace(recorded.knowledge, rules=rules),
-        failures=load_failures(),
-    )
-    nothing = Places(tmp_path / "none", tmp_path / "none")
-    installed = Places(tmp_path / "data", tmp_path / "none")
-    install(content, installed)
-
-    assert len(in_use(installed).knowledge.rules) == MANY
-    assert fastest(installed) - fastest(nothing) < MORE
-
-
-def fastest(where: Places) -> float:
-    """Return the least processor time of a few loads."""
-    times = []
-    for _ in range(15):
-        start = time.process_time()
-        used = in_use(where, facts=FACTS, checks=CHECKS)
-        times.append(time.process_time() - start)
-        del used
-    return min(times)

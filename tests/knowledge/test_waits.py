@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocsteady.errors import KnowledgeError
+from rocsteady.knowledge.reader import DataFolder
 from rocsteady.knowledge.waits import load_waits
 
 WAITS = load_waits()
@@ -63,14 +64,19 @@ def test_collectives_and_people() -> None:
         ('device = [{ sources = ["x"] }]', "one of them"),
         ('device = [{ native = "f", python = "g", sources = ["x"] }]', "one of them"),
         ("device = 3", "device"),
-        ("device = [", "waits.toml"),
     ],
 )
-def test_a_wrong_entry_is_named(tmp_path: Path, text: str, problem: str) -> None:
-    path = tmp_path / "waits.toml"
-    path.write_text(
-        f"helper = []\ncollective = []\nperson = []\nloop = []\n{text}\n", encoding="utf-8"
-    )
+def test_a_wrong_entry_is_ignored_and_named(tmp_path: Path, text: str, problem: str) -> None:
+    (tmp_path / "waits.toml").write_text(f"{text}\n", encoding="utf-8")
+    data = DataFolder(tmp_path)
 
-    with pytest.raises(KnowledgeError, match=problem):
-        load_waits(path)
+    assert load_waits(data).signs.devices == ()
+    assert len(data.ignored) == 1
+    assert problem in data.ignored[0]
+
+
+def test_a_broken_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "waits.toml").write_text("device = [", encoding="utf-8")
+
+    with pytest.raises(KnowledgeError, match=r"waits\.toml"):
+        load_waits(DataFolder(tmp_path))

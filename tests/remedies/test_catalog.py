@@ -1,4 +1,4 @@
-"""Every remedy says all that a person wants to know of it; a wrong entry is refused."""
+"""Every remedy says all that a person wants to know of it; a wrong entry is ignored."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from rocsteady.errors import KnowledgeError
 from rocsteady.knowledge.failures import load_failures
+from rocsteady.knowledge.reader import DataFolder
 from rocsteady.remedies.computed import COMPUTED
 from rocsteady.remedies.remedy import ANY, load_remedies
 
@@ -24,11 +25,26 @@ sources = ["field note A"]
 """
 
 
-def test_a_remedy_is_one_entry_of_one_file(tmp_path: Path) -> None:
-    file = tmp_path / "remedies.toml"
-    file.write_text(f'{ENTRY}set = {{ DUMMY = "1" }}\n', encoding="utf-8")
+RETRY = ENTRY.replace("dummy", "retry")
 
-    assert load_remedies(file)["dummy"].set == {"DUMMY": "1"}
+
+def with_entries(folder: Path, text: str) -> DataFolder:
+    (folder / "remedies.toml").write_text(f"{RETRY}{text}\n", encoding="utf-8")
+    return DataFolder(folder)
+
+
+def test_a_remedy_is_one_entry_of_one_file(tmp_path: Path) -> None:
+    data = with_entries(tmp_path, f'{ENTRY}set = {{ DUMMY = "1" }}')
+
+    assert load_remedies(data)["dummy"].set == {"DUMMY": "1"}
+    assert data.ignored == []
+
+
+def test_a_file_without_the_plain_retry_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "remedies.toml").write_text(f'{ENTRY}set = {{ A = "1" }}\n', encoding="utf-8")
+
+    with pytest.raises(KnowledgeError, match="retry: missing"):
+        load_remedies(DataFolder(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -51,14 +67,13 @@ def test_a_remedy_is_one_entry_of_one_file(tmp_path: Path) -> None:
         (f'set = {{ A = "1" }}{ENTRY}set = {{ A = "1" }}', "dummy: id: taken"),
     ],
 )
-def test_a_wrong_entry_is_refused_by_its_field(tmp_path: Path, more: str, wrong: str) -> None:
-    file = tmp_path / "remedies.toml"
-    file.write_text(f"{ENTRY}{more}\n", encoding="utf-8")
+def test_a_wrong_entry_is_ignored_and_named(tmp_path: Path, more: str, wrong: str) -> None:
+    data = with_entries(tmp_path, f"{ENTRY}{more}")
 
-    with pytest.raises(KnowledgeError, match=r"remedies\.toml") as refused:
-        load_remedies(file)
+    load_remedies(data)
 
-    assert wrong in str(refused.value)
+    assert len(data.ignored) == 1
+    assert wrong in data.ignored[0]
 
 
 def test_the_same_again_comes_first_and_the_cpu_last() -> None:

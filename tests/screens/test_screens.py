@@ -28,7 +28,7 @@ COMMANDS = {
         f"help-{name}": (name, "--help")
         for name in (
             "doctor", "env", "wheels", "probe", "init", "plan", "run", "drill", "runs", "watch",
-            "logs", "notify", "stop", "report", "remedies", "checkpoint", "explain", "knowledge",
+            "logs", "notify", "stop", "report", "remedies", "checkpoint", "explain",
         )
     },
     "doctor-explain": ("doctor", "--explain", "caching-off"),
@@ -39,7 +39,6 @@ COMMANDS = {
     "wheels-broken": ("wheels", "--gpu", "gfx90a", "--os", "linux", "--python", "3.9", "--all"),
     "wheels-none": ("wheels", "--gpu", "gfx803", "--os", "windows", "--python", "3.12"),
     "error-wheels": ("wheels", "--gpu", "gfx11000"),
-    "error-knowledge": ("knowledge", "update"),
     "error-env": ("env", "no-such.sh"),
     "remedies": ("remedies",),
     "remedies-explain": ("remedies", "--explain", "loader-inline"),

@@ -7,11 +7,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import click
-import msgspec
 
 from rocsteady.cli.machine_options import open_root, python_option, root_option
-from rocsteady.doctor.diagnosis import diagnose, knowledge_in_use
-from rocsteady.doctor.knowledge_age import knowledge_state
+from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
 from rocsteady.journal.identity import machine_fingerprint
 from rocsteady.journal.machine_history import memory_to_read
 from rocsteady.knowledge.reader import Knowledge
@@ -32,6 +30,12 @@ LISTED = "To list them: rocsteady doctor --list"
 @root_option
 @click.option("--list", "list_rules", is_flag=True, help="List every rule and exit.")
 @click.option("--explain", metavar="ID", help="Explain one rule and exit.")
+@click.option(
+    "--knowledge",
+    "about_knowledge",
+    is_flag=True,
+    help="Show the version and age of the knowledge base and how to upgrade it, and exit.",
+)
 @click.option("--strict", is_flag=True, help="Also exit with code 1 for risks.")
 @click.pass_context
 def command(  # noqa: PLR0913 - one argument an option
@@ -42,6 +46,7 @@ def command(  # noqa: PLR0913 - one argument an option
     root: Path | None,
     list_rules: bool,
     explain: str | None,
+    about_knowledge: bool,
     strict: bool,
 ) -> None:
     """Check this machine for problems that affect training, and say how to fix them.
@@ -51,17 +56,16 @@ def command(  # noqa: PLR0913 - one argument an option
     Exit code: 0 nothing blocks training, 1 something does, 2 incorrect usage, 3 could not examine
     it.
     """
-    used = knowledge_in_use()
-    knowledge = used.knowledge
+    knowledge = doctors_knowledge()
+    if about_knowledge:
+        _show_knowledge(knowledge, as_json=as_json)
+        return
     if list_rules or explain:
-        show(_told(knowledge, explain, as_json=as_json))
+        show(_rules(knowledge, explain, as_json=as_json))
         return
     machine, _ = examine(open_root(root, python), knowledge.variables)
     seen = memory_to_read().observations(machine_fingerprint()) if root is None else ()
     diagnosis = diagnose(machine, knowledge, observations=seen)
-    today = datetime.now(tz=timezone.utc).date()
-    state = knowledge_state(machine, knowledge, used.edition, today=today, complaint=used.complaint)
-    diagnosis = msgspec.structs.replace(diagnosis, knowledge=state)
     if as_json:
         show_json(diagnosis)
     else:
@@ -72,7 +76,19 @@ def command(  # noqa: PLR0913 - one argument an option
     ctx.exit(SOMETHING_BLOCKS if blocked else NOTHING_BLOCKS)
 
 
-def _told(knowledge: Knowledge, explain: str | None, *, as_json: bool) -> str:
+def _show_knowledge(knowledge: Knowledge, *, as_json: bool) -> None:
+    from rocsteady.doctor.knowledge_report import knowledge_report  # noqa: PLC0415 - seldom needed
+    from rocsteady.report.knowledge import render_knowledge  # noqa: PLC0415
+
+    report = knowledge_report(knowledge, today=datetime.now(tz=timezone.utc).date())
+    if as_json:
+        show_json(report)
+    else:
+        width, colour = layout(sys.stdout)
+        show(render_knowledge(report, width=width, colour=colour))
+
+
+def _rules(knowledge: Knowledge, explain: str | None, *, as_json: bool) -> str:
     """Return the list of rules, or the story of one."""
     if explain is not None and explain not in knowledge.rules:
         raise click.BadParameter(
@@ -81,8 +97,7 @@ def _told(knowledge: Knowledge, explain: str | None, *, as_json: bool) -> str:
     chosen = [knowledge.rules[explain]] if explain else list(knowledge.rules.values())
     if as_json:
         sources = {key: knowledge.sources[key] for rule in chosen for key in rule.sources}
-        told = {"version": 1, "rules": chosen, "sources": sources}
-        return json_text(told)
+        return json_text({"version": 1, "rules": chosen, "sources": sources})
     width, colour = layout(sys.stdout)
     if explain is None:
         return render_rule_list(chosen, width=width, colour=colour)

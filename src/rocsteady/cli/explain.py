@@ -20,9 +20,9 @@ from rocsteady.knowledge.failures import (
     FailureKind,
     FailureKnowledge,
     Nature,
+    load_failures,
 )
 from rocsteady.knowledge.messages import KnownMessage, find_message
-from rocsteady.knowledge.store import failures_in_use
 from rocsteady.knowledge.values import Fix
 from rocsteady.model import Certainty, Failure
 from rocsteady.redaction.machine_names import redactor_here
@@ -54,7 +54,7 @@ def command(ctx: click.Context, *, text: str, as_json: bool) -> None:
 
     Exit code: 0 identified, 1 not identified, 2 incorrect usage.
     """
-    knowledge = failures_in_use()
+    knowledge = load_failures()
     given = _given(text)
     classifier = Classifier(knowledge)
     named = classifier.name(Symptoms(log=given))

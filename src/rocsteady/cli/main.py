@@ -42,7 +42,6 @@ COMMANDS = {
     "notify": ("rocsteady.cli.notify", "List notification channels, or send a test."),
     "remedies": ("rocsteady.cli.remedies", "List what rocsteady may change after a failure."),
     "checkpoint": ("rocsteady.cli.checkpoint", "List, verify, export and import checkpoints."),
-    "knowledge": ("rocsteady.cli.knowledge", "Show how old the knowledge base is, or update it."),
     "explain": ("rocsteady.cli.explain", "Identify an error and show what is known about it."),
 }
 NOT_ON_WINDOWS = {"probe", "init", "plan", "run", "drill", "watch", "stop", "restart"}

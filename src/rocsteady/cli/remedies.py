@@ -11,10 +11,9 @@ import click
 
 from rocsteady.cli.machine_options import open_root, python_option, root_option
 from rocsteady.doctor.training_gpus import settings
-from rocsteady.knowledge.failures import FailureKind
+from rocsteady.knowledge.failures import FailureKind, load_failures
 from rocsteady.knowledge.harmful_variables import harmful_variables
 from rocsteady.knowledge.reader import Knowledge, load_knowledge
-from rocsteady.knowledge.store import failures_in_use
 from rocsteady.machine.machine import Machine, examine
 from rocsteady.machine.root import Root
 from rocsteady.model import Certainty, Failure, Fingerprint, Strategy
@@ -129,7 +128,7 @@ def _variables(page: Page) -> None:
 
 
 def _previewed(name: str, root: Root) -> Previewed:
-    kinds, knowledge = failures_in_use().kinds, load_knowledge()
+    kinds, knowledge = load_failures().kinds, load_knowledge()
     if name not in kinds:
         raise click.BadParameter(no_such("failure", name, kinds, FIND_FAILURE), param_hint="--for")
     machine, _ = examine(root, knowledge.variables)

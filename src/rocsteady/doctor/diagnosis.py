@@ -6,6 +6,7 @@ A check that crashes is a finding about us; the rest still run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date, datetime, timezone
 from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
@@ -25,12 +26,12 @@ from rocsteady.doctor.checks import (
 )
 from rocsteady.doctor.condition_match import Match, Matcher, Seen
 from rocsteady.doctor.facts import FACTS, Facts, Scalar, gather
+from rocsteady.doctor.knowledge_state import knowledge_state
 from rocsteady.doctor.machine_summary import brief, names, trains_on
 from rocsteady.doctor.values import DIAGNOSIS_VERSION, Diagnosis, Finding, Unchecked
 from rocsteady.knowledge.conditions import PLACEHOLDER
-from rocsteady.knowledge.reader import Knowledge
+from rocsteady.knowledge.reader import Knowledge, load_knowledge, own_folder
 from rocsteady.knowledge.rules import Rule
-from rocsteady.knowledge.store import InUse, in_use
 from rocsteady.knowledge.values import Confidence, Fix, Severity
 from rocsteady.machine.gpus import NODES
 from rocsteady.machine.machine import Machine
@@ -67,14 +68,9 @@ TOPICS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def knowledge_in_use() -> InUse:
-    """Load the knowledge and hold it against the facts and checks that exist."""
-    return in_use(facts=FACTS, checks=CHECKS)
-
-
 def doctors_knowledge() -> Knowledge:
-    """Load the knowledge in use."""
-    return knowledge_in_use().knowledge
+    """Load the knowledge and the user's own entries, for the facts and checks that exist."""
+    return load_knowledge(own=own_folder(), facts=FACTS, checks=CHECKS)
 
 
 def diagnose(
@@ -82,8 +78,10 @@ def diagnose(
     knowledge: Knowledge,
     checks: Mapping[str, Check] = CHECKS,
     observations: Iterable[Observation] = (),
+    today: date | None = None,
 ) -> Diagnosis:
     """Run every rule; ``observations`` are what probes saw on this machine."""
+    today = today or datetime.now(tz=timezone.utc).date()
     facts = gather(machine, knowledge)
     findings, missing, open_rules = rule_findings(machine, facts, knowledge, checks)
     findings += probe_findings.findings(observations, software_of(machine))
@@ -99,6 +97,7 @@ def diagnose(
         trains_on_gpus=names(machine, facts, knowledge),
         facts_read=machine.facts_read,
         rules_checked=len(knowledge.rules) - len(open_rules),
+        knowledge=knowledge_state(knowledge, machine, today=today),
     )
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-import msgspec
-
 from rocsteady.knowledge.values import Confidence, Effect, Fix, Severity, Source
 from rocsteady.model import Value
 
@@ -55,20 +53,32 @@ class Brief(Value, frozen=True, kw_only=True):
 
 
 class KnowledgeState(Value, frozen=True, kw_only=True):
-    """Of when the knowledge is, and what it cannot cover."""
+    """How old the knowledge is, and what it cannot cover."""
 
-    date: str
-    age_days: int
+    version: str  # of the data package, such as 2026.11.0
+    age_days: int  # since the first day of its month
     notes: tuple[str, ...] = ()  # sentences for the reader
 
 
-class KnowledgeDifference(Value, frozen=True, kw_only=True):
-    """What a bundle would change, by the names of entries."""
+class KnowledgeTable(Value, frozen=True, kw_only=True):
+    """One kind of entries."""
+
+    name: str
+    entries: int
+    newest_source: str = ""  # a day, month or year; "" where no source has a date
+    age_days: int | None = None  # of that source
+
+
+class KnowledgeReport(Value, frozen=True, kw_only=True):
+    """What ``rocsteady doctor --knowledge`` shows."""
 
     version: int = 1
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
-    changed: tuple[str, ...]
+    state: KnowledgeState
+    tables: tuple[KnowledgeTable, ...]
+    own: int  # entries of the user's own
+    own_folder: str
+    ignored: tuple[str, ...]  # "file: entry: problem" of what this rocsteady does not understand
+    upgrade: str  # the command
 
 
 class Diagnosis(Value, frozen=True, kw_only=True):
@@ -83,7 +93,7 @@ class Diagnosis(Value, frozen=True, kw_only=True):
     trains_on_gpus: tuple[str, ...]  # which, by name
     facts_read: int
     rules_checked: int
-    knowledge: KnowledgeState | msgspec.UnsetType = msgspec.UNSET  # where the day is known
+    knowledge: KnowledgeState = KnowledgeState(version="", age_days=0)  # "": of an older rocsteady
 
     def having(self, severity: Severity) -> tuple[Finding, ...]:
         """Return the findings of one severity."""

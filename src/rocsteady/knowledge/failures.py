@@ -6,13 +6,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from enum import Enum
 from functools import cache
-from pathlib import Path
 
 from rocsteady.errors import KnowledgeError
-from rocsteady.knowledge.reader import DATA, SLUG, Problems, _by_name, _document, _entries
+from rocsteady.knowledge.reader import SLUG, DataFolder, Problems
 from rocsteady.knowledge.values import Fix
 from rocsteady.model import Certainty, Role, Value
 
@@ -55,7 +53,7 @@ class Where(Enum):
     EXIT = "exit"  # how the process ended
 
 
-class FailureKind(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FailureKind(Value, frozen=True, kw_only=True):
     """One way in which an attempt ends."""
 
     id: str
@@ -101,10 +99,11 @@ class FailureKnowledge(Value, frozen=True, kw_only=True):
 
 
 @cache
-def load_failures(folder: Path = DATA) -> FailureKnowledge:
-    """Read kinds and signatures below ``folder``, and refuse wrong ones by file, entry, field."""
-    kinds = _by_name(
-        _entries(_document(folder / "failures.toml", "failure"), "failure", FailureKind),
+def load_failures(data: DataFolder | None = None) -> FailureKnowledge:
+    """Read kinds and signatures."""
+    data = data or DataFolder()
+    kinds = data.named(
+        data.entries(data.document("failures.toml", "failure"), "failure", FailureKind),
         lambda kind: kind.id,
         "id",
         _wrong_with_kind,
@@ -118,22 +117,18 @@ def load_failures(folder: Path = DATA) -> FailureKnowledge:
             yield "failure", f"{signature.failure!r} is not in failures.toml"
         yield from _wrong_with_signature(signature)
 
-    found = _by_name(_signatures(folder / "signatures"), lambda it: it.id, "id", wrong_with)
+    signatures = (
+        entry
+        for document in data.documents("signatures", "signature")
+        for entry in data.entries(document, "signature", Signature)
+    )
+    found = data.named(signatures, lambda signature: signature.id, "id", wrong_with)
     return FailureKnowledge(kinds=kinds, signatures=tuple(found.values()))
 
 
 def words_of(text: str) -> frozenset[bytes]:
     """Return the words of a text, without digits and signs: what literals are searched by."""
     return frozenset(text.encode(errors="replace").translate(_BLANK).split())
-
-
-def _signatures(folder: Path) -> Iterator[tuple[str, Signature]]:
-    try:
-        paths = sorted(path for path in folder.iterdir() if path.suffix in (".toml", ".json"))
-    except OSError as error:
-        raise KnowledgeError(f"{folder.name}: {error.strerror}") from None
-    for path in paths:
-        yield from _entries(_document(path, "signature"), "signature", Signature)
 
 
 def _wrong_with_kind(kind: FailureKind) -> Problems:

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from datetime import date
-from pathlib import Path
 
-from rocsteady.knowledge.reader import (
-    DATA,
-    SLUG,
-    Problems,
-    _by_name,
-    _document,
-    _entries,
-    _sources,
-)
+from rocsteady.knowledge.reader import SLUG, DataFolder, Problems
 from rocsteady.knowledge.speeds import load_speeds
 from rocsteady.model import Value
 
 OLD_AFTER_DAYS = 14
 
 
-class Offer(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Offer(Value, frozen=True, kw_only=True):
     """One GPU of one provider for one hour."""
 
     id: str  # "runpod-rtx-4090"
@@ -34,10 +25,11 @@ class Offer(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     note: str = ""
 
 
-def load_offers(folder: Path = DATA) -> tuple[Offer, ...]:
-    """Read the offers, and refuse wrong ones by file, entry and field."""
-    sources = _sources(folder / "sources.toml")
-    cards = load_speeds(folder)
+def load_offers(data: DataFolder | None = None) -> tuple[Offer, ...]:
+    """Read the offers."""
+    data = data or DataFolder()
+    sources = data.sources
+    cards = load_speeds(data)
 
     def wrong_with(offer: Offer) -> Problems:
         if not SLUG.fullmatch(offer.id):
@@ -53,8 +45,8 @@ def load_offers(folder: Path = DATA) -> tuple[Offer, ...]:
         if bool(offer.sky) != bool(offer.infra):
             yield "sky", "goes with infra"
 
-    entries = _entries(_document(folder / "prices.toml", "offer"), "offer", Offer)
-    return tuple(_by_name(entries, lambda offer: offer.id, "id", wrong_with).values())
+    entries = data.entries(data.document("prices.toml", "offer"), "offer", Offer)
+    return tuple(data.named(entries, lambda offer: offer.id, "id", wrong_with).values())
 
 
 def is_old(offer: Offer, today: date) -> bool:

@@ -7,7 +7,7 @@ import msgspec
 from rocsteady.model import Value
 
 
-class Arch(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Arch(Value, frozen=True, kw_only=True):
     """One instruction set that the driver reports, such as gfx1100."""
 
     gfx: str
@@ -19,7 +19,7 @@ class Arch(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sources: tuple[str, ...] = ()  # of the products and the note
 
 
-class Product(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Product(Value, frozen=True, kw_only=True):
     """One card, by PCI device and revision; without a revision, any."""
 
     device: int
@@ -29,7 +29,7 @@ class Product(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     integrated: bool = False
 
 
-class Wheels(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Wheels(Value, frozen=True, kw_only=True):
     """Builds of torch that have the same code."""
 
     torch: str  # a version range, as pip writes it
@@ -40,13 +40,13 @@ class Wheels(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     note: str = ""
 
 
-class WheelRelease(Wheels, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class WheelRelease(Wheels, frozen=True, kw_only=True):
     """What the ROCm wheels of one range of PyTorch releases contain."""
 
     latest: str = ""  # the release to install
 
 
-class WheelIndex(Wheels, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class WheelIndex(Wheels, frozen=True, kw_only=True):
     """An index of AMD's with one torch for all GPUs, and an extra for each."""
 
     id: str
@@ -58,7 +58,7 @@ class WheelIndex(Wheels, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tested: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)  # by system
 
 
-class Variable(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Variable(Value, frozen=True, kw_only=True):
     """One environment variable that a component reads, or that people set in vain."""
 
     name: str

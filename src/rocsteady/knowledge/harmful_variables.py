@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 
-from rocsteady.errors import KnowledgeError
-from rocsteady.knowledge.data_file import read_data
+from rocsteady.knowledge.reader import DataFolder, Problems
 from rocsteady.model import Value
-
-FILE = Path(__file__).parent / "data" / "harmful_variables.toml"
 
 
 class Harmful(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,18 +31,15 @@ class Harmful(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         )
 
 
-class _HarmfulFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole file."""
-
-    variable: tuple[Harmful, ...]
-
-
 @cache
-def harmful_variables(path: Path = FILE) -> tuple[Harmful, ...]:
-    """Read the file, and refuse what is wrong with it by entry and field."""
-    table = read_data(path, _HarmfulFile)
-    for each in table.variable:
-        for field in ("name", "failures", "why", "sources"):
-            if not getattr(each, field):
-                raise KnowledgeError(f"{path.name}: {each.name}: {field}: must not be empty")
-    return table.variable
+def harmful_variables(data: DataFolder | None = None) -> tuple[Harmful, ...]:
+    """Read the table."""
+    data = data or DataFolder()
+    document = data.document("harmful_variables.toml", "variable")
+    return data.listed(data.entries(document, "variable", Harmful), _wrong_with)
+
+
+def _wrong_with(variable: Harmful) -> Problems:
+    for field in ("name", "failures", "why", "sources"):
+        if not getattr(variable, field):
+            yield field, "must not be empty"

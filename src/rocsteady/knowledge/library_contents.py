@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 
-from rocsteady.knowledge.reader import DATA, _document
+from rocsteady.knowledge.reader import DataFolder
 from rocsteady.model import Value
 
 LOOKED_AT = ("HIP", "ROCr", "MIOpen", "RCCL", "rocBLAS", "hipBLASLt", "hipcc")
@@ -45,9 +44,10 @@ class SeenIn(Value, frozen=True, kw_only=True):
 
 
 @cache
-def load_seen(folder: Path = DATA) -> SeenIn:
-    """Read the file."""
-    content = _document(folder / "seen_in.toml", "libraries", "names", "texts", "code").content
+def load_seen(data: DataFolder | None = None) -> SeenIn:
+    """Read the table."""
+    data = data or DataFolder()
+    content = data.document("seen_in.toml", "libraries", "names", "texts", "code").content
 
     def places(line: str) -> dict[str, tuple[str, ...]]:
         found = {}

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from pathlib import Path
 
-from rocsteady.knowledge.data_file import read_data
+from rocsteady.knowledge.reader import DataFolder, Problems
 from rocsteady.knowledge.values import Fix
 from rocsteady.model import Value
 
-FILE = Path(__file__).parent / "data" / "messages.toml"
 
-
-class KnownMessage(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class KnownMessage(Value, frozen=True, kw_only=True):
     """One line that people ask about."""
 
     id: str
@@ -25,16 +22,19 @@ class KnownMessage(Value, frozen=True, kw_only=True, forbid_unknown_fields=True)
     fix: Fix
 
 
-class _MessageFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole file."""
-
-    message: tuple[KnownMessage, ...]
-
-
 @cache
-def known_messages(path: Path = FILE) -> tuple[KnownMessage, ...]:
-    """Read the file."""
-    return read_data(path, _MessageFile).message
+def known_messages(data: DataFolder | None = None) -> tuple[KnownMessage, ...]:
+    """Read the table."""
+    data = data or DataFolder()
+    entries = data.entries(data.document("messages.toml", "message"), "message", KnownMessage)
+    return data.listed(entries, _wrong_with)
+
+
+def _wrong_with(message: KnownMessage) -> Problems:
+    try:
+        re.compile(message.pattern)
+    except re.error as error:
+        yield "pattern", str(error)
 
 
 def find_message(text: str) -> tuple[KnownMessage, str] | None:

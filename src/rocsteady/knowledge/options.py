@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
-from pathlib import Path
 
 from rocsteady.knowledge.hardware import WheelRelease
-from rocsteady.knowledge.reader import (
-    DATA,
-    SLUG,
-    Problems,
-    _by_name,
-    _document,
-    _entries,
-    _sources,
-)
+from rocsteady.knowledge.reader import SLUG, DataFolder, Problems, unsourced
 from rocsteady.knowledge.values import Confidence
 from rocsteady.model import Value
 from rocsteady.plan import Risk
@@ -43,7 +34,7 @@ class Platform(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gfx: tuple[str, ...] = ()  # none named: any
 
 
-class OtherOption(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OtherOption(Value, frozen=True, kw_only=True):
     """One option that asks for another system, other software or another script."""
 
     id: str
@@ -65,9 +56,10 @@ class OtherOption(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     note: str = ""
 
 
-def load_other_options(folder: Path = DATA) -> tuple[OtherOption, ...]:
-    """Read the options, and refuse wrong ones by file, entry and field."""
-    sources = _sources(folder / "sources.toml")
+def load_other_options(data: DataFolder | None = None) -> tuple[OtherOption, ...]:
+    """Read the options."""
+    data = data or DataFolder()
+    sources = data.sources
 
     def wrong_with(option: OtherOption) -> Problems:
         if not SLUG.fullmatch(option.id):
@@ -77,17 +69,15 @@ def load_other_options(folder: Path = DATA) -> tuple[OtherOption, ...]:
                 yield field, "empty"
         if not option.sources:
             yield "sources", "every option has one"
-        for key in option.sources:
-            if key not in sources:
-                yield "sources", f"{key!r} is not in sources.toml"
+        yield from unsourced(option.sources, sources)
         yield from _wrong_with_setup(option, sources)
         if option.gpus < 0:
             yield "gpus", "at least 0"
         if any(not place.os for place in option.where):
             yield "where", "a place names its systems"
 
-    entries = _entries(_document(folder / "options.toml", "option"), "option", OtherOption)
-    return tuple(_by_name(entries, lambda option: option.id, "id", wrong_with).values())
+    entries = data.entries(data.document("options.toml", "option"), "option", OtherOption)
+    return tuple(data.named(entries, lambda option: option.id, "id", wrong_with).values())
 
 
 def _wrong_with_setup(option: OtherOption, sources: Collection[str]) -> Problems:

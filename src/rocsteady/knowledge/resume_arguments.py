@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
-from pathlib import Path
 
-from rocsteady.errors import KnowledgeError
-from rocsteady.knowledge.data_file import read_data
+from rocsteady.knowledge.reader import DataFolder, Problems
 from rocsteady.model import Value
 
-if sys.version_info >= (3, 11):
-    pass
-else:
-    pass
-
-FILE = Path(__file__).parent / "data" / "resume_arguments.toml"
 RESTARTS = "max_restarts"  # of torchrun: a script that it may restart loads its own checkpoint
 
 
@@ -26,10 +17,6 @@ class ResumeArgument(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     name: str
     values: tuple[str, ...]
     sources: tuple[str, ...]
-
-
-class _File(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    argument: tuple[ResumeArgument, ...]
 
 
 def resume_argument(command: Sequence[str]) -> str:
@@ -48,13 +35,16 @@ def _is_torchrun(command: Sequence[str]) -> bool:
 
 
 @cache
-def load_arguments(path: Path = FILE) -> tuple[ResumeArgument, ...]:
-    """Read the file, and refuse what is wrong with it."""
-    found = read_data(path, _File).argument
-    for argument in found:
-        if not argument.sources:
-            raise KnowledgeError(f"{path.name}: {argument.name}: sources: must not be empty")
-    return found
+def load_arguments(data: DataFolder | None = None) -> tuple[ResumeArgument, ...]:
+    """Read the table."""
+    data = data or DataFolder()
+    document = data.document("resume_arguments.toml", "argument")
+    return data.listed(data.entries(document, "argument", ResumeArgument), _wrong_with)
+
+
+def _wrong_with(argument: ResumeArgument) -> Problems:
+    if not argument.sources:
+        yield "sources", "must not be empty"
 
 
 def _arguments(command: Sequence[str]) -> Iterator[tuple[str, str, str]]:

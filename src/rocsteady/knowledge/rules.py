@@ -33,7 +33,7 @@ class Condition(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, re
     distinct: int | None = None  # at least so many different values
 
 
-class Rule(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Rule(Value, frozen=True, kw_only=True):
     """One thing that is known to go wrong on some machines."""
 
     id: str

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
-from rocsteady.knowledge.reader import (
-    DATA,
-    Problems,
-    _by_name,
-    _document,
-    _entries,
-    _sources,
-)
+from rocsteady.knowledge.reader import DataFolder, Problems, unsourced
 from rocsteady.model import Value
 
 
-class CardSpeed(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CardSpeed(Value, frozen=True, kw_only=True):
     """Peak figures of one card. None: no source says."""
 
     name: str
@@ -29,16 +21,15 @@ class CardSpeed(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     bandwidth: float | None = None  # GB/s
 
 
-def load_speeds(folder: Path = DATA) -> dict[str, CardSpeed]:
-    """Read the cards by name, and refuse wrong ones by file, entry and field."""
-    sources = _sources(folder / "sources.toml")
+def load_speeds(data: DataFolder | None = None) -> dict[str, CardSpeed]:
+    """Read the cards by name."""
+    data = data or DataFolder()
+    sources = data.sources
 
     def wrong_with(card: CardSpeed) -> Problems:
         if not card.sources:
             yield "sources", "every card has one"
-        for key in card.sources:
-            if key not in sources:
-                yield "sources", f"{key!r} is not in sources.toml"
+        yield from unsourced(card.sources, sources)
         if bool(card.devices) != (card.compute_units is not None):
             yield "compute_units", "goes with devices: a device alone is often shared"
         for field in ("memory", "compute_units", "fp32", "half", "bandwidth"):
@@ -46,8 +37,8 @@ def load_speeds(folder: Path = DATA) -> dict[str, CardSpeed]:
             if figure is not None and figure <= 0:
                 yield field, "must be more than 0"
 
-    entries = _entries(_document(folder / "gpu_speed.toml", "card"), "card", CardSpeed)
-    return _by_name(entries, lambda card: card.name, "name", wrong_with)
+    entries = data.entries(data.document("gpu_speed.toml", "card"), "card", CardSpeed)
+    return data.named(entries, lambda card: card.name, "name", wrong_with)
 
 
 def speed_of(

@@ -48,7 +48,7 @@ class Need(Enum):
     RELOGIN = "relogin"
 
 
-class Source(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Source(Value, frozen=True, kw_only=True):
     """Where a statement comes from, so that it survives a renamed repository."""
 
     owner: str  # who publishes it: a GitHub organisation, or a company
@@ -59,7 +59,7 @@ class Source(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     number: int | None = None  # of the issue, discussion or pull request
 
 
-class Fix(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Fix(Value, frozen=True, kw_only=True):
     """What a person should do. What the program does by itself is a remedy."""
 
     text: str

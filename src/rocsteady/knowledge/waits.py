@@ -6,26 +6,17 @@ The same stack means different things to different rooms; here it is only recogn
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from pathlib import Path
 
-from rocsteady.errors import KnowledgeError
-from rocsteady.knowledge.data_file import read_data
+from rocsteady.knowledge.reader import DataFolder, Problems
 from rocsteady.model import Value
-
-if sys.version_info >= (3, 11):
-    pass
-else:
-    pass
 
 # Below these no code of the user's runs, unless a frame of it is between.
 PYTHONS_OWN = re.compile(
     r"[(/]python\d[.\d]*/(?:threading|queue|selectors"
     r"|multiprocessing/(?:connection|queues|synchronize))\.py[:)]"
 )
-FILE = Path(__file__).parent / "data" / "waits.toml"
 
 
 class EndedBy(Enum):
@@ -54,8 +45,8 @@ class WaitLoop(FramePattern, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ended_by: EndedBy
 
 
-class Signs(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=lambda s: s[:-1]):
-    """The whole file."""
+class Signs(Value, frozen=True, kw_only=True):
+    """The whole table."""
 
     devices: tuple[FramePattern, ...]
     helpers: tuple[FramePattern, ...]
@@ -130,17 +121,31 @@ def _innermost_but_for_python(frames: Sequence[str]) -> int:
     return next(own, len(frames)) + 1
 
 
-def load_waits(path: Path = FILE) -> WaitKnowledge:
-    """Read the file, and refuse what is wrong with it by entry and field."""
-    signs = read_data(path, Signs)
-    every = (signs.devices, signs.helpers, signs.collectives, signs.persons, signs.loops)
-    for sign in (sign for kind in every for sign in kind):
-        names = [name for name in (sign.native, sign.python, sign.thread) if name]
-        if len(names) != 1:
-            raise KnowledgeError(f"{path.name}: {names}: native, python or thread, one of them")
-        if not sign.sources:
-            raise KnowledgeError(f"{path.name}: {names[0]}: sources: must not be empty")
-    return WaitKnowledge(signs)
+def load_waits(data: DataFolder | None = None) -> WaitKnowledge:
+    """Read the table."""
+    data = data or DataFolder()
+    document = data.document("waits.toml", "device", "helper", "collective", "person", "loop")
+
+    def patterns(table: str) -> tuple[FramePattern, ...]:
+        return data.listed(data.entries(document, table, FramePattern), _wrong_with)
+
+    return WaitKnowledge(
+        Signs(
+            devices=patterns("device"),
+            helpers=patterns("helper"),
+            collectives=patterns("collective"),
+            persons=patterns("person"),
+            loops=data.listed(data.entries(document, "loop", WaitLoop), _wrong_with),
+        )
+    )
+
+
+def _wrong_with(sign: FramePattern) -> Problems:
+    names = [name for name in (sign.native, sign.python, sign.thread) if name]
+    if len(names) != 1:
+        yield f"{names}", "native, python or thread, one of them"
+    elif not sign.sources:
+        yield names[0], "sources: must not be empty"
 
 
 def _file_pattern(sign: FramePattern) -> str:

@@ -6,9 +6,9 @@ import msgspec
 
 from rocsteady.doctor.values import ComputeDevice, Finding
 from rocsteady.journal.values import RunStory
+from rocsteady.knowledge.failures import load_failures
 from rocsteady.knowledge.harmful_variables import Harmful
 from rocsteady.knowledge.speeds import CardSpeed
-from rocsteady.knowledge.store import failures_in_use
 from rocsteady.model import Strategy, Value
 from rocsteady.planner.completion import FailureHistory
 from rocsteady.supervisor.strategy_history import strategy_of
@@ -67,5 +67,5 @@ def histories(stories: tuple[RunStory, ...]) -> dict[str, FailureHistory]:
 
 
 def _is_for_a_person(kind: str) -> bool:
-    known = failures_in_use().kinds.get(kind)
+    known = load_failures().kinds.get(kind)
     return known is not None and known.fix is not None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rocsteady.knowledge.failures import Whose
-from rocsteady.knowledge.store import failures_in_use
+from rocsteady.knowledge.failures import Whose, load_failures
 from rocsteady.planner.circumstances import key
 from rocsteady.planner.completion import FailureHistory
 from rocsteady.planner.trial_result import TrialResult
@@ -28,13 +27,13 @@ def survived(one: TrialResult) -> bool:
     """Tell a failure that a fresh process gets over: it came some way and left a checkpoint."""
     if one.pace is None or not one.resumes or not (one.saves or one.watched.checkpoints):
         return False
-    kind = failures_in_use().kinds.get(one.failure)
+    kind = load_failures().kinds.get(one.failure)
     return kind is not None and kind.whose in (Whose.DEVICE, Whose.LOADER, Whose.MEMORY)
 
 
 def is_of_loaders(kind: str) -> bool:
     """Tell whether a kind of failure is one of loader processes."""
-    known = failures_in_use().kinds.get(kind)
+    known = load_failures().kinds.get(kind)
     return known is not None and known.whose is Whose.LOADER
 
 

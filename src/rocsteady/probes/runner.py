@@ -27,8 +27,7 @@ from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Raised, Symptoms
 from rocsteady.host.child_end import Exit
 from rocsteady.journal.journal import Journal
-from rocsteady.knowledge.failures import UNKNOWN
-from rocsteady.knowledge.store import failures_in_use
+from rocsteady.knowledge.failures import UNKNOWN, load_failures
 from rocsteady.model import Observation, ProbeOutcome, Value
 from rocsteady.probes.catalog import Probe
 from rocsteady.probes.processes import Forks, Fresh, UnfitError, lay_out, tidy
@@ -267,7 +266,7 @@ class _Watch:
         )
 
     def _named(self, symptoms: Symptoms) -> tuple[str, str]:
-        named = Classifier(failures_in_use()).name(symptoms)
+        named = Classifier(load_failures()).name(symptoms)
         kind = "" if named.kind == UNKNOWN else named.kind
         return kind, named.fingerprint.place
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -17,9 +16,8 @@ from rocsteady.doctor.condition_match import Matcher
 from rocsteady.doctor.facts import Facts
 from rocsteady.errors import KnowledgeError
 from rocsteady.knowledge.conditions import PLACEHOLDER, leaves, problems
-from rocsteady.knowledge.data_file import read_data
 from rocsteady.knowledge.harmful_variables import harmful_variables
-from rocsteady.knowledge.reader import DATA
+from rocsteady.knowledge.reader import DataFolder
 from rocsteady.knowledge.rules import Condition
 from rocsteady.machine.machine import Machine
 from rocsteady.machine.torch_build import made_by
@@ -35,7 +33,6 @@ from rocsteady.remedies.situation import (
 )
 from rocsteady.versions import version_fits
 
-FILE = DATA / "remedies.toml"
 ANY, HARMFUL = "any", "harmful"  # among what a remedy answers; see the head of the file
 RETRY = "retry"
 # What ``when`` may ask. Names that the doctor has too mean the same.
@@ -127,26 +124,23 @@ class Remedy(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return ""
 
 
-class _RemedyFile(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole file."""
-
-    remedy: tuple[Remedy, ...]
-
-
 @cache
-def load_remedies(path: Path = FILE) -> Mapping[str, Remedy]:
-    """Return every remedy by its id, cheapest first; refuse a wrong entry by its id and field."""
+def load_remedies(data: DataFolder | None = None) -> Mapping[str, Remedy]:
+    """Return every remedy by its id, cheapest first."""
+    data = data or DataFolder()
     harmful = tuple(dict.fromkeys(kind for each in harmful_variables() for kind in each.failures))
-    remedies: dict[str, Remedy] = {}
-    for entry in read_data(path, _RemedyFile).remedy:
-        for field, wrong in _problems(entry):
-            raise KnowledgeError(f"{path.name}: {entry.id}: {field}: {wrong}")
-        if entry.id in remedies:
-            raise KnowledgeError(f"{path.name}: {entry.id}: id: taken")
-        if entry.answers == (HARMFUL,):
-            entry = msgspec.structs.replace(entry, answers=harmful)  # noqa: PLW2901
-        remedies[entry.id] = entry
-    return MappingProxyType(remedies)
+    entries = data.entries(data.document("remedies.toml", "remedy"), "remedy", Remedy)
+    remedies = data.named(entries, lambda remedy: remedy.id, "id", _problems)
+    if RETRY not in remedies:
+        raise KnowledgeError(f"remedies.toml: {RETRY}: missing")
+    return MappingProxyType(
+        {
+            name: msgspec.structs.replace(remedy, answers=harmful)
+            if remedy.answers == (HARMFUL,)
+            else remedy
+            for name, remedy in remedies.items()
+        }
+    )
 
 
 def requested_strategy(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocsteady.doctor.values import ComputeDevice, Diagnosis, Finding, KnowledgeState, Unchecked
+from rocsteady.doctor.values import ComputeDevice, Diagnosis, Finding, Unchecked
 from rocsteady.knowledge.values import Severity
 from rocsteady.report.text_page import BOLD, DIM, RED, YELLOW, Page
 from rocsteady.wording import plural
@@ -101,9 +101,9 @@ def _head(page: Page, diagnosis: Diagnosis) -> None:
             page.row("", detail, column=LABEL)
     facts, rules = plural(diagnosis.facts_read, "fact"), plural(diagnosis.rules_checked, "rule")
     known = diagnosis.knowledge
-    of = f" (knowledge base dated {known.date})" if isinstance(known, KnowledgeState) else ""
+    of = f" (knowledge {known.version})" if known.version else ""
     page.row("Checked", f"{facts} read, {rules} checked{of}", column=LABEL)
-    for note in known.notes if isinstance(known, KnowledgeState) else ():
+    for note in known.notes:
         page.row("", note, column=LABEL)
 
 

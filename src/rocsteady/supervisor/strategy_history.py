@@ -22,9 +22,8 @@ from rocsteady.forecast.forecast import fell_after
 from rocsteady.journal.identity import script_fingerprint
 from rocsteady.journal.machine_history import Memory
 from rocsteady.journal.values import AttemptRecord, Deadly, Helped, NamedFailure, Run, RunStory
-from rocsteady.knowledge.failures import FailureKnowledge, Whose
+from rocsteady.knowledge.failures import FailureKnowledge, Whose, load_failures
 from rocsteady.knowledge.reader import Knowledge
-from rocsteady.knowledge.store import failures_in_use
 from rocsteady.machine.machine import Machine
 from rocsteady.machine.software import software_of
 from rocsteady.model import Certainty, Failure, Fingerprint, Strategy, Value
@@ -161,7 +160,7 @@ class StrategyHistory:
     @cached_property
     def _failures(self) -> FailureKnowledge:
         """What is known of failures: most runs never need it."""
-        return failures_in_use()
+        return load_failures()
 
     def failed(self, failure: Failure, end: AttemptEnd, run: Run) -> None:
         """Take a failure into account."""

@@ -1,0 +1,169 @@
+"""The age of the knowledge, machines that are newer than it, and how each installer upgrades it."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from rocsteady.doctor.knowledge_report import knowledge_report, upgrade_command
+from rocsteady.doctor.knowledge_state import knowledge_state
+
+if TYPE_CHECKING:
+    from tests.conftest import Recorded
+
+
+def test_after_90_days_it_is_called_old(recorded: Recorded) -> None:
+    machine, knowledge = recorded.machine("rx7900xtx"), recorded.knowledge
+
+    on_time = knowledge_state(knowledge, machine, today=date(2027, 1, 30))
+    late = knowledge_state(knowledge, machine, today=date(2027, 1, 31))
+
+    assert (on_time.age_days, on_time.notes) == (90, ())
+    assert late.notes == (
+        "The knowledge base is 91 days old. To update it: rocsteady doctor --knowledge",
+    )
+
+
+def test_what_is_newer_than_any_entry_is_said(recorded: Recorded) -> None:
+    machine, knowledge = recorded.machine("rx7900xtx"), recorded.knowledge
+    assert machine.torch is not None
+    newer = msgspec.structs.replace(
+        machine,
+        torch=msgspec.structs.replace(machine.torch, version="2.15.0+rocm10.1", rocm="10.1"),
+        system=msgspec.structs.replace(machine.system, kernel="7.1.3-arch1-1"),
+        gpus=msgspec.structs.replace(
+            machine.gpus, gpus=(msgspec.structs.replace(machine.gpus.gpus[0], gfx="gfx1300"),)
+        ),
+    )
+
+    notes = knowledge_state(knowledge, newer, today=date(2026, 11, 2)).notes
+
+    assert notes == (
+        "torch 2.15.0+rocm10.1 is newer than the knowledge base covers (up to 2.14).",
+        "ROCm 10.1 is newer than the knowledge base covers (up to 10.0).",
+        "Linux 7.1.3-arch1-1 is newer than the knowledge base covers (up to 7.0).",
+        "No entry of the knowledge base covers gfx1300.",
+    )
+
+
+def test_no_recorded_machine_is_newer_but_for_its_kernel(
+    recorded: Recorded, every_machine: str
+) -> None:
+    machine = recorded.machine(every_machine)
+
+    state = knowledge_state(recorded.knowledge, machine, today=date(2026, 11, 2))
+
+    assert not [note for note in state.notes if "torch" in note or "ROCm" in note]
+
+
+def test_what_is_covered_follows_from_the_table_of_wheels(recorded: Recorded) -> None:
+    assert str(recorded.knowledge.newest_torch()) == "2.14"
+    assert str(recorded.knowledge.newest_rocm()) == "10.0"
+
+
+def test_what_was_ignored_is_said(recorded: Recorded) -> None:
+    knowledge = msgspec.structs.replace(
+        recorded.knowledge, ignored=("a", "b"), ignored_own=("own.toml: x: y",)
+    )
+
+    notes = knowledge_state(knowledge, today=date(2026, 11, 2)).notes
+
+    assert notes[0].endswith("own.toml: x: y")
+    assert notes[1].startswith("2 entries of the knowledge base ignored")
+
+
+def test_each_table_has_its_size_and_the_age_of_its_newest_source(recorded: Recorded) -> None:
+    report = knowledge_report(recorded.knowledge, today=date(2026, 12, 1))
+
+    tables = {table.name: table for table in report.tables}
+    newest = max(
+        recorded.knowledge.sources[key].date
+        for rule in recorded.knowledge.rules.values()
+        for key in rule.sources
+    )
+    assert tables["rules"].entries == len(recorded.knowledge.rules)
+    assert tables["rules"].newest_source == newest
+    assert tables["rules"].age_days == (date(2026, 12, 1) - date.fromisoformat(newest)).days
+    assert all(table.entries for table in report.tables)
+
+
+def marked(prefix: Path, *files: str) -> Path:
+    """Return an environment with these files."""
+    for file in files:
+        (prefix / file).parent.mkdir(parents=True, exist_ok=True)
+        (prefix / file).touch()
+    return prefix
+
+
+@pytest.mark.parametrize(
+    ("prefix", "files", "installer", "command"),
+    [
+        (
+            "home/u/.local/share/pipx/venvs/rocsteady",
+            ["pyvenv.cfg", "pipx_metadata.json"],
+            "pip",
+            "pipx runpip rocsteady install --upgrade rocsteady-knowledge",
+        ),
+        (
+            "home/u/.local/share/uv/tools/rocsteady",
+            ["pyvenv.cfg", "uv-receipt.toml"],
+            "uv",
+            "uv tool upgrade rocsteady",
+        ),
+        (
+            "opt/miniforge3/envs/train",
+            ["conda-meta/history", "conda-meta/rocsteady-knowledge-2026.11.0-0.json"],
+            "conda",
+            "conda update --prefix {prefix} rocsteady-knowledge",
+        ),
+        (
+            "opt/miniforge3/envs/train",
+            ["conda-meta/history"],
+            "pip",
+            "{prefix}/bin/python -m pip install --upgrade rocsteady-knowledge",
+        ),
+        (
+            "home/u/project/.venv",
+            ["pyvenv.cfg"],
+            "uv",
+            "uv pip install --python {prefix}/bin/python --upgrade rocsteady-knowledge",
+        ),
+        (
+            "home/u/my project/venv",
+            ["pyvenv.cfg"],
+            "pip",
+            '"{prefix}/bin/python" -m pip install --upgrade rocsteady-knowledge',
+        ),
+        (
+            "usr",
+            [],
+            "",
+            "{prefix}/bin/python -m pip install --upgrade rocsteady-knowledge",
+        ),
+    ],
+)
+def test_the_upgrade_command_is_that_of_the_installer(
+    tmp_path: Path, prefix: str, files: list[str], installer: str, command: str
+) -> None:
+    place = marked(tmp_path / prefix, *files)
+
+    found = upgrade_command(
+        "rocsteady-knowledge",
+        prefix=place,
+        python=f"{place}/bin/python",
+        installer=installer,
+    )
+
+    assert found == command.format(prefix=place)
+
+
+def test_a_tool_that_is_one_package_is_upgraded_by_its_name(tmp_path: Path) -> None:
+    place = marked(tmp_path / "pipx/venvs/rocsteady", "pipx_metadata.json")
+
+    command = upgrade_command("rocsteady", prefix=place, python="python", installer="pip")
+
+    assert command == "pipx upgrade rocsteady"
