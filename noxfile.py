@@ -24,8 +24,6 @@ HERE = Path(__file__).parent
 SUPPORTED = ("3.10", "3.11", "3.12", "3.13")
 TORCH = "torch==2.13.0"  # what slow tests and benchmarks compare with; never a dependency
 BESIDE_TORCH = "numpy>=2,<3"  # as users have it: torch alone warns on stderr that it is not there
-TRACKERS = ("tensorboard", "wandb", "mlflow-skinny", "trackio", "prometheus-client",
-            "opentelemetry-proto")  # fmt: skip
 TORCH_VENV = HERE / ".ci" / "torch-venv"
 WHEEL_VENV = HERE / ".ci" / "wheel-venv"
 TORCH_PYTHON = "ROCSTEADY_TEST_TORCH_PYTHON"
@@ -119,21 +117,6 @@ def slow(session: nox.Session) -> None:
     env = {TORCH_PYTHON: _torch_python(session)}
     wanted = ("-m", "slow and not hardware", "--durations=10")
     session.run("pytest", *wanted, *session.posargs, env=env)
-
-
-@nox.session
-def trackers(session: nox.Session) -> None:
-    """Run the tests of trackers with all of the real packages, beside a real torch."""
-    _install(session, "--group", "test", "-e", ".")
-    torch_python, venv = _torch_python(session), HERE / ".ci" / "all-trackers-venv"
-    python = _new_venv(session, venv)
-    find = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    theirs = str(session.run(torch_python, "-c", find, external=True, silent=True)).strip()
-    ours = str(session.run(python, "-c", find, external=True, silent=True)).strip()
-    Path(ours, "torch-venv.pth").write_text(f"{theirs}\n", encoding="utf-8")
-    session.run(python, "-m", "pip", "install", "-qq", *TRACKERS, external=True)
-    env = {TORCH_PYTHON: torch_python, "ROCSTEADY_TEST_TRACKERS_PYTHON": python}
-    session.run("pytest", "-m", "slow", "tests/guides/test_trackers.py", env=env)
 
 
 @nox.session

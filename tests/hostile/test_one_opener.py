@@ -31,7 +31,6 @@ MAY = {
     "terminal/screen.py": "/dev/null",
     "cli/report.py": "a page that it has just written, in a browser",
     "page/page_elements.py": "files that come with rocsteady",
-    "workflows/tracker_feeds.py": "adds to a file of its own, and follows no link",
     "workflows/notifications.py": "the terminal that it writes to, without blocking",
     "cli/explain.py": "a pipe that the shell has opened: /dev/fd/N",
     "attempts/collectives/flight_recorder.py": "a pipe that a rank has made, without blocking",

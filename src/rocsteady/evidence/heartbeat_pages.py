@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-from msgspec.structs import replace
 
 from rocsteady.evidence.values import Heartbeat
 from rocsteady.host import procfs
@@ -25,7 +24,7 @@ from rocsteady.untrusted_file import read_head, read_regular
 
 NOTE_LIMIT = 500  # characters of a note that are kept
 APPLIED_LIMIT = 64 * 1024  # bytes
-RESUMES_LIMIT = READ_LIMIT = TRACKERS_LIMIT = 16 * 1024  # bytes
+RESUMES_LIMIT = READ_LIMIT = 16 * 1024  # bytes
 MOST_NAMES = 2_000  # of the folder that one pass looks at
 MOST_FILES = 250  # of one kind that one pass reads
 _WORDS = struct.Struct(f"={wire.SIZE // 8}Q")
@@ -77,22 +76,6 @@ class Resumes(Value, frozen=True, kw_only=True):
 
     folder: str  # absolute
     pattern: str  # of their names
-
-
-class Tracker(Value, frozen=True, kw_only=True):
-    """Where a script logs its own numbers."""
-
-    kind: str  # tensorboard, wandb, mlflow, trackio
-    where: dict[str, str]  # what that kind needs to be found
-    python: str = ""  # the interpreter that has it
-    folder: str = ""  # in which the script runs
-
-
-class _TrackersFile(Value, frozen=True, kw_only=True):
-    version: int
-    python: str
-    folder: str
-    trackers: tuple[Tracker, ...]
 
 
 class _ResumesFile(Resumes, frozen=True, kw_only=True):
@@ -226,24 +209,6 @@ def read_checkpoint(folder: Path) -> CheckpointRead | None:
         if file.version == wire.READ_VERSION and "\0" not in file.path:
             found.append(CheckpointRead(path=file.path, written=file.written))
     return max(found, key=lambda read: read.written, default=None)
-
-
-def read_trackers(folder: Path) -> tuple[Tracker, ...]:
-    """Return where scripts log their own numbers: of each kind the last place of one process.
-
-    Where several processes log, the first one that is found is taken; mostly that is rank 0.
-    """
-    found: dict[str, Tracker] = {}
-    for _, path in numbered(folder, wire.TRACKERS_SUFFIX):
-        try:
-            file = msgspec.json.decode(_content(path, TRACKERS_LIMIT), type=_TrackersFile)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            continue
-        if file.version == wire.TRACKERS_VERSION and Path(file.python).is_absolute():
-            for each in file.trackers:
-                one = replace(each, python=file.python, folder=file.folder)
-                found.setdefault(each.kind, one)
-    return tuple(found.values())
 
 
 def _is_place(told: Resumes) -> bool:

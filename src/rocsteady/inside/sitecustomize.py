@@ -34,11 +34,6 @@ WATCHED = {
     "torch._dynamo.callback",
     "concurrent.futures.thread",
     "safetensors.torch",
-    "torch.utils.tensorboard.writer",
-    "tensorboardX.writer",
-    "wandb",
-    "mlflow.tracking.client",
-    "trackio",
 }
 
 # A failing import prints the same lines as without us: Python leaves out frames of this file.

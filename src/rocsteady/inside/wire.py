@@ -24,8 +24,6 @@ RESUMES_SUFFIX = ".resumes"  # PID.resumes: JSON of folder and pattern of what i
 RESUMES_VERSION = 1
 READ_SUFFIX = ".read"  # PID.read: JSON of the checkpoint that the script read before its first step
 READ_VERSION = 1
-TRACKERS_SUFFIX = ".trackers"  # PID.trackers: JSON of where the script logs its own numbers
-TRACKERS_VERSION = 1
 APPLIED_SUFFIX = ".applied"  # PID.applied: JSON of what came of a strategy here
 APPLIED_VERSION = 1
 

@@ -5,7 +5,6 @@
     [metrics]
     prometheus = "/var/lib/node_exporter/rocsteady-{run}.prom"  # for its textfile collector
     otlp = "http://127.0.0.1:4318"                              # an OpenTelemetry collector
-    trackers = true                                             # those that the script uses
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from ipaddress import ip_address
 
 from rocsteady.job.address import host_of
 from rocsteady.model import Value
@@ -27,7 +25,6 @@ class Metrics(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     prometheus: str | None = None  # a file
     otlp: str | None = None  # the address of a collector
-    trackers: bool = True  # TensorBoard, W&B, MLflow and trackio, where the script uses them
 
 
 def metrics_problems(metrics: Metrics | None) -> Iterator[tuple[str, str]]:
@@ -60,12 +57,3 @@ def metrics_lines(metrics: Metrics | None) -> Iterator[str]:
     if metrics.otlp:
         digest = hashlib.sha256(metrics.otlp.encode()).hexdigest()[:12]
         yield f"metrics, to {host_of(metrics.otlp)} (address with SHA-256 {digest})"
-
-
-def is_loopback(address: str) -> bool:
-    """Tell an address of this machine from all others."""
-    host = host_of(address)
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False

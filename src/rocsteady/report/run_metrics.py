@@ -1,6 +1,6 @@
 """The numbers of a run that other tools show, each with its name and unit, and its events.
 
-Prometheus, OpenTelemetry and the trackers of a script are all given these, and nothing else.
+Prometheus and OpenTelemetry are given these, and nothing else.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,7 +19,6 @@ import msgspec
 
 from rocsteady.attempts.attempt_end import AttemptEnd
 from rocsteady.errors import RocsteadyError
-from rocsteady.evidence.heartbeat_pages import read_trackers
 from rocsteady.forecast.runs import story_ahead
 from rocsteady.host import webhook_post as sender
 from rocsteady.host.atomic_file import write_whole
@@ -37,11 +35,10 @@ from rocsteady.report.otlp import otlp_headers, otlp_post
 from rocsteady.report.prometheus import render_prometheus
 from rocsteady.report.run_metrics import RunMetrics, metrics_of
 from rocsteady.supervisor.observer import ObservedRun, Observer
-from rocsteady.workflows.tracker_feeds import OpenTracker, TrackerFeeds
 
 EVERY = 15.0  # seconds between two sets of numbers, at least
 SHARE = 0.01  # of the time that may go into reading the journal for them
-LOOK_EVERY = 2.0  # seconds, for a tracker that the script has begun to use
+LOOK_EVERY = 2.0  # seconds between two looks whether numbers are due
 POST_WITHIN = timedelta(seconds=5)
 READABLE = 0o644  # node_exporter is another user
 MOST_TEXT = 500  # characters of an event
@@ -97,8 +94,7 @@ def sent(post: WebhookPost) -> str:
 def exports_of(job: Job, run: Run, journal: Journal, folder: Path) -> RunExports:
     """Return what the job file asks for, else what the user's configuration does."""
     wanted = job.metrics or user_configuration().metrics or Metrics()
-    feeds = TrackerFeeds(run.name, Path(run.folder), os.environ) if wanted.trackers else None
-    return RunExports(journal, run.name, targets_of(wanted, run.name, folder), feeds)
+    return RunExports(journal, run.name, targets_of(wanted, run.name, folder))
 
 
 def targets_of(wanted: Metrics, run: str, folder: Path) -> tuple[Target, ...]:
@@ -112,9 +108,9 @@ def targets_of(wanted: Metrics, run: str, folder: Path) -> tuple[Target, ...]:
     return tuple(found)
 
 
-def _written(taker: Target | OpenTracker, metrics: RunMetrics) -> str:
+def _written(target: Target, metrics: RunMetrics) -> str:
     try:
-        return taker.write(metrics)
+        return target.write(metrics)
     except Exception as error:  # noqa: BLE001 - it costs some numbers, never the run
         return type(error).__name__
 
@@ -126,54 +122,39 @@ class RunExports(Observer):
     journal: Journal
     run: str
     targets: tuple[Target, ...]
-    feeds: TrackerFeeds | None  # None: the user does not want them
     every: float = LOOK_EVERY
     _due: float = 0.0
-    _lock: threading.Lock = field(default_factory=threading.Lock)
     _failed: set[str] = field(default_factory=set)
 
     def ticked(self, run: ObservedRun) -> None:
         """Write what is due."""
-        self._follow(run)
         if time.monotonic() >= self._due:
             self._write(run.say)
 
     def ended(self, run: ObservedRun, end: AttemptEnd) -> None:
-        """Look once more for trackers: an attempt may be short."""
-        del end
-        self._follow(run)
+        """Write numbers at the next tick."""
+        del run, end
         self._due = 0.0
 
     def close(self, say: Callable[[str], None]) -> None:
-        """Write the end of the run, and let the trackers finish."""
+        """Write the end of the run."""
         with contextlib.suppress(RocsteadyError):
             self.journal.flush()
         self._write(say)
-        if self.feeds is not None:
-            self.feeds.close(say)
-
-    def _follow(self, run: ObservedRun) -> None:
-        pages = run.pages
-        if self.feeds is None or pages is None:
-            return
-        with self._lock:
-            if self.feeds.follow(read_trackers(pages), run.say):
-                self._due = 0.0
 
     def _write(self, say: Callable[[str], None]) -> None:
         began = time.monotonic()
-        takers = [*self.targets, *(self.feeds.open if self.feeds else ())]
         self._due = began + EVERY
-        if not takers:
+        if not self.targets:
             return
         with contextlib.suppress(RocsteadyError):  # the journal is locked for long: later
             metrics = self._metrics()
             self._due += (time.monotonic() - began) / SHARE
-            for taker in takers:
-                why = _written(taker, metrics)
-                if why and taker.name not in self._failed:
-                    self._failed.add(taker.name)
-                    say(f"metrics not written to {taker.name}: {why}.")
+            for target in self.targets:
+                why = _written(target, metrics)
+                if why and target.name not in self._failed:
+                    self._failed.add(target.name)
+                    say(f"metrics not written to {target.name}: {why}.")
 
     def _metrics(self) -> RunMetrics:
         now, lines = time.time(), self.journal.runs()

@@ -10,7 +10,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from ..wire import CHECKPOINT, COMPILE, COMPUTE, EVALUATE, FAULTS, STRATEGY
-from . import checkpoint_read, page, script_end, step_beats, trackers
+from . import checkpoint_read, page, script_end, step_beats
 from .heart import AFTER_ASIDE, Heart
 from .loader_facts import LoaderRecorder
 from .loss import LossMonitor
@@ -200,10 +200,6 @@ def _compile(module: Any) -> None:
     heart.hooked("compile")
 
 
-def _tracker(hook: Callable[[Any, trackers.InPlaceOf], None], module: Any) -> None:
-    hook(module, _in_place_of)
-
-
 def _dynamo(module: Any) -> None:
     _skip.append(module.eval_frame.skip_code)
     _pass_over()
@@ -244,6 +240,4 @@ _HOOKS: dict[str, Callable[[Any], None]] = {
     "torch._dynamo.callback": _compile,
     "concurrent.futures.thread": lambda _: script_end.be_first(heart),
     "safetensors.torch": _saves("save_file"),
-    "torch": lambda _: trackers.imported_before(_in_place_of),
-    **{name: functools.partial(_tracker, hook) for name, hook in trackers.HOOKS.items()},
 }
