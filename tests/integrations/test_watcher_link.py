@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ import pytest
 if sys.platform == "win32":
     pytest.skip("runs are of POSIX; Windows is unconfirmed", allow_module_level=True)
 
-from rocsteady.integrations.watcher_link import Watcher
+from rocsteady.integrations.watcher_link import COMMAND, Watcher, rocsteady_command
 
 WITHIN = 30.0
 ENDS = """
@@ -32,6 +34,7 @@ def watcher(
     lines = [line.strip() for line in ENDS.format(said=request.param).strip().splitlines()]
     (package / "__main__.py").write_text("\n".join(lines))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv(COMMAND, f"{shlex.quote(sys.executable)} -m rocsteady")
     made = Watcher(())
     made._process.wait(WITHIN)
     yield made
@@ -67,3 +70,41 @@ def test_a_watcher_without_last_words_is_not_waited_for(watcher: Watcher) -> Non
     assert watcher.answer(WITHIN, "set") is None
     assert (watcher.is_gone, watcher.end) == (True, None)
     assert time.monotonic() - began < WITHIN / 2
+
+
+def installed(folder: Path) -> Path:
+    """Put a program called rocsteady into a folder, whose name has a space."""
+    folder.mkdir()
+    program = folder / "rocsteady"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    return program
+
+
+def test_the_command_is_the_configured_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = installed(tmp_path / "my tools")
+    monkeypatch.setenv("PATH", str(installed(tmp_path / "bin").parent))
+
+    monkeypatch.setenv(COMMAND, str(program))
+    assert rocsteady_command() == [str(program)]
+    monkeypatch.setenv(COMMAND, f"env A=1 {shlex.quote(str(program))}")
+    assert rocsteady_command() == ["env", "A=1", str(program)]
+
+
+def test_else_the_command_is_the_one_on_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = installed(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{program.parent}")
+    monkeypatch.setenv(COMMAND, "")
+
+    assert rocsteady_command() == [str(program)]
+
+
+def test_else_the_command_is_that_of_this_interpreter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv(COMMAND, raising=False)
+
+    assert rocsteady_command() == [sys.executable, "-m", "rocsteady"]

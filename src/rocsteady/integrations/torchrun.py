@@ -288,7 +288,7 @@ class Rendezvous(RendezvousHandler):
 
         try:
             self._watcher = Watcher(self._options)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: unbalanced quotes in the variable
             self._watcher = None
             sys.stderr.write(f"rocsteady: the watcher could not be started: {error}\n")
 

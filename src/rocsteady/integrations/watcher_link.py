@@ -7,14 +7,29 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import select
+import shlex
+import shutil
 import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
+COMMAND = "ROCSTEADY_COMMAND"  # a path, or a command quoted as for a shell
 SEND_WITHIN = 3.0  # seconds
+
+
+def rocsteady_command() -> list[str]:
+    """Return how to start rocsteady, which may be installed in another environment than torch."""
+    if configured := os.environ.get(COMMAND, "").strip():
+        is_path = Path(configured).is_file()  # which may contain spaces
+        return [configured] if is_path else shlex.split(configured)
+    if found := shutil.which("rocsteady"):
+        return [found]
+    return [sys.executable, "-m", "rocsteady"]
 
 
 class Watcher:
@@ -22,10 +37,11 @@ class Watcher:
 
     def __init__(self, options: tuple[str, ...]) -> None:
         ours, theirs = socket.socketpair()
-        arguments = ["-m", "rocsteady", "run", *options, "--ranks", str(theirs.fileno())]
+        arguments = ["run", *options, "--ranks", str(theirs.fileno())]
+        launched = getattr(sys, "orig_argv", None) or [sys.executable, *sys.argv]  # Python 3.10
         with theirs:
-            self._process = subprocess.Popen(  # noqa: S603 - this Python, and what it was started as
-                [sys.executable, *arguments, "--", *sys.orig_argv],
+            self._process = subprocess.Popen(  # noqa: S603 - as the user installed it
+                [*rocsteady_command(), *arguments, "--", *launched],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # ^C is for torchrun
