@@ -21,7 +21,7 @@ from rocsteady.failures.symptoms import Symptoms
 from rocsteady.knowledge.failures import load_failures
 from rocsteady.redaction.machine_names import redactor_here
 from rocsteady.redaction.redactor import Redactor, Secrets
-from rocsteady.workflows.notifications import redacted, sample_notice
+from rocsteady.supervisor.notifications import redacted, sample_notice
 
 PIECE = 8  # characters of a secret that must not stand together
 AT_MOST = 60.0  # seconds for 10 MB, on a machine with other things to do

@@ -12,9 +12,9 @@ from rocsteady.job.job_file import read_job
 from rocsteady.job.values import Job
 from rocsteady.journal.location import find_place
 from rocsteady.journal.machine_history import Memory
+from rocsteady.supervisor.notifications import attempt, channels, notify_sources, sample_notice
 from rocsteady.terminal.job_questions import ask_about
 from rocsteady.terminal.screen import show
-from rocsteady.workflows.notifications import attempt, channels, notify_sources, sample_notice
 
 WORKED, FAILED = 0, 1
 

@@ -3,7 +3,6 @@
 ::
 
     [notify]
-    desktop = true                                 # notify-send, or the terminal
     command = ["./told.sh"]                        # never through a shell
     webhook = "https://hooks.slack.com/services/..."  # or Discord, ntfy, any that takes JSON
     mail = "me@example.org"                        # through sendmail
@@ -44,7 +43,6 @@ class WebhookKind(Enum):
 class Notify(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The ways to tell people; each is off unless it is given."""
 
-    desktop: bool = False
     command: tuple[str, ...] = ()
     webhook: str = ""  # an address; a secret
     kind: WebhookKind | None = None  # of the webhook; None: by its address

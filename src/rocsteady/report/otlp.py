@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from rocsteady import __version__
-from rocsteady.report.notice import WebhookPost
 from rocsteady.report.run_metrics import QUANTITIES, RunMetrics
+from rocsteady.supervisor.notifications import WebhookPost
 
 PATH = "/v1/metrics"
 PREFIX = "rocsteady."

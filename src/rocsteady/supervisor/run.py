@@ -37,7 +37,7 @@ from rocsteady.supervisor.finish_forecast import Outlook
 from rocsteady.supervisor.host_decision import HostAgreement
 from rocsteady.supervisor.journal_records import Records
 from rocsteady.supervisor.logout import LOGOUT_WARNING, logging_out_ends_us
-from rocsteady.supervisor.notices import RunNotices
+from rocsteady.supervisor.notifications import RunNotices
 from rocsteady.supervisor.observer import ObservedRun, Observer, ticking
 from rocsteady.supervisor.recovery import Next
 from rocsteady.supervisor.restart_preparation import Restart, near

@@ -18,7 +18,7 @@ from rocsteady.journal.machine_history import Memory
 from rocsteady.journal.values import Run, RunStory
 from rocsteady.pulse.stack_facts import KnownWaits
 from rocsteady.supervisor.host_decision import Hosts
-from rocsteady.supervisor.notices import NoticeSender
+from rocsteady.supervisor.notifications import Notifier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +47,6 @@ class Equipment:
     terminal: TerminalUse = OURS
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     quiet: bool = False  # only the journal is told
-    notices: NoticeSender | None = None
+    notices: Notifier | None = None
     engine: Engine = plain.start
     hosts: Hosts | None = None  # that run the same job; None: this one only

@@ -30,10 +30,10 @@ from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.values import Run
 from rocsteady.redaction.machine_names import redactor_here
-from rocsteady.report.notice import WebhookPost
 from rocsteady.report.otlp import otlp_headers, otlp_post
 from rocsteady.report.prometheus import render_prometheus
 from rocsteady.report.run_metrics import RunMetrics, metrics_of
+from rocsteady.supervisor.notifications import WebhookPost
 from rocsteady.supervisor.observer import ObservedRun, Observer
 
 EVERY = 15.0  # seconds between two sets of numbers, at least

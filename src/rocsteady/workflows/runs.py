@@ -22,12 +22,12 @@ from rocsteady.journal.journal import Journal
 from rocsteady.journal.machine_history import Memory
 from rocsteady.journal.run_trust import remember_run
 from rocsteady.journal.values import Run, RunStory
+from rocsteady.supervisor.notifications import Notifier, channels, notify_sources
 from rocsteady.supervisor.run_end import DONE
 from rocsteady.supervisor.run_spec import RunSpec
 from rocsteady.supervisor.strategy_history import RunWishes, as_json
 from rocsteady.workflows.existing_checkpoints import Choice, choose
 from rocsteady.workflows.machine_at_start import record_machine
-from rocsteady.workflows.notifications import Notifier, channels, notify_sources
 from rocsteady.workflows.plan_choice import keep_options, kept_options
 from rocsteady.workflows.run_exports import exports_of
 from rocsteady.workflows.supervision import SupervisorFactory, Surroundings

@@ -24,7 +24,7 @@ from rocsteady.machine.disk_root import DiskRoot
 from rocsteady.machine.machine import Machine, examine
 from rocsteady.pulse.verdict import Patience
 from rocsteady.supervisor.host_decision import Hosts
-from rocsteady.supervisor.notices import NoticeSender
+from rocsteady.supervisor.notifications import Notifier
 from rocsteady.supervisor.observer import Observer
 from rocsteady.supervisor.run import Supervisor
 from rocsteady.supervisor.run_spec import Equipment, RunSpec
@@ -38,7 +38,7 @@ class Surroundings:
     terminal: TerminalUse = OURS
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     quiet: bool = False  # nothing is said of the run but in its journal
-    notices: NoticeSender | None = None  # who tells people that do not look
+    notices: Notifier | None = None  # who tells people that do not look
     engine: Engine = plain.start
     hosts: Hosts | None = None  # that run the same job; None: this one only
 

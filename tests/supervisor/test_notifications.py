@@ -21,14 +21,15 @@ import pytest
 from rocsteady.errors import JobError
 from rocsteady.job.job_file import parse_job, user_configuration
 from rocsteady.job.notify import Notify, NotifyEvent, WebhookKind, kind_of
-from rocsteady.report.notice import Notice, terminal_notice, webhook_post
-from rocsteady.workflows.notifications import (
+from rocsteady.supervisor.notifications import (
     Channel,
+    Notice,
     Notifier,
     NotifySource,
     attempt,
     channels,
     notify_sources,
+    webhook_post,
 )
 
 TOKEN = "hf_abcdefghijklmnopqrstuvwxyz0123456789"  # noqa: S105 - of nobody
@@ -213,18 +214,12 @@ def test_the_configuration_of_the_user_and_of_the_job(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "rocsteady").mkdir()
     (tmp_path / "rocsteady" / "config.toml").write_text('[notify]\nmail = "me@example.org"\n')
-    job = parse_job('command = ["a"]\n[notify]\nmail = "me@example.org"\ndesktop = true\n')
+    job = parse_job('command = ["a"]\n[notify]\nmail = "me@example.org"\ncommand = ["beep"]\n')
 
     found = channels(notify_sources(job, tmp_path))
 
     assert user_configuration().notify == Notify(mail="me@example.org")
-    assert [channel.name for channel in found] == ["mail", "desktop"]
-
-
-def test_a_terminal_gets_one_sequence_or_none() -> None:
-    assert terminal_notice(NOTICE, {"TERM_PROGRAM": "WezTerm"}).startswith("\x1b]9;rocsteady")
-    assert terminal_notice(NOTICE, {"VTE_VERSION": "7600"}).startswith("\x1b]777;notify;")
-    assert terminal_notice(NOTICE, {"TERM": "xterm"}) == ""
+    assert [channel.name for channel in found] == ["mail", "command beep"]
 
 
 def run_words(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

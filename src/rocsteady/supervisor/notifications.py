@@ -1,6 +1,7 @@
-"""Sends notices: to the desktop, a command, a webhook, by mail; each in a process of its own.
+"""Tells people who do not look at a run of its incidents, a missed deadline and its end.
 
-A thread does it, so that a run never waits for any of them. Each failure is reported once.
+A command, a webhook and mail each run in a process of their own, started by a thread: a run never
+waits for them. Each failure is reported once.
 """
 
 from __future__ import annotations
@@ -14,18 +15,87 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from email.message import EmailMessage
 from pathlib import Path
 
 import msgspec
 
+from rocsteady.attempts.announcer import Announcer
+from rocsteady.attempts.stopwatch import Since
 from rocsteady.host import webhook_post as sender
 from rocsteady.host.bounded_call import Answer, AnswerKind, ask
 from rocsteady.job.address import host_of
 from rocsteady.job.job_file import user_configuration
-from rocsteady.job.notify import Notify, NotifyEvent, kind_of
+from rocsteady.job.notify import Notify, NotifyEvent, WebhookKind, kind_of
 from rocsteady.job.values import Job
+from rocsteady.journal.values import Run
+from rocsteady.model import Failure, Value
 from rocsteady.redaction.machine_names import redactor_here
-from rocsteady.report.notice import Notice, mail_text, terminal_notice, webhook_post
+from rocsteady.supervisor.recovery import Decision, Next
+from rocsteady.supervisor.restart_preparation import UNCHANGED
+from rocsteady.supervisor.run_end import DONE, STOPPED
+from rocsteady.wording import duration
+
+DISCORD_LIMIT, TEXT_LIMIT = 1900, 3000  # characters
+
+
+class Notice(Value, frozen=True, kw_only=True):
+    """One thing to be told once."""
+
+    event: NotifyEvent
+    cause: str  # of two notices with the same cause, the second is not sent
+    run: str
+    title: str  # one line
+    text: str
+    at: float
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables that a command is given."""
+        return {
+            "ROCSTEADY_EVENT": self.event.value,
+            "ROCSTEADY_RUN_NAME": self.run,
+            "ROCSTEADY_TITLE": self.title,
+            "ROCSTEADY_TEXT": self.text,
+        }
+
+
+class WebhookPost(Value, frozen=True, kw_only=True):
+    """What is sent to a webhook."""
+
+    url: str
+    headers: dict[str, str]
+    body: str
+
+
+def webhook_post(notice: Notice, url: str, kind: WebhookKind) -> WebhookPost:
+    """Lay a notice out for a webhook; nothing in it can call people by name or to a channel."""
+    text = f"{notice.title}\n{notice.text}"[:TEXT_LIMIT]
+    if kind is WebhookKind.NTFY:
+        title = notice.title.encode("ascii", "replace").decode()
+        headers = {"Content-Type": "text/plain; charset=utf-8", "Title": title}
+        return WebhookPost(url=url, headers=headers, body=notice.text[:TEXT_LIMIT])
+    content: dict[str, object]
+    if kind is WebhookKind.SLACK:
+        safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        content = {"text": safe}
+    elif kind is WebhookKind.DISCORD:
+        content = {"content": text[:DISCORD_LIMIT], "allowed_mentions": {"parse": []}}
+    else:
+        content = {"version": 1, **msgspec.to_builtins(notice)}
+    body = msgspec.json.encode(content).decode()
+    return WebhookPost(url=url, headers={"Content-Type": "application/json"}, body=body)
+
+
+def mail_text(notice: Notice, to: str) -> bytes:
+    """Lay a notice out as a mail."""
+    message = EmailMessage()
+    message["To"] = to
+    message["Subject"] = notice.title
+    message["Auto-Submitted"] = "auto-generated"
+    message.set_content(notice.text)
+    return message.as_bytes()
+
 
 WITHIN = timedelta(seconds=20)  # for one way
 MAIL_PATH = os.pathsep.join(("/usr/sbin", "/usr/lib", "/sbin"))
@@ -69,8 +139,6 @@ def channels(sources: Sequence[NotifySource]) -> tuple[Channel, ...]:
 
 def _channels_of(source: NotifySource) -> Iterator[tuple[object, Channel]]:
     notify, on = source.notify, source.notify.on
-    if notify.desktop:
-        yield "desktop", Channel(name="desktop", send=_to_desktop, on=on)
     if notify.command:
         name = f"command {Path(notify.command[0]).name}"
         send = lambda notice: _to_command(notice, notify.command, source.folder)  # noqa: E731 - short
@@ -157,23 +225,6 @@ def sample_notice() -> Notice:
     )
 
 
-def _to_desktop(notice: Notice) -> str:
-    program = shutil.which("notify-send")
-    bus = os.environ.get("DBUS_SESSION_BUS_ADDRESS", "")
-    if program and bus:
-        command = [program, "--app-name=rocsteady", "--", notice.title, notice.text]
-        return _why(ask(command, within=WITHIN, complaints=True))
-    marks = terminal_notice(notice, dict(os.environ))
-    if sys.platform != "win32" and marks and os.isatty(2):
-        descriptor = os.open(os.ttyname(2), os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
-        try:
-            os.write(descriptor, marks.encode())
-        finally:
-            os.close(descriptor)
-        return ""
-    return "notify-send is not installed, and no terminal here shows notifications"
-
-
 def _to_command(notice: Notice, command: Sequence[str], folder: Path) -> str:
     environment = {**os.environ, **notice.variables}
     answer = ask(
@@ -204,3 +255,61 @@ def _why(answer: Answer) -> str:
         return ""
     said: str = redactor_here().text(" ".join(answer.text.split())[:SHOWN])
     return said or f"exit code {answer.exit_code}"
+
+
+class RunNotices:
+    """Makes the notices of one run. Without a sender there are none."""
+
+    def __init__(self, run: Run, announcer: Announcer, sender: Notifier | None) -> None:
+        self._run, self._announcer, self._sender = run, announcer, sender
+        self._since = Since()
+        self._why = ""  # the last decision
+
+    def failed(self, failure: Failure | None, decision: Decision, ranks: str = "") -> None:
+        """Tell of an incident, once for each kind; the one that ends the run is told with it.
+
+        ``ranks`` is a clause about the ranks that hold up the others.
+        """
+        lines = failure.traceback.strip().splitlines() if failure else []
+        self._why = ". ".join([decision.why.rstrip("."), *lines[-1:]])
+        if failure is None or decision.next is Next.END:
+            return
+        change = "" if decision.remedy in UNCHANGED else f" with {decision.remedy}"
+        self._send(
+            NotifyEvent.INCIDENT,
+            failure.kind,
+            f"{self._run.name}: {failure.title}",
+            f"{ranks[:1].upper()}{ranks[1:]}{'. ' * bool(ranks)}rocsteady restarts the run{change}."
+            f" {decision.why}",
+        )
+
+    def will_be_late(self, text: str) -> None:
+        """Tell that the deadline will be missed."""
+        self._send(NotifyEvent.DEADLINE, "", f"{self._run.name} will miss its deadline", text)
+
+    def ended(self, outcome: str) -> None:
+        """Tell of the end, unless the user brought it about, and wait until that is sent."""
+        if outcome == STOPPED:
+            return
+        took = duration(self._since.seconds)
+        if outcome == DONE:
+            self._send(NotifyEvent.END, "", f"{self._run.name} is done", f"Finished in {took}.")
+        else:
+            why = f": {self._why}" if self._why else ""
+            text = f"Ended after {took}{why}. To see more: rocsteady report {self._run.name}"
+            self._send(NotifyEvent.END, "", f"{self._run.name}: {outcome}", text)
+        if self._sender is not None:
+            self._sender.close()
+
+    def _send(self, event: NotifyEvent, cause: str, title: str, text: str) -> None:
+        if self._sender is None:
+            return
+        notice = Notice(
+            event=event,
+            cause=f"{event.value} {cause}".rstrip(),
+            run=self._run.name,
+            title=f"rocsteady: {title}",
+            text=" ".join(text.split()),
+            at=time.time(),
+        )
+        self._sender.send(notice, self._announcer.say)
