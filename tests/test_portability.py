@@ -1,10 +1,13 @@
-"""What is supported on native Windows imports and works there; the rest refuses in one line.
+"""Other systems and versions: native Windows, and the Python 3.9 of a training process.
+
+What is supported on Windows imports and works there; the rest refuses in one line.
 
 Windows is simulated: without the modules that only POSIX has, and with its name as the platform.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
@@ -63,3 +66,36 @@ def test_what_starts_or_watches_processes_needs_linux(name: str) -> None:
 
     assert done.returncode == 2
     assert done.stderr == f"error: rocsteady {name} needs Linux or WSL2.\n"
+
+
+SOURCE = Path(__file__).parents[1] / "src" / "rocsteady"
+IN_TRAINING = (  # what enters a training process
+    "training",
+    "integrations",
+    "inside",
+    "checkpoint_folder.py",
+    "checkpoint_state.py",
+    "file_integrity.py",
+    "goodput.py",
+    "untrusted_file.py",
+)
+SINCE_310 = {"zip": {"strict"}, "dataclass": {"slots", "kw_only"}}
+NAMES_310 = {"pairwise", "orig_argv", "bit_count", "TypeAlias", "ParamSpec", "NoneType"}
+
+
+@pytest.mark.parametrize("part", IN_TRAINING)
+def test_what_enters_a_training_process_is_python_3_9(part: str) -> None:
+    found = []
+    for path in (SOURCE / part).rglob("*.py") if (SOURCE / part).is_dir() else (SOURCE / part,):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 9))):
+            used: set[str | None] = set()
+            if isinstance(node, ast.Call):
+                newer = SINCE_310.get(ast.unparse(node.func), set())
+                used = {word.arg for word in node.keywords if word.arg in newer}
+            elif isinstance(node, (ast.Attribute, ast.alias)):
+                used = {getattr(node, "attr", getattr(node, "name", ""))} & NAMES_310
+            elif isinstance(node, ast.Match):
+                used = {"match"}
+            found += [f"{path.name}: {name}" for name in used]
+
+    assert found == []

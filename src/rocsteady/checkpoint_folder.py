@@ -118,6 +118,10 @@ class RankState:
     state: dict[str, Any]
 
 
+class CheckpointError(Exception):
+    """A checkpoint could not be written, or is not one for this training."""
+
+
 class BrokenError(Exception):
     """A checkpoint is not whole; the text says why, as the end of a sentence."""
 
@@ -273,7 +277,7 @@ def _fits(tensor: Tensor, sizes: Mapping[str, int]) -> bool:
     for piece in tensor.pieces:
         inside = len(piece.offsets) == len(piece.sizes) == rank and all(
             offset + count <= whole
-            for offset, count, whole in zip(piece.offsets, piece.sizes, tensor.shape, strict=True)
+            for offset, count, whole in zip(piece.offsets, piece.sizes, tensor.shape)
         )
         ends = piece.start + piece.length <= sizes.get(piece.file, -1)
         data = _DATA.fullmatch(piece.file)

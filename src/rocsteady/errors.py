@@ -10,8 +10,6 @@
     |-- RequestError        what was asked for cannot be done as it was asked; says what to type
     |-- CommandError        a command could not be started
     |-- LauncherError       torchrun has ended, so there is nothing to restart
-    |-- CheckpointError     a checkpoint could not be written, or is not one for this training
-    |-- MicroBatchError     a batch could not be trained in micro-batches
     `-- JournalError        the journal could not be written or read
         `-- NotRecordedError  an intent is not on disk, so the deed must not be done
 
@@ -54,14 +52,6 @@ class CommandError(RocsteadyError):
 
 class LauncherError(RocsteadyError):
     """torchrun has ended; whoever started it may start it again."""
-
-
-class CheckpointError(RocsteadyError):
-    """A checkpoint could not be written, or is not one for this training."""
-
-
-class MicroBatchError(RocsteadyError):
-    """A batch could not be trained in micro-batches."""
 
 
 class JournalError(RocsteadyError):

@@ -6,7 +6,6 @@ import traceback
 
 import pytest
 
-from rocsteady.errors import MicroBatchError
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Raised, Symptoms
 
@@ -21,6 +20,10 @@ HOST = (
     " tried to allocate 8589934592 bytes. Error code 12 (Cannot allocate memory)"
 )
 CANNOT = "a batch cannot be split: the loss of 8 samples is 1.5, and 3 from its parts"
+
+
+class MicroBatchError(Exception):
+    pass
 
 
 def raised(text: str, cause: Exception | None) -> MicroBatchError:
@@ -39,8 +42,8 @@ def told(error: MicroBatchError) -> tuple[Raised, str]:
     text = "".join(traceback.format_exception(error))
     kind = type(error)
     told = Raised(
-        type=f"{kind.__module__}.{kind.__qualname__}",
-        bases=("rocsteady.errors.RocsteadyError", "Exception"),
+        type=f"rocsteady.training.micro_batches.{kind.__qualname__}",
+        bases=("Exception",),
         message=str(error),
         place="train.py:12 <module>",
         traceback=text,

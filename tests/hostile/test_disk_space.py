@@ -101,7 +101,7 @@ def small_disk(project: Project) -> Iterator[Path]:
 TRAINS = """
     import os, pathlib, time
     import torch, rocsteady
-    from rocsteady.errors import CheckpointError
+    from rocsteady.training import CheckpointError
     model = torch.nn.Linear(500, 500)
     optimizer = torch.optim.Adam(model.parameters())
     data = torch.utils.data.TensorDataset(torch.ones(80, 500))

@@ -3,7 +3,9 @@
 It needs torch, and nothing of our other dependencies.
 """
 
+from rocsteady.checkpoint_folder import CheckpointError
 from rocsteady.training.checkpointer import Checkpointer
 from rocsteady.training.loop import Loop
+from rocsteady.training.micro_batches import MicroBatchError
 
-__all__ = ["Checkpointer", "Loop"]
+__all__ = ["CheckpointError", "Checkpointer", "Loop", "MicroBatchError"]

@@ -22,8 +22,14 @@ from torch.distributed.checkpoint.metadata import MetadataIndex, TensorPropertie
 from torch.distributed.checkpoint.planner import LoadPlan
 from torch.futures import Future
 
-from rocsteady.checkpoint_folder import THREADS, BrokenError, Piece, read_manifest, read_plan
-from rocsteady.errors import CheckpointError
+from rocsteady.checkpoint_folder import (
+    THREADS,
+    BrokenError,
+    CheckpointError,
+    Piece,
+    read_manifest,
+    read_plan,
+)
 from rocsteady.training.tensor_files import DTYPES
 from rocsteady.training.tensor_pieces import TensorSlice, read_piece
 
@@ -93,7 +99,7 @@ class CheckpointReader(StorageReader):
         with ThreadPoolExecutor(THREADS) as pool:
             for _ in pool.map(self._read, plan.items, targets):
                 pass  # an error is raised here
-        for item, target in zip(plan.items, targets, strict=True):
+        for item, target in zip(plan.items, targets):
             planner.commit_tensor(item, target)
         done: Future[None] = Future()
         done.set_result(None)

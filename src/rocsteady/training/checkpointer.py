@@ -33,12 +33,12 @@ from rocsteady.checkpoint_folder import (
     LATEST,
     UNFINISHED,
     BrokenError,
+    CheckpointError,
     FileFact,
     Manifest,
     RankState,
 )
 from rocsteady.checkpoint_state import is_dict
-from rocsteady.errors import CheckpointError
 from rocsteady.training import single_process, supervisor_link
 from rocsteady.training.disk_space import Room, is_full, remove
 from rocsteady.training.folder_changes import point_to, publish, set_aside

@@ -9,9 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rocsteady import checkpoint_folder as folders
-from rocsteady.checkpoint_folder import UNFINISHED, BrokenError
-from rocsteady.errors import CheckpointError
-from rocsteady.wording import size as written_size
+from rocsteady.checkpoint_folder import UNFINISHED, BrokenError, CheckpointError
 
 SPARE = 0.02  # share of the disk that is left free
 MOST_SPARE = 2 * 1024**3  # bytes
@@ -71,8 +69,8 @@ class Room:
         if usage.free >= size + spare:
             return ""
         return (
-            f"it needs {written_size(size)}, and {folder} has {written_size(usage.free)} free,"
-            f" of which {written_size(spare)} are left to others"
+            f"it needs {_readable(size)}, and {folder} has {_readable(usage.free)} free,"
+            f" of which {_readable(spare)} are left to others"
         )
 
 
@@ -87,3 +85,11 @@ def remove(path: Path) -> None:
     with contextlib.suppress(OSError):
         path.rename(doomed)
         shutil.rmtree(doomed)
+
+
+def _readable(size: float) -> str:
+    """Format a number of bytes: 512 B, 1.5 MiB."""
+    units: tuple[str, ...] = ("B", "KiB", "MiB", "GiB")
+    while size >= 1024 and len(units) > 1:  # noqa: PLR2004 - the next unit
+        size, units = size / 1024, units[1:]
+    return f"{size:,.0f} B" if units[0] == "B" else f"{size:,.1f} {units[0]}"

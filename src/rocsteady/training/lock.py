@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from rocsteady.errors import CheckpointError
+from rocsteady.checkpoint_folder import CheckpointError
 
 NAME = ".lock"
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from rocsteady.errors import CheckpointError
+from rocsteady.checkpoint_folder import CheckpointError
 from rocsteady.inside.wire import MICRO_BATCH
 from rocsteady.training import supervisor_link
 from rocsteady.training.agreement import Agreement

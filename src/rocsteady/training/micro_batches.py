@@ -18,7 +18,6 @@ from typing import Any, Literal
 
 import torch
 
-from rocsteady.errors import MicroBatchError
 from rocsteady.training import supervisor_link
 
 Compute = Callable[[Any], Any]
@@ -44,6 +43,10 @@ OUT_OF_MEMORY = (  # texts of RuntimeError
 WINDOWS_COMMIT_LIMIT = 1455  # the paging file is too small
 
 log = logging.getLogger("rocsteady")
+
+
+class MicroBatchError(Exception):
+    """A batch could not be trained in micro-batches."""
 
 
 class MicroBatches:
@@ -219,7 +222,7 @@ def split(
     else:
         terms = [float(count(cut(batch, *place))) for place in places]
     in_all = sum(terms)
-    return [(*place, n / in_all) for place, n in zip(places, terms) if n]  # noqa: B905 - Python 3.9
+    return [(*place, n / in_all) for place, n in zip(places, terms) if n]
 
 
 def _cut(batch: Any, start: int, end: int, total: int) -> Any:  # noqa: ANN401 - a batch

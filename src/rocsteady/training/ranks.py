@@ -7,7 +7,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from rocsteady.errors import CheckpointError
+from rocsteady.checkpoint_folder import CheckpointError
 from rocsteady.training.restore import reason
 
 

@@ -8,8 +8,13 @@ from typing import Any
 
 import torch
 
-from rocsteady.checkpoint_folder import BrokenError, Tensor, read_manifest, read_plan
-from rocsteady.errors import CheckpointError
+from rocsteady.checkpoint_folder import (
+    BrokenError,
+    CheckpointError,
+    Tensor,
+    read_manifest,
+    read_plan,
+)
 from rocsteady.training import single_process
 from rocsteady.training.state_tree import StateParts, put_together, tensor_names
 from rocsteady.training.tensor_files import DTYPES, is_distributed

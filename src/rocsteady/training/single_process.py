@@ -50,7 +50,7 @@ def load(folder: Path, plan: Mapping[str, Tensor], wanted: Mapping[str, Any]) ->
     dtypes = {name: dtype for dtype, name in DTYPES.items()}
 
     def read(tensor: Any, piece: Piece, dtype: Any) -> None:  # noqa: ANN401 - torch's own
-        for axis, (offset, size) in enumerate(zip(piece.offsets, piece.sizes, strict=True)):
+        for axis, (offset, size) in enumerate(zip(piece.offsets, piece.sizes)):
             tensor = tensor.narrow(axis, offset, size)
         section = TensorSlice((0,) * len(piece.sizes), piece.sizes)
         read_piece(folder, piece, section, tensor, dtype)

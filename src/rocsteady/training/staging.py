@@ -14,8 +14,7 @@ from typing import Any
 
 import torch
 
-from rocsteady.checkpoint_folder import BLOCK, THREADS
-from rocsteady.errors import CheckpointError
+from rocsteady.checkpoint_folder import BLOCK, THREADS, CheckpointError
 
 PATIENCE = 120.0  # seconds for a save that is still being written
 ALIGNED = 64  # bytes: a cache line, and a multiple of every element's size

@@ -50,7 +50,7 @@ class StateParts:
         keys = [self.take(key, f"{path}/key") for key in value]
         items = [
             [key, self.take(item, f"{path}/{name}")]
-            for key, (name, item) in zip(keys, value.items(), strict=True)
+            for key, (name, item) in zip(keys, value.items())
             if not _is_missed(key)
         ]
         return {KIND: "dict", "items": items}

@@ -18,8 +18,7 @@ from typing import Any
 
 import torch
 
-from rocsteady.checkpoint_folder import BLOCK, FileFact, hash_of
-from rocsteady.errors import CheckpointError
+from rocsteady.checkpoint_folder import BLOCK, CheckpointError, FileFact, hash_of
 from rocsteady.training.staging import ALIGNED
 
 HASHERS = 2  # threads, beside the one that writes: SHA-256 on one core is slower than a good disk

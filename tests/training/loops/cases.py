@@ -268,7 +268,7 @@ def progress_of_another_type_is_refused(folder: Path) -> None:
         loop.checkpointer.close()
         try:
             make(where, [])
-        except rocsteady.errors.CheckpointError as error:
+        except rocsteady.training.CheckpointError as error:
             assert "has no progress of rocsteady.Loop" in str(error), (name, value, error)
         else:
             raise AssertionError((name, value))
@@ -286,7 +286,7 @@ def another_model_is_refused(folder: Path) -> None:
             epochs=1,
             checkpoints=folder / "checkpoints",
         )
-    except rocsteady.errors.CheckpointError as error:
+    except rocsteady.training.CheckpointError as error:
         assert "another model" in str(error), error
     else:
         raise AssertionError("it was taken")
@@ -391,7 +391,7 @@ def a_save_that_failed_is_tried_again_at_the_next_interval(folder: Path) -> None
             raised = ""
             try:
                 loop.save(wait=True)
-            except rocsteady.errors.CheckpointError as error:
+            except rocsteady.training.CheckpointError as error:
                 raised = str(error)
             assert "step 7 was not saved" in raised
             checkpointer._to_disk = write
@@ -452,8 +452,6 @@ def messages() -> list[str]:
 
 
 def main() -> None:
-    import rocsteady.errors  # noqa: F401, PLC0415 - so that it is an attribute
-
     chosen = sys.argv[1:]
     torch.set_num_threads(1)
     for function in CASES:

@@ -19,9 +19,8 @@ import torch
 from torch import nn
 
 import rocsteady
-from rocsteady.errors import MicroBatchError
 from rocsteady.training import micro_batches
-from rocsteady.training.micro_batches import MicroBatches
+from rocsteady.training.micro_batches import MicroBatchError, MicroBatches
 
 logging.getLogger("rocsteady").addHandler(logging.NullHandler())
 logging.getLogger("rocsteady").propagate = False

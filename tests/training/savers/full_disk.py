@@ -12,7 +12,7 @@ import torch
 
 from rocsteady import Checkpointer
 from rocsteady.checkpoint_folder import name_of
-from rocsteady.errors import CheckpointError
+from rocsteady.training import CheckpointError
 from rocsteady.training.disk_space import SPARE
 
 said: list[str] = []

@@ -21,8 +21,7 @@ from torch.optim import lr_scheduler
 
 from rocsteady import Checkpointer
 from rocsteady.checkpoint_folder import MANIFEST, name_of, steps
-from rocsteady.errors import CheckpointError
-from rocsteady.training import single_process
+from rocsteady.training import CheckpointError, single_process
 from rocsteady.training.tensor_files import DTYPES
 
 
