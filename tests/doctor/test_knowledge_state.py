@@ -11,6 +11,7 @@ import pytest
 
 from rocsteady.doctor.knowledge_report import knowledge_report, upgrade_command
 from rocsteady.doctor.knowledge_state import knowledge_state
+from rocsteady.knowledge.reader import DataFolder
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded
@@ -77,7 +78,9 @@ def test_what_was_ignored_is_said(recorded: Recorded) -> None:
 
 
 def test_each_table_has_its_size_and_the_age_of_its_newest_source(recorded: Recorded) -> None:
-    report = knowledge_report(recorded.knowledge, today=date(2026, 12, 1))
+    report = knowledge_report(
+        recorded.knowledge, DataFolder(), remedies=[("a/b#1",)], today=date(2026, 12, 1)
+    )
 
     tables = {table.name: table for table in report.tables}
     newest = max(

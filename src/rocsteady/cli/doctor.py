@@ -78,9 +78,17 @@ def command(  # noqa: PLR0913 - one argument an option
 
 def _show_knowledge(knowledge: Knowledge, *, as_json: bool) -> None:
     from rocsteady.doctor.knowledge_report import knowledge_report  # noqa: PLC0415 - seldom needed
+    from rocsteady.knowledge.reader import DataFolder  # noqa: PLC0415
+    from rocsteady.remedies.remedy import load_remedies  # noqa: PLC0415
     from rocsteady.report.knowledge import render_knowledge  # noqa: PLC0415
 
-    report = knowledge_report(knowledge, today=datetime.now(tz=timezone.utc).date())
+    data = DataFolder()
+    report = knowledge_report(
+        knowledge,
+        data,
+        remedies=[remedy.sources for remedy in load_remedies(data).values()],
+        today=datetime.now(tz=timezone.utc).date(),
+    )
     if as_json:
         show_json(report)
     else:

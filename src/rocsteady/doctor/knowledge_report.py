@@ -19,12 +19,12 @@ from rocsteady.knowledge.reader import DataFolder, Knowledge, own_folder
 from rocsteady.knowledge.resume_arguments import load_arguments
 from rocsteady.knowledge.speeds import load_speeds
 from rocsteady.knowledge.waits import load_waits
-from rocsteady.remedies.remedy import load_remedies
 
 
-def knowledge_report(knowledge: Knowledge, *, today: date) -> KnowledgeReport:
-    """Return the size and age of each table."""
-    data = DataFolder()
+def knowledge_report(
+    knowledge: Knowledge, data: DataFolder, *, remedies: Iterable[Iterable[str]], today: date
+) -> KnowledgeReport:
+    """Return the size and age of each table; ``remedies`` are the sources of each remedy."""
     failures, waits = load_failures(data), load_waits(data).signs
     cited: dict[str, Iterable[Iterable[str]]] = {
         "rules": [rule.sources for rule in knowledge.rules.values()],
@@ -40,7 +40,7 @@ def knowledge_report(knowledge: Knowledge, *, today: date) -> KnowledgeReport:
             for sign in signs
         ]
         + [loop.sources for loop in waits.loops],
-        "remedies": [remedy.sources for remedy in load_remedies(data).values()],
+        "remedies": list(remedies),
         "harmful variables": [variable.sources for variable in harmful_variables(data)],
         "resume arguments": [argument.sources for argument in load_arguments(data)],
         "options": [option.sources for option in load_other_options(data)],
