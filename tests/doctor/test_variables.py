@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 RECIPES = Path(__file__).parent / "recipes"
 NOTES = {
-    "note-a.ps1": (
+    "note-a.env": (
         "rx9070xt-windows",
         {
             "HSA_ENABLE_SDMA": (Effect.NONE, "hsa-variables-on-windows"),
             "HIP_LAUNCH_BLOCKING": (Effect.DEBUGGING, "serialisation-left-on"),
         },
     ),
-    "note-b.Dockerfile": (
+    "note-b.yaml": (
         "rx7900xt-pair",
         {
             "TORCH_BLAS_PREFER_HIPBLASLT": (Effect.ACTS, ""),
@@ -320,15 +320,6 @@ def test_a_folder_that_is_added_to_a_path_is_judged(recorded: Recorded, value: s
     text = f"export LD_LIBRARY_PATH={value}\n"
 
     assert judged(recorded, "rx7900xt-pair", text, "a.sh") == {"LD_LIBRARY_PATH": Effect.HARMS}
-
-
-def test_a_variable_for_building_acts_in_the_layer_that_builds(recorded: Recorded) -> None:
-    text = "FROM x\nRUN PYTORCH_ROCM_ARCH=gfx1100 pip install .\nRUN HSA_XNACK=1 pip list\n"
-
-    assert judged(recorded, "rx7900xtx", text, "Dockerfile") == {
-        "PYTORCH_ROCM_ARCH": Effect.ACTS,
-        "HSA_XNACK": Effect.NONE,
-    }
 
 
 def test_a_needed_override_has_one_story(recorded: Recorded) -> None:

@@ -28,9 +28,8 @@ def command(
 ) -> None:
     """Show what each ROCm and PyTorch variable does on this machine.
 
-    Without FILE, checks the variables that are set now. FILE can be a shell or sbatch script,
-    Dockerfile, compose file, systemd unit, .env, rocsteady.toml, notebook, or a Python, PowerShell
-    or batch script; nothing in it is executed.
+    Without FILE, checks the variables that are set now. FILE can be a shell or sbatch script, .env,
+    a compose or Kubernetes file, or rocsteady.toml; nothing in it is executed.
 
     Exit code: 0 no problems, 1 at least one variable does harm, has no effect or is invalid,
     2 incorrect usage, 3 could not examine the machine.

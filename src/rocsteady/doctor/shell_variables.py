@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple
 
@@ -35,9 +35,6 @@ class Reach(Enum):
 
     PROGRAMS = "programs"  # in every program that is started after it
     SHELL = "shell"  # in the shell alone: it is not exported
-    LINE = "line"  # in a shell that ends with the line
-    LAYER = "layer"  # in one layer of an image, while it is built
-    LATER = "later"  # in shells that are opened afterwards
     UNSET = "unset"  # nowhere: it is unset before a program starts
 
 
@@ -46,9 +43,9 @@ class Assignment(NamedTuple):
 
     name: str
     value: str | None  # None: only running the file would tell
-    place: str  # "line 3", or "cell 2, line 1"
+    place: str  # "line 3"; "" for the environment
     reach: Reach = Reach.PROGRAMS
-    part: str = ""  # the service, container or stage that it is set in; "" if there is one only
+    part: str = ""  # the service or container that it is set in; "" if there is one only
     until: str = ""  # the place where it is unset again
     command: str = ""  # the one command that it stands before; "" if it acts on all that follow
 
@@ -75,11 +72,11 @@ class Started(NamedTuple):
 Step = Assignment | Unset | Exported | Started
 
 
-def shell_steps(text: str, place: str = "line {}") -> Iterator[Step]:
+def shell_steps(text: str) -> Iterator[Step]:
     """Yield what a script does to variables, in its order."""
     everything = False  # after set -a
     for number, command in commands(text):
-        where = place.format(number)
+        where = f"line {number}"
         if command.lstrip().startswith("#SBATCH"):
             yield from _exports(command.split("--export=")[1:], where)
             continue
@@ -94,23 +91,6 @@ def shell_steps(text: str, place: str = "line {}") -> Iterator[Step]:
                 kept = isinstance(step, Assignment) and step.reach is Reach.SHELL and everything
                 yield step._replace(reach=Reach.PROGRAMS) if kept else step  # type: ignore[call-arg]
             yield from _started([word for word in words if not ASSIGNED.fullmatch(word)])
-
-
-def settled(steps: Iterable[Step], otherwise: Reach) -> Iterator[Assignment]:
-    """Yield what a shell of its own sets; what no program of it sees has the other reach."""
-    found: dict[tuple[str, str], Assignment] = {}
-    for step in steps:
-        if isinstance(step, Assignment):
-            shell = step.reach is Reach.SHELL
-            reached = step if shell else step._replace(reach=otherwise)
-            found[step.command, step.name] = reached
-        elif isinstance(step, Started):
-            for key, each in found.items():
-                if each.reach is otherwise:
-                    found[key] = each._replace(reach=Reach.PROGRAMS)
-        elif isinstance(step, Exported) and ("", step.name) in found:
-            found["", step.name] = found["", step.name]._replace(reach=otherwise)
-    yield from found.values()
 
 
 def _started(words: list[str]) -> Iterator[Step]:

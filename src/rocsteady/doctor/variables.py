@@ -49,11 +49,6 @@ NOT_EXPORTED = (
 LOST = MappingProxyType(  # why an assignment reaches no training
     {
         Reach.SHELL: NOT_EXPORTED,
-        Reach.LINE: "Set in a shell that ends with this line; nothing after it sees the value.",
-        Reach.LAYER: "RUN sets it only while this layer of the image is built. Write `ENV`.",
-        Reach.LATER: (
-            "Takes effect in windows that are opened later, not in programs that this file starts."
-        ),
         Reach.UNSET: "Unset again on {}, before a program is started.",
     }
 )
@@ -106,7 +101,7 @@ def _verdicts(
 ) -> Iterator[VariableVerdict]:
     """Judge the variables that act together."""
     lost = {
-        each.name: _lost(each, _known(each.name, knowledge))
+        each.name: VariableReason(effect=Effect.NONE, text=LOST[each.reach].format(each.until))
         for each in chosen
         if each.reach is not Reach.PROGRAMS
     }
@@ -129,13 +124,6 @@ def _verdicts(
 
 def _is_ours(name: str, knowledge: Knowledge) -> bool:
     return listed(name, knowledge.variables) or name.startswith(FAMILIES)
-
-
-def _lost(each: Assignment, known: Variable | None) -> VariableReason:
-    if each.reach is Reach.LAYER and known is not None and known.building:
-        text = f"Acts while this layer of the image is built. {known.meaning}"
-        return VariableReason(effect=Effect.ACTS, text=text)
-    return VariableReason(effect=Effect.NONE, text=LOST[each.reach].format(each.until))
 
 
 class _Caused(NamedTuple):

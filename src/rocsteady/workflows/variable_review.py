@@ -15,7 +15,7 @@ from rocsteady.machine.machine import examine
 from rocsteady.machine.root import Root
 from rocsteady.untrusted_file import read_regular
 
-LARGEST = 16 * 1024 * 1024  # bytes; a notebook with pictures
+LARGEST = 1024 * 1024  # bytes
 
 
 def review_variables(root: Root, file: Path | None) -> VariableReview:
