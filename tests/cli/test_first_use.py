@@ -75,19 +75,22 @@ def test_a_script_that_is_a_program_runs(project: Project) -> None:
         (("runs", "--jsn"), "--json"),
         (
             ("run", "--allow", "loader-inlin", "--", "true"),
-            "no remedy named 'loader-inlin'. Did you mean 'loader-inline'?",
+            "no workaround named 'loader-inlin'. Did you mean 'loader-inline'?",
         ),
         (
-            ("remedies", "--explain", "loader-inlin"),
-            "no remedy named 'loader-inlin'. Did you mean 'loader-inline'?",
+            ("explain", "loader-inlin"),
+            "no failure or workaround named 'loader-inlin'. Did you mean 'loader-inline'?",
         ),
-        (("remedies", "--explain", "qqq"), "no remedy named 'qqq'. To list them: rocsteady rem"),
+        (("explain", "q-q-q"), "To list them: rocsteady explain --workarounds"),
         (
-            ("remedies", "--for", "hang-in-bakward"),
+            ("explain", "--workarounds", "hang-in-bakward"),
             "no failure named 'hang-in-bakward'. Did you mean 'hang-in-backward'?",
         ),
-        (("remedies", "--for", "oom-"), "Did you mean 'oom-host'?"),
-        (("remedies", "--for", "qqq"), 'To find the ID of a failure: rocsteady explain "ERROR'),
+        (("explain", "--workarounds", "oom-"), "Did you mean 'oom-host'?"),
+        (
+            ("explain", "--workarounds", "qqq"),
+            'ID of a failure: rocsteady explain "ERROR',
+        ),
         (("doctor", "--explain", "caching-of"), "no rule named 'caching-of'. Did you mean"),
         (("probe", "matmul-gradien"), "no probe named 'matmul-gradien'. Did you mean 'matmul-gra"),
     ],
@@ -319,7 +322,7 @@ def test_completion_works_as_the_reference_says(cli: Rocsteady, shell: str) -> N
     completed = cli(env={"_ROCSTEADY_COMPLETE": f"{shell}_complete", **typed})
 
     assert (source.code, f"_ROCSTEADY_COMPLETE={shell}_complete" in source.out) == (0, True)
-    assert all(word in completed.out for word in ("run", "runs", "report", "remedies"))
+    assert all(word in completed.out for word in ("run", "runs", "report"))
     assert "doctor" not in completed.out
 
 

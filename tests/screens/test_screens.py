@@ -28,7 +28,7 @@ COMMANDS = {
         f"help-{name}": (name, "--help")
         for name in (
             "doctor", "env", "wheels", "probe", "init", "plan", "run", "drill", "runs", "watch",
-            "logs", "notify", "stop", "report", "remedies", "checkpoint", "explain",
+            "logs", "notify", "stop", "report", "checkpoint", "explain",
         )
     },
     "doctor-explain": ("doctor", "--explain", "caching-off"),
@@ -40,16 +40,16 @@ COMMANDS = {
     "wheels-none": ("wheels", "--gpu", "gfx803", "--os", "windows", "--python", "3.12"),
     "error-wheels": ("wheels", "--gpu", "gfx11000"),
     "error-env": ("env", "no-such.sh"),
-    "remedies": ("remedies",),
-    "remedies-explain": ("remedies", "--explain", "loader-inline"),
-    "remedies-for": (
-        "remedies", "--for", "hang-in-loader", "--root", f"{MACHINES}/rx7900xtx.json",
+    "workarounds": ("explain", "--workarounds"),
+    "workarounds-one": ("explain", "loader-inline"),
+    "workarounds-for": (
+        "explain", "--workarounds", "hang-in-loader", "--root", f"{MACHINES}/rx7900xtx.json",
     ),
     "explain-known": ("explain", "RuntimeError: HIP out of memory. Tried to allocate 1.50 GiB"),
     "explain-unknown": ("explain", "all is well"),
     "error-command": ("docter",),
     "error-rule": ("doctor", "--explain", "caching-of"),
-    "error-failure": ("remedies", "--for", "hang-in-loder"),
+    "error-failure": ("explain", "--workarounds", "hang-in-loder"),
 }  # fmt: skip
 SCREENS: dict[str, Callable[[], None]] = {
     **{name: partial(command, *words) for name, words in COMMANDS.items()},

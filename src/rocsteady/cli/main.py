@@ -40,9 +40,8 @@ COMMANDS = {
     "restart": ("rocsteady.cli.restart", "Stop a run and resume it from its newest checkpoint."),
     "report": ("rocsteady.cli.report", "Explain what happened in a run, and why."),
     "notify": ("rocsteady.cli.notify", "List notification channels, or send a test."),
-    "remedies": ("rocsteady.cli.remedies", "List what rocsteady may change after a failure."),
     "checkpoint": ("rocsteady.cli.checkpoint", "List, verify, export and import checkpoints."),
-    "explain": ("rocsteady.cli.explain", "Identify an error and show what is known about it."),
+    "explain": ("rocsteady.cli.explain", "Identify an error; show what is known, and workarounds."),
 }
 NOT_ON_WINDOWS = {"probe", "init", "plan", "run", "drill", "watch", "stop", "restart"}
 ERROR, USAGE, COULD_NOT_EXAMINE = 1, 2, 3

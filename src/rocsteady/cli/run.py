@@ -78,8 +78,8 @@ class Remedies(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         ids = tuple(word.strip() for word in str(value).split(",") if word.strip())
         for each in ids:
             if each not in load_remedies():
-                listed = "To list them: rocsteady remedies"
-                self.fail(no_such("remedy", each, load_remedies(), listed), param, ctx)
+                listed = "To list them: rocsteady explain --workarounds"
+                self.fail(no_such("workaround", each, load_remedies(), listed), param, ctx)
         return ids
 
 
