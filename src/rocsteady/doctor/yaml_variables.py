@@ -113,4 +113,4 @@ def _text(node: yaml.Node | None) -> str | None:
 
 
 def _line(node: yaml.Node) -> int:
-    return node.start_mark.line + 1
+    return int(node.start_mark.line) + 1
