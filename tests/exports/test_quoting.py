@@ -7,41 +7,45 @@ import shlex
 from collections.abc import Callable
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocsteady.exports import container, kubernetes, skypilot, slurm, wsl2
-from rocsteady.exports.export import Export, slug
-from rocsteady.exports.file_header import comments
-from rocsteady.exports.kubernetes import unexpanded
-from rocsteady.exports.shell import command_elsewhere, folders
-from rocsteady.exports.yaml_text import quoted
+from rocsteady.exports.export import Export, command_elsewhere, folders, slug
+from rocsteady.exports.targets import TARGETS
+from rocsteady.exports.templates import comment, unexpanded, yaml_text
 
 RUN = ["rocsteady", "run", "--yes", "--"]
 
 
+def written(target: str, export: Export, name: str = "") -> str:
+    files = TARGETS[target](export)
+    return files[name] if name else next(iter(files.values()))
+
+
 def in_slurm(export: Export) -> str:
-    text = slurm.sbatch(export)
+    text = written("slurm", export)
     return text[text.index("out_of_time=\n") + 13 : text.rindex(" &\nrun=$!")]
 
 
 def in_container(export: Export) -> str:
-    text = container.run_script(export)
+    text = written("container", export, "run-in-container.sh")
     return text[text.rindex(":rocsteady rocsteady run") + 11 :]
 
 
 def in_kubernetes(export: Export) -> str:
-    script = expanded(str(_command(export)[2]))
+    (pod,) = yaml.safe_load(written("kubernetes", export))["spec"]["template"]["spec"]["containers"]
+    script = expanded(pod["command"][2])
     return script[script.index("exec rocsteady") + 5 :]
 
 
 def in_skypilot(export: Export) -> str:
-    script = str(skypilot._table(export, None)["run"])
+    script = str(yaml.safe_load(written("skypilot", export))["run"])
     return script[script.index("rocsteady run") :]
 
 
 def in_wsl2(export: Export) -> str:
-    text = wsl2.guide(export)
+    text = written("wsl2", export)
     fence, code = re.findall(r"^(`{3,})bash\n(.*?)^\1$", text, re.DOTALL | re.MULTILINE)[-1]
     assert fence not in code
     return str(code)
@@ -56,15 +60,6 @@ def expanded(text: str) -> str:
         return "$" if whole == "$$" else known.get(found.group(1), whole)
 
     return re.sub(r"\$\$|\$\(([^)]*)\)", one, text)
-
-
-def _command(export: Export) -> list[object]:
-    pod = kubernetes._pod(export, "image", "name")
-    containers = pod["containers"]
-    assert isinstance(containers, list)
-    command = containers[0]["command"]
-    assert isinstance(command, list)
-    return command
 
 
 @pytest.mark.parametrize("place", [in_slurm, in_container, in_kubernetes, in_skypilot, in_wsl2])
@@ -100,28 +95,32 @@ def test_kubernetes_fills_nothing_in(text: str) -> None:
 def test_variables_keep_their_values(an_export: Callable[..., Export], value: str) -> None:
     export = an_export(variables={"A": value}, unset=("B", "C"))
 
-    lines = slurm.sbatch(export)
+    lines = written("slurm", export)
     start = lines.index("unset B C\nexport A=")
     words = shlex.split(lines[start : lines.index("set -m\n", start)])
     assert words == ["unset", "B", "C", "export", f"A={value}"]
-    words = shlex.split(container.run_script(export).split("--workdir /project ")[1])
+    words = shlex.split(
+        written("container", export, "run-in-container.sh").split("--workdir /project ")[1]
+    )
     assert words[words.index("--env") + 1] == f"A={value}"
     assert words[words.index("env") : words.index("rocsteady")] == ["env", "-u", "B", "-u", "C"]
 
 
 @settings(deadline=None)
 @given(text=st.text())
-def test_a_quoted_text_is_one_line_of_ascii(text: str) -> None:
-    line = quoted(text)
-
-    assert line.isascii()
-    assert line.isprintable()
+def test_yaml_is_read_back_as_it_was_meant(text: str) -> None:
+    for indent in (2, 8):
+        value = yaml_text(text, indent)
+        above = " " * (indent - 2)
+        assert yaml.safe_load(f"a:\n{above}b: {value}\n") == {"a": {"b": text}} or indent == 2
+        assert value.isascii()
+    assert yaml.safe_load(f"- {yaml_text(text)}\n") == [text]
 
 
 @settings(deadline=None)
 @given(st.text())
 def test_a_comment_stays_a_comment(text: str) -> None:
-    for line in comments([f"It is called {text}.", f"    cd {text}"]):
+    for line in comment(f"It is called {text}.\n    cd {text}").splitlines():
         assert line.startswith("# ")
         assert line.isascii()
         assert line.isprintable()

@@ -16,7 +16,7 @@ if sys.platform == "win32":
 from slurm_cluster import Cluster, cluster, missing
 
 from rocsteady.exports.export import Export
-from rocsteady.exports.slurm import sbatch
+from rocsteady.exports.targets import TARGETS
 
 pytestmark = [
     pytest.mark.slow,
@@ -73,7 +73,7 @@ def write(tmp_path: Path, an_export: Callable[..., Export]) -> Callable[..., Pat
             variables={},
             unset=(),
         )
-        file.write_text(sbatch(export))
+        file.write_text(next(iter(TARGETS["slurm"](export).values())))
         return file
 
     return writes

@@ -30,7 +30,7 @@ from slurm_cluster import cluster, missing
 from supervised import Project, until
 from torch_alone import PATH_FILE, link_torch
 
-from rocsteady.exports.catalog import PLACES
+from rocsteady.exports.targets import TARGETS as EXPORTS
 
 pytestmark = [pytest.mark.slow, pytest.mark.turns(14)]  # each takes a minute or more
 
@@ -295,4 +295,4 @@ def test_what_an_export_says_leads_to_a_first_step(
 
 
 def test_every_target_is_here() -> None:
-    assert TARGETS.keys() == PLACES.keys()
+    assert TARGETS.keys() == EXPORTS.keys()

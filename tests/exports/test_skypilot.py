@@ -8,14 +8,15 @@ import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
+import yaml
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.exports import skypilot
 from rocsteady.exports.export import Export
-from rocsteady.exports.skypilot import task
+from rocsteady.exports.targets import TARGETS
 
 HERE = Path(__file__).parent
 SCHEMA = json.loads((HERE / "sky_task.json").read_text())
@@ -34,13 +35,21 @@ OFFERS: dict[str, dict[str, object]] = {
 }
 
 
+def task(export: Export) -> str:
+    (text,) = TARGETS["skypilot"](export).values()
+    return text
+
+
+def table(export: Export) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(task(export))
+    return loaded
+
+
 @pytest.mark.parametrize("offer", OFFERS)
 def test_a_task_has_only_keys_that_skypilot_knows(
     an_export: Callable[..., Export], offer: str
 ) -> None:
-    export = an_export(**OFFERS[offer])
-
-    jsonschema.validate(skypilot._table(export, skypilot._image(export)), SCHEMA)
+    jsonschema.validate(table(an_export(**OFFERS[offer])), SCHEMA)
 
 
 def test_nvidia_gets_torch_from_pip_and_amd_an_image(an_export: Callable[..., Export]) -> None:
@@ -71,14 +80,14 @@ def test_without_a_bucket_rsync_brings_the_model_before_the_machine_goes(
 def test_a_bucket_takes_folders_as_they_grow_and_files_at_the_end(
     an_export: Callable[..., Export],
 ) -> None:
-    table = skypilot._table(an_export(**OFFERS["kubernetes"]), None)
+    read = table(an_export(**OFFERS["kubernetes"]))
 
     bucket = "s3://models-of-mine/es-futures"
-    assert table["file_mounts"] == {
+    assert read["file_mounts"] == {
         f"~/sky_workdir/{folder}": {"source": f"{bucket}/{folder}", "mode": "MOUNT_CACHED"}
         for folder in ("files-of-the-project", "TRAINING", "checkpoints")
     }
-    copy, end = str(table["run"]).splitlines()[-2:]
+    copy, end = read["run"].splitlines()[-2:]
     assert shlex.split(copy)[6:8] == ["-name", "meta data.json"]
     assert end == 'exit "$code"'
 
@@ -91,10 +100,10 @@ def test_what_cannot_be_rented_is_said(an_export: Callable[..., Export]) -> None
 
 
 def test_several_machines_meet_through_rocsteady(an_export: Callable[..., Export]) -> None:
-    table = skypilot._table(an_export(**OFFERS["hosts"]), None)
+    read = table(an_export(**OFFERS["hosts"]))
 
-    assert table["num_nodes"] == 2
-    assert str(table["run"]).splitlines()[-5:] == [
+    assert read["num_nodes"] == 2
+    assert read["run"].splitlines()[-5:] == [
         "export PET_RDZV_BACKEND=rocsteady",
         'PET_RDZV_ENDPOINT="$(echo "$SKYPILOT_NODE_IPS" | head -n 1):29500"',
         'export PET_RDZV_ENDPOINT PET_RDZV_ID="$SKYPILOT_TASK_ID"',
@@ -128,16 +137,16 @@ def test_skypilot_itself_takes_every_task(
     assert done.returncode == 0, done.stderr[-3000:]
     understood = json.loads((tmp_path / f"{names[0]}.json").read_text())
     for export, task_read in zip(exports.values(), understood, strict=True):
-        image = skypilot._image(export)
-        table = skypilot._table(export, image)
-        assert task_read["run"] == table["run"]
-        assert task_read["setup"] == table["setup"]
+        read = table(export)
+        image = read["resources"].get("image_id")
+        assert task_read["run"] == read["run"]
+        assert task_read["setup"] == read["setup"]
         assert task_read["cloud"].lower() == export.infra
         assert task_read["accelerators"] == {export.accelerator: export.gpus}
-        assert task_read["image"] == (image.name if image else None)
+        assert task_read["image"] == (image.removeprefix("docker:") if image else None)
         assert task_read["down"] is True
         assert task_read["recovery"]["recover_on_exit_codes"] == [75]
         assert task_read["mounts"] == {
             target: [mount["source"], mount["mode"]]
-            for target, mount in skypilot._mounts(export).items()
+            for target, mount in read.get("file_mounts", {}).items()
         }

@@ -14,11 +14,16 @@ from pathlib import Path
 import pytest
 
 from rocsteady.exports.export import Export
-from rocsteady.exports.slurm import sbatch
+from rocsteady.exports.targets import TARGETS
 
 OPTIONS = Path(__file__).with_name("sbatch_options.txt")
 DAY = 86_400.0
 REQUEUED = "requeued.txt"
+
+
+def sbatch(export: Export) -> str:
+    (text,) = TARGETS["slurm"](export).values()
+    return text
 
 
 def options(text: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from rocsteady.exports.export import Export
-from rocsteady.exports.wsl2 import LISTED, guide
+from rocsteady.exports.targets import LISTED, TARGETS
 
 EXIST = {  # in PowerShell of Windows 11, in Ubuntu 24.04, or installed by the guide
     "powershell": {"wsl"},
@@ -30,6 +30,10 @@ EXIST = {  # in PowerShell of Windows 11, in Ubuntu 24.04, or installed by the g
     },
 }
 WITH_SUDO = {"apt-get", "ldconfig"}
+
+
+def guide(export: Export) -> str:
+    return TARGETS["wsl2"](export)["wsl2-guide.md"]
 
 
 def blocks(text: str) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ from rocsteady.cli.plan_export import write_files
 from rocsteady.cli.project import enter, find_job_folder
 from rocsteady.errors import RequestError
 from rocsteady.exit_codes import INTERRUPTED
-from rocsteady.exports.catalog import PLACES
+from rocsteady.exports.targets import TARGETS
 from rocsteady.host.atomic_file import write_whole
 from rocsteady.job.stages import commands_of
 from rocsteady.job.values import Job
@@ -89,7 +89,7 @@ PAGES = {".md": decision_markdown, ".html": decision_html, ".htm": decision_html
 @click.option(
     "--export",
     "export",
-    type=click.Choice(list(PLACES)),
+    type=click.Choice(list(TARGETS)),
     help="Write the files needed to run an option of the last plan elsewhere.",
 )
 @click.option("--option", type=click.IntRange(1), help="With --export: option number.")

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.errors import RocsteadyError
-from rocsteady.exports.catalog import PLACES
 from rocsteady.exports.export import Export
 from rocsteady.exports.requirement_pins import FILE as PINS
 from rocsteady.exports.requirement_pins import pins
+from rocsteady.exports.targets import TARGETS
 from rocsteady.exports.torchrun_command import ranks_option, ranks_per_host
 from rocsteady.forecast.forecast import due
 from rocsteady.job.metric_goals import metric_files
@@ -43,7 +43,7 @@ def write_files(  # noqa: PLR0913 - one argument an option
     pinned = "" if export.requirements else _pinned(folder)
     if pinned:
         export = replace(export, requirements=PINS)
-    files = PLACES[kind](export) | ({PINS: pinned} if pinned else {})
+    files = TARGETS[kind](export) | ({PINS: pinned} if pinned else {})
     there = [name for name in files if (folder / name).exists()]
     if there and not force:
         raise click.UsageError(f"{', '.join(there)}: already exists; use --force to overwrite")

@@ -1,1 +1,1 @@
-"""How is an option of the plan done elsewhere? One file a place: a value in, text out."""
+"""How is an option of the plan done elsewhere? A value in, text out: one template a target."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
+from pathlib import PurePosixPath, PureWindowsPath
 
 import msgspec
 
+from rocsteady.exports.torchrun_command import several_hosts, without_meeting
 from rocsteady.model import Value
 
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 LONGEST = 40  # characters of a name; SkyPilot, Slurm and Kubernetes all take it
 
 
@@ -49,3 +53,54 @@ def slug(name: str) -> str:
 def torch_release(torch: str) -> str:
     """Return a version of torch without what it was built for: 2.8.0 of 2.8.0+rocm6.4."""
     return torch.partition("+")[0]
+
+
+def command_elsewhere(command: tuple[str, ...]) -> tuple[str, ...]:
+    """Leave out where the program lies here: /home/me/venv/bin/python is python3 elsewhere."""
+    program, *arguments = command
+    if _DRIVE.match(program) or program.startswith("\\\\"):
+        program = PureWindowsPath(program).name
+    elif program.startswith("/"):
+        program = PurePosixPath(program).name
+    program = re.sub(r"\.exe$", "", program, flags=re.IGNORECASE)
+    is_python = re.fullmatch(r"py|python[0-9.]*", program)
+    return ("python3" if is_python else program, *arguments)
+
+
+def run_command(export: Export) -> str:
+    """Return the command that does the job, for a person to start."""
+    return shlex.join(("rocsteady", "run", "--yes", "--", *command_elsewhere(export.command)))
+
+
+def job_command(export: Export) -> str:
+    """Return the command that does the job, for a scheduler, which starts it again and again.
+
+    On several hosts torchrun starts the watchers itself.
+    """
+    command = command_elsewhere(export.command)
+    if several_hosts(command):
+        return shlex.join(without_meeting(command))
+    resumes = ("--continue",) if export.checkpoints else ()
+    return shlex.join(("rocsteady", "run", "--yes", *resumes, "--", *command))
+
+
+def folders(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the folders below the project that files of these patterns lie in.
+
+    "." for files in the project's own. What lies outside of it is left out.
+    """
+    found = set()
+    for pattern in patterns:
+        parts = PurePosixPath(pattern.replace("\\", "/")).parts[:-1]
+        fixed = []
+        for part in parts:
+            if set("*?[") & set(part):
+                break
+            fixed.append(part)
+        if not {"..", "/"} & set(fixed) and not _DRIVE.match(pattern):
+            found.add("/".join(fixed) or ".")
+    return tuple(
+        sorted(
+            folder for folder in found if not any(folder.startswith(f"{other}/") for other in found)
+        )
+    )

@@ -18,8 +18,6 @@ MEETING = frozenset(
     {"rdzv_backend", "rdzv_endpoint", "rdzv_id", "master_addr", "master_port", "node_rank"}
     | {"standalone", "local_addr"}
 )
-BACKEND = "PET_RDZV_BACKEND=rocsteady"
-PORT = 29500  # torchrun's own default
 
 
 class HostCount(NamedTuple):
