@@ -19,6 +19,7 @@ from pathlib import Path
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import find_place
 from rocsteady.journal.values import AttemptRecord, DecisionRecord, Sample
+from rocsteady.model import Outcome, RunOutcome, RunState, Strategy
 
 ATTEMPTS, RUNS, REPEATS = 3_000, 300, 5
 LENGTH = 60  # seconds of an attempt
@@ -30,24 +31,31 @@ def write(project: Path, runs: int, attempts: int) -> None:
     now = time.time() - runs * attempts * LENGTH
     journal = Journal(find_place(project), clock=lambda: now)
     for _ in range(runs):
-        run = journal.begin_run(("python", "train.py"), job={}, strategy={}).id
+        run = journal.begin_run(("python", "train.py"), job={}, strategy=Strategy()).id
         for number in range(1, attempts + 1):
             started = now
             for second in range(0, LENGTH, 10):
                 now = started + second
                 step = number * 100 + second
-                seen = Sample(at=now, step=step, verdict="healthy", quiet=0.1, total=10**6)
+                seen = Sample(at=now, step=step, verdict=RunState.HEALTHY, quiet=0.1, total=10**6)
                 journal.progressed(run, number, seen)
             now = started + LENGTH
             journal.record(
                 AttemptRecord(
-                    run=run, number=number, strategy={}, boot_id="b", started=started, ended=now,
-                    exit_code=1, outcome="by itself", first_step=number * 100,
+                    run=run,
+                    number=number,
+                    strategy=Strategy(),
+                    boot_id="b",
+                    started=started,
+                    ended=now,
+                    exit_code=1,
+                    outcome=Outcome.BY_ITSELF,
+                    first_step=number * 100,
                     last_step=number * 100 + LENGTH,
                 )
-            )  # fmt: skip
+            )
             journal.record(DecisionRecord(run=run, attempt=number, what="retry", why="x", at=now))
-        journal.end_run(run, "done")
+        journal.end_run(run, RunOutcome.DONE)
         journal.flush(timedelta(seconds=60))
     journal.close()
 

@@ -21,6 +21,7 @@ from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import find_place
 from rocsteady.journal.progress import DAY
 from rocsteady.journal.values import AttemptRecord, DecisionRecord, Incident, MessageRecord, Sample
+from rocsteady.model import Outcome, RunState, Strategy
 
 DAYS, STEPS, HANGS, GPUS = 10, 5_000_000, 40, 8
 LOOK_EVERY = 20  # seconds
@@ -34,7 +35,7 @@ def write(project: Path) -> None:
     begin, length = time.time() - DAYS * DAY, DAYS * DAY
     now = begin
     journal = Journal(find_place(project), clock=lambda: now)
-    run = journal.begin_run(("python", "train.py"), job={}, strategy={}).id
+    run = journal.begin_run(("python", "train.py"), job={}, strategy=Strategy()).id
     number, started = 1, begin
     for past in range(0, length, LOOK_EVERY):
         now = begin + past
@@ -43,10 +44,18 @@ def write(project: Path) -> None:
             hang(journal, run, number, now, step)
             journal.record(
                 AttemptRecord(
-                    run=run, number=number, strategy={}, boot_id="b", started=started, ended=now,
-                    signal=9, outcome="hung", first_step=1, last_step=step,
+                    run=run,
+                    number=number,
+                    strategy=Strategy(),
+                    boot_id="b",
+                    started=started,
+                    ended=now,
+                    signal=9,
+                    outcome=Outcome.HUNG,
+                    first_step=1,
+                    last_step=step,
                 )
-            )  # fmt: skip
+            )
             number, started = number + 1, now
         journal.progressed(run, number, sample(now, past, length))
     journal.flush(timedelta(seconds=60))
@@ -58,10 +67,17 @@ def hang(journal: Journal, run: int, number: int, at: float, step: int) -> None:
     why, place = "no step for 9 s (at most 0.9 s in this phase so far)", "dataset.py:88 __getitem__"
     journal.record(
         Incident(
-            run=run, attempt=number, number=number, verdict="hung", quiet=9.3, why=why, at=at,
-            place=place, evidence="",
+            run=run,
+            attempt=number,
+            number=number,
+            verdict=RunState.HUNG,
+            quiet=9.3,
+            why=why,
+            at=at,
+            place=place,
+            evidence="",
         )
-    )  # fmt: skip
+    )
     journal.record(MessageRecord(run=run, text=f"hung: {why}. Location: {place}.", at=at))
     journal.record(DecisionRecord(run=run, attempt=number, what="retry", why="chance", at=at))
     journal.record(MessageRecord(run=run, text=f"attempt {number + 1}, from step {step:,}", at=at))
@@ -77,7 +93,7 @@ def sample(now: float, past: int, length: int) -> Sample:
                             ("power", 250.0), ("clock", 2.1e9))
     }  # fmt: skip
     return Sample(
-        at=now, step=STEPS * past // length, verdict="healthy", quiet=0.1, total=STEPS,
+        at=now, step=STEPS * past // length, verdict=RunState.HEALTHY, quiet=0.1, total=STEPS,
         seconds_in=dict.fromkeys(PHASES, past / len(PHASES)),
         measured={"loss": 3 * math.exp(-past / length), "host memory": 3e9 * wave, **gpus},
     )  # fmt: skip

@@ -15,6 +15,71 @@ class Value(msgspec.Struct, frozen=True):
     """Base of every value. Each class adds ``frozen=True, kw_only=True`` itself."""
 
 
+class OpenEnum(Enum):
+    """An enum that a newer version may extend: what is not known here reads as ``OTHER``."""
+
+    @classmethod
+    def _missing_(cls, _value: object) -> OpenEnum:
+        return cls["OTHER"]
+
+
+class RunOutcome(OpenEnum):
+    """How a run ended."""
+
+    NONE = ""  # it has not
+    DONE = "done"
+    NOT_DONE = "ended, not done"
+    STOPPED = "stopped by the user"
+    NOT_STARTED = "not started"
+    NOT_RECORDED = "the journal could not be written"
+    SUPERVISOR_FAILED = "the supervisor failed"
+    OTHER = "unknown"
+
+
+class Outcome(OpenEnum):
+    """How an attempt ended."""
+
+    NONE = ""  # it has not, or nobody was left to see it
+    BY_ITSELF = "by itself"
+    HUNG = "hung"
+    AT_EXIT = "finished but did not exit"
+    STOPPED = "stopped by the user"
+    UNKILLABLE = "cannot be killed"
+    REPLACED = "restarted together with other hosts"
+    NOT_STARTED = "not started"
+    OTHER = "unknown"
+
+
+class RunState(OpenEnum):
+    """The kinds of a verdict. Hung is not slow."""
+
+    STARTING = "starting"  # no step yet
+    HEALTHY = "healthy"
+    SLOW = "slow"  # longer than ever, and something moves, or it cannot be told that nothing does
+    STOPPED = "stopped"  # by a signal or a debugger; not ours to end
+    HUNG = "hung"
+    FINISHING = "finishing"  # the script's own code is done, and what it does then is work
+    OTHER = "unknown"
+
+
+class Next(Enum):
+    """What comes after an attempt."""
+
+    END = "end"
+    AGAIN = "again"
+    AGAIN_FROM_SCRATCH = "again, from the beginning"
+
+
+class IntentKind(OpenEnum):
+    """What is written down before it is done."""
+
+    START = "start"  # an attempt
+    KILL = "kill"  # an attempt
+    PAUSE = "pause"  # until it has an outcome, the user has paused the run
+    PROBE = "probe"
+    OTHER = "unknown"
+
+
 class Role(Enum):
     """What a failure is to the others that were seen with it."""
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from rocsteady.journal.identity import this_process
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import find_place
-from rocsteady.probes.runner import INTENT
+from rocsteady.model import IntentKind
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Rocsteady
@@ -224,7 +224,7 @@ def test_interrupted_it_ends_what_it_started_and_leaves_nothing(
 def test_what_took_the_machine_down_is_told_and_not_tried_again_unasked(probing: Probing) -> None:
     place = find_place(probing.state / "probes", state=probing.state)
     journal = Journal(place, here=replace(this_process(), boot_id="another", process="1:2:3"))
-    journal.intend(INTENT, '{"probe":"import","variant":""}')
+    journal.intend(IntentKind.PROBE, '{"probe":"import","variant":""}')
     journal.close()
 
     first = probing("import", "--python", probing.python)

@@ -14,7 +14,7 @@ import pytest
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import existing_places, find_place
-from rocsteady.model import Strategy
+from rocsteady.model import RunOutcome, Strategy
 
 READ_ONLY = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && cd "$0" && exec "$@"'
 
@@ -70,7 +70,7 @@ def record(project: Project, name: str) -> None:
     journal = Journal(find_place(project.folder, state=project.state))
     job = Job(command=("true",))
     run = journal.begin_run(job.command, job=job, strategy=Strategy(), name=name)
-    journal.end_run(run.id, "failed")
+    journal.end_run(run.id, RunOutcome.NOT_DONE)
     assert journal.close()
 
 
@@ -112,7 +112,7 @@ def test_a_write_ahead_log_on_read_only_media_is_read(
     project: Project, lost: tuple[str, ...]
 ) -> None:
     journal = Journal(find_place(project.folder, state=project.state))
-    journal.begin_run(("true",), job={}, strategy={}, name="calm-otter")
+    journal.begin_run(("true",), job={}, strategy=Strategy(), name="calm-otter")
     kept = project.folder / "kept"
     shutil.copytree(project.folder / ".rocsteady", kept)  # as a machine that lost power left it
     assert journal.close()

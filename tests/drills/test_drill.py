@@ -14,6 +14,7 @@ from rocsteady.journal.values import (
     Run,
     RunStory,
 )
+from rocsteady.model import Certainty, Failure, Fingerprint, IntentKind, RunOutcome, Strategy
 from rocsteady.report.drill import FaultResult
 
 
@@ -21,7 +22,7 @@ def attempt(number: int, last_step: int, *, ended: float = 0.0) -> AttemptRecord
     return AttemptRecord(
         run=1,
         number=number,
-        strategy={},
+        strategy=Strategy(),
         boot_id="b",
         started=0.0,
         ended=ended,
@@ -29,8 +30,19 @@ def attempt(number: int, last_step: int, *, ended: float = 0.0) -> AttemptRecord
     )
 
 
+def named(kind: str) -> Failure:
+    return Failure(
+        kind=kind,
+        title="",
+        words="",
+        certainty=Certainty.CERTAIN,
+        fingerprint=Fingerprint(kind=kind),
+        seen=(),
+    )
+
+
 def failed(number: int, kind: str) -> NamedFailure:
-    return NamedFailure(run=1, attempt=number, failure={"kind": kind}, evidence="", at=0.0)
+    return NamedFailure(run=1, attempt=number, failure=named(kind), evidence="", at=0.0)
 
 
 def decided(number: int, what: str) -> DecisionRecord:
@@ -42,7 +54,7 @@ def verdict(number: int, at: float) -> Deed:
         id=1,
         run=1,
         attempt=number,
-        kind="kill",
+        kind=IntentKind.KILL,
         what="",
         machine="",
         boot_id="b",
@@ -56,7 +68,7 @@ def story(
     failures: tuple[NamedFailure, ...] = (),
     decisions: tuple[DecisionRecord, ...] = (),
     deeds: tuple[Deed, ...] = (),
-    outcome: str = "ended, not done",
+    outcome: RunOutcome = RunOutcome.NOT_DONE,
 ) -> RunStory:
     return RunStory(
         run=Run(
@@ -64,7 +76,7 @@ def story(
             name="drill",
             command=("python",),
             job={},
-            strategy={},
+            strategy=Strategy(),
             folder="",
             machine="",
             boot_id="b",
@@ -167,7 +179,7 @@ def test_a_job_that_is_done_has_survived_even_if_its_steps_were_not_seen() -> No
             attempt(2, 3),
             failures=(failed(1, "killed"),),
             decisions=(decided(1, "again"),),
-            outcome="done",
+            outcome=RunOutcome.DONE,
         ),
         went_on_from={1: 0, 2: 49},
         losses={},
@@ -200,7 +212,7 @@ def test_a_loss_that_is_no_number_any_more_is_not_survived_by_going_on() -> None
         results(
             read_faults("nan@20"),
             {0: fired(1, 20)},
-            story(attempt(1, 70, ended=21.0), outcome="done"),
+            story(attempt(1, 70, ended=21.0), outcome=RunOutcome.DONE),
             went_on_from={1: 0},
             losses={1: LossSeen(at=10.25, lasting=lasts)},
         )[0]

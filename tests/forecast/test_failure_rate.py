@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from rocsteady.forecast.failure_rate import LATEST, PRIOR, between_failures
 from rocsteady.journal.values import Run, RunLine
+from rocsteady.model import Strategy
 
 
 def line(number: int, seconds: float | None, attempts: int) -> RunLine:
@@ -11,7 +12,7 @@ def line(number: int, seconds: float | None, attempts: int) -> RunLine:
         name=f"run-{number}",
         command=("python",),
         job={},
-        strategy={},
+        strategy=Strategy(),
         folder="",
         machine="",
         boot_id="",

@@ -23,6 +23,7 @@ from rocsteady.forecast.forecast import (
 from rocsteady.job.job_file import parse_job
 from rocsteady.job.values import Deadline, Job
 from rocsteady.journal.values import Bucket, Run
+from rocsteady.model import Strategy
 
 TOTAL = 1000
 RARE = Restarts(between=1e9, started=0.0)
@@ -242,9 +243,17 @@ def test_the_deadline_of_a_run_is_read_back_from_the_journal(
 ) -> None:
     job = msgspec.to_builtins(parse_job(f'command = ["python"]\n{text}'))
     run = Run(
-        id=1, name="calm-otter", command=("python",), job=job, strategy={}, folder="", machine="",
-        boot_id="", process="", started=1000.0,
-    )  # fmt: skip
+        id=1,
+        name="calm-otter",
+        command=("python",),
+        job=job,
+        strategy=Strategy(),
+        folder="",
+        machine="",
+        boot_id="",
+        process="",
+        started=1000.0,
+    )
 
     assert due_of(run) == expected
     assert due_of(msgspec.structs.replace(run, job={"deadline": "of another version"})) is None

@@ -13,6 +13,7 @@ from rocsteady.job.values import Deadline, Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import find_place
 from rocsteady.journal.values import Run, Sample
+from rocsteady.model import RunState, Strategy
 
 START, TOTAL = 60_000.0, 40_000
 JOB = Job(command=("python", "train.py"), deadline=Deadline(within=timedelta(hours=12)))
@@ -28,12 +29,14 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 def train(journal: Journal, run: Run, attempt: int, begin: float, *steps: int) -> None:
     """Look every 5 seconds; at first nothing is known of its steps."""
     for number, step in enumerate((0, *steps)):
-        look = Sample(at=begin + 5 * number, step=step, verdict="healthy", quiet=0.0, total=TOTAL)
+        look = Sample(
+            at=begin + 5 * number, step=step, verdict=RunState.HEALTHY, quiet=0.0, total=TOTAL
+        )
         journal.progressed(run.id, attempt, look)
 
 
 def test_a_run_under_way_is_foretold_and_measured_against_its_deadline(journal: Journal) -> None:
-    run = journal.begin_run(JOB.command, job=JOB, strategy={}, name="calm-otter")
+    run = journal.begin_run(JOB.command, job=JOB, strategy=Strategy(), name="calm-otter")
     train(journal, run, 1, START, *range(5, 1200, 5))
     journal.flush()
     now = START + 1200
@@ -50,7 +53,7 @@ def test_a_run_under_way_is_foretold_and_measured_against_its_deadline(journal: 
 
 
 def test_what_a_run_goes_on_from_is_no_pace(journal: Journal) -> None:
-    run = journal.begin_run(JOB.command, job=JOB, strategy={}, name="calm-otter")
+    run = journal.begin_run(JOB.command, job=JOB, strategy=Strategy(), name="calm-otter")
     train(journal, run, 1, START, *range(30_005, 31_000, 5))
     train(journal, run, 2, START + 1100, *range(30_905, 31_400, 5))
     journal.flush()
@@ -66,7 +69,7 @@ def test_what_a_run_goes_on_from_is_no_pace(journal: Journal) -> None:
 
 
 def test_too_little_was_seen_in_the_first_minutes(journal: Journal) -> None:
-    run = journal.begin_run(JOB.command, job=JOB, strategy={}, name="calm-otter")
+    run = journal.begin_run(JOB.command, job=JOB, strategy=Strategy(), name="calm-otter")
     train(journal, run, 1, START, *range(5, 120, 5))
     journal.flush()
 

@@ -36,6 +36,7 @@ from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import find_place
 from rocsteady.machine.machine import examine
 from rocsteady.machine.recording import RecordedRoot, read_recording
+from rocsteady.model import Strategy
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="makes FIFOs and devices")
 AT_MOST = 10.0  # seconds for one input, on a machine that does other things too
@@ -220,7 +221,7 @@ def test_journals(tmp_path: Path) -> None:
     project.mkdir()
     place = find_place(project, state=tmp_path / "state")
     journal = Journal(place)
-    name = journal.begin_run(("python", "train.py"), job={}, strategy={}).name
+    name = journal.begin_run(("python", "train.py"), job={}, strategy=Strategy()).name
     assert journal.close()
     with sqlite3.connect(place.database) as connection:  # one file, without a log beside it
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

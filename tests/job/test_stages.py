@@ -11,6 +11,7 @@ from rocsteady.errors import JobError
 from rocsteady.job.stages import for_command, stage_job, variant_command, with_variant
 from rocsteady.job.values import Deadline, DoneWhen, Job, Stage, Total, Variant
 from rocsteady.journal.values import Run
+from rocsteady.model import RunOutcome, Strategy
 from rocsteady.workflows.stages import Turn, survey
 
 SMALL = Variant(arguments=("--dim", "128"), without=("--val",), total=Total(steps=50))
@@ -35,14 +36,14 @@ def run_of(job: Job, name: str, started: float) -> Run:
         name=name,
         command=job.command,
         job={},
-        strategy={},
+        strategy=Strategy(),
         folder="",
         machine="",
         boot_id="",
         process="",
         started=started,
         ended=started + 60,
-        outcome="done",
+        outcome=RunOutcome.DONE,
     )
 
 

@@ -14,24 +14,25 @@ from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import Place, find_place
 from rocsteady.journal.rows import LATEST
 from rocsteady.journal.values import AttemptRecord, Incident, Sample
+from rocsteady.model import RunOutcome, RunState, Strategy
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     place, now = find_place(tmp_path / "project", state=tmp_path / "state"), time.time()
     journal = Journal(place)
-    run = journal.begin_run(("true",), job={}, strategy={}, name="calm-otter").id
+    run = journal.begin_run(("true",), job={}, strategy=Strategy(), name="calm-otter").id
     journal.record(
-        AttemptRecord(run=run, number=1, strategy={}, boot_id="b", started=now, last_step=3)
+        AttemptRecord(run=run, number=1, strategy=Strategy(), boot_id="b", started=now, last_step=3)
     )
     journal.record(
         Incident(
-            run=run, attempt=1, number=1, verdict="hung", why="", place="", quiet=1.0,
+            run=run, attempt=1, number=1, verdict=RunState.HUNG, why="", place="", quiet=1.0,
             evidence="", at=now,
         )
     )  # fmt: skip
-    journal.progressed(run, 1, Sample(at=now, step=3, verdict="healthy", quiet=0.0))
-    journal.end_run(run, "failed")
+    journal.progressed(run, 1, Sample(at=now, step=3, verdict=RunState.HEALTHY, quiet=0.0))
+    journal.end_run(run, RunOutcome.NOT_DONE)
     assert journal.close()
     return place
 

@@ -17,6 +17,7 @@ from rocsteady.journal.intents import fate
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import Place
 from rocsteady.journal.values import Deed, Fate, Unfinished
+from rocsteady.model import IntentKind
 
 OpenJournal = Callable[..., Journal]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="boots and births are from /proc")
@@ -31,7 +32,7 @@ def rows(place: Place, sql: str) -> list[tuple[object, ...]]:
 
 
 def test_an_intent_is_on_disk_before_the_deed(journal: Journal, place: Place) -> None:
-    with journal.intend("kill", "the tree of 4711", run=1, attempt=2):
+    with journal.intend(IntentKind.KILL, "the tree of 4711", run=1, attempt=2):
         seen = rows(place, "SELECT kind, what, run, attempt, outcome FROM intents")
 
     assert seen == [("kill", "the tree of 4711", 1, 2, None)]
@@ -41,9 +42,9 @@ def test_an_intent_is_on_disk_before_the_deed(journal: Journal, place: Place) ->
 def test_a_deed_that_fails_says_how_and_its_own_word_comes_first(
     journal: Journal, place: Place
 ) -> None:
-    with pytest.raises(ValueError, match="no"), journal.intend("probe", "matmul"):
+    with pytest.raises(ValueError, match="no"), journal.intend(IntentKind.PROBE, "matmul"):
         raise ValueError("no")
-    with journal.intend("probe", "attention") as intent:
+    with journal.intend(IntentKind.PROBE, "attention") as intent:
         intent.end("hung")
 
     assert rows(place, "SELECT outcome FROM intents ORDER BY id") == [
@@ -63,7 +64,7 @@ def test_when_the_journal_cannot_be_written_the_deed_is_not_done(
 
     with (
         pytest.raises(NotRecordedError, match=r"within 0\.3 s"),
-        journal.intend("kill", "the tree"),
+        journal.intend(IntentKind.KILL, "the tree"),
     ):
         done = True
     other.execute("ROLLBACK")
@@ -87,7 +88,7 @@ def test_an_intent_that_came_too_late_is_written_as_not_done(
     with monkeypatch.context() as patch:
         patch.setattr("rocsteady.journal.writer.sync_folder", slowly)  # a disk this slow is rare
         with pytest.raises(NotRecordedError):
-            journal.intend("kill", "the tree")
+            journal.intend(IntentKind.KILL, "the tree")
     journal.flush()
 
     assert rows(place, "SELECT outcome FROM intents") == [
@@ -99,7 +100,7 @@ def test_an_intent_that_came_too_late_is_written_as_not_done(
 def test_an_intent_of_another_boot_took_the_machine_down(open_journal: OpenJournal) -> None:
     here = this_process()
     before = open_journal(here=replace(here, boot_id="the boot before"))
-    intent = before.intend("start", "attempt 1 with HSA_OVERRIDE_GFX_VERSION=10.3.0")
+    intent = before.intend(IntentKind.START, "attempt 1 with HSA_OVERRIDE_GFX_VERSION=10.3.0")
     before.close()
 
     after = open_journal(here=here)
@@ -120,7 +121,7 @@ def test_an_intent_of_a_process_that_lives_is_under_way_until_it_dies(
         with open(f"/proc/{child.pid}/stat", encoding="utf-8") as stream:  # noqa: PTH123 - as short
             birth = stream.read().rpartition(")")[2].split()[19]
         process = f"{space}:{child.pid}:{birth}"
-        open_journal(here=replace(here, process=process)).intend("start", "attempt 1")
+        open_journal(here=replace(here, process=process)).intend(IntentKind.START, "attempt 1")
         journal = open_journal(here=here)
 
         assert [found.fate for found in journal.unfinished()] == [Fate.UNDER_WAY]
@@ -132,7 +133,7 @@ def test_an_intent_of_a_process_that_lives_is_under_way_until_it_dies(
 def test_what_cannot_be_known_is_not_guessed() -> None:
     here = Identity(machine="m", boot_id="b", process="1:2:3")
     deed = Deed(
-        id=1, run=None, attempt=None, kind="k", what="w",
+        id=1, run=None, attempt=None, kind=IntentKind.START, what="w",
         machine="m", boot_id="b", process="1:2:3", at=0.0,
     )  # fmt: skip
 
@@ -145,7 +146,7 @@ def test_what_cannot_be_known_is_not_guessed() -> None:
 
 
 def test_an_open_intent_of_our_own_is_under_way(journal: Journal) -> None:
-    intent = journal.intend("start", "attempt 1")
+    intent = journal.intend(IntentKind.START, "attempt 1")
 
     (found,) = journal.unfinished()
 

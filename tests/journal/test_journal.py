@@ -28,25 +28,49 @@ from rocsteady.journal.values import (
     RunStory,
     Sample,
 )
+from rocsteady.model import (
+    Certainty,
+    Failure,
+    Fingerprint,
+    IntentKind,
+    Outcome,
+    RunOutcome,
+    RunState,
+    Strategy,
+)
 
 OpenJournal = Callable[..., Journal]
 COMMAND = ("python", "train.py")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="births of processes are from /proc")
+FAILURE = Failure(
+    kind="oom-device",
+    title="Out of memory",
+    words="",
+    certainty=Certainty.CERTAIN,
+    fingerprint=Fingerprint(kind="oom-device", place="train.py:3"),
+    seen=("HIP out of memory",),
+)
 
 
 def begin(journal: Journal, name: str | None = None) -> Run:
-    return journal.begin_run(COMMAND, job={"command": COMMAND}, strategy={}, name=name)
+    return journal.begin_run(COMMAND, job={"command": COMMAND}, strategy=Strategy(), name=name)
 
 
 def attempt(run: int, number: int, started: float, **options: object) -> AttemptRecord:
-    fields = {"run": run, "number": number, "strategy": {}, "boot_id": "b", "started": started}
+    fields = {
+        "run": run,
+        "number": number,
+        "strategy": Strategy(),
+        "boot_id": "b",
+        "started": started,
+    }
     return AttemptRecord(**{**fields, **options})  # type: ignore[arg-type] # as the test says
 
 
 def train(journal: Journal, run: int, number: int, start: float, steps: range) -> None:
     """Make a step a second."""
     for second, step in enumerate(steps):
-        look = Sample(at=start + second, step=step, verdict="healthy", quiet=0.0, total=500)
+        look = Sample(at=start + second, step=step, verdict=RunState.HEALTHY, quiet=0.0, total=500)
         journal.progressed(run, number, look)
 
 
@@ -65,12 +89,10 @@ def test_failures_come_back_and_a_journal_from_before_them_is_read(
     journal: Journal, place: Place
 ) -> None:
     run = begin(journal, "calm-otter")
-    named = NamedFailure(
-        run=run.id, attempt=1, failure={"kind": "oom-device"}, evidence="/e", at=1.0
-    )
+    named = NamedFailure(run=run.id, attempt=1, failure=FAILURE, evidence="/e", at=1.0)
     journal.record(named)
     journal.record(attempt(run.id, 1, 1.0))
-    journal.intend("start", "python", run=run.id, attempt=1)
+    journal.intend(IntentKind.START, "python", run=run.id, attempt=1)
     journal.flush()
     (left,) = journal.unfinished()
 
@@ -92,7 +114,7 @@ def test_an_incident_of_a_journal_that_knew_no_blame_is_read(
 ) -> None:
     run = begin(journal, "calm-otter")
     incident = Incident(
-        run=run.id, attempt=1, number=1, verdict="hung", why="no step for 9 s", place="",
+        run=run.id, attempt=1, number=1, verdict=RunState.HUNG, why="no step for 9 s", place="",
         quiet=9.5, evidence="", at=1190.0,
     )  # fmt: skip
     journal.record(incident)
@@ -117,12 +139,20 @@ def test_a_name_is_checked_and_taken_once(journal: Journal) -> None:
 def test_the_story_of_a_run_comes_back_as_it_was_written(open_journal: OpenJournal) -> None:
     journal = open_journal(clock=lambda: 1000.0)
     run = begin(journal, "calm-otter")
-    first = attempt(run.id, 1, 1000.0, ended=1200.0, signal=9, outcome="hung", first_step=0,
+    first = attempt(run.id, 1, 1000.0, ended=1200.0, signal=9, outcome=Outcome.HUNG, first_step=0,
                     last_step=100)  # fmt: skip
-    second = attempt(run.id, 2, 1201.0, ended=1400.0, exit_code=0, outcome="done", first_step=80,
-                     last_step=150)  # fmt: skip
+    second = attempt(
+        run.id,
+        2,
+        1201.0,
+        ended=1400.0,
+        exit_code=0,
+        outcome=Outcome.BY_ITSELF,
+        first_step=80,
+        last_step=150,
+    )
     incident = Incident(
-        run=run.id, attempt=1, number=1, verdict="hung", why="no step for 9 s",
+        run=run.id, attempt=1, number=1, verdict=RunState.HUNG, why="no step for 9 s",
         place="dataset.py:88 __getitem__", quiet=9.5, evidence="incident-1", at=1190.0,
         blame=Blame(
             sign=Sign.WAIT, why="rank 1 is waiting for a lock", number=1, compared=2,
@@ -142,18 +172,18 @@ def test_the_story_of_a_run_comes_back_as_it_was_written(open_journal: OpenJourn
     journal.record(message)
     journal.record(second)
     train(journal, run.id, 2, 1211.0, range(80, 151))
-    with journal.intend("stop", "the tree", run=run.id, attempt=2):
+    with journal.intend(IntentKind.KILL, "the tree", run=run.id, attempt=2):
         pass
-    journal.end_run(run.id, "done")
+    journal.end_run(run.id, RunOutcome.DONE)
     journal.flush()
     story = journal.story("calm-otter")
 
-    assert story.run == msgspec.structs.replace(run, ended=1000.0, outcome="done")
+    assert story.run == msgspec.structs.replace(run, ended=1000.0, outcome=RunOutcome.DONE)
     assert story.attempts == (first, second)
     assert story.incidents == (incident,)
     assert story.decisions == (decision,)
     assert story.messages == (message,)
-    assert [(deed.kind, deed.outcome) for deed in story.deeds] == [("stop", "done")]
+    assert [(deed.kind, deed.outcome) for deed in story.deeds] == [(IntentKind.KILL, "done")]
     assert story.progress[-1].last_step == 150
     (loss,) = story.losses  # from 1100, the last step, to 1212, the first new one
     assert loss == AttemptCost(attempt=1, idle=112.0, steps_redone=20, redoing=loss.redoing)
@@ -224,7 +254,7 @@ def test_a_run_whose_supervisor_is_gone_is_not_alive_and_can_be_taken_over(
 def test_a_command_comes_back_to_the_byte_and_is_shown_well_formed(journal: Journal) -> None:
     odd = os.fsdecode(b"caf\xe9.py")
     command = ("python", odd, "--text", "a\nb", "")
-    journal.begin_run(command, job={"command": command}, strategy={}, name="odd-bytes")
+    journal.begin_run(command, job={"command": command}, strategy=Strategy(), name="odd-bytes")
 
     assert journal.command("odd-bytes") == command
     shown = journal.story("odd-bytes").run
@@ -323,7 +353,7 @@ def test_a_run_is_where_its_last_attempt_is(journal: Journal) -> None:
     run = begin(journal, "calm-otter")
     train(journal, run.id, 1, 1000.0, range(100, 110))
     train(journal, run.id, 2, 1012.0, range(100, 105))
-    journal.end_run(run.id, "done")
+    journal.end_run(run.id, RunOutcome.DONE)
     journal.flush()
 
     (line,) = journal.runs()
@@ -333,14 +363,14 @@ def test_a_run_is_where_its_last_attempt_is(journal: Journal) -> None:
 @pytest.mark.parametrize(
     ("now", "verdict", "stalled", "rate"),
     [
-        (1125.0, "healthy", False, 1.0),
-        (1140.0, "healthy", True, 0.33),
-        (1115.0, "slow", True, 0.75),
-        (1300.0, "healthy", True, 0.0),
+        (1125.0, RunState.HEALTHY, False, 1.0),
+        (1140.0, RunState.HEALTHY, True, 0.33),
+        (1115.0, RunState.SLOW, True, 0.75),
+        (1300.0, RunState.HEALTHY, True, 0.0),
     ],
 )
 def test_a_run_that_makes_no_progress_is_stalled_and_has_no_end(
-    open_journal: OpenJournal, now: float, verdict: str, *, stalled: bool, rate: float
+    open_journal: OpenJournal, now: float, verdict: RunState, *, stalled: bool, rate: float
 ) -> None:
     journal = open_journal(clock=lambda: now)
     run = begin(journal)
@@ -369,12 +399,12 @@ def test_a_second_run_with_the_same_command_is_refused_and_the_first_is_named(
     second.here = ours
 
     with pytest.raises(JournalError, match="run calm-otter with the same command is running"):
-        second.begin_run(COMMAND, job={}, strategy={}, alone=True)
-    second.begin_run((*COMMAND, "--small"), job={}, strategy={}, alone=True)
-    second.begin_run(COMMAND, job={}, strategy={})
-    first.end_run(1, "done")
+        second.begin_run(COMMAND, job={}, strategy=Strategy(), alone=True)
+    second.begin_run((*COMMAND, "--small"), job={}, strategy=Strategy(), alone=True)
+    second.begin_run(COMMAND, job={}, strategy=Strategy())
+    first.end_run(1, RunOutcome.DONE)
     first.flush()
-    second.begin_run(COMMAND, job={}, strategy={}, alone=True)
+    second.begin_run(COMMAND, job={}, strategy=Strategy(), alone=True)
 
 
 def test_a_run_that_has_made_all_its_steps_or_starts_again_is_not_stalled(
@@ -384,9 +414,9 @@ def test_a_run_that_has_made_all_its_steps_or_starts_again_is_not_stalled(
     done, again = begin(journal), begin(journal)
     train(journal, done.id, 1, 1000.0, range(501))
     train(journal, again.id, 1, 1000.0, range(101))
-    hung = Sample(at=1110.0, step=100, verdict="hung", quiet=10.0, total=500)
+    hung = Sample(at=1110.0, step=100, verdict=RunState.HUNG, quiet=10.0, total=500)
     journal.progressed(again.id, 1, hung)  # which is why it starts again
-    look = Sample(at=8990.0, step=0, verdict="starting", quiet=0.0, total=500)
+    look = Sample(at=8990.0, step=0, verdict=RunState.STARTING, quiet=0.0, total=500)
     journal.progressed(again.id, 2, look)
     for run in (done, again):
         journal._flush_meters(run.id)

@@ -16,6 +16,7 @@ import pytest
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import Place
 from rocsteady.journal.values import Deed, Fate
+from rocsteady.model import RunOutcome
 
 VICTIM = Path(__file__).with_name("writing_until_killed.py")
 KILLS = 200
@@ -124,7 +125,7 @@ def test_four_supervisors_at_once_lose_no_write(place: Place, tmp_path: Path) ->
     journal = Journal(place)
     lines = journal.runs()
     assert len({line.run.name for line in lines}) == 4
-    assert all(line.run.outcome == "done" for line in lines)
+    assert all(line.run.outcome is RunOutcome.DONE for line in lines)
     for line in lines:
         assert len(journal.story(line.run.name).messages) == 100 * 20
     journal.close()

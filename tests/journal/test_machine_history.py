@@ -24,7 +24,7 @@ from rocsteady.journal.values import (
     Unfinished,
 )
 from rocsteady.machine.disk_root import DiskRoot
-from rocsteady.model import Observation, ProbeOutcome
+from rocsteady.model import IntentKind, Observation, ProbeOutcome, Strategy
 
 PHASES = {"data": StaysRecord(count=5, longest=0.9, histogram=(0, 3, 2))}
 
@@ -43,7 +43,7 @@ def test_what_a_script_usually_does_is_remembered_for_this_machine(place: Place)
 
 def test_what_took_the_machine_down_is_remembered_once(place: Place) -> None:
     deed = Deed(
-        id=1, run=1, attempt=1, kind="start", what="attention with an override",
+        id=1, run=1, attempt=1, kind=IntentKind.START, what="attention with an override",
         machine="m", boot_id="b", process="", at=7.0,
     )  # fmt: skip
     memory = Memory(place)
@@ -51,14 +51,14 @@ def test_what_took_the_machine_down_is_remembered_once(place: Place) -> None:
         memory.took_down(Unfinished(deed=deed, fate=Fate.MACHINE_WENT_DOWN))
     memory.close()
 
-    expected = Takedown(machine="m", boot_id="b", kind="start", what=deed.what, at=7.0)
+    expected = Takedown(machine="m", boot_id="b", kind=IntentKind.START, what=deed.what, at=7.0)
     assert memory.takedowns("m") == (expected,)
     assert memory.takedowns("n") == ()
 
 
 def test_what_helped_and_what_was_deadly_is_remembered_for_script_and_machine(place: Place) -> None:
-    deadly = Deadly(machine="m", script="s", strategy={"workers": 0}, command="python", at=1.0)
-    as_it_is = Deadly(machine="m", script="s", strategy={}, command="python", at=2.0)
+    deadly = Deadly(machine="m", script="s", strategy=Strategy(workers=0), command="python", at=1.0)
+    as_it_is = Deadly(machine="m", script="s", strategy=Strategy(), command="python", at=2.0)
     helped = Helped(
         machine="m", script="s", failure="hang-in-loader", remedy="loader-inline", run="r", at=3.0
     )

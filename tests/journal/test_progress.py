@@ -17,12 +17,13 @@ from rocsteady.journal.rows import put, select
 from rocsteady.journal.schema import JOURNAL, connect
 from rocsteady.journal.values import Bucket, Gauge, Sample
 from rocsteady.journal.writer import RETRY
+from rocsteady.model import RunState
 
 LONG_AGO = -100_000.0  # so that buckets are a minute wide
 
 
 def sample(at: float, step: int, **options: object) -> Sample:
-    fields = {"at": at, "step": step, "verdict": "healthy", "quiet": 0.0, **options}
+    fields = {"at": at, "step": step, "verdict": RunState.HEALTHY, "quiet": 0.0, **options}
     return Sample(**fields)  # type: ignore[arg-type] # as the test says
 
 
@@ -48,7 +49,7 @@ def test_samples_of_a_minute_become_one_bucket() -> None:
     meter = Meter(1, 1, began=LONG_AGO)
     meter.add(sample(600.0, 10, seconds_in={"data": 1.0}))
     meter.add(sample(610.0, 30, seconds_in={"data": 1.5, "compute": 8.0}, total=500))
-    meter.add(sample(625.0, 30, quiet=15.0, verdict="slow", seconds_in={"data": 16.5}))
+    meter.add(sample(625.0, 30, quiet=15.0, verdict=RunState.SLOW, seconds_in={"data": 16.5}))
 
     finished, current = meter.add(sample(661.0, 90))
 
@@ -64,7 +65,7 @@ def test_samples_of_a_minute_become_one_bucket() -> None:
         last_progress=610.0,
         quiet=15.0,
         seconds_in={"data": 16.5, "compute": 8.0},
-        seconds_as={"healthy": 10.0, "slow": 15.0},
+        seconds_as={RunState.HEALTHY: 10.0, RunState.SLOW: 15.0},
     )
     assert (current.first_step, current.last_step, current.start) == (30, 90, 660.0)
 

@@ -19,6 +19,7 @@ from rocsteady.errors import NotRecordedError
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import Place, find_place
 from rocsteady.journal.values import MessageRecord
+from rocsteady.model import IntentKind, Strategy
 
 TOOLS = ("mkfs.ext4", "mount", "umount", "fsfreeze")
 pytestmark = [
@@ -63,7 +64,7 @@ def fill(path: Path) -> None:
 
 def test_a_disk_that_hangs_holds_nobody_up(disk: Path, place_on_it: Place) -> None:
     journal = Journal(place_on_it, intend_within=timedelta(seconds=1))
-    run = journal.begin_run(("python",), job={}, strategy={})
+    run = journal.begin_run(("python",), job={}, strategy=Strategy())
     assert tool("fsfreeze", "-f", disk)
     start = time.monotonic()
 
@@ -71,7 +72,7 @@ def test_a_disk_that_hangs_holds_nobody_up(disk: Path, place_on_it: Place) -> No
         journal.record(MessageRecord(run=run.id, text=str(number), at=0.0))
     handed_over = time.monotonic() - start
     with pytest.raises(NotRecordedError, match="within 1 s"):
-        journal.intend("kill", "the tree")
+        journal.intend(IntentKind.KILL, "the tree")
     refused = time.monotonic() - start - handed_over
 
     assert handed_over < 3
@@ -97,7 +98,7 @@ def said_to_be_lost(journal: Journal, name: str) -> int:
 
 def test_closing_while_the_disk_hangs_is_bounded(disk: Path, place_on_it: Place) -> None:
     journal = Journal(place_on_it)
-    run = journal.begin_run(("python",), job={}, strategy={})
+    run = journal.begin_run(("python",), job={}, strategy=Strategy())
     assert tool("fsfreeze", "-f", disk)
     journal.record(MessageRecord(run=run.id, text="lost", at=0.0))
     start = time.monotonic()
@@ -112,13 +113,13 @@ def test_a_full_disk_costs_the_oldest_and_says_so_when_there_is_room(
     disk: Path, place_on_it: Place
 ) -> None:
     journal = Journal(place_on_it)
-    run = journal.begin_run(("python",), job={}, strategy={})
+    run = journal.begin_run(("python",), job={}, strategy=Strategy())
     ballast = disk / "ballast"
     fill(ballast)
     for number in range(10_000):
         journal.record(MessageRecord(run=run.id, text=f"{number} " * 50, at=0.0))
     with pytest.raises(NotRecordedError, match="full"):
-        journal.intend("kill", "the tree")
+        journal.intend(IntentKind.KILL, "the tree")
     for number in range(10_000):
         journal.record(MessageRecord(run=run.id, text=str(number), at=0.0))
 

@@ -11,6 +11,7 @@ from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import Place
 from rocsteady.journal.progress import DAY, HOUR
 from rocsteady.journal.values import AttemptRecord, DecisionRecord, Incident, MessageRecord, Sample
+from rocsteady.model import IntentKind, Outcome, RunState, Strategy
 
 OpenJournal = Callable[..., Journal]
 LOOK_EVERY = 20  # seconds
@@ -22,7 +23,7 @@ def incident(journal: Journal, run: int, number: int, at: float) -> None:
     folder = f"/home/user/project/.rocsteady/runs/calm-otter/incident-{number}"
     why, place = "no step for 9 s (at most 0.9 s in this phase so far)", "dataset.py:88 __getitem__"
     journal.record(
-        Incident(run=run, attempt=number, number=number, verdict="hung", quiet=9.3, why=why,
+        Incident(run=run, attempt=number, number=number, verdict=RunState.HUNG, quiet=9.3, why=why,
                  at=at, place=place, evidence=folder)
     )  # fmt: skip
     for text in ("Looking.", "hung in the DataLoader. " * 6, "the same again", "from step 4,800"):
@@ -31,11 +32,11 @@ def incident(journal: Journal, run: int, number: int, at: float) -> None:
         DecisionRecord(run=run, attempt=number, what="the same again", why="chance", at=at)
     )
     journal.record(
-        AttemptRecord(run=run, number=number + 1, strategy={"device": "gpu", "workers": 2},
-                boot_id="b" * 36, started=at, ended=at + 600, signal=9, outcome="hung",
+        AttemptRecord(run=run, number=number + 1, strategy=Strategy(device="gpu", workers=2),
+                boot_id="b" * 36, started=at, ended=at + 600, signal=9, outcome=Outcome.HUNG,
                 first_step=1000 * number, last_step=1000 * number + 900)
     )  # fmt: skip
-    for kind in ("evidence", "stop", "start"):
+    for kind in (IntentKind.PAUSE, IntentKind.KILL, IntentKind.START):
         journal.intend(kind, f"attempt {number} of calm-otter", run=run, attempt=number).end()
 
 
@@ -50,7 +51,7 @@ def test_a_month_with_a_hang_every_hour(
 ) -> None:
     now = 0
     journal = open_journal(clock=lambda: float(now))
-    run = journal.begin_run(("python", "train.py"), job={}, strategy={}).id
+    run = journal.begin_run(("python", "train.py"), job={}, strategy=Strategy()).id
     for now in range(0, 30 * DAY, LOOK_EVERY):
         number = now // HOUR + 1
         if now % HOUR == 0:
@@ -59,7 +60,7 @@ def test_a_month_with_a_hang_every_hour(
         journal.progressed(
             run,
             number,
-            Sample(at=now, step=now * 500, verdict="healthy", quiet=0.1, total=10**9,
+            Sample(at=now, step=now * 500, verdict=RunState.HEALTHY, quiet=0.1, total=10**9,
                    seconds_in=seconds_in),
         )  # fmt: skip
     journal.flush(timedelta(seconds=60))

@@ -13,22 +13,23 @@ from pathlib import Path
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import find_place
 from rocsteady.journal.values import MessageRecord, Sample
+from rocsteady.model import IntentKind, RunOutcome, RunState, Strategy
 
 
 def main(project: Path, state: Path, rounds: int) -> None:
     journal = Journal(find_place(project, state=state))
-    run = journal.begin_run(("python", "train.py"), job={}, strategy={})
+    run = journal.begin_run(("python", "train.py"), job={}, strategy=Strategy())
     os.write(1, f"= {run.id}\n".encode())
     for number in range(rounds):
         for entry in range(20):
             journal.record(MessageRecord(run=run.id, text=f"{number} {entry} " * 40, at=0.0))
-        look = Sample(at=number * 7.0, step=number, verdict="healthy", quiet=0.0)
+        look = Sample(at=number * 7.0, step=number, verdict=RunState.HEALTHY, quiet=0.0)
         journal.progressed(run.id, 1, look)
-        intent = journal.intend("deed", str(number), run=run.id)
+        intent = journal.intend(IntentKind.START, str(number), run=run.id)
         os.write(1, f"+ {number}\n".encode())
         intent.end()
         os.write(1, f"- {number}\n".encode())
-    journal.end_run(run.id, "done")
+    journal.end_run(run.id, RunOutcome.DONE)
     journal.close()
 
 

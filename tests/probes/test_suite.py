@@ -16,9 +16,9 @@ from rocsteady.journal.identity import Identity
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import Place, find_place
 from rocsteady.journal.machine_history import Memory
-from rocsteady.model import Observation, ProbeOutcome
+from rocsteady.model import IntentKind, Observation, ProbeOutcome
 from rocsteady.probes.catalog import Probe
-from rocsteady.probes.runner import INTENT, ProbeRunner
+from rocsteady.probes.runner import ProbeRunner
 from rocsteady.probes.suite import (
     MOST_EVIDENCE,
     KnownBefore,
@@ -168,8 +168,8 @@ def test_a_probe_that_was_under_way_at_another_boot_took_the_machine_down(
 ) -> None:
     told = '{"probe":"attention-backward","variant":"flash"}'
     before = Journal(place, here=Identity(machine="m", boot_id="b1", process="1:2:3"))
-    before.intend(INTENT, told)
-    before.intend(INTENT, '{"probe":"import"}').end()
+    before.intend(IntentKind.PROBE, told)
+    before.intend(IntentKind.PROBE, '{"probe":"import"}').end()
     before.close()
     journal = Journal(place, here=Identity(machine="m", boot_id="b2", process="1:2:4"))
 
@@ -191,7 +191,7 @@ def test_a_probe_that_was_killed_or_interrupted_took_nothing_down(
     place: Place, memory: Memory
 ) -> None:
     journal = Journal(place)
-    journal.intend(INTENT, '{"probe":"import"}')
+    journal.intend(IntentKind.PROBE, '{"probe":"import"}')
 
     assert recover(journal, memory, SOFTWARE) == ()
     assert len(journal.unfinished()) == 1  # under way

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rocsteady.evidence.values import ProcessSeen, Wait
-from rocsteady.pulse.verdict import RunState
+from rocsteady.model import RunState
 from tests.pulse.simulate import (
     TRAINER,
     WORKER,

@@ -24,9 +24,10 @@ from rocsteady.evidence.values import (
     Wait,
 )
 from rocsteady.knowledge.waits import WaitKnowledge, load_waits
+from rocsteady.model import RunState
 from rocsteady.pulse.judgment import Pulse, begin, judge
 from rocsteady.pulse.phase_history import PhaseHistory
-from rocsteady.pulse.verdict import Patience, RunState, Verdict
+from rocsteady.pulse.verdict import Patience, Verdict
 
 TICK = 0.2
 LOOK_TAKES = 0.3

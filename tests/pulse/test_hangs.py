@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 
 from rocsteady.evidence.values import ProcessSeen, ThreadSeen, Wait
-from rocsteady.pulse.verdict import Patience, RunState
+from rocsteady.model import RunState
+from rocsteady.pulse.verdict import Patience
 from tests.pulse.simulate import (
     TORCH,
     TRAINER,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rocsteady.blame import RankRecord, WaitsFor
 from rocsteady.evidence.values import Heartbeat
+from rocsteady.model import RunState
 from rocsteady.pulse.host_summary import (
     HostSummary,
     alone,
@@ -16,7 +17,7 @@ from rocsteady.pulse.host_summary import (
     job_hangs,
     summarise,
 )
-from rocsteady.pulse.verdict import RunState, Verdict
+from rocsteady.pulse.verdict import Verdict
 
 
 def host(*ranks: int, world: int = 4, stuck: bool = True) -> HostSummary:

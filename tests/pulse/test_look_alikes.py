@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocsteady.evidence.values import Blocked, ProcessSeen, ThreadSeen, Wait
-from rocsteady.pulse.verdict import RunState
+from rocsteady.model import RunState
 from tests.pulse.simulate import (
     TORCH,
     TRAINER,

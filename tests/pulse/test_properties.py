@@ -15,9 +15,10 @@ from rocsteady.evidence.values import (
     Tick,
     Wait,
 )
+from rocsteady.model import RunState
 from rocsteady.pulse.judgment import begin, judge, learn
 from rocsteady.pulse.phase_history import PhaseHistory, merge
-from rocsteady.pulse.verdict import Patience, RunState
+from rocsteady.pulse.verdict import Patience
 from tests.pulse.simulate import TRAINER, known, thread
 
 PATIENCE = Patience()

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from rocsteady.blame import Blame, Sign
 from rocsteady.journal.values import (
-    PAUSE,
     AttemptCost,
     AttemptRecord,
     Bucket,
@@ -27,6 +26,16 @@ from rocsteady.journal.values import (
     RunStory,
 )
 from rocsteady.knowledge.values import Fix
+from rocsteady.model import (
+    Certainty,
+    Failure,
+    Fingerprint,
+    IntentKind,
+    Outcome,
+    RunOutcome,
+    RunState,
+    Strategy,
+)
 from rocsteady.page.markup import tag
 from rocsteady.page.run_page import render_page
 from rocsteady.page.series import MOST_POINTS, gauge, in_attempts, rates
@@ -57,27 +66,30 @@ def bucket(attempt: int, minute: int, **options: object) -> Bucket:
 
 
 def story(
-    *, outcome: str = "done", words: str = "waiting for a lock", decided: str = "retry"
+    *,
+    outcome: RunOutcome = RunOutcome.DONE,
+    words: str = "waiting for a lock",
+    decided: str = "retry",
 ) -> RunStory:
     run = Run(
-        id=1, name="calm-otter", command=("python", "train.py", words), job={}, strategy={},
+        id=1, name="calm-otter", command=("python", "train.py", words), job={}, strategy=Strategy(),
         folder="", machine="m", boot_id="b", process="p", started=1000.0,
-        ended=1600.0 if outcome else None, outcome=outcome,
+        ended=None if outcome is RunOutcome.NONE else 1600.0, outcome=outcome,
     )  # fmt: skip
-    failure: dict[str, object] = {
-        "kind": "hang-in-script", "title": f"Hung in {words}", "words": words,
-        "certainty": "certain", "fingerprint": {"kind": "hang-in-script"}, "seen": [words],
-        "sources": [words],
-    }  # fmt: skip
+    failure = Failure(
+        kind="hang-in-script", title=f"Hung in {words}", words=words, certainty=Certainty.CERTAIN,
+        fingerprint=Fingerprint(kind="hang-in-script"), seen=(words,), sources=(words,),
+    )  # fmt: skip
     return RunStory(
         run=run,
         attempts=(
-            AttemptRecord(run=1, number=1, strategy={"variables": {"A": words}}, boot_id="b",
-                          started=1000.0, ended=1300.0, signal=9, outcome="hung", last_step=500),
-            AttemptRecord(run=1, number=2, strategy={}, boot_id="b", started=1301.0, ended=1600.0,
-                          exit_code=0, outcome="by itself", last_step=1000),
+            AttemptRecord(run=1, number=1, strategy=Strategy(variables={"A": words}), boot_id="b",
+                          started=1000.0, ended=1300.0, signal=9, last_step=500,
+                          outcome=Outcome.HUNG),
+            AttemptRecord(run=1, number=2, strategy=Strategy(), boot_id="b", started=1301.0,
+                          ended=1600.0, exit_code=0, outcome=Outcome.BY_ITSELF, last_step=1000),
         ),
-        incidents=(Incident(run=1, attempt=1, number=1, verdict="hung", why=words, at=1290.0,
+        incidents=(Incident(run=1, attempt=1, number=1, verdict=RunState.HUNG, why=words, at=1290.0,
                             place=f"train.py:31 {words}", quiet=9.0, evidence=f"/x/{words}",
                             blame=Blame(sign=Sign.WAIT, why=f"rank 1 is {words}", number=1)),),
         failures=(NamedFailure(run=1, attempt=1, failure=failure, evidence="", at=1299.0),),
@@ -90,11 +102,14 @@ def story(
     )  # fmt: skip
 
 
-def report(**options: str) -> RunReport:
-    words = options.get("words", "waiting for a lock")
+def report(
+    outcome: RunOutcome = RunOutcome.DONE,
+    words: str = "waiting for a lock",
+    decided: str = "retry",
+) -> RunReport:
     return RunReport(
         at=2000.0,
-        story=story(**options),
+        story=story(outcome=outcome, words=words, decided=decided),
         variables={"HSA_ENABLE_SDMA": words},
         proofs=(IncidentProof(incident=1, waits=(f"the training thread {words}",), stacks=words),),
         log_tail=words,
@@ -182,14 +197,14 @@ def test_plots_show_the_range_and_the_incidents() -> None:
 
 def test_a_state_for_every_end() -> None:
     assert state_of(report()) == ("done", "ok")
-    assert state_of(report(outcome="stopped by the user"))[0] == "stopped"
-    assert state_of(report(outcome="ended, not done"))[0] == "failed"
-    assert state_of(report(outcome=""))[0] == "interrupted"
-    assert "--resume calm-otter" in next_step(report(outcome=""))[1]
-    gave_up = next_step(report(outcome="ended, not done", decided="end"))[0]
+    assert state_of(report(outcome=RunOutcome.STOPPED))[0] == "stopped"
+    assert state_of(report(outcome=RunOutcome.NOT_DONE))[0] == "failed"
+    assert state_of(report(outcome=RunOutcome.NONE))[0] == "interrupted"
+    assert "--resume calm-otter" in next_step(report(outcome=RunOutcome.NONE))[1]
+    gave_up = next_step(report(outcome=RunOutcome.NOT_DONE, decided="end"))[0]
     assert "rocsteady stopped trying: waiting for a lock." in gave_up
-    assert "stopped trying" not in next_step(report(outcome="ended, not done"))[0]
-    assert "without finishing" in summary(report(outcome="ended, not done"))
+    assert "stopped trying" not in next_step(report(outcome=RunOutcome.NOT_DONE))[0]
+    assert "without finishing" in summary(report(outcome=RunOutcome.NOT_DONE))
 
 
 def test_the_costs_add_up() -> None:
@@ -222,9 +237,18 @@ def test_a_pause_is_neither_a_slow_step_nor_training() -> None:
     before = bucket(1, 0, last_step=60, last_progress=1060.0)
     after = bucket(1, 10, first_step=60, last_step=120, last_progress=1660.0)
     pause = Deed(
-        id=1, run=1, attempt=1, kind=PAUSE, what="", machine="", boot_id="", process="", at=1060.0,
-        outcome="continued", ended=1600.0,
-    )  # fmt: skip
+        id=1,
+        run=1,
+        attempt=1,
+        kind=IntentKind.PAUSE,
+        what="",
+        machine="",
+        boot_id="",
+        process="",
+        at=1060.0,
+        outcome="continued",
+        ended=1600.0,
+    )
 
     (line,) = rates([before, after], [pause])
 
@@ -236,10 +260,19 @@ def test_a_pause_is_neither_a_slow_step_nor_training() -> None:
 
 def test_a_crash_of_the_machine_is_named_first() -> None:
     start = Deed(
-        id=1, run=1, attempt=2, kind="start", what="", machine="", boot_id="", process="", at=1.0,
-        outcome=Fate.MACHINE_WENT_DOWN.value, ended=2.0,
-    )  # fmt: skip
-    told = report(outcome="ended, not done")
+        id=1,
+        run=1,
+        attempt=2,
+        kind=IntentKind.START,
+        what="",
+        machine="",
+        boot_id="",
+        process="",
+        at=1.0,
+        outcome=Fate.MACHINE_WENT_DOWN.value,
+        ended=2.0,
+    )
+    told = report(outcome=RunOutcome.NOT_DONE)
     told = replace(told, story=replace(told.story, deeds=(start,)))
 
     assert "The machine crashed during attempt 2. 2 attempts" in summary(told)
@@ -247,12 +280,21 @@ def test_a_crash_of_the_machine_is_named_first() -> None:
 
 
 def test_a_crash_that_nothing_followed_is_lost_time_and_no_training() -> None:
-    whole = story(outcome="ended, not done")
-    cut = replace(whole.attempts[0], ended=None, outcome="", last_step=None)
+    whole = story(outcome=RunOutcome.NOT_DONE)
+    cut = replace(whole.attempts[0], ended=None, outcome=RunOutcome.NONE, last_step=None)
     start = Deed(
-        id=1, run=1, attempt=1, kind="start", what="", machine="", boot_id="", process="", at=1.0,
-        outcome=Fate.MACHINE_WENT_DOWN.value, ended=2.0,
-    )  # fmt: skip
+        id=1,
+        run=1,
+        attempt=1,
+        kind=IntentKind.START,
+        what="",
+        machine="",
+        boot_id="",
+        process="",
+        at=1.0,
+        outcome=Fate.MACHINE_WENT_DOWN.value,
+        ended=2.0,
+    )
     alone = replace(
         whole, attempts=(cut,), incidents=(), failures=(), decisions=(), losses=(), deeds=(start,),
         seconds_lost=0.0, progress=whole.progress[:2],
@@ -280,7 +322,7 @@ def test_injected_faults_and_changed_settings_are_named() -> None:
     told = MessageRecord(
         run=1, text="faults are injected into this run: ROCSTEADY_FAULTS is set.", at=1.0
     )
-    last = replace(plain.attempts[1], strategy={"worker_context": "forkserver"})
+    last = replace(plain.attempts[1], strategy=Strategy(worker_context="forkserver"))
     changed = replace(plain, messages=(told,), attempts=(plain.attempts[0], last))
     made = RunReport(at=2000.0, story=changed)
 
@@ -307,8 +349,8 @@ def test_attributes_are_escaped() -> None:
 
 
 def test_an_attempt_without_an_end_is_in_progress_only_while_the_run_is() -> None:
-    whole = story(outcome="")
-    last = replace(whole.attempts[1], ended=None, outcome="", exit_code=None)
+    whole = story(outcome=RunOutcome.NONE)
+    last = replace(whole.attempts[1], ended=None, outcome=RunOutcome.NONE, exit_code=None)
     cut = replace(whole, attempts=(whole.attempts[0], last))
 
     assert "(unchanged) is in progress" in render_page(
@@ -382,7 +424,7 @@ def test_the_time_has_its_unit_and_goodput_its_meaning() -> None:
     ],
 )
 def test_a_deadline_says_whether_it_was_met(deadline: float, said: str) -> None:
-    made, failed = report(), report(outcome="ended, not done")
+    made, failed = report(), report(outcome=RunOutcome.NOT_DONE)
 
     assert "(not done)" in render_page(replace(failed, story=replace(failed.story, deadline=1.0)))
     assert said in render_page(replace(made, story=replace(made.story, deadline=deadline)))
@@ -414,7 +456,7 @@ def test_only_a_page_that_is_followed_reloads_itself() -> None:
 
 
 def test_an_open_incident_is_in_the_summary_and_the_state_warns() -> None:
-    whole = story(outcome="")
+    whole = story(outcome=RunOutcome.NONE)
     cut = replace(whole, attempts=whole.attempts[:1], decisions=(), failures=())
     made = RunReport(at=2000.0, story=cut, is_running=True)
 
@@ -424,11 +466,20 @@ def test_an_open_incident_is_in_the_summary_and_the_state_warns() -> None:
 
 
 def test_a_crash_of_the_machine_is_explained_and_not_tried_again() -> None:
-    whole = story(outcome="ended, not done")
+    whole = story(outcome=RunOutcome.NOT_DONE)
     start = Deed(
-        id=1, run=1, attempt=1, kind="start", what="", machine="", boot_id="", process="", at=1.0,
-        outcome=Fate.MACHINE_WENT_DOWN.value, ended=2.0,
-    )  # fmt: skip
+        id=1,
+        run=1,
+        attempt=1,
+        kind=IntentKind.START,
+        what="",
+        machine="",
+        boot_id="",
+        process="",
+        at=1.0,
+        outcome=Fate.MACHINE_WENT_DOWN.value,
+        ended=2.0,
+    )
     alone = replace(
         whole, attempts=whole.attempts[:1], incidents=(), failures=(), decisions=(), deeds=(start,)
     )

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from rocsteady.journal.values import Forecast, Run, RunLine
+from rocsteady.model import RunOutcome, Strategy
 from rocsteady.report.deadline import met, remains
 from rocsteady.report.runs import render_runs
 
@@ -15,9 +16,17 @@ NOW = 1763920800.0  # Sun 23 Nov 2025 18:00 UTC
 HOUR, DAY = 3600.0, 86400.0
 DUE = NOW + 7 * DAY
 RUN = Run(
-    id=1, name="a-name-as-long-as-any-is", command=("python",), job={}, strategy={}, folder="/r",
-    machine="m", boot_id="b", process="", started=NOW - DAY,
-)  # fmt: skip
+    id=1,
+    name="a-name-as-long-as-any-is",
+    command=("python",),
+    job={},
+    strategy=Strategy(),
+    folder="/r",
+    machine="m",
+    boot_id="b",
+    process="",
+    started=NOW - DAY,
+)
 LINE = RunLine(
     run=RUN, alive=True, attempts=1, incidents=0, step=1_234_567, total=9_876_543, rate=12.34,
     last_progress=NOW - 90, seconds_left=5 * DAY, deadline=DUE,
@@ -106,12 +115,12 @@ def test_a_run_that_was_left_is_foretold_from_now() -> None:
 @pytest.mark.parametrize(
     ("ended", "outcome", "expected"),
     [
-        (DUE - 3 * HOUR - 600, "done", "3 h 10 min before the deadline"),
-        (DUE + 2 * HOUR, "done", "2 h late"),
-        (NOW - 5, "ended, not done", "deadline Sun 30 Nov 18:00 (in 7 d)"),
+        (DUE - 3 * HOUR - 600, RunOutcome.DONE, "3 h 10 min before the deadline"),
+        (DUE + 2 * HOUR, RunOutcome.DONE, "2 h late"),
+        (NOW - 5, RunOutcome.NOT_DONE, "deadline Sun 30 Nov 18:00 (in 7 d)"),
     ],
 )
-def test_a_run_that_ended(ended: float, outcome: str, expected: str) -> None:
+def test_a_run_that_ended(ended: float, outcome: RunOutcome, expected: str) -> None:
     run = msgspec.structs.replace(RUN, ended=ended, outcome=outcome)
 
     assert forecast_of(msgspec.structs.replace(LINE, run=run)) == expected

@@ -9,6 +9,7 @@ import pytest
 from samples import RANKS, UTC, WATCHED
 
 from rocsteady.journal.values import Deed
+from rocsteady.model import IntentKind
 from rocsteady.report.sparkline import long_bar, sparkline
 from rocsteady.report.watch import RankView, WatchView, odd_ranks, render_watch
 
@@ -42,7 +43,7 @@ def test_what_a_script_prints_does_not_reach_the_terminal() -> None:
 
 def test_a_pause_is_not_a_stall() -> None:
     pause = Deed(
-        id=1, run=1, attempt=3, kind="pause", what="attempt 3", machine="m", boot_id="b",
+        id=1, run=1, attempt=3, kind=IntentKind.PAUSE, what="attempt 3", machine="m", boot_id="b",
         process="", at=0.0,
     )  # fmt: skip
     story = msgspec.structs.replace(RANKS.story, deeds=(pause,))

@@ -27,7 +27,7 @@ from rocsteady.journal.values import (
     RunLine,
     RunStory,
 )
-from rocsteady.model import Observation, ProbeOutcome
+from rocsteady.model import Observation, Outcome, ProbeOutcome, RunOutcome, RunState, Strategy
 from rocsteady.plan import Basis, Finish, Limit, Option, Pace, Plan, Price, Risk
 from rocsteady.report.diagnosis import render_diagnosis
 from rocsteady.report.drill import DrillResult, FaultResult, render_drill
@@ -166,9 +166,17 @@ UNTRIED = msgspec.structs.replace(
     take="",
 )
 RUN = Run(
-    id=1, name="calm-otter", command=("python", "train.py"), job={}, strategy={}, folder="/r",
-    machine="m", boot_id="b", process="", started=NOW - 2 * HOUR,
-)  # fmt: skip
+    id=1,
+    name="calm-otter",
+    command=("python", "train.py"),
+    job={},
+    strategy=Strategy(),
+    folder="/r",
+    machine="m",
+    boot_id="b",
+    process="",
+    started=NOW - 2 * HOUR,
+)
 LINE = RunLine(
     run=RUN, alive=True, attempts=3, incidents=2, step=4_575, total=7_500, rate=2.38,
     last_progress=NOW - 3, seconds_left=1230.0, deadline=NOW + 6 * HOUR,
@@ -176,8 +184,10 @@ LINE = RunLine(
         at=NOW + 1230, early=NOW + 1000, late=NOW + 1500, rate=2.38, left=2925, failures=0.1
     ),
 )  # fmt: skip
-DONE = msgspec.structs.replace(RUN, name="bold-heron", ended=NOW - DAY, outcome="done")
-FAILED = msgspec.structs.replace(RUN, name="quick-elk", ended=NOW - DAY, outcome="ended, not done")
+DONE = msgspec.structs.replace(RUN, name="bold-heron", ended=NOW - DAY, outcome=RunOutcome.DONE)
+FAILED = msgspec.structs.replace(
+    RUN, name="quick-elk", ended=NOW - DAY, outcome=RunOutcome.NOT_DONE
+)
 RUNS = (
     LINE,
     msgspec.structs.replace(
@@ -191,20 +201,20 @@ RUNS = (
     msgspec.structs.replace(LINE, run=FAILED, step=12, total=None, forecast=None, deadline=None),
 )  # fmt: skip
 STORY = RunStory(
-    run=msgspec.structs.replace(RUN, ended=NOW, outcome="done"),
+    run=msgspec.structs.replace(RUN, ended=NOW, outcome=RunOutcome.DONE),
     attempts=(
         AttemptRecord(
-            run=1, number=1, strategy={"version": 1}, boot_id="b", started=NOW - 7200,
-            ended=NOW - 4000, signal=9, outcome="hung", last_step=2_574,
+            run=1, number=1, strategy=Strategy(), boot_id="b", started=NOW - 7200,
+            ended=NOW - 4000, signal=9, outcome=Outcome.HUNG, last_step=2_574,
         ),
         AttemptRecord(
-            run=1, number=2, strategy={"version": 1, "workers": 0}, boot_id="b",
-            started=NOW - 3990, ended=NOW, exit_code=0, outcome="by itself", last_step=7_500,
+            run=1, number=2, strategy=Strategy(workers=0), boot_id="b",
+            started=NOW - 3990, ended=NOW, exit_code=0, outcome=Outcome.BY_ITSELF, last_step=7_500,
         ),
     ),
     incidents=(
         Incident(
-            run=1, attempt=1, number=1, verdict="hung", why="no step for 9.0 s", quiet=9.0,
+            run=1, attempt=1, number=1, verdict=RunState.HUNG, why="no step for 9.0 s", quiet=9.0,
             place="dataset.py:88 in __getitem__", evidence="/r/incident-1", at=NOW - 4000,
         ),
     ),
@@ -229,7 +239,7 @@ def bucket(number: int, step: int, at: float) -> Bucket:
         run=1, attempt=2, start=at, width=60, first_step=step, last_step=step + 140, total=7_500,
         first_progress=at + 1, last_progress=at + (60 if number != 8 else 119), quiet=1.0,
         seconds_in={"data": 7.0, "forward": 19.0, "backward": 26.0, "optimizer": 6.0, "other": 2.0},
-        seconds_as={"healthy": 60.0},
+        seconds_as={RunState.HEALTHY: 60.0},
         gauges={
             name: Gauge(least=value, most=value, mean=value, count=2)
             for name, value in {

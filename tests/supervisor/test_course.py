@@ -8,13 +8,21 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
+from rocsteady.attempts.attempt_end import AttemptEnd
 from rocsteady.attempts.settings import Settings
 from rocsteady.journal.location import find_place
 from rocsteady.journal.machine_history import Memory
 from rocsteady.journal.values import Run
 from rocsteady.machine.software import software_of
-from rocsteady.model import Certainty, Failure, Fingerprint, Observation, ProbeOutcome
+from rocsteady.model import (
+    Certainty,
+    Failure,
+    Fingerprint,
+    Observation,
+    Outcome,
+    ProbeOutcome,
+    Strategy,
+)
 from rocsteady.pulse.phase_history import PhaseHistory
 from rocsteady.remedies.ladder import RemedyChoice
 from rocsteady.supervisor.recovery import Choices, propose
@@ -24,9 +32,17 @@ if TYPE_CHECKING:
     from tests.conftest import Recorded
 
 RUN = Run(
-    id=1, name="calm-otter", command=("python",), job={}, strategy={}, folder="/r", machine="m",
-    boot_id="b", process="", started=0.0,
-)  # fmt: skip
+    id=1,
+    name="calm-otter",
+    command=("python",),
+    job={},
+    strategy=Strategy(),
+    folder="/r",
+    machine="m",
+    boot_id="b",
+    process="",
+    started=0.0,
+)
 END = AttemptEnd(
     outcome=Outcome.HUNG, exit=None, seconds=9.0, progress_seconds=5.0, first_step=1, last_step=25,
     wrote_checkpoint=True, found=None, learned=PhaseHistory(), processes=(1,),

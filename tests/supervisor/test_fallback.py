@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
+from rocsteady.attempts.attempt_end import AttemptEnd
 from rocsteady.attempts.settings import Settings
 from rocsteady.forecast.forecast import fell_after
 from rocsteady.journal.location import find_place
@@ -21,21 +21,29 @@ from rocsteady.journal.values import (
     Run,
     RunStory,
 )
-from rocsteady.model import Certainty, Failure, Fingerprint, Strategy
+from rocsteady.model import Certainty, Failure, Fingerprint, Outcome, Strategy
 from rocsteady.plan import Basis, Option, Pace, Plan
 from rocsteady.pulse.phase_history import PhaseHistory
 from rocsteady.remedies.ladder import RemedyChoice
 from rocsteady.supervisor.recovery import Choices, FallTo, propose
-from rocsteady.supervisor.strategy_history import RunWishes, StrategyHistory, as_json
+from rocsteady.supervisor.strategy_history import RunWishes, StrategyHistory
 from rocsteady.workflows.plan_choice import options_after
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded
 
 RUN = Run(
-    id=1, name="calm-otter", command=("python",), job={}, strategy={}, folder="/r", machine="m",
-    boot_id="b", process="", started=0.0,
-)  # fmt: skip
+    id=1,
+    name="calm-otter",
+    command=("python",),
+    job={},
+    strategy=Strategy(),
+    folder="/r",
+    machine="m",
+    boot_id="b",
+    process="",
+    started=0.0,
+)
 END = AttemptEnd(
     outcome=Outcome.BY_ITSELF, exit=None, seconds=9.0, progress_seconds=5.0, first_step=1,
     last_step=25, wrote_checkpoint=True, found=None, learned=PhaseHistory(), processes=(1,),
@@ -160,7 +168,7 @@ def test_what_was_tried_or_took_the_machine_down_is_never_fallen_to(
 ) -> None:
     same = msgspec.structs.replace(CPU, number=3, strategy=FIRST)
     back = msgspec.structs.replace(CPU.strategy, checkpoints_back=1)
-    memory.killed(Deadly(machine="m", script="s", strategy=as_json(back), command="python", at=1.0))
+    memory.killed(Deadly(machine="m", script="s", strategy=back, command="python", at=1.0))
     memory.flush()
 
     step = until_it_falls(course(recorded, memory, same, CPU, SLOW), "abort")
@@ -172,9 +180,7 @@ def test_what_was_tried_or_took_the_machine_down_is_never_fallen_to(
 def test_a_first_option_that_took_the_machine_down_is_fallen_from_at_once(
     recorded: Recorded, memory: Memory
 ) -> None:
-    memory.killed(
-        Deadly(machine="m", script="s", strategy=as_json(FIRST), command="python", at=1.0)
-    )
+    memory.killed(Deadly(machine="m", script="s", strategy=FIRST, command="python", at=1.0))
     memory.flush()
     climbing = course(recorded, memory)
 
@@ -189,7 +195,7 @@ def test_a_first_option_that_took_the_machine_down_is_fallen_from_at_once(
 def test_a_gpu_that_took_the_machine_down_is_not_fallen_to_with_other_settings(
     recorded: Recorded, memory: Memory
 ) -> None:
-    memory.killed(Deadly(machine="m", script="s", strategy={}, command="", at=1.0))
+    memory.killed(Deadly(machine="m", script="s", strategy=Strategy(), command="", at=1.0))
     memory.flush()
     climbing = course(recorded, memory, SLOW, CPU)
     memory.close()
@@ -238,13 +244,13 @@ def story(*attempts: tuple[int, Strategy], fell: int) -> RunStory:
     return RunStory(
         run=RUN,
         attempts=tuple(
-            AttemptRecord(run=1, number=number, strategy=as_json(with_), boot_id="b", started=1.0)
+            AttemptRecord(run=1, number=number, strategy=with_, boot_id="b", started=1.0)
             for number, with_ in attempts
         ),
         incidents=(),
         failures=tuple(
             NamedFailure(
-                run=1, attempt=number, failure=msgspec.to_builtins(failure("abort")), evidence="",
+                run=1, attempt=number, failure=failure("abort"), evidence="",
                 at=1.0,
             )
             for number, _ in attempts

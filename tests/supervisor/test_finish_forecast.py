@@ -11,14 +11,22 @@ from rocsteady.attempts.announcer import Announcer
 from rocsteady.forecast.runs import lines_ahead, story_ahead
 from rocsteady.job.values import Deadline
 from rocsteady.journal.values import DecisionRecord, Forecast, Run, RunLine, RunStory, Sample
-from rocsteady.model import Strategy
+from rocsteady.model import RunOutcome, RunState, Strategy
 from rocsteady.supervisor.finish_forecast import LONGEST, MOST, Outlook, Slip
 from rocsteady.supervisor.recovery import FallTo
 
 RUN = Run(
-    id=1, name="calm-otter", command=("python",), job={}, strategy={}, folder="/r", machine="m",
-    boot_id="b", process="", started=1000.0,
-)  # fmt: skip
+    id=1,
+    name="calm-otter",
+    command=("python",),
+    job={},
+    strategy=Strategy(),
+    folder="/r",
+    machine="m",
+    boot_id="b",
+    process="",
+    started=1000.0,
+)
 FASTER = FallTo(number=3, title="CPU, 2 threads", strategy=Strategy(device="cpu"), rate=4.0)
 STORY = RunStory(
     run=RUN, attempts=(), incidents=(), failures=(), decisions=(), messages=(), deeds=(),
@@ -64,7 +72,7 @@ class Training:
             self.snapshots()
 
     def snapshots(self) -> None:
-        sample = Sample(at=self.at, step=self.step, verdict="healthy", quiet=0.0, total=1000)
+        sample = Sample(at=self.at, step=self.step, verdict=RunState.HEALTHY, quiet=0.0, total=1000)
         self.outlook.seen(sample)
 
 
@@ -239,7 +247,7 @@ def line(**changes: object) -> RunLine:
 
 def test_a_run_that_ended_has_a_deadline_and_no_forecast() -> None:
     job = {"deadline": {"within": "PT1H"}}
-    ended = msgspec.structs.replace(RUN, job=job, ended=2000.0, outcome="done")
+    ended = msgspec.structs.replace(RUN, job=job, ended=2000.0, outcome=RunOutcome.DONE)
 
     def never(name: str) -> RunStory:
         raise AssertionError(name)

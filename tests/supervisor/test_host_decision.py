@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from rocsteady.attempts.announcer import Announcer
-from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
+from rocsteady.attempts.attempt_end import AttemptEnd
 from rocsteady.errors import LauncherError
 from rocsteady.exit_codes import PERSON_NEEDED
-from rocsteady.model import Certainty, Failure, Fingerprint, Strategy
+from rocsteady.model import Certainty, Failure, Fingerprint, Next, Outcome, Strategy
 from rocsteady.pulse.phase_history import PhaseHistory
 from rocsteady.remedies.situation import FailedAttempt
 from rocsteady.supervisor.host_decision import (
@@ -22,7 +22,7 @@ from rocsteady.supervisor.host_decision import (
     Weight,
     choose,
 )
-from rocsteady.supervisor.recovery import Decision, Next
+from rocsteady.supervisor.recovery import Decision
 
 TRIED = (FailedAttempt(strategy=Strategy(), failure=Fingerprint(kind="oom-device")),)
 INLINE = Strategy(workers=0)

@@ -13,7 +13,8 @@ from rocsteady.attempts.announcer import Announcer
 from rocsteady.attempts.job_hang import SAY_AFTER, JobHang
 from rocsteady.evidence.values import Heartbeat
 from rocsteady.integrations.host_channel import HangChannel, HostChannel
-from rocsteady.pulse.verdict import Patience, RunState, Verdict
+from rocsteady.model import RunState
+from rocsteady.pulse.verdict import Patience, Verdict
 
 HUNG = Verdict(condition=RunState.HUNG, why="", quiet=9.0)
 HEALTHY = Verdict(condition=RunState.HEALTHY, why="", quiet=0.1)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from rocsteady.attempts.progress import AttemptProgress
 from rocsteady.evidence.counters import Progress
 from rocsteady.evidence.values import Heartbeat
-from rocsteady.pulse.verdict import RunState, Verdict
+from rocsteady.model import RunState
+from rocsteady.pulse.verdict import Verdict
 
 HEALTHY = Verdict(condition=RunState.HEALTHY, why="", quiet=0.0)
 

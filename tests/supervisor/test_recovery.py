@@ -5,18 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
+from rocsteady.attempts.attempt_end import AttemptEnd
 from rocsteady.attempts.settings import Settings
 from rocsteady.host.child_end import Exit
 from rocsteady.knowledge.values import Fix
-from rocsteady.model import Strategy
+from rocsteady.model import Next, Outcome, Strategy
 from rocsteady.pulse.phase_history import PhaseHistory
 from rocsteady.remedies.ladder import RemedyChoice
 from rocsteady.supervisor.recovery import (
     Choices,
     Decision,
     History,
-    Next,
     exit_code,
     joined,
     recover,

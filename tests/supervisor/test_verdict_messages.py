@@ -9,7 +9,8 @@ import pytest
 from rocsteady.attempts.announcer import Announcer
 from rocsteady.attempts.verdict_messages import Teller
 from rocsteady.blame import Blame, RankRecord, Sign
-from rocsteady.pulse.verdict import RunState, Verdict
+from rocsteady.model import RunState
+from rocsteady.pulse.verdict import Verdict
 from rocsteady.pulse.wait_set import Member, WaitSet
 
 

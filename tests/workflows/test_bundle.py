@@ -9,12 +9,13 @@ from pathlib import Path
 
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import find_place
+from rocsteady.model import Strategy
 from rocsteady.workflows.run_report import bundle
 
 
 def test_evidence_has_no_raw_escapes(tmp_path: Path) -> None:
     with closing(Journal(find_place(tmp_path / "project", state=tmp_path / "state"))) as journal:
-        run = journal.begin_run(("true",), job={}, strategy={}, name="calm-otter")
+        run = journal.begin_run(("true",), job={}, strategy=Strategy(), name="calm-otter")
         incident = Path(run.folder) / "incident-1"
         incident.mkdir()
         tail = "step 3 \x1b[31mred\x1b]0;title\x07 \u202e\x9b2J\n\ttoken=hunter2-very-secret\n"

@@ -13,6 +13,7 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.job.resume import Origin, find_checkpoints, save_origin
 from rocsteady.job.values import Existing, Job, Resume
 from rocsteady.journal.values import Run, RunLine
+from rocsteady.model import RunOutcome, Strategy
 from rocsteady.supervisor import script_resume
 from rocsteady.terminal.job_questions import ask_existing
 from rocsteady.workflows.existing_checkpoints import Choice, choose
@@ -31,13 +32,13 @@ def folder(tmp_path: Path) -> Path:
 
 def line(
     folder: Path,
-    outcome: str = "",
+    outcome: RunOutcome = RunOutcome.NONE,
     *,
     command: tuple[str, ...] = JOB.command,
     attempts: int = 1,
 ) -> RunLine:
     run = Run(
-        id=1, name="calm-otter", command=command, job={}, strategy={}, folder=str(folder),
+        id=1, name="calm-otter", command=command, job={}, strategy=Strategy(), folder=str(folder),
         machine="", boot_id="", process="", started=0.0, ended=1.0, outcome=outcome,
     )  # fmt: skip
     return RunLine(
@@ -61,7 +62,7 @@ def test_the_job_file_or_an_option_decides(
 ) -> None:
     job = replace(JOB, resume=replace(RESUME, existing=key))
 
-    origin, said, _ = choose(job, folder, [line(folder, "done")], Choice(existing=option))
+    origin, said, _ = choose(job, folder, [line(folder, RunOutcome.DONE)], Choice(existing=option))
 
     assert expected in said
     assert origin.foreign == (
@@ -82,17 +83,17 @@ def test_refusing_says_what_to_type(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("outcome", "more", "expected"),
     [
-        ("stopped by the user", {}, CONTINUES),
-        ("ended, not done", {}, CONTINUES),
-        ("", {}, CONTINUES),
-        ("done", {}, IGNORES),
-        ("not started", {}, IGNORES),
-        ("stopped by the user", {"attempts": 0}, IGNORES),
-        ("stopped by the user", {"command": ("python", "train.py", "--small")}, IGNORES),
+        (RunOutcome.STOPPED, {}, CONTINUES),
+        (RunOutcome.NOT_DONE, {}, CONTINUES),
+        (RunOutcome.NONE, {}, CONTINUES),
+        (RunOutcome.DONE, {}, IGNORES),
+        (RunOutcome.NOT_STARTED, {}, IGNORES),
+        (RunOutcome.STOPPED, {"attempts": 0}, IGNORES),
+        (RunOutcome.STOPPED, {"command": ("python", "train.py", "--small")}, IGNORES),
     ],
 )
 def test_only_what_the_last_run_of_this_job_left_is_continued(
-    folder: Path, outcome: str, more: dict[str, object], expected: str
+    folder: Path, outcome: RunOutcome, more: dict[str, object], expected: str
 ) -> None:
     _, said, _ = choose(JOB, folder, [line(folder, outcome, **more)], Choice())  # type: ignore[arg-type]
 
@@ -137,7 +138,7 @@ def test_a_person_is_asked_unless_the_job_file_says(
 
 def test_what_resumes_by_itself_cannot_be_started_fresh(folder: Path) -> None:
     job = replace(JOB, resume=None)
-    lines = [line(folder, "done")]
+    lines = [line(folder, RunOutcome.DONE)]
     choose(job, folder, lines, Choice(existing=Existing.FRESH))
     script_resume.keep(RESUME, folder)
 

@@ -20,6 +20,7 @@ from rocsteady.job.job_file import parse_job
 from rocsteady.job.metrics import Metrics, metrics_lines
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import find_place
+from rocsteady.model import Strategy
 from rocsteady.report.otlp import otlp_headers
 from rocsteady.report.prometheus import render_prometheus
 from rocsteady.report.run_metrics import QUANTITIES, RunEvent, RunMetrics
@@ -210,7 +211,7 @@ def test_what_one_tool_cannot_take_costs_neither_the_run_nor_the_others(tmp_path
 
     said: list[str] = []
     with closing(Journal(find_place(tmp_path / "project", state=tmp_path / "state"))) as journal:
-        journal.begin_run(("true",), job={}, strategy={}, name="calm-otter")
+        journal.begin_run(("true",), job={}, strategy=Strategy(), name="calm-otter")
         file = PrometheusFile(tmp_path / "a.prom", "a.prom")
         RunExports(journal, "calm-otter", (Odd(), file)).close(said.append)
 

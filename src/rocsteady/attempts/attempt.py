@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from rocsteady.attempts.attempt_context import AttemptContext, AttemptTools
-from rocsteady.attempts.attempt_end import AttemptEnd, HangEvidence, Outcome
+from rocsteady.attempts.attempt_end import AttemptEnd, HangEvidence
 from rocsteady.attempts.engines import plain
 from rocsteady.attempts.engines.processes import AttemptProcesses
 from rocsteady.attempts.gauges import Gauges
@@ -53,8 +53,9 @@ from rocsteady.evidence.values import Snapshot, Tick
 from rocsteady.host.child_end import Exit, Stopping, TerminalUse
 from rocsteady.job.resume import Launch
 from rocsteady.journal.values import Sample
+from rocsteady.model import IntentKind, Outcome, RunState
 from rocsteady.pulse.judgment import Pulse, begin, judge, learn, occupied, waits_for_gpu, withdrawn
-from rocsteady.pulse.verdict import RunState, Verdict
+from rocsteady.pulse.verdict import Verdict
 
 LAST_SNAPSHOTS = 3  # before a signal, until one confirms the verdict
 MOST_SNAPSHOTS = 40  # kept; older ones say nothing more
@@ -297,7 +298,9 @@ class Attempt:
             return None
         number, journal = setting.number, self._means.journal
         try:
-            intent = journal.intend("kill", f"attempt {number}", run=setting.run, attempt=number)
+            intent = journal.intend(
+                IntentKind.KILL, f"attempt {number}", run=setting.run, attempt=number
+            )
         except NotRecordedError as error:
             self._kill_after = time.monotonic() + ASK_JOURNAL_EVERY
             announcer.say(f"not stopped yet: the journal is not writable: {error}. Retrying.")

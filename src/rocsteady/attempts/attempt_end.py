@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
-
 import msgspec
 
 from rocsteady.blame import Blame
@@ -13,20 +11,9 @@ from rocsteady.evidence.heartbeat_pages import Applied, BatchSplit, CheckpointRe
 from rocsteady.evidence.members import Members
 from rocsteady.evidence.values import Heartbeat, Snapshot
 from rocsteady.host.child_end import Exit
-from rocsteady.model import Value
+from rocsteady.model import Outcome, Value
 from rocsteady.pulse.phase_history import PhaseHistory
 from rocsteady.pulse.verdict import Verdict
-
-
-class Outcome(Enum):
-    """How an attempt ended."""
-
-    BY_ITSELF = "by itself"
-    HUNG = "hung"
-    AT_EXIT = "finished but did not exit"
-    STOPPED = "stopped by the user"
-    UNKILLABLE = "cannot be killed"
-    REPLACED = "restarted together with other hosts"
 
 
 class HangEvidence(Value, frozen=True, kw_only=True):

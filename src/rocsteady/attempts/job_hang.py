@@ -16,8 +16,9 @@ import msgspec
 from rocsteady.attempts.announcer import Announcer
 from rocsteady.blame import Blame
 from rocsteady.evidence.values import Heartbeat
+from rocsteady.model import RunState
 from rocsteady.pulse.host_summary import HostSummary, alone, job_blame, job_hangs, summarise
-from rocsteady.pulse.verdict import Patience, RunState, Verdict
+from rocsteady.pulse.verdict import Patience, Verdict
 from rocsteady.wording import duration
 
 KINDS = ("confirm", "hosts", "hangs", "lost")  # of messages

@@ -8,8 +8,9 @@ import re
 import time
 from pathlib import Path
 
-from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
+from rocsteady.attempts.attempt_end import AttemptEnd
 from rocsteady.host.logfile import Timestamp
+from rocsteady.model import Outcome
 from rocsteady.untrusted_file import open_regular
 
 STOPPED = "rocsteady: stopped this attempt: "

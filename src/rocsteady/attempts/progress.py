@@ -154,7 +154,7 @@ class AttemptProgress:
         return Sample(
             at=time.time(),
             step=step,
-            verdict=verdict.condition.value,
+            verdict=verdict.condition,
             quiet=verdict.quiet,
             began_at=self._began_at,
             total=self._total or told or (printed.total if printed else None),

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from rocsteady.attempts.announcer import Announcer
 from rocsteady.blame import Blame, Sign
 from rocsteady.evidence.values import Heartbeat
-from rocsteady.pulse.verdict import RunState, Verdict
+from rocsteady.model import RunState
+from rocsteady.pulse.verdict import Verdict
 from rocsteady.report.text_page import GREEN, RED, YELLOW
 from rocsteady.wording import duration
 

@@ -15,7 +15,7 @@ from rocsteady.evidence.native_stacks import NativeStacks
 from rocsteady.evidence.snapshot import take_snapshot
 from rocsteady.host.atomic_file import write_whole
 from rocsteady.journal.intents import Intent
-from rocsteady.journal.values import PAUSE
+from rocsteady.model import IntentKind
 from rocsteady.redaction.redactor import hide_secrets
 
 
@@ -61,7 +61,7 @@ class RequestedActions:
         what = f"attempt {setting.number}"
         try:
             intent = self._means.journal.intend(
-                PAUSE, what, run=setting.run, attempt=setting.number
+                IntentKind.PAUSE, what, run=setting.run, attempt=setting.number
             )
         except RocsteadyError as error:
             say(f"not paused: {error}.")

@@ -12,7 +12,7 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.host.background import Detached, start_detached
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.values import RunLine
-from rocsteady.supervisor.run_end import DONE
+from rocsteady.model import RunOutcome
 from rocsteady.terminal.screen import tell
 from rocsteady.untrusted_file import open_regular, read_exactly
 
@@ -38,7 +38,7 @@ def detach(words: Sequence[str], folder: Path, journal: Journal) -> str:
         line = _run_of(started, since, journal)
         name = line.run.name if line else ""
         begun = line is not None and _has_begun(line, before.get(name, 0), journal)
-        refused = line is not None and line.run.outcome not in ("", DONE)
+        refused = line is not None and line.run.outcome not in (RunOutcome.NONE, RunOutcome.DONE)
         if refused or (has_ended and not begun):
             with open_regular(output) as stream:
                 stream.seek(said)
@@ -57,8 +57,8 @@ def detach(words: Sequence[str], folder: Path, journal: Journal) -> str:
 
 def _has_begun(line: RunLine, attempts: int, journal: Journal) -> bool:
     """Tell whether a later attempt is watched: a command that cannot be started never is."""
-    if line.run.outcome == DONE or line.attempts <= attempts:
-        return line.run.outcome == DONE
+    if line.run.outcome is RunOutcome.DONE or line.attempts <= attempts:
+        return line.run.outcome is RunOutcome.DONE
     progress = journal.story(line.run.name).progress
     return any(bucket.attempt == line.attempts for bucket in progress)
 

@@ -273,7 +273,9 @@ def _view(journal: Journal, name: str) -> int:
     if run.ended is None:
         tell(f"rocsteady: {name} continues in the background. To view it: rocsteady watch {name}")
     else:
-        tell(f"rocsteady: {name}: {run.outcome}. To see what happened: rocsteady report {name}")
+        tell(
+            f"rocsteady: {name}: {run.outcome.value}. To see what happened: rocsteady report {name}"
+        )
     return code
 
 

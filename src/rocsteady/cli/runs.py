@@ -41,7 +41,7 @@ def _without_secrets(lines: Iterable[RunLine]) -> list[RunLine]:
     return [
         replace(
             line,
-            run=replace(line.run, name=told(line.run.name), outcome=told(line.run.outcome)),
+            run=replace(line.run, name=told(line.run.name)),
         )
         for line in lines
     ]

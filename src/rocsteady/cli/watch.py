@@ -15,6 +15,7 @@ from rocsteady.cli.watch_screen import DONE, NOT_DONE, watch_screen
 from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.host.full_screen import FullScreen
 from rocsteady.journal.journal import Journal
+from rocsteady.model import RunOutcome
 from rocsteady.report.deadline import ahead
 from rocsteady.report.watch import WatchView, state_in_words
 from rocsteady.terminal.screen import show, show_json
@@ -80,7 +81,7 @@ def _print_lines(watcher: RunWatcher, interval: float, *, as_json: bool) -> int:
             time.sleep(min(POLL_EVERY, interval))
             watcher.view()
         if watcher.has_ended and watcher.view().line == view.line:
-            return DONE if view.line.run.outcome == "done" else NOT_DONE
+            return DONE if view.line.run.outcome is RunOutcome.DONE else NOT_DONE
         if sys.stdout.closed:
             return DONE
 
@@ -99,7 +100,7 @@ def _as_json(view: WatchView) -> dict[str, object]:
         "at": view.now,
         "run": line.run.name,
         "state": state_in_words(line, story),
-        "outcome": line.run.outcome,
+        "outcome": line.run.outcome.value,
         "step": line.step,
         "total": line.total,
         "rate": line.rate,

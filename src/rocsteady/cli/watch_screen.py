@@ -18,6 +18,7 @@ from rocsteady.host.background import start_detached
 from rocsteady.host.full_screen import FullScreen
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.values import RunLine
+from rocsteady.model import RunOutcome
 from rocsteady.report.text_page import takes_colour
 from rocsteady.report.text_view import render_choice, render_text, text_room
 from rocsteady.report.watch import WatchView, is_paused, render_watch
@@ -87,7 +88,11 @@ class WatchScreen:
                 return INTERRUPTED
             if key and self._pressed(key):
                 run = self._view.line.run
-                return NOT_DONE if run.ended is not None and run.outcome != "done" else DONE
+                return (
+                    NOT_DONE
+                    if run.ended is not None and run.outcome is not RunOutcome.DONE
+                    else DONE
+                )
             self._look_for_stacks()
 
     def _running(self) -> tuple[RunLine, ...]:

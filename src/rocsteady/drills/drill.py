@@ -14,18 +14,15 @@ from rocsteady.evidence.heartbeat_pages import read_pages
 from rocsteady.inside import wire
 from rocsteady.job.resume import Launch
 from rocsteady.journal.values import DecisionRecord, RunStory
-from rocsteady.model import Value
+from rocsteady.model import IntentKind, Next, RunOutcome, Value
 from rocsteady.report.drill import FaultResult
 from rocsteady.supervisor.observer import ObservedRun, Observer
-from rocsteady.supervisor.recovery import Next
-from rocsteady.supervisor.run_end import DONE
 from rocsteady.untrusted_file import read_regular
 
 PAST = 50  # steps after the last fault, after which there is nothing more to see
 SLOW_PAST, SLOW = 5, 120.0  # the same where that many steps took so many seconds
 NAN = "nan-loss"
 FIRED_LIMIT = 64 * 1024  # bytes
-KILL = "kill"  # the intent to end what is hung
 
 
 class Fired(Value, frozen=True, kw_only=True):
@@ -114,7 +111,7 @@ def results(
     losses: Mapping[int, LossSeen],
 ) -> tuple[FaultResult, ...]:
     """Say of each fault what came of it."""
-    failures = {row.attempt: str(row.failure.get("kind", "")) for row in story.failures}
+    failures = {row.attempt: row.failure.kind for row in story.failures}
     to_blame = {
         attempt: _to_blame(kind, faults, fired, attempt) for attempt, kind in failures.items()
     }
@@ -161,7 +158,7 @@ def _failed(
         called=kind,
         done=_in_words(decision),
         went_on_from=went_on_from.get(fired.attempt + 1),
-        survived=passed or (bool(later) and story.run.outcome == DONE),
+        survived=passed or (bool(later) and story.run.outcome is RunOutcome.DONE),
     )
 
 
@@ -185,7 +182,8 @@ def _not_failed(
 
 def _seen_at(story: RunStory, attempt: int) -> float:
     """Return when it was known: by the verdict, or with the end of the process."""
-    verdicts = [deed.at for deed in story.deeds if (deed.kind, deed.attempt) == (KILL, attempt)]
+    kills = [deed for deed in story.deeds if deed.kind is IntentKind.KILL]
+    verdicts = [deed.at for deed in kills if deed.attempt == attempt]
     ended = [each.ended for each in story.attempts if each.number == attempt and each.ended]
     return min([*verdicts, *ended], default=0.0)
 

@@ -42,13 +42,14 @@ from rocsteady.journal.values import (
     UnwrittenEntries,
 )
 from rocsteady.journal.writer import JournalWriter, sync_folder
-from rocsteady.model import Value
+from rocsteady.model import IntentKind, RunOutcome, Strategy, Value
 
 INTEND_WITHIN = timedelta(seconds=2)
 OPEN_WITHIN = timedelta(seconds=10)
 CLOSE_WITHIN = timedelta(seconds=2)
 BUSY = timedelta(seconds=1.5)  # how long another supervisor's write is waited for; below the above
 AGE_EVERY = 600.0  # seconds
+UNCHANGED = Strategy()
 
 
 class Journal:
@@ -80,7 +81,7 @@ class Journal:
         command: tuple[str, ...],
         *,
         job: Value | Mapping[str, object],
-        strategy: Value | Mapping[str, object],
+        strategy: Strategy = UNCHANGED,
         name: str | None = None,
         alone: bool = False,
     ) -> Run:
@@ -93,12 +94,12 @@ class Journal:
         wanted = {
             "command": command,
             "job": msgspec.to_builtins(job),
-            "strategy": msgspec.to_builtins(strategy),
+            "strategy": strategy,
             "machine": self.here.machine,
             "boot_id": self.here.boot_id,
             "process": self.here.process,
             "started": self._clock(),
-            "outcome": "",
+            "outcome": RunOutcome.NONE,
         }
         run = self._writer.now(
             lambda connection: self._new_run(connection, name, wanted, alone=alone), OPEN_WITHIN
@@ -106,9 +107,9 @@ class Journal:
         make_run_folder(self.place.folder, run.name)
         return run
 
-    def end_run(self, run: int, outcome: str) -> None:
+    def end_run(self, run: int, outcome: RunOutcome) -> None:
         """Write down how a run ended."""
-        columns = (self._clock(), outcome, run)
+        columns = (self._clock(), outcome.value, run)
         self._flush_meters(run)
         self._writer.put(
             lambda connection: connection.execute(
@@ -160,7 +161,7 @@ class Journal:
 
     def intend(
         self,
-        kind: str,
+        kind: IntentKind,
         what: str,
         *,
         run: int | None = None,

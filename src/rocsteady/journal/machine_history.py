@@ -15,8 +15,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
 from rocsteady.errors import JournalError
 from rocsteady.journal import schema
 from rocsteady.journal.location import DATABASE, MEMORY, Place
@@ -108,7 +106,7 @@ class Memory:
                 at=observation.at,
                 probe=observation.probe,
                 variant=observation.variant,
-                observation=msgspec.to_builtins(observation),
+                observation=observation,
             )
         )
         if self._writer is not None:
@@ -116,10 +114,10 @@ class Memory:
 
     def observations(self, machine: str) -> tuple[Observation, ...]:
         """Return what came of probes on a machine, oldest first."""
-        with contextlib.suppress(OSError, JournalError, msgspec.ValidationError):
-            kept = self._select(Observed, "WHERE machine = ? ORDER BY at", machine)
-            return tuple(msgspec.convert(row.observation, Observation) for row in kept)
-        return ()  # of another version, or not for us to read
+        with contextlib.suppress(OSError, JournalError):
+            rows = self._select(Observed, "WHERE machine = ? ORDER BY at", machine)
+            return tuple(row.observation for row in rows)
+        return ()  # not for us to read
 
     def saw(self, path: str, sha256: str, commands: tuple[str, ...] = ()) -> None:
         """Remember a job file as it was when it was allowed to run, and what it would run."""

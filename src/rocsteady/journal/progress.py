@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 from math import isfinite
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -19,6 +20,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86_400  # seconds
 FINE, FINE_FOR = 10, 10 * MINUTE  # an attempt begins with these, so that a short one has a curve
 # How wide buckets are, and until what age: a day of minutes, a fortnight of ten minutes, ...
 LADDER = ((FINE, HOUR), (MINUTE, DAY), (10 * MINUTE, 14 * DAY), (HOUR, 120 * DAY), (DAY, None))
+K = TypeVar("K")
 WRITE_EVERY = 5.0  # seconds; what a killed supervisor may lose of its progress
 
 
@@ -140,8 +142,8 @@ def age(connection: sqlite3.Connection, run: int, now: float) -> None:
         )
 
 
-def _sum(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    total: dict[str, float] = {}
+def _sum(parts: Iterable[Mapping[K, float]]) -> dict[K, float]:
+    total: dict[K, float] = {}
     for part in parts:
         for name, seconds in part.items():
             total[name] = total.get(name, 0.0) + seconds
@@ -177,7 +179,7 @@ def _both(one: Gauge, other: Gauge) -> Gauge:
 def _rounded(bucket: Bucket) -> Bucket:
     """Keep milliseconds, and leave out what took no time."""
 
-    def rounded(parts: Mapping[str, float]) -> dict[str, float]:
+    def rounded(parts: Mapping[K, float]) -> dict[K, float]:
         near = {name: round(seconds, 3) for name, seconds in parts.items()}
         return {name: seconds for name, seconds in near.items() if seconds}
 

@@ -17,7 +17,6 @@ from rocsteady.journal import schema
 from rocsteady.journal.identity import Identity, is_alive
 from rocsteady.journal.rows import select, unpacked
 from rocsteady.journal.values import (
-    PAUSE,
     AttemptCost,
     AttemptRecord,
     Bucket,
@@ -32,12 +31,13 @@ from rocsteady.journal.values import (
     paused_between,
 )
 from rocsteady.machine.root import well_formed
+from rocsteady.model import IntentKind, RunState
 
 FAILURES_SINCE, GAUGES_SINCE, BLAME_SINCE = 2, 3, 4  # format of the journal
 RATE_OVER = 15 * 60.0  # seconds of late progress that a rate is taken from
 STALLED_AFTER, STALLED_STEPS = 30.0, 20  # seconds without progress; also so many usual steps
 DOUBTED_AFTER, DOUBTED_STEPS = 10.0, 3  # the same after a verdict that it does not move
-NOT_MOVING = frozenset({"slow", "hung", "stopped"})  # verdicts
+NOT_MOVING = frozenset({RunState.SLOW, RunState.HUNG, RunState.STOPPED})
 RECENT = 60.0  # seconds, for the rate of a run that is stalled
 
 
@@ -172,7 +172,7 @@ def _line(connection: sqlite3.Connection, run: Run, here: Identity, now: float) 
     most = 32 if run.ended is None else 8  # an old run's last minute or so is enough
     newest = f"WHERE run = ? ORDER BY start DESC, attempt DESC LIMIT {most}"
     last = select(connection, Bucket, newest, run.id, without=("gauges",))[::-1]  # JSON, not shown
-    pauses = "WHERE run = ? AND kind = ?", run.id, PAUSE
+    pauses = "WHERE run = ? AND kind = ?", run.id, IntentKind.PAUSE.value
     speed = rate(last, select(connection, Deed, *pauses) if run.ended is None else ())
     step = last[-1].last_step if last else None
     total = next((b.total for b in reversed(last) if b.total is not None), None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 from functools import cache
 from types import UnionType
 from typing import Any, TypeVar, get_args
@@ -33,7 +34,15 @@ from rocsteady.journal.values import (
     Takedown,
 )
 from rocsteady.machine.root import well_formed
-from rocsteady.model import Value
+from rocsteady.model import (
+    Certainty,
+    Failure,
+    Fingerprint,
+    Observation,
+    ProbeOutcome,
+    Strategy,
+    Value,
+)
 
 TEXT_LIMIT = 4000  # characters; longer ones belong in the evidence
 JSON_VERSION = 1
@@ -54,6 +63,20 @@ TABLES: Mapping[type[Value], str] = {
     Deadly: "deadly",
     Helped: "helped",
     Observed: "observations",
+}
+
+# What stands for a value that a newer version wrote and this one cannot read.
+UNREADABLE: Mapping[object, Value] = {
+    Strategy: Strategy(),
+    Failure: Failure(
+        kind="unknown",
+        title="A failure that only a newer version of rocsteady can read",
+        words="",
+        certainty=Certainty.UNKNOWN,
+        fingerprint=Fingerprint(kind="unknown"),
+        seen=(),
+    ),
+    Observation: Observation(probe="", outcome=ProbeOutcome.NOT_RUN, tries=0, seconds=0.0),
 }
 
 T = TypeVar("T", bound=Value)
@@ -88,7 +111,7 @@ def select(
     without: tuple[str, ...] = (),
 ) -> tuple[T, ...]:
     """Read the values that a condition of our own picks; ``without`` columns of a later format."""
-    names = ", ".join(name for name in _columns(kind)[0] if name not in without)
+    names = ", ".join(_columns(kind, without)[0])
     rows = connection.execute(f"SELECT {names} FROM {TABLES[kind]} {where}", columns)  # noqa: S608
     return tuple(_values(kind, rows, without))
 
@@ -102,6 +125,8 @@ def column(value: object) -> object:
     """Return what SQLite keeps of a field."""
     if value is None or isinstance(value, int | float):
         return value
+    if isinstance(value, Enum):
+        return value.value
     if isinstance(value, str):
         text = well_formed(value)
         return text if len(text) <= TEXT_LIMIT else f"{text[: TEXT_LIMIT - 3]}..."
@@ -134,14 +159,12 @@ def _decoded(text: str) -> Any:  # noqa: ANN401 - JSON
 def _values(
     kind: type[T], rows: Iterable[tuple[object, ...]], without: tuple[str, ...]
 ) -> Iterable[T]:
-    names, packed, times = (
-        tuple(name for name in of_kind if name not in without) for of_kind in _columns(kind)
-    )
+    names, packed, times = _columns(kind, without)
     for row in rows:
         columns = dict(zip(names, row, strict=True))
         for name in packed:
             text = columns[name]
-            columns[name] = None if text is None else unpacked(str(text))
+            columns[name] = None if text is None else _readable(packed[name], unpacked(str(text)))
         for name in times:
             columns[name] = _possible(columns[name])
         try:
@@ -151,10 +174,12 @@ def _values(
 
 
 @cache  # to ask msgspec takes longer than to read a row
-def _columns(kind: type[Value]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return the columns of a table, those of them that hold JSON, and those that hold times."""
-    fields = msgspec.structs.fields(kind)
-    packed = tuple(field.name for field in fields if _is_json(field.type))
+def _columns(
+    kind: type[Value], without: tuple[str, ...]
+) -> tuple[tuple[str, ...], Mapping[str, object], tuple[str, ...]]:
+    """Return the columns of a table, those that hold JSON with their types, and those of times."""
+    fields = [field for field in msgspec.structs.fields(kind) if field.name not in without]
+    packed = {field.name: field.type for field in fields if _is_json(field.type)}
     times = tuple(field.name for field in fields if field.type in (float, float | None))
     return tuple(field.name for field in fields), packed, times
 
@@ -165,6 +190,16 @@ def _possible(time: object) -> object:
 
 
 def _is_json(kind: object) -> bool:
-    parts = get_args(kind) if isinstance(kind, UnionType) else ()
-    optional = any(isinstance(part, type) and issubclass(part, Value) for part in parts)
-    return optional or getattr(kind, "__origin__", None) in (dict, tuple)
+    parts = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    values = any(isinstance(part, type) and issubclass(part, Value) for part in parts)
+    return values or getattr(kind, "__origin__", None) in (dict, tuple)
+
+
+def _readable(kind: object, content: object) -> object:
+    """Return a JSON column as it is, or what stands for it if a newer version wrote it."""
+    if kind not in UNREADABLE:
+        return content
+    try:
+        return msgspec.convert(content, kind)
+    except msgspec.ValidationError:
+        return UNREADABLE[kind]

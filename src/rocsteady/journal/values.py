@@ -1,7 +1,6 @@
 """What the journal holds, one class a table; and what is read back from it.
 
-Times are seconds since 1970 by the wall clock: they must mean something after a reboot. ``job`` and
-``strategy`` are what those values are as JSON; the rooms that own them read them back.
+Times are seconds since 1970 by the wall clock: they must mean something after a reboot.
 """
 
 from __future__ import annotations
@@ -12,9 +11,18 @@ from enum import Enum
 from msgspec import field
 
 from rocsteady.blame import Blame
-from rocsteady.model import Value
+from rocsteady.model import (
+    Failure,
+    IntentKind,
+    Next,
+    Observation,
+    Outcome,
+    RunOutcome,
+    RunState,
+    Strategy,
+    Value,
+)
 
-PAUSE = "pause"  # the kind of an intent: until it has an outcome, the user has paused the run
 INJECTED = "faults are injected into this run"  # how the message begins that says so
 FALLBACK = "way-"  # begins ``Decision.what`` where a run falls back to another option
 
@@ -26,14 +34,14 @@ class Run(Value, frozen=True, kw_only=True):
     name: str
     command: tuple[str, ...]
     job: dict[str, object]
-    strategy: dict[str, object]
+    strategy: Strategy
     folder: str  # where its log and its evidence lie
     machine: str
     boot_id: str
     process: str  # the supervisor, as identity.py names it
     started: float
     ended: float | None = None
-    outcome: str = ""
+    outcome: RunOutcome = RunOutcome.NONE
 
 
 class AttemptRecord(Value, frozen=True, kw_only=True):
@@ -41,13 +49,13 @@ class AttemptRecord(Value, frozen=True, kw_only=True):
 
     run: int
     number: int  # from 1
-    strategy: dict[str, object]
+    strategy: Strategy
     boot_id: str
     started: float
     ended: float | None = None
     exit_code: int | None = None
     signal: int | None = None
-    outcome: str = ""
+    outcome: Outcome = Outcome.NONE
     first_step: int | None = None  # where it went on from
     last_step: int | None = None
 
@@ -58,7 +66,7 @@ class Incident(Value, frozen=True, kw_only=True):
     run: int
     attempt: int
     number: int  # from 1 in each run
-    verdict: str
+    verdict: RunState
     why: str
     place: str  # where it was stuck; "" if that is not known
     quiet: float  # seconds without progress by then
@@ -72,7 +80,7 @@ class NamedFailure(Value, frozen=True, kw_only=True):
 
     run: int
     attempt: int
-    failure: dict[str, object]  # a Failure of the vocabulary
+    failure: Failure
     evidence: str  # a folder; "" if there is none
     at: float
 
@@ -89,12 +97,12 @@ class DecisionRecord(Value, frozen=True, kw_only=True):
     @property
     def ends(self) -> bool:
         """Tell whether no attempt followed."""
-        return self.what == "end"
+        return self.what == Next.END.value
 
     @property
     def changes_nothing(self) -> bool:
         """Tell whether the next attempt had the same settings, from the same checkpoint."""
-        return self.what in ("", "retry", "again")
+        return self.what in ("", "retry", Next.AGAIN.value)
 
     @property
     def falls_back(self) -> bool:
@@ -116,7 +124,7 @@ class Deed(Value, frozen=True, kw_only=True):
     id: int
     run: int | None
     attempt: int | None
-    kind: str  # a slug: "start", "kill", "probe"
+    kind: IntentKind
     what: str
     machine: str
     boot_id: str
@@ -129,7 +137,9 @@ class Deed(Value, frozen=True, kw_only=True):
 def paused_between(deeds: Iterable[Deed], begin: float, end: float) -> float:
     """Return for how many of these seconds the user had paused the run."""
     pauses = (
-        (deed.at, end if deed.ended is None else deed.ended) for deed in deeds if deed.kind == PAUSE
+        (deed.at, end if deed.ended is None else deed.ended)
+        for deed in deeds
+        if deed.kind is IntentKind.PAUSE
     )
     return sum(max(0.0, min(end, until) - max(begin, since)) for since, until in pauses)
 
@@ -157,7 +167,7 @@ class Bucket(Value, frozen=True, kw_only=True):
     last_progress: float | None
     quiet: float  # longest time without progress, in seconds
     seconds_in: dict[str, float]  # by phase
-    seconds_as: dict[str, float]  # by verdict
+    seconds_as: dict[RunState, float]
     gauges: dict[str, Gauge] = field(default_factory=dict)  # by name, as attempts/gauges.py has it
 
 
@@ -166,7 +176,7 @@ class Sample(Value, frozen=True, kw_only=True):
 
     at: float
     step: int
-    verdict: str
+    verdict: RunState
     quiet: float
     began_at: int = 0  # the step that the attempt resumed from; to get there is no progress
     total: int | None = None
@@ -267,7 +277,7 @@ class Takedown(Value, frozen=True, kw_only=True):
 
     machine: str
     boot_id: str
-    kind: str
+    kind: IntentKind
     what: str
     at: float
 
@@ -277,7 +287,7 @@ class Deadly(Value, frozen=True, kw_only=True):
 
     machine: str
     script: str
-    strategy: dict[str, object]
+    strategy: Strategy
     command: str  # for people
     at: float
 
@@ -300,7 +310,7 @@ class Observed(Value, frozen=True, kw_only=True):
     at: float
     probe: str
     variant: str
-    observation: dict[str, object]  # an Observation of the vocabulary
+    observation: Observation
 
 
 class SeenFile(Value, frozen=True, kw_only=True):

@@ -11,7 +11,6 @@ from rocsteady.knowledge.harmful_variables import Harmful
 from rocsteady.knowledge.speeds import CardSpeed
 from rocsteady.model import Strategy, Value
 from rocsteady.planner.completion import FailureHistory
-from rocsteady.supervisor.strategy_history import strategy_of
 
 
 class Circumstances(Value, frozen=True, kw_only=True):
@@ -48,11 +47,11 @@ def histories(stories: tuple[RunStory, ...]) -> dict[str, FailureHistory]:
     """
     found: dict[str, FailureHistory] = {}
     for story in stories:
-        failed = {row.attempt: str(row.failure.get("kind", "")) for row in story.failures}
+        failed = {row.attempt: row.failure.kind for row in story.failures}
         for attempt in story.attempts:
             if attempt.ended is None:
                 continue
-            name = key(strategy_of(attempt.strategy))
+            name = key(attempt.strategy)
             before = found.get(name, FailureHistory())
             kind = failed.get(attempt.number, "")
             kind = "" if _is_for_a_person(kind) else kind

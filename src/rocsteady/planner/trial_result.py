@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
+from rocsteady.attempts.attempt_end import AttemptEnd
 from rocsteady.evidence.heartbeat_pages import LoaderFacts, Size
 from rocsteady.journal.values import RunStory
-from rocsteady.model import TRIAL, Observation, ProbeOutcome, Strategy, Value
+from rocsteady.model import TRIAL, Observation, Outcome, ProbeOutcome, Strategy, Value
 from rocsteady.plan import Pace
 from rocsteady.planner.script_traces import ScriptTraces
 from rocsteady.planner.trial import Measurement
-from rocsteady.supervisor.strategy_history import no_effect, strategy_of
+from rocsteady.supervisor.strategy_history import no_effect
 
 NO_MEMORY = "oom"  # what kinds of failure for want of memory begin with
 
@@ -56,15 +56,14 @@ def tried(
         end = trial.ends.get(attempt.number)
         if end is None:
             continue
-        failure = failures.get(attempt.number, {})
-        print_ = failure.get("fingerprint")
+        failure = failures.get(attempt.number)
         found.append(
             TrialResult(
-                strategy=strategy_of(attempt.strategy),
+                strategy=attempt.strategy,
                 pace=_of_its_device(trial.paces.get(attempt.number), attempt.strategy),
-                failure=str(failure.get("kind", "")),
-                title=str(failure.get("title", "")),
-                place=str(print_.get("place", "")) if isinstance(print_, dict) else "",
+                failure=failure.kind if failure else "",
+                title=failure.title if failure else "",
+                place=failure.fingerprint.place if failure else "",
                 hung=end.outcome in (Outcome.HUNG, Outcome.UNKILLABLE),
                 step=end.last_step or 0,
                 seconds=end.seconds,
@@ -88,9 +87,9 @@ def _saves(end: AttemptEnd) -> int:
     return max(counts, default=0)
 
 
-def _of_its_device(pace: Pace | None, strategy: dict[str, object]) -> Pace | None:
+def _of_its_device(pace: Pace | None, strategy: Strategy) -> Pace | None:
     """Leave out what the GPU did where the training ran on the CPU: it was not the training's."""
-    if pace is None or strategy_of(strategy).device != "cpu":
+    if pace is None or strategy.device != "cpu":
         return pace
     return replace(pace, gpu_busy=None, gpu_memory=None)
 

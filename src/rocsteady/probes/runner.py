@@ -28,13 +28,12 @@ from rocsteady.failures.symptoms import Raised, Symptoms
 from rocsteady.host.child_end import Exit
 from rocsteady.journal.journal import Journal
 from rocsteady.knowledge.failures import UNKNOWN, load_failures
-from rocsteady.model import Observation, ProbeOutcome, Value
+from rocsteady.model import IntentKind, Observation, ProbeOutcome, Value
 from rocsteady.probes.catalog import Probe
 from rocsteady.probes.processes import Forks, Fresh, UnfitError, lay_out, tidy
 from rocsteady.untrusted_file import read_regular, read_tail
 from rocsteady.wording import duration
 
-INTENT = "probe"
 POLL = 0.02  # seconds
 QUIET, MOST = 0.1, 10  # of its patience: when to count, and at most, if it has no processor
 COUNT_EVERY = 0.5  # seconds
@@ -112,7 +111,7 @@ class ProbeRunner:
             "seconds": seconds,
             "folder": str(folder),
         }
-        intent = self._journal.intend(INTENT, _intent(probe, self._software))
+        intent = self._journal.intend(IntentKind.PROBE, _intent(probe, self._software))
         began = time.time()
         try:
             payload = self._start(probe, request)

@@ -20,9 +20,9 @@ from rocsteady.journal.journal import Journal
 from rocsteady.journal.machine_history import Memory
 from rocsteady.journal.values import Fate
 from rocsteady.machine.machine import Machine
-from rocsteady.model import Observation, ProbeOutcome, Value
+from rocsteady.model import IntentKind, Observation, ProbeOutcome, Value
 from rocsteady.probes.catalog import FORK_START, FRESH_START, LEVELS, Probe
-from rocsteady.probes.runner import INTENT, ProbeRunner
+from rocsteady.probes.runner import ProbeRunner
 from rocsteady.report.probe import ProbeLine
 from rocsteady.wording import plural
 
@@ -109,7 +109,7 @@ def recover(journal: Journal, memory: Memory, software: str) -> tuple[Observatio
     found = []
     for entry in journal.unfinished():
         deed = entry.deed
-        if deed.kind != INTENT or entry.fate is Fate.UNDER_WAY:
+        if deed.kind is not IntentKind.PROBE or entry.fate is Fate.UNDER_WAY:
             continue
         journal.settle(deed, entry.fate.value)
         if entry.fate is Fate.MACHINE_WENT_DOWN:
@@ -123,7 +123,7 @@ def recover(journal: Journal, memory: Memory, software: str) -> tuple[Observatio
 def let_go(journal: Journal) -> None:
     """Give the probe that somebody interrupted its outcome: it did no harm."""
     for entry in journal.unfinished():
-        if entry.deed.kind == INTENT and entry.deed.process == journal.here.process:
+        if entry.deed.kind is IntentKind.PROBE and entry.deed.process == journal.here.process:
             journal.settle(entry.deed, "interrupted")
 
 

@@ -13,8 +13,8 @@ import msgspec
 
 from rocsteady.blame import Blame, RankRecord, blame
 from rocsteady.evidence.values import Heartbeat
-from rocsteady.model import Value
-from rocsteady.pulse.verdict import RunState, Verdict
+from rocsteady.model import RunState, Value
+from rocsteady.pulse.verdict import Verdict
 from rocsteady.pulse.wait_chain import training
 
 

@@ -12,13 +12,13 @@ import msgspec
 
 from rocsteady.blame import Blame, RankRecord, blame
 from rocsteady.evidence.values import Heartbeat, Snapshot, Tick
-from rocsteady.model import Value
+from rocsteady.model import RunState, Value
 from rocsteady.pulse.budgets import Budgets, LongestWaits, budgets
 from rocsteady.pulse.phase_history import PhaseHistory, from_heartbeats
 from rocsteady.pulse.rank_records import rank_records, world_size
 from rocsteady.pulse.snapshot_reading import Reading, read
 from rocsteady.pulse.stack_facts import KnownWaits
-from rocsteady.pulse.verdict import Patience, RunState, Verdict
+from rocsteady.pulse.verdict import Patience, Verdict
 from rocsteady.pulse.wait_chain import Ending, finished, training
 from rocsteady.pulse.wait_graph import wait_set
 from rocsteady.pulse.wait_set import WaitSet, moved, prove

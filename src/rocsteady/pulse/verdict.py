@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from enum import Enum
 from itertools import pairwise
 
 from rocsteady.blame import Blame, RankRecord
-from rocsteady.model import Value
+from rocsteady.model import RunState, Value
 from rocsteady.pulse.wait_set import WaitSet
-
-
-class RunState(Enum):
-    """The words of a verdict. Hung is not slow."""
-
-    STARTING = "starting"  # no step yet
-    HEALTHY = "healthy"
-    SLOW = "slow"  # longer than ever, and something moves, or it cannot be told that nothing does
-    STOPPED = "stopped"  # by a signal or a debugger; not ours to end
-    HUNG = "hung"
-    FINISHING = "finishing"  # the script's own code is done, and what it does then is work
 
 
 class Verdict(Value, frozen=True, kw_only=True):

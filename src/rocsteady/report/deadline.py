@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import tzinfo
 
 from rocsteady.journal.values import Forecast
+from rocsteady.model import RunOutcome
 from rocsteady.report.times import moment
 from rocsteady.wording import duration
 
@@ -41,9 +42,9 @@ def met(ended: float, deadline: float) -> str:
     return f"{duration(max(0.0, deadline - ended))} before the deadline"
 
 
-def result(ended: float, outcome: str, deadline: float) -> str:
+def result(ended: float, outcome: RunOutcome, deadline: float) -> str:
     """Say of a run that ended whether the job is done, and in time."""
-    return f"done {met(ended, deadline)}" if outcome == "done" else "not done"
+    return f"done {met(ended, deadline)}" if outcome is RunOutcome.DONE else "not done"
 
 
 def until(deadline: float, *, now: float, zone: tzinfo | None = None) -> str:

@@ -6,10 +6,8 @@ import shlex
 from collections.abc import Iterator
 from datetime import timezone
 
-import msgspec
-
 from rocsteady.journal.values import AttemptRecord, Incident, NamedFailure, RunStory
-from rocsteady.model import Failure
+from rocsteady.model import Outcome
 from rocsteady.printable import cell, code, inert
 from rocsteady.report.deadline import ahead, result
 from rocsteady.report.run_report import (
@@ -71,7 +69,7 @@ def _lines(story: RunStory) -> Iterator[str]:
             _took(attempt),
             _end(attempt),
             _steps(attempt),
-            str(failed.failure.get("kind", "")) if failed else "",
+            failed.failure.kind if failed else "",
             decision_with_reason(reason) if reason else "",
         )
         yield f"| {attempt.number} | {' | '.join(map(cell, cells))} |"
@@ -115,10 +113,7 @@ def _deadline(story: RunStory, now: float) -> str:
 
 
 def _failure(row: NamedFailure) -> Iterator[str]:
-    try:
-        failure = msgspec.convert(row.failure, Failure)
-    except msgspec.ValidationError:
-        return  # of another version
+    failure = row.failure
     yield f"### Attempt {row.attempt}: {failure.title} ({failure.kind})"
     yield ""
     yield f"{' '.join(failure.words.split())} This identification is {failure.certainty.value}."
@@ -141,7 +136,7 @@ def _quoted(text: str) -> Iterator[str]:
 
 
 def _incident(incident: Incident) -> Iterator[str]:
-    yield f"### Incident {incident.number}: {incident.verdict}, in attempt {incident.attempt}"
+    yield f"### Incident {incident.number}: {incident.verdict.value}, in attempt {incident.attempt}"
     yield ""
     yield f"{inert(incident.why)}."
     if incident.place:
@@ -160,7 +155,7 @@ def _end(attempt: AttemptRecord) -> str:
     if attempt.ended is None:
         return "not recorded"
     by = f"signal {attempt.signal}" if attempt.signal else f"exit code {attempt.exit_code}"
-    return by if attempt.outcome == "by itself" else f"{attempt.outcome}, {by}"
+    return by if attempt.outcome is Outcome.BY_ITSELF else f"{attempt.outcome.value}, {by}"
 
 
 def _took(attempt: AttemptRecord) -> str:

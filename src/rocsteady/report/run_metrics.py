@@ -8,9 +8,8 @@ from __future__ import annotations
 import math
 
 from rocsteady.journal.values import RunLine, RunStory
-from rocsteady.model import Value
+from rocsteady.model import RunOutcome, Value
 from rocsteady.report.run_report import (
-    DONE,
     attempt_end,
     costs_of,
     decision_after,
@@ -74,7 +73,7 @@ def metrics_of(line: RunLine, story: RunStory, *, now: float) -> RunMetrics:
     ahead = story.forecast
     known: dict[str, float | None] = {
         "running": float(ended is None and line.alive is not False),
-        "done": float(line.run.outcome == DONE),
+        "done": float(line.run.outcome is RunOutcome.DONE),
         "step": line.step,
         "planned_steps": line.total,
         "steps_per_second": line.rate if ended is None else None,
@@ -115,5 +114,7 @@ def events_of(story: RunStory) -> tuple[RunEvent, ...]:
         text = f"{ended} {decision_with_reason(decided)}"
         events.append(RunEvent(at=attempt.ended, text=text))
     if story.run.ended is not None:
-        events.append(RunEvent(at=story.run.ended, text=f"the run ended: {story.run.outcome}"))
+        events.append(
+            RunEvent(at=story.run.ended, text=f"the run ended: {story.run.outcome.value}")
+        )
     return tuple(sorted(events, key=lambda event: event.at))

@@ -17,18 +17,16 @@ from rocsteady.journal.values import (
     paused_between,
 )
 from rocsteady.knowledge.values import Fix
-from rocsteady.model import Failure, Value
+from rocsteady.model import Failure, IntentKind, Outcome, RunOutcome, Value
 from rocsteady.wording import duration, inside_a_sentence, plural
 
-START = "start"  # the kind of an intent
-DONE, STOPPED = "done", "stopped by the user"
-GIVEN_UP = "ended, not done"
 UNCHANGED = "unchanged"  # settings
 SWITCHED = {"True": "on", "False": "off"}
 CONTINUE = "continue"
 FROM_THE_BEGINNING = (
     "start again, from the beginning (rocsteady does not know how the script resumes)"
 )
+_IN_THE_STATE = (RunOutcome.NONE, RunOutcome.DONE, RunOutcome.STOPPED, RunOutcome.NOT_DONE)
 OK, WARNING, BAD = "ok", "warning", "bad"
 
 
@@ -101,9 +99,9 @@ def state_of(report: RunReport) -> tuple[str, str]:
         return "running", WARNING if open_incident(report.story) else OK
     if run.ended is None:
         return "interrupted", WARNING
-    if run.outcome == DONE:
+    if run.outcome is RunOutcome.DONE:
         return "done", OK
-    return ("stopped", WARNING) if run.outcome == STOPPED else ("failed", BAD)
+    return ("stopped", WARNING) if run.outcome is RunOutcome.STOPPED else ("failed", BAD)
 
 
 def summary(report: RunReport) -> str:
@@ -119,8 +117,8 @@ def summary(report: RunReport) -> str:
         "stopped": f"The run was stopped by the user{progress} after {took}.",
         "failed": f"The run ended without finishing{progress} after {took}.",
     }[state]
-    if story.run.outcome not in (DONE, STOPPED, GIVEN_UP, ""):
-        begin = f"{begin[:-1]}: {story.run.outcome}."
+    if story.run.outcome not in _IN_THE_STATE:
+        begin = f"{begin[:-1]}: {story.run.outcome.value}."
     injected = any(message.text.startswith(INJECTED) for message in story.messages)
     note = "Faults were injected into this run on purpose. " if injected else ""
     now = open_incident(story) if report.is_running else None
@@ -177,19 +175,13 @@ def crashed_attempts(story: RunStory) -> tuple[int, ...]:
     return tuple(
         deed.attempt
         for deed in story.deeds
-        if deed.kind == START and deed.outcome == went_down and deed.attempt is not None
+        if deed.kind is IntentKind.START and deed.outcome == went_down and deed.attempt is not None
     )
 
 
 def failure_of(story: RunStory, attempt: int) -> Failure | None:
     """Return why an attempt ended, if that was identified."""
-    for row in story.failures:
-        if row.attempt == attempt:
-            try:
-                return msgspec.convert(row.failure, Failure)
-            except msgspec.ValidationError:  # of another version
-                return None
-    return None
+    return next((row.failure for row in story.failures if row.attempt == attempt), None)
 
 
 def decision_after(story: RunStory, attempt: int) -> DecisionRecord | None:
@@ -230,17 +222,17 @@ def effect_of(report: RunReport, attempt: int) -> str:
 
 def settings_of(attempt: AttemptRecord) -> str:
     """Say what was changed against the script."""
-    changed = {name: value for name, value in attempt.strategy.items() if name != "version"}
+    changed = msgspec.to_builtins(attempt.strategy)  # without what is not changed
     variables = changed.pop("variables", {})
     words = [f"{name}={SWITCHED.get(str(value), value)}" for name, value in changed.items()]
-    for name, value in variables.items() if isinstance(variables, dict) else ():
+    for name, value in variables.items():
         words.append(f"{name} unset" if value is None else f"{name}={value}")
     return ", ".join(words) or UNCHANGED
 
 
 def ended_well(attempt: AttemptRecord) -> bool:
     """Tell whether the script came to its end."""
-    return attempt.outcome == "by itself" and attempt.exit_code == 0
+    return attempt.outcome is Outcome.BY_ITSELF and attempt.exit_code == 0
 
 
 def attempt_end(attempt: AttemptRecord, story: RunStory, *, running: bool = False) -> str:
@@ -255,9 +247,9 @@ def attempt_end(attempt: AttemptRecord, story: RunStory, *, running: bool = Fals
     by = f"exit code {attempt.exit_code}"
     if attempt.signal:
         by = f"signal {attempt.signal}"
-    if attempt.outcome == "hung":
+    if attempt.outcome is Outcome.HUNG:
         by = "ended by rocsteady"
-    how = by if attempt.outcome == "by itself" else f"{attempt.outcome}, {by}"
+    how = by if attempt.outcome is Outcome.BY_ITSELF else f"{attempt.outcome.value}, {by}"
     return f"ended{step}: {how}"
 
 
@@ -266,7 +258,7 @@ def incident_title(incident: Incident) -> str:
     blamed = incident.blame.ranks if incident.blame else ()
     rank = f" on rank {blamed[0].rank}" if len(blamed) == 1 else ""
     where = f" at {incident.place}" if incident.place else ""
-    return f"{incident.verdict}{rank}{where}"
+    return f"{incident.verdict.value}{rank}{where}"
 
 
 def _progress(story: RunStory) -> str:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from datetime import tzinfo
 
 from rocsteady.journal.values import RunLine
+from rocsteady.model import RunOutcome
 from rocsteady.report.deadline import ahead, met, until
 from rocsteady.report.table import LEAST_LAST, Column, Table
 from rocsteady.report.text_page import GREEN, RED, YELLOW, Page
 from rocsteady.wording import rough_duration
 
-DONE = "done"  # the outcome
 COLUMNS = (
     Column("run"),
     Column("state"),
@@ -57,7 +57,7 @@ def _cell(text: str) -> str:
 def state_of(line: RunLine) -> str:
     """Say in a word or two how a run is."""
     if line.run.ended is not None:
-        return line.run.outcome
+        return line.run.outcome.value
     if line.stalled:
         return "stalled" if line.alive else "stalled (elsewhere)"
     return {True: "running", False: "interrupted", None: "elsewhere"}[line.alive]
@@ -67,7 +67,7 @@ def style_of(line: RunLine) -> str:
     """Return the colour of that word."""
     if line.run.ended is None:
         return YELLOW if line.stalled or line.alive is False else ""
-    return GREEN if line.run.outcome == DONE else RED
+    return GREEN if line.run.outcome is RunOutcome.DONE else RED
 
 
 def _step(line: RunLine) -> str:
@@ -101,6 +101,6 @@ def _ahead(line: RunLine, now: float, zone: tzinfo | None) -> str:
         return if_resumed + ahead(line.forecast, line.deadline, now=now, zone=zone)
     if line.deadline is None:
         return ""
-    if line.run.ended is not None and line.run.outcome == DONE:
+    if line.run.ended is not None and line.run.outcome is RunOutcome.DONE:
         return met(line.run.ended, line.deadline)
     return until(line.deadline, now=now, zone=zone)

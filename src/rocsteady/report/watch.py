@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 
-from rocsteady.journal.values import PAUSE, DecisionRecord, Forecast, RunLine, RunStory
-from rocsteady.model import Value
+from rocsteady.journal.values import DecisionRecord, Forecast, RunLine, RunStory
+from rocsteady.model import IntentKind, RunOutcome, Value
 from rocsteady.printable import printable
 from rocsteady.report.deadline import spare, until
-from rocsteady.report.run_report import DONE, incident_title
+from rocsteady.report.run_report import incident_title
 from rocsteady.report.runs import state_of, style_of
 from rocsteady.report.sparkline import long_bar
 from rocsteady.report.text_page import BOLD, DIM, RED, YELLOW, Page, wrapped
@@ -69,7 +69,7 @@ def render_watch(  # noqa: PLR0913 - each is said by name
 def is_paused(story: RunStory) -> bool:
     """Tell whether the user has paused a run."""
     return story.run.ended is None and any(
-        deed.kind == PAUSE and deed.outcome is None for deed in story.deeds
+        deed.kind is IntentKind.PAUSE and deed.outcome is None for deed in story.deeds
     )
 
 
@@ -177,7 +177,7 @@ class _Screen:
         view, line, deadline = self._view, self._view.line, self._view.story.deadline
         now, ahead = view.now, view.story.forecast
         if line.run.ended is not None:
-            outcome = "finished" if line.run.outcome == DONE else f"{line.run.outcome},"
+            outcome = "finished" if line.run.outcome is RunOutcome.DONE else f"{line.run.outcome},"
             return f"{outcome} {self._moment(line.run.ended)}"
         if line.alive is False:
             return f"its supervisor is gone; to resume: rocsteady run --resume {line.run.name}"
@@ -251,7 +251,7 @@ class _Screen:
         retried = {attempt.number for attempt in story.attempts}
         label = "incidents"
         for number in sorted({*named, *hung}):
-            title = str(named[number].failure.get("title", "")) if number in named else ""
+            title = named[number].failure.title if number in named else ""
             at = hung[number].at if number in hung else named[number].at
             what = title or incident_title(hung[number])
             blame = hung[number].blame if number in hung else None

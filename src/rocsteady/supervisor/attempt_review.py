@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.attempts.announcer import Announcer
-from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
+from rocsteady.attempts.attempt_end import AttemptEnd
 from rocsteady.attempts.settings import Settings
 from rocsteady.evidence.collect import collect
 from rocsteady.failures.exit_status import signal_name
@@ -18,7 +18,7 @@ from rocsteady.job.resume import Checkpoint
 from rocsteady.job.stages import seed_option
 from rocsteady.journal.values import Run
 from rocsteady.knowledge.failures import SCRIPT_ERROR, UNKNOWN
-from rocsteady.model import Failure
+from rocsteady.model import Failure, Next, Outcome
 from rocsteady.redaction.redactor import hide_secrets
 from rocsteady.remedies.computed import ALREADY_TRIED
 from rocsteady.remedies.ladder import RemedyChoice
@@ -27,14 +27,7 @@ from rocsteady.report.text_page import RED
 from rocsteady.supervisor.checkpoints import Checkpoints
 from rocsteady.supervisor.finish_forecast import Outlook
 from rocsteady.supervisor.journal_records import Records
-from rocsteady.supervisor.recovery import (
-    Choices,
-    Decision,
-    History,
-    Next,
-    recover,
-    without_remedies,
-)
+from rocsteady.supervisor.recovery import Choices, Decision, History, recover, without_remedies
 from rocsteady.supervisor.start_points import StartPoints
 from rocsteady.supervisor.strategy_history import StrategyHistory
 

@@ -13,13 +13,13 @@ from typing import Any, Protocol
 import msgspec
 
 from rocsteady.attempts.announcer import Announcer
-from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
+from rocsteady.attempts.attempt_end import AttemptEnd
 from rocsteady.attempts.job_hang import HostLink
 from rocsteady.errors import LauncherError
 from rocsteady.knowledge.failures import UNKNOWN
-from rocsteady.model import Failure, Strategy, Value
+from rocsteady.model import Failure, Next, Outcome, Strategy, Value
 from rocsteady.remedies.situation import FailedAttempt
-from rocsteady.supervisor.recovery import Decision, Next
+from rocsteady.supervisor.recovery import Decision
 from rocsteady.supervisor.strategy_history import StrategyHistory
 from rocsteady.wording import plural
 

@@ -19,10 +19,9 @@ from rocsteady.journal.values import (
     Run,
     StaysRecord,
 )
-from rocsteady.model import Failure, Strategy
+from rocsteady.model import Failure, Outcome, Strategy
 from rocsteady.pulse import phase_history
 from rocsteady.supervisor.recovery import Decision
-from rocsteady.supervisor.strategy_history import as_json
 
 DEVICE_WAIT, LOCKED_WAIT = "(device wait)", "(locked wait)"  # kept like phases
 
@@ -51,7 +50,7 @@ class Records:
         row = AttemptRecord(
             run=self._run.id,
             number=number,
-            strategy=as_json(strategy),
+            strategy=strategy,
             boot_id=self._journal.here.boot_id,
             started=time.time(),
         )
@@ -63,7 +62,7 @@ class Records:
         """Write down that it could not be started."""
         self._journal.record(
             msgspec.structs.replace(
-                row, ended=row.started + self._since.seconds, outcome="not started"
+                row, ended=row.started + self._since.seconds, outcome=Outcome.NOT_STARTED
             )
         )
 
@@ -75,7 +74,7 @@ class Records:
                 ended=row.started + self._since.seconds,
                 exit_code=end.exit.code if end.exit else None,
                 signal=end.exit.signal if end.exit else None,
-                outcome=end.outcome.value,
+                outcome=end.outcome,
                 first_step=end.first_step,
                 last_step=end.last_step,
             )
@@ -88,7 +87,7 @@ class Records:
                     run=self._run.id,
                     attempt=row.number,
                     number=self.incidents,
-                    verdict=verdict.condition.value,
+                    verdict=verdict.condition,
                     why=verdict.why,
                     place=verdict.place,
                     quiet=verdict.quiet,
@@ -105,7 +104,7 @@ class Records:
             NamedFailure(
                 run=self._run.id,
                 attempt=number,
-                failure=msgspec.to_builtins(failure),
+                failure=failure,
                 evidence=evidence,
                 at=time.time(),
             )

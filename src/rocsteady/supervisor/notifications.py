@@ -29,11 +29,10 @@ from rocsteady.job.job_file import user_configuration
 from rocsteady.job.notify import Notify, NotifyEvent, WebhookKind, kind_of
 from rocsteady.job.values import Job
 from rocsteady.journal.values import Run
-from rocsteady.model import Failure, Value
+from rocsteady.model import Failure, RunOutcome, Value
 from rocsteady.redaction.machine_names import redactor_here
 from rocsteady.supervisor.recovery import Decision, Next
 from rocsteady.supervisor.restart_preparation import UNCHANGED
-from rocsteady.supervisor.run_end import DONE, STOPPED
 from rocsteady.wording import duration
 
 DISCORD_LIMIT, TEXT_LIMIT = 1900, 3000  # characters
@@ -287,17 +286,17 @@ class RunNotices:
         """Tell that the deadline will be missed."""
         self._send(NotifyEvent.DEADLINE, "", f"{self._run.name} will miss its deadline", text)
 
-    def ended(self, outcome: str) -> None:
+    def ended(self, outcome: RunOutcome) -> None:
         """Tell of the end, unless the user brought it about, and wait until that is sent."""
-        if outcome == STOPPED:
+        if outcome is RunOutcome.STOPPED:
             return
         took = duration(self._since.seconds)
-        if outcome == DONE:
+        if outcome is RunOutcome.DONE:
             self._send(NotifyEvent.END, "", f"{self._run.name} is done", f"Finished in {took}.")
         else:
             why = f": {self._why}" if self._why else ""
             text = f"Ended after {took}{why}. To see more: rocsteady report {self._run.name}"
-            self._send(NotifyEvent.END, "", f"{self._run.name}: {outcome}", text)
+            self._send(NotifyEvent.END, "", f"{self._run.name}: {outcome.value}", text)
         if self._sender is not None:
             self._sender.close()
 

@@ -9,16 +9,14 @@ started again once it has made real progress, unless that was asked for.
 
 from __future__ import annotations
 
-from enum import Enum
-
 import msgspec
 
-from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
+from rocsteady.attempts.attempt_end import AttemptEnd
 from rocsteady.attempts.settings import Settings
 from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED, RETRY
 from rocsteady.journal.values import FALLBACK
 from rocsteady.knowledge.failures import SCRIPT_ERROR, UNKNOWN, Whose
-from rocsteady.model import Strategy, Value
+from rocsteady.model import Next, Outcome, Strategy, Value
 from rocsteady.remedies.ladder import RemedyChoice, choose_remedy
 from rocsteady.remedies.situation import Situation
 from rocsteady.supervisor.start_points import MOST
@@ -29,14 +27,6 @@ BY_SIGNAL = 128
 ASKED_BY = (2, 9, 15)  # SIGINT, SIGKILL and SIGTERM: what a run that is stopped may end by
 # Whose failures are the same with every option.
 NO_OPTION_HELPS = (Whose.SCRIPT.value, Whose.DISK.value, Whose.NETWORK.value)
-
-
-class Next(Enum):
-    """What comes next."""
-
-    END = "end"
-    AGAIN = "again"
-    AGAIN_FROM_SCRATCH = "again, from the beginning"
 
 
 class FallTo(Value, frozen=True, kw_only=True):

@@ -8,15 +8,16 @@ from enum import Enum
 from pathlib import Path
 
 from rocsteady.attempts.announcer import Announcer
-from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
+from rocsteady.attempts.attempt_end import AttemptEnd
 from rocsteady.attempts.settings import Settings
 from rocsteady.attempts.stop_requests import StopRequests
 from rocsteady.attempts.stopwatch import Since
 from rocsteady.errors import RocsteadyError
 from rocsteady.journal.values import Run, RunStory
+from rocsteady.model import Next, Outcome
 from rocsteady.supervisor.backup import copy_aside, wrote_model
 from rocsteady.supervisor.gpu_release import KFD, wait_until_free, wait_until_quiet
-from rocsteady.supervisor.recovery import Decision, Next
+from rocsteady.supervisor.recovery import Decision
 from rocsteady.wording import duration, plural
 
 UNCHANGED = ("", "retry")  # the same again

@@ -29,6 +29,7 @@ from rocsteady.job.resume import Checkpoint, Launch, launch
 from rocsteady.job.values import Total
 from rocsteady.journal.identity import is_alive, script_fingerprint
 from rocsteady.journal.values import INJECTED
+from rocsteady.model import IntentKind, Next, RunOutcome
 from rocsteady.redaction.redactor import shown_command
 from rocsteady.supervisor.attempt_review import AttemptReview
 from rocsteady.supervisor.backup import wrote_model
@@ -39,12 +40,11 @@ from rocsteady.supervisor.journal_records import Records
 from rocsteady.supervisor.logout import LOGOUT_WARNING, logging_out_ends_us
 from rocsteady.supervisor.notifications import RunNotices
 from rocsteady.supervisor.observer import ObservedRun, Observer, ticking
-from rocsteady.supervisor.recovery import Next
 from rocsteady.supervisor.restart_preparation import Restart, near
-from rocsteady.supervisor.run_end import NOT_DONE, NOT_STARTED, RunEnd
+from rocsteady.supervisor.run_end import RunEnd
 from rocsteady.supervisor.run_spec import Equipment, RunSpec
 from rocsteady.supervisor.script_resume import keep, kept, resume_of, where
-from rocsteady.supervisor.startup import START, Startup, first_attempt
+from rocsteady.supervisor.startup import Startup, first_attempt
 from rocsteady.supervisor.stop_deadline import StopDeadline
 from rocsteady.supervisor.strategy_history import StrategyHistory, in_words
 from rocsteady.supervisor.symptom_collection import symptoms
@@ -102,7 +102,7 @@ class Supervisor:
         script = script_fingerprint(job.command, str(folder))
         incidents = len(earlier.incidents) if earlier else 0
         self._records = Records(run, script, journal, memory, incidents=incidents)
-        self.outcome = ""  # of the whole run, once it has ended
+        self.outcome = RunOutcome.NONE  # of the whole run, once it has ended
         self._course = course
         self._restart = self._new_restart()
         self._symptoms: Symptoms | None = None  # of the last attempt, if it failed
@@ -175,7 +175,7 @@ class Supervisor:
         finish = RunEnd(
             self._job, self._run, self._announcer, self._wishes, self._folder, self._outlook
         )
-        outcome, code = "the supervisor failed", PERSON_NEEDED
+        outcome, code = RunOutcome.SUPERVISOR_FAILED, PERSON_NEEDED
         try:
             sweep(self._environment, is_alive)
             first = first_attempt(self._earlier)
@@ -195,18 +195,18 @@ class Supervisor:
             else:
                 code, outcome = self._attempts(first, finish)
         except CommandError as error:
-            outcome, code = NOT_STARTED, error.code
+            outcome, code = RunOutcome.NOT_STARTED, error.code
             self._announcer.say(f"{error}.")
             finish.say_next("check that the command works without rocsteady")
         except LauncherError as error:
-            outcome, code = NOT_DONE, RETRY
+            outcome, code = RunOutcome.NOT_DONE, RETRY
             self._announcer.say(f"{error}.")
         except JournalError as error:
-            outcome = "the journal could not be written"
+            outcome = RunOutcome.NOT_RECORDED
             self._announcer.say(f"{error}. Cannot start: the journal is not writable.")
             finish.say_next(f"free some disk space, or check {self._journal.place.folder}")
         except RocsteadyError as error:
-            outcome = "ended, not done"
+            outcome = RunOutcome.NOT_DONE
             self._announcer.say(f"{error}.")
             finish.say_next()
         finally:
@@ -219,7 +219,7 @@ class Supervisor:
             self._wishes.stop_listening()
         return code
 
-    def _attempts(self, first: int, finish: RunEnd) -> tuple[int, str]:
+    def _attempts(self, first: int, finish: RunEnd) -> tuple[int, RunOutcome]:
         number = first
         self._agreement.start()
         while self._wishes.stop is None:
@@ -329,7 +329,7 @@ class Supervisor:
         what = " ".join(launched.command)[:200]
         row = self._records.begin(number, self._course.strategy)  # on disk before the intent is
         try:
-            intent = self._journal.intend(START, what, run=self._run.id, attempt=number)
+            intent = self._journal.intend(IntentKind.START, what, run=self._run.id, attempt=number)
         except JournalError:
             self._records.not_started(row)
             raise

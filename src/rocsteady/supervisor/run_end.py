@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from rocsteady.attempts.announcer import Announcer
-from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
+from rocsteady.attempts.attempt_end import AttemptEnd
 from rocsteady.attempts.stop_requests import StopRequests
 from rocsteady.attempts.stopwatch import Since
 from rocsteady.exit_codes import PERSON_NEEDED, RETRY
@@ -16,6 +16,7 @@ from rocsteady.job.done_when import RunEvidence, done, proves
 from rocsteady.job.values import Job
 from rocsteady.journal.values import Run
 from rocsteady.knowledge.failures import SCRIPT_ERROR
+from rocsteady.model import Outcome, RunOutcome
 from rocsteady.report.deadline import met
 from rocsteady.report.text_page import GREEN, RED
 from rocsteady.supervisor.busy_gpus import BusyGpus
@@ -23,9 +24,6 @@ from rocsteady.supervisor.finish_forecast import Outlook
 from rocsteady.supervisor.printed_epochs import epochs_printed
 from rocsteady.supervisor.recovery import Decision, exit_code
 from rocsteady.wording import duration, plural
-
-DONE, NOT_DONE, STOPPED = "done", "ended, not done", "stopped by the user"
-NOT_STARTED = "not started"
 
 
 class RunEnd:
@@ -51,23 +49,23 @@ class RunEnd:
         if self._gpus is not None:
             self._gpus.close()
 
-    def stopped(self, end: AttemptEnd | None = None) -> tuple[int, str]:
+    def stopped(self, end: AttemptEnd | None = None) -> tuple[int, RunOutcome]:
         """Say that the user stopped it; the code is the script's own, if it gave one."""
         self._tell_what_is_left()
         own = "" if end is None or end.exit is None else _own_code(end.exit)
         self._announcer.say(f"stopped after {self._took()}{own}.")
         self.say_next(self._resume())
-        return exit_code(end, self._wishes.code) if end else self._wishes.code, STOPPED
+        return exit_code(end, self._wishes.code) if end else self._wishes.code, RunOutcome.STOPPED
 
-    def refused(self, why: str) -> str:
+    def refused(self, why: str) -> RunOutcome:
         """Say that nothing was started, and why."""
         self._announcer.say(f"not started: {why}.", style=RED)
         self.say_next("rocsteady doctor, or use --again to start anyway")
-        return NOT_DONE
+        return RunOutcome.NOT_DONE
 
     def conclude(
         self, end: AttemptEnd, decision: Decision, incidents: int, attempts: int
-    ) -> tuple[int, str]:
+    ) -> tuple[int, RunOutcome]:
         """Say how the run ended, and give its exit code and its outcome."""
         if end.outcome is Outcome.STOPPED and not self._went_on_to_the_end(end):
             return self.stopped(end)
@@ -83,14 +81,14 @@ class RunEnd:
             self._tell_what_is_left()
             self._announcer.say(f"ended after {took}, {tried}: {why}.", style=RED)
             self.say_next(self._after(decision))
-            return decision.code, NOT_DONE
+            return decision.code, RunOutcome.NOT_DONE
         missing = self._missing(end)
         for item in missing:
             self._announcer.say(f"not done: {item}", style=RED)
         if missing:
             self._tell_what_is_left()
             self.say_next()
-            return PERSON_NEEDED, NOT_DONE
+            return PERSON_NEEDED, RunOutcome.NOT_DONE
         if at_exit:
             self._announcer.say(f"{why}; the criteria in done_when are met.")
         wanted = self._job.done_when.steps or 0
@@ -107,7 +105,7 @@ class RunEnd:
         told = f" Report: {self._report}" if self._announcer.names_run else ""
         more = f", {tried}.{told}" if incidents or attempts > 1 else "."
         self._announcer.say(f"done. {steps[:1].upper()}{steps[1:]}{in_time}{more}", style=GREEN)
-        return 0, DONE
+        return 0, RunOutcome.DONE
 
     def _went_on_to_the_end(self, end: AttemptEnd) -> bool:
         """Tell whether a script that was to stop did all of its work nevertheless."""

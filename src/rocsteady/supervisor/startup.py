@@ -9,9 +9,8 @@ from rocsteady.attempts.announcer import Announcer
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.machine_history import Memory
 from rocsteady.journal.values import Fate, RunStory, Unfinished
+from rocsteady.model import IntentKind
 from rocsteady.supervisor.strategy_history import StrategyHistory
-
-START = "start"  # the intent to start an attempt
 
 
 class Startup:
@@ -37,7 +36,7 @@ class Startup:
                 continue
             deed, crashed = left.deed, left.fate is Fate.MACHINE_WENT_DOWN
             what = "the machine crashed" if crashed else "rocsteady was killed"
-            self._announcer.say(f"{what} during an earlier action: {deed.kind} {deed.what}.")
+            self._announcer.say(f"{what} during an earlier action: {deed.kind.value} {deed.what}.")
             if crashed:
                 self._remember_death(left)
             self._journal.settle(deed, left.fate.value)
@@ -64,7 +63,7 @@ class Startup:
         if self._memory is not None:
             self._memory.took_down(left)
         attempted = self._journal.attempt_of(left.deed)
-        if attempted is not None and left.deed.kind == START:
+        if attempted is not None and left.deed.kind is IntentKind.START:
             self._course.took_down(*attempted, self._folder)
 
 

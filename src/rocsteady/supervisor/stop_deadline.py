@@ -21,7 +21,7 @@ from rocsteady.exit_codes import TERMINATED
 from rocsteady.host.child_end import Stopping
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.values import Run
-from rocsteady.supervisor.run_end import STOPPED
+from rocsteady.model import RunOutcome
 
 REACT_WITHIN = 1.0  # seconds, after which the thread acts itself
 LEAVE_WITHIN = 0.5  # seconds for the record of the run and the terminal
@@ -96,7 +96,7 @@ class StopDeadline:
     def _leave(self) -> None:
         """Record that the run was stopped, and give the terminal back."""
         self._announcer.say("stopped. The supervisor did not respond in time and was killed too.")
-        self._journal.end_run(self._run.id, STOPPED)
+        self._journal.end_run(self._run.id, RunOutcome.STOPPED)
         self._journal.close(RECORD_WITHIN)
         if (child := self._child) is not None:
             child.close()

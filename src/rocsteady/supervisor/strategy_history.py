@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from rocsteady.attempts.attempt_end import AttemptEnd, Outcome, is_failure
+from rocsteady.attempts.attempt_end import AttemptEnd, is_failure
 from rocsteady.attempts.progress_counts import ProgressCounts
 from rocsteady.attempts.settings import Settings
 from rocsteady.errors import RocsteadyError
@@ -26,7 +26,7 @@ from rocsteady.knowledge.failures import FailureKnowledge, Whose, load_failures
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.machine import Machine
 from rocsteady.machine.software import software_of
-from rocsteady.model import Certainty, Failure, Fingerprint, Strategy, Value
+from rocsteady.model import Certainty, Failure, Fingerprint, Outcome, Strategy, Value
 from rocsteady.remedies.difference import describe_changes
 from rocsteady.remedies.history import BROUGHT_ABOUT
 from rocsteady.remedies.ladder import RemedyChoice
@@ -81,12 +81,12 @@ class StrategyHistory:
         self._furthest = ProgressCounts()
         self._split: BatchSplit | None = None  # that was seen last
         kept = memory.deadly(here, script) if memory else ()
-        self._deadly = [strategy_of(entry.strategy) for entry in kept]
+        self._deadly = [entry.strategy for entry in kept]
 
     def go_on(self, story: RunStory) -> None:
         """Take up the course of a run that was left."""
         if story.attempts:
-            self.strategy = strategy_of(story.attempts[-1].strategy)
+            self.strategy = story.attempts[-1].strategy
         fell = fell_after(story.decisions)
         strategies = {attempt.number: attempt for attempt in story.attempts}
         for row in story.failures:
@@ -126,7 +126,7 @@ class StrategyHistory:
 
     def took_down(self, run: Run, attempt: AttemptRecord, folder: Path) -> None:
         """Remember that an attempt took the machine down, at this script or at another one."""
-        strategy = strategy_of(attempt.strategy)
+        strategy = attempt.strategy
         script = script_fingerprint(run.command, str(folder))
         if script == self._script and strategy not in self._deadly:
             self._deadly.append(strategy)
@@ -135,7 +135,7 @@ class StrategyHistory:
                 Deadly(
                     machine=self._here,
                     script=script,
-                    strategy=as_json(strategy),
+                    strategy=strategy,
                     command=" ".join(run.command)[:200],
                     at=attempt.started,
                 )
@@ -301,15 +301,11 @@ class StrategyHistory:
         self._answered = tried[-1].failure.kind if tried else ""
 
     def _remember(self, attempt: AttemptRecord, row: NamedFailure) -> None:
-        try:
-            fingerprint = msgspec.convert(row.failure, Failure).fingerprint
-        except msgspec.ValidationError:
-            return  # of another version
         steps = attempt.last_step or 0
         self._tried.append(
             FailedAttempt(
-                strategy=strategy_of(attempt.strategy),
-                failure=fingerprint,
+                strategy=attempt.strategy,
+                failure=row.failure.fingerprint,
                 progressed=self._furthest.passes(steps, {}),
                 steps=steps,
             )
@@ -348,17 +344,3 @@ def no_effect(end: AttemptEnd) -> tuple[str, ...]:
 def in_words(strategy: Strategy) -> str:
     """Say a strategy to a person."""
     return describe_changes(Strategy(), strategy) or "unchanged"
-
-
-def as_json(strategy: Strategy) -> dict[str, object]:
-    """Return a strategy as the journal keeps it."""
-    return {"version": STRATEGY_VERSION, **msgspec.to_builtins(strategy)}
-
-
-def strategy_of(kept: dict[str, object]) -> Strategy:
-    """Read a strategy back; one of another version is read as unchanged."""
-    try:
-        fields = {name: value for name, value in kept.items() if name != "version"}
-        return msgspec.convert(fields, Strategy, strict=False)
-    except msgspec.ValidationError:
-        return Strategy()

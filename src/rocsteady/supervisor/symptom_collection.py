@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from rocsteady.attempts.attempt_context import AttemptContext
-from rocsteady.attempts.attempt_end import AttemptEnd, Outcome
+from rocsteady.attempts.attempt_end import AttemptEnd
 from rocsteady.attempts.log_end import unsigned
 from rocsteady.attempts.rank_evidence import kept_snapshot
 from rocsteady.evidence.kernel_log import concerning, read_kernel_log
@@ -17,6 +17,7 @@ from rocsteady.evidence.memory import shared_memory_is_full
 from rocsteady.evidence.parallel import run_all
 from rocsteady.failures.symptoms import Raised, Symptoms
 from rocsteady.host.logfile import STAMP
+from rocsteady.model import Outcome
 from rocsteady.untrusted_file import read_tail
 
 LOG_TAIL = 1024 * 1024  # bytes

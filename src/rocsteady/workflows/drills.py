@@ -79,7 +79,7 @@ class Drill:
             can_resume=supervisor.can_resume,
             ended="ended after the last fault"
             if supervisor.observed.is_over
-            else story.run.outcome,
+            else story.run.outcome.value,
             not_tried=not_tried(faults),
             on_gpu=bool(visible_to_a_run(examined(known), known).gpus),
             changed=differences(before, after) if before.whole and after.whole else None,

@@ -10,8 +10,8 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.job.resume import Origin, Stamp, find_checkpoints, load_origin, whole_checkpoints
 from rocsteady.job.values import Existing, Job
 from rocsteady.journal.values import RunLine
+from rocsteady.model import RunOutcome
 from rocsteady.supervisor import script_resume
-from rocsteady.supervisor.run_end import DONE, NOT_STARTED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,10 +73,13 @@ def _usual(
     if choice.typed:
         return Existing.FRESH, ": the command runs as typed", before
     same = (line for line in lines if line.run.command == job.command)
-    last = next((line for line in same if line.run.outcome != NOT_STARTED and line.attempts), None)
+    last = next(
+        (line for line in same if line.run.outcome is not RunOutcome.NOT_STARTED and line.attempts),
+        None,
+    )
     if last is None:
         return Existing.FRESH, ": no earlier run of this job wrote them", before
-    if last.run.outcome == DONE:
+    if last.run.outcome is RunOutcome.DONE:
         return Existing.FRESH, f": the last run of this job, {last.run.name}, is done", before
     its = load_origin(Path(last.run.folder))
     why = f" the last run of this job, {last.run.name}, which was left unfinished"

@@ -24,14 +24,11 @@ from rocsteady.knowledge.reader import Knowledge
 from rocsteady.knowledge.speeds import CardSpeed, load_speeds, speed_of
 from rocsteady.machine.machine import Machine
 from rocsteady.machine.software import software_of
-from rocsteady.model import Observation, ProbeOutcome, Strategy
+from rocsteady.model import IntentKind, Observation, ProbeOutcome, RunOutcome, Strategy
 from rocsteady.planner.circumstances import Circumstances, histories
 from rocsteady.planner.planner import Wish
 from rocsteady.remedies.probe_evidence import supported
 from rocsteady.remedies.remedy import load_remedies, requested_strategy
-from rocsteady.supervisor.run_end import DONE
-from rocsteady.supervisor.startup import START
-from rocsteady.supervisor.strategy_history import strategy_of
 from rocsteady.supervisor.visible_gpus import visible_to_a_run
 from rocsteady.workflows.supervision import examined
 
@@ -49,7 +46,7 @@ def circumstances(
     observations = memory.observations(here)
     facts = facts_of(machine, known, observations)
     software = facts.software
-    deadly = [strategy_of(each.strategy) for it in scripts for each in memory.deadly(here, it)]
+    deadly = [each.strategy for it in scripts for each in memory.deadly(here, it)]
     deadly += _under_way_when_it_went_down(scripts, folder, journal)
     if _probe_went_down(observations, software):
         deadly.append(Strategy())
@@ -115,11 +112,11 @@ def _under_way_when_it_went_down(
     """Return how these scripts ran when the machine went down, if no run has looked back since."""
     try:
         left = [each.deed for each in journal.unfinished() if each.fate is Fate.MACHINE_WENT_DOWN]
-        found = [journal.attempt_of(deed) for deed in left if deed.kind == START]
+        found = [journal.attempt_of(deed) for deed in left if deed.kind is IntentKind.START]
     except JournalError:
         return []
     return [
-        strategy_of(each[1].strategy)
+        each[1].strategy
         for each in found
         if each is not None and script_fingerprint(each[0].command, str(folder)) in scripts
     ]
@@ -168,5 +165,5 @@ def _stories(job: Job, journal: Journal) -> tuple[RunStory, ...]:
 def _done(job: Job, journal: Journal) -> int:
     """Return the steps that the last run made, if it was left and can be gone on with."""
     for line in _lines(job, journal):
-        return 0 if line.run.outcome == DONE else line.step or 0
+        return 0 if line.run.outcome is RunOutcome.DONE else line.step or 0
     return 0

@@ -56,18 +56,13 @@ def _redacted(report: RunReport) -> RunReport:
     redactor, progress = redactor_here(), report.story.progress
     rest = replace(report, story=replace(report.story, progress=()))
     clean = msgspec.convert(redactor.value(msgspec.to_builtins(rest)), RunReport)
-    used = {
-        name
-        for bucket in progress
-        for name in (*bucket.seconds_in, *bucket.seconds_as, *bucket.gauges)
-    }
+    used = {name for bucket in progress for name in (*bucket.seconds_in, *bucket.gauges)}
     names = {name: redactor.text(name) for name in used}
     if any(name != safe for name, safe in names.items()):
         progress = tuple(
             replace(
                 bucket,
                 seconds_in={names[name]: value for name, value in bucket.seconds_in.items()},
-                seconds_as={names[name]: value for name, value in bucket.seconds_as.items()},
                 gauges={names[name]: value for name, value in bucket.gauges.items()},
             )
             for bucket in progress
@@ -105,7 +100,7 @@ def _crash_words(story: RunStory) -> str:
 
 def _advice(story: RunStory) -> dict[str, Fix]:
     """Return what a person can do about each failure, where something is known."""
-    kinds = {str(row.failure.get("kind")) for row in story.failures}
+    kinds = {row.failure.kind for row in story.failures}
     known = load_failures().kinds if kinds else {}
     fixes = {kind: known[kind].fix or known[kind].advice for kind in kinds & known.keys()}
     return {kind: fix for kind, fix in fixes.items() if fix is not None}

@@ -22,10 +22,10 @@ from rocsteady.journal.journal import Journal
 from rocsteady.journal.machine_history import Memory
 from rocsteady.journal.run_trust import remember_run
 from rocsteady.journal.values import Run, RunStory
+from rocsteady.model import RunOutcome
 from rocsteady.supervisor.notifications import Notifier, channels, notify_sources
-from rocsteady.supervisor.run_end import DONE
 from rocsteady.supervisor.run_spec import RunSpec
-from rocsteady.supervisor.strategy_history import RunWishes, as_json
+from rocsteady.supervisor.strategy_history import RunWishes
 from rocsteady.workflows.existing_checkpoints import Choice, choose
 from rocsteady.workflows.machine_at_start import record_machine
 from rocsteady.workflows.plan_choice import keep_options, kept_options
@@ -109,12 +109,13 @@ class RunLauncher:
                 closing.close()
         if self.link is not None:
             self.link.end(code)
-        return code, supervisor.outcome == DONE
+        return code, supervisor.outcome is RunOutcome.DONE
 
     def is_done(self, name: str) -> bool:
         """Tell whether a run is done."""
         return any(
-            line.run.name == name and line.run.outcome == DONE for line in self.journal.runs()
+            line.run.name == name and line.run.outcome is RunOutcome.DONE
+            for line in self.journal.runs()
         )
 
     def _run(
@@ -124,7 +125,7 @@ class RunLauncher:
         journal = self.journal
         if resume is None:
             name = name or (_free_name(job.name, journal) if job.name else None)
-            strategy = as_json(self.wanted.strategy)
+            strategy = self.wanted.strategy
             run = journal.begin_run(
                 job.command, job=job, strategy=strategy, name=name, alone=self.alone
             )

@@ -22,7 +22,7 @@ from rocsteady.sandbox.scratch import AbsolutePathError, Method, Scratch, make_s
 from rocsteady.supervisor.observer import ObservedRun, Observer
 from rocsteady.supervisor.run import Supervisor
 from rocsteady.supervisor.run_spec import RunSpec
-from rocsteady.supervisor.strategy_history import RunWishes, as_json
+from rocsteady.supervisor.strategy_history import RunWishes
 from rocsteady.workflows.supervision import SupervisorFactory, Surroundings
 
 TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
@@ -143,9 +143,7 @@ class SandboxRun:
         """Carry it out; return who did, and its exit code. What is learnt in it is not kept."""
         journal = self.factory.journal
         job = replace(job_in(self.scratch, job), deadline=None)  # of the run, not of a rehearsal
-        run = journal.begin_run(
-            job.command, job=job, strategy=as_json(self.wanted.strategy), name=self.name
-        )
+        run = journal.begin_run(job.command, job=job, strategy=self.wanted.strategy, name=self.name)
         spec = RunSpec(
             job=job,
             run=run,

@@ -15,9 +15,8 @@ from rocsteady.job.stages import stage_job
 from rocsteady.job.values import Deadline, Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.values import Run
-from rocsteady.model import Value
+from rocsteady.model import RunOutcome, Value
 from rocsteady.suggestions import no_such
-from rocsteady.supervisor.run_end import DONE
 
 
 class Turn(Value, frozen=True, kw_only=True):
@@ -41,7 +40,7 @@ def turns_of(
     """Return the stages that it is about: all, or from the ``first`` on that is named."""
     if not job.stages:
         return ()
-    done = [line.run for line in journal.runs() if line.run.outcome == DONE]
+    done = [line.run for line in journal.runs() if line.run.outcome is RunOutcome.DONE]
     turns = survey(replace(job, name=name) if name else job, done)
     if first is None:
         return turns

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import find_place
 from rocsteady.journal.values import (
@@ -16,7 +14,17 @@ from rocsteady.journal.values import (
     MessageRecord,
     NamedFailure,
 )
-from rocsteady.model import Certainty, Failure, Fingerprint, Role
+from rocsteady.model import (
+    Certainty,
+    Failure,
+    Fingerprint,
+    IntentKind,
+    Outcome,
+    Role,
+    RunOutcome,
+    RunState,
+    Strategy,
+)
 
 NAME = "calm-otter"
 
@@ -30,7 +38,7 @@ def write_journal(project: Path, texts: Sequence[str], options: Sequence[str] = 
         run = journal.begin_run(
             ("python", "train.py", *options, *some),
             job={"name": "job", "command": some, "environment": dict(enumerated(some))},
-            strategy={"version": 1, "variables": dict(enumerated(some))},
+            strategy=Strategy(variables=dict(enumerated(some))),
             name=NAME,
         )
         failure = Failure(
@@ -47,28 +55,26 @@ def write_journal(project: Path, texts: Sequence[str], options: Sequence[str] = 
         attempt = AttemptRecord(
             run=run.id,
             number=1,
-            strategy={"version": 1, "variables": dict(enumerated(some))},
+            strategy=Strategy(variables=dict(enumerated(some))),
             boot_id="b",
             started=1.0,
             ended=2.0,
             exit_code=1,
-            outcome=some[0],
+            outcome=Outcome.BY_ITSELF,
         )
         journal.record(attempt)
         for number, text in enumerate(some, 1):
             incident = Incident(
-                run=run.id, attempt=1, number=number, verdict="hung", why=text, place=text,
+                run=run.id, attempt=1, number=number, verdict=RunState.HUNG, why=text, place=text,
                 quiet=1.0, evidence=f"/data/{text}", at=1.5,
             )  # fmt: skip
             journal.record(incident)
             journal.record(MessageRecord(run=run.id, text=f"said: {text}", at=1.6))
-        named = NamedFailure(
-            run=run.id, attempt=1, failure=msgspec.to_builtins(failure), evidence=some[0], at=1.7
-        )
+        named = NamedFailure(run=run.id, attempt=1, failure=failure, evidence=some[0], at=1.7)
         journal.record(named)
         journal.record(DecisionRecord(run=run.id, attempt=1, what="stop", why=some[0], at=1.8))
-        journal.intend("start", some[0], run=run.id, attempt=1)
-        journal.end_run(run.id, some[0])
+        journal.intend(IntentKind.START, some[0], run=run.id, attempt=1)
+        journal.end_run(run.id, RunOutcome.NOT_DONE)
     finally:
         assert journal.close()
 

@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from rocsteady.job import FILE
@@ -16,9 +15,15 @@ from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import find_place
 from rocsteady.journal.machine_history import Memory
 from rocsteady.journal.values import AttemptRecord, Helped, NamedFailure
-from rocsteady.model import Certainty, Failure, Fingerprint, Strategy
-from rocsteady.supervisor.startup import START
-from rocsteady.supervisor.strategy_history import as_json
+from rocsteady.model import (
+    Certainty,
+    Failure,
+    Fingerprint,
+    IntentKind,
+    Outcome,
+    RunOutcome,
+    Strategy,
+)
 from rocsteady.workflows.sandbox_run import name_for
 
 DAY = 86_400.0
@@ -40,16 +45,16 @@ def leave_runs(folder: Path, state: Path, *attempts: Earlier) -> None:
     place = find_place(folder, state=state)
     journal, memory, began = Journal(place), Memory(place), time.time() - 3 * DAY
     for number, each in enumerate(attempts, start=1):
-        run = journal.begin_run(job.command, job=job, strategy=as_json(each.strategy))
+        run = journal.begin_run(job.command, job=job, strategy=each.strategy)
         journal.record(
             AttemptRecord(
                 run=run.id,
                 number=1,
-                strategy=as_json(each.strategy),
+                strategy=each.strategy,
                 boot_id=journal.here.boot_id,
                 started=began + number,
                 ended=began + number + each.seconds,
-                outcome="hung" if "hang" in each.failure else "crashed",
+                outcome=Outcome.HUNG if "hang" in each.failure else Outcome.BY_ITSELF,
                 first_step=0,
                 last_step=each.steps,
             )
@@ -63,9 +68,8 @@ def leave_runs(folder: Path, state: Path, *attempts: Earlier) -> None:
                 fingerprint=Fingerprint(kind=each.failure, step=each.steps),
                 seen=(),
             )
-            row = msgspec.to_builtins(named)
             journal.record(
-                NamedFailure(run=run.id, attempt=1, failure=row, evidence="", at=began + number)
+                NamedFailure(run=run.id, attempt=1, failure=named, evidence="", at=began + number)
             )
         if each.remedy:
             script = script_fingerprint(job.command, str(folder))
@@ -79,7 +83,7 @@ def leave_runs(folder: Path, state: Path, *attempts: Earlier) -> None:
                     at=began + number,
                 )
             )
-        journal.end_run(run.id, "stopped by the user")
+        journal.end_run(run.id, RunOutcome.STOPPED)
     assert journal.close()
     assert memory.close()
 
@@ -95,11 +99,11 @@ def leave_death(folder: Path, state: Path, *, in_trial: tuple[str, ...] = ()) ->
     root.mkdir(parents=True, exist_ok=True)
     journal = Journal(find_place(root, state=state), here=here)
     command = in_trial or job.command
-    run = journal.begin_run(command, job=job, strategy=as_json(Strategy()))
+    run = journal.begin_run(command, job=job, strategy=Strategy())
     journal.record(
         AttemptRecord(
-            run=run.id, number=1, strategy={}, boot_id="before", started=time.time() - DAY
+            run=run.id, number=1, strategy=Strategy(), boot_id="before", started=time.time() - DAY
         )
     )
-    journal.intend(START, "attempt 1", run=run.id, attempt=1)
+    journal.intend(IntentKind.START, "attempt 1", run=run.id, attempt=1)
     assert journal.close()

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 from supervised import Project, until
 
+from rocsteady.model import Strategy
 from rocsteady.plan import Option, Plan
-from rocsteady.supervisor.strategy_history import strategy_of
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -97,7 +97,7 @@ class Replay:
         story = self.project.story()
         (attempt,) = story["attempts"]
         assert (ended.code, story["failures"]) == (130, []), ended.err
-        assert strategy_of(attempt["strategy"]) == option.strategy
+        assert msgspec.convert(attempt["strategy"], Strategy) == option.strategy
         assert attempt["last_step"] >= STEPS
 
 
