@@ -70,8 +70,8 @@ def test_every_record_of_a_run_that_hung_is_read(journal: Journal) -> None:
         Strategy(),
         Strategy(),
         Strategy(worker_context="forkserver"),
-        Strategy(workers=0, loader_thread=True),
-        Strategy(workers=0, loader_thread=True),
+        Strategy(workers=0),
+        Strategy(workers=0),
     ]
     assert [attempt.outcome for attempt in story.attempts] == [
         *[Outcome.HUNG] * 3,
