@@ -31,7 +31,7 @@ from rocsteady.job.values import Job
 from rocsteady.journal.values import Run
 from rocsteady.model import Failure, RunOutcome, Value
 from rocsteady.redaction.machine_names import redactor_here
-from rocsteady.supervisor.recovery import Decision, Next
+from rocsteady.supervisor.recovery import Decision
 from rocsteady.supervisor.restart_preparation import UNCHANGED
 from rocsteady.wording import duration
 
