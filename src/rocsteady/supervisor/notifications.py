@@ -29,7 +29,7 @@ from rocsteady.job.job_file import user_configuration
 from rocsteady.job.notify import Notify, NotifyEvent, WebhookKind, kind_of
 from rocsteady.job.values import Job
 from rocsteady.journal.values import Run
-from rocsteady.model import Failure, RunOutcome, Value
+from rocsteady.model import Failure, Next, RunOutcome, Value
 from rocsteady.redaction.machine_names import redactor_here
 from rocsteady.supervisor.recovery import Decision
 from rocsteady.supervisor.restart_preparation import UNCHANGED
