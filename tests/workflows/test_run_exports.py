@@ -6,7 +6,9 @@ import errno
 import json
 import os
 import re
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +16,8 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from msgspec.structs import replace
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from rocsteady.errors import JobError
 from rocsteady.job.job_file import parse_job
@@ -21,10 +25,9 @@ from rocsteady.job.metrics import Metrics, metrics_lines
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import find_place
 from rocsteady.model import Strategy
-from rocsteady.report.otlp import otlp_headers
-from rocsteady.report.prometheus import render_prometheus
 from rocsteady.report.run_metrics import QUANTITIES, RunEvent, RunMetrics
 from rocsteady.workflows.run_exports import (
+    JsonLinesFile,
     OtlpCollector,
     PrometheusFile,
     RunExports,
@@ -69,9 +72,10 @@ def collector() -> Iterator[str]:
     thread.join()
 
 
-def test_a_file_for_node_exporter() -> None:
-    text = render_prometheus(NUMBERS)
+def test_a_file_for_node_exporter(tmp_path: Path) -> None:
+    assert PrometheusFile(tmp_path / "a.prom", "a.prom").write(NUMBERS) == ""
 
+    text = (tmp_path / "a.prom").read_text()
     lines = text.splitlines()
     assert 'rocsteady_goodput_ratio{run="calm-otter"} 0.75' in lines
     assert "# TYPE rocsteady_step gauge" in lines
@@ -86,7 +90,6 @@ def test_the_file_is_replaced_whole_and_others_may_read_it(tmp_path: Path) -> No
     assert target.write(NUMBERS) == ""
     assert target.write(NUMBERS) == ""
 
-    assert (tmp_path / "a.prom").read_text() == render_prometheus(NUMBERS)
     assert [path.name for path in tmp_path.iterdir()] == ["a.prom"]
     if os.name != "nt":
         assert (tmp_path / "a.prom").stat().st_mode & 0o777 == 0o644
@@ -116,41 +119,78 @@ def test_a_collector_gets_otlp(collector: str, monkeypatch: pytest.MonkeyPatch) 
 
     ((path, headers, body),) = Handler.seen
     assert path == "/v1/metrics"
-    assert headers["Content-Type"] == "application/json"
-    assert headers["Authorization"] == "Bearer x"
-    (resource,) = json.loads(body)["resourceMetrics"]
-    names = {
-        each["key"]: each["value"]["stringValue"] for each in resource["resource"]["attributes"]
-    }
+    given = {name.lower(): value for name, value in headers.items()}
+    assert given["content-type"] == "application/x-protobuf"
+    assert given["authorization"] == "Bearer x"
+    request = ExportMetricsServiceRequest.FromString(body)
+    (resource,) = request.resource_metrics
+    names = {each.key: each.value.string_value for each in resource.resource.attributes}
     assert names == {"service.name": "rocsteady", "rocsteady.run": "calm-otter"}
-    (scope,) = resource["scopeMetrics"]
-    gauges = {each["name"]: each for each in scope["metrics"]}
-    (point,) = gauges["rocsteady.goodput_ratio"]["gauge"]["dataPoints"]
-    assert point == {"timeUnixNano": "1000500000000", "asDouble": 0.75}
+    (scope,) = resource.scope_metrics
+    gauges = {each.name: each.gauge for each in scope.metrics}
+    (point,) = gauges["rocsteady.goodput_ratio"].data_points
+    assert (point.time_unix_nano, point.as_double) == (1_000_500_000_000, 0.75)
 
 
-def test_a_collector_that_refuses_or_is_not_there(collector: str) -> None:
-    assert OtlpCollector(f"{collector}/refuse", "it").write(NUMBERS) == "HTTP status 403"
-    assert OtlpCollector("http://127.0.0.1:1", "it").write(NUMBERS) == "Connection refused"
+def test_a_collector_that_refuses_or_is_not_there(
+    collector: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for address in (f"{collector}/refuse", "http://127.0.0.1:1"):
+        assert OtlpCollector(address, "it").write(NUMBERS) == "no collector accepted them there"
+    assert capfd.readouterr() == ("", "")
 
 
-def test_headers_of_opentelemetry() -> None:
-    assert otlp_headers("") == {}
-    assert otlp_headers("a=1, b=c%3Dd") == {"a": "1", "b": "c=d"}
+@pytest.mark.parametrize(
+    ("module", "target"),
+    [
+        ("prometheus_client", PrometheusFile(Path("a.prom"), "a.prom")),
+        ("opentelemetry.sdk", OtlpCollector("http://127.0.0.1:1", "it")),
+    ],
+)
+def test_without_the_extra_it_says_what_to_install(
+    module: str, target: PrometheusFile | OtlpCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [each for each in sys.modules if each.startswith(module.partition(".")[0])]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module.partition(".")[0], None)
+
+    assert target.write(NUMBERS).endswith('is missing: pip install "rocsteady[metrics]"')
+
+
+def test_json_lines_get_each_interval_and_each_event_once(tmp_path: Path) -> None:
+    late = RunEvent(at=time.time() + 60, text="incident 2: hung")
+    target = JsonLinesFile(tmp_path / "a.jsonl", "a.jsonl")
+
+    for _ in range(2):
+        assert target.write(replace(NUMBERS, events=(*NUMBERS.events, late))) == ""
+
+    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    numbers = {"version": 1, "run": "calm-otter", "type": "metrics", "at": 1000.5}
+    numbers |= NUMBERS.values
+    event = {"version": 1, "run": "calm-otter", "type": "event", "at": late.at, "text": late.text}
+    assert rows == [event, numbers, numbers]  # not the event of before this process
+
+
+def test_json_lines_follow_no_link(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").symlink_to(tmp_path / "elsewhere")
+
+    assert JsonLinesFile(tmp_path / "a.jsonl", "a.jsonl").write(NUMBERS)
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_what_a_job_file_says(tmp_path: Path) -> None:
-    text = 'command = ["a"]\n[metrics]\nprometheus = "x-{run}.prom"\notlp = "http://h:1/?t=s"\n'
+    text = 'command = ["a"]\n[metrics]\nfile = "m.jsonl"\nprometheus = "x-{run}.prom"\notlp = "http://h:1/?t=s"\n'
     job = parse_job(text)
     assert job.metrics is not None
 
-    file, collector = targets_of(job.metrics, "calm-otter", tmp_path)
+    lines, file, collector = targets_of(job.metrics, "calm-otter", tmp_path)
 
+    assert isinstance(lines, JsonLinesFile)
     assert isinstance(file, PrometheusFile)
     assert file.path == tmp_path / "x-calm-otter.prom"
     assert collector.name == "the collector at h"
-    written, sent = metrics_lines(job.metrics)
-    assert written == "metrics.prometheus: writes x-{run}.prom"
+    *written, sent = metrics_lines(job.metrics)
+    assert written == ["metrics.file: writes m.jsonl", "metrics.prometheus: writes x-{run}.prom"]
     assert "t=s" not in sent
     assert targets_of(Metrics(), "calm-otter", tmp_path) == ()
 
@@ -159,6 +199,7 @@ def test_what_a_job_file_says(tmp_path: Path) -> None:
     ("line", "problem"),
     [
         ('prometheus = "a.txt"', "must end in .prom"),
+        ('file = "a.json"', "must end in .jsonl"),
         ('otlp = "collector:4318"', "must begin with https:// or http://"),
         ('otlp = ""', "must begin with https:// or http://"),
         ('prometheus = ""', "must end in .prom"),

@@ -67,11 +67,16 @@ QUANTITIES = (
 )
 
 
+def known(metrics: RunMetrics) -> list[Quantity]:
+    """Return the quantities that have a value."""
+    return [quantity for quantity in QUANTITIES if quantity.name in metrics.values]
+
+
 def metrics_of(line: RunLine, story: RunStory, *, now: float) -> RunMetrics:
     """Take the numbers of a run; its texts are not redacted yet."""
     ended, costs = line.run.ended, costs_of(story, now)
     ahead = story.forecast
-    known: dict[str, float | None] = {
+    values: dict[str, float | None] = {
         "running": float(ended is None and line.alive is not False),
         "done": float(line.run.outcome is RunOutcome.DONE),
         "step": line.step,
@@ -86,13 +91,13 @@ def metrics_of(line: RunLine, story: RunStory, *, now: float) -> RunMetrics:
         "deadline_timestamp_seconds": story.deadline,
         "updated_timestamp_seconds": now,
     }
-    values = {
+    finite = {
         name: float(value)
-        for name, value in known.items()
+        for name, value in values.items()
         if value is not None and math.isfinite(value)
     }
     return RunMetrics(
-        run=line.run.name, at=now, step=line.step or 0, values=values, events=events_of(story)
+        run=line.run.name, at=now, step=line.step or 0, values=finite, events=events_of(story)
     )
 
 

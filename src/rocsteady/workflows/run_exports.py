@@ -6,23 +6,21 @@ Whatever goes wrong with one of them is said once, and costs the run nothing.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from rocsteady import __version__
 from rocsteady.attempts.attempt_end import AttemptEnd
 from rocsteady.errors import RocsteadyError
 from rocsteady.forecast.runs import story_ahead
-from rocsteady.host import webhook_post as sender
 from rocsteady.host.atomic_file import write_whole
-from rocsteady.host.bounded_call import AnswerKind, ask
 from rocsteady.job.address import host_of
 from rocsteady.job.job_file import user_configuration
 from rocsteady.job.metrics import RUN, Metrics
@@ -30,19 +28,20 @@ from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.values import Run
 from rocsteady.redaction.machine_names import redactor_here
-from rocsteady.report.otlp import otlp_headers, otlp_post
-from rocsteady.report.prometheus import render_prometheus
-from rocsteady.report.run_metrics import RunMetrics, metrics_of
-from rocsteady.supervisor.notifications import WebhookPost
+from rocsteady.report.run_metrics import RunEvent, RunMetrics, known, metrics_of
 from rocsteady.supervisor.observer import ObservedRun, Observer
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.metrics.export import MetricsData
 
 EVERY = 15.0  # seconds between two sets of numbers, at least
 SHARE = 0.01  # of the time that may go into reading the journal for them
 LOOK_EVERY = 2.0  # seconds between two looks whether numbers are due
-POST_WITHIN = timedelta(seconds=5)
+POST_WITHIN = 5.0  # seconds
+OTLP_PATH = "/v1/metrics"
+INSTALL = 'the package {} is missing: pip install "rocsteady[metrics]"'
 READABLE = 0o644  # node_exporter is another user
 MOST_TEXT = 500  # characters of an event
-HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
 
 
 class Target(Protocol):
@@ -55,6 +54,33 @@ class Target(Protocol):
 
 
 @dataclass
+class JsonLinesFile:
+    """A file with one JSON object a line: the numbers of each interval, and each event once."""
+
+    path: Path
+    name: str
+    _began: float = field(default_factory=time.time)  # earlier events are those of a run resumed
+    _events: set[RunEvent] = field(default_factory=set)
+
+    def write(self, metrics: RunMetrics) -> str:
+        """Add what is new."""
+        about = {"version": 1, "run": metrics.run}
+        events = [e for e in metrics.events if e.at >= self._began and e not in self._events]
+        rows: list[dict[str, object]] = [
+            {**about, "type": "event", "at": event.at, "text": event.text} for event in events
+        ]
+        rows.append({**about, "type": "metrics", "at": metrics.at, **metrics.values})
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+        try:
+            with os.fdopen(os.open(self.path, flags, READABLE), "ab") as stream:
+                stream.write(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+        except OSError as error:
+            return error.strerror or type(error).__name__
+        self._events.update(events)
+        return ""
+
+
+@dataclass
 class PrometheusFile:
     """A file for the textfile collector of node_exporter, always whole."""
 
@@ -64,7 +90,17 @@ class PrometheusFile:
     def write(self, metrics: RunMetrics) -> str:
         """Put a new file in the place of the old one."""
         try:
-            write_whole(self.path, render_prometheus(metrics).encode(), mode=READABLE)
+            from prometheus_client import CollectorRegistry, Gauge, generate_latest  # noqa: PLC0415
+        except ModuleNotFoundError:
+            return INSTALL.format("prometheus-client")
+        registry = CollectorRegistry()
+        for quantity in known(metrics):
+            gauge = Gauge(
+                f"rocsteady_{quantity.name}", quantity.meaning, ["run"], registry=registry
+            )
+            gauge.labels(run=metrics.run).set(metrics.values[quantity.name])
+        try:
+            write_whole(self.path, generate_latest(registry), mode=READABLE)
         except OSError as error:
             return error.strerror or type(error).__name__
         return ""
@@ -72,23 +108,51 @@ class PrometheusFile:
 
 @dataclass
 class OtlpCollector:
-    """A collector of OpenTelemetry, asked by a process of its own, which may hang."""
+    """A collector of OpenTelemetry, asked over HTTP."""
 
     address: str
     name: str
 
     def write(self, metrics: RunMetrics) -> str:
-        """Send them."""
-        return sent(otlp_post(metrics, self.address, otlp_headers(os.environ.get(HEADERS, ""))))
+        """Send them; the SDK takes its headers from OTEL_EXPORTER_OTLP_HEADERS."""
+        try:
+            from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415
+                OTLPMetricExporter,
+            )
+            from opentelemetry.sdk.metrics.export import MetricExportResult  # noqa: PLC0415
+        except ModuleNotFoundError:
+            return INSTALL.format("opentelemetry-exporter-otlp-proto-http")
+        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # said once, by us
+        url = self.address.rstrip("/")
+        exporter = OTLPMetricExporter(
+            url if url.endswith(OTLP_PATH) else url + OTLP_PATH, timeout=POST_WITHIN
+        )
+        try:
+            accepted = exporter.export(_otlp_data(metrics)) is MetricExportResult.SUCCESS
+        finally:
+            exporter.shutdown()
+        return "" if accepted else "no collector accepted them there"
 
 
-def sent(post: WebhookPost) -> str:
-    """Have a process send it; return why that failed, or ""."""
-    command = [sys.executable, "-I", "-S", str(Path(sender.__file__))]
-    answer = ask(command, within=POST_WITHIN, given=msgspec.json.encode(post))
-    if answer.outcome is not AnswerKind.ANSWERED:
-        return str(answer.outcome.value)
-    return answer.text.strip() if answer.exit_code else ""
+def _otlp_data(metrics: RunMetrics) -> MetricsData:
+    """Lay out the numbers as the SDK has them."""
+    from opentelemetry.sdk.metrics import export  # noqa: PLC0415 - of an extra
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope  # noqa: PLC0415
+
+    resource = Resource({"service.name": "rocsteady", "rocsteady.run": metrics.run})
+    at = int(metrics.at * 1e9)
+    gauges = [
+        export.Metric(
+            name=f"rocsteady.{quantity.name}",
+            description=quantity.meaning,
+            unit=quantity.unit or "1",
+            data=export.Gauge([export.NumberDataPoint({}, at, at, metrics.values[quantity.name])]),
+        )
+        for quantity in known(metrics)
+    ]
+    scope = export.ScopeMetrics(InstrumentationScope("rocsteady", __version__), gauges, "")
+    return export.MetricsData([export.ResourceMetrics(resource, [scope], "")])
 
 
 def exports_of(job: Job, run: Run, journal: Journal, folder: Path) -> RunExports:
@@ -100,6 +164,9 @@ def exports_of(job: Job, run: Run, journal: Journal, folder: Path) -> RunExports
 def targets_of(wanted: Metrics, run: str, folder: Path) -> tuple[Target, ...]:
     """Return who is given the numbers of a run; a file is found from the folder of the job."""
     found: list[Target] = []
+    if wanted.file:
+        path = wanted.file.replace(RUN, run)
+        found.append(JsonLinesFile(folder / Path(path).expanduser(), path))
     if wanted.prometheus:
         path = wanted.prometheus.replace(RUN, run)
         found.append(PrometheusFile(folder / Path(path).expanduser(), path))
