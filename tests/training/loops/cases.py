@@ -257,7 +257,6 @@ def progress_of_another_type_is_refused(folder: Path) -> None:
         ("interval", "x"),
         ("interval", {}),
         ("interval", {"failures": "1", "trained": 0.0}),
-        ("parts", 3),
     ]
     for number, (name, value) in enumerate(wrong):
         where = folder / str(number)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import sys
 from collections.abc import Callable
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from .. import wire
 from ..wire import CHECKPOINT, COMPILE, COMPUTE, EVALUATE, FAULTS, STRATEGY
-from . import checkpoint_read, page, script_end, step_beats
+from . import page, script_end, step_beats
 from .heart import AFTER_ASIDE, Heart
 from .loader_facts import LoaderRecorder
-from .loss import LossMonitor
-from .model_size import SizeReport
+from .model_facts import LossMonitor, SizeReport
 
 heart = Heart()
 stacks = page.StackSignal()
@@ -149,7 +150,7 @@ def _save(original: Any) -> Any:
 def _serialization(module: Any) -> None:
     _saves("save")(module)
     original = module.load
-    module.load = _in_place_of(original, checkpoint_read.around(heart, original))
+    module.load = _in_place_of(original, _around_load(heart, original))
 
 
 def _evaluate(module: Any) -> None:
@@ -220,6 +221,44 @@ def _in_place_of(original: Any, ours: Any) -> Any:  # any function
     ours._torchdynamo_inline = original  # noqa: SLF001 - in a graph it is the original that counts
     _pass_over(ours)
     return ours
+
+
+def _around_load(heart: Heart, original: Any) -> Any:
+    """Return ``torch.load`` that reports the checkpoint from which the script resumes.
+
+    A file counts if it has the state of an optimizer: weights alone may be any model.
+    """
+
+    def load(*args: Any, **kwargs: Any) -> Any:  # whatever torch has
+        loaded = original(*args, **kwargs)
+        try:
+            source = args[0] if args else kwargs.get("f")
+            if not heart.steps and not heart.is_strange() and _has_optimizer(loaded):
+                _leave_checkpoint_read(source)
+        except Exception as error:  # ours, and not the script's business
+            page.note("the checkpoint that was read", error)
+        return loaded
+
+    return load
+
+
+def _has_optimizer(loaded: object) -> bool:
+    if not isinstance(loaded, dict):
+        return False
+    names = [name.lower() for name in loaded if isinstance(name, str)]
+    return any("optim" in name for name in names) or {"state", "param_groups"} <= set(names)
+
+
+def _leave_checkpoint_read(source: object) -> None:
+    path = source if isinstance(source, (str, os.PathLike)) else getattr(source, "name", None)
+    if isinstance(path, (str, os.PathLike)):
+        whole = os.path.realpath(path)
+        told = {
+            "version": wire.READ_VERSION,
+            "path": whole,
+            "written": os.stat(whole).st_mtime_ns,
+        }
+        page.leave(wire.READ_SUFFIX, json.dumps(told).encode())
 
 
 _skip: list[Callable[[CodeType], None]] = []  # Dynamo's own way to do so, once it is imported

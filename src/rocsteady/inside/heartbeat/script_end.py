@@ -1,17 +1,18 @@
-"""Tell that the script's own code is done, before whatever may still hang at exit."""
+"""The end of the script: that its own code is done, and the exception that ended it."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
 import functools
+import os
 import sys
 import threading
 from types import TracebackType
 from typing import Any
 
-from ..wire import FINISHING, RAISED
-from . import exception, page
+from ..wire import FINISHING, RAISED, RAISED_SUFFIX, RAISED_VERSION
+from . import page
 from .heart import Heart
 
 # The file that our frames in the script's stack claim to be of. ``warnings`` passes over names
@@ -32,7 +33,7 @@ def install(heart: Heart) -> None:
         try:
             heart.finish(RAISED)
             hide(value)
-            exception.tell(kind, value, trace)
+            _report_exception(kind, value, trace)
         except Exception as error:  # the script's own error is what counts
             page.note("excepthook", error)
         return previous(kind, value, trace)
@@ -77,3 +78,51 @@ def _reached(heart: Heart, *, last: bool) -> None:
             heart.finish(FINISHING)
     except Exception as error:  # nothing of ours may spoil the end
         page.note("end", error)
+
+
+MESSAGE_LIMIT = 4000  # characters
+TRACE_LIMIT = 16000
+LIBRARIES = ("site-packages", "dist-packages", "<frozen", "<_rocsteady_inside")
+
+
+def _report_exception(
+    kind: type[BaseException], value: BaseException, trace: TracebackType | None
+) -> None:
+    """Write it down for the supervisor. Only ever called when the script is over anyway."""
+    import json  # noqa: PLC0415 - not at the start of a Python
+    import traceback  # noqa: PLC0415
+    from time import monotonic  # noqa: PLC0415
+
+    told: dict[str, Any] = {
+        "version": RAISED_VERSION,
+        "at": monotonic(),
+        "rank": os.environ.get("RANK", ""),
+        "type": _qualified(kind),
+        "bases": [_qualified(base) for base in kind.__mro__[1:-1]],
+        "message": str(value)[:MESSAGE_LIMIT],
+        "place": _place(traceback.extract_tb(trace)),
+        "traceback": "".join(traceback.format_exception(kind, value, trace))[-TRACE_LIMIT:],
+    }
+    page.leave(RAISED_SUFFIX, json.dumps(told).encode())
+
+
+def _qualified(kind: type[BaseException]) -> str:
+    return kind.__qualname__ if kind.__module__ == "builtins" else _in(kind.__module__, kind)
+
+
+def _in(module: str, kind: type[BaseException]) -> str:
+    return f"{module}.{kind.__qualname__}"
+
+
+def _place(frames: Any) -> str:
+    """Name the innermost frame of the user's own code; any innermost one if there is none."""
+    library = os.path.dirname(os.__file__) + os.sep
+    own = [
+        frame
+        for frame in frames
+        if not frame.filename.startswith((library, sys.prefix + os.sep + "lib"))
+        and not any(part in frame.filename for part in LIBRARIES)
+    ]
+    for frame in reversed(own or list(frames)):
+        return f"{os.path.basename(frame.filename)}:{frame.lineno} {frame.name}"
+    return ""

@@ -7,14 +7,17 @@ framework makes again from the attributes of another is known by its dataset.
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import inspect
+import io
+import pickle
 import sys
 import weakref
+from time import monotonic
 from typing import Any
 
 from ..heartbeat import page
 from ..heartbeat.loader_facts import MARK, LoaderRecorder, spelled
-from . import pickling
 from .strategy import Record
 
 NAMES = frozenset(("workers", "worker_context", "persistent_workers", "prefetch_factor"))
@@ -102,7 +105,7 @@ class LoaderSettings:
         if not self._facts.guarded():
             return UNGUARDED
         for name in SENT:
-            why_not = pickling.why_not(given.get(name))
+            why_not = _why_not_pickled(given.get(name))
             if why_not:
                 self._facts.pickles(can=False)
                 return f"{name} {why_not}"
@@ -131,3 +134,62 @@ def _what_changes(given: dict[str, Any], workers: int, wanted: int) -> str:
     if isinstance(given["dataset"], sys.modules["torch.utils.data.dataset"].IterableDataset):
         text += "; an iterable dataset may give other batches to another number of workers"
     return text
+
+
+MAX_BYTES = 256 * 1024 * 1024
+MAX_SECONDS = 2.0
+
+
+class _TooLarge(Exception):  # noqa: N818 - an answer, and not an error
+    """It may be possible, and would cost too much at each start of a worker."""
+
+
+def _why_not_pickled(thing: Any) -> str:
+    """Return why a thing cannot be sent to a new process; "" if it can.
+
+    Tensors are skipped: they go through shared memory, and pickling one here would copy it.
+    """
+    try:
+        _Trial().dump(thing)
+    except _TooLarge as error:
+        return f"is too large to be sent to each worker: more than {error}"
+    except Exception as error:  # whatever the script's own classes raise
+        return f"cannot be pickled: {type(error).__name__}: {error}"
+    return ""
+
+
+class _Nowhere(io.RawIOBase):
+    """Takes what is written, up to a bound."""
+
+    def __init__(self) -> None:
+        self._written = 0
+
+    def write(self, content: Any) -> int:
+        size = memoryview(content).nbytes
+        self._written += size
+        if self._written > MAX_BYTES:
+            raise _TooLarge(f"{MAX_BYTES >> 20} MiB")
+        return size
+
+
+class _Trial(pickle.Pickler):
+    """Pickles as multiprocessing does when it starts a process."""
+
+    def __init__(self) -> None:
+        super().__init__(_Nowhere(), protocol=pickle.HIGHEST_PROTOCOL)
+        reduction: Any = sys.modules["multiprocessing.reduction"]  # torch has imported it
+        added = reduction.ForkingPickler._extra_reducers  # noqa: SLF001
+        self.dispatch_table = {**copyreg.dispatch_table, **added}
+        self._until = monotonic() + MAX_SECONDS
+        torch: Any = sys.modules["torch"]
+        self._shared = (torch.Tensor, torch.storage.UntypedStorage, torch.storage.TypedStorage)
+
+    def persistent_id(self, thing: Any) -> str | None:
+        """Be asked of each thing: the C code of pickle calls this first."""
+        if isinstance(thing, self._shared):
+            if getattr(thing, "requires_grad", False) and not thing.is_leaf:
+                raise ValueError("a tensor in it is part of a graph")
+            return "tensor"
+        if monotonic() > self._until:
+            raise _TooLarge(f"{MAX_SECONDS:g} s of pickling")
+        return None

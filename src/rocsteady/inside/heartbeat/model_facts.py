@@ -1,0 +1,178 @@
+"""What is trained, as its first steps and its loss show: size, precision, whether it is finite."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from math import isfinite
+from time import monotonic_ns
+from typing import Any
+
+from .. import wire
+from . import page
+from .heart import Heart
+
+FIRST_STEPS = 8  # that are looked at: a script may have several optimizers, and step them in turn
+LARGEST = 1 << 63
+
+
+class SizeReport:
+    """The size of what this process trains."""
+
+    def __init__(self, heart: Heart) -> None:
+        self._heart = heart
+        self._parameters: dict[int, int] = {}  # their numbers of elements
+        self._loader = 0, 0  # samples in a batch and batches in an epoch, of the last one
+
+    def iterated(self, loader: Any) -> None:
+        """Be told that a loader makes an iterator; the last before the first step feeds it."""
+        if self._parameters:
+            return
+        batch = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None)
+        batches = 0
+        if loader._dataset_kind == 0:  # noqa: SLF001 - map-style
+            # To ask any other for its length has torch compare it with what comes.
+            with contextlib.suppress(Exception):  # a sampler need not know it
+                batches = len(loader)
+        self._loader = _whole(batch), _whole(batches)
+
+    def stepped(self, optimizer: Any) -> None:
+        """Be told of one of the first steps."""
+        try:
+            if not self._parameters:
+                self._heart.tell(wire.W_LOADER_BATCH, self._loader[0])
+                self._heart.tell(wire.W_LOADER_BATCHES, self._loader[1])
+            for group in optimizer.param_groups:
+                for each in group["params"]:
+                    if each.requires_grad:
+                        self._parameters[id(each)] = each.numel()
+            self._heart.tell(wire.W_PARAMETERS, min(sum(self._parameters.values()), LARGEST))
+        except Exception as error:  # ours, and not the script's business
+            page.note("size", error)
+
+    def reset(self) -> None:
+        """Forget what was another process's."""
+        self._parameters.clear()
+        self._loader = 0, 0
+
+
+def _whole(number: Any) -> int:
+    return min(max(number, 0), LARGEST) if isinstance(number, int) else 0
+
+
+MAX_NODES = 3000  # nodes of a graph that are looked at, about 20 ms
+LOOKS = 2  # the first step may differ from the others
+
+
+class Precision:
+    """Looks at the graph before a backward, and tells the page the lowest precision in it."""
+
+    def __init__(self, heart: Heart) -> None:
+        self._heart, self._left, self._told = heart, LOOKS, 0
+
+    def look(self, torch: Any, loss: Any) -> None:
+        """Look at the graph of a loss. No tensor is touched."""
+        if self._left <= 0 or loss.grad_fn is None:
+            return
+        self._left -= 1
+        found, whole = _types(loss.grad_fn)
+        kinds = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
+        name = next((name for name, kind in kinds.items() if kind in found), "")
+        if name == "fp32" and not whole:
+            name = ""  # what is compiled, or not looked at, may be in another
+        self._told = max(self._told, wire.PRECISIONS.index(name))
+        self._heart.tell(wire.W_PRECISION, self._told)
+
+
+def _types(top: Any) -> tuple[set[Any], bool]:
+    """Return the types of what a graph has computed, and whether all of it could be seen."""
+    found: set[Any] = set()
+    seen: set[Any] = set()
+    whole, pending = True, [top]
+    while pending and len(seen) < MAX_NODES:
+        node = pending.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        whole = whole and "Compiled" not in type(node).__name__
+        found.update(about.dtype for about in node._input_metadata if about is not None)  # noqa: SLF001
+        pending += [following for following, _ in node.next_functions]
+    return found, whole and not pending
+
+
+EVERY = 1_000_000_000  # nanoseconds between samples
+IN_A_ROW = 3  # that must not be finite: a GradScaler meets one or two when it begins
+
+
+class LossMonitor:
+    """Looks at the loss of this process now and then, and tells the page.
+
+    On a GPU it looks only in a drill: a copy that we queue there could be what hangs next, and that
+    is unconfirmed on hardware. It never waits: the value is copied beside the work that is queued,
+    and read at a later backward. Beside faults it looks each time.
+    """
+
+    def __init__(self, heart: Heart) -> None:
+        self._drilled = drilled = wire.FAULTS in os.environ
+        self._every, self._in_a_row = (0, 1) if drilled else (EVERY, IN_A_ROW)
+        self._heart = heart
+        self._precision = Precision(heart)
+        self._since = 0  # the step, plus 1, of the first of those in a row
+        self._row = 0
+        self._copy: Any = None  # on the way here from a GPU
+        self._arrived: Any = None  # an event, until the copy was read
+        self._copied = 0  # the step of it
+
+    def around(self, original: Any) -> Any:
+        """Make a backward that looks before it begins."""
+        clock, every, due = monotonic_ns, self._every, 0
+
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            nonlocal due
+            now = clock()
+            if now > due:
+                due = now + every
+                try:
+                    self._look(args[0] if args else kwargs["tensors"])
+                except Exception:  # of a kind that cannot be looked at; nobody has to know
+                    due = now + 60 * EVERY
+            return original(*args, **kwargs)
+
+        return backward
+
+    def _look(self, given: Any) -> None:
+        torch: Any = sys.modules["torch"]
+        tensor = given[0] if isinstance(given, (tuple, list)) else given
+        if type(tensor) is not torch.Tensor or tensor.numel() != 1:
+            return
+        self._precision.look(torch, tensor)
+        if tensor.device.type == "cpu":
+            self._judge(tensor.item(), self._heart.steps + 1)
+        elif self._drilled and tensor.device.type == "cuda":  # which HIP is called too
+            self._look_at_gpu(torch.cuda, tensor)
+
+    def _look_at_gpu(self, cuda: Any, tensor: Any) -> None:
+        if tensor.device.index != cuda.current_device() or cuda.is_current_stream_capturing():
+            return
+        if self._arrived is not None:
+            if not self._arrived.query():
+                return
+            self._judge(self._copy.item(), self._copied)
+        if self._copy is None:
+            self._copy = sys.modules["torch"].empty((), pin_memory=True)
+        self._copy.copy_(tensor.detach().reshape(()), non_blocking=True)
+        self._arrived = cuda.current_stream().record_event()
+        self._copied = self._heart.steps + 1
+
+    def _judge(self, value: float, step: int) -> None:
+        if isfinite(value):
+            if self._row >= self._in_a_row:
+                self._heart.tell(wire.W_FINITE, step)
+            self._row = 0
+            return
+        self._row += 1
+        if self._row == 1:
+            self._since = step
+        if self._row == self._in_a_row:
+            self._heart.tell(wire.W_NOT_FINITE, self._since)
