@@ -25,7 +25,7 @@ MAY = {
     "sandbox/folder_copy.py": "regular files of the project, which it has listed",
     "journal/writer.py": "a folder, to make its names durable",
     "training/tensor_files.py": "writes new files",
-    "training/lock.py": "a lock of its own",
+    "training/folder_changes.py": "a lock of its own",
     "redaction/machine_names.py": "a file of the system",
     "cli/main.py": "/dev/null",
     "terminal/screen.py": "/dev/null",

@@ -9,7 +9,10 @@ the number of batches that were consumed is all that has to be known.
 from __future__ import annotations
 
 import copy
+import hashlib
 import itertools
+import random
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,8 +30,6 @@ from torch.utils.data import (
     get_worker_info,
 )
 from torch.utils.data.distributed import DistributedSampler
-
-from rocsteady.training import randomness
 
 # They draw when they are asked for their first index, and from a generator of their own after it.
 AT_ONCE = (
@@ -76,7 +77,7 @@ class BatchOrder:
         self._consumed = 0
         under_way = state is not None and state["began"]
         if state is not None and not under_way:
-            randomness.set_to(state["now"])
+            set_generators(state["now"])
         if state is not None and under_way:
             self._began, self._consumed = state["began"], state["consumed"]
             self._set_generators(self._began)
@@ -89,7 +90,7 @@ class BatchOrder:
             self._owner().load_state_dict(state["loader"])
         batches = iter(self._loader)
         if state is not None and under_way:
-            randomness.set_to(state["now"])
+            set_generators(state["now"])
         for batch in batches:
             self._consumed += 1
             yield batch
@@ -100,24 +101,24 @@ class BatchOrder:
             "began": self._began,
             "consumed": self._consumed,
             "loader": self._owner().state_dict() if self._stateful else None,
-            "now": randomness.states(),
+            "now": generator_states(),
         }
 
     def between_epochs(self) -> dict[str, Any]:
         """Return the state before an epoch begins."""
-        return {"began": {}, "consumed": 0, "loader": None, "now": randomness.states()}
+        return {"began": {}, "consumed": 0, "loader": None, "now": generator_states()}
 
     def _owner(self) -> Any:  # noqa: ANN401 - a loader or a dataset
         return self._loader if _has_state(self._loader) else self._loader.dataset
 
     def _generators(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"global": randomness.states()}
+        found: dict[str, Any] = {"global": generator_states()}
         for name, generator in self._own_generators():
             found[name] = generator.get_state()
         return found
 
     def _set_generators(self, found: dict[str, Any]) -> None:
-        randomness.set_to(found["global"])
+        set_generators(found["global"])
         for name, generator in self._own_generators():
             if name in found:
                 generator.set_state(found[name])
@@ -171,18 +172,18 @@ class _Batches:
 
     def _apart(self, epoch: int) -> Iterator[Any]:
         """Ask a sampler that may draw at any time, with generators of its own."""
-        outside = randomness.states()
-        randomness.seed_by(self.seed, epoch, "order")
+        outside = generator_states()
+        seed_generators(self.seed, epoch, "order")
         indexes = iter(self.original)
         while True:
             found = next(indexes, None)
-            inside = randomness.states()
-            randomness.set_to(outside)
+            inside = generator_states()
+            set_generators(outside)
             if found is None:
                 return
             yield found
-            outside = randomness.states()
-            randomness.set_to(inside)
+            outside = generator_states()
+            set_generators(inside)
 
 
 class _Seeded(Dataset):
@@ -202,21 +203,21 @@ class _Seeded(Dataset):
     def __getitems__(self, places: list[tuple[int, Any]]) -> Any:  # noqa: ANN401 - samples
         if self._plain:
             return [self.original[index] for _, index in places]
-        outside = randomness.states() if get_worker_info() is None else None
+        outside = generator_states() if get_worker_info() is None else None
         try:
             return self._seeded(places)
         finally:
             if outside is not None:
-                randomness.set_to(outside)
+                set_generators(outside)
 
     def _seeded(self, places: list[tuple[int, Any]]) -> Any:  # noqa: ANN401 - samples
         together = getattr(self.original, "__getitems__", None)
         if together:
-            randomness.seed_by(self.seed, *places[0])
+            seed_generators(self.seed, *places[0])
             return together([index for _, index in places])
         samples = []
         for epoch, index in places:
-            randomness.seed_by(self.seed, epoch, index)
+            seed_generators(self.seed, epoch, index)
             samples.append(self.original[index])
         return samples
 
@@ -247,3 +248,45 @@ def _set_epoch(loader: Any, number: int) -> None:  # noqa: ANN401 - any iterable
 
 def _has_state(owner: Any) -> bool:  # noqa: ANN401 - any iterable
     return hasattr(owner, "state_dict") and hasattr(owner, "load_state_dict")
+
+
+def generator_states(*, numpy: bool = True) -> dict[str, Any]:
+    """Return the states of all generators. NumPy's takes 50 microseconds, the others 12."""
+    found: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
+    if numpy and "numpy" in sys.modules:
+        found["numpy"] = sys.modules["numpy"].random.get_state(legacy=False)
+    device = _accelerator()
+    if device is not None:
+        found["device"] = device.get_rng_state()
+    return found
+
+
+def set_generators(found: dict[str, Any]) -> None:
+    """Set the generators to states that were seen."""
+    random.setstate(found["python"])
+    torch.set_rng_state(found["torch"])
+    if "numpy" in found and "numpy" in sys.modules:
+        sys.modules["numpy"].random.set_state(found["numpy"])
+    device = _accelerator()
+    if "device" in found and device is not None:
+        device.set_rng_state(found["device"])
+
+
+def seed_generators(*words: object) -> None:
+    """Seed the generators that a dataset may draw from, by what these words are.
+
+    The device's is left alone: seeding it in a worker process would touch the device.
+    """
+    digest = hashlib.blake2b(repr(words).encode(), digest_size=8).digest()
+    seed = int.from_bytes(digest, "little")
+    random.seed(seed)
+    torch.default_generator.manual_seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed & 0xFFFFFFFF)
+
+
+def _accelerator() -> Any:  # noqa: ANN401 - torch.cuda, or what there is instead
+    if not torch.accelerator.is_available():
+        return None
+    module = torch.get_device_module(torch.accelerator.current_accelerator())
+    return module if module.is_initialized() else None

@@ -40,9 +40,15 @@ from rocsteady.checkpoint_folder import (
 )
 from rocsteady.checkpoint_state import is_dict
 from rocsteady.training import single_process, supervisor_link
-from rocsteady.training.disk_space import Room, is_full, remove
-from rocsteady.training.folder_changes import point_to, publish, set_aside
-from rocsteady.training.lock import locked
+from rocsteady.training.folder_changes import (
+    Room,
+    is_full,
+    locked,
+    point_to,
+    publish,
+    remove,
+    set_aside,
+)
 from rocsteady.training.ranks import Ranks
 from rocsteady.training.restore import fill, reason, state_of
 from rocsteady.training.staging import Buffer, Buffers
@@ -361,7 +367,7 @@ class _Save:
 
 def _distributed() -> Any:  # noqa: ANN401 - a module
     """Return what needs torch.distributed.checkpoint, which takes as long to import as torch."""
-    return importlib.import_module("rocsteady.training.checkpoint_writer")
+    return importlib.import_module("rocsteady.training.dcp_storage")
 
 
 def _size(tensor: Any) -> int:  # noqa: ANN401 - a tensor

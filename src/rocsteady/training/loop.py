@@ -25,10 +25,10 @@ import torch
 from rocsteady.checkpoint_folder import CheckpointError
 from rocsteady.inside.wire import MICRO_BATCH
 from rocsteady.training import supervisor_link
-from rocsteady.training.agreement import Agreement
 from rocsteady.training.batch_order import BatchOrder
 from rocsteady.training.checkpointer import Checkpointer, log
 from rocsteady.training.micro_batches import Compute, Count, MicroBatches, Reduction
+from rocsteady.training.ranks import Agreement
 from rocsteady.training.save_interval import Early, Interval
 
 PER_RANK = ("progress",)  # the place in the data and the generators are each rank's own

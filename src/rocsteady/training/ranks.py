@@ -1,10 +1,12 @@
-"""The ranks that save and restore together, and what they tell each other."""
+"""The ranks that save and restore together, what they tell each other, and when they save."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from rocsteady.checkpoint_folder import CheckpointError
@@ -52,3 +54,44 @@ def own_group() -> Any:  # noqa: ANN401 - a group of torch's
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
         return dist.new_group(backend="gloo")
     return None
+
+
+ASK_EVERY = 1.0  # seconds between two questions, about
+MAX_STEPS = 1000  # steps between them
+
+
+class Agreement:
+    """Asks all ranks now and then whether to save: they save together, or not at all.
+
+    One that says yes is enough.
+    """
+
+    def __init__(self) -> None:
+        # A group of its own: a save that is under way speaks in another, from another thread.
+        self._group = own_group()
+        self._every = 1  # steps between two questions, the same on all ranks
+        self._steps = 0
+        self._wanted = False
+        self._asked = time.monotonic()
+
+    @property
+    def alone(self) -> bool:
+        """Tell whether there are no other ranks."""
+        return self._group is None
+
+    def on(self, wanted: bool) -> bool:  # noqa: FBT001 - it is the question
+        """Tell whether all ranks do it now. Called by each of them after each step."""
+        if self._group is None:
+            return wanted
+        self._wanted = self._wanted or wanted
+        self._steps += 1
+        if self._steps < self._every:
+            return False
+        now = time.monotonic()
+        pace = self._steps / max(now - self._asked, 1e-6)
+        following = max(1, min(MAX_STEPS, int(pace * ASK_EVERY)))
+        answer = torch.tensor([int(self._wanted), following])
+        dist.all_reduce(answer, op=dist.ReduceOp.MAX, group=self._group)
+        agreed, self._every = bool(answer[0]), int(answer[1])
+        self._steps, self._wanted, self._asked = 0, False, now
+        return agreed

@@ -62,7 +62,7 @@ def _load(path: Path, plan: Mapping[str, Tensor], wanted: dict[str, Any], group:
             return
         import torch.distributed.checkpoint as dcp  # noqa: PLC0415 - takes as long as torch itself
 
-        from rocsteady.training.checkpoint_reader import CheckpointReader, LoadPlanner, load_alone  # noqa: PLC0415
+        from rocsteady.training.dcp_storage import CheckpointReader, LoadPlanner, load_alone  # noqa: PLC0415
 
         failed = (OSError, dcp.api.CheckpointException)
         reader = CheckpointReader(path)

@@ -14,8 +14,14 @@ from typing import Any
 import torch
 
 from rocsteady.checkpoint_folder import PLAN, THREADS, FileFact, Piece, Tensor, state_name
-from rocsteady.training.tensor_files import DTYPES, dtype_name, write_file, write_tensors
-from rocsteady.training.tensor_pieces import TensorSlice, read_piece
+from rocsteady.training.tensor_files import (
+    DTYPES,
+    TensorSlice,
+    dtype_name,
+    read_piece,
+    write_file,
+    write_tensors,
+)
 
 
 def all_plain(tensors: Iterable[Any]) -> bool:

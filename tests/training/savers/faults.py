@@ -24,7 +24,7 @@ import torch
 
 from rocsteady import Checkpointer
 from rocsteady.checkpoint_folder import MANIFEST, FileFact, hash_of, manifest_text, name_of, steps
-from rocsteady.training import tensor_pieces
+from rocsteady.training import tensor_files
 
 CALLS = ("open", "write", "fsync", "mkdir", "rename", "replace", "unlink", "rmdir")
 HERE = "rocsteady-checkpoint"  # the thread that writes
@@ -389,7 +389,7 @@ def case_nothing_is_copied_from_a_mapping_of_a_file(folder: Path, said: list[str
                 "none": torch.empty(3, 0).T,
             }
         }
-        assert rows.nbytes > tensor_pieces.STAGED
+        assert rows.nbytes > tensor_files.STAGED
         restoring = Checkpointer(folder)
         assert restoring.restore(fresh) == 1
         restoring.close()

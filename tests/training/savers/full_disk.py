@@ -13,7 +13,7 @@ import torch
 from rocsteady import Checkpointer
 from rocsteady.checkpoint_folder import name_of
 from rocsteady.training import CheckpointError
-from rocsteady.training.disk_space import SPARE
+from rocsteady.training.folder_changes import SPARE
 
 said: list[str] = []
 

@@ -26,7 +26,7 @@ from torch.distributed.fsdp import fully_shard
 
 from rocsteady import Checkpointer
 from rocsteady.checkpoint_folder import name_of, steps
-from rocsteady.training.checkpoint_writer import CheckpointWriter
+from rocsteady.training.dcp_storage import CheckpointWriter
 
 PATIENCE = 60.0  # seconds that ranks may take in all; a deadlock would take half an hour
 
