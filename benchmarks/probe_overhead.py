@@ -48,10 +48,10 @@ sys.path.insert(0, sys.argv[1])
 began = time.monotonic()
 import torch
 print(json.dumps(["import", time.monotonic() - began]))
-from _rocsteady_inside.payloads import trial
+from _rocsteady_inside.payloads import experiment
 for request in json.loads(sys.argv[2]):
     began = time.monotonic()
-    trial.run_one(request)
+    experiment.run_one(request)
     print(json.dumps([request["title"], time.monotonic() - began]))
 """
 

@@ -17,12 +17,12 @@ pytestmark = pytest.mark.slow
 STARTS = int(os.environ.get("ROCSTEADY_TEST_STARTS", "3"))
 SUITE = 30
 PAYLOADS: tuple[tuple[str, dict[str, object]], ...] = (
-    ("indexing:multinomial", {}),
-    ("indexing:scatter", {}),
-    ("products:matmul_gradient", {"precision": "fp32"}),
-    ("attention:attention_backward", {"backend": "math"}),
-    ("data_loader:loader", {"workers": 0, "method": "", "pinned": False}),
-    ("basic:device_visible", {}),
+    ("kernels:multinomial", {}),
+    ("kernels:scatter", {}),
+    ("kernels:matmul_gradient", {"precision": "fp32"}),
+    ("kernels:attention_backward", {"backend": "math"}),
+    ("runtime:loader", {"workers": 0, "method": "", "pinned": False}),
+    ("runtime:device_visible", {}),
 )
 COUNT = "import torch, os; print(len(os.listdir('/proc/self/task')))"
 

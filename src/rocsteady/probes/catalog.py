@@ -42,7 +42,7 @@ def _matmul(precision: str, *, level: int, gpus: int = 0) -> Probe:
     return Probe(
         name="matmul-gradient",
         variant=precision,
-        payload="products:matmul_gradient",
+        payload="kernels:matmul_gradient",
         arguments={"precision": precision},
         question=f"Are matrix products and their gradients correct in {precision}?",
         level=level,
@@ -57,7 +57,7 @@ def _attention(backend: str, *, level: int) -> Probe:
     return Probe(
         name="attention-backward",
         variant=backend,
-        payload="attention:attention_backward",
+        payload="kernels:attention_backward",
         arguments={"backend": backend},
         question=(
             f"Do the forward and backward passes of attention work with the {backend} kernel?"
@@ -91,7 +91,7 @@ def _loader(workers: int, method: str = "", *, level: int, pinned: bool = False)
     return Probe(
         name="loader",
         variant=", ".join(word for word in words if word),
-        payload="data_loader:loader",
+        payload="runtime:loader",
         arguments={"workers": workers, "method": method, "pinned": pinned},
         question="Do batches keep coming?",
         level=level,
@@ -128,7 +128,7 @@ def _ranks(
 PROBES: tuple[Probe, ...] = (
     Probe(
         name="import",
-        payload="basic:import_torch",
+        payload="runtime:import_torch",
         question="Can torch be imported?",
         level=1,
         tries=(1, 1, 1),
@@ -138,7 +138,7 @@ PROBES: tuple[Probe, ...] = (
     ),
     Probe(
         name="device",
-        payload="basic:device_visible",
+        payload="runtime:device_visible",
         question="Does torch see a GPU?",
         level=1,
         tries=(1, 1, 1),
@@ -152,7 +152,7 @@ PROBES: tuple[Probe, ...] = (
     _matmul("tf32", level=2, gpus=1),
     Probe(
         name="convolution-gradient",
-        payload="products:convolution_gradient",
+        payload="kernels:convolution_gradient",
         question="Are convolutions and their gradients correct?",
         level=1,
         tries=(200, 2000, 20_000),
@@ -191,7 +191,7 @@ PROBES: tuple[Probe, ...] = (
     ),
     Probe(
         name="embedding",
-        payload="indexing:embedding",
+        payload="kernels:embedding",
         question="Are the gradients of an embedding correct?",
         level=2,
         tries=(50, 500, 5000),
@@ -200,7 +200,7 @@ PROBES: tuple[Probe, ...] = (
     ),
     Probe(
         name="scatter",
-        payload="indexing:scatter",
+        payload="kernels:scatter",
         question="Do scatter_add and index_add lose nothing?",
         level=2,
         tries=(50, 500, 5000),
@@ -208,7 +208,7 @@ PROBES: tuple[Probe, ...] = (
     ),
     Probe(
         name="multinomial",
-        payload="indexing:multinomial",
+        payload="kernels:multinomial",
         question="Does multinomial draw from the right distribution?",
         level=2,
         tries=(50, 500, 5000),
@@ -218,7 +218,7 @@ PROBES: tuple[Probe, ...] = (
     Probe(
         name="multinomial",
         variant="invalid",
-        payload="indexing:multinomial_invalid",
+        payload="kernels:multinomial_invalid",
         question="Is a negative probability rejected, or does the GPU hang?",
         level=3,
         tries=(10, 100, 1000),
@@ -228,7 +228,7 @@ PROBES: tuple[Probe, ...] = (
     ),
     Probe(
         name="compile",
-        payload="compilation:compiled",
+        payload="kernels:compiled",
         question="Does torch.compile give the same numbers?",
         level=2,
         tries=(5, 50, 500),
@@ -286,7 +286,7 @@ PROBES: tuple[Probe, ...] = (
     ),
     Probe(
         name="checkpoint-write",
-        payload="checkpoints:write",
+        payload="runtime:checkpoint",
         arguments={"bytes": 32 * MIB},
         question="How fast does a checkpoint reach the disk?",
         level=2,

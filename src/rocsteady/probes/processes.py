@@ -21,7 +21,7 @@ from rocsteady.host.child_end import DETACHED, Exit, Stopping
 PACKAGE = "_rocsteady_inside"
 START = (
     "import sys; sys.path.insert(0, sys.argv[1]);"
-    f" from {PACKAGE}.payloads.server import main; main(sys.argv[2:])"
+    f" from {PACKAGE}.payloads.experiment import main; main(sys.argv[2:])"
 )
 READY_WITHIN = 120.0  # seconds for importing torch
 KILLED_WITHIN = 3.0

@@ -167,3 +167,13 @@ def run_one(request: dict[str, Any]) -> None:
     package = __name__.rpartition(".")[0]
     __import__(f"{package}.{module}")
     carry_out(getattr(sys.modules[f"{package}.{module}"], function), request)
+
+
+def main(arguments: list[str]) -> None:
+    """``serve ADDRESS``, or ``one REQUEST``."""
+    if arguments[0] == "serve":
+        from .forks import Server  # type: ignore[attr-defined, unused-ignore]  # noqa: PLC0415
+
+        Server(arguments[1]).serve()
+    else:
+        run_one(json.loads(arguments[1]))
