@@ -154,6 +154,7 @@ def _finding(rule: Rule, match: Match, facts: Facts, knowledge: Knowledge) -> Fi
         confidence=rule.confidence,
         confirmed_on=rule.confirmed_on,
         sources=tuple(knowledge.sources[key] for key in rule.sources),
+        training_hung=rule.training_hung,
     )
 
 

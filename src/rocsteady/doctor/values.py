@@ -23,6 +23,7 @@ class Finding(Value, frozen=True, kw_only=True):
     confidence: Confidence
     confirmed_on: tuple[str, ...]  # hardware on which it was seen by us; empty is "no"
     sources: tuple[Source, ...]
+    training_hung: bool = False  # on machines like this one, by the sources
 
 
 class Unchecked(Value, frozen=True, kw_only=True):

@@ -49,3 +49,4 @@ class Rule(Value, frozen=True, kw_only=True):
     sources: tuple[str, ...]  # keys of sources.toml
     confirmed_on: tuple[str, ...]  # hardware on which we saw it ourselves; empty is "no"
     effect: Effect | None = None  # of the variables in ``when``, where it is not that they harm
+    training_hung: bool = False  # training that nothing blocks was seen to hang on these machines

@@ -10,7 +10,6 @@ from rocsteady.wording import plural
 LABEL = 9
 MIN_ID = 16
 HERE = "this machine"  # confirmed here: what a probe saw, which has no rule to explain
-KNOWN_TO_HANG = ("rx9070xt-windows-hang",)  # rules of GPUs on which training was seen to hang
 MOST_COMMANDS = 2  # on the screen; --explain has them all
 MOST_FINDINGS = 6  # in full, and everything that blocks; the others by name
 LABELS = {Severity.BLOCKS: "BLOCK", Severity.RISKS: "RISK", Severity.NOTES: "note"}
@@ -74,7 +73,7 @@ def _expectation(diagnosis: Diagnosis) -> str:
     checked = ", as far as could be checked" if partly else ""
     if diagnosis.trains_on is ComputeDevice.GPU:
         gpus = " and ".join(diagnosis.trains_on_gpus)
-        if any(finding.rule in KNOWN_TO_HANG for finding in diagnosis.findings):
+        if any(finding.training_hung for finding in diagnosis.findings):
             return (
                 f"Nothing blocks training{checked}, but it has hung on {gpus} before: test it"
                 " first."
