@@ -13,14 +13,13 @@ from pathlib import Path
 
 from rocsteady import __version__
 from rocsteady.doctor.facts import FACTS
-from rocsteady.knowledge.gpu_rental import Offer, load_offers
+from rocsteady.knowledge.gpu_rental import CardSpeed, Offer, load_offers, load_speeds
 from rocsteady.knowledge.hardware import Variable
 from rocsteady.knowledge.harmful_variables import Harmful, harmful_variables
 from rocsteady.knowledge.library_contents import load_seen
 from rocsteady.knowledge.options import SPOKEN, OtherOption, load_other_options
 from rocsteady.knowledge.reader import load_knowledge
 from rocsteady.knowledge.rules import Rule
-from rocsteady.knowledge.speeds import CardSpeed, load_speeds
 from rocsteady.knowledge.values import Severity, Source
 from rocsteady.remedies.remedy import ANY, Remedy, load_remedies
 

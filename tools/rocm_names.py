@@ -22,9 +22,8 @@ from pathlib import Path
 from rocsteady.knowledge.failures import Where, load_failures
 from rocsteady.knowledge.reader import DATA
 from rocsteady.machine.disk_root import DiskRoot
-from rocsteady.machine.elf import gpu_targets
-from rocsteady.machine.torch_build import gfx_names, in_order
-from rocsteady.machine.variables import FAMILIES
+from rocsteady.machine.system import FAMILIES
+from rocsteady.machine.torch_build import gfx_names, gpu_targets, in_order
 from rocsteady.machine.view import View
 
 # What is looked at: Debian's suite, the package, and what we call its library.

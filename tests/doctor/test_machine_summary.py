@@ -9,7 +9,7 @@ import pytest
 
 from rocsteady.doctor.diagnosis import diagnose
 from rocsteady.doctor.values import Brief, ComputeDevice
-from rocsteady.machine.variables import SetVariable
+from rocsteady.machine.system import SetVariable
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

@@ -9,7 +9,7 @@ import pytest
 
 from rocsteady.doctor.training_gpus import second, trainable, visible
 from rocsteady.machine.machine import Machine
-from rocsteady.machine.variables import SetVariable
+from rocsteady.machine.system import SetVariable
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

@@ -10,8 +10,7 @@ import pytest
 from rocsteady.doctor.shell_variables import Assignment
 from rocsteady.doctor.values import VariableReview, VariableVerdict
 from rocsteady.doctor.variable_files import assignments
-from rocsteady.doctor.variable_values import FORMS
-from rocsteady.doctor.variables import judge
+from rocsteady.doctor.variables import FORMS, judge
 from rocsteady.knowledge.values import Effect
 
 if TYPE_CHECKING:

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from rocsteady.knowledge.conditions import operator_of
 from rocsteady.knowledge.failures import FailureKnowledge
 from rocsteady.knowledge.reader import Knowledge
-from rocsteady.knowledge.rules import Condition
+from rocsteady.knowledge.rules import Condition, operator_of
 
 SEVERAL = ("gpu.", "device.render", "kernel.arguments", "rocm.version", "override.", "variables.",
            "libraries.", "torch.arches")  # facts that may have several values at once  # fmt: skip

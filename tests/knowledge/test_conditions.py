@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocsteady.knowledge.conditions import OPERATORS, is_range, leaves, operator_of
-from rocsteady.knowledge.rules import Condition
+from rocsteady.knowledge.rules import OPERATORS, Condition, is_range, leaves, operator_of
 
 ONE = Condition(fact="a", is_=False)
 TWO = Condition(check="b")

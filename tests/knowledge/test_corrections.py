@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
-from rocsteady.doctor.gfx_override import effect
+from rocsteady.doctor.training_gpus import effect
 from rocsteady.knowledge.failures import load_failures
 from rocsteady.knowledge.options import load_other_options
 from rocsteady.knowledge.reader import DATA, Knowledge
 from rocsteady.knowledge.values import Confidence
-from rocsteady.machine.variables import SetVariable
+from rocsteady.machine.system import SetVariable
 from rocsteady.planner.estimates import _setup_rests_on
 from rocsteady.remedies.remedy import load_remedies
 

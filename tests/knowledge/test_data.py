@@ -10,12 +10,10 @@ import pytest
 
 from rocsteady.doctor.diagnosis import CHECKS, doctors_knowledge
 from rocsteady.doctor.facts import FACTS
-from rocsteady.knowledge.conditions import PLACEHOLDER, leaves
-from rocsteady.knowledge.gpu_rental import load_offers
+from rocsteady.knowledge.gpu_rental import load_offers, load_speeds
 from rocsteady.knowledge.options import load_other_options
 from rocsteady.knowledge.reader import DATA, Knowledge
-from rocsteady.knowledge.rules import Rule
-from rocsteady.knowledge.speeds import load_speeds
+from rocsteady.knowledge.rules import PLACEHOLDER, Rule, leaves
 from rocsteady.knowledge.values import Severity
 
 RULES = list(doctors_knowledge().rules.values())

@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocsteady.knowledge.gpu_rental import Offer, is_old, load_offers
+from rocsteady.knowledge.gpu_rental import (
+    CardSpeed,
+    Offer,
+    is_old,
+    load_offers,
+    load_speeds,
+    speed_of,
+)
 from rocsteady.knowledge.reader import DATA, DataFolder
-from rocsteady.knowledge.speeds import CardSpeed, load_speeds, speed_of
 
 if TYPE_CHECKING:
     from rocsteady.knowledge.reader import Knowledge

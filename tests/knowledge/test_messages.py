@@ -9,8 +9,13 @@ import pytest
 from rocsteady.errors import KnowledgeError
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
-from rocsteady.knowledge.failures import UNKNOWN, load_failures
-from rocsteady.knowledge.messages import KnownMessage, find_message, known_messages
+from rocsteady.knowledge.failures import (
+    UNKNOWN,
+    KnownMessage,
+    find_message,
+    known_messages,
+    load_failures,
+)
 from rocsteady.knowledge.reader import DataFolder
 
 each_message = pytest.mark.parametrize("message", known_messages(), ids=lambda it: it.id)

@@ -14,17 +14,15 @@ import pytest
 
 from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.errors import KnowledgeError
-from rocsteady.knowledge.failures import load_failures
-from rocsteady.knowledge.gpu_rental import load_offers
+from rocsteady.knowledge.failures import known_messages, load_failures
+from rocsteady.knowledge.gpu_rental import load_offers, load_speeds
 from rocsteady.knowledge.hardware import Arch, Product, Variable, WheelRelease
 from rocsteady.knowledge.harmful_variables import harmful_variables
 from rocsteady.knowledge.library_contents import load_seen
-from rocsteady.knowledge.messages import known_messages
 from rocsteady.knowledge.options import load_other_options
 from rocsteady.knowledge.reader import DATA, DataFolder, Knowledge, load_knowledge
 from rocsteady.knowledge.resume_arguments import load_arguments
 from rocsteady.knowledge.rules import Condition, Rule
-from rocsteady.knowledge.speeds import load_speeds
 from rocsteady.knowledge.values import Confidence, Fix, Need, Severity, Source
 from rocsteady.knowledge.waits import load_waits
 from rocsteady.remedies.remedy import load_remedies

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocsteady.machine.access import Access, Node, read_access
+from rocsteady.machine.gpus import Access, Node, read_access
 from rocsteady.machine.recording import Entry, RecordedRoot, Recording
 from rocsteady.machine.root import Device, User
 from rocsteady.machine.view import View

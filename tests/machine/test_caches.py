@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rocsteady.machine.caches import Cache, read_caches
 from rocsteady.machine.recording import Entry, RecordedRoot, Recording
+from rocsteady.machine.rocm import Cache, read_caches
 from rocsteady.machine.root import Disk
 from rocsteady.machine.view import View
 

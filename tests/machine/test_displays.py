@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocsteady.machine.disk_root import DiskRoot
-from rocsteady.machine.displays import displays
+from rocsteady.machine.pci import displays
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocsteady.machine.disk_root import DiskRoot
-from rocsteady.machine.elf import MAGIC, MOST_SECTIONS, bundle_targets, gpu_targets
+from rocsteady.machine.torch_build import MAGIC, MOST_SECTIONS, bundle_targets, gpu_targets
 from rocsteady.machine.view import View
 
 HEADER = struct.Struct("<16sHHIQQQIHHHHHH")

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocsteady.machine.limits import Limits, cgroup_paths, read_limits
 from rocsteady.machine.recording import Entry, RecordedRoot, Recording
 from rocsteady.machine.root import Disk
+from rocsteady.machine.system import Limits, cgroup_paths, read_limits
 from rocsteady.machine.view import View
 
 GIB = 1024**3

@@ -23,9 +23,9 @@ from rocsteady.machine.recording import (
     Recording,
     decode_recording,
     read_recording,
+    record,
 )
-from rocsteady.machine.recording_export import record
-from rocsteady.machine.variables import SetVariable
+from rocsteady.machine.system import SetVariable
 from rocsteady.machine.windows import ADAPTERS
 from rocsteady.redaction.redactor import Redactor
 

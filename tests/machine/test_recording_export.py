@@ -18,8 +18,8 @@ from rocsteady.machine.recording import (
     Recording,
     decode_recording,
     read_recording,
+    record,
 )
-from rocsteady.machine.recording_export import record
 from rocsteady.machine.root import TEXT_LIMIT, Device, Root, User
 from rocsteady.machine.view import View
 from rocsteady.redaction.redactor import Redactor

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocsteady.machine.software import changes, software_of
+from rocsteady.machine.machine import changes, software_of
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

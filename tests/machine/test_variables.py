@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocsteady.machine.variables import SetVariable, listed, read_variables
+from rocsteady.machine.system import SetVariable, listed, read_variables
 
 KNOWN = {"HSA_OVERRIDE_GFX_VERSION", "OMP_NUM_THREADS"}
 

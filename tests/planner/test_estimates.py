@@ -9,8 +9,8 @@ import pytest
 from builders import finding, pace
 
 from rocsteady.doctor.values import ComputeDevice
+from rocsteady.knowledge.gpu_rental import CardSpeed, load_speeds
 from rocsteady.knowledge.options import load_other_options
-from rocsteady.knowledge.speeds import CardSpeed, load_speeds
 from rocsteady.plan import Basis
 from rocsteady.planner.circumstances import Circumstances
 from rocsteady.planner.estimates import (

@@ -11,7 +11,7 @@ import pytest
 from rocsteady.doctor.diagnosis import diagnose
 from rocsteady.doctor.values import Brief, ComputeDevice, Diagnosis, Finding, Unchecked
 from rocsteady.knowledge.values import Confidence, Fix, Severity
-from rocsteady.machine.variables import SetVariable
+from rocsteady.machine.system import SetVariable
 from rocsteady.report.diagnosis import closing_sentence, in_full, render_diagnosis
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from rocsteady.machine.variables import SetVariable
+from rocsteady.machine.system import SetVariable
 from rocsteady.machine.view import Unread
 from rocsteady.report.machine import render_machine
 

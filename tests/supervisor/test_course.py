@@ -13,7 +13,7 @@ from rocsteady.attempts.settings import Settings
 from rocsteady.journal.location import find_place
 from rocsteady.journal.machine_history import Memory
 from rocsteady.journal.values import Run
-from rocsteady.machine.software import software_of
+from rocsteady.machine.machine import software_of
 from rocsteady.model import (
     Certainty,
     Failure,

@@ -22,11 +22,12 @@ from rocsteady.knowledge.failures import (
     UNKNOWN,
     FailureKind,
     FailureKnowledge,
+    KnownMessage,
     Nature,
+    find_message,
     load_failures,
 )
 from rocsteady.knowledge.harmful_variables import harmful_variables
-from rocsteady.knowledge.messages import KnownMessage, find_message
 from rocsteady.knowledge.reader import SLUG, Knowledge, load_knowledge
 from rocsteady.knowledge.values import Fix
 from rocsteady.machine.machine import Machine, examine

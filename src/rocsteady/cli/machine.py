@@ -15,7 +15,7 @@ from rocsteady.errors import ExaminationError
 from rocsteady.host.atomic_file import write_whole
 from rocsteady.knowledge.reader import Knowledge, load_knowledge
 from rocsteady.machine.machine import examine
-from rocsteady.machine.recording_export import record
+from rocsteady.machine.recording import record
 from rocsteady.machine.view import View
 from rocsteady.printable import printable_json
 from rocsteady.redaction.machine_names import redactor_here

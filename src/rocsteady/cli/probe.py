@@ -22,10 +22,9 @@ from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import find_place
 from rocsteady.journal.machine_history import Memory, memory_to_read
 from rocsteady.knowledge.reader import load_knowledge
-from rocsteady.machine.displays import displays
-from rocsteady.machine.machine import Machine, examine
+from rocsteady.machine.machine import Machine, examine, software_of
+from rocsteady.machine.pci import displays
 from rocsteady.machine.root import Root
-from rocsteady.machine.software import software_of
 from rocsteady.model import Observation
 from rocsteady.probes.catalog import PROBES
 from rocsteady.probes.runner import ProbeRunner

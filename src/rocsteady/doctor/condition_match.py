@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from rocsteady.doctor.facts import Facts, Scalar
-from rocsteady.knowledge.conditions import operator_of
 from rocsteady.knowledge.hardware import Arch
-from rocsteady.knowledge.rules import Condition
+from rocsteady.knowledge.rules import Condition, operator_of
 from rocsteady.versions import version_fits
 
 VARIABLE = "variable:"

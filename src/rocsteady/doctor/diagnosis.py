@@ -29,26 +29,24 @@ from rocsteady.doctor.facts import FACTS, Facts, Scalar, gather
 from rocsteady.doctor.knowledge_state import knowledge_state
 from rocsteady.doctor.machine_summary import brief, names, trains_on
 from rocsteady.doctor.values import DIAGNOSIS_VERSION, Diagnosis, Finding, Unchecked
-from rocsteady.knowledge.conditions import PLACEHOLDER
 from rocsteady.knowledge.reader import Knowledge, load_knowledge, own_folder
-from rocsteady.knowledge.rules import Rule
+from rocsteady.knowledge.rules import PLACEHOLDER, Rule
 from rocsteady.knowledge.values import Confidence, Fix, Severity
 from rocsteady.machine.gpus import NODES
-from rocsteady.machine.machine import Machine
-from rocsteady.machine.software import software_of
+from rocsteady.machine.machine import Machine, software_of
 from rocsteady.model import Observation
 
 Check = Callable[[Machine, Facts, Knowledge], Seen]
 
 CHECKS: Mapping[str, Check] = MappingProxyType(
     {
-        "wheel-lacks-arch": wheel_lacks_arch.check,
-        "wheel-lacks-one-arch": wheel_lacks_one_arch.check,
-        "visible-devices-conflict": visible_devices_conflict.check,
-        "visible-devices-fewer": visible_devices_fewer.check,
-        "unknown-variable": unknown_variable.check,
-        "mixed-rocm-libraries": mixed_rocm_libraries.check,
-        "miopen-cache": miopen_cache.check,
+        "wheel-lacks-arch": wheel_lacks_arch,
+        "wheel-lacks-one-arch": wheel_lacks_one_arch,
+        "visible-devices-conflict": visible_devices_conflict,
+        "visible-devices-fewer": visible_devices_fewer,
+        "unknown-variable": unknown_variable,
+        "mixed-rocm-libraries": mixed_rocm_libraries,
+        "miopen-cache": miopen_cache,
     }
 )
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from rocsteady.doctor.gfx_override import code_used, effects, override_settings
-from rocsteady.doctor.training_gpus import trainable, visible
+from rocsteady.doctor.training_gpus import code_used, effects, override_settings, trainable, visible
 from rocsteady.knowledge.gpu_names import gfx_of
 from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.machine import Machine

@@ -10,14 +10,12 @@ from pathlib import Path
 
 from rocsteady.doctor.knowledge_state import days_since, knowledge_state
 from rocsteady.doctor.values import KnowledgeReport, KnowledgeTable
-from rocsteady.knowledge.failures import load_failures
-from rocsteady.knowledge.gpu_rental import load_offers
+from rocsteady.knowledge.failures import known_messages, load_failures
+from rocsteady.knowledge.gpu_rental import load_offers, load_speeds
 from rocsteady.knowledge.harmful_variables import harmful_variables
-from rocsteady.knowledge.messages import known_messages
 from rocsteady.knowledge.options import load_other_options
 from rocsteady.knowledge.reader import DataFolder, Knowledge, own_folder
 from rocsteady.knowledge.resume_arguments import load_arguments
-from rocsteady.knowledge.speeds import load_speeds
 from rocsteady.knowledge.waits import load_waits
 
 

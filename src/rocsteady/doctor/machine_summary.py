@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rocsteady.doctor.checks import gpu_code
 from rocsteady.doctor.condition_match import CannotTell
 from rocsteady.doctor.facts import Facts
-from rocsteady.doctor.gpu_code import gpu_code
 from rocsteady.doctor.training_gpus import trainable
 from rocsteady.doctor.values import Brief, ComputeDevice, Finding
 from rocsteady.knowledge.gpu_names import card_name, describe, gfx_of

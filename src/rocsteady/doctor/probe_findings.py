@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from rocsteady.doctor.values import Finding
 from rocsteady.knowledge.values import Confidence, Fix, Severity
-from rocsteady.machine.software import changes
+from rocsteady.machine.machine import changes
 from rocsteady.model import TRIAL, Observation, ProbeOutcome
 
 RULE = "seen-by-probe"

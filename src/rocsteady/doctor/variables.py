@@ -6,7 +6,8 @@ all of them and not without that one. So no rule has to name the variables that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -14,22 +15,72 @@ import msgspec
 
 from rocsteady.doctor.diagnosis import CHECKS, rule_findings
 from rocsteady.doctor.facts import gather
-from rocsteady.doctor.gfx_override import VARIABLE as OVERRIDE
 from rocsteady.doctor.machine_summary import brief
-from rocsteady.doctor.nearest_names import gone_from, nearest
 from rocsteady.doctor.shell_variables import Assignment, Reach
+from rocsteady.doctor.training_gpus import VARIABLE as OVERRIDE
 from rocsteady.doctor.training_gpus import visible
 from rocsteady.doctor.values import Finding, VariableReason, VariableReview, VariableVerdict
-from rocsteady.doctor.variable_values import wrong_value
-from rocsteady.knowledge.conditions import leaves
 from rocsteady.knowledge.hardware import Variable
+from rocsteady.knowledge.library_contents import gone_from, nearest
 from rocsteady.knowledge.reader import Knowledge
+from rocsteady.knowledge.rules import leaves
 from rocsteady.knowledge.values import Effect, Severity
-from rocsteady.machine.caches import PLACES, Cache
 from rocsteady.machine.machine import Machine
-from rocsteady.machine.rocm import Shadow
-from rocsteady.machine.variables import FAMILIES, SetVariable, listed
+from rocsteady.machine.rocm import PLACES, Cache, Shadow
+from rocsteady.machine.system import FAMILIES, SetVariable, listed
 from rocsteady.versions import version_fits
+
+# Whether what reads a variable takes the value it has. Each form is that of the code that reads
+# it: sources ``rocr-flags``, ``clr-flag-values``, ``miopen-env``, ``rccl-param`` and ``pytorch-
+# env`` of the knowledge base.
+
+
+class Form(NamedTuple):
+    """What values look like."""
+
+    pattern: str
+    said: str
+    otherwise: str  # what happens with another value
+
+
+FORMS: Mapping[str, Form] = MappingProxyType(
+    {
+        "switch": Form("[01]", "0 or 1", "any other value is ignored"),
+        "number": Form(
+            r"\s*[+-]?(0[xX][0-9a-fA-F]+|\d+)", "a whole number", "other text is read as 0"
+        ),
+        "hip-switch": Form(
+            r"true|false|\s*[+-]?\d+", "0 or 1, false or true", "other text is read as 0"
+        ),
+        "word-switch": Form(
+            r"(?i:0|1|no|yes|off|on|false|true|disabled?|enabled?)",
+            "0 or 1, off or on",
+            "any other value is an error or is ignored",
+        ),
+        "gfx-version": Form(
+            r"\d+\.\d+\.\d+", "three numbers such as 10.3.0", "with anything else no GPU is found"
+        ),
+        "devices": Form(
+            r"\s*(-?\d+|GPU-[0-9a-fA-F]+)?(\s*,\s*(-?\d+|GPU-[0-9a-fA-F]+))*\s*",
+            "GPU numbers or UUIDs, separated by commas",
+            "the list ends before the first other entry",
+        ),
+    }
+)
+
+
+def wrong_value(value: str | None, known: Variable) -> str:
+    """Return what is wrong with a value; "" if nothing is, or if the values are not known."""
+    if value is None or not known.takes:
+        return ""
+    forms = [FORMS[each] for each in known.takes if each in FORMS]
+    words = [each for each in known.takes if each not in FORMS]
+    if any(re.fullmatch(form.pattern, value) for form in forms) or value.upper() in words:
+        return ""
+    said = " or ".join([", ".join(words), *(form.said for form in forms)]).removeprefix(" or ")
+    otherwise = forms[0].otherwise if forms else "any other value is ignored"
+    return f"Valid values: {said}; {otherwise}."
+
 
 UNKNOWN_VARIABLE = "unknown-variable"  # the rule whose question is answered here name by name
 ROCM = "/opt/rocm/"  # a link to one that is installed

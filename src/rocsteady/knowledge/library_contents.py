@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from functools import cache
 
-from rocsteady.knowledge.reader import DataFolder
+from rocsteady.knowledge.reader import DataFolder, Knowledge
 from rocsteady.model import Value
 
 LOOKED_AT = ("HIP", "ROCr", "MIOpen", "RCCL", "rocBLAS", "hipBLASLt", "hipcc")
@@ -63,3 +64,19 @@ def load_seen(data: DataFolder | None = None) -> SeenIn:
         texts={text: places(line) for text, line in content["texts"].items()},
         code={name: tuple(line.split()) for name, line in content["code"].items()},
     )
+
+
+# Which real variable a name that nothing reads is closest to, and where a name was last seen.
+
+
+def gone_from(name: str) -> str | None:
+    """Return "libamdhip64 after 5.7.1", "" if it is still there, None if it was never seen."""
+    seen = load_seen()
+    return seen.gone_from(name) if name in seen.names else None
+
+
+def nearest(name: str, knowledge: Knowledge, least: float) -> str:
+    """Return the real name that is closest; "" if none is at least so close, from 0 to 1."""
+    real = [each for each, variable in knowledge.variables.items() if variable.read_by]
+    near = difflib.get_close_matches(name, {*real, *load_seen().names}, n=1, cutoff=least)
+    return near[0] if near else ""

@@ -21,9 +21,8 @@ import msgspec
 from packaging.version import Version
 
 from rocsteady.errors import KnowledgeError
-from rocsteady.knowledge.conditions import PLACEHOLDER, is_range, leaves, problems
 from rocsteady.knowledge.hardware import Arch, Product, Variable, WheelIndex, WheelRelease, Wheels
-from rocsteady.knowledge.rules import Rule
+from rocsteady.knowledge.rules import PLACEHOLDER, Rule, is_range, leaves, problems
 from rocsteady.knowledge.values import Fix, Source
 from rocsteady.model import Value
 from rocsteady.toml import parse_toml

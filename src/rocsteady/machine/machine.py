@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterator
 
 from rocsteady.errors import ExaminationError
-from rocsteady.machine.access import Access, read_access
-from rocsteady.machine.caches import Cache, read_caches
-from rocsteady.machine.gpus import GpuSurvey, survey_gpus
-from rocsteady.machine.limits import Limits, read_limits
+from rocsteady.machine.gpus import Access, GpuSurvey, read_access, survey_gpus
 from rocsteady.machine.python_env import PythonEnv, find_python
 from rocsteady.machine.rocm import (
+    Cache,
     RocmInstall,
     Shadow,
+    read_caches,
     read_distribution_hsa,
     read_installs,
     read_libnuma,
     read_shadows,
 )
 from rocsteady.machine.root import Root
-from rocsteady.machine.system import Driver, System, read_driver, read_system
+from rocsteady.machine.system import (
+    Driver,
+    Limits,
+    SetVariable,
+    System,
+    read_driver,
+    read_limits,
+    read_system,
+    read_variables,
+)
 from rocsteady.machine.torch_build import TorchBuild, packages, read_torch
-from rocsteady.machine.variables import SetVariable, read_variables
 from rocsteady.machine.view import Unread, View, patiently
 from rocsteady.machine.windows import survey_adapters
 from rocsteady.model import Value
@@ -82,3 +90,45 @@ def examine(root: Root, known_variables: Collection[str]) -> tuple[Machine, View
         )
 
     return patiently(root, look)
+
+
+# What an observation is true of: GPUs, driver, ROCm, torch and Python, as a line that can be
+# read. Two lines are compared part by part, so that it can be said what has changed since.
+
+
+BETWEEN = "; "
+GPU, DRIVER, ROCM, TORCH, PYTHON = "GPU", "driver", "ROCm", "torch", "Python"
+PARTS = (GPU, DRIVER, ROCM, TORCH, PYTHON)
+NONE = "none"
+
+
+def software_of(machine: Machine) -> str:
+    """Say it in one line, such as "GPU 2 x gfx1100; driver 6.8.5; ROCm 6.2; torch 2.5.1"."""
+    return BETWEEN.join(f"{part} {value}" for part, value in _parts(machine))
+
+
+def changes(before: str, now: str) -> str:
+    """Say what is not as it was, such as "torch 2.9.1, now 2.10.0"; "" if nothing changed."""
+    old, new = _read(before), _read(now)
+    return BETWEEN.join(
+        f"{part} {old.get(part, NONE)}, now {new.get(part, NONE)}"
+        for part in PARTS
+        if old.get(part, NONE) != new.get(part, NONE)
+    )
+
+
+def _parts(machine: Machine) -> Iterator[tuple[str, str]]:
+    counted = Counter(gpu.gfx or gpu.name or "of unknown kind" for gpu in machine.gpus.gpus)
+    gpus = ", ".join(f"{number} x {gfx}" if number > 1 else gfx for gfx, number in counted.items())
+    yield GPU, gpus or NONE
+    if gpus or machine.system.wsl:  # without a GPU its driver makes no difference
+        driver = machine.driver
+        yield DRIVER, driver.version or f"of kernel {machine.system.kernel}"
+        rocm = dict.fromkeys(install.version for install in machine.rocm if install.version)
+        yield ROCM, ", ".join(rocm) or NONE
+    yield TORCH, machine.torch.version if machine.torch else NONE
+    yield PYTHON, (machine.python.version if machine.python else "") or NONE
+
+
+def _read(line: str) -> dict[str, str]:
+    return {name: value for name, _, value in (part.partition(" ") for part in line.split(BETWEEN))}

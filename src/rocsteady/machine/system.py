@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 
-from rocsteady.machine.view import View
+from rocsteady.machine.root import PATH_LIMIT, Disk
+from rocsteady.machine.view import View, whole_number
 from rocsteady.model import Value
 
 # The only words of the kernel command line that are kept: the rest may name disks and servers.
@@ -123,3 +125,108 @@ def _read_windows(view: View) -> System:
         boot_id="",
         as_root=None,
     )
+
+
+# Memory, shared memory and disk, and the limits that a container or service puts on them.
+
+
+NO_LIMIT = 1 << 60  # cgroup v1 writes a huge number for "none"
+
+
+class Limits(Value, frozen=True, kw_only=True):
+    """What a process here may use, in bytes. None: could not be read, or there is no limit."""
+
+    memory_total: int | None
+    memory_available: int | None
+    memory_limit: int | None  # of the cgroup
+    shared_memory: Disk | None  # /dev/shm: DataLoader workers hand batches over through it
+    folder: Disk | None
+
+
+def read_limits(view: View) -> Limits:
+    """Read /proc, the cgroup and the file systems."""
+    meminfo = view.text("/proc/meminfo") or ""
+    return Limits(
+        memory_total=_kilobytes(meminfo, "MemTotal"),
+        memory_available=_kilobytes(meminfo, "MemAvailable"),
+        memory_limit=_memory_limit(view),
+        shared_memory=view.disk("/dev/shm") if view.platform == "linux" else None,  # noqa: S108 - read, not written
+        folder=view.disk(view.root.folder),
+    )
+
+
+def cgroup_paths(text: str) -> tuple[str | None, str | None]:
+    """Return this process's group in the unified hierarchy and in the memory one, if any."""
+    unified = memory = None
+    for line in text.splitlines():
+        hierarchy, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if not path.startswith("/") or ".." in path.split("/") or len(path) > PATH_LIMIT:
+            continue
+        if hierarchy == "0" and not controllers:
+            unified = path.rstrip("/")
+        elif "memory" in controllers.split(","):
+            memory = path.rstrip("/")
+    return unified, memory
+
+
+def _memory_limit(view: View) -> int | None:
+    unified, memory = cgroup_paths(view.text("/proc/self/cgroup") or "")
+    limits = [
+        *_limits_up(view, "/sys/fs/cgroup", unified, "memory.max"),
+        *_limits_up(view, "/sys/fs/cgroup/memory", memory, "memory.limit_in_bytes"),
+    ]
+    return min((limit for limit in limits if limit < NO_LIMIT), default=None)
+
+
+def _limits_up(view: View, mount: str, group: str | None, name: str) -> list[int]:
+    """Return the limit of the group and of every group above it."""
+    if group is None:
+        return []
+    found = []
+    while True:
+        limit = whole_number(view.text(f"{mount}{group}/{name}"))
+        found += [limit] if limit is not None else []
+        if not group:
+            return found
+        group = group.rpartition("/")[0]
+
+
+def _kilobytes(meminfo: str, name: str) -> int | None:
+    match = re.search(rf"^{name}:\s+(\d{{1,15}}) kB", meminfo, re.MULTILINE)
+    return int(match.group(1)) * 1024 if match else None
+
+
+# The variables in force that ROCm and PyTorch read, or look as if they did. The value of a
+# variable that is not on the list is not kept: it may be a secret.
+
+
+FAMILIES = (
+    "AMD_", "AOTRITON_", "GPU_", "HIP_", "HIPBLASLT_", "HIPBLAS_", "HSA_", "HSAKMT_", "MIOPEN_",
+    "NCCL_", "PAL_", "PYTORCH_", "RCCL_", "ROC_", "ROCBLAS_", "ROCM_", "ROCR_", "TORCH_",
+    "TORCHDYNAMO_", "TORCHINDUCTOR_", "TRITON_",
+)  # fmt: skip
+_OF_ONE_NODE = re.compile(r"_\d+$")  # HSA_OVERRIDE_GFX_VERSION_1 is for node 1 only
+
+
+class SetVariable(Value, frozen=True, kw_only=True):
+    """One variable that is set."""
+
+    name: str
+    value: str | None  # None: not on the list, so not kept
+
+
+def read_variables(
+    environment: Mapping[str, str], known: Collection[str]
+) -> tuple[SetVariable, ...]:
+    """Return the variables that matter, by name."""
+    return tuple(
+        SetVariable(name=name, value=environment[name] if listed(name, known) else None)
+        for name in sorted(environment)
+        if listed(name, known) or name.startswith(FAMILIES)
+    )
+
+
+def listed(name: str, known: Collection[str]) -> bool:
+    """Tell a variable of the list, also in its form for one node."""
+    return name in known or _OF_ONE_NODE.sub("", name) in known

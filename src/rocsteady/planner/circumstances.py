@@ -7,8 +7,8 @@ import msgspec
 from rocsteady.doctor.values import ComputeDevice, Finding
 from rocsteady.journal.values import RunStory
 from rocsteady.knowledge.failures import load_failures
+from rocsteady.knowledge.gpu_rental import CardSpeed
 from rocsteady.knowledge.harmful_variables import Harmful
-from rocsteady.knowledge.speeds import CardSpeed
 from rocsteady.model import Strategy, Value
 from rocsteady.planner.completion import FailureHistory
 

@@ -13,7 +13,7 @@ from datetime import date
 
 from msgspec.structs import replace
 
-from rocsteady.knowledge.gpu_rental import Offer, is_old, load_offers
+from rocsteady.knowledge.gpu_rental import CardSpeed, Offer, is_old, load_offers, load_speeds
 from rocsteady.knowledge.options import (
     OperatingSystem,
     OtherOption,
@@ -23,7 +23,6 @@ from rocsteady.knowledge.options import (
     wheels_for,
 )
 from rocsteady.knowledge.reader import load_knowledge
-from rocsteady.knowledge.speeds import CardSpeed, load_speeds
 from rocsteady.model import Value
 from rocsteady.plan import Basis, Option, Pace, Price, Risk
 from rocsteady.planner.bottleneck import COMPUTE, shares_of

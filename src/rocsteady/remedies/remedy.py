@@ -15,10 +15,9 @@ import msgspec
 from rocsteady.doctor.condition_match import Matcher
 from rocsteady.doctor.facts import Facts
 from rocsteady.errors import KnowledgeError
-from rocsteady.knowledge.conditions import PLACEHOLDER, leaves, problems
 from rocsteady.knowledge.harmful_variables import harmful_variables
 from rocsteady.knowledge.reader import DataFolder
-from rocsteady.knowledge.rules import Condition
+from rocsteady.knowledge.rules import PLACEHOLDER, Condition, leaves, problems
 from rocsteady.machine.machine import Machine
 from rocsteady.machine.torch_build import made_by
 from rocsteady.model import Certainty, Failure, Fingerprint, Strategy, Value

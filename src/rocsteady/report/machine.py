@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from rocsteady.knowledge.gpu_names import card_name, gfx_of
 from rocsteady.knowledge.reader import Knowledge
-from rocsteady.machine.access import Node
-from rocsteady.machine.gpus import Gpu
+from rocsteady.machine.gpus import Gpu, Node
 from rocsteady.machine.machine import Machine
 from rocsteady.machine.root import Disk
 from rocsteady.report.text_page import BOLD, Page

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from rocsteady.knowledge.conditions import PLACEHOLDER
-from rocsteady.knowledge.rules import Rule
+from rocsteady.knowledge.rules import PLACEHOLDER, Rule
 from rocsteady.knowledge.values import Severity, Source
 from rocsteady.report.text_page import BOLD, Page
 

@@ -24,8 +24,7 @@ from rocsteady.journal.machine_history import Memory
 from rocsteady.journal.values import AttemptRecord, Deadly, Helped, NamedFailure, Run, RunStory
 from rocsteady.knowledge.failures import FailureKnowledge, Whose, load_failures
 from rocsteady.knowledge.reader import Knowledge
-from rocsteady.machine.machine import Machine
-from rocsteady.machine.software import software_of
+from rocsteady.machine.machine import Machine, software_of
 from rocsteady.model import Certainty, Failure, Fingerprint, Outcome, Strategy, Value
 from rocsteady.remedies.difference import describe_changes
 from rocsteady.remedies.history import BROUGHT_ABOUT

@@ -19,11 +19,10 @@ from rocsteady.journal.identity import script_fingerprint
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.machine_history import Memory
 from rocsteady.journal.values import Fate, RunLine, RunStory
+from rocsteady.knowledge.gpu_rental import CardSpeed, load_speeds, speed_of
 from rocsteady.knowledge.harmful_variables import harmful_variables
 from rocsteady.knowledge.reader import Knowledge
-from rocsteady.knowledge.speeds import CardSpeed, load_speeds, speed_of
-from rocsteady.machine.machine import Machine
-from rocsteady.machine.software import software_of
+from rocsteady.machine.machine import Machine, software_of
 from rocsteady.model import IntentKind, Observation, ProbeOutcome, RunOutcome, Strategy
 from rocsteady.planner.circumstances import Circumstances, histories
 from rocsteady.planner.planner import Wish

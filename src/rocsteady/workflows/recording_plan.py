@@ -14,9 +14,8 @@ from rocsteady.doctor.diagnosis import doctors_knowledge
 from rocsteady.errors import RocsteadyError
 from rocsteady.job.values import Job
 from rocsteady.knowledge.values import Severity
-from rocsteady.machine.machine import examine
+from rocsteady.machine.machine import examine, software_of
 from rocsteady.machine.root import Root
-from rocsteady.machine.software import software_of
 from rocsteady.plan import Basis, Option, Plan, Risk
 from rocsteady.planner.advice import take
 from rocsteady.planner.bottleneck import own_share

@@ -10,10 +10,10 @@ import pytest
 from rocsteady.doctor.checks import miopen_cache
 from rocsteady.doctor.condition_match import CannotTell, Seen
 from rocsteady.doctor.facts import gather
-from rocsteady.machine.caches import Cache
 from rocsteady.machine.machine import Machine
+from rocsteady.machine.rocm import Cache
 from rocsteady.machine.root import Disk
-from rocsteady.machine.variables import SetVariable
+from rocsteady.machine.system import SetVariable
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded
@@ -24,7 +24,7 @@ LOCAL = Disk(total=10, free=5, filesystem="ext4", writable=True)
 
 def seen(recorded: Recorded, machine: Machine) -> Seen:
     facts = gather(machine, recorded.knowledge)
-    return miopen_cache.check(machine, facts, recorded.knowledge)
+    return miopen_cache(machine, facts, recorded.knowledge)
 
 
 def with_cache(recorded: Recorded, path: str, disk: Disk | None) -> Machine:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def seen(recorded: Recorded, machine: Machine) -> Seen:
     facts = gather(machine, recorded.knowledge)
-    return mixed_rocm_libraries.check(machine, facts, recorded.knowledge)
+    return mixed_rocm_libraries(machine, facts, recorded.knowledge)
 
 
 def test_a_rocm_in_the_library_path_is_named_with_one_of_its_libraries(recorded: Recorded) -> None:

@@ -10,7 +10,7 @@ import pytest
 from rocsteady.doctor.checks import unknown_variable
 from rocsteady.doctor.condition_match import CannotTell, Seen
 from rocsteady.doctor.facts import gather
-from rocsteady.machine.variables import SetVariable
+from rocsteady.machine.system import SetVariable
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded
@@ -23,7 +23,7 @@ def seen(recorded: Recorded, *names: str, known: bool = True) -> Seen:
         variables_known=known,
     )
     facts = gather(machine, recorded.knowledge)
-    return unknown_variable.check(machine, facts, recorded.knowledge)
+    return unknown_variable(machine, facts, recorded.knowledge)
 
 
 @pytest.mark.parametrize(

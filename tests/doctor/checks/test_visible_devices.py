@@ -11,7 +11,7 @@ from rocsteady.doctor.checks import visible_devices_conflict, visible_devices_fe
 from rocsteady.doctor.condition_match import CannotTell, Seen
 from rocsteady.doctor.facts import gather
 from rocsteady.machine.machine import Machine
-from rocsteady.machine.variables import SetVariable
+from rocsteady.machine.system import SetVariable
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded
@@ -22,8 +22,8 @@ ROCR, HIP, CUDA = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_D
 def both(recorded: Recorded, machine: Machine) -> tuple[Seen, Seen]:
     facts = gather(machine, recorded.knowledge)
     return (
-        visible_devices_conflict.check(machine, facts, recorded.knowledge),
-        visible_devices_fewer.check(machine, facts, recorded.knowledge),
+        visible_devices_conflict(machine, facts, recorded.knowledge),
+        visible_devices_fewer(machine, facts, recorded.knowledge),
     )
 
 
@@ -87,7 +87,7 @@ def test_windows_does_not_read_the_first_filter(recorded: Recorded) -> None:
 def test_a_copied_folder_cannot_tell(recorded: Recorded) -> None:
     machine = msgspec.structs.replace(recorded.machine("mi300x-8"), variables_known=False)
 
-    for check in (visible_devices_conflict.check, visible_devices_fewer.check):
+    for check in (visible_devices_conflict, visible_devices_fewer):
         with pytest.raises(CannotTell, match=ROCR):
             check(machine, gather(machine, recorded.knowledge), recorded.knowledge)
 

@@ -11,7 +11,7 @@ from rocsteady.doctor.checks import wheel_lacks_arch, wheel_lacks_one_arch
 from rocsteady.doctor.condition_match import CannotTell, Seen
 from rocsteady.doctor.facts import gather
 from rocsteady.machine.machine import Machine
-from rocsteady.machine.variables import SetVariable
+from rocsteady.machine.system import SetVariable
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def both(recorded: Recorded, machine: Machine) -> tuple[Seen, Seen]:
     facts = gather(machine, recorded.knowledge)
     return (
-        wheel_lacks_arch.check(machine, facts, recorded.knowledge),
-        wheel_lacks_one_arch.check(machine, facts, recorded.knowledge),
+        wheel_lacks_arch(machine, facts, recorded.knowledge),
+        wheel_lacks_one_arch(machine, facts, recorded.knowledge),
     )
 
 
@@ -77,7 +77,7 @@ def test_a_card_that_is_hidden_does_not_count(recorded: Recorded) -> None:
     [("wsl2", "gpu.gfx"), ("old-kernel", "torch.arches"), ("rx9070xt-windows", "torch.arches")],
 )
 def test_cannot_tell(recorded: Recorded, machine_name: str, missing: str) -> None:
-    for check in (wheel_lacks_arch.check, wheel_lacks_one_arch.check):
+    for check in (wheel_lacks_arch, wheel_lacks_one_arch):
         with pytest.raises(CannotTell) as raised:
             check(recorded.machine(machine_name), recorded.facts(machine_name), recorded.knowledge)
         assert raised.value.fact == missing
