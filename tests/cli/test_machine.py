@@ -19,7 +19,7 @@ def test_shows_the_facts_and_judges_nothing(cli: Rocsteady) -> None:
     assert told.code == 0
     assert "gfx1010" in told.out
     assert "HSA_OVERRIDE_GFX_VERSION" in told.out
-    assert "BLOCKS" not in told.out
+    assert "BLOCK" not in told.out
 
 
 def test_json_has_what_the_screen_has(cli: Rocsteady) -> None:

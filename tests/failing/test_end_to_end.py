@@ -108,7 +108,7 @@ def test_what_nothing_mends_ends_within_its_budget(failing: Failing) -> None:
     assert ended.code == 76, ended.err
     assert set(failing.failures) == {"abort"}
     assert len(failing.failures) <= 8
-    assert "Tried: " in ended.said[-2] or "No remedy for abort is known" in ended.said[-2]
+    assert "Tried: " in ended.said[-2] or "No workaround for abort is known" in ended.said[-2]
 
 
 def test_the_scripts_own_error_ends_it_at_once(failing: Failing) -> None:

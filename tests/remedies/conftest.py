@@ -81,18 +81,18 @@ class Situations:
     def after(
         self,
         situation: Situation,
-        step: RemedyChoice,
+        choice: RemedyChoice,
         kind: str = "",
         *,
         steps: int = 100,
         nature: str = "",
     ) -> Situation:
         """Return where the run stands when the next attempt has failed too."""
-        assert step.strategy is not None, step.why
+        assert choice.strategy is not None, choice.why
         fingerprint = Fingerprint(kind=kind or situation.failure.kind, place=PLACE, step=steps)
         attempt = FailedAttempt(
-            strategy=step.strategy,
-            remedy=step.remedy,
+            strategy=choice.strategy,
+            remedy=choice.remedy,
             failure=fingerprint,
             progressed=steps > max(entry.steps for entry in situation.tried),
             steps=steps,
@@ -101,7 +101,7 @@ class Situations:
             situation,
             failure=self.named(fingerprint),
             nature=nature or situation.nature,
-            strategy=step.strategy,
+            strategy=choice.strategy,
             tried=(*situation.tried, attempt),
         )
 

@@ -106,11 +106,11 @@ class Run:
         """Climb until it ends."""
         most = (MOST_PROGRESS + 1) * self.situation.budget.without_progress + 1
         for _ in range(most):
-            step = choose_remedy(self.situation)
-            yield self.situation, step
-            if step.strategy is None:
+            choice = choose_remedy(self.situation)
+            yield self.situation, choice
+            if choice.strategy is None:
                 return
-            self._fail(step.strategy, step.remedy)
+            self._fail(choice.strategy, choice.remedy)
         raise AssertionError("it does not end")
 
     def _fail(self, strategy: Strategy, remedy: str) -> None:
@@ -176,12 +176,12 @@ def test_it_ends_and_never_does_what_it_must_not(
     told = situations.loader(**world["loader"]) if world["loader"] else None
     given_ = world | {"variables": plain.variables | own, "gpus": gpus, "loader": told}
     asked = set()
-    for situation, step in Run(msgspec.structs.replace(plain, **given_), kinds, events).play():
-        assert choose_remedy(situation) == step, "it is a function of the situation alone"
-        assert step.why
-        if step.strategy is not None:
-            check(situation, step, step.strategy)
-            pair = (situation.failure.fingerprint, repr(step.strategy))
+    for situation, choice in Run(msgspec.structs.replace(plain, **given_), kinds, events).play():
+        assert choose_remedy(situation) == choice, "it is a function of the situation alone"
+        assert choice.why
+        if choice.strategy is not None:
+            check(situation, choice, choice.strategy)
+            pair = (situation.failure.fingerprint, repr(choice.strategy))
             assert pair not in asked, "already tried after this failure"
             asked.add(pair)
 
@@ -193,20 +193,20 @@ def test_on_every_machine_the_whole_ladder_of_every_failure_is_right_there(
     for kind in KINDS:
         plain = situations(kind, every_machine, ranks=2, person=PERSON.get(kind))
         situation = msgspec.structs.replace(plain, variables=plain.variables | variables)
-        *steps, end = preview(situation)
-        for step in steps:
-            assert step.strategy is not None
-            check(situation, step, step.strategy)
+        *choices, end = preview(situation)
+        for choice in choices:
+            assert choice.strategy is not None
+            check(situation, choice, choice.strategy)
         assert end.strategy is None
         assert end.skipped or kind in ("script-error", "disk-full")
 
 
-def check(situation: Situation, step: RemedyChoice, strategy: Strategy) -> None:
+def check(situation: Situation, choice: RemedyChoice, strategy: Strategy) -> None:
     for crashed in situation.crashed_machine:
         assert not same_settings(crashed, strategy), "it crashed the machine"
     assert changes(situation, strategy) <= 1, "two changes at once"
-    assert step.remedy not in situation.deny
-    assert not situation.allow or step.remedy in situation.allow
+    assert choice.remedy not in situation.deny
+    assert not situation.allow or choice.remedy in situation.allow
     assert situation.failure.kind != "disk-full", "a person is needed"
     assert ruled_out(situation, strategy) == []
 

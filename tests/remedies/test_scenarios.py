@@ -111,9 +111,9 @@ def test_without_a_gpu_it_gets_there(
     situation = situations(kind, nature=nature, loader=loader, **given)  # type: ignore[arg-type]
     taken = []
     while not mended(situation.strategy):
-        step = choose_remedy(situation)
-        taken.append(step.remedy)
-        situation = situations.after(situation, step)
+        choice = choose_remedy(situation)
+        taken.append(choice.remedy)
+        situation = situations.after(situation, choice)
 
     assert taken == path
 
@@ -150,9 +150,9 @@ def test_the_field_notes_to_the_end_of_the_ladder(
 ) -> None:
     situation = situations(kind, on, nature=KINDS[kind].nature.value)
     taken = []
-    while (step := choose_remedy(situation)).strategy is not None:
-        taken.append(step.remedy)
-        situation = situations.after(situation, step)
+    while (choice := choose_remedy(situation)).strategy is not None:
+        taken.append(choice.remedy)
+        situation = situations.after(situation, choice)
 
     assert taken == path
 
@@ -167,10 +167,10 @@ def test_what_nothing_mends_ends_soon_and_says_what_was_tried(
     about = KINDS[kind]
     situation = situations(kind, nature=about.nature.value, person=about.fix)
     taken = []
-    while (step := choose_remedy(situation)).strategy is not None:
-        taken.append(step.remedy)
-        situation = situations.after(situation, step)
+    while (choice := choose_remedy(situation)).strategy is not None:
+        taken.append(choice.remedy)
+        situation = situations.after(situation, choice)
 
     assert taken == path
-    assert all(name in step.why for name in path)
-    assert step.person == about.fix
+    assert all(name in choice.why for name in path)
+    assert choice.person == about.fix

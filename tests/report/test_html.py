@@ -159,7 +159,13 @@ def test_only_our_own_script_may_run() -> None:
     policy = next(each["content"] for _, each in Elements(page).seen if "http-equiv" in each) or ""
     assert f"script-src 'sha256-{digest}'" in policy
     assert "default-src 'none'" in policy
-    assert "connect-src" not in policy
+    assert {part.split()[0] for part in policy.split(";") if part.strip()} == {
+        "default-src",
+        "style-src",
+        "script-src",
+        "base-uri",
+        "form-action",
+    }
 
 
 def test_what_others_wrote_is_text() -> None:
@@ -402,7 +408,6 @@ def test_what_is_written_on_a_plot_is_not_stretched_with_it() -> None:
     page = render_page(report())
 
     assert 'preserveAspectRatio="none"' in page
-    assert "<text" not in page
     assert '<span style="left:40%" class="x">4 min</span>' in page
     assert '<span style="top:50.0%" class="y">0.5</span>' in page
     assert '<span style="left:48.33%" class="number">1</span>' in page

@@ -102,7 +102,7 @@ def test_a_deadline_is_told_with_the_end() -> None:
     )
     failed = msgspec.structs.replace(story().run, outcome=RunOutcome.NOT_DONE)
     assert "Deadline 1970-01-01 00:05:00 UTC: not done." in told(deadline=300.0, run=failed)
-    assert "Due" not in told()
+    assert "Deadline" not in told()
 
 
 def test_a_run_that_goes_on_is_told_with_when_it_will_be_done() -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from rocsteady.failures.candidate import Candidate, refined, told_place
+from rocsteady.failures.candidate import Candidate, kind_by_numbers, place_in
 from rocsteady.failures.exceptions import Exceptions
 from rocsteady.failures.signature_search import Hit, Scanner
 from rocsteady.failures.symptoms import Symptoms
@@ -96,14 +96,14 @@ def _from_hit(hit: Hit, symptoms: Symptoms) -> Candidate:
     if rank is None and told:
         rank = int(next(group for group in told.groups() if group))
     return Candidate(
-        kind=refined(hit.signature.failure, hit.line, symptoms),
+        kind=kind_by_numbers(hit.signature.failure, hit.line, symptoms),
         role=_role(hit),
         certainty=hit.signature.certainty,
         at=hit.at,
         seen=(line.strip()[:300],),
         signature=hit.signature.id,
         alone=hit.signature.alone,
-        place=told_place(hit.found),
+        place=place_in(hit.found),
         rank=rank,
     )
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from rocsteady.failures.candidate import Candidate, refined, told_place
+from rocsteady.failures.candidate import Candidate, kind_by_numbers, place_in
 from rocsteady.failures.stacks import Pattern, Stacked, forward
 from rocsteady.failures.symptoms import Raised, Symptoms
 from rocsteady.failures.tracebacks import Traceback, find_tracebacks, is_own, place_of
 from rocsteady.knowledge.failures import SCRIPT_ERROR, UNKNOWN, Signature, Where, words_of
 from rocsteady.model import Certainty, Role
 
-TOLD = 8000  # characters of a traceback that are kept: its end
-MATCHED = 4000  # characters of an exception that patterns see
+TRACEBACK_LENGTH = 8000  # characters of a traceback that are kept: its end
+MATCHED_LENGTH = 4000  # characters of an exception that patterns see
 
 OWN = frozenset(  # types that are the script's own mistake, whatever their message quotes
     (
@@ -91,7 +91,7 @@ class Exceptions:
         return named._replace(
             at=at,
             place=named.place or _without_line(raised.place),
-            traceback=(raised.traceback or trace.text)[-TOLD:],
+            traceback=(raised.traceback or trace.text)[-TRACEBACK_LENGTH:],
             bare=False,
         )
 
@@ -99,7 +99,7 @@ class Exceptions:
         self, log: str, chain: Sequence[Traceback], symptoms: Symptoms
     ) -> Candidate | None:
         """Name a chain by its first exception that has a name; of the script's own, the last."""
-        told = log[chain[0].start : chain[-1].end][-TOLD:]
+        told = log[chain[0].start : chain[-1].end][-TRACEBACK_LENGTH:]
         named = [self._named(trace, (), symptoms) for trace in chain if not trace.wraps]
         named = named or [self._named(chain[-1], (), symptoms)]
         known = [it for it in named if it.kind != UNKNOWN]
@@ -118,7 +118,7 @@ class Exceptions:
         return chosen._replace(traceback=told, place=place, bare=bare)
 
     def _named(self, trace: Traceback, bases: Sequence[str], symptoms: Symptoms) -> Candidate:
-        text = trace.text[:MATCHED]
+        text = trace.text[:MATCHED_LENGTH]
         if trace.type == "AssertionError" and not trace.message and trace.frames:
             text = f"{text}: {trace.frames[-1].source}"  # its line is all it says
         words = words_of(text)
@@ -127,7 +127,7 @@ class Exceptions:
             found = exceptional.match(trace, (trace.type, *bases), text, words)
             if found is not None:
                 signature = exceptional.signature
-                kind, place = refined(signature.failure, text, symptoms), found
+                kind, place = kind_by_numbers(signature.failure, text, symptoms), found
                 break
         else:
             if not _is_the_scripts(trace):
@@ -177,7 +177,7 @@ class _Exceptional:
         if not any(literal <= words for literal in self._literals):
             return None
         found = self._pattern.search(text)
-        return None if found is None else told_place(found)
+        return None if found is None else place_in(found)
 
 
 def _breadth(signature: Signature) -> int:

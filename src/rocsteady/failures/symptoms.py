@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import signal as signals
+
 import msgspec
 
 from rocsteady.evidence.values import Heartbeat, Snapshot
 from rocsteady.model import Value
+
+SHELL = 128  # what a shell adds to the signal that ended its child
+HIGHEST_SIGNAL = 64
 
 
 class Raised(Value, frozen=True, kw_only=True):
@@ -40,3 +45,26 @@ class Symptoms(Value, frozen=True, kw_only=True):
     gpu: bool = True  # one may have been used
     ranks: bool = True  # there may have been several
     disk_free: int | None = None  # bytes
+
+    @property
+    def failed(self) -> bool:
+        """Whether something else than texts says that the attempt failed."""
+        return bool(self.hung or self.signal or self.exit_code or self.raised)
+
+    @property
+    def ended_by(self) -> int | None:
+        """The signal that ended it: as reported, as Python gives it, or as a shell does."""
+        if self.signal:
+            return self.signal
+        code = self.exit_code or 0
+        if -HIGHEST_SIGNAL <= code < 0:
+            return -code
+        return code - SHELL if SHELL < code <= SHELL + HIGHEST_SIGNAL else None
+
+
+def signal_name(number: int) -> str:
+    """Return a signal as people write it: SIGALRM."""
+    try:
+        return signals.Signals(number).name
+    except ValueError:  # one without a name here
+        return f"signal {number}"

@@ -1,7 +1,8 @@
 """Python's tracebacks, found in what processes printed.
 
 Ranks print into each other, and each launcher puts its own label before a line; a traceback is
-followed through the lines that have its label. Frames drawn in boxes (rich) are read as well.
+followed through the lines that have its label. Frames drawn in boxes (rich) are read as well, and
+so is what faulthandler wrote of a crash before the process died.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ MESSAGE_LINES = 10
 LINE = 2000  # characters of a line that are looked at
 FOREIGN = 30  # lines of others that may stand before the exception
 LAST = 16_000  # characters at the end in which an exception without its traceback is looked for
+
+CRASH_HEADS = ("Fatal Python error: ", "Windows fatal exception: ")
+CRASH_LENGTH = 1 << 16  # characters of a crash that are read
 
 LABEL = re.compile(
     r"\s*(?:\[rank(?P<rank>\d+)\]:? ?|\[default(?P<default>\d+)\]:|\[\d+,(?P<mpi>\d+)\]<std\w+>:"
@@ -52,6 +56,8 @@ _NOT_THE_USERS = re.compile(
     r"|[/\\]torch[/\\](?:_|nn|utils|autograd|cuda|optim|distributed|multiprocessing|functional)"
     r"|torchinductor_|[/\\]bin[/\\]\w+$"
 )
+_CRASH_THREAD = re.compile(r"\s*(Current t|T)hread 0x[0-9a-f]+ .*\(most recent call first\)")
+_CRASH_FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)')
 
 
 class Frame(NamedTuple):
@@ -131,6 +137,31 @@ def line_of(text: str) -> str:
         return ""
     where = f"{_name(own[-1].file)}:{own[-1].line}"
     return where if own[-1].function in ("", "<module>") else f"{where} in {own[-1].function}"
+
+
+def crash_line(log: str) -> str:
+    """Return where Python was, "train.py:12 in step"; "" if that is not known.
+
+    The thread that crashed counts. One of a library has no Python frames: then the main thread
+    does, which is the last that the dump has.
+    """
+    at = max(log.rfind(head) for head in CRASH_HEADS)
+    if at < 0:
+        return ""
+    stacks: list[list[Frame]] = []
+    crashed: list[Frame] = []
+    for line in log[at : at + CRASH_LENGTH].splitlines():
+        rest = unlabelled(line)[1]
+        if thread := _CRASH_THREAD.match(rest):
+            stacks.append([])
+            crashed = stacks[-1] if thread[1] == "Current t" else crashed
+        elif stacks and (found := _CRASH_FRAME.match(rest)):
+            stacks[-1].append(Frame(found["file"], int(found["line"]), found["function"]))
+    frames = next((stack for stack in (crashed, *reversed(stacks)) if stack), [])
+    own = next(filter(is_own, frames), frames[0] if frames else None)
+    if own is None:
+        return ""
+    return f"{_name(own.file)}:{own.line} in {own.function}"
 
 
 def unlabelled(line: str) -> tuple[int | None, str]:

@@ -222,12 +222,12 @@ def _nothing_left(
             strategy=strategy,
             remedy=RETRY,
             reverted=standing.reverted,
-            why=f"{gets} further, and no other remedy is known.",
+            why=f"{gets} further, and no other workaround is known.",
             skipped=skipped,
         )
     used = dict.fromkeys(attempt.remedy for attempt in situation.tried if attempt.remedy)
     names = f" Tried: {', '.join(used)}." if used else ""
-    known = f"No {'other ' if used else ''}remedy for {kind} is known here."
+    known = f"No {'other ' if used else ''}workaround for {kind} is known here."
     return RemedyChoice(
         strategy=None,
         exhausted=not (_unwanted(RETRY, situation) or situation.crashed_machine),

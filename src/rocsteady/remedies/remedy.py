@@ -259,7 +259,7 @@ def _with_variables(situation: Situation, variables: Mapping[str, str]) -> Strat
         if situation.environment.get(name) == value:
             return Refused(why=f"{name}={value} is already set")
         if name in ours:
-            return Refused(why=f"an earlier remedy changed {name}")
+            return Refused(why=f"an earlier workaround changed {name}")
         if name in situation.variables:
             return Refused(why=f"you have set {name}={situation.variables[name]}")
     return msgspec.structs.replace(situation.strategy, variables={**ours, **variables})

@@ -12,8 +12,7 @@ from rocsteady.attempts.announcer import Announcer
 from rocsteady.attempts.attempt_end import AttemptEnd
 from rocsteady.attempts.settings import Settings
 from rocsteady.evidence.collect import collect
-from rocsteady.failures.exit_status import signal_name
-from rocsteady.failures.symptoms import Symptoms
+from rocsteady.failures.symptoms import Symptoms, signal_name
 from rocsteady.job.resume import Checkpoint
 from rocsteady.job.stages import seed_option
 from rocsteady.journal.values import Run
