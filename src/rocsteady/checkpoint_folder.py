@@ -41,7 +41,7 @@ BLOCK = 16 * 1024 * 1024  # bytes of a file that are hashed on their own, so on 
 CHUNK = 1024 * 1024  # bytes that are read at a time
 THREADS = min(8, os.cpu_count() or 1)  # that read and hash
 JSON_LIMIT = 1024 * 1024 * 1024  # bytes of a plan, or of the state of a rank
-MOST = 1 << 60  # of anything that is counted
+MAX_COUNT = 1 << 60  # of anything that is counted
 SIZES = {  # bytes of an element, by the names that safetensors has
     **dict.fromkeys(("F64", "C64", "I64", "U64"), 8),
     **dict.fromkeys(("F32", "I32", "U32"), 4),
@@ -147,7 +147,7 @@ def steps(root: Path) -> list[tuple[int, Path]]:
 
 
 def is_ours(folder: Path) -> bool:
-    """Tell whether a folder is a checkpoint of ours, whole or not."""
+    """Return whether a folder is a checkpoint of ours, whole or not."""
     return step_of(folder) is not None and (folder / MANIFEST).exists()
 
 
@@ -181,11 +181,11 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _understood(content: Any, step: int | None) -> Manifest:  # noqa: ANN401 - JSON
-    version, said = _count(content["version"]), _count(content["step"])
+    version, recorded = _count(content["version"]), _count(content["step"])
     if version != VERSION:
         raise BrokenError(f"is of format {version}, and this reads {VERSION}")
-    if step is None or said != step:
-        raise BrokenError(f"says in its manifest that it is of step {said}")
+    if step is None or recorded != step:
+        raise BrokenError(f"says in its manifest that it is of step {recorded}")
     files = tuple(_file(name, size, sha256) for name, (size, sha256) in content["files"].items())
     manifest = Manifest(step=step, number=_count(content["number"]), files=files)
     for name in (PLAN, state_name(0)):
@@ -204,7 +204,7 @@ def _file(name: str, size: Any, sha256: Any) -> FileFact:  # noqa: ANN401 - JSON
 
 def _count(value: Any) -> int:  # noqa: ANN401 - JSON
     """Accept a number of things, and nothing that only looks like one."""
-    if type(value) is not int or not 0 <= value <= MOST:
+    if type(value) is not int or not 0 <= value <= MAX_COUNT:
         raise ValueError("not a count")
     return value
 
@@ -272,7 +272,7 @@ def _tensor(entry: Any) -> Tensor:  # noqa: ANN401 - JSON
 
 
 def _fits(tensor: Tensor, sizes: Mapping[str, int]) -> bool:
-    """Tell whether the pieces lie in their files, and make up the tensor."""
+    """Return whether the pieces lie in their files, and make up the tensor."""
     rank, size = len(tensor.shape), SIZES[tensor.dtype]
     for piece in tensor.pieces:
         inside = len(piece.offsets) == len(piece.sizes) == rank and all(
@@ -322,7 +322,7 @@ def _block(path: Path, start: int) -> bytes:
 
 
 def what_is_wrong(folder: Path) -> str:
-    """Say why a checkpoint is not whole, or nothing."""
+    """Return why a checkpoint is not whole; "" if it is."""
     try:
         manifest = read_manifest(folder)
         check(folder, manifest.files)

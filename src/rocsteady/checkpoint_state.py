@@ -35,7 +35,7 @@ def tensors_in(skeleton: Any, depth: int = 0) -> Iterator[str]:  # noqa: ANN401 
 
 
 def is_dict(skeleton: Any) -> bool:  # noqa: ANN401 - JSON
-    """Tell whether a skeleton is that of a dict."""
+    """Return whether a skeleton is that of a dict."""
     return isinstance(skeleton, dict) and skeleton.get(KIND, "dict") == "dict"
 
 

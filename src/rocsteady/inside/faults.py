@@ -47,12 +47,12 @@ class FaultInjector:
         self._left: dict[int, dict[str, Any]] = {}
         self._calls: dict[str, int] = {}  # of operators
         self._libraries: list[Any] = []  # what they register lasts as long as they do
-        told = json.loads(os.environ[wire.FAULTS])
-        if told["version"] != wire.FAULTS_VERSION:
+        plan = json.loads(os.environ[wire.FAULTS])
+        if plan["version"] != wire.FAULTS_VERSION:
             raise ValueError(f"faults: not of version {wire.FAULTS_VERSION}")
-        self._before: int = told["before"]  # steps that the checkpoint has
-        self._folder: str = told["folder"]
-        for number, fault in enumerate(told["faults"]):
+        self._before: int = plan["before"]  # steps that the checkpoint has
+        self._folder: str = plan["folder"]
+        for number, fault in enumerate(plan["faults"]):
             if not os.path.exists(self._mark(number)):
                 self._left[number] = fault
 
@@ -131,11 +131,11 @@ class FaultInjector:
 
     def _due(self, place: str) -> list[str]:
         """Take what is to happen here and now, and what nobody else has taken."""
-        reached = self._calls[place] if "::" in place else self._step
+        count = self._calls[place] if "::" in place else self._step
         return [
             fault["kind"]
             for number, fault in list(self._left.items())
-            if fault["place"] == place and reached >= fault["at"] and self._take(number)
+            if fault["place"] == place and count >= fault["at"] and self._take(number)
         ]
 
     @property
@@ -151,9 +151,9 @@ class FaultInjector:
             mark = os.open(self._mark(number), os.O_WRONLY | page.EXCLUSIVE, 0o600)
         except FileExistsError:
             return False
-        told = {"at": time.time(), "step": self._step, "run": os.environ.get(wire.RUN, "")}
+        record = {"at": time.time(), "step": self._step, "run": os.environ.get(wire.RUN, "")}
         with os.fdopen(mark, "wb") as stream:
-            stream.write(json.dumps(told).encode())
+            stream.write(json.dumps(record).encode())
         return True
 
     def _mark(self, number: int) -> str:

@@ -26,7 +26,7 @@ def choose(arguments: Iterable[str], environment: MutableMapping[str, str]) -> N
 
 
 def _is_chosen(arguments: list[str], environment: MutableMapping[str, str]) -> bool:
-    """Tell whether the user said anything about where ranks meet, or has several hosts."""
+    """Return whether the user said anything about where ranks meet, or has several hosts."""
     given = options(arguments)
     hosts = given.get("nnodes") or environment.get("PET_NNODES", "1")
     return hosts not in ONE_HOST or any(

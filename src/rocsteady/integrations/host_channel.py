@@ -48,7 +48,7 @@ class Store(Protocol):
         """Add to a count; return what it is then."""
 
     def check(self, keys: list[str], /) -> bool:
-        """Tell whether all of them are there."""
+        """Return whether all of them are there."""
 
 
 class HostChannel:
@@ -68,7 +68,7 @@ class HostChannel:
 
     @property
     def leads(self) -> bool:
-        """Tell whether this host decides."""
+        """Return whether this host decides."""
         return self.host == LEADER
 
     def propose(self, proposal: Message | None) -> None:
@@ -124,7 +124,7 @@ class HostChannel:
         return True
 
     def has(self, key: str) -> bool:
-        """Tell whether something was written."""
+        """Return whether something was written."""
         return bool(self._store.check([PREFIX + key]))
 
     def count(self, key: str, amount: int = 1) -> int:
@@ -177,11 +177,11 @@ class HangChannel:
             self._next_beat = now + BEAT  # not before: one that failed is given again at once
         if not self._is_stuck or now < self._next_look:
             return None
-        told = self._led(now) if self._channel.leads else self._followed()
-        told = told or self._lost(now)
-        self._look = HANG_LOOK if told else min(1.5 * self._look, LAST_HANG_LOOK)
+        message = self._led(now) if self._channel.leads else self._followed()
+        message = message or self._lost(now)
+        self._look = HANG_LOOK if message else min(1.5 * self._look, LAST_HANG_LOOK)
         self._next_look = now + self._look
-        return told
+        return message
 
     def _led(self, now: float) -> Message | None:
         channel = self._channel

@@ -85,7 +85,7 @@ class Rendezvous(RendezvousHandler):
 
     @property
     def use_agent_store(self) -> bool:
-        """Tell ranks that the store of the agents is not theirs."""
+        """Return whether ranks use the store of the agents."""
         return bool(self._inner.use_agent_store)
 
     def next_rendezvous(self) -> RendezvousInfo:
@@ -119,7 +119,7 @@ class Rendezvous(RendezvousHandler):
         return RendezvousInfo(info.store, info.rank, self._hosts, info.bootstrap_store_info)
 
     def is_closed(self) -> bool:
-        """Tell whether the job is over."""
+        """Return whether the job is over."""
         return bool(self._inner.is_closed())
 
     def set_closed(self) -> None:
@@ -183,7 +183,7 @@ class Rendezvous(RendezvousHandler):
         return done
 
     def _stopped(self) -> None:
-        """Say that a signal ended torchrun, which does not call ``shutdown`` then."""
+        """Report that a signal ended torchrun, which does not call ``shutdown`` then."""
         signalled = hasattr(getattr(sys, "last_value", None), "sigval")  # torch's SignalException
         if self._watcher is not None and signalled:
             self._watcher.tell(over=False, stopped=True)
@@ -202,14 +202,14 @@ class Rendezvous(RendezvousHandler):
         try:
             for message in messages:
                 self._hangs.heard(message)
-            told = self._hangs.look()
+            message = self._hangs.look()
         except FAULTS as error:  # whatever it is, the ranks go on
             if not self._is_hang_fault_said:
                 self._is_hang_fault_said = True
                 sys.stderr.write(f"rocsteady: hangs across hosts may not be found: {error!r}\n")
             return
-        if told is not None and watcher is not None:
-            watcher.tell(**told)
+        if message is not None and watcher is not None:
+            watcher.tell(**message)
 
     def _prepare(self, info: RendezvousInfo) -> bool:
         """Let the watcher decide how this generation starts; False: repeat the rendezvous."""
@@ -262,18 +262,20 @@ class Rendezvous(RendezvousHandler):
 
         channel, watcher = HostChannel(info.store, info.rank, info.world_size), self._watcher
         self._hangs = HangChannel(channel)
-        said = None if watcher is None else watcher.answer(PROPOSAL_WITHIN, "proposal")
-        mine = said and (said.get("proposal") or ended(int(said["end"]), "a watcher has ended"))
+        answer = None if watcher is None else watcher.answer(PROPOSAL_WITHIN, "proposal")
+        mine = answer and (
+            answer.get("proposal") or ended(int(answer["end"]), "a watcher has ended")
+        )
         if not channel.leads:
             channel.propose(mine)
         elif (others := channel.proposals(HOSTS_WITHIN)) is None:
             channel.decide(AGAIN)
-        elif watcher is None or said is None or "end" in said:
+        elif watcher is None or answer is None or "end" in answer:
             channel.decide(mine or heaviest(others))
         else:
             watcher.tell(proposals=others)
-            said = watcher.answer(PROPOSAL_WITHIN, "decision") or {}
-            channel.decide(said.get("decision") or heaviest([mine or {}, *others]))
+            answer = watcher.answer(PROPOSAL_WITHIN, "decision") or {}
+            channel.decide(answer.get("decision") or heaviest([mine or {}, *others]))
         decision = channel.decision(PROPOSAL_WITHIN + 2 * HOSTS_WITHIN) or AGAIN
         if "again" not in decision and watcher is not None:
             watcher.tell(decision=decision)
@@ -348,9 +350,9 @@ def _endpoint(hosts: int) -> str:
     from torch.distributed.run import parse_args  # noqa: PLC0415 - torchrun has it by now
 
     try:
-        told = parse_args(sys.argv[1:])
-        if told.master_addr not in ("127.0.0.1", "localhost"):
-            return f"{told.master_addr}:{told.master_port}"
+        arguments = parse_args(sys.argv[1:])
+        if arguments.master_addr not in ("127.0.0.1", "localhost"):
+            return f"{arguments.master_addr}:{arguments.master_port}"
     except (AttributeError, SystemExit):  # another launcher's arguments
         pass
     if address := os.environ.get("MASTER_ADDR"):

@@ -54,7 +54,7 @@ def newest_checkpoint(output_dir: str | os.PathLike[str]) -> str | None:
 
 
 def what_is_wrong(checkpoint: Path) -> str:
-    """Say why a checkpoint is not whole, or nothing."""
+    """Return why a checkpoint is not whole; "" if it is."""
     try:
         names = {path.name for path in checkpoint.iterdir()}
         if STATE not in names or INCOMPLETE in names:
@@ -83,7 +83,7 @@ class RocsteadyCallback(TrainerCallback):
         self._phase = contextlib.ExitStack()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401, ARG002 - a hook of the Trainer
-        """Say where it goes on, and how far it is to go."""
+        """Report where it resumes, and how many steps there are."""
         supervisor_link.total(state.max_steps)
         supervisor_link.began_at(state.global_step)
         self._asked = supervisor_link.save_is_wanted()
@@ -147,9 +147,9 @@ def _step_of(checkpoint: Path) -> int | None:
 
 
 def _missing_in(checkpoint: Path, names: set[str]) -> str:
-    said = _json(checkpoint / STATE)["global_step"]
-    if said != _step_of(checkpoint):
-        return f"says in {STATE} that it is of step {said}"
+    recorded = _json(checkpoint / STATE)["global_step"]
+    if recorded != _step_of(checkpoint):
+        return f"says in {STATE} that it is of step {recorded}"
     if not any(_MODEL.fullmatch(name) for name in names):
         return "has no model"
     missing = [*_missing_shards(checkpoint), *_missing_beside(names)]

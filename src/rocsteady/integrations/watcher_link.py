@@ -67,8 +67,8 @@ class Watcher:
     def listen(self) -> list[dict[str, Any]]:
         """Return what was said since the last time."""
         try:
-            while said := self._socket.recv(65536):
-                self._heard += said
+            while received := self._socket.recv(65536):
+                self._heard += received
             self.is_gone = True
         except BlockingIOError:
             pass

@@ -321,7 +321,7 @@ class Checkpointer:
         return first, own
 
     def _wrong(self, path: Path) -> str:
-        """Say what is wrong with a checkpoint; each rank reads its share of the files."""
+        """Return what is wrong with a checkpoint; each rank reads its share of the files."""
         wrong = ""
         try:
             manifest = folders.read_manifest(path)

@@ -143,7 +143,7 @@ class CheckpointWriter(StorageWriter):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:  # noqa: ANN401 - DCP's own types
-        """Say that there is none."""
+        """Accept none."""
         return checkpoint_id is None
 
 
@@ -244,7 +244,7 @@ class CheckpointReader(StorageReader):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:  # noqa: ANN401 - DCP's own types
-        """Say that there is none."""
+        """Accept none."""
         return checkpoint_id is None
 
 

@@ -37,7 +37,7 @@ def publish(unfinished: Path, step: int, number: int, facts: list[FileFact]) -> 
 
 
 def point_to(path: Path) -> None:
-    """Say which checkpoint is the latest."""
+    """Write which checkpoint is the latest."""
     pointer = path.with_name(f".{LATEST}")
     pointer.unlink(missing_ok=True)
     write_file(pointer, [memoryview(f"{path.name}\n".encode())])
@@ -50,10 +50,10 @@ def set_aside(path: Path) -> None:
     with contextlib.suppress(OSError):  # a disk that cannot be written: it stays
         aside = path.parent / ASIDE
         aside.mkdir(exist_ok=True)
-        kept, number = aside / path.name, 2
-        while kept.exists():
-            kept, number = aside / f"{path.name}-{number}", number + 1
-        path.rename(kept)
+        target, number = aside / path.name, 2
+        while target.exists():
+            target, number = aside / f"{path.name}-{number}", number + 1
+        path.rename(target)
 
 
 def locked(folder: Path) -> int | None:
@@ -117,7 +117,7 @@ class Room:
         return not older[-1].exists()
 
     def is_kept(self, path: Path) -> bool:
-        """Tell whether a checkpoint must not be removed: it is kept for good, or not complete."""
+        """Return whether a checkpoint must not be removed: it is kept for good, or not complete."""
         try:
             number = folders.read_manifest(path).number
         except BrokenError:
@@ -125,7 +125,7 @@ class Room:
         return bool(self._keep_every) and number % self._keep_every == 0
 
     def _missing(self, size: int) -> str:
-        """Say that there is not enough room, or nothing."""
+        """Return that there is not enough room; "" if there is."""
         folder = next(
             path for path in (self._folder, *self._folder.absolute().parents) if path.exists()
         )
@@ -140,7 +140,7 @@ class Room:
 
 
 def is_full(error: BaseException) -> bool:
-    """Tell whether a save failed because the disk, or a quota, is full."""
+    """Return whether a save failed because the disk, or a quota, is full."""
     return isinstance(error, OSError) and error.errno in FULL
 
 

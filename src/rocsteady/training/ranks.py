@@ -76,11 +76,11 @@ class Agreement:
 
     @property
     def alone(self) -> bool:
-        """Tell whether there are no other ranks."""
+        """Return whether there are no other ranks."""
         return self._group is None
 
     def on(self, wanted: bool) -> bool:  # noqa: FBT001 - it is the question
-        """Tell whether all ranks do it now. Called by each of them after each step."""
+        """Return whether all ranks do it now. Called by each of them after each step."""
         if self._group is None:
             return wanted
         self._wanted = self._wanted or wanted

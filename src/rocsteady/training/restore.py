@@ -20,7 +20,7 @@ from rocsteady.training.state_tree import StateParts, put_together, tensor_names
 from rocsteady.training.tensor_files import DTYPES, is_distributed
 
 
-def fill(  # noqa: PLR0913 - each is said by name
+def fill(  # noqa: PLR0913 - each is passed by name
     state: Mapping[str, Any],
     path: Path,
     *,
@@ -87,7 +87,7 @@ def state_of(value: Any) -> Any:  # noqa: ANN401 - of any class
 
 
 def reason(error: BaseException) -> str:
-    """Say in one line why something failed; DCP hides the reason in a table of ranks."""
+    """Return in one line why something failed; DCP hides the reason in a table of ranks."""
     failures = getattr(error, "failures", None)
     if failures:
         error = next(iter(failures.values()))[0]

@@ -42,7 +42,7 @@ class Interval:
         )
 
     def due(self) -> bool:
-        """Tell whether it is time."""
+        """Return whether it is time."""
         return time.monotonic() - self._saved >= self.seconds
 
     def saved(self, stall: float, writing: float) -> None:
@@ -80,7 +80,7 @@ class Early:
         self._next = step + self._after
 
     def due(self, step: int) -> bool:
-        """Tell whether it is time."""
+        """Return whether it is time."""
         return self._after > 0 and step >= self._next
 
     def saved(self, step: int) -> None:

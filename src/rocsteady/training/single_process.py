@@ -25,7 +25,7 @@ from rocsteady.training.tensor_files import (
 
 
 def all_plain(tensors: Iterable[Any]) -> bool:
-    """Tell whether all of these are plain tensors, which lie in this process whole."""
+    """Return whether all of these are plain tensors, which lie in this process whole."""
     return all(type(tensor) is torch.Tensor for tensor in tensors)
 
 

@@ -78,7 +78,7 @@ def _places(tensors: dict[str, Any]) -> tuple[dict[str, int], int]:
 
 
 def _is_plain(tensor: Any) -> bool:  # noqa: ANN401 - a tensor
-    """Tell whether a tensor lies in host memory as it will in the file."""
+    """Return whether a tensor lies in host memory as it will in the file."""
     return (
         tensor.device.type == "cpu"
         and tensor.layout == torch.strided
@@ -121,7 +121,7 @@ class Buffers:
         threading.Thread(target=work, name="rocsteady-buffer", daemon=True).start()
 
     def give_back(self, buffer: Buffer) -> None:
-        """Say that a buffer may be used again."""
+        """Let a buffer be used again."""
         with self._changed:
             self._free.append(buffer)  # the next save takes this one, whose pages are there
             self._changed.notify()

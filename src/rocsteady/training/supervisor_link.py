@@ -22,37 +22,37 @@ AFTER_ASIDE = tuple(range(len(wire.PHASES)))  # go back to where it was
 
 
 def total(steps: int) -> None:
-    """Tell how many steps there are in all."""
+    """Report how many steps there are in all."""
     _tell(wire.W_TOTAL, steps)
 
 
 def began_at(step: int) -> None:
-    """Tell which step this process went on from."""
+    """Report the step from which this process resumed."""
     _tell(wire.W_BASE, step)
 
 
 def micro_batches(batch: int, size: int) -> None:
-    """Tell how many samples are in a batch, and in each micro-batch."""
+    """Report how many samples are in a batch, and in each micro-batch."""
     _tell(wire.W_BATCH, batch)
     _tell(wire.W_MICRO_BATCH, size)
 
 
 def save_failed(step: int | None) -> None:
-    """Tell that the last save failed, and of which step it was; None: it did not."""
+    """Report that the last save failed, and of which step it was; None: it did not."""
     _tell(wire.W_SAVE_FAILED, 0 if step is None else step + 1)
 
 
 def resumes(folder: Path, pattern: str = PATTERN) -> None:
-    """Tell that this script goes on by itself from the checkpoints in a folder."""
+    """Report that this script resumes by itself from the checkpoints in a folder."""
     inside = _inside("page")
     if inside is not None:
-        told = {
+        content = {
             "version": wire.RESUMES_VERSION,
             "folder": str(folder.absolute()),
             "pattern": pattern,
         }
         with contextlib.suppress(OSError):
-            inside.leave(wire.RESUMES_SUFFIX, json.dumps(told).encode())
+            inside.leave(wire.RESUMES_SUFFIX, json.dumps(content).encode())
 
 
 def save_is_wanted() -> int:
@@ -77,7 +77,7 @@ def number(variable: str) -> float | None:
 
 @contextlib.contextmanager
 def saving() -> Iterator[None]:
-    """Tell that the training waits for a checkpoint."""
+    """Report that the training waits for a checkpoint."""
     hooks = _inside("hooks")
     if hooks is None:
         yield

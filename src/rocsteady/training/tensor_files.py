@@ -50,7 +50,7 @@ DTYPES = {
 
 
 def is_distributed(tensor: Any) -> bool:  # noqa: ANN401 - a tensor
-    """Tell whether a tensor is a DTensor, without importing what it is made of."""
+    """Return whether a tensor is a DTensor, without importing what it is made of."""
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(tensor, module.DTensor)
 

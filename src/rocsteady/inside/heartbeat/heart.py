@@ -58,6 +58,7 @@ class Heart:
         "cycle",
         "cycle_beats",
         "due",
+        "facts",
         "hooks",
         "opened",
         "phase",
@@ -65,7 +66,6 @@ class Heart:
         "steps",
         "summed",
         "thread",
-        "told",
         "trained",
         "words",
     )
@@ -87,7 +87,7 @@ class Heart:
         self.cycle_beats = 0
         self.seen = [0] * len(PHASES)  # time in each phase since the tally was opened
         self.summed = 0  # up to when time is accounted for
-        self.told: dict[int, int] = {}  # words that are no beats
+        self.facts: dict[int, int] = {}  # words that are no beats
 
     def open(self) -> None:
         """Make the page."""
@@ -95,7 +95,7 @@ class Heart:
         self.opened = True
         self.words[W_HOOKS] = self.hooks
         self.summed = self.words[W_SINCE]
-        for word, value in self.told.items():
+        for word, value in self.facts.items():
             self.words[word] = value
 
     def begin(self, phase: int, back: tuple[int, ...]) -> int:
@@ -137,11 +137,11 @@ class Heart:
         return False
 
     def is_strange(self) -> bool:
-        """Tell whether another thread than this one trains: it may load data ahead, or save."""
+        """Return whether another thread than this one trains: it may load data ahead, or save."""
         return get_ident() != self.thread != 0
 
     def finish(self, how: int) -> None:
-        """Say that the script's own code is done."""
+        """Record that the script's own code is done."""
         if self.opened and self.words[W_END] == RUNNING:
             self.words[W_END] = how
             self.due = 0
@@ -149,21 +149,21 @@ class Heart:
             self.begin(FINISH, AFTER_ASIDE)
 
     def trains_elsewhere(self) -> bool:
-        """Tell whether a thread may still train when the main one has ended."""
+        """Return whether a thread may still train when the main one has ended."""
         main = threading.main_thread()
         if self.trained or self.steps:
             return self.thread != main.ident and _is_alive(self.thread)
         return any(thread is not main and not thread.daemon for thread in threading.enumerate())
 
     def hooked(self, name: str) -> None:
-        """Say that this kind of beat can be expected."""
+        """Record that this kind of beat can be expected."""
         self.hooks |= 1 << HOOKS.index(name)
         if self.opened:
             self.words[W_HOOKS] = self.hooks
 
     def tell(self, word: int, value: int) -> None:
         """Write a word that is no beat: now, or when there is a page."""
-        self.told[word] = value
+        self.facts[word] = value
         if self.opened:
             self.words[word] = value
 
@@ -181,7 +181,7 @@ class Heart:
         self.due = NEVER
 
     def _claim(self, me: int, now: int, training: bool) -> bool:  # noqa: FBT001 - not an option
-        """Tell whether this thread trains, or may speak for the one that does."""
+        """Return whether this thread trains, or may speak for the one that does."""
         if self.thread not in (0, me):
             if self.phase == BACKWARD and self.trained:
                 return True  # a thread of autograd, for which the one that trains waits

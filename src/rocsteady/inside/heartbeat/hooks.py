@@ -253,12 +253,12 @@ def _leave_checkpoint_read(source: object) -> None:
     path = source if isinstance(source, (str, os.PathLike)) else getattr(source, "name", None)
     if isinstance(path, (str, os.PathLike)):
         whole = os.path.realpath(path)
-        told = {
+        content = {
             "version": wire.READ_VERSION,
             "path": whole,
             "written": os.stat(whole).st_mtime_ns,
         }
-        page.leave(wire.READ_SUFFIX, json.dumps(told).encode())
+        page.leave(wire.READ_SUFFIX, json.dumps(content).encode())
 
 
 _skip: list[Callable[[CodeType], None]] = []  # Dynamo's own way to do so, once it is imported

@@ -39,21 +39,21 @@ class LoaderRecorder:
             self._heart.tell(wire.W_PERSISTENT, wire.YES)
         if loader._dataset_kind != 0:  # noqa: SLF001 - 0 is "map-style", as it has been for years
             self._heart.tell(wire.W_MAP_STYLE, wire.NO)
-        if workers > self._heart.told.get(wire.W_WORKERS, 0):
+        if workers > self._heart.facts.get(wire.W_WORKERS, 0):
             context = context or spelled(loader.multiprocessing_context)
             self._heart.tell(wire.W_WORKERS, min(workers, 1 << 32))
             self._heart.tell(wire.W_CONTEXT, wire.CONTEXTS.index(context))
             self.guarded()
 
     def guarded(self) -> bool:
-        """Tell whether what runs now is kept from running when the main module is imported."""
+        """Return whether what runs now is kept from running when the main module is imported."""
         answer = _is_guarded()
         self._heart.tell(wire.W_GUARDED, wire.YES if answer else wire.NO)
         return answer
 
     def pickles(self, *, can: bool) -> None:
-        """Say whether what one loader would send to its workers can be pickled."""
-        if self._heart.told.get(wire.W_PICKLES) != wire.NO:
+        """Record whether what one loader would send to its workers can be pickled."""
+        if self._heart.facts.get(wire.W_PICKLES) != wire.NO:
             self._heart.tell(wire.W_PICKLES, wire.YES if can else wire.NO)
 
     def reset(self) -> None:
@@ -73,7 +73,7 @@ def spelled(context: Any) -> str:
 
 
 def _is_guarded() -> bool:
-    """Tell whether the main module is just now in the block of ``if __name__ == "__main__"``.
+    """Return whether the main module is just now in the block of ``if __name__ == "__main__"``.
 
     So this is seen and not guessed: a loader that is made or used in that block is not made or used
     again when a worker imports the module.

@@ -70,7 +70,7 @@ def remove() -> None:
 
 def identify(words: memoryview) -> None:
     """Write which rank this is: what torch.distributed says, else what the launcher told it."""
-    told = {
+    ranks = {
         wire.W_RANK: os.environ.get("RANK", ""),
         wire.W_WORLD: os.environ.get("WORLD_SIZE", ""),
         wire.W_LOCAL_RANK: os.environ.get("LOCAL_RANK", ""),
@@ -78,15 +78,15 @@ def identify(words: memoryview) -> None:
     distributed: Any = sys.modules.get("torch.distributed")
     with contextlib.suppress(Exception):  # not built in, or not yet wholly imported
         if distributed is not None and distributed.is_initialized():
-            told[wire.W_RANK] = str(distributed.get_rank())
-            told[wire.W_WORLD] = str(distributed.get_world_size())
-    for word, text in told.items():
+            ranks[wire.W_RANK] = str(distributed.get_rank())
+            ranks[wire.W_WORLD] = str(distributed.get_world_size())
+    for word, text in ranks.items():
         if text.isdecimal():
             words[word] = min(int(text), 1 << 32) + (word != wire.W_WORLD)
 
 
 def is_child() -> bool:
-    """Tell whether multiprocessing started this process: a loader worker, or a rank."""
+    """Return whether multiprocessing started this process: a loader worker, or a rank."""
     process: Any = sys.modules.get("multiprocessing.process")
     if process is None:
         return False
@@ -95,7 +95,7 @@ def is_child() -> bool:
 
 
 def is_loader_worker() -> bool:
-    """Tell whether this process only loads data."""
+    """Return whether this process only loads data."""
     worker: Any = sys.modules.get("torch.utils.data._utils.worker")
     return worker is not None and getattr(worker, "_worker_info", None) is not None
 

@@ -93,7 +93,7 @@ def _report_exception(
     import traceback  # noqa: PLC0415
     from time import monotonic  # noqa: PLC0415
 
-    told: dict[str, Any] = {
+    content: dict[str, Any] = {
         "version": RAISED_VERSION,
         "at": monotonic(),
         "rank": os.environ.get("RANK", ""),
@@ -103,7 +103,7 @@ def _report_exception(
         "place": _place(traceback.extract_tb(trace)),
         "traceback": "".join(traceback.format_exception(kind, value, trace))[-TRACE_LIMIT:],
     }
-    page.leave(RAISED_SUFFIX, json.dumps(told).encode())
+    page.leave(RAISED_SUFFIX, json.dumps(content).encode())
 
 
 def _qualified(kind: type[BaseException]) -> str:

@@ -97,7 +97,7 @@ class LoaderSettings:
             self._record.applied("worker_context", f"{context} -> {wanted}")
 
     def _why_not(self, context: str, given: dict[str, Any]) -> str:
-        """Say what stands against starting workers in this way; "" if nothing does."""
+        """Return what stands against starting workers in this way; "" if nothing does."""
         if context not in sys.modules["multiprocessing"].get_all_start_methods():
             return f"this system has no {context}"
         if context == "fork":

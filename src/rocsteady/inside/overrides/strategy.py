@@ -28,13 +28,13 @@ FIRST = 16  # so many are written down one by one; then at each doubling, and at
 
 def asked(text: str) -> dict[str, Any]:
     """Read what was asked for. Raises ValueError."""
-    told = json.loads(text)
-    if not isinstance(told, dict) or told.pop("version", None) != wire.STRATEGY_VERSION:
+    settings = json.loads(text)
+    if not isinstance(settings, dict) or settings.pop("version", None) != wire.STRATEGY_VERSION:
         raise ValueError(f"not of version {wire.STRATEGY_VERSION}")
-    for name, value in told.items():
+    for name, value in settings.items():
         if name not in wire.SETTINGS or not _is_known(name, value):
             raise ValueError(f"{name} = {value!r} is not known here")
-    return told
+    return settings
 
 
 def _is_known(name: str, value: object) -> bool:
@@ -51,30 +51,30 @@ class Record:
     def __init__(self, settings: dict[str, Any]) -> None:
         self._settings = tuple(name for name in settings if name not in BY_VARIABLES)
         self._pid = 0
-        self._told: dict[tuple[str, str], list[Any]] = {}  # times, why
+        self._outcomes: dict[tuple[str, str], list[Any]] = {}  # times, why
         self._writing = threading.Lock()
         if not page.is_child():  # one of those may be a loader's worker; it writes when it acts
             self._write()
         atexit.register(self._at_exit)
 
     def applied(self, setting: str, why: str = "") -> None:
-        """Say that a setting was put in force once more."""
+        """Record that a setting was put in force once more."""
         self._count(setting, "applied", why)
 
     def refused(self, setting: str, why: str) -> None:
-        """Say that a setting would do harm here, and why."""
+        """Record that a setting would do harm here, and why."""
         self._count(setting, "refused", why)
 
     def _count(self, setting: str, outcome: str, why: str) -> None:
         if page.is_loader_worker():
             return
         if self._pid != os.getpid():  # forked: what was told is the parent's
-            self._told.clear()
+            self._outcomes.clear()
             self._writing = threading.Lock()
-        told = self._told.setdefault((setting, outcome), [0, ""])
-        told[0] += 1
-        told[1] = why or told[1]
-        times = told[0]
+        entry = self._outcomes.setdefault((setting, outcome), [0, ""])
+        entry[0] += 1
+        entry[1] = why or entry[1]
+        times = entry[0]
         if times <= FIRST or times & (times - 1) == 0:
             self._write()
 
@@ -90,12 +90,12 @@ class Record:
             self._writing.release()
 
     def _content(self) -> dict[str, Any]:
-        told = [
+        records = [
             {"setting": setting, "outcome": outcome, "times": times, "why": why[:TEXT]}
-            for (setting, outcome), (times, why) in list(self._told.items())
+            for (setting, outcome), (times, why) in list(self._outcomes.items())
         ]
-        return {"version": wire.APPLIED_VERSION, "asked": self._settings, "told": told}
+        return {"version": wire.APPLIED_VERSION, "asked": self._settings, "told": records}
 
     def _at_exit(self) -> None:
-        if self._pid == os.getpid() and self._told:
+        if self._pid == os.getpid() and self._outcomes:
             self._write()

@@ -43,7 +43,7 @@ class Experiment:
         self.done = 0
         self.worst = 0.0  # the largest error, in bounds
         self.figures: dict[str, float] = {}
-        self.said: dict[str, str] = {}
+        self.facts: dict[str, str] = {}
         self.began = time.monotonic()
         self._torch: Any = None
         self._lost = False  # the device, on purpose
@@ -81,7 +81,7 @@ class Experiment:
                 return
 
     def alive(self) -> None:
-        """Say that a long try goes on."""
+        """Beat within a long try."""
         self._beat[0] += 1 << 32
 
     def wait(self) -> None:
@@ -110,16 +110,16 @@ class Experiment:
             raise WrongNumbers(f"{what}: the error is {error:.3g} times its bound")
 
     def figure(self, name: str, value: float) -> None:
-        """Tell a number, such as bytes a second."""
+        """Record a number, such as bytes a second."""
         self.figures[name] = value
 
     def say(self, name: str, text: str) -> None:
-        """Tell a fact in words."""
-        self.said[name] = text
+        """Record a fact in words."""
+        self.facts[name] = text
 
 
 def is_lack(error: BaseException) -> bool:
-    """Tell whether an error is a lack of memory, on the device or on the host."""
+    """Return whether an error is a lack of memory, on the device or on the host."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError) and any(text in str(error) for text in TEXTS)
@@ -150,7 +150,7 @@ def carry_out(payload: Callable[[Experiment], None], request: dict[str, Any]) ->
         "seconds": seconds,
         "worst": trial.worst,
         "figures": trial.figures,
-        "said": trial.said,
+        "said": trial.facts,
     }
     path = os.path.join(trial.folder, RESULT_FILE)
     with open(path + ".part", "w", encoding="utf-8") as stream:

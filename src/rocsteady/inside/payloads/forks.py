@@ -97,7 +97,7 @@ class Server:
         self._tell({"ended": pid, "status": status})
 
     def _unfit(self) -> str:
-        """Say why a fork of this process cannot be trusted; "" if it can."""
+        """Return why a fork of this process cannot be trusted; "" if it can."""
         more = threads() - self._threads
         if more > 0:
             return f"{more} threads more than after importing torch"

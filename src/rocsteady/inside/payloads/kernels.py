@@ -170,7 +170,7 @@ def only(torch: Any, name: str) -> Iterator[None]:
         from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: PLC0415
     except ImportError:
         raise NotHere(f"torch {torch.__version__} does not let one choose the kernel") from None
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         try:
             with sdpa_kernel([getattr(SDPBackend, NAMES[name])]):
@@ -178,7 +178,7 @@ def only(torch: Any, name: str) -> Iterator[None]:
         except RuntimeError as error:
             if not any(text in str(error) for text in NONE):
                 raise
-            why = [str(each.message).partition(" (Triggered")[0] for each in told]
+            why = [str(each.message).partition(" (Triggered")[0] for each in heard]
             told_last = f": {why[-1]}" if why else ""
             raise NotHere(f"this device has no {name} kernel{told_last}") from None
 

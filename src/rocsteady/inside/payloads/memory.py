@@ -93,12 +93,12 @@ def largest(trial: Experiment) -> None:
 
 
 def free_bytes(trial: Experiment) -> int:
-    """Say how much memory of the GPU is free."""
+    """Return how much memory of the GPU is free."""
     return int(trial.torch.cuda.mem_get_info()[0])
 
 
 def room_bytes(root: str = "/") -> int:
-    """Say how much memory of the host may be used without harm."""
+    """Return how much memory of the host may be used without harm."""
     free = [MOST_OF_HOST / SHARE_OF_HOST]
     try:
         with open(os.path.join(root, "proc/meminfo"), encoding="ascii") as stream:

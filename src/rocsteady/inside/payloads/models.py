@@ -57,8 +57,8 @@ def small_transformer(trial: Experiment) -> Training:
     text = torch.randint(WORDS, (SENTENCES, TOKENS + 1)).to(trial.device)
 
     def loss_of() -> Any:
-        said = head(body(embed(text[:, :-1])))
-        return torch.nn.functional.cross_entropy(said.flatten(0, 1), text[:, 1:].flatten())
+        scores = head(body(embed(text[:, :-1])))
+        return torch.nn.functional.cross_entropy(scores.flatten(0, 1), text[:, 1:].flatten())
 
     return Training(torch, _all(embed, body, head), loss_of)
 

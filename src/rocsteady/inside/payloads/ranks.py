@@ -133,9 +133,9 @@ def _collectives(torch: Any, rank: int, device: str) -> Step:
         torch.distributed.all_reduce(summed)
         if not torch.equal(summed, numbers * 3 + 2 * number):  # whole numbers: exact
             raise WrongNumbers("all_reduce")
-        told = numbers + number if rank == 0 else torch.zeros_like(numbers)
-        torch.distributed.broadcast(told, 0)
-        if not torch.equal(told, numbers + number):
+        received = numbers + number if rank == 0 else torch.zeros_like(numbers)
+        torch.distributed.broadcast(received, 0)
+        if not torch.equal(received, numbers + number):
             raise WrongNumbers("broadcast")
 
     return step
