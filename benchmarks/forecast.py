@@ -122,7 +122,7 @@ def try_out(folder: Path, wanted: float) -> tuple[Pace, float]:
     try:
         with Trials(folder, memory, print) as trials:
             job = read_job(folder / FILE).job
-            tried = trials.make(job, STRATEGY, Bounds(wanted=wanted, within=TRIAL))
+            tried = trials.run(job, STRATEGY, Bounds(wanted=wanted, within=TRIAL))
             if not tried or tried[-1].pace is None:
                 raise SystemExit(f"the trial showed no pace: {tried}")
             return tried[-1].pace, trials.seconds

@@ -18,9 +18,9 @@ from rocsteady.knowledge.harmful_variables import harmful_variables
 from rocsteady.model import Strategy
 from rocsteady.plan import Basis, Option, Plan
 from rocsteady.planner.advice import take
-from rocsteady.planner.circumstances import Circumstances, key
+from rocsteady.planner.circumstances import Circumstances
 from rocsteady.planner.completion import FailureHistory
-from rocsteady.planner.planner import Planner, Wish
+from rocsteady.planner.planner import Goal, Planner, TrialKind
 from rocsteady.planner.ranking import ranked
 from rocsteady.planner.trial_result import TrialResult
 from rocsteady.workflows.plans import make_plan
@@ -39,24 +39,22 @@ class Scripted:
         self._results = results
         self.made: list[Strategy] = []
 
-    def __call__(
-        self, job: Job, strategy: Strategy, *, short: bool, remedies: bool, sample_stacks: bool
-    ) -> tuple[TrialResult, ...]:
-        del short, remedies, sample_stacks
+    def __call__(self, job: Job, strategy: Strategy, kind: TrialKind) -> tuple[TrialResult, ...]:
+        del kind
         self.made.append(strategy)
         if "--small" in job.command:
             return (tried(9.0, strategy),)
         name = "cpu" if strategy.device == "cpu" else "gpu"
         return tuple(
-            replace(one, strategy=strategy) if one.strategy == Strategy() else one
-            for one in self._results.get(name, ())
+            replace(result, strategy=strategy) if result.strategy == Strategy() else result
+            for result in self._results.get(name, ())
         )
 
 
 def planned(
     make: Scripted, here: Circumstances = GPU, job: Job = JOB, **wish: float | None
 ) -> tuple[Planner, list[Option]]:
-    wanted = Wish(**{"left": 7200, **wish})  # type: ignore[arg-type]
+    wanted = Goal(**{"left": 7200, **wish})  # type: ignore[arg-type]
     planner = Planner(
         job, here, wanted, make, today=date(2026, 11, 15), say=lambda _: None, clock=lambda: 0.0
     )
@@ -85,12 +83,11 @@ def test_what_failed_once_and_then_worked_as_it_is_stays_an_option_that_counts_t
 
 
 def test_earlier_runs_count_against_a_option() -> None:
-    history = {
-        key(Strategy()): FailureHistory(failures=9, seconds=3600.0, steps=7000, kinds=("hang",))
-    }
+    seen = FailureHistory(failures=9, seconds=3600.0, steps=7000, kinds=("hang",))
     calm, _ = planned(Scripted(gpu=(tried(2.0),), cpu=(tried(0.1),)))
     shaken, _ = planned(
-        Scripted(gpu=(tried(2.0),), cpu=(tried(0.1),)), replace(GPU, histories=history)
+        Scripted(gpu=(tried(2.0),), cpu=(tried(0.1),)),
+        replace(GPU, histories=((Strategy(), seen),)),
     )
 
     before, after = calm.options[0].finish, shaken.options[0].finish
@@ -157,7 +154,7 @@ def test_a_plan_whose_trials_measured_no_speed_recommends_nothing() -> None:
     cut_short = tried(None, step=0, seconds=16.0)
     planner, _ = planned(Scripted(gpu=(cut_short,), cpu=(cut_short,)))
 
-    said = make_plan(JOB, Path("/p"), GPU, Wish(left=7200), planner).take
+    said = make_plan(JOB, Path("/p"), GPU, Goal(left=7200), planner).take
 
     assert said.startswith("No recommendation: no trial was long enough to measure a speed")
     assert "not tried" not in said
@@ -175,7 +172,7 @@ def test_without_a_total_there_is_a_pace_and_no_end() -> None:
     planner = Planner(
         Job(command=("python", "train.py")),
         GPU,
-        Wish(),
+        Goal(),
         Scripted(gpu=(tried(2.0),), cpu=(tried(0.1),)),
         today=date(2026, 11, 15),
         say=lambda _: None,
@@ -220,15 +217,15 @@ def test_without_a_gpu_a_variable_that_a_remedy_unset_makes_a_option() -> None:
 
 
 def test_a_deadline_that_trials_come_close_to_is_measured_from_their_end() -> None:
-    now = iter([0.0, *[3500.0] * 99])
+    trials = Scripted(gpu=(tried(2.0),))
     planner = Planner(
         JOB,
         GPU,
-        Wish(left=720, by=3600.0),
-        Scripted(gpu=(tried(2.0),)),
+        Goal(left=720, by=3600.0),
+        trials,
         today=date(2026, 11, 15),
         say=lambda _: None,
-        clock=lambda: next(now),
+        clock=lambda: 3500.0 if len(trials.made) > 1 else 0.0,
     )
     planner.work()
 

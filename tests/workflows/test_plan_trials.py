@@ -10,6 +10,7 @@ import pytest
 from rocsteady.job.values import Job
 from rocsteady.model import Strategy
 from rocsteady.plan import Pace
+from rocsteady.planner.planner import TrialKind
 from rocsteady.planner.trial import Bounds
 from rocsteady.planner.trial_result import TrialResult
 from rocsteady.workflows.plan_trials import PlanTrials, TrialBounds
@@ -31,7 +32,7 @@ class Made:
         self.seconds, self.bounds = 0.0, list[Bounds]()
         self._rate, self._total = rate, total
 
-    def make(
+    def run(
         self, job: Job, strategy: Strategy, bounds: Bounds, **_: bool
     ) -> tuple[TrialResult, ...]:
         del job
@@ -61,7 +62,7 @@ def test_trials_end_with_a_tenth_of_what_is_left(
     trials = PlanTrials(cast("Trials", made), bounds, lambda _: nullcontext())
 
     for _ in range(6):
-        trials(JOB, Strategy(), short=False, remedies=False, sample_stacks=False)
+        trials.run(JOB, Strategy(), TrialKind.PACE)
 
     assert len(made.bounds) == count
 

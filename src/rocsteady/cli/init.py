@@ -86,7 +86,7 @@ def command(  # noqa: PLR0913 - one argument an option
         with trials:
             bounds = Bounds(wanted=seconds, within=max(AT_MOST, TIMES * seconds))
             with progress(lambda elapsed: _progress(elapsed, trials.measured, seconds)):
-                found = trials.make(Job(command=words), Strategy(), bounds)
+                found = trials.run(Job(command=words), Strategy(), bounds)
         if trials.stopped:
             raise KeyboardInterrupt  # noqa: TRY301 - wherever ^C is pressed, the same is said
         one = _watched(found, words)

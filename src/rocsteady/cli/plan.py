@@ -26,7 +26,7 @@ from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import existing_places, find_place
 from rocsteady.journal.machine_history import Memory
 from rocsteady.plan import Plan
-from rocsteady.planner.planner import Wish
+from rocsteady.planner.planner import Goal
 from rocsteady.redaction.redactor import shown_command
 from rocsteady.report.option import render_option
 from rocsteady.report.plan import render_plan
@@ -38,7 +38,7 @@ from rocsteady.wording import rough_duration
 from rocsteady.workflows import saved_plan
 from rocsteady.workflows.decision_layout import decision_html, decision_markdown
 from rocsteady.workflows.decision_page import decision_page
-from rocsteady.workflows.plan_inputs import circumstances, wish
+from rocsteady.workflows.plan_inputs import circumstances, goal_of
 from rocsteady.workflows.plan_trials import PlanTrials, TrialBounds, TrialProgress
 from rocsteady.workflows.plans import (
     make_plan,
@@ -159,12 +159,12 @@ def command(  # noqa: PLR0913 - one argument an option
             write_files(export, option, folder, job, bucket=bucket, force=force)
             return
         check_command(job.command, folder)
-        wanted = wish(job, journal, time.time())
+        goal = goal_of(job, journal, time.time())
         if root is not None:
-            plan = recorded_plan(job, folder, open_root(root, None), root.name, wanted)
+            plan = recorded_plan(job, folder, open_root(root, None), root.name, goal)
         else:
-            bounds = None if no_trials else _bounds(ctx, trial, within, wanted)
-            plan = _plan_here(job, trials, bounds, wanted, memory, journal, again=again, yes=yes)
+            bounds = None if no_trials else _bounds(ctx, trial, within, goal)
+            plan = _plan_here(job, trials, bounds, goal, memory, journal, again=again, yes=yes)
     except (KeyboardInterrupt, click.Abort):
         tell(STOPPED.format(trials.changed_in_words()))
         ctx.exit(INTERRUPTED)
@@ -236,7 +236,7 @@ def _plan_here(  # noqa: PLR0913, PLR0917 - all that a plan rests on
     job: Job,
     trials: Trials,
     bounds: TrialBounds | None,
-    wanted: Wish,
+    goal: Goal,
     memory: Memory,
     journal: Journal,
     *,
@@ -248,11 +248,11 @@ def _plan_here(  # noqa: PLR0913, PLR0917 - all that a plan rests on
     look_back(folder, memory)
     here = circumstances(job, folder, memory, journal, again=again)
     if bounds is None:
-        return make_plan(job, folder, here, wanted, untried_planner(job, here, wanted))
+        return make_plan(job, folder, here, goal, untried_planner(job, here, goal))
     _ask(job, folder, yes=yes)
     with trials:
-        planner = measured_planner(job, here, wanted, PlanTrials(trials, bounds, _show_progress))
-        plan = with_trials(make_plan(job, folder, here, wanted, planner), trials)
+        planner = measured_planner(job, here, goal, PlanTrials(trials, bounds, _show_progress))
+        plan = with_trials(make_plan(job, folder, here, goal, planner), trials)
         _check_interrupt(trials)
     remember(planner, here, memory, journal)
     return plan
@@ -287,14 +287,14 @@ def _kept(plan: Plan, folder: Path) -> Plan:
     return replace(plan, warnings=(*plan.warnings, why)) if why else plan
 
 
-def _bounds(ctx: click.Context, trial: timedelta, within: timedelta, wanted: Wish) -> TrialBounds:
+def _bounds(ctx: click.Context, trial: timedelta, within: timedelta, goal: Goal) -> TrialBounds:
     """Bound the trials: by the options if a person gave one, else also in proportion to the job."""
     default = click.core.ParameterSource.DEFAULT
     given = any(ctx.get_parameter_source(it) is not default for it in ("trial", "within"))
     return TrialBounds(
         each=trial.total_seconds(),
         within=within.total_seconds(),
-        left=wanted.left,
+        left=goal.left,
         proportional=not given,
     )
 

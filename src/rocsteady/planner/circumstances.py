@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from rocsteady.doctor.values import ComputeDevice, Finding
 from rocsteady.journal.values import RunStory
 from rocsteady.knowledge.failures import load_failures
@@ -28,41 +26,40 @@ class Circumstances(Value, frozen=True, kw_only=True):
     deadly: tuple[Strategy, ...] = ()  # with which this script took the machine down
     remedied: tuple[tuple[str, Strategy], ...] = ()  # by what helped here, or probes speak for
     harmful: tuple[Harmful, ...] = ()  # variables that are set and known to harm
-    histories: dict[str, FailureHistory] = msgspec.field(default_factory=dict)  # by ``key``
+    histories: tuple[tuple[Strategy, FailureHistory], ...] = ()  # a strategy occurs once
 
     def history(self, strategy: Strategy) -> FailureHistory:
         """Return what was seen of a strategy here."""
-        return self.histories.get(key(strategy), FailureHistory())
+        return next((seen for each, seen in self.histories if each == strategy), FailureHistory())
 
 
-def key(strategy: Strategy) -> str:
-    """Return what two strategies that are alike have in common."""
-    return msgspec.json.encode(strategy, order="sorted").decode()
-
-
-def histories(stories: tuple[RunStory, ...]) -> dict[str, FailureHistory]:
+def histories(stories: tuple[RunStory, ...]) -> tuple[tuple[Strategy, FailureHistory], ...]:
     """Count what runs of a script have shown, by strategy.
 
     What a person must mend and has, as an error in the script, says nothing of what is to come.
     """
-    found: dict[str, FailureHistory] = {}
+    strategies: list[Strategy] = []
+    found: list[FailureHistory] = []
     for story in stories:
         failed = {row.attempt: row.failure.kind for row in story.failures}
         for attempt in story.attempts:
             if attempt.ended is None:
                 continue
-            name = key(attempt.strategy)
-            before = found.get(name, FailureHistory())
+            if attempt.strategy not in strategies:
+                strategies.append(attempt.strategy)
+                found.append(FailureHistory())
+            number = strategies.index(attempt.strategy)
+            before = found[number]
             kind = failed.get(attempt.number, "")
             kind = "" if _is_for_a_person(kind) else kind
             steps = max(0, (attempt.last_step or 0) - (attempt.first_step or 0))
-            found[name] = FailureHistory(
+            found[number] = FailureHistory(
                 failures=before.failures + bool(kind),
                 seconds=before.seconds + max(0.0, attempt.ended - attempt.started),
                 steps=before.steps + steps,
                 kinds=(*before.kinds, kind) if kind else before.kinds,
             )
-    return found
+    return tuple(zip(strategies, found, strict=True))
 
 
 def _is_for_a_person(kind: str) -> bool:

@@ -30,9 +30,9 @@ class Draft(Value, frozen=True, kw_only=True):
     budget: float | None = None  # dollars
 
 
-def seen(one: TrialResult) -> tuple[str, ...]:
+def seen(result: TrialResult) -> tuple[str, ...]:
     """Say what was seen of a script."""
-    return tuple(_seen(one))
+    return tuple(_seen(result))
 
 
 def job_text(draft: Draft) -> str:
@@ -51,33 +51,37 @@ def job_text(draft: Draft) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _seen(one: TrialResult) -> Iterator[str]:
-    pace = one.pace
+def _seen(result: TrialResult) -> Iterator[str]:
+    pace = result.pace
     if pace is not None:
-        unit = "steps" if one.watched.counted else "counts of its own"
+        unit = "steps" if result.watched.counted else "counts of its own"
         yield (
             f"{pace.rate:.3g} {unit} per second ({pace.low:.3g} to {pace.high:.3g}, 90 %),"
             f" after {duration(pace.starting)} of startup"
         )
         if pace.memory:
             yield f"{size(pace.memory)} of host memory at most"
-    if one.finished:
-        steps = f" after {one.step:,} steps" if one.step else ""
-        yield f"the script finished in {duration(one.seconds)}{steps}"
+    if result.finished:
+        steps = f" after {result.step:,} steps" if result.step else ""
+        yield f"the script finished in {duration(result.seconds)}{steps}"
     elif pace is None:
-        yield f"{one.step or 'no'} steps in {duration(one.seconds)}"
-    if one.loader is not None:
-        workers = plural(one.loader.workers, "worker")
-        most = f"at most {workers} ({one.loader.context})" if one.loader.workers else "no workers"
-        yield f"{plural(one.loader.loaders, 'loader')}, {most}"
-    if one.size is not None:
-        batches = f", {one.size.batches:,} batches per epoch" if one.size.batches else ""
-        batch = f"{one.size.batch:,} samples per batch{batches}; " if one.size.batch else ""
-        yield f"{batch}{one.size.parameters:,} trainable parameters"
-    if one.watched.checkpoints:
-        yield f"checkpoints written: {', '.join(one.watched.checkpoints)}"
-    if one.watched.models:
-        yield f"models written: {', '.join(one.watched.models)}"
+        yield f"{result.step or 'no'} steps in {duration(result.seconds)}"
+    if result.loader is not None:
+        workers = plural(result.loader.workers, "worker")
+        most = (
+            f"at most {workers} ({result.loader.context})"
+            if result.loader.workers
+            else "no workers"
+        )
+        yield f"{plural(result.loader.loaders, 'loader')}, {most}"
+    if result.size is not None:
+        batches = f", {result.size.batches:,} batches per epoch" if result.size.batches else ""
+        batch = f"{result.size.batch:,} samples per batch{batches}; " if result.size.batch else ""
+        yield f"{batch}{result.size.parameters:,} trainable parameters"
+    if result.watched.checkpoints:
+        yield f"checkpoints written: {', '.join(result.watched.checkpoints)}"
+    if result.watched.models:
+        yield f"models written: {', '.join(result.watched.models)}"
 
 
 def _total(work: Work) -> str:

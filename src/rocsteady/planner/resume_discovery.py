@@ -20,18 +20,18 @@ class GoingOn(Value, frozen=True, kw_only=True):
     written: tuple[str, ...] = ()  # patterns of checkpoints
 
 
-def going_on(one: TrialResult, facts: ScriptFacts) -> GoingOn:
+def going_on(result: TrialResult, facts: ScriptFacts) -> GoingOn:
     """Return how the script goes on; only what was seen to be written is gone on from."""
-    written, option = one.watched.checkpoints or one.watched.found, resume_option(facts)
-    seen = "Written in the short run" if one.watched.checkpoints else "Found in this folder"
-    if one.watched.resume is not None:
+    written, option = result.watched.checkpoints or result.watched.found, resume_option(facts)
+    seen = "Written in the short run" if result.watched.checkpoints else "Found in this folder"
+    if result.watched.resume is not None:
         why = "The script reports that it saves and resumes on its own."
-        return GoingOn(resume=one.watched.resume, why=why)
+        return GoingOn(resume=result.watched.resume, why=why)
     way = f"{option.flags[-1]} in {facts.name}, line {option.line}" if option else ""
     if not option and facts.goes_on:
         way = f"the Trainer resumes on its own ({facts.name}, line {facts.goes_on})"
     if not written:
-        seconds = f"No checkpoint was written in the {duration(one.seconds)} of the short run"
+        seconds = f"No checkpoint was written in the {duration(result.seconds)} of the short run"
         told = (
             f"How the script resumes: {way}. Name the checkpoints it can resume from."
             if way

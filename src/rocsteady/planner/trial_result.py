@@ -94,23 +94,23 @@ def _of_its_device(pace: Pace | None, strategy: Strategy) -> Pace | None:
     return replace(pace, gpu_busy=None, gpu_memory=None)
 
 
-def observation(one: TrialResult, way: str, *, software: str, at: float) -> Observation:
+def observation(result: TrialResult, way: str, *, software: str, at: float) -> Observation:
     """Return what a trial showed, as the machine's memory keeps it."""
-    outcome = ProbeOutcome.OK if one.works else ProbeOutcome.EXCEPTION
-    if one.hung:
+    outcome = ProbeOutcome.OK if result.works else ProbeOutcome.EXCEPTION
+    if result.hung:
         outcome = ProbeOutcome.HANG
-    elif one.failure.startswith(NO_MEMORY):
+    elif result.failure.startswith(NO_MEMORY):
         outcome = ProbeOutcome.NO_MEMORY
     return Observation(
         probe=TRIAL,
         variant=way,
         outcome=outcome,
-        tries=one.step,
-        seconds=one.seconds,
-        why=one.title,
-        place=one.place,
-        failure=one.failure,
-        figures={"steps_per_second": one.pace.rate} if one.pace else {},
+        tries=result.step,
+        seconds=result.seconds,
+        why=result.title,
+        place=result.place,
+        failure=result.failure,
+        figures={"steps_per_second": result.pace.rate} if result.pace else {},
         software=software,
         at=at,
     )

@@ -27,50 +27,52 @@ class Work(Value, frozen=True, kw_only=True):
     sure: bool = False
 
 
-def how_much(command: Sequence[str], one: TrialResult, facts: ScriptFacts, folder: Path) -> Work:
+def how_much(command: Sequence[str], result: TrialResult, facts: ScriptFacts, folder: Path) -> Work:
     """Return how much work the job is, by the surest that there is."""
-    if one.watched.total:
-        return _steps(one.watched.total, "Reported by the script.")
-    if not one.watched.counted:
-        return _by_lines(command, one, facts, folder)
-    if one.finished and not _earlier(one, folder):
-        return _steps(one.step, "The script finished after this many steps.")
-    return _by_steps(command, one, facts, folder)
+    if result.watched.total:
+        return _steps(result.watched.total, "Reported by the script.")
+    if not result.watched.counted:
+        return _by_lines(command, result, facts, folder)
+    if result.finished and not _earlier(result, folder):
+        return _steps(result.step, "The script finished after this many steps.")
+    return _by_steps(command, result, facts, folder)
 
 
-def _by_steps(command: Sequence[str], one: TrialResult, facts: ScriptFacts, folder: Path) -> Work:
+def _by_steps(
+    command: Sequence[str], result: TrialResult, facts: ScriptFacts, folder: Path
+) -> Work:
     steps = next(amounts("step", command, facts, folder), None)
     counter = of_the_job(
-        one.watched.printed.counters,
-        batches=one.size.batches if one.size else 0,
-        finished=one.finished,
+        result.watched.printed.counters,
+        batches=result.size.batches if result.size else 0,
+        finished=result.finished,
     )
     if counter is not None and counter.total and not (steps and steps.sure):
-        return _by_counter(counter, one)
-    epochs = _epochs(command, one, facts, folder)
+        return _by_counter(counter, result)
+    epochs = _epochs(command, result, facts, folder)
     if steps and (steps.sure or not (epochs and epochs.sure)):
         return _said(steps, Total(steps=steps.count))
-    return _by_epochs(epochs, one, facts) if epochs else Work()
+    return _by_epochs(epochs, result, facts) if epochs else Work()
 
 
 def _steps(count: int, why: str) -> Work:
     return Work(total=Total(steps=count), why=why, sure=True)
 
 
-def _earlier(one: TrialResult, folder: Path) -> bool:
+def _earlier(result: TrialResult, folder: Path) -> bool:
     """Tell whether there are checkpoints of an earlier run, which it may have gone on from."""
-    told = one.watched.resume.checkpoints if one.watched.resume else ()
-    return any(any(matches(folder, each)) for each in (*told, *one.watched.checkpoints))
+    told = result.watched.resume.checkpoints if result.watched.resume else ()
+    return any(any(matches(folder, each)) for each in (*told, *result.watched.checkpoints))
 
 
 def _said(amount: Amount, total: Total) -> Work:
     return Work(total=total, why=f"From {amount.said}.", sure=amount.sure)
 
 
-def _by_counter(counter: LogCounter, one: TrialResult) -> Work:
+def _by_counter(counter: LogCounter, result: TrialResult) -> Work:
     """Take the total of a counter of steps; one of something else counts in its own units."""
     shown = f"{counter.word} {counter.n}/{counter.total}".strip()
-    if counter.total is not None and _one_each(counter, one):
+    if counter.total is not None and _one_each(counter, result):
         return Work(total=Total(steps=counter.total), why=f"The script printed {shown}.", sure=True)
     if counter.each and counter.total and counter.values < FINE:
         why = (
@@ -85,19 +87,19 @@ def _by_counter(counter: LogCounter, one: TrialResult) -> Work:
     return Work(total=Total(log=counter.pattern), why=why, sure=True)
 
 
-def _one_each(counter: LogCounter, one: TrialResult) -> bool:
+def _one_each(counter: LogCounter, result: TrialResult) -> bool:
     if counter.each is None:  # it was printed once only
         return counter.word in {"", "step", "iter", "iteration"}
-    rate = one.pace.rate if one.pace else one.step / max(one.seconds, 1.0)
+    rate = result.pace.rate if result.pace else result.step / max(result.seconds, 1.0)
     return abs(counter.each - 1) <= max(NEAR, LATE * rate / (counter.n - counter.first))
 
 
 def _epochs(
-    command: Sequence[str], one: TrialResult, facts: ScriptFacts, folder: Path
+    command: Sequence[str], result: TrialResult, facts: ScriptFacts, folder: Path
 ) -> Amount | None:
     """Return how many epochs there are: by the command, by what was printed, or by the script."""
     said = list(amounts(EPOCH, command, facts, folder))
-    printed = epochs_in(one.watched.printed.counters)
+    printed = epochs_in(result.watched.printed.counters)
     if printed is None or not printed.total or (said and said[0].sure):
         return said[0] if said else None
     shown = f"epoch {printed.n}/{printed.total} in its output"
@@ -108,12 +110,12 @@ def _epochs(
     return Amount(count=printed.total, said=shown, sure=printed.first > 0 and not several)
 
 
-def _by_epochs(epochs: Amount, one: TrialResult, facts: ScriptFacts) -> Work:
+def _by_epochs(epochs: Amount, result: TrialResult, facts: ScriptFacts) -> Work:
     """Turn epochs into steps, as far as it is known how many there are in one."""
-    batches = one.size.batches if one.size else 0
-    printed = epochs_in(one.watched.printed.counters)
+    batches = result.size.batches if result.size else 0
+    printed = epochs_in(result.watched.printed.counters)
     each = printed.each if printed and printed.each else None
-    rate = one.pace.rate if one.pace else 0.0
+    rate = result.pace.rate if result.pace else 0.0
     if each and abs(each - batches) > max(NEAR * batches, LATE * rate):
         count = max(1, round(each))
         why = (
@@ -132,24 +134,26 @@ def _by_epochs(epochs: Amount, one: TrialResult, facts: ScriptFacts) -> Work:
     return _said(epochs, Total(epochs=epochs.count))
 
 
-def _by_lines(command: Sequence[str], one: TrialResult, facts: ScriptFacts, folder: Path) -> Work:
+def _by_lines(
+    command: Sequence[str], result: TrialResult, facts: ScriptFacts, folder: Path
+) -> Work:
     """Count by what is printed, where no step can be seen."""
-    counters = one.watched.printed.counters
+    counters = result.watched.printed.counters
     epochs = epochs_in(counters)
-    counter = of_the_job(counters, finished=one.finished) or epochs
+    counter = of_the_job(counters, finished=result.finished) or epochs
     if epochs is not None and epochs.total and (counter is None or not counter.total):
         counter = epochs
     if counter is None:
-        return _by_steps(command, one, facts, folder) if one.watched.torch else Work()
+        return _by_steps(command, result, facts, folder) if result.watched.torch else Work()
     shown = f"{counter.word} {counter.n}"
     if counter.total:
         why = (
             "No optimizer steps can be observed; the script printed"
             f" {shown.strip()}/{counter.total}."
         )
-        return Work(total=Total(log=counter.pattern), why=why, sure=not one.watched.torch)
+        return Work(total=Total(log=counter.pattern), why=why, sure=not result.watched.torch)
     amount = next(amounts(counter.word, command, facts, folder), None)
-    if amount is None and one.finished:
+    if amount is None and result.finished:
         amount = Amount(count=counter.n, said="its last line when the script finished", sure=True)
     if amount is None:
         return Work(why=f"The script printed {shown}, but not out of how many.")

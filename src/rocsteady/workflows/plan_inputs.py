@@ -1,4 +1,4 @@
-"""What ``plan`` knows before it tries anything: machine, findings, memory, earlier runs, wishes."""
+"""What ``plan`` knows before it tries anything: machine, findings, memory, earlier runs, goal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rocsteady.knowledge.reader import Knowledge
 from rocsteady.machine.machine import Machine, software_of
 from rocsteady.model import IntentKind, Observation, ProbeOutcome, RunOutcome, Strategy
 from rocsteady.planner.circumstances import Circumstances, histories
-from rocsteady.planner.planner import Wish
+from rocsteady.planner.planner import Goal
 from rocsteady.remedies.probe_evidence import supported
 from rocsteady.remedies.remedy import load_remedies, requested_strategy
 from rocsteady.supervisor.visible_gpus import visible_to_a_run
@@ -83,11 +83,11 @@ def facts_of(
     )
 
 
-def wish(job: Job, journal: Journal, now: float) -> Wish:
+def goal_of(job: Job, journal: Journal, now: float) -> Goal:
     """Say what is wanted in figures: what is left, by when, for how much."""
     total = job.total
     done = _done(job, journal) if total is not None and job.resume is not None else 0
-    return Wish(
+    return Goal(
         left=max(1, total.count - done) if total and total.count else None,
         epochs=total.epochs if total else None,
         done=done,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from rocsteady.job.values import Job
 from rocsteady.model import Strategy
+from rocsteady.planner.planner import TrialKind
 from rocsteady.planner.trial import SHARE, Bounds
 from rocsteady.planner.trial_result import TrialResult
 from rocsteady.workflows.trials import Trials
@@ -38,7 +39,7 @@ Show = Callable[[Callable[[float], TrialProgress]], AbstractContextManager[None]
 
 
 class PlanTrials:
-    """Makes trials as the planner asks for them, as long as there is time."""
+    """Runs trials as the planner asks for them, as long as there is time."""
 
     def __init__(self, trials: Trials, bounds: TrialBounds, show: Show) -> None:
         self._trials, self._each, self._within = trials, bounds.each, bounds.within
@@ -49,14 +50,12 @@ class PlanTrials:
         """Name what is tried next."""
         self._title = title
 
-    def __call__(
-        self, job: Job, strategy: Strategy, *, short: bool, remedies: bool, sample_stacks: bool
-    ) -> tuple[TrialResult, ...]:
-        """Make one, unless the time is up or the user has stopped it."""
+    def run(self, job: Job, strategy: Strategy, kind: TrialKind) -> tuple[TrialResult, ...]:
+        """Run a trial, unless the time is up or the user has stopped it."""
         left = self._within - self._trials.seconds
         if left < LEAST or self._trials.stopped:
             return ()
-        wanted = self._each * (SHORT if short else 1.0)
+        wanted = self._each * (SHORT if kind is TrialKind.COMPARISON else 1.0)
         bounds = Bounds(
             wanted=wanted,
             within=min(left, wanted * 3 + STARTING),
@@ -64,9 +63,8 @@ class PlanTrials:
             left=self._left,
         )
         with self._show(self._progress):
-            results = self._trials.make(
-                job, strategy, bounds, remedies=remedies, sample_stacks=sample_stacks
-            )
+            stacks = kind is TrialKind.WITH_STACKS
+            results = self._trials.run(job, strategy, bounds, remedies=True, sample_stacks=stacks)
         if self._proportional:
             self._within = min(self._within, *self._shares(results))
         return results
@@ -74,10 +72,10 @@ class PlanTrials:
     def _shares(self, results: tuple[TrialResult, ...]) -> Iterator[float]:
         """Yield what all trials may take together, once it is known how long the job takes."""
         yield self._within
-        for one in results:
-            left = self._left or one.total
-            if one.pace is not None and left:
-                yield SHARE * left / one.pace.rate
+        for result in results:
+            left = self._left or result.total
+            if result.pace is not None and left:
+                yield SHARE * left / result.pace.rate
 
     def _progress(self, elapsed: float) -> TrialProgress:
         used = self._trials.seconds + elapsed

@@ -12,14 +12,13 @@ from rocsteady import __version__
 from rocsteady.job.values import Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.machine_history import Memory
-from rocsteady.model import Strategy
 from rocsteady.plan import Basis, Option, Plan
 from rocsteady.planner.advice import take
 from rocsteady.planner.circumstances import Circumstances
 from rocsteady.planner.estimates import CLOUD, Measured
-from rocsteady.planner.planner import Planner, Wish
+from rocsteady.planner.planner import Goal, Planner
 from rocsteady.planner.ranking import ranked
-from rocsteady.planner.trial_result import TrialResult, observation
+from rocsteady.planner.trial_result import observation
 from rocsteady.workflows.plan_trials import PlanTrials
 from rocsteady.workflows.trials import Trials
 
@@ -38,9 +37,9 @@ NOTHING_WORKS = (
 EXPORTED = ("wsl2", "container")  # options that have a file of their own name
 
 
-def measured_planner(job: Job, here: Circumstances, wanted: Wish, made: PlanTrials) -> Planner:
+def measured_planner(job: Job, here: Circumstances, goal: Goal, trials: PlanTrials) -> Planner:
     """Make a planner that has tried what there is time for."""
-    planner = Planner(job, here, wanted, made, today=_today(), say=made.say)
+    planner = Planner(job, here, goal, trials.run, today=_today(), say=trials.say)
     planner.work()
     return planner
 
@@ -48,28 +47,21 @@ def measured_planner(job: Job, here: Circumstances, wanted: Wish, made: PlanTria
 def untried_planner(
     job: Job,
     here: Circumstances,
-    wanted: Wish,
+    goal: Goal,
     base: Measured | None = None,
     why: str = "--no-trials was given",
 ) -> Planner:
     """Make a planner that tries nothing, and scales from a base if there is one."""
-
-    def nothing(
-        job: Job, strategy: Strategy, *, short: bool, remedies: bool, sample_stacks: bool
-    ) -> tuple[TrialResult, ...]:
-        del job, strategy, short, remedies, sample_stacks
-        return ()
-
-    planner = Planner(job, here, wanted, nothing, today=_today(), say=lambda _: None, base=base)
+    planner = Planner(job, here, goal, lambda *_: (), today=_today(), say=lambda _: None, base=base)
     planner.work()
     planner.not_tried = [replace(option, rests_on=(why,)) for option in planner.not_tried]
     return planner
 
 
-def make_plan(job: Job, folder: Path, here: Circumstances, wanted: Wish, planner: Planner) -> Plan:
+def make_plan(job: Job, folder: Path, here: Circumstances, goal: Goal, planner: Planner) -> Plan:
     """Put the options in order, number them, and say which to take."""
     now = time.time()
-    options = ranked(planner.options, budget=wanted.budget)
+    options = ranked(planner.options, budget=goal.budget)
     numbered = tuple(_numbered(option, number) for number, option in enumerate(options, start=1))
     plan = Plan(
         rocsteady=__version__,
@@ -79,8 +71,8 @@ def make_plan(job: Job, folder: Path, here: Circumstances, wanted: Wish, planner
         software=here.software,
         total=job.total.count if job.total and job.total.count else planner.total,
         left=planner.left,
-        deadline=wanted.by,
-        budget=wanted.budget,
+        deadline=goal.by,
+        budget=goal.budget,
         options=numbered,
         ruled_out=tuple(planner.ruled_out),
         not_tried=tuple(planner.not_tried),
@@ -121,8 +113,8 @@ def _numbered(option: Option, number: int) -> Option:
 
 def remember(planner: Planner, here: Circumstances, memory: Memory, journal: Journal) -> None:
     """Keep what the trials showed, as observations of this machine."""
-    for option, one in planner.observed:
-        seen = observation(one, option, software=here.software, at=time.time())
+    for option, result in planner.observed:
+        seen = observation(result, option, software=here.software, at=time.time())
         memory.observed(journal.here.machine, seen)
 
 

@@ -22,7 +22,7 @@ from rocsteady.planner.bottleneck import own_share
 from rocsteady.planner.candidates import CPU, GPU
 from rocsteady.planner.circumstances import Circumstances
 from rocsteady.planner.estimates import Measured, on_recorded
-from rocsteady.planner.planner import Planner, Wish
+from rocsteady.planner.planner import Goal, Planner
 from rocsteady.workflows import saved_plan
 from rocsteady.workflows.plan_inputs import card_of, facts_of
 from rocsteady.workflows.plans import make_plan, untried_planner
@@ -36,15 +36,15 @@ NO_PACE = (
 OTHER_CPU = "the speed of the recorded machine's processor is not known"
 
 
-def recorded_plan(job: Job, folder: Path, root: Root, name: str, wanted: Wish) -> Plan:
+def recorded_plan(job: Job, folder: Path, root: Root, name: str, goal: Goal) -> Plan:
     """Estimate every option that a recorded machine offers. The plan is not kept."""
     known = doctors_knowledge()
     machine, _ = examine(root, known.variables)
     there = facts_of(machine, known)
     base = _measured_here(job, folder, there)
-    planner = untried_planner(job, there, wanted, base, NOTHING_TRIED)
+    planner = untried_planner(job, there, goal, base, NOTHING_TRIED)
     _estimate_local(planner, there, base)
-    plan = make_plan(job, folder, there, wanted, planner)
+    plan = make_plan(job, folder, there, goal, planner)
     options = tuple(replace(option, do="") for option in plan.options)  # none can be run from here
     plan = replace(plan, machine=name, options=options)
     compared = any(option.pace for option in options)

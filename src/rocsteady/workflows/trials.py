@@ -32,7 +32,7 @@ NAME = "trial"  # of the run; the next ones are trial-2, trial-3
 
 
 class Trials:
-    """Makes trials of one folder's script, and removes what they wrote."""
+    """Runs trials of one folder's script, and removes what they wrote."""
 
     def __init__(
         self, folder: Path, memory: Memory, say: Callable[[str], None], *, again: bool = False
@@ -91,7 +91,7 @@ class Trials:
         named = ", ".join(self.changes[:SHOWN]) + (f" and {more} more" if more > 0 else "")
         return f"files in this folder were changed: {named}"
 
-    def make(
+    def run(
         self,
         job: Job,
         strategy: Strategy,
@@ -121,7 +121,7 @@ class Trials:
             patience=patience_for(job.hang_after),
         )
         self._trial = trial = Measurement(bounds, scratch, sample_stacks=sample_stacks)
-        run = SandboxRun(
+        sandbox_run = SandboxRun(
             name=name,
             scratch=scratch,
             surroundings=Surroundings(terminal=DETACHED, environment=environment, quiet=True),
@@ -130,7 +130,7 @@ class Trials:
             wanted=RunWishes(strategy=strategy, again=self._again),
         )
         try:
-            supervisor, _ = run.carry_out(job, trial)
+            supervisor, _ = sandbox_run.carry_out(job, trial)
         except NotRecordedError as error:
             raise RocsteadyError(f"{error}. Nothing was started") from None
         self.seconds += time.monotonic() - began

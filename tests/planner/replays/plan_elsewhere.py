@@ -22,7 +22,7 @@ from rocsteady.cli.main import main
 from rocsteady.job.values import Job
 from rocsteady.machine.recording import RecordedRoot, read_recording
 from rocsteady.model import Strategy
-from rocsteady.planner.circumstances import key
+from rocsteady.planner.planner import TrialKind
 from rocsteady.planner.trial_result import TrialResult
 from rocsteady.workflows import plan_trials, supervision, trials
 
@@ -36,16 +36,12 @@ class KeptTrials(plan_trials.PlanTrials):
 
     file: Path
 
-    def __call__(
-        self, job: Job, strategy: Strategy, *, short: bool, remedies: bool, sample_stacks: bool
-    ) -> tuple[TrialResult, ...]:
+    def run(self, job: Job, strategy: Strategy, kind: TrialKind) -> tuple[TrialResult, ...]:
         """Return what came of it, now or before."""
         kept = json.loads(self.file.read_text()) if self.file.exists() else {}
-        name = f"{job.command} {key(strategy)} {short}"
+        name = f"{job.command} {strategy} {kind is TrialKind.COMPARISON}"
         if name not in kept:
-            made = super().__call__(
-                job, strategy, short=short, remedies=remedies, sample_stacks=sample_stacks
-            )
+            made = super().run(job, strategy, kind)
             kept[name] = msgspec.to_builtins(made)
             self.file.write_text(json.dumps(kept))
         return msgspec.convert(kept[name], tuple[TrialResult, ...])

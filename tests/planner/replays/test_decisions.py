@@ -18,9 +18,9 @@ from rocsteady.journal.location import find_place
 from rocsteady.knowledge.harmful_variables import harmful_variables
 from rocsteady.model import Strategy
 from rocsteady.plan import Basis, Option, Risk
-from rocsteady.planner.circumstances import Circumstances, histories, key
+from rocsteady.planner.circumstances import Circumstances, histories
 from rocsteady.planner.completion import FailureHistory
-from rocsteady.planner.planner import Planner, Wish
+from rocsteady.planner.planner import Goal, Planner, TrialKind
 from rocsteady.planner.script_traces import ScriptTraces
 from rocsteady.planner.trial_result import TrialResult
 
@@ -32,16 +32,14 @@ JOB = parse_job('command = ["python", "train.py"]\ntotal = { steps = 7200 }')
 def planned(here: Circumstances, *results: TrialResult) -> Planner:
     """Make a plan; the GPU's trials show these results, as it is, and the CPU's a pace."""
 
-    def make(
-        job: Job, strategy: Strategy, *, short: bool, remedies: bool, sample_stacks: bool
-    ) -> tuple[TrialResult, ...]:
-        del job, short, remedies, sample_stacks
+    def run_trial(job: Job, strategy: Strategy, kind: TrialKind) -> tuple[TrialResult, ...]:
+        del job, kind
         if strategy == Strategy():
             return results
         return (tried(0.1 if strategy.device == "cpu" else 2.0, strategy),)
 
     planner = Planner(
-        JOB, here, Wish(left=7200), make, today=date(2026, 11, 15), say=lambda _: None
+        JOB, here, Goal(left=7200), run_trial, today=date(2026, 11, 15), say=lambda _: None
     )
     planner.work()
     return planner
@@ -96,11 +94,10 @@ def test_cleaned_variables_say_what_the_doctor_found_and_are_one_option() -> Non
 
 def test_where_loaders_hung_before_no_more_of_them_are_advised() -> None:
     slow = replace(tried(1.0), pace=pace(1.0, data=0.8, compute=0.2))
-    hung = {
-        key(Strategy()): FailureHistory(failures=3, seconds=1.0, steps=9, kinds=("hang-in-loader",))
-    }
+    seen = FailureHistory(failures=3, seconds=1.0, steps=9, kinds=("hang-in-loader",))
+    hung = replace(GPU, histories=((Strategy(), seen),))
 
-    for here, wanted in ((GPU, "workers"), (replace(GPU, histories=hung), "less work per sample")):
+    for here, wanted in ((GPU, "workers"), (hung, "less work per sample")):
         assert planned(here, slow).limits[0].best.endswith(wanted)
 
 
@@ -115,5 +112,5 @@ def test_what_a_person_has_mended_since_does_not_count(tmp_path: Path) -> None:
     stories = tuple(journal.story(line.run.name) for line in journal.runs())
     journal.close()
 
-    (seen,) = histories(stories).values()
+    ((_, seen),) = histories(stories)
     assert (seen.failures, seen.kinds, seen.steps) == (1, ("hang-in-loader",), 900)
