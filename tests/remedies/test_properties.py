@@ -103,7 +103,7 @@ class Run:
         self._fail(Strategy(), "")
 
     def play(self) -> Iterator[tuple[Situation, RemedyChoice]]:
-        """Climb until it ends."""
+        """Choose and fail until it ends."""
         most = (MOST_PROGRESS + 1) * self.situation.budget.without_progress + 1
         for _ in range(most):
             choice = choose_remedy(self.situation)

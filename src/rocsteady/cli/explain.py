@@ -46,8 +46,8 @@ from rocsteady.untrusted_file import read_tail
 from rocsteady.wording import plural
 
 NAMED, NOT_NAMED = 0, 1
-MOST = 64 * 1024 * 1024  # bytes of a file's end that are looked at
-PIECE = 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024  # bytes of a file's end that are looked at
+PIECE_BYTES = 1024 * 1024
 FILE_NAME = re.compile(r"\S*/\S*|\S+\.\w{1,5}|.+\.(?:log|txt|out|err)", re.IGNORECASE)
 RECOVERED = "The text shows progress after this failure, so the run may have recovered from it."
 NATURES = {
@@ -146,8 +146,8 @@ def _refuse_name(text: str, knowledge: FailureKnowledge) -> None:
         raise click.BadParameter(f"file {text!r} does not exist.", param_hint="TEXT")
     if SLUG.fullmatch(text) and "-" in text:
         known = (*knowledge.kinds, *load_remedies())
-        said = no_such("failure or workaround", text, known, LIST_WORKAROUNDS)
-        raise click.BadParameter(said, param_hint="TEXT")
+        unknown = no_such("failure or workaround", text, known, LIST_WORKAROUNDS)
+        raise click.BadParameter(unknown, param_hint="TEXT")
 
 
 def _failure_of(kind: FailureKind) -> Failure:
@@ -170,7 +170,7 @@ def _workarounds_for(kind: FailureKind) -> list[str]:
 
 
 def _show_message(message: KnownMessage, line: str, *, as_json: bool) -> None:
-    """Say what is known of a line that is no failure."""
+    """Show what is known of a line that is no failure."""
     line = redactor_here().text(line)
     if as_json:
         show_json({"version": 1, "message": message, "line": line})
@@ -250,7 +250,7 @@ def _seen(page: Page, failure: Failure) -> None:
 
 
 def _to_do(page: Page, kind: FailureKind) -> None:
-    """Say what a person can do. What the program would try by itself belongs below it."""
+    """Add what a person can do."""
     fix = kind.fix or kind.advice
     if fix is None:
         return
@@ -289,7 +289,7 @@ def _given(text: str) -> str:
         if text.startswith("/dev/fd/"):  # a pipe of the shell: explain <(dmesg)
             with open(text, "rb") as file:  # noqa: PTH123 - no path of a file
                 return _end_of(file)
-        return read_tail(text, MOST).decode("utf-8", "replace")
+        return read_tail(text, MAX_BYTES).decode("utf-8", "replace")
     except (OSError, ValueError) as error:
         if isinstance(error, PermissionError):
             raise ExaminationError(f"{text}: {error.strerror}") from None
@@ -303,13 +303,13 @@ def _given(text: str) -> str:
 def _end_of(stream: BinaryIO) -> str:
     """Read to the end and keep the last of it; memory is bounded."""
     pieces: deque[bytes] = deque()
-    kept = 0
-    while piece := stream.read(PIECE):
+    size = 0
+    while piece := stream.read(PIECE_BYTES):
         pieces.append(piece)
-        kept += len(piece)
-        while kept - len(pieces[0]) >= MOST:
-            kept -= len(pieces.popleft())
-    return b"".join(pieces)[-MOST:].decode("utf-8", "replace")
+        size += len(piece)
+        while size - len(pieces[0]) >= MAX_BYTES:
+            size -= len(pieces.popleft())
+    return b"".join(pieces)[-MAX_BYTES:].decode("utf-8", "replace")
 
 
 class Previewed(NamedTuple):

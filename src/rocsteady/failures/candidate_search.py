@@ -37,7 +37,7 @@ class Candidates(NamedTuple):
 
     @property
     def in_log(self) -> list[Candidate]:
-        """What the log told, as lines and as exceptions, in the order of time."""
+        """What the log has, lines and exceptions, in the order of time."""
         return sorted([*self.lines, *self.exceptions], key=lambda it: it.at)
 
 
@@ -69,11 +69,11 @@ class Reader:
             *(hit for hit in self._scanner.scan(kernel) if hit.signature.where is Where.KERNEL),
             *(hit for hit in hits if hit.signature.where is Where.KERNEL),
         ]
-        told = [trace for trace in (*traces, *bare) if trace.end >= over]
+        ending = [trace for trace in (*traces, *bare) if trace.end >= over]
         return Candidates(
             kernel=[_from_hit(hit, symptoms) for hit in kernel_hits],
             raised=self._exceptions.of_processes(log, symptoms),
-            exceptions=self._exceptions.of_log(log, told, symptoms),
+            exceptions=self._exceptions.of_log(log, ending, symptoms),
             lines=[_from_hit(hit, symptoms) for hit in lines if hit not in numbers],
             numbers=[_from_hit(hit, symptoms) for hit in numbers if not _finite_after(log, hit)],
         )
@@ -92,9 +92,9 @@ def _is_a_mere_number(signature: Signature) -> bool:
 
 def _from_hit(hit: Hit, symptoms: Symptoms) -> Candidate:
     rank, line = unlabelled(hit.line)
-    told = _RANK.search(hit.line)
-    if rank is None and told:
-        rank = int(next(group for group in told.groups() if group))
+    label = _RANK.search(hit.line)
+    if rank is None and label:
+        rank = int(next(group for group in label.groups() if group))
     return Candidate(
         kind=kind_by_numbers(hit.signature.failure, hit.line, symptoms),
         role=_role(hit),
@@ -142,6 +142,6 @@ def _recovered_before(log: str, places: Sequence[int], patience: int) -> int:
 
 
 def _finite_after(log: str, hit: Hit) -> bool:
-    """Tell whether a loss was a number again later."""
+    """Return whether a loss was a number again later."""
     after = hit.at + len(hit.line)
     return _LOSS.search(log, after, after + (1 << 16)) is not None

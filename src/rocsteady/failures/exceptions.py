@@ -60,7 +60,7 @@ class Exceptions:
         ]
 
     def of_processes(self, log: str, symptoms: Symptoms) -> list[Candidate]:
-        """Name what processes told themselves that ended them."""
+        """Name the exceptions that processes reported to have ended them."""
         found = []
         for index, raised in enumerate(symptoms.raised):
             at = log.find(_first_line(raised))
@@ -71,10 +71,10 @@ class Exceptions:
         """Name the tracebacks that a log has."""
         chains = _chains(traces)
         found = [it for chain in chains if (it := self._of_chain(log, chain, symptoms))]
-        told = [it for it in found if it.kind != UNKNOWN and not it.bare]
-        if not told:
+        reliable = [it for it in found if it.kind != UNKNOWN and not it.bare]
+        if not reliable:
             return found
-        # Where tracebacks tell it, a line that looks like an exception is something else.
+        # Where there are tracebacks, a line that looks like an exception is something else.
         return [it for it in found if not it.bare or it.kind != SCRIPT_ERROR]
 
     def _of_process(self, raised: Raised, at: float, symptoms: Symptoms) -> Candidate:
@@ -99,7 +99,7 @@ class Exceptions:
         self, log: str, chain: Sequence[Traceback], symptoms: Symptoms
     ) -> Candidate | None:
         """Name a chain by its first exception that has a name; of the script's own, the last."""
-        told = log[chain[0].start : chain[-1].end][-TRACEBACK_LENGTH:]
+        text = log[chain[0].start : chain[-1].end][-TRACEBACK_LENGTH:]
         named = [self._named(trace, (), symptoms) for trace in chain if not trace.wraps]
         named = named or [self._named(chain[-1], (), symptoms)]
         known = [it for it in named if it.kind != UNKNOWN]
@@ -115,7 +115,7 @@ class Exceptions:
             chosen = chosen._replace(alone=False)
         bare = not any(trace.frames for trace in chain)
         place = chosen.place or next(iter(places), "")
-        return chosen._replace(traceback=told, place=place, bare=bare)
+        return chosen._replace(traceback=text, place=place, bare=bare)
 
     def _named(self, trace: Traceback, bases: Sequence[str], symptoms: Symptoms) -> Candidate:
         text = trace.text[:MATCHED_LENGTH]
@@ -188,7 +188,7 @@ def _breadth(signature: Signature) -> int:
 
 
 def _is_the_scripts(trace: Traceback) -> bool:
-    """Tell whether an exception without a name is the script's own mistake.
+    """Return whether an exception without a name is the script's own mistake.
 
     Types such as KeyError are. Those that libraries use for everything are only if the script
     raised them itself, or if they speak of its tensors: to end a run for good, one must be sure.

@@ -16,8 +16,8 @@ from rocsteady.knowledge.failures import Signature, Where, words_of
 PIECE = 1 << 20  # characters whose words are taken at once
 AROUND = 1000  # characters of a line before and after a literal
 SAMPLE = 4000  # characters at the end by which a prefix is found
-MOSTLY = 0.9  # of the lines have it
-MOST_HITS = (
+PREFIX_SHARE = 0.9  # of the lines have it
+MAX_HITS = (
     32  # places of a literal that are looked at, from the beginning, and as many from the end
 )
 
@@ -50,7 +50,7 @@ def cleaned(text: str) -> str:
     text = _uncoloured(text)
     last = [line for line in text[-SAMPLE:].split("\n")[1:] if line.strip()] or [text[:AROUND]]
     for prefix in _PREFIXES:
-        if sum(prefix.match(line) is not None for line in last) >= MOSTLY * len(last):
+        if sum(prefix.match(line) is not None for line in last) >= PREFIX_SHARE * len(last):
             return prefix.sub("", text)
     return text
 
@@ -111,7 +111,7 @@ def _hits(
 def _places(text: str, literal: str) -> Iterator[int]:
     at = last = text.find(literal)
     count = 0
-    while at >= 0 and count < MOST_HITS:
+    while at >= 0 and count < MAX_HITS:
         yield at
         count += 1
         last = at
@@ -119,7 +119,7 @@ def _places(text: str, literal: str) -> Iterator[int]:
     if at < 0:
         return
     at = text.rfind(literal)
-    while at > last and count < 2 * MOST_HITS:
+    while at > last and count < 2 * MAX_HITS:
         yield at
         count += 1
         at = text.rfind(literal, 0, at)

@@ -13,7 +13,7 @@ from rocsteady.failures.stacks import Stack, Stacked, forward
 from rocsteady.failures.tracebacks import EXCEPTION_LINE, unlabelled
 
 LINE = 1000  # characters of a line
-MOST_FRAMES = 20_000
+MAX_FRAMES = 20_000
 
 _PROCESS = re.compile(r"[Pp]rocess (?P<pid>\d+)(?::| \S+ \(child of \d+\))")
 _THREAD = re.compile(
@@ -46,7 +46,7 @@ def read_dump(text: str) -> list[Stack]:
 
 
 def is_dump(text: str) -> bool:
-    """Tell whether a text is somebody's look at a program that does not end."""
+    """Return whether a text is somebody's look at a program that does not end."""
     if "Fatal Python error" in text or "Segmentation fault" in text or "SIGSEGV" in text:
         return False
     return any(
@@ -153,13 +153,13 @@ class _DumpReader:
             self._process -= 1  # of another process, which the text does not name
         thread = _DumpedThread(self._process, name, rank=rank)
         thread.main = bool(found["gdb"] == "1" or found["current"] or found["bt"])
-        told = found["wait"] or ""
-        thread.wait = next((wait for wait in Wait if told.startswith(wait.value)), None)
+        reported = found["wait"] or ""
+        thread.wait = next((wait for wait in Wait if reported.startswith(wait.value)), None)
         self._threads.append(thread)
 
     def _add(self, function: str, file: str = "") -> None:
         self._count += 1
-        if self._threads and self._count < MOST_FRAMES:
+        if self._threads and self._count < MAX_FRAMES:
             self._threads[-1].frames.append(Stacked(function, forward(file)))
 
 

@@ -14,7 +14,7 @@ HIGHEST_SIGNAL = 64
 
 
 class Raised(Value, frozen=True, kw_only=True):
-    """An exception that ended a training process, as the process itself told it."""
+    """An exception that ended a training process, as the process itself reported it."""
 
     type: str  # qualified
     bases: tuple[str, ...] = ()  # qualified
@@ -26,7 +26,7 @@ class Raised(Value, frozen=True, kw_only=True):
 class Symptoms(Value, frozen=True, kw_only=True):
     """What was seen of the attempt."""
 
-    log: str = ""  # the end of the kept log, both streams, with no times in front
+    log: str = ""  # the end of the stored log, both streams, with no times in front
     kernel: tuple[str, ...] = ()  # oldest first
     exit_code: int | None = None
     signal: int | None = None

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from rocsteady.model import Value
 
 HEADER = "Traceback (most recent call last)"
-MOST_LINES = 600  # that one traceback may have, those of other ranks in between included
-MOST_ENDS = 64  # tracebacks read from the beginning of a text, and as many from its end
+MAX_LINES = 600  # that one traceback may have, those of other ranks in between included
+MAX_TRACEBACKS = 64  # tracebacks read from the beginning of a text, and as many from its end
 MESSAGE_LINES = 10
 LINE = 2000  # characters of a line that are looked at
 FOREIGN = 30  # lines of others that may stand before the exception
@@ -119,7 +119,7 @@ def find_bare(text: str, taken: Iterable[Traceback]) -> list[Traceback]:
 
 
 def is_own(frame: Frame) -> bool:
-    """Tell the user's own code from what is installed."""
+    """Return whether a frame is of the user's own code, and not of what is installed."""
     return not _NOT_THE_USERS.search(frame.file)
 
 
@@ -180,12 +180,12 @@ def _name(path: str) -> str:
 def _headers(text: str) -> list[int]:
     first: list[int] = []
     at = text.find(HEADER)
-    while at >= 0 and len(first) < MOST_ENDS:
+    while at >= 0 and len(first) < MAX_TRACEBACKS:
         first.append(at)
         at = text.find(HEADER, at + 1)
     last: list[int] = []
     at = text.rfind(HEADER)
-    while at > (first[-1] if first else -1) and len(last) < MOST_ENDS:
+    while at > (first[-1] if first else -1) and len(last) < MAX_TRACEBACKS:
         last.append(at)
         at = text.rfind(HEADER, 0, at)
     return [*first, *reversed(last)]
@@ -210,7 +210,7 @@ def _read(text: str, header: int, after: int) -> list[Traceback]:
     lines = _lines(text, text.find("\n", header) + 1 or len(text))
     end = header + len(HEADER)
     for count, (at, line) in enumerate(lines):
-        if count > MOST_LINES or reader.take(line):
+        if count > MAX_LINES or reader.take(line):
             break
         end = at + len(line)
     if not reader.type:

@@ -39,8 +39,8 @@ def memory_arguments(command: Sequence[str], kind: str) -> tuple[tuple[str, int]
 def _given(command: Sequence[str]) -> Iterator[tuple[str, int]]:
     """Yield arguments with a number: ``--name 8``, ``--name=8``, ``name=8``, ``-b 8``."""
     for word, following in zip(command, (*command[1:], ""), strict=True):
-        if told := _NAMED.fullmatch(word):
-            yield told["name"], int(told["value"])
+        if found := _NAMED.fullmatch(word):
+            yield found["name"], int(found["value"])
         elif _NAME.fullmatch(word) and following.isdecimal():
             yield word, int(following)
 

@@ -100,7 +100,7 @@ def recover(end: AttemptEnd, history: History, choices: Choices) -> Decision:
 
 
 def propose(situation: Situation, choices: Choices) -> RemedyChoice:
-    """Climb the ladder; fall back to another option where it ends or only that is in time."""
+    """Choose a remedy; fall back to another option where it ends or only that is in time."""
     step = choose_remedy(situation)
     if not choices.fallbacks:
         return step

@@ -52,7 +52,7 @@ class RunWishes(Value, frozen=True, kw_only=True):
 
 
 class StrategyHistory:
-    """Knows the strategy, and climbs the ladder when it fails."""
+    """The strategy of a run, and what follows when it fails."""
 
     def __init__(  # noqa: PLR0913 - each is said by name
         self,
