@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.forecast.runs import lines_ahead, story_ahead
+from rocsteady.forecast.forecast import lines_ahead, story_ahead
 from rocsteady.job.values import Deadline, Job
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import find_place

@@ -6,7 +6,7 @@ from builders import HOUR, option, pace
 from msgspec.structs import replace
 
 from rocsteady.plan import Basis, Option, Plan
-from rocsteady.planner.advice import take
+from rocsteady.planner.ranking import take
 
 
 def plan(*options: Option, **more: object) -> Plan:

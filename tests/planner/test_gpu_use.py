@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.planner.gpu_use import LEAST, GpuUse, Use
+from rocsteady.planner.trial import LEAST_ANSWERS, GpuUse, Use
 
 if sys.platform == "win32":
     pytest.skip("the files are those of Linux", allow_module_level=True)
@@ -40,7 +40,7 @@ def test_the_mean_of_how_busy_it_was_and_the_most_memory(tmp_path: Path) -> None
     for busy, memory in ((20, 300), (40, 500), (30, 400)):
         (device / "gpu_busy_percent").write_text(f"{busy}\n")
         (device / "mem_info_vram_used").write_text(f"{memory}\n")
-        assert use.since(began) is None, f"fewer than {LEAST} answers say nothing"
+        assert use.since(began) is None, f"fewer than {LEAST_ANSWERS} answers say nothing"
         look(use)
 
     assert use.since(began) == Use(busy=30.0, memory=500)

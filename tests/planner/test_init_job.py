@@ -17,12 +17,10 @@ from rocsteady.job.values import DoneWhen, FileKind, Job, Resume, Total, WantedF
 from rocsteady.model import Strategy
 from rocsteady.plan import Pace
 from rocsteady.planner.job_file_text import Draft, job_text, seen
-from rocsteady.planner.log_counters import LogCounter, Printed
-from rocsteady.planner.resume_discovery import going_on
 from rocsteady.planner.script_facts import ScriptFacts, read_facts
-from rocsteady.planner.script_traces import ScriptTraces
+from rocsteady.planner.script_traces import LogCounter, Printed, ScriptTraces
 from rocsteady.planner.trial_result import TrialResult
-from rocsteady.planner.work_amount import Work, how_much
+from rocsteady.planner.work_amount import Work, going_on, how_much
 
 if TYPE_CHECKING:
     from tests.conftest import Expected

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocsteady.job.line_pattern import LinePattern
-from rocsteady.planner.log_counters import LogCounter, epochs_in, of_the_job, read_printed
+from rocsteady.planner.script_traces import LogCounter, epochs_in, of_the_job, read_printed
 
 STAMP = "2026-11-15T10:00:{second:02}.000Z "
 BEGAN = 1794736800.0  # 2026-11-15T10:00:00Z

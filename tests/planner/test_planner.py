@@ -17,11 +17,10 @@ from rocsteady.job.values import Job
 from rocsteady.knowledge.harmful_variables import harmful_variables
 from rocsteady.model import Strategy
 from rocsteady.plan import Basis, Option, Plan
-from rocsteady.planner.advice import take
 from rocsteady.planner.circumstances import Circumstances
 from rocsteady.planner.completion import FailureHistory
 from rocsteady.planner.planner import Goal, Planner, TrialKind
-from rocsteady.planner.ranking import ranked
+from rocsteady.planner.ranking import ranked, take
 from rocsteady.planner.trial_result import TrialResult
 from rocsteady.workflows.plans import make_plan
 

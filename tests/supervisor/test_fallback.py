@@ -27,7 +27,7 @@ from rocsteady.pulse.phase_history import PhaseHistory
 from rocsteady.remedies.ladder import RemedyChoice
 from rocsteady.supervisor.recovery import Choices, FallTo, propose
 from rocsteady.supervisor.strategy_history import RunWishes, StrategyHistory
-from rocsteady.workflows.plan_choice import options_after
+from rocsteady.workflows.saved_plan import options_after
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from rocsteady.attempts.announcer import Announcer
-from rocsteady.forecast.runs import lines_ahead, story_ahead
+from rocsteady.forecast.forecast import lines_ahead, story_ahead
 from rocsteady.job.values import Deadline
 from rocsteady.journal.values import DecisionRecord, Forecast, Run, RunLine, RunStory, Sample
 from rocsteady.model import RunOutcome, RunState, Strategy

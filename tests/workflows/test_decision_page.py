@@ -10,9 +10,13 @@ from builders import HOUR, option, pace
 from msgspec.structs import replace
 
 from rocsteady.plan import Basis, Finish, Option, Plan, Price, Risk
-from rocsteady.workflows.decision_layout import DecisionPage, decision_html, decision_markdown
-from rocsteady.workflows.decision_page import decision_page
-from rocsteady.workflows.tipping_points import tipping_points
+from rocsteady.workflows.decision_page import (
+    DecisionPage,
+    decision_html,
+    decision_markdown,
+    decision_page,
+    tipping_points,
+)
 
 MADE = 1_794_700_800.0  # Sunday, 15 November 2026, 00:00 UTC
 DAY = 24 * HOUR

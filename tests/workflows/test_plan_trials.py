@@ -13,8 +13,7 @@ from rocsteady.plan import Pace
 from rocsteady.planner.planner import TrialKind
 from rocsteady.planner.trial import Bounds
 from rocsteady.planner.trial_result import TrialResult
-from rocsteady.workflows.plan_trials import PlanTrials, TrialBounds
-from rocsteady.workflows.trials import Trials
+from rocsteady.workflows.trials import PlanTrials, TrialBounds, Trials
 
 JOB = Job(command=("python", "train.py"))
 

@@ -20,11 +20,10 @@ from rocsteady.journal.location import find_place
 from rocsteady.journal.machine_history import Memory
 from rocsteady.model import Strategy
 from rocsteady.planner.job_file_text import Draft, job_text, seen
-from rocsteady.planner.resume_discovery import going_on
 from rocsteady.planner.script_facts import read_facts, script_in
 from rocsteady.planner.trial import Bounds
 from rocsteady.planner.trial_result import TrialResult
-from rocsteady.planner.work_amount import how_much
+from rocsteady.planner.work_amount import going_on, how_much
 from rocsteady.redaction.redactor import shown_command
 from rocsteady.terminal.command_check import check_command
 from rocsteady.terminal.init_questions import ask_command, ask_limits, ask_total

@@ -36,19 +36,17 @@ from rocsteady.terminal.screen import layout, show, show_json, tell
 from rocsteady.terminal.status_line import bar, progress
 from rocsteady.wording import rough_duration
 from rocsteady.workflows import saved_plan
-from rocsteady.workflows.decision_layout import decision_html, decision_markdown
-from rocsteady.workflows.decision_page import decision_page
+from rocsteady.workflows.decision_page import decision_html, decision_markdown, decision_page
 from rocsteady.workflows.plan_inputs import circumstances, goal_of
-from rocsteady.workflows.plan_trials import PlanTrials, TrialBounds, TrialProgress
 from rocsteady.workflows.plans import (
     make_plan,
     measured_planner,
+    recorded_plan,
     remember,
     untried_planner,
     with_trials,
 )
-from rocsteady.workflows.recording_plan import recorded_plan
-from rocsteady.workflows.trials import Trials, look_back
+from rocsteady.workflows.trials import PlanTrials, TrialBounds, TrialProgress, Trials, look_back
 
 FOUND, NONE_FOUND = 0, 1
 STOPPED = "rocsteady: interrupted. No plan was made, and {}."

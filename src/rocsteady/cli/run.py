@@ -40,9 +40,8 @@ from rocsteady.terminal.command_check import check_interpreter
 from rocsteady.terminal.job_questions import ask_about_run, ask_existing, at_a_terminal, job_here
 from rocsteady.terminal.screen import tell
 from rocsteady.workflows.existing_checkpoints import Choice
-from rocsteady.workflows.plan_choice import planned
 from rocsteady.workflows.runs import RunLauncher
-from rocsteady.workflows.saved_plan import command_of
+from rocsteady.workflows.saved_plan import command_of, planned
 from rocsteady.workflows.stages import Turn, are_done, carry_out_stages, turns_of
 from rocsteady.workflows.supervision import patience_for
 

@@ -12,7 +12,7 @@ import click
 from msgspec.structs import replace
 
 from rocsteady.cli.project_journal import kept_journals, newest
-from rocsteady.forecast.runs import lines_ahead
+from rocsteady.forecast.forecast import lines_ahead
 from rocsteady.journal.values import RunLine
 from rocsteady.redaction.redactor import hide_secrets
 from rocsteady.report.runs import render_runs

@@ -9,8 +9,8 @@ the pace, and expected as often as it was seen.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice, pairwise
 from statistics import median
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ import msgspec
 
 from rocsteady import goodput
 from rocsteady.job.values import Deadline
-from rocsteady.journal.values import Bucket, DecisionRecord, Forecast, Run
+from rocsteady.journal.values import Bucket, DecisionRecord, Forecast, Run, RunLine, RunStory
 
 STRETCHES = 12  # of equal time, that the work so far is cut into
 FEWEST = 3  # stretches that say something
@@ -30,6 +30,8 @@ WIDEST = 3.0  # as a logarithm
 NEAR, STALL = 5, 4.0  # a stall takes so many times as long as moves do so near to it
 LONGEST_RESTART = HOUR  # what takes longer was left by its supervisor, which is no failure
 LEAST_SHARE = 0.02  # of the time that is work, however often it fails
+PRIOR_BETWEEN = 4 * 3600.0  # seconds between failures, as long as nothing is known
+LATEST_RUNS = 50  # runs that count
 
 
 class ProgressPoint(NamedTuple):
@@ -251,3 +253,52 @@ def _costs(
 def fell_after(decisions: Iterable[DecisionRecord]) -> int:
     """Return the attempt after which a run last fell back to another option; 0 if it never did."""
     return max((each.attempt or 0 for each in decisions if each.falls_back), default=0)
+
+
+def between_failures(lines: Iterable[RunLine], *, but: int) -> float:
+    """Return the seconds between two failures.
+
+    Runs that have ended count, each attempt after the first as a failure. Not the run ``but``: its
+    own failures are counted by the training, which has them in its checkpoint.
+    """
+    ended = (line for line in lines if line.run.ended is not None and line.run.id != but)
+    seconds, failures = 0.0, 0
+    for line in islice(ended, LATEST_RUNS):
+        seconds += max(0.0, (line.run.ended or 0.0) - line.run.started)
+        failures += max(0, line.attempts - 1)
+    return goodput.between_failures(seconds, failures, prior=PRIOR_BETWEEN)
+
+
+def lines_ahead(
+    lines: Sequence[RunLine], story_of: Callable[[str], RunStory], *, now: float
+) -> tuple[RunLine, ...]:
+    """Look ahead for each run."""
+    return tuple(_line_ahead(line, lines, story_of, now) for line in lines)
+
+
+def story_ahead(story: RunStory, lines: Sequence[RunLine], *, now: float) -> RunStory:
+    """Look ahead for one run; ``lines`` are all of the journal."""
+    deadline, ahead = due_of(story.run), None
+    if story.run.ended is None:
+        ahead = forecast(
+            points_of(story.progress),
+            totals(story.progress),
+            now=now,
+            restarts=Restarts(
+                between=between_failures(lines, but=story.run.id),
+                started=story.run.started,
+                saving=saving_of(story.progress),
+            ),
+            since=fell_after(story.decisions),
+        )
+    return msgspec.structs.replace(story, deadline=deadline, forecast=ahead)
+
+
+def _line_ahead(
+    line: RunLine, lines: Sequence[RunLine], story_of: Callable[[str], RunStory], now: float
+) -> RunLine:
+    if line.run.ended is not None or line.total is None:
+        return msgspec.structs.replace(line, deadline=due_of(line.run))
+    story = story_ahead(story_of(line.run.name), lines, now=now)
+    ahead = None if line.stalled else story.forecast
+    return msgspec.structs.replace(line, deadline=story.deadline, forecast=ahead)

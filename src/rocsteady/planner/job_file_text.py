@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from rocsteady.job.values import Total
 from rocsteady.model import Value
-from rocsteady.planner.resume_discovery import GoingOn
 from rocsteady.planner.trial_result import TrialResult
-from rocsteady.planner.work_amount import Work
+from rocsteady.planner.work_amount import GoingOn, Work
 from rocsteady.wording import duration, plural, size
 
 WIDTH = 96

@@ -26,7 +26,8 @@ from rocsteady.planner.circumstances import Circumstances
 from rocsteady.planner.completion import FailureCost, FailureHistory, finish
 from rocsteady.planner.estimates import Measured
 from rocsteady.planner.ranking import GETS_THERE
-from rocsteady.planner.trial_evidence import (
+from rocsteady.planner.trial_result import (
+    TrialResult,
     failed,
     is_of_loaders,
     last_of_each_strategy,
@@ -35,7 +36,6 @@ from rocsteady.planner.trial_evidence import (
     together,
     trial_history,
 )
-from rocsteady.planner.trial_result import TrialResult
 
 SEE_AND_START = 20.0  # seconds to see a failure, end what is left and start again
 NO_SAVE_SEEN = 600.0  # seconds of work between checkpoints, where there are some and none was seen

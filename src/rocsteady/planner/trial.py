@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
+from statistics import fmean
 
 from msgspec.structs import replace
 
 from rocsteady.attempts.attempt_end import AttemptEnd
+from rocsteady.evidence.cgroups import ROOT
+from rocsteady.evidence.gpu_counters import read_gpu_counters
 from rocsteady.evidence.heartbeat_pages import Size, read_pages, read_size
 from rocsteady.evidence.memory import read_memory
 from rocsteady.evidence.process_tree import processes
@@ -18,7 +23,6 @@ from rocsteady.evidence.values import Heartbeat
 from rocsteady.job.resume import Launch
 from rocsteady.model import Value
 from rocsteady.plan import Pace
-from rocsteady.planner.gpu_use import GpuUse
 from rocsteady.planner.pace import StepTime, measure
 from rocsteady.planner.script_traces import ScriptTraces, look_at
 from rocsteady.sandbox.scratch import Scratch
@@ -28,6 +32,8 @@ SHARE = 0.1  # of the time that the job still takes, for trials
 MEMORY_EVERY, STACKS_EVERY = 1.0, 0.25  # seconds
 STACKS_FOR = 5.0  # seconds, after the pace is measured
 STACKS_WITHIN = timedelta(seconds=2)
+COUNTERS_WITHIN = timedelta(seconds=5)
+LEAST_ANSWERS = 3  # answers; fewer say little of a mean
 
 
 class Bounds(Value, frozen=True, kw_only=True):
@@ -175,3 +181,48 @@ def _by_phase(beats: tuple[Heartbeat, ...]) -> dict[str, float]:
     if not beats:
         return {}
     return dict(max(beats, key=lambda beat: beat.step).seconds_in)
+
+
+class Use(Value, frozen=True, kw_only=True):
+    """What was seen of the GPU that was used most."""
+
+    busy: float  # of 100, the mean
+    memory: int | None  # bytes, at most
+
+
+class GpuUse:
+    """Collects what the GPUs say of themselves."""
+
+    def __init__(self, root: Path = ROOT) -> None:
+        self._root = root
+        self._asking: threading.Thread | None = None
+        self._seen: list[tuple[float, str, float, int | None]] = []  # when, which, busy, memory
+
+    def look(self) -> None:
+        """Ask, unless an answer is still awaited."""
+        if self._asking is None or not self._asking.is_alive():
+            self._asking = threading.Thread(target=self._ask, daemon=True)
+            self._asking.start()
+
+    def since(self, moment: float) -> Use | None:
+        """Return what was seen since; None if too little was."""
+        by_gpu: dict[str, list[tuple[float, int | None]]] = {}
+        for at, card, busy, memory in tuple(self._seen):
+            if at >= moment:
+                by_gpu.setdefault(card, []).append((busy, memory))
+        uses = [
+            Use(
+                busy=fmean(busy for busy, _ in seen),
+                memory=max((memory for _, memory in seen if memory is not None), default=None),
+            )
+            for seen in by_gpu.values()
+            if len(seen) >= LEAST_ANSWERS
+        ]
+        return max(uses, key=lambda use: use.busy, default=None)
+
+    def _ask(self) -> None:
+        for gpu in read_gpu_counters(within=COUNTERS_WITHIN, root=self._root):
+            told = gpu.reading
+            if told is not None and told.busy_percent is not None:
+                seen = time.time(), gpu.card, float(told.busy_percent), told.vram_used_bytes
+                self._seen.append(seen)

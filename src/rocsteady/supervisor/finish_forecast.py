@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from rocsteady.attempts.announcer import Announcer
-from rocsteady.forecast.failure_rate import PRIOR
 from rocsteady.forecast.forecast import (
+    PRIOR_BETWEEN,
     ProgressPoint,
     Restarts,
     due,
@@ -130,7 +130,7 @@ class Outlook:
     def forecast(self, now: float) -> Forecast | None:
         """Say when it will be done."""
         restarts = Restarts(
-            between=self._between() or PRIOR,
+            between=self._between() or PRIOR_BETWEEN,
             started=self._run.started,
             saving=self._saves.apart,
         )

@@ -22,7 +22,7 @@ from rocsteady.errors import CommandError, JournalError, LauncherError, Rocstead
 from rocsteady.evidence.heartbeat_pages import Resumes
 from rocsteady.exit_codes import PERSON_NEEDED, RETRY
 from rocsteady.failures.symptoms import Symptoms
-from rocsteady.forecast.failure_rate import between_failures
+from rocsteady.forecast.forecast import between_failures
 from rocsteady.host.child_end import OURS
 from rocsteady.inside.wire import FAULTS
 from rocsteady.job.resume import Checkpoint, Launch, launch

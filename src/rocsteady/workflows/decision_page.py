@@ -5,6 +5,7 @@ Everything comes from the plan, redacted as a report is, so that the page can be
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator
 from datetime import tzinfo
@@ -12,9 +13,13 @@ from datetime import tzinfo
 import msgspec
 
 from rocsteady.knowledge.reader import load_knowledge
+from rocsteady.model import Value
+from rocsteady.page.markup import Markup, tag
+from rocsteady.page.page_elements import POLICY, pairs, table, whole_page
 from rocsteady.plan import Basis, Finish, Option, Plan
-from rocsteady.planner.advice import recommends
-from rocsteady.planner.ranking import in_time
+from rocsteady.planner.estimates import UNKNOWN_SETUP
+from rocsteady.planner.ranking import in_time, recommends, too_dear
+from rocsteady.printable import cell, printable
 from rocsteady.redaction.machine_names import redactor_here
 from rocsteady.report.option import (
     based_on,
@@ -22,6 +27,7 @@ from rocsteady.report.option import (
     cost,
     pace,
     priced_on,
+    rate,
     setup,
     spread,
     titled,
@@ -29,9 +35,7 @@ from rocsteady.report.option import (
 from rocsteady.report.plan import AGED, limits
 from rocsteady.report.table import NONE
 from rocsteady.report.times import full_moment
-from rocsteady.wording import duration, money, plural
-from rocsteady.workflows.decision_layout import DecisionPage, PageSection
-from rocsteady.workflows.tipping_points import by_hand, tipping_points
+from rocsteady.wording import CENT, duration, money, plural
 
 OPTIONS = ("", "Option", "Steps/s", "Finishes", "On time", "Cost", "Set-up", "Risk", "Based on")
 UNCONFIRMED = "rocsteady's authors have not confirmed any of this on AMD hardware."
@@ -43,6 +47,7 @@ MORE_TIME = "rocsteady plan --within 15m"
 NOT_FOUND = ("torch none", "Python none")
 REASONS = 3  # of a risk
 LAST_CALLS = 3  # options that a timeline says the last moment of
+HOUR = 3600
 
 
 def decision_page(plan: Plan, *, now: float, zone: tzinfo | None = None) -> DecisionPage:
@@ -216,3 +221,167 @@ def _sources(plan: Plan) -> Iterator[str]:
     known = load_knowledge().sources
     for key in dict.fromkeys(key for option in plan.options for key in option.sources):
         yield f"{key}: {known[key].url}" if key in known else key
+
+
+class PageSection(Value, frozen=True, kw_only=True):
+    """A part of the page: a list, and a table below it."""
+
+    title: str
+    items: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    addresses: bool = False  # the items are our own sources, which can be followed
+
+
+class DecisionPage(Value, frozen=True, kw_only=True):
+    """All that the page says."""
+
+    title: str
+    summary: str
+    typed: str  # the command that does it; "": none does
+    facts: tuple[tuple[str, str], ...]
+    sections: tuple[PageSection, ...]
+
+
+def decision_html(page: DecisionPage) -> str:
+    """Lay the page out as one file that needs no network and runs no script."""
+    typed = tag("p", tag("code", page.typed)) if page.typed else ""
+    top = tag("p", page.summary, class_="summary")
+    header = tag("header", tag("h1", page.title), top, typed, pairs(page.facts))
+    main = tag("main", header, *map(_section, page.sections))
+    return whole_page(f"{page.title} (rocsteady)", tag("body", main), POLICY.format("'none'"))
+
+
+def _section(section: PageSection) -> Markup:
+    items = tag("ul", *(tag("li", item) for item in section.items)) if section.items else ""
+    rows = table(section.title, section.heads, section.rows) if section.rows else ""
+    return tag("section", tag("h2", section.title), items, rows)
+
+
+def decision_markdown(page: DecisionPage) -> str:
+    """Write the page as Markdown."""
+    lines = [f"# {_cell(page.title)}", "", f"**{_cell(page.summary)}**", ""]
+    lines += [f"    {printable(page.typed)}", ""] if page.typed else []
+    lines += [f"- {name}: {_cell(value)}" for name, value in page.facts if value]
+    for section in page.sections:
+        lines += [
+            "",
+            f"## {section.title}",
+            "",
+            *(f"- {_item(item, section)}" for item in section.items),
+        ]
+        if section.rows:
+            lines += [""] * bool(section.items)
+            lines += [f"| {' | '.join(section.heads)} |", "|---" * len(section.heads) + "|"]
+            lines += [f"| {' | '.join(map(_cell, row))} |" for row in section.rows]
+    return "\n".join(lines) + "\n"
+
+
+def _item(text: str, section: PageSection) -> str:
+    return printable(text) if section.addresses else _cell(text)
+
+
+def _cell(text: str) -> str:
+    """Keep text of others on its line, and without effect: no column, no tag, no image."""
+    return cell(printable(" ".join(text.split())).replace("<", "&lt;"))
+
+
+def tipping_points(plan: Plan, zone: tzinfo | None = None) -> tuple[str, ...]:
+    """Say for the first option, and for those that it is preferred to, what would turn it."""
+    if not plan.options:
+        return ()
+    first, *others = plan.options
+    faster = (_faster(option, first, plan) for option in others)
+    return tuple(
+        sentence
+        for sentence in (
+            _too_slow(first, plan),
+            _too_early(first, plan, zone),
+            _price(first, plan),
+            *_later(first, others, plan, zone),
+            *(_over_budget(option, plan) for option in others),
+            *list(filter(None, faster))[:2],
+            *(f'A trial of "{option.title}", which was not measured.' for option in plan.not_tried),
+            *_fixed(plan),
+        )
+        if sentence
+    )
+
+
+def by_hand(option: Option) -> float:
+    """Return the seconds of set-up that its forecast includes."""
+    unknown = UNKNOWN_SETUP if option.basis is Basis.ESTIMATE else 0.0
+    return (sum(option.setup) / 2 if option.setup else unknown) * 60
+
+
+def _too_slow(first: Option, plan: Plan) -> str:
+    if plan.deadline is None or plan.left is None or not (first.pace and first.finish):
+        return ""
+    hours = plan.deadline - plan.made - by_hand(first)
+    least = plan.left / (hours * (1 - min(first.finish.lost, 0.99))) if hours > 0 else 0.0
+    if not 0 < least < first.pace.rate:
+        return ""
+    return (
+        f"Option {first.number} misses the deadline if it makes fewer than {rate(least)} steps/s;"
+        f" the plan expects {rate(first.pace.rate)}."
+    )
+
+
+def _too_early(first: Option, plan: Plan, zone: tzinfo | None) -> str:
+    if plan.deadline is None or not (first.finish and in_time(first)):
+        return ""
+    late = full_moment(plan.made + first.finish.late, now=plan.made, zone=zone)
+    return f"A deadline before {late}: option {first.number} may then be late."
+
+
+def _price(first: Option, plan: Plan) -> str:
+    if first.price is None or plan.budget is None or first.finish is None:
+        return ""
+    hours = max(first.finish.late - by_hand(first), 1.0) / HOUR
+    return (
+        f"A price of more than ${plan.budget / hours:,.2f} an hour for option {first.number}, which"
+        f" may then cost more than the budget; the plan has ${first.price.dollars:,.2f}."
+    )
+
+
+def _later(first: Option, others: list[Option], plan: Plan, zone: tzinfo | None) -> Iterator[str]:
+    """Name the first option that changes less or costs less, and only lacks time."""
+    for option in others:
+        gains = bool(first.cost and not option.cost) or bool(first.changes and not option.changes)
+        if plan.deadline is not None and gains and option.finish and not in_time(option):
+            late = full_moment(plan.made + option.finish.late, now=plan.made, zone=zone)
+            yield f"A deadline after {late}: option {option.number} would be on time as well."
+            return
+
+
+def _over_budget(option: Option, plan: Plan) -> str:
+    if not option.cost or not too_dear(option, plan.budget):
+        return ""
+    unit = 1 if option.cost[1] >= 1 else CENT
+    enough = unit * math.ceil(option.cost[1] / unit)
+    return f"A budget of {money(enough)}: it would pay for option {option.number}."
+
+
+def _faster(option: Option, first: Option, plan: Plan) -> str:
+    """Say from which pace on an estimate would finish before the first option."""
+    if option.basis is not Basis.ESTIMATE or not (option.pace and first.finish and plan.left):
+        return ""
+    seconds = first.finish.seconds - by_hand(option)
+    if seconds <= 0:
+        return ""
+    low, high, enough = map(rate, (option.pace.low, option.pace.high, plan.left / seconds))
+    if option.pace.rate > plan.left / seconds:
+        return (
+            f"Option {option.number} would finish before option {first.number} if its estimate of"
+            f" {low} to {high} steps/s is right; it needs more than {enough}."
+        )
+    return (
+        f"Option {option.number} is an estimate of {low} to {high} steps/s. Measured at more than"
+        f" {enough}, it would finish before option {first.number}."
+    )
+
+
+def _fixed(plan: Plan) -> Iterator[str]:
+    for option in plan.ruled_out:
+        if option.id.startswith(("gpu", "cpu")) and option.rests_on:
+            yield f'"{option.title}", if this is fixed: {option.rests_on[0].rstrip(".")}.'

@@ -19,7 +19,7 @@ import msgspec
 from rocsteady import __version__
 from rocsteady.attempts.attempt_end import AttemptEnd
 from rocsteady.errors import RocsteadyError
-from rocsteady.forecast.runs import story_ahead
+from rocsteady.forecast.forecast import story_ahead
 from rocsteady.host.atomic_file import write_whole
 from rocsteady.job.address import host_of
 from rocsteady.job.job_file import user_configuration

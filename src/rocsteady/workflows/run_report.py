@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from rocsteady.forecast.runs import story_ahead
+from rocsteady.forecast.forecast import story_ahead
 from rocsteady.journal.journal import Journal
 from rocsteady.journal.location import RUNS
 from rocsteady.journal.values import RunLine, RunStory

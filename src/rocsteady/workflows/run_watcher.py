@@ -17,7 +17,7 @@ from rocsteady.attempts.injection import find_pages
 from rocsteady.errors import JournalError
 from rocsteady.evidence.heartbeat_pages import read_pages
 from rocsteady.evidence.values import Heartbeat
-from rocsteady.forecast.runs import story_ahead
+from rocsteady.forecast.forecast import story_ahead
 from rocsteady.host.logfile import TEXT_STAMP
 from rocsteady.job.run_names import check_name
 from rocsteady.journal.journal import Journal

@@ -28,8 +28,8 @@ from rocsteady.supervisor.run_spec import RunSpec
 from rocsteady.supervisor.strategy_history import RunWishes
 from rocsteady.workflows.existing_checkpoints import Choice, choose
 from rocsteady.workflows.machine_at_start import record_machine
-from rocsteady.workflows.plan_choice import keep_options, kept_options
 from rocsteady.workflows.run_exports import exports_of
+from rocsteady.workflows.saved_plan import keep_options, kept_options
 from rocsteady.workflows.supervision import SupervisorFactory, Surroundings
 
 

@@ -24,14 +24,14 @@ from rocsteady.machine.recording import RecordedRoot, read_recording
 from rocsteady.model import Strategy
 from rocsteady.planner.planner import TrialKind
 from rocsteady.planner.trial_result import TrialResult
-from rocsteady.workflows import plan_trials, supervision, trials
+from rocsteady.workflows import supervision, trials
 
 SOON = timedelta(seconds=5)
 PATIENCE = replace(hurried.PATIENCE, start_after=SOON, seldom_after=SOON)
 STARTING = 16.0  # seconds that a trial may take to start
 
 
-class KeptTrials(plan_trials.PlanTrials):
+class KeptTrials(trials.PlanTrials):
     """Makes each trial once."""
 
     file: Path
@@ -53,7 +53,7 @@ if __name__ == "__main__":
     for module, name, value in (
         (supervision, "DiskRoot", lambda: RecordedRoot(recording)),
         (trials, "patience_for", lambda _: PATIENCE),
-        (plan_trials, "STARTING", STARTING),
+        (trials, "STARTING", STARTING),
         (plan, "PlanTrials", KeptTrials),
     ):
         setattr(module, name, value)
