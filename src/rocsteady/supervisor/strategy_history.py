@@ -36,7 +36,6 @@ from rocsteady.supervisor.recovery import Choices, FallTo, is_as_deadly, propose
 from rocsteady.supervisor.visible_gpus import Visible, visible_to_a_run
 
 WENT_DOWN = "machine-went-down"
-STRATEGY_VERSION = 1
 KERNEL_WITHIN = timedelta(seconds=2)
 
 
