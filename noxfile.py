@@ -21,17 +21,22 @@ nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["format_check", "lint", "types", "contracts", "tests"]
 
 HERE = Path(__file__).parent
-SUPPORTED = ("3.10", "3.11", "3.12", "3.13")
+PACKAGES = ("rocsteady-knowledge", "rocsteady-train", "rocsteady")
+CHECKOUT = tuple(word for name in PACKAGES for word in ("-e", f"packages/{name}"))
+SUPPORTED = ("3.11", "3.12", "3.13")
 TORCH = "torch==2.13.0"  # what slow tests and benchmarks compare with; never a dependency
 BESIDE_TORCH = "numpy>=2,<3"  # as users have it: torch alone warns on stderr that it is not there
 TORCH_VENV = HERE / ".ci" / "torch-venv"
 WHEEL_VENV = HERE / ".ci" / "wheel-venv"
 TORCH_PYTHON = "ROCSTEADY_TEST_TORCH_PYTHON"
 # The fast tests whose result can depend on the interpreter; the others run on one of them.
-BY_INTERPRETER = ("cli/test_main.py", "host", "inside", "journal", "knowledge", "redaction")
-ON_WINDOWS = [f"src/rocsteady/cli/{name}.py" for name in ("doctor", "machine", "env", "explain")]
+BY_INTERPRETER = ("cli/test_main.py", "system", "inside", "store", "doctor/knowledge")
+ON_WINDOWS = [
+    f"packages/rocsteady/src/rocsteady/cli/{name}.py"
+    for name in ("doctor", "machine", "env", "explain")
+]
 LOCK = ".ci/requirements-dev.txt"
-MOST_PACKAGES = 14  # that installing the wheel may bring, rocsteady included
+MOST_PACKAGES = 26  # that installing the wheel may bring, rocsteady included
 DOCTOR_ENDS_WITH = (0, 1, 3)  # nothing blocks, something blocks, could not examine
 
 
@@ -91,7 +96,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Run mypy, strict: everything for this system, what Windows supports for Windows too."""
-    _install(session, "--group", "dev", "-e", ".")
+    _install(session, "--group", "dev", *CHECKOUT)
     session.run("mypy")
     session.run("mypy", "--platform", "win32", *ON_WINDOWS)
 
@@ -99,21 +104,21 @@ def types(session: nox.Session) -> None:
 @nox.session
 def contracts(session: nox.Session) -> None:
     """Check that imports go down only, and that torch and subprocess stay in their rooms."""
-    _install(session, "--group", "lint", "-e", ".")
+    _install(session, "--group", "lint", *CHECKOUT)
     session.run("lint-imports")
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the fast tests. Arguments after ``--`` go to pytest."""
-    _install(session, "--group", "test", "-e", ".")
+    _install(session, "--group", "test", *CHECKOUT)
     session.run("pytest", "--durations=10", *session.posargs)
 
 
 @nox.session
 def slow(session: nox.Session) -> None:
     """Run the slow tests, some of them beside a real torch."""
-    _install(session, "--group", "test", "-e", ".")
+    _install(session, "--group", "test", *CHECKOUT)
     env = {TORCH_PYTHON: _torch_python(session)}
     wanted = ("-m", "slow and not hardware", "--durations=10")
     session.run("pytest", *wanted, *session.posargs, env=env)
@@ -122,7 +127,7 @@ def slow(session: nox.Session) -> None:
 @nox.session
 def ranks(session: nox.Session) -> None:
     """Inject faults into ranks of torchrun at random moments. The argument is how many."""
-    _install(session, "--group", "test", "-e", ".")
+    _install(session, "--group", "test", *CHECKOUT)
     env = {TORCH_PYTHON: _torch_python(session), "ROCSTEADY_RANK_FAULTS": "200"}
     if session.posargs:
         env["ROCSTEADY_RANK_FAULTS"] = session.posargs[0]
@@ -132,7 +137,7 @@ def ranks(session: nox.Session) -> None:
 @nox.session
 def hostile(session: nox.Session) -> None:
     """Try to make it leak, write elsewhere or stop, and print the counts. 45 min."""
-    _install(session, "--group", "test", "-e", ".")
+    _install(session, "--group", "test", *CHECKOUT)
     env = {TORCH_PYTHON: _torch_python(session), "ROCSTEADY_HOSTILE_ALL": "1"}
     wanted = ("-m", "not hardware", "-n", "0", "--quiet", "tests/hostile")
     session.run("pytest", *wanted, *session.posargs, env=env)
@@ -141,10 +146,11 @@ def hostile(session: nox.Session) -> None:
 @nox.session
 def lowest(session: nox.Session) -> None:
     """Run tests with the oldest dependencies that pyproject.toml allows."""
-    project = nox.project.load_toml("pyproject.toml")["project"]
-    oldest = [each.replace(">=", "==") for each in project["dependencies"]]
-    _install(session, "--group", "test", "-e", ".", *oldest)
-    chosen = session.posargs or ["tests/cli", "tests/journal", "tests/report", "tests/hostile"]
+    project = nox.project.load_toml("packages/rocsteady/pyproject.toml")["project"]
+    theirs = [each for each in project["dependencies"] if not each.startswith("rocsteady-")]
+    oldest = [each.replace(">=", "==") for each in theirs]
+    _install(session, "--group", "test", *CHECKOUT, *oldest)
+    chosen = session.posargs or ["tests/cli", "tests/store", "tests/report", "tests/hostile"]
     session.run("pytest", "--quiet", *chosen)
 
 
@@ -153,21 +159,28 @@ def lock(session: nox.Session) -> None:
     """Write anew which versions CI and development install, each with its hashes."""
     session.install("-qq", "uv>=0.8")
     how = ("--universal", "--generate-hashes", "--python-version", SUPPORTED[0], "--upgrade")
-    told = ("--no-header", "--no-annotate", "--quiet", "--output-file", LOCK)
-    session.run("uv", "pip", "compile", *how, "--group", "dev", *told, "pyproject.toml")
+    ours = ("--no-emit-package", "rocsteady-train", "--no-emit-package", "rocsteady-knowledge")
+    output = ("--no-header", "--no-annotate", "--quiet", "--output-file", LOCK)
+    projects = (
+        "--group",
+        "pyproject.toml:dev",
+        "--all-extras",
+        "packages/rocsteady/pyproject.toml",
+    )
+    session.run("uv", "pip", "compile", *how, *ours, *output, *projects)
 
 
 @nox.session(python=SUPPORTED)
 def matrix(session: nox.Session) -> None:
     """Run the fast tests on every supported Python that is installed."""
-    _install(session, "--group", "test", "-e", ".")
+    _install(session, "--group", "test", *CHECKOUT)
     session.run("pytest", "--quiet", *session.posargs)
 
 
 @nox.session(python=SUPPORTED)
 def compatibility(session: nox.Session) -> None:
     """Import every module, and run the fast tests that can depend on the interpreter."""
-    _install(session, "--group", "test", "-e", ".")
+    _install(session, "--group", "test", *CHECKOUT)
     session.run("python", "tests/import_all.py")
     folders = [f"tests/{each}" for each in BY_INTERPRETER]
     session.run("pytest", "--quiet", *folders, *session.posargs)
@@ -176,7 +189,7 @@ def compatibility(session: nox.Session) -> None:
 @nox.session
 def expected(session: nox.Session) -> None:
     """Write anew what the doctor says of each recorded machine. Read the diff before you commit."""
-    _install(session, "--group", "test", "-e", ".")
+    _install(session, "--group", "test", *CHECKOUT)
     chosen = session.posargs or ["tests/doctor/test_machines.py"]
     session.run("pytest", "--quiet", "--update-expected", *chosen)
 
@@ -184,7 +197,7 @@ def expected(session: nox.Session) -> None:
 @nox.session
 def screens(session: nox.Session) -> None:
     """Write anew what every screen looks like. Read the diff before you commit."""
-    _install(session, "--group", "test", "-e", ".")
+    _install(session, "--group", "test", *CHECKOUT)
     session.run("pytest", "--quiet", "--update-expected", "tests/screens", *session.posargs)
 
 
@@ -198,7 +211,7 @@ def full(session: nox.Session) -> None:
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation; a warning is an error."""
-    _install(session, "--group", "docs", "-e", ".")
+    _install(session, "--group", "docs", *CHECKOUT)
     session.run("sphinx-build", "-W", "--keep-going", "-E", "-q", "docs", "docs/_build/html")
     session.log("open docs/_build/html/index.html")
 
@@ -206,21 +219,22 @@ def docs(session: nox.Session) -> None:
 @nox.session
 def screenshot(session: nox.Session) -> None:
     """Take the pictures of the docs anew, from real runs. Needs tmux and Chromium; 15 min."""
-    _install(session, "--group", "docs", "axe-playwright-python", "-e", ".")
+    _install(session, "--group", "docs", "axe-playwright-python", *CHECKOUT)
     session.run("python", "docs/screenshot.py", "--python", _torch_python(session))
 
 
 @nox.session
 def build(session: nox.Session) -> None:
-    """Build the wheel, and run the doctor from it where there is nothing else."""
+    """Build the three wheels, and run the doctor from them where there is nothing else."""
     _install(session, "build")
     dist = Path(session.create_tmp()) / "dist"
     shutil.rmtree(dist, ignore_errors=True)
-    session.run("python", "-m", "build", "--wheel", "--outdir", str(dist))
-    (wheel,) = dist.glob("*.whl")
+    for name in PACKAGES:
+        session.run("python", "-m", "build", "--wheel", "--outdir", str(dist), f"packages/{name}")
+    wheels = [str(path) for path in dist.glob("*.whl")]
 
     python = _new_venv(session, WHEEL_VENV)
-    session.run(python, "-m", "pip", "install", "-qq", str(wheel), external=True)
+    session.run(python, "-m", "pip", "install", "-qq", *wheels, external=True)
     _check_packages(session, python)
     doctor = (_program(WHEEL_VENV, "rocsteady"), "doctor")
     session.run(*doctor, external=True, success_codes=DOCTOR_ENDS_WITH)
@@ -243,7 +257,7 @@ def _check_packages(session: nox.Session, python: str) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Compare the speed of the doctor with that of torch's own report on its environment."""
-    _install(session, "-e", ".")
+    _install(session, *CHECKOUT)
     python = _torch_python(session)
     session.run("python", "benchmarks/doctor_speed.py", "--python", python, *session.posargs)
 
@@ -251,7 +265,7 @@ def bench(session: nox.Session) -> None:
 @nox.session
 def plan(session: nox.Session) -> None:
     """Show all that a plan claims, on a quiet machine: notes, exports, forecasts. 2 h."""
-    _install(session, "--group", "test", "-e", ".")
+    _install(session, "--group", "test", *CHECKOUT)
     python = _torch_python(session)
     all_of_it = {"ROCSTEADY_TEST_ALL_NOTES": "1", "ROCSTEADY_TEST_SKY_PYTHON": "make"}
     shown = ("planner", "exports", "cli/test_plan.py", "cli/test_init.py", "guides/test_init.py")

@@ -1,7 +1,7 @@
 """What a checkpoint costs, against the bare copies, writes and reads of the same bytes.
 
-A model with AdamW is saved and restored by rocsteady.Checkpointer; in each round, one after the
-other, the same bytes are also copied in memory, saved by torch.save, written and read as they are:
+A model with AdamW is saved and restored by Checkpointer; in each round, one after the other, the
+same bytes are also copied in memory, saved by torch.save, written and read as they are:
 
     python benchmarks/checkpoint_cost.py --python PYTHON [--megabytes 600] [--rounds 5]
 
@@ -133,8 +133,7 @@ def read_and_hash(path: Path) -> None:
 def measure(folder: Path, megabytes: int, rounds: int) -> tuple[Times, dict[str, float], int]:
     """Do everything in turn; return the times, the memory in bytes, and the bytes of the state."""
     import torch  # noqa: PLC0415
-
-    from rocsteady import Checkpointer  # noqa: PLC0415
+    from rocsteady_train import Checkpointer  # noqa: PLC0415
 
     times = Times()
     sizes: dict[str, float] = {}

@@ -15,9 +15,9 @@ import sys
 import time
 from collections.abc import Callable
 
+from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
-from rocsteady.knowledge.failures import load_failures
 
 SIZE = 1 << 20
 LIMIT = 0.1  # seconds for ordinary output

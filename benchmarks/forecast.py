@@ -31,17 +31,17 @@ from pathlib import Path
 import msgspec
 
 from rocsteady import __version__
-from rocsteady.job import FILE
-from rocsteady.job.job_file import read_job
-from rocsteady.journal.location import find_place
-from rocsteady.journal.machine_history import Memory
 from rocsteady.model import Strategy, Value
-from rocsteady.plan import Basis, Finish, Option, Pace, Plan
-from rocsteady.planner.completion import FailureCost, FailureHistory, finish
-from rocsteady.planner.planner import SEE_AND_START
-from rocsteady.planner.trial import Bounds
-from rocsteady.workflows import saved_plan
-from rocsteady.workflows.trials import Trials
+from rocsteady.plan import saved_plan
+from rocsteady.plan.completion import FailureCost, FailureHistory, finish
+from rocsteady.plan.planner import SEE_AND_START
+from rocsteady.plan.trial import Bounds
+from rocsteady.plan.trials import Trials
+from rocsteady.plan.values import Basis, Finish, Option, Pace, Plan
+from rocsteady.run.job import FILE
+from rocsteady.run.job.job_file import read_job
+from rocsteady.store.location import find_place
+from rocsteady.store.machine_history import Memory
 
 TITLE, STRATEGY = "CPU", Strategy()
 

@@ -36,7 +36,7 @@ SCHEDULES = {"faults": (STEPS, FAULTS), "pause": (STEPS, PAUSES), "long": (LONG_
 QUICK = 4  # times fewer steps
 STUCK = 60.0  # seconds without a new checkpoint or start, after which a tool is given up
 RESTARTS = "20"
-AIMS = {"rocsteady run, job file": 0.72, "rocsteady.Loop, defaults": 0.77}
+AIMS = {"rocsteady run, job file": 0.72, "rocsteady_train.Loop, defaults": 0.77}
 JOB = """
 command = {command}
 total = {{ steps = {steps} }}
@@ -80,7 +80,7 @@ def commands(course: Course, python: str, nvrx: str | None) -> dict[str, list[st
         "torchrun": [*module, f"--max-restarts={RESTARTS}", *resuming[1:]],
         "rocsteady run, job file": rocsteady,
         "rocsteady run, no job file": [*rocsteady, "--", *resuming],
-        "rocsteady.Loop, defaults": [*rocsteady, "--", *course.script(python, "loop")],
+        "rocsteady_train.Loop, defaults": [*rocsteady, "--", *course.script(python, "loop")],
     }
     if nvrx is not None:
         found["nvidia-resiliency-ext"] = [

@@ -101,14 +101,14 @@ def beat(client: Any, count: int) -> None:  # noqa: ANN401 - of nvidia-resilienc
 
 
 def train_loop(steps: int, seconds: float, faults: Faults) -> None:
-    """Train with rocsteady.Loop and its defaults."""
-    import rocsteady  # noqa: PLC0415 - only here
-
+    """Train with rocsteady_train.Loop and its defaults."""
     model = torch.nn.Linear(WIDTH, WIDTH)
     optimizer = torch.optim.AdamW(model.parameters())
     data = torch.utils.data.TensorDataset(torch.randn(steps * BATCH, WIDTH))
     loader = torch.utils.data.DataLoader(data, batch_size=BATCH)
-    loop = rocsteady.Loop(model=model, optimizer=optimizer, loader=loader, epochs=1)
+    import rocsteady_train  # noqa: PLC0415 - the other kinds run without it
+
+    loop = rocsteady_train.Loop(model=model, optimizer=optimizer, loader=loader, epochs=1)
     began = time.monotonic()
     for batch in loop:
         faults.before(loop.steps + 1)

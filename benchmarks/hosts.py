@@ -20,11 +20,11 @@ from typing import Any
 
 import msgspec
 import torch.distributed as dist
+from rocsteady_train.integrations.host_channel import DECISION, HangChannel, HostChannel
 
-from rocsteady.blame import RankRecord, WaitsFor
-from rocsteady.integrations.host_channel import DECISION, HangChannel, HostChannel
-from rocsteady.pulse.host_summary import HostSummary, job_blame, job_hangs
-from rocsteady.supervisor.host_decision import HostDecision, Weight, choose
+from rocsteady.hangs.blame import RankRecord, WaitsFor
+from rocsteady.hangs.host_summary import HostSummary, job_blame, job_hangs
+from rocsteady.run.host_decision import HostDecision, Weight, choose
 
 HOUR, INCIDENTS, RANKS = 3600, 20, 8
 LOOK = 0.5  # seconds between two looks of an agent while something is wrong; 1 second otherwise

@@ -23,9 +23,9 @@ import msgspec
 
 from rocsteady.doctor.diagnosis import CHECKS, diagnose
 from rocsteady.doctor.facts import FACTS
-from rocsteady.knowledge.reader import DATA, Knowledge, load_knowledge
-from rocsteady.machine.machine import Machine, examine
-from rocsteady.machine.recording import RecordedRoot, read_recording
+from rocsteady.doctor.knowledge.reader import DATA, Knowledge, load_knowledge
+from rocsteady.doctor.machine.machine import Machine, examine
+from rocsteady.doctor.machine.recording import RecordedRoot, read_recording
 
 SIZES = (32, 1_000, 10_000)
 ROUNDS = 5

@@ -16,10 +16,10 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from rocsteady.journal.journal import Journal
-from rocsteady.journal.location import find_place
-from rocsteady.journal.values import AttemptRecord, DecisionRecord, Sample
 from rocsteady.model import Outcome, RunOutcome, RunState, Strategy
+from rocsteady.store.journal import Journal
+from rocsteady.store.location import find_place
+from rocsteady.store.values import AttemptRecord, DecisionRecord, Sample
 
 ATTEMPTS, RUNS, REPEATS = 3_000, 300, 5
 LENGTH = 60  # seconds of an attempt

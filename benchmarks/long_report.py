@@ -17,11 +17,11 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from rocsteady.journal.journal import Journal
-from rocsteady.journal.location import find_place
-from rocsteady.journal.progress import DAY
-from rocsteady.journal.values import AttemptRecord, DecisionRecord, Incident, MessageRecord, Sample
 from rocsteady.model import Outcome, RunState, Strategy
+from rocsteady.store.journal import Journal
+from rocsteady.store.location import find_place
+from rocsteady.store.progress import DAY
+from rocsteady.store.values import AttemptRecord, DecisionRecord, Incident, MessageRecord, Sample
 
 DAYS, STEPS, HANGS, GPUS = 10, 5_000_000, 40, 8
 LOOK_EVERY = 20  # seconds
@@ -114,7 +114,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         project = Path(made)
         write(project)
-        size = sum(path.stat().st_size for path in project.glob(".rocsteady/journal.db*"))
+        size = sum(path.stat().st_size for path in project.glob(".rocsteady/store.db*"))
         rocsteady = [sys.executable, "-m", "rocsteady"]
         page = project / "page.html"
         report = processor_seconds([*rocsteady, "report", "-o", str(page)], project)

@@ -1,4 +1,4 @@
-"""What rocsteady.Loop costs a training step, counted directly.
+"""What rocsteady_train.Loop costs a training step, counted directly.
 
     PYTHONPATH=src PATH-OF-A-PYTHON-WITH-TORCH benchmarks/loop_cost.py
 
@@ -20,10 +20,9 @@ from collections.abc import Callable
 from time import perf_counter_ns as clock
 from typing import Any
 
+import rocsteady_train
 import torch
-
-import rocsteady
-from rocsteady.training import micro_batches
+from rocsteady_train.loop import micro_batches
 
 STEPS, WARM_UP = 1200, 100
 WANTED = 2.0  # per cent of a step, at most
@@ -79,7 +78,7 @@ def account(*, normal: bool, part: int | None, inner: dict[str, tuple[Any, str]]
     overheads: list[int] = []  # of a timed call, beyond what it says
     functions: dict[str, list[float]] = {name: [] for name in inner}
     with tempfile.TemporaryDirectory() as folder:
-        loop = rocsteady.Loop(
+        loop = rocsteady_train.Loop(
             model=model,
             optimizer=optimizer,
             loader=torch.utils.data.DataLoader(data, batch_size=BATCH),
@@ -139,7 +138,7 @@ def compare() -> tuple[float, float]:
     bare: list[int] = []
     ours: list[int] = []
     with tempfile.TemporaryDirectory() as folder:
-        loop = rocsteady.Loop(
+        loop = rocsteady_train.Loop(
             model=model,
             optimizer=optimizer,
             loader=torch.utils.data.DataLoader(data, batch_size=BATCH),

@@ -21,11 +21,11 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rocsteady.journal.journal import Journal
-from rocsteady.journal.location import find_place
-from rocsteady.probes.catalog import PROBES, Probe, at_level, estimate
-from rocsteady.probes.processes import lay_out
-from rocsteady.probes.runner import ProbeRunner
+from rocsteady.probe.catalog import PROBES, Probe, at_level, estimate
+from rocsteady.probe.processes import lay_out
+from rocsteady.probe.runner import ProbeRunner
+from rocsteady.store.journal import Journal
+from rocsteady.store.location import find_place
 
 WANTED = 1.3  # times the bare payloads
 FORKED = {  # tries, for about half a second each

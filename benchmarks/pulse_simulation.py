@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the simulator is shared with the tests
 
-from tests.pulse.heavy_tails import Tally, run
+from tests.hangs.verdicts.heavy_tails import Tally, run
 
 LENGTHS = (500, 5_000, 20_000, 74_500)
 

@@ -13,15 +13,15 @@ from pathlib import Path
 
 from rocsteady import __version__
 from rocsteady.doctor.facts import FACTS
-from rocsteady.knowledge.gpu_rental import CardSpeed, Offer, load_offers, load_speeds
-from rocsteady.knowledge.hardware import Variable
-from rocsteady.knowledge.harmful_variables import Harmful, harmful_variables
-from rocsteady.knowledge.library_contents import load_seen
-from rocsteady.knowledge.options import SPOKEN, OtherOption, load_other_options
-from rocsteady.knowledge.reader import load_knowledge
-from rocsteady.knowledge.rules import Rule
-from rocsteady.knowledge.values import Severity, Source
-from rocsteady.remedies.remedy import ANY, Remedy, load_remedies
+from rocsteady.doctor.knowledge.gpu_rental import CardSpeed, Offer, load_offers, load_speeds
+from rocsteady.doctor.knowledge.hardware import Variable
+from rocsteady.doctor.knowledge.harmful_variables import Harmful, harmful_variables
+from rocsteady.doctor.knowledge.library_contents import load_seen
+from rocsteady.doctor.knowledge.options import SPOKEN, OtherOption, load_other_options
+from rocsteady.doctor.knowledge.reader import load_knowledge
+from rocsteady.doctor.knowledge.rules import Rule
+from rocsteady.doctor.knowledge.values import Severity, Source
+from rocsteady.failures.remedy import ANY, Remedy, load_remedies
 
 project = "rocsteady"
 author = "The rocsteady authors"
@@ -240,9 +240,9 @@ def option_section(option: OtherOption, sources: Mapping[str, Source]) -> Iterat
 
 
 def api_page(classes: Mapping[str, str]) -> Iterator[str]:
-    """Describe classes of rocsteady.training by their docstrings, without importing torch."""
+    """Describe classes of rocsteady_train by their docstrings, without importing torch."""
     yield "# API: Loop and Checkpointer"
-    yield "From the docstrings of `rocsteady.training`; [](training.md) shows how to use them."
+    yield "From the docstrings of `rocsteady_train`; [](training.md) shows how to use them."
     for name, module in classes.items():
         source = (SOURCE / f"{module}.py").read_text(encoding="utf-8")
         nodes = ast.walk(ast.parse(source))

@@ -15,10 +15,10 @@ from hypothesis import settings
 
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
 from rocsteady.doctor.facts import Facts, gather
+from rocsteady.doctor.knowledge.reader import Knowledge
+from rocsteady.doctor.machine.machine import Machine, examine
+from rocsteady.doctor.machine.recording import RecordedRoot, read_recording
 from rocsteady.doctor.values import Diagnosis
-from rocsteady.knowledge.reader import Knowledge
-from rocsteady.machine.machine import Machine, examine
-from rocsteady.machine.recording import RecordedRoot, read_recording
 
 if os.name != "nt":
     from supervised import Project, until

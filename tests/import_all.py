@@ -8,8 +8,11 @@ import sys
 
 import rocsteady
 
-NEEDS_MORE = ("rocsteady.training", "rocsteady.integrations", "rocsteady.inside.payloads")
-NOT_TO_IMPORT = ("rocsteady.__main__", "rocsteady.inside.sitecustomize")  # they run when imported
+NEEDS_MORE = ("rocsteady_train", "rocsteady_train.integrations", "rocsteady_train.inside.payloads")
+NOT_TO_IMPORT = (
+    "rocsteady.__main__",
+    "rocsteady_train.inside.sitecustomize",
+)  # they run when imported
 
 
 def main() -> None:

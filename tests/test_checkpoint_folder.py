@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from rocsteady.checkpoint_folder import (
+from rocsteady_train.checkpoints.folder import (
     BLOCK,
     MANIFEST,
     MANIFEST_LIMIT,

@@ -18,12 +18,12 @@ import click
 import pytest
 
 from rocsteady.cli.main import rocsteady
-from rocsteady.knowledge.reader import Knowledge
+from rocsteady.doctor.knowledge.reader import Knowledge
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "field-notes.md").read_text(encoding="utf-8")
 TORCH_PYTHON = "ROCSTEADY_TEST_TORCH_PYTHON"
-LIBRARY = str(ROOT / "src")  # as if it were installed beside torch
+LIBRARY = str(ROOT / "packages" / "rocsteady-train" / "src")  # as if it were installed beside torch
 WITHIN = "180"  # seconds; a slow one hangs for a while, on a busy machine
 # Lines that name something of which no effect was seen.
 WITHOUT_EFFECT = re.compile(r"(?i)\bnot run\b|\bnot tried\b|had no effect|no effect on this script")

@@ -7,8 +7,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from rocsteady.goodput import best_interval, between_failures, share_of_work
+from rocsteady_train.goodput import best_interval, between_failures, share_of_work
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 STALLS = st.floats(1e-3, 1e4)

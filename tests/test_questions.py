@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.doctor.torch_offers import torch_offers
 from rocsteady.doctor.variable_files import assignments
 from rocsteady.doctor.variables import judge
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
-from rocsteady.knowledge.failures import load_failures
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 QUESTIONS = tomllib.loads((Path(__file__).parent / "questions.toml").read_text("utf-8"))["question"]
 OF_MACHINES = [question for question in QUESTIONS if "finding" in question]

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from rocsteady.untrusted_file import open_regular, read_head, read_regular, read_tail
+from rocsteady_train.untrusted_file import open_regular, read_head, read_regular, read_tail
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="makes FIFOs and devices")
 AT_MOST = 2.0  # seconds
@@ -86,7 +85,7 @@ def test_a_file_that_becomes_a_fifo_in_between_does_not_block(
     real.touch()
     fifo(path)
     about = real.stat()
-    monkeypatch.setattr("rocsteady.untrusted_file.os.stat", lambda *_, **__: about)
+    monkeypatch.setattr("rocsteady_train.untrusted_file.os.stat", lambda *_, **__: about)
 
     with pytest.raises(OSError, match="not a regular file"):
         open_regular(path)

@@ -9,10 +9,10 @@ import platformdirs
 import pytest
 from platformdirs.windows import Windows
 
-from rocsteady.knowledge.reader import own_folder
-from rocsteady.user_folders import config_folder, state_folder
+from rocsteady.doctor.knowledge.reader import own_folder
+from rocsteady.store.user_folders import config_folder, state_folder
 
-SOURCE = Path(__file__).parents[1] / "src" / "rocsteady"
+SOURCE = Path(__file__).parents[1] / "packages"
 
 
 def test_on_windows_no_folder_is_named_twice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,4 +32,4 @@ def test_no_other_file_asks_for_a_folder_of_the_user() -> None:
         if re.search(r"\bplatformdirs\b", path.read_text(encoding="utf-8"))
     ]
 
-    assert asking == ["user_folders.py"]
+    assert asking == ["rocsteady/src/rocsteady/store/user_folders.py"]

@@ -11,7 +11,7 @@ QUOTED = re.compile(r"[\"'](ROCSTEADY_[A-Z_]+)[\"']")
 
 
 def test_the_reference_lists_every_variable() -> None:
-    sources = (ROOT / "src").rglob("*.py")
+    sources = (ROOT / "packages").rglob("*.py")
     used = {name for path in sources for name in QUOTED.findall(path.read_text(encoding="utf-8"))}
     page = (ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
 

@@ -5,17 +5,12 @@ python tools/claims.py
 
 from __future__ import annotations
 
-import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
-from rocsteady.knowledge.reader import load_knowledge
-from rocsteady.knowledge.values import Source
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from rocsteady.doctor.knowledge.reader import load_knowledge
+from rocsteady.doctor.knowledge.values import Source
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 HEAD = """# Claims you will read, and what is known of them

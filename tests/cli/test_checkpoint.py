@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from rocsteady_train.checkpoints.folder import MANIFEST, FileFact, hash_of, manifest_text, name_of
 
-from rocsteady.checkpoint_folder import MANIFEST, FileFact, hash_of, manifest_text, name_of
 from rocsteady.cli.main import rocsteady
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocsteady.job.job_file import parse_job, read_job
-from rocsteady.job.values import Job, Resume, Total
+from rocsteady.run.job.job_file import parse_job, read_job
+from rocsteady.run.job.values import Job, Resume, Total
 
 if TYPE_CHECKING:
     from supervised import Project

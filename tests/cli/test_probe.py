@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from rocsteady.journal.identity import this_process
-from rocsteady.journal.journal import Journal
-from rocsteady.journal.location import find_place
 from rocsteady.model import IntentKind
+from rocsteady.store.identity import this_process
+from rocsteady.store.journal import Journal
+from rocsteady.store.location import find_place
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Rocsteady

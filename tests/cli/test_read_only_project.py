@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.job.values import Job
-from rocsteady.journal.journal import Journal
-from rocsteady.journal.location import existing_places, find_place
 from rocsteady.model import RunOutcome, Strategy
+from rocsteady.run.job.values import Job
+from rocsteady.store.journal import Journal
+from rocsteady.store.location import existing_places, find_place
 
 READ_ONLY = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && cd "$0" && exec "$@"'
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from rocsteady.terminal.status_line import Redrawn, bar
+from rocsteady.screens.status_line import Redrawn, bar
 
 
 class Terminal(io.StringIO):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocsteady.cli.explain import _remedy_page
-from rocsteady.remedies.remedy import load_remedies
-from rocsteady.report.text_page import Page
+from rocsteady.failures.remedy import load_remedies
+from rocsteady.screens.text_page import Page
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Rocsteady

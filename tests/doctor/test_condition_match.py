@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from rocsteady.doctor.condition_match import CannotTell, Match, Matcher, Seen
 from rocsteady.doctor.facts import Facts, Scalar
-from rocsteady.knowledge.hardware import Arch
-from rocsteady.knowledge.rules import Condition
+from rocsteady.doctor.knowledge.hardware import Arch
+from rocsteady.doctor.knowledge.rules import Condition
 
 Truth: TypeAlias = bool | None
 

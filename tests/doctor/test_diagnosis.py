@@ -9,12 +9,12 @@ import msgspec
 from rocsteady.doctor.condition_match import Seen
 from rocsteady.doctor.diagnosis import CHECKS, diagnose
 from rocsteady.doctor.facts import Facts
+from rocsteady.doctor.knowledge.reader import Knowledge
+from rocsteady.doctor.knowledge.rules import Condition, Rule
+from rocsteady.doctor.knowledge.values import Confidence, Fix, Severity
+from rocsteady.doctor.machine.machine import Machine
+from rocsteady.doctor.machine.view import Unread
 from rocsteady.doctor.values import Finding, Unchecked
-from rocsteady.knowledge.reader import Knowledge
-from rocsteady.knowledge.rules import Condition, Rule
-from rocsteady.knowledge.values import Confidence, Fix, Severity
-from rocsteady.machine.machine import Machine
-from rocsteady.machine.view import Unread
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

@@ -18,11 +18,11 @@ from rocsteady.doctor.facts import (
     gather,
     release_arches,
 )
-from rocsteady.machine.disk_root import DiskRoot
-from rocsteady.machine.machine import Machine, examine
-from rocsteady.machine.python_env import PythonEnv
-from rocsteady.machine.recording import Recording, read_recording
-from rocsteady.machine.torch_build import TorchBuild
+from rocsteady.doctor.machine.disk_root import DiskRoot
+from rocsteady.doctor.machine.machine import Machine, examine
+from rocsteady.doctor.machine.python_env import PythonEnv
+from rocsteady.doctor.machine.recording import Recording, read_recording
+from rocsteady.doctor.machine.torch_build import TorchBuild
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

@@ -9,12 +9,12 @@ import pytest
 
 from rocsteady.doctor.diagnosis import diagnose
 from rocsteady.doctor.facts import gather
+from rocsteady.doctor.knowledge.values import Effect
+from rocsteady.doctor.machine.machine import Machine
+from rocsteady.doctor.machine.system import SetVariable
 from rocsteady.doctor.shell_variables import Assignment
 from rocsteady.doctor.training_gpus import VARIABLE, effect, effects, overridden, override_settings
 from rocsteady.doctor.variables import judge
-from rocsteady.knowledge.values import Effect
-from rocsteady.machine.machine import Machine
-from rocsteady.machine.system import SetVariable
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

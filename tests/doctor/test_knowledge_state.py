@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from rocsteady.doctor.knowledge.reader import DataFolder
 from rocsteady.doctor.knowledge_report import knowledge_report, upgrade_command
 from rocsteady.doctor.knowledge_state import knowledge_state
-from rocsteady.knowledge.reader import DataFolder
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

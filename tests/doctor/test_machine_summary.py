@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from rocsteady.doctor.diagnosis import diagnose
+from rocsteady.doctor.machine.system import SetVariable
 from rocsteady.doctor.values import Brief, ComputeDevice
-from rocsteady.machine.system import SetVariable
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

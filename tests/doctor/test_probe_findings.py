@@ -6,8 +6,8 @@ import time
 
 from msgspec.structs import replace
 
+from rocsteady.doctor.knowledge.values import Severity
 from rocsteady.doctor.probe_findings import findings
-from rocsteady.knowledge.values import Severity
 from rocsteady.model import Observation, ProbeOutcome
 
 NOW = "GPU gfx1100; driver 6.8; torch 2.10.0; Python 3.12"

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rocsteady.doctor.knowledge.gpu_names import named_gfx
+from rocsteady.doctor.knowledge.values import Severity
 from rocsteady.doctor.torch_offers import torch_offers
 from rocsteady.doctor.values import TorchOffers
-from rocsteady.knowledge.gpu_names import named_gfx
-from rocsteady.knowledge.values import Severity
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

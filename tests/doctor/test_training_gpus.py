@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from rocsteady.doctor.machine.machine import Machine
+from rocsteady.doctor.machine.system import SetVariable
 from rocsteady.doctor.training_gpus import second, trainable, visible
-from rocsteady.machine.machine import Machine
-from rocsteady.machine.system import SetVariable
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rocsteady.doctor.knowledge.values import Effect
 from rocsteady.doctor.shell_variables import Assignment
 from rocsteady.doctor.values import VariableReview, VariableVerdict
 from rocsteady.doctor.variable_files import assignments
 from rocsteady.doctor.variables import FORMS, judge
-from rocsteady.knowledge.values import Effect
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

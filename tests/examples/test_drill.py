@@ -21,7 +21,7 @@ HURRIED = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[1] / "victims")!r})
 import hurried
-from rocsteady.workflows import drills
+from rocsteady.probe import rehearsal as drills
 drills.Settings = lambda **given: hurried.SETTINGS(**{{**given, "patience": hurried.PATIENCE}})
 hurried.main()
 """

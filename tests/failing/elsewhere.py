@@ -12,8 +12,8 @@ import hurried
 
 from rocsteady.cli import run
 from rocsteady.cli.main import main
-from rocsteady.machine.recording import RecordedRoot, read_recording
-from rocsteady.workflows import supervision
+from rocsteady.doctor.machine.recording import RecordedRoot, read_recording
+from rocsteady.run import supervision
 
 if __name__ == "__main__":
     recording = read_recording(Path(sys.argv.pop(1)))

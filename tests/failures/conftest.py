@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rocsteady.doctor.knowledge.failures import FailureKnowledge, load_failures
 from rocsteady.failures.classify import Classifier
-from rocsteady.knowledge.failures import FailureKnowledge, load_failures
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # so that tests can share their builders
 

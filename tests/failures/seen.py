@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rocsteady.evidence.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
+from rocsteady.hangs.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
 
 TORCH = "site-packages/torch"
 LOADER = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from rocsteady.doctor.knowledge.failures import FailureKnowledge
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Raised, Symptoms
-from rocsteady.knowledge.failures import FailureKnowledge
 from rocsteady.model import Certainty, Failure, Fingerprint, Role
 
 PACKAGES = "/venv/lib/python3.12/site-packages"

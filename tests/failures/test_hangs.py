@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from rocsteady.evidence.values import Snapshot, Wait
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Raised, Symptoms
+from rocsteady.hangs.values import Snapshot, Wait
 from rocsteady.model import Certainty, Failure, Fingerprint
 from tests.failures.seen import (
     BACKWARD,

@@ -42,7 +42,7 @@ def told(error: MicroBatchError) -> tuple[Raised, str]:
     text = "".join(traceback.format_exception(error))
     kind = type(error)
     told = Raised(
-        type=f"rocsteady.training.micro_batches.{kind.__qualname__}",
+        type=f"rocsteady_train.loop.micro_batches.{kind.__qualname__}",
         bases=("Exception",),
         message=str(error),
         place="train.py:12 <module>",

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rocsteady.doctor.knowledge.failures import Where, load_failures
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Raised, Symptoms
 from rocsteady.failures.tracebacks import find_tracebacks
-from rocsteady.knowledge.failures import Where, load_failures
 from rocsteady.model import Role
 
 KNOWN = load_failures()

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rocsteady.doctor.knowledge.failures import UNKNOWN
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
-from rocsteady.knowledge.failures import UNKNOWN
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 REPORTS = tomllib.loads((Path(__file__).parent / "reports.toml").read_text("utf-8"))["report"]
 

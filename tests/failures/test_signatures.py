@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from rocsteady.doctor.knowledge.failures import (
+    UNKNOWN,
+    FailureKnowledge,
+    Signature,
+    Where,
+    load_failures,
+)
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
-from rocsteady.knowledge.failures import UNKNOWN, FailureKnowledge, Signature, Where, load_failures
 from rocsteady.model import Role
 
 KNOWN = load_failures()

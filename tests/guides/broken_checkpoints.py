@@ -70,12 +70,11 @@ def _named(path: str | None) -> str | None:
 
 
 def of_transformers(made: Path) -> dict[str, str | None]:
-    from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments  # noqa: PLC0415
-
-    from rocsteady.integrations.transformers import (  # noqa: PLC0415
+    from rocsteady_train.integrations.transformers import (  # noqa: PLC0415
         RocsteadyCallback,
         newest_checkpoint,
     )
+    from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments  # noqa: PLC0415
 
     config = GPT2Config(
         vocab_size=8, n_positions=8, n_embd=8, n_layer=1, n_head=1, bos_token_id=0, eos_token_id=0
@@ -129,8 +128,7 @@ def of_lightning(made: Path) -> dict[str, str | None]:
     import lightning.pytorch as pl  # noqa: PLC0415
     from lightning.pytorch.callbacks import ModelCheckpoint  # noqa: PLC0415
     from lightning.pytorch.demos.boring_classes import BoringModel  # noqa: PLC0415
-
-    from rocsteady.integrations.lightning import newest_checkpoint  # noqa: PLC0415
+    from rocsteady_train.integrations.lightning import newest_checkpoint  # noqa: PLC0415
 
     saves = ModelCheckpoint(
         made, filename="{step}", every_n_train_steps=4, monitor="step", mode="max", save_top_k=-1
@@ -161,8 +159,7 @@ def of_lightning(made: Path) -> dict[str, str | None]:
 def of_accelerate(made: Path) -> dict[str, str | None]:
     from accelerate import Accelerator  # noqa: PLC0415
     from accelerate.utils import ProjectConfiguration  # noqa: PLC0415
-
-    from rocsteady.integrations.accelerate import newest_checkpoint, resume  # noqa: PLC0415
+    from rocsteady_train.integrations.accelerate import newest_checkpoint, resume  # noqa: PLC0415
 
     class Progress:
         def __init__(self) -> None:

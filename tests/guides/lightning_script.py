@@ -3,10 +3,9 @@
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
+from rocsteady_train.integrations.lightning import RocsteadyCallback, newest_checkpoint
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-
-from rocsteady.integrations.lightning import RocsteadyCallback, newest_checkpoint
 
 CHECKPOINTS = "checkpoints"
 Batch = tuple[torch.Tensor, torch.Tensor]

@@ -1,10 +1,9 @@
 """Learn which points of a plane lie inside a ring. Resumes where it stopped."""
 
+import rocsteady_train
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-
-import rocsteady
 
 EPOCHS = 25
 
@@ -23,7 +22,7 @@ def main() -> None:
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS * len(loader))
     criterion = nn.BCEWithLogitsLoss()
 
-    loop = rocsteady.Loop(
+    loop = rocsteady_train.Loop(
         model=model,
         optimizer=optimizer,
         scheduler=scheduler,

@@ -24,7 +24,7 @@ import sys
 sys.path.insert(0, {str(ROOT / "tests" / "victims")!r})
 import hurried
 from rocsteady.cli import run
-from rocsteady.workflows import drills
+from rocsteady.probe import rehearsal as drills
 for command in (drills, run):
     command.Settings = lambda **given: hurried.SETTINGS(**{{**given, "patience": hurried.PATIENCE}})
 hurried.main()
@@ -107,7 +107,10 @@ def project(tmp_path: Path) -> Iterator[Project]:
     """Give a folder in which scripts find rocsteady beside torch."""
     made = Project(tmp_path)
     made.program = (sys.executable, "-c", HURRIED)
-    made.environment |= {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    made.environment |= {
+        "PYTHONPATH": str(ROOT / "packages" / "rocsteady-train" / "src"),
+        "OMP_NUM_THREADS": "1",
+    }
     try:
         yield made
         until(lambda: not made.processes(), 5.0, lambda: str(made.processes()))
@@ -174,7 +177,7 @@ def test_five_faults_are_survived(guide: Guide, project: Project, frameworks_pyt
 def test_what_looks_like_a_hang_is_saved_first(
     guide: Guide, project: Project, frameworks_python: str
 ) -> None:
-    """That rocsteady.Loop does so is told in tests/training."""
+    """That rocsteady_train.Loop does so is told in tests/training."""
     shutil.copy(HERE / guide.script, project.folder)
     slow = project.script(SLOW_ONCE, "slow_once.py")
     saved = project.folder / guide.saved.format(step=25)

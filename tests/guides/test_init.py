@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from supervised import Project, until
 
-from rocsteady.job.job_file import read_job
-from rocsteady.job.values import Job, Resume, Total
+from rocsteady.run.job.job_file import read_job
+from rocsteady.run.job.values import Job, Resume, Total
 
 TRANSFORMERS = """
     import os

@@ -21,7 +21,11 @@ def chosen(framework: str, folder: Path, python: str) -> dict[str, str | None]:
     ended = subprocess.run(
         [python, str(HERE / "broken_checkpoints.py"), framework],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT / "packages" / "rocsteady-train" / "src"),
+            "OMP_NUM_THREADS": "1",
+        },
         capture_output=True,
         text=True,
         timeout=WITHIN,

@@ -1,9 +1,8 @@
 """Teach a small GPT-2 to add, one digit per token. Resumes where it stopped."""
 
 import torch
+from rocsteady_train.integrations.transformers import RocsteadyCallback, newest_checkpoint
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
-
-from rocsteady.integrations.transformers import RocsteadyCallback, newest_checkpoint
 
 DIGITS = {letter: token for token, letter in enumerate("0123456789+=")}
 

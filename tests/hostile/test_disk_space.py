@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import rocsteady_train
 from in_process import count, number
 from supervised import Project, until
 
-import rocsteady
-
-LIBRARY = Path(rocsteady.__file__).parents[1]
+LIBRARY = Path(rocsteady_train.__file__).parents[1]
 MB = 1_000_000
 CHATTY = """
     import time
@@ -101,12 +100,12 @@ def small_disk(project: Project) -> Iterator[Path]:
 TRAINS = """
     import os, pathlib, time
     import torch, rocsteady
-    from rocsteady.training import CheckpointError
+    from rocsteady_train import CheckpointError
     model = torch.nn.Linear(500, 500)
     optimizer = torch.optim.Adam(model.parameters())
     data = torch.utils.data.TensorDataset(torch.ones(80, 500))
-    keeper = rocsteady.Checkpointer("disk/saved", keep=3)
-    loop = rocsteady.Loop(
+    keeper = rocsteady_train.Checkpointer("disk/saved", keep=3)
+    loop = rocsteady_train.Loop(
         model=model, optimizer=optimizer, loader=torch.utils.data.DataLoader(data), epochs=1,
         checkpoints=keeper, lose_at_most=0.2,
     )

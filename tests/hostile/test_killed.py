@@ -97,7 +97,7 @@ def test_nothing_is_left_and_the_run_resumes(project: Project, kill: int) -> Non
     until(lambda: not project.processes(), within=10, why=lambda: str(project.processes()))
     assert project.line()["run"]["outcome"] == "done"
     assert (project.folder / "last.ckpt").read_text() == "30"
-    with contextlib.closing(sqlite3.connect(project.folder / ".rocsteady/journal.db")) as journal:
+    with contextlib.closing(sqlite3.connect(project.folder / ".rocsteady/store.db")) as journal:
         assert journal.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     count(f"kills, {whom}", "resumed to done, with nothing left behind")
 

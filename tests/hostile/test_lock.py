@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
+import tomllib
 from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 HERE = Path(__file__).parents[2]
 LOCKED = re.compile(r"^([a-z0-9][a-z0-9.-]*)==(\S+?)(?: ; [^\\]*)? \\$", re.MULTILINE)

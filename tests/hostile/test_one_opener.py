@@ -62,4 +62,4 @@ def test_nothing_else_opens_files_that_others_can_write() -> None:
         if not allowed and (lines := opened_in(path)):
             found[where] = lines
 
-    assert found == {}, "use rocsteady.untrusted_file, or say in MAY why not"
+    assert found == {}, "use rocsteady_train.untrusted_file, or say in MAY why not"

@@ -87,7 +87,7 @@ WAITS = """
 """
 BLOCKED = """
     import os
-    import rocsteady.attempts.attempt as attempt
+    import rocsteady.run.attempt as attempt
     from rocsteady.cli.main import main
     def block(*given):
         open("blocked", "w").close()

@@ -16,11 +16,20 @@ from pathlib import Path
 
 import pytest
 from in_process import count, number
+from rocsteady_train.checkpoints.folder import (
+    MANIFEST,
+    FileFact,
+    hash_of,
+    manifest_text,
+    what_is_wrong,
+)
+from rocsteady_train.inside import wire
 
-from rocsteady.checkpoint_folder import MANIFEST, FileFact, hash_of, manifest_text, what_is_wrong
+from rocsteady.doctor.machine.machine import examine
+from rocsteady.doctor.machine.recording import RecordedRoot, read_recording
 from rocsteady.errors import JobError, JournalError, RecordingError
-from rocsteady.evidence.exceptions import read_raised
-from rocsteady.evidence.heartbeat_pages import (
+from rocsteady.hangs.exceptions import read_raised
+from rocsteady.hangs.heartbeat_pages import (
     read_applied,
     read_batch_split,
     read_checkpoint,
@@ -30,13 +39,10 @@ from rocsteady.evidence.heartbeat_pages import (
     read_resumes,
     read_size,
 )
-from rocsteady.inside import wire
-from rocsteady.job.job_file import read_job
-from rocsteady.journal.journal import Journal
-from rocsteady.journal.location import find_place
-from rocsteady.machine.machine import examine
-from rocsteady.machine.recording import RecordedRoot, read_recording
 from rocsteady.model import Strategy
+from rocsteady.run.job.job_file import read_job
+from rocsteady.store.journal import Journal
+from rocsteady.store.location import find_place
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="makes FIFOs and devices")
 AT_MOST = 10.0  # seconds for one input, on a machine that does other things too

@@ -15,13 +15,13 @@ from journals import NAME, write_journal
 from msgspec.structs import replace
 from planted import Planted, key_of_lines, places, secrets
 
-from rocsteady.evidence.collect import collect
+from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
-from rocsteady.knowledge.failures import load_failures
-from rocsteady.redaction.machine_names import redactor_here
-from rocsteady.redaction.redactor import Redactor, Secrets
-from rocsteady.supervisor.notifications import redacted, sample_notice
+from rocsteady.hangs.collect import collect
+from rocsteady.run.notifications import redacted, sample_notice
+from rocsteady.store.redaction.machine_names import redactor_here
+from rocsteady.store.redaction.redactor import Redactor, Secrets
 
 PIECE = 8  # characters of a secret that must not stand together
 AT_MOST = 60.0  # seconds for 10 MB, on a machine with other things to do

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from rocsteady_train.inside import wire
 
-from rocsteady.attempts.injection import Injection, lay_out, runtime_folder
-from rocsteady.inside import wire
+from rocsteady.run.injection import Injection, lay_out, runtime_folder
 
 WITHIN = 120  # seconds; a run that takes longer is stuck
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from rocsteady_train.inside import wire
 
-from rocsteady.drills.faults import for_inside, read_faults
-from rocsteady.inside import wire
+from rocsteady.probe.faults import for_inside, read_faults
 
 if TYPE_CHECKING:
     from tests.inside.conftest import Inside, Run

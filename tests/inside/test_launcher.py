@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from rocsteady.inside.launcher import choose
+from rocsteady_train.inside.launcher import choose
 
 OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 OURS = {**OWN_STORE, "PET_RDZV_BACKEND": "rocsteady"}

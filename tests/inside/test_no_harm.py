@@ -8,8 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-
-from rocsteady.inside import wire
+from rocsteady_train.inside import wire
 
 if TYPE_CHECKING:
     from tests.inside.conftest import Inside

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rocsteady.evidence.heartbeat_pages import read_applied
+from rocsteady.hangs.heartbeat_pages import read_applied
 
 if TYPE_CHECKING:
     from tests.inside.conftest import Inside

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from rocsteady_train.inside import wire
 from side_by_side import not_aborted
-
-from rocsteady.inside import wire
 
 if TYPE_CHECKING:
     from tests.inside.conftest import Inside, Run

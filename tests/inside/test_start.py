@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-from rocsteady.inside import wire
+from rocsteady_train.inside import wire
 
 if TYPE_CHECKING:
     from tests.inside.conftest import Inside

@@ -6,8 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-
-from rocsteady.inside import wire
+from rocsteady_train.inside import wire
 
 if TYPE_CHECKING:
     from tests.inside.conftest import Inside

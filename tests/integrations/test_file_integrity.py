@@ -7,7 +7,7 @@ import struct
 import zipfile
 from pathlib import Path
 
-from rocsteady import file_integrity
+from rocsteady_train.checkpoints import integrity as file_integrity
 
 
 def checkpoint(folder: Path) -> Path:

@@ -8,8 +8,13 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-
-from rocsteady.integrations.host_channel import MOST_READ, HostChannel, Message, ended, heaviest
+from rocsteady_train.integrations.host_channel import (
+    MOST_READ,
+    HostChannel,
+    Message,
+    ended,
+    heaviest,
+)
 
 WITHIN = 20.0
 

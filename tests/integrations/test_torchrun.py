@@ -13,9 +13,8 @@ import pytest
 if sys.platform == "win32":
     pytest.skip("runs are of POSIX; Windows is unconfirmed", allow_module_level=True)
 
+import rocsteady_train
 from supervised import Project
-
-import rocsteady
 
 pytestmark = pytest.mark.slow
 WITHIN = 150.0
@@ -49,7 +48,7 @@ def beside_torch(tmp_path: Path) -> str:
     folder = tmp_path / "beside"
     about = folder / "rocsteady.dist-info"
     about.mkdir(parents=True)
-    (folder / "rocsteady").symlink_to(Path(rocsteady.__file__).parent)
+    (folder / "rocsteady").symlink_to(Path(rocsteady_train.__file__).parent)
     for name in ("METADATA", "entry_points.txt"):
         (about / name).write_text(distribution("rocsteady").read_text(name) or "")
     return str(folder)
@@ -88,7 +87,7 @@ def test_an_unknown_version_is_named(
     script = project.script(
         """
         import torch.distributed.elastic.rendezvous
-        from rocsteady.integrations.torchrun import _check_version
+        from rocsteady_train.integrations.torchrun import _check_version
         for version in ("2.13.0+rocm7.2", "2.13.1", "2.5.1", "3.0.0a0+git", "odd"):
             _check_version(version)
         """
@@ -165,8 +164,8 @@ def run_beside(
 
 SIGNS_OF_LIFE = """
     import torch.distributed as dist
-    from rocsteady.integrations import host_channel
-    from rocsteady.integrations.torchrun import Rendezvous
+    from rocsteady_train.integrations import host_channel
+    from rocsteady_train.integrations.torchrun import Rendezvous
 
     class Alone:
         def num_nodes_waiting(self): return 0
@@ -201,7 +200,7 @@ def test_a_host_without_a_watcher_gives_signs_of_life_and_survives_faults_of_the
 
 CLOCK_BEHIND = """
     from torch.distributed.elastic.rendezvous.api import RendezvousInfo
-    from rocsteady.integrations.torchrun import Rendezvous
+    from rocsteady_train.integrations.torchrun import Rendezvous
 
     class OneLeft:
         def next_rendezvous(self): return RendezvousInfo(None, 0, 1, None)

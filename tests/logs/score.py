@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from rocsteady.doctor.knowledge.failures import UNKNOWN, load_failures
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
-from rocsteady.knowledge.failures import UNKNOWN, load_failures
 from rocsteady.model import Certainty
 
 HERE = Path(__file__).parent

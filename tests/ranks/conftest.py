@@ -29,7 +29,9 @@ def ranks_python(torch_python: str) -> str:
     asks = "import sysconfig; print(sysconfig.get_path('purelib'))"
     told = subprocess.run([python, "-c", asks], check=True, capture_output=True, text=True)
     packages = Path(told.stdout.strip())
-    (packages / "rocsteady.pth").write_text(f"{CHECKOUT / 'src'}\n", encoding="utf-8")
+    (packages / "rocsteady.pth").write_text(
+        f"{CHECKOUT / 'packages' / 'rocsteady-train' / 'src'}\n", encoding="utf-8"
+    )
     about = packages / "rocsteady.dist-info"
     about.mkdir(exist_ok=True)
     for name in ("METADATA", "entry_points.txt"):

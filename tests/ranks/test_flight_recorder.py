@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.attempts.collectives.flight_recorder import (
+from rocsteady.hangs.rank_records import CollectiveCount
+from rocsteady.run.collectives.flight_recorder import (
     ask_flight_recorders,
     comparable,
     read_dump,
 )
-from rocsteady.pulse.rank_records import CollectiveCount
 
 if sys.platform == "win32":
     pytest.skip("ranks are of POSIX", allow_module_level=True)

@@ -13,11 +13,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rocsteady.attempts.rank_evidence import blame_by_evidence, suspects_first
-from rocsteady.blame import Blame, RankRecord, Sign
-from rocsteady.evidence.collect import Processes
-from rocsteady.evidence.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
-from rocsteady.knowledge.waits import load_waits
+from rocsteady.doctor.knowledge.waits import load_waits
+from rocsteady.hangs.blame import Blame, RankRecord, Sign
+from rocsteady.hangs.collect import Processes
+from rocsteady.hangs.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
+from rocsteady.run.rank_evidence import blame_by_evidence, suspects_first
 
 if sys.platform == "win32":
     pytest.skip("ranks are of POSIX", allow_module_level=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from datetime import timezone
+from datetime import UTC
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rocsteady.plan import Basis, Finish, Limit, Option, Pace, Plan, Price, Risk
-from rocsteady.report.plan import render_plan
+from rocsteady.plan.values import Basis, Finish, Limit, Option, Pace, Plan, Price, Risk
+from rocsteady.screens.plan import render_plan
 
 WORDS = st.text("ab-,.", max_size=70) | st.lists(st.text("abc.", max_size=12)).map(" ".join)
 SECONDS = st.floats(0, 1e13) | st.just(float("inf"))
@@ -79,8 +79,8 @@ PLANS = st.builds(
 @given(PLANS, st.sampled_from((60, 80, 100, 120)))
 def test_any_plan_fits_its_terminal_in_ascii_with_or_without_colour(plan: Plan, width: int) -> None:
     now = plan.made + 60
-    page = render_plan(plan, now=now, width=width, colour=False, zone=timezone.utc)
-    coloured = render_plan(plan, now=now, width=width, colour=True, zone=timezone.utc)
+    page = render_plan(plan, now=now, width=width, colour=False, zone=UTC)
+    coloured = render_plan(plan, now=now, width=width, colour=True, zone=UTC)
 
     assert page.isascii()
     assert "\x1b" not in page

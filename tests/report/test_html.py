@@ -10,8 +10,32 @@ from html.parser import HTMLParser
 import pytest
 from msgspec.structs import replace
 
-from rocsteady.blame import Blame, Sign
-from rocsteady.journal.values import (
+from rocsteady.doctor.knowledge.values import Fix
+from rocsteady.hangs.blame import Blame, Sign
+from rocsteady.model import (
+    Certainty,
+    Failure,
+    Fingerprint,
+    IntentKind,
+    Outcome,
+    RunOutcome,
+    RunState,
+    Strategy,
+)
+from rocsteady.report.markup import tag
+from rocsteady.report.run_page import render_page
+from rocsteady.report.run_report import (
+    IncidentProof,
+    RunReport,
+    costs_of,
+    next_step,
+    state_of,
+    summary,
+)
+from rocsteady.report.series import MOST_POINTS, gauge, in_attempts, rates
+from rocsteady.screens.summary_screen import render_summary
+from rocsteady.screens.watch_series import step_times
+from rocsteady.store.values import (
     AttemptCost,
     AttemptRecord,
     Bucket,
@@ -25,30 +49,6 @@ from rocsteady.journal.values import (
     Run,
     RunStory,
 )
-from rocsteady.knowledge.values import Fix
-from rocsteady.model import (
-    Certainty,
-    Failure,
-    Fingerprint,
-    IntentKind,
-    Outcome,
-    RunOutcome,
-    RunState,
-    Strategy,
-)
-from rocsteady.page.markup import tag
-from rocsteady.page.run_page import render_page
-from rocsteady.page.series import MOST_POINTS, gauge, in_attempts, rates
-from rocsteady.report.run_report import (
-    IncidentProof,
-    RunReport,
-    costs_of,
-    next_step,
-    state_of,
-    summary,
-)
-from rocsteady.report.summary_screen import render_summary
-from rocsteady.report.watch_series import step_times
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e&\"'"
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from rocsteady.machine.system import SetVariable
-from rocsteady.machine.view import Unread
-from rocsteady.report.machine import render_machine
+from rocsteady.doctor.machine.system import SetVariable
+from rocsteady.doctor.machine.view import Unread
+from rocsteady.screens.machine import render_machine
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

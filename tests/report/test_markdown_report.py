@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from rocsteady.blame import Blame, RankRecord, Sign
-from rocsteady.journal.values import (
+from rocsteady.hangs.blame import Blame, RankRecord, Sign
+from rocsteady.model import Certainty, Failure, Fingerprint, Role, RunOutcome, RunState, Strategy
+from rocsteady.report.markdown_report import render_story
+from rocsteady.report.run_report import RunReport
+from rocsteady.store.values import (
     AttemptRecord,
     DecisionRecord,
     Forecast,
@@ -15,9 +18,6 @@ from rocsteady.journal.values import (
     Run,
     RunStory,
 )
-from rocsteady.model import Certainty, Failure, Fingerprint, Role, RunOutcome, RunState, Strategy
-from rocsteady.report.markdown_report import render_story
-from rocsteady.report.run_report import RunReport
 
 FAILURE = Failure(
     kind="oom-fragmentation",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timezone
+from datetime import UTC
 
 import pytest
 
-from rocsteady.plan import Basis, Finish, Option, Pace, Plan, Price
-from rocsteady.report.option import based_on, chance, clean, cost, pace, render_option, setup
+from rocsteady.plan.values import Basis, Finish, Option, Pace, Plan, Price
+from rocsteady.screens.option import based_on, chance, clean, cost, pace, render_option, setup
 
 PLAN = Plan(rocsteady="0.1", made=0.0, command=(), folder="", software="", total=None, left=None)
 
@@ -142,7 +142,7 @@ def test_everything_about_an_option_is_behind_explain() -> None:
         do="rocsteady plan --export skypilot --option 2",
     )
 
-    assert render_option(row, plan, now=0.0, width=80, colour=False, zone=timezone.utc) == (
+    assert render_option(row, plan, now=0.0, width=80, colour=False, zone=UTC) == (
         "Option 2: a\n"
         "  pace        ~0.5 steps/s (0 to 9, 90 %)\n"
         "  finishes    Thu 1 Jan 02:30; between Thu 1 Jan 02:13 and Thu 1 Jan 03:36 (90\n"

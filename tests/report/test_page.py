@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.report.text_page import NARROW, RED, WIDE, Page, wrapped
+from rocsteady.screens.text_page import NARROW, RED, WIDE, Page, wrapped
 
 TEXT = "The quick brown fox jumps over the lazy dog and comes back for more of the same."
 

@@ -6,7 +6,7 @@ Those of plans/ are of real plans.
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 
 import jsonschema
@@ -14,12 +14,12 @@ import msgspec
 import pytest
 
 from rocsteady.model import Strategy
-from rocsteady.plan import Basis, Finish, Limit, Option, Pace, Plan, Price, Risk
-from rocsteady.report.plan import render_plan
+from rocsteady.plan.values import Basis, Finish, Limit, Option, Pace, Plan, Price, Risk
 from rocsteady.report.schemas import plan_schema
+from rocsteady.screens.plan import render_plan
 
 H, D = 3600.0, 86400.0
-MADE = datetime(2025, 11, 15, 12, 0, tzinfo=timezone.utc).timestamp()
+MADE = datetime(2025, 11, 15, 12, 0, tzinfo=UTC).timestamp()
 
 
 def measured(rate: float) -> Pace:
@@ -218,7 +218,7 @@ NOTE_E = Plan(
 )
 
 
-def shown(plan: Plan, width: int = 80, *, later: float = 0.0, zone: tzinfo = timezone.utc) -> str:
+def shown(plan: Plan, width: int = 80, *, later: float = 0.0, zone: tzinfo = UTC) -> str:
     return render_plan(plan, now=plan.made + later, width=width, colour=False, zone=zone)
 
 
@@ -448,14 +448,12 @@ def test_where_the_gpu_was_seen_to_wait_the_plan_says_how_busy_it_was() -> None:
         ruled_out=(),
     )
 
-    screen = render_plan(busy, now=MADE, width=100, colour=False, zone=timezone.utc)
+    screen = render_plan(busy, now=MADE, width=100, colour=False, zone=UTC)
 
     assert " GPU " in screen.splitlines()[2]
     assert " 31 % " in screen
     assert "The GPU was busy 31 % of the time and idle for the rest." in " ".join(screen.split())
     assert (
         " GPU "
-        not in render_plan(
-            NOTE_A, now=MADE, width=100, colour=False, zone=timezone.utc
-        ).splitlines()[2]
+        not in render_plan(NOTE_A, now=MADE, width=100, colour=False, zone=UTC).splitlines()[2]
     )

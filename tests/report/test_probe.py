@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocsteady.model import Observation, ProbeOutcome
-from rocsteady.report.probe import (
+from rocsteady.screens.probe import (
     ProbeLine,
     conclusion,
     render_probe,

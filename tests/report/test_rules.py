@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rocsteady.knowledge.reader import Knowledge
-from rocsteady.knowledge.rules import Condition, Rule
-from rocsteady.knowledge.values import Confidence, Fix, Need, Severity, Source
-from rocsteady.report.rules import render_rule, render_rule_list, typed
+from rocsteady.doctor.knowledge.reader import Knowledge
+from rocsteady.doctor.knowledge.rules import Condition, Rule
+from rocsteady.doctor.knowledge.values import Confidence, Fix, Need, Severity, Source
+from rocsteady.screens.rules import render_rule, render_rule_list, typed
 
 RULE = Rule(
     id="some-rule",

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timezone
+from datetime import UTC
 
 import msgspec
 import pytest
 
-from rocsteady.journal.values import Forecast, Run, RunLine
 from rocsteady.model import RunOutcome, Strategy
-from rocsteady.report.deadline import met, remains
-from rocsteady.report.runs import render_runs
+from rocsteady.screens.deadline import met, remains
+from rocsteady.screens.runs import render_runs
+from rocsteady.store.values import Forecast, Run, RunLine
 
 NOW = 1763920800.0  # Sun 23 Nov 2025 18:00 UTC
 HOUR, DAY = 3600.0, 86400.0
@@ -38,7 +38,7 @@ def ahead(at: float, off: float = HOUR) -> Forecast:
 
 
 def shown(line: RunLine) -> list[str]:
-    page = render_runs([line], now=NOW, width=80, colour=False, zone=timezone.utc)
+    page = render_runs([line], now=NOW, width=80, colour=False, zone=UTC)
     return page.splitlines()[1:]
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from rocsteady.report.times import moment, moment_within
+from rocsteady.screens.times import moment, moment_within
 from rocsteady.wording import DAY, HOUR, MINUTE, YEAR
 
-NOW = datetime(2025, 11, 15, 12, 0, tzinfo=timezone.utc).timestamp()
-UTC = timezone.utc
+NOW = datetime(2025, 11, 15, 12, 0, tzinfo=UTC).timestamp()
 KOLKATA = timezone(timedelta(hours=5, minutes=30))
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC
 
 import msgspec
 import pytest
-from samples import RANKS, UTC, WATCHED
+from samples import RANKS, WATCHED
 
-from rocsteady.journal.values import Deed
 from rocsteady.model import IntentKind
-from rocsteady.report.sparkline import long_bar, sparkline
-from rocsteady.report.watch import RankView, WatchView, odd_ranks, render_watch
+from rocsteady.screens.sparkline import long_bar, sparkline
+from rocsteady.screens.watch import RankView, WatchView, odd_ranks, render_watch
+from rocsteady.store.values import Deed
 
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 

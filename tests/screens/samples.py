@@ -7,15 +7,35 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from rocsteady.attempts.announcer import Announcer
 from rocsteady.doctor.values import Diagnosis
-from rocsteady.journal.values import (
+from rocsteady.model import Observation, Outcome, ProbeOutcome, RunOutcome, RunState, Strategy
+from rocsteady.plan.values import Basis, Finish, Limit, Option, Pace, Plan, Price, Risk
+from rocsteady.report.markdown_report import render_story
+from rocsteady.report.run_report import RunReport
+from rocsteady.run.announcer import Announcer
+from rocsteady.screens.diagnosis import render_diagnosis
+from rocsteady.screens.drill import DrillResult, FaultResult, render_drill
+from rocsteady.screens.option import render_option
+from rocsteady.screens.plan import render_plan
+from rocsteady.screens.probe import (
+    ProbeLine,
+    conclusion,
+    render_probe,
+    render_stories,
+    title_column,
+)
+from rocsteady.screens.runs import render_runs
+from rocsteady.screens.screen import layout, show
+from rocsteady.screens.text_page import GREEN, RED, YELLOW
+from rocsteady.screens.text_view import render_choice
+from rocsteady.screens.watch import RankView, WatchView, render_watch
+from rocsteady.store.values import (
     AttemptRecord,
     Bucket,
     DecisionRecord,
@@ -27,28 +47,7 @@ from rocsteady.journal.values import (
     RunLine,
     RunStory,
 )
-from rocsteady.model import Observation, Outcome, ProbeOutcome, RunOutcome, RunState, Strategy
-from rocsteady.plan import Basis, Finish, Limit, Option, Pace, Plan, Price, Risk
-from rocsteady.report.diagnosis import render_diagnosis
-from rocsteady.report.drill import DrillResult, FaultResult, render_drill
-from rocsteady.report.markdown_report import render_story
-from rocsteady.report.option import render_option
-from rocsteady.report.plan import render_plan
-from rocsteady.report.probe import (
-    ProbeLine,
-    conclusion,
-    render_probe,
-    render_stories,
-    title_column,
-)
-from rocsteady.report.run_report import RunReport
-from rocsteady.report.runs import render_runs
-from rocsteady.report.text_page import GREEN, RED, YELLOW
-from rocsteady.report.text_view import render_choice
-from rocsteady.report.watch import RankView, WatchView, render_watch
-from rocsteady.terminal.screen import layout, show
 
-UTC = timezone.utc
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC).timestamp()
 HOUR, DAY = 3600.0, 86400.0
 DIAGNOSES = Path(__file__).parent / "diagnoses"

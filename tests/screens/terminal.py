@@ -11,7 +11,7 @@ import click
 import pytest
 
 from rocsteady.cli.main import one_line, rocsteady
-from rocsteady.terminal.screen import tell
+from rocsteady.screens.screen import tell
 
 TAGS = {"1": "bold", "2": "dim", "31": "red", "32": "green", "33": "yellow"}
 _STYLE = re.compile(r"\x1b\[([\d;]+)m")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rocsteady.cli import run
 from rocsteady.model import Strategy
-from rocsteady.supervisor.recovery import FallTo
-from rocsteady.supervisor.strategy_history import RunWishes
+from rocsteady.run.recovery import FallTo
+from rocsteady.run.strategy_history import RunWishes
 
 CPU = FallTo(number=2, title="CPU, 2 threads", strategy=Strategy(device="cpu"), rate=100.0)
 

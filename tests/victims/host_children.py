@@ -11,8 +11,8 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from rocsteady.host.child import Child, start_child
-from rocsteady.host.child_end import TerminalUse
+from rocsteady.system.child import Child, start_child
+from rocsteady.system.child_end import TerminalUse
 
 VICTIMS = Path(__file__).parent
 

@@ -10,11 +10,11 @@ from functools import partial
 
 import msgspec
 
-from rocsteady.attempts.settings import Settings
 from rocsteady.cli import run
 from rocsteady.cli.main import main
-from rocsteady.host.child_end import Stopping
-from rocsteady.pulse.verdict import Patience
+from rocsteady.hangs.verdict import Patience
+from rocsteady.run.attempt_settings import Settings
+from rocsteady.system.child_end import Stopping
 
 HURRY = 2.5
 OURS = ("tick_gap",)  # is about our own ticks

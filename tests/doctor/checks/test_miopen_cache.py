@@ -10,10 +10,10 @@ import pytest
 from rocsteady.doctor.checks import miopen_cache
 from rocsteady.doctor.condition_match import CannotTell, Seen
 from rocsteady.doctor.facts import gather
-from rocsteady.machine.machine import Machine
-from rocsteady.machine.rocm import Cache
-from rocsteady.machine.root import Disk
-from rocsteady.machine.system import SetVariable
+from rocsteady.doctor.machine.machine import Machine
+from rocsteady.doctor.machine.rocm import Cache
+from rocsteady.doctor.machine.root import Disk
+from rocsteady.doctor.machine.system import SetVariable
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

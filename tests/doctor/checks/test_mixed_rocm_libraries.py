@@ -10,7 +10,7 @@ import pytest
 from rocsteady.doctor.checks import mixed_rocm_libraries
 from rocsteady.doctor.condition_match import CannotTell, Seen
 from rocsteady.doctor.facts import gather
-from rocsteady.machine.machine import Machine
+from rocsteady.doctor.machine.machine import Machine
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

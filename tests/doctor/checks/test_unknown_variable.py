@@ -10,7 +10,7 @@ import pytest
 from rocsteady.doctor.checks import unknown_variable
 from rocsteady.doctor.condition_match import CannotTell, Seen
 from rocsteady.doctor.facts import gather
-from rocsteady.machine.system import SetVariable
+from rocsteady.doctor.machine.system import SetVariable
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

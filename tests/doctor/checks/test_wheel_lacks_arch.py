@@ -10,8 +10,8 @@ import pytest
 from rocsteady.doctor.checks import wheel_lacks_arch, wheel_lacks_one_arch
 from rocsteady.doctor.condition_match import CannotTell, Seen
 from rocsteady.doctor.facts import gather
-from rocsteady.machine.machine import Machine
-from rocsteady.machine.system import SetVariable
+from rocsteady.doctor.machine.machine import Machine
+from rocsteady.doctor.machine.system import SetVariable
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

@@ -5,15 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rocsteady.journal.journal import Journal
-from rocsteady.journal.location import find_place
-from rocsteady.journal.values import (
-    AttemptRecord,
-    DecisionRecord,
-    Incident,
-    MessageRecord,
-    NamedFailure,
-)
 from rocsteady.model import (
     Certainty,
     Failure,
@@ -24,6 +15,15 @@ from rocsteady.model import (
     RunOutcome,
     RunState,
     Strategy,
+)
+from rocsteady.store.journal import Journal
+from rocsteady.store.location import find_place
+from rocsteady.store.values import (
+    AttemptRecord,
+    DecisionRecord,
+    Incident,
+    MessageRecord,
+    NamedFailure,
 )
 
 NAME = "calm-otter"

@@ -1,0 +1,1 @@
+"""Checkpoints as plain files: the directory protocol, saving and restoring."""

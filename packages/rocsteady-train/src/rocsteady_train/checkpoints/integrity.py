@@ -1,0 +1,214 @@
+"""Is a file whole? Told from its structure; nothing in it is ever run.
+
+A model file is never unpickled: a pickle is a program. So what a truncated or overwritten file
+cannot fake is looked at: the directory at the end of a zip and the checksums of its parts, the
+lengths in a safetensors header, the frames of an ONNX file. A byte that was flipped inside a tensor
+of a safetensors file cannot be told: that format has no checksum.
+
+Every function says why a file does not count as whole, as the end of a sentence, or nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from rocsteady_train.untrusted_file import open_regular, read_head
+
+JSON_LIMIT = 256 * 1024 * 1024  # bytes
+CHECKSUM_LIMIT = 1024 * 1024 * 1024  # bytes of a zip that are read; of larger ones the directory is
+HEADER_LIMIT = 100 * 1024 * 1024  # bytes; as safetensors itself
+FIELD_LIMIT = 10_000_000  # of an ONNX file
+ZIP = b"PK\x03\x04"
+OLD_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # before 1.6: a row of pickles
+VARINT, FIXED_8, BYTES, FIXED_4 = 0, 1, 2, 5  # how a protobuf field is written
+MODEL_FIELDS = 64  # of an ONNX ModelProto; far above the highest in use
+MODELS = frozenset({".pt", ".pth", ".ckpt", ".safetensors", ".onnx"})
+TORCH_SAVED = frozenset(
+    {".bin", ".pkl"}
+)  # so named by others; torch.save wrote them if it is a zip
+
+
+def wrong_with_model(path: Path, checksums: int = CHECKSUM_LIMIT) -> str:
+    """Judge a model file, or a checkpoint that is a folder.
+
+    Of a zip up to ``checksums`` bytes large everything is read, of a larger one the directory.
+    """
+    return _wrong(
+        path,
+        lambda stream, size: _wrong_with_model(stream, path.suffix.lower(), size, checksums),
+        _wrong_with_dcp,
+    )
+
+
+def wrong_with_json(path: Path) -> str:
+    """Judge a file that should be JSON."""
+    return _wrong(path, _wrong_with_json, lambda _: "is a folder")
+
+
+def wrong_with_any(path: Path) -> str:
+    """Judge what may be anything: it must not be empty."""
+    return _wrong(
+        path,
+        lambda _stream, _size: "",
+        lambda folder: "" if any(folder.iterdir()) else "is an empty folder",
+    )
+
+
+def wrong_with_files_in(folder: Path, checksums: int = CHECKSUM_LIMIT) -> str:
+    """Judge every file of a folder whose name tells what it is, and name the first broken one."""
+    try:
+        paths = sorted(path for path in folder.iterdir() if path.is_file())
+        for path in paths:
+            if wrong := _wrong_by_name(path, checksums):
+                return f"is not whole: {path.name} {wrong}"
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+    return ""
+
+
+def _wrong_by_name(path: Path, checksums: int) -> str:
+    suffix = path.suffix.lower()
+    if suffix in MODELS or (suffix in TORCH_SAVED and _is_zip(path)):
+        return wrong_with_model(path, checksums)
+    if suffix == ".json":
+        return wrong_with_json(path)
+    return wrong_with_any(path) if suffix in TORCH_SAVED else ""
+
+
+def _is_zip(path: Path) -> bool:
+    return read_head(path, len(ZIP)) == ZIP
+
+
+def _wrong(
+    path: Path, in_file: Callable[[BinaryIO, int], str], in_folder: Callable[[Path], str]
+) -> str:
+    try:
+        if path.is_dir():
+            return in_folder(path)
+        if not path.is_file():
+            return "is neither a file nor a folder"
+        with io.BufferedReader(open_regular(path)) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            return in_file(stream, size) if size else "is empty"
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+
+
+def _wrong_with_dcp(path: Path) -> str:
+    """Judge a checkpoint that is a folder: torch writes its .metadata last."""
+    metadata = path / ".metadata"
+    whole = metadata.is_file() and metadata.stat().st_size > 0
+    return "" if whole else "is a folder without the .metadata of a finished checkpoint"
+
+
+def _wrong_with_json(stream: BinaryIO, size: int) -> str:
+    if size > JSON_LIMIT:
+        return f"is larger than {JSON_LIMIT >> 20} MiB, too large to be read as JSON"
+    try:
+        json.loads(stream.read())
+    except (ValueError, RecursionError) as error:
+        return f"is not JSON: {error}"
+    return ""
+
+
+def _wrong_with_model(stream: BinaryIO, suffix: str, size: int, checksums: int) -> str:
+    start = stream.read(len(OLD_TORCH))
+    stream.seek(0)
+    if suffix == ".safetensors":
+        return _wrong_with_safetensors(stream, size)
+    if suffix == ".onnx":
+        return _wrong_with_onnx(stream, size)
+    if start.startswith(ZIP):
+        return _wrong_with_zip(stream, checksums)
+    if start == OLD_TORCH and size > len(OLD_TORCH):
+        return ""  # no more can be told of it without running it
+    return "is not a model file: neither a zip as torch.save writes nor an older one"
+
+
+def _wrong_with_zip(stream: BinaryIO, checksums: int) -> str:
+    try:
+        with zipfile.ZipFile(stream) as archive:
+            entries = archive.infolist()
+            if not entries:
+                return "is an empty zip"
+            if any(entry.flag_bits & 1 for entry in entries):
+                return "is an encrypted zip"
+            unpacked = sum(entry.file_size for entry in entries)
+            broken = archive.testzip() if unpacked <= checksums else None
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError) as error:
+        return f"is cut short or damaged: {error}"
+    return f"is damaged: the checksum of {broken} is wrong" if broken else ""
+
+
+def _wrong_with_safetensors(stream: BinaryIO, size: int) -> str:
+    length_field = struct.Struct("<Q")
+    if size < length_field.size:
+        return "is cut short"
+    (length,) = length_field.unpack(stream.read(length_field.size))
+    if not 0 < length <= min(HEADER_LIMIT, size - length_field.size):
+        return "is cut short or damaged: its header is longer than it"
+    try:
+        header = json.loads(stream.read(length))
+        tensors = [entry for name, entry in header.items() if name != "__metadata__"]
+        end = max((_end(*entry["data_offsets"]) for entry in tensors), default=0)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return "is damaged: its header is not that of safetensors"
+    missing = length_field.size + length + end - size
+    return "" if missing == 0 else f"is damaged: {abs(missing)} bytes too {_few(missing)}"
+
+
+def _end(start: object, end: object) -> int:
+    """Return where a tensor ends; what is not two places in order is a ValueError."""
+    if type(start) is not int or type(end) is not int or not 0 <= start <= end:
+        raise ValueError("not a range")
+    return end
+
+
+def _few(missing: int) -> str:
+    return "few" if missing > 0 else "many"
+
+
+def _wrong_with_onnx(stream: BinaryIO, size: int) -> str:
+    """Walk over the outermost fields of a protobuf; they must end where the file ends."""
+    at = 0
+    for _ in range(FIELD_LIMIT):
+        if at == size:
+            return ""
+        tag, at = _varint(stream, at)
+        number, wire = tag >> 3, tag & 7
+        if not 0 < number < MODEL_FIELDS:
+            return "is not an ONNX model"
+        if wire == VARINT:
+            value, at = _varint(stream, at)
+        elif wire == BYTES:
+            value, at = _varint(stream, at)
+            at += value
+        elif wire in (FIXED_4, FIXED_8):
+            at += 4 if wire == FIXED_4 else 8
+        else:
+            return "is not an ONNX model"
+        if at > size:
+            return "is cut short"
+    return "is not an ONNX model"
+
+
+def _varint(stream: BinaryIO, at: int) -> tuple[int, int]:
+    """Read a number of up to 64 bits at a place, and return it with the place after it.
+
+    A number that the file's end cuts off is so large that no file holds what it announces.
+    """
+    stream.seek(at)
+    value = 0
+    for index, byte in enumerate(stream.read(10)):
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:  # noqa: PLR2004 - the top bit says that more follows
+            return value, at + index + 1
+    return value, at + (1 << 62)

@@ -1,0 +1,370 @@
+"""torchrun: the rendezvous that ``--rdzv-backend rocsteady`` or ``PET_RDZV_BACKEND`` selects.
+
+Stock torchrun loads ``get`` through the entry point group ``torchrun.handlers``. The rendezvous
+itself is torch's own, ``c10d``. Each generation of ranks gets a store of its own: with the shared
+one of torch 2.13, a restarted rank may read the addresses of a rank that is dead.
+
+Without ``rocsteady run`` above it, the handler starts a watcher beside the agent: ``rocsteady run``
+that starts no command, but watches the ranks of this agent. They exchange JSON, one object a line,
+over a socket (``watcher_link.py``). Watchers of several hosts agree on each generation through its
+store (``host_channel.py``): no two hosts start different things.
+
+``rocsteady run`` copies this file beside ``inside/``, for a training environment without rocsteady:
+it imports nothing but the standard library and torch's public names.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+from torch.distributed import DistError
+from torch.distributed.elastic.rendezvous.api import (
+    RendezvousClosedError,
+    RendezvousError,
+    RendezvousHandler,
+    RendezvousInfo,
+    RendezvousParameters,
+    rendezvous_handler_registry,
+)
+
+if TYPE_CHECKING:
+    from rocsteady_train.integrations.watcher_link import Watcher
+
+NAME = "rocsteady"
+DELEGATE = "c10d"
+OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+TESTED = ((2, 13),)  # versions of torch that the tests ran with
+ONE_HOST = "localhost:0"  # a free port
+PORT = 29500  # torchrun's own default
+RUN = "ROCSTEADY_RUN"  # set for every process of a run
+ANSWER_WITHIN = 600.0  # seconds: it may wait for a GPU that failed to come to rest
+LAST_WORDS_WITHIN = 30.0
+START_WITHIN = 60.0
+PROPOSAL_WITHIN = 90.0  # seconds for a watcher to say what it would do
+HOSTS_WITHIN = 120.0  # seconds for the other hosts to say so
+CONTACT_WITHIN = 60.0  # seconds that the other hosts may be out of reach while ranks run
+TRIES = 3  # rendezvous in a row in which hosts did not agree
+RETRY, PERSON_NEEDED = 75, 76  # exit codes
+OPTIONS = ("--yes", "--anyway")
+SEVERAL = "--several-hosts"
+# Torch's own errors of a store are among these; the signal that ends the agent is not.
+FAULTS = (OSError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, ImportError)
+AGAIN = {"again": True}  # a decision: repeat the rendezvous
+
+
+class Rendezvous(RendezvousHandler):
+    """Delegates to torch's own rendezvous, and does what the watcher decides."""
+
+    def __init__(self, inner: Any, *, hosts: int, watched: bool, fewest: int = 0) -> None:  # noqa: ANN401 - torch's
+        self._inner = inner
+        self._hosts, self._is_elastic = hosts, 0 < fewest < hosts
+        self._watched = watched
+        self._several = hosts > 1
+        self._options = (*OPTIONS, SEVERAL) if self._several else OPTIONS
+        self._watcher: Watcher | None = None
+        self._before: dict[str, str | None] = {}  # variables that the last generation had changed
+        self._generation = 0
+        self._is_cut_off = False
+        self._hangs: Any = None  # what hosts tell each other of stuck ranks
+        self._is_hang_fault_said = False
+        if watched:
+            atexit.register(self._stopped)
+            self._start_watcher()
+
+    def get_backend(self) -> str:
+        """Return the name that selects this handler."""
+        return NAME
+
+    @property
+    def use_agent_store(self) -> bool:
+        """Return whether ranks use the store of the agents."""
+        return bool(self._inner.use_agent_store)
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        """Meet the other hosts, before each generation of ranks."""
+        for _ in range(TRIES):
+            try:
+                info = self._complete(self._inner.next_rendezvous())
+            except RendezvousClosedError:
+                sys.stderr.write("rocsteady: another host ended the job.\n")
+                sys.exit(PERSON_NEEDED)
+            except (RendezvousError, DistError) as error:
+                if not self._several:
+                    raise
+                self._cut_off(error)
+            if not self._watched or self._prepare(info):
+                return info
+        sys.stderr.write(
+            f"rocsteady: the hosts did not agree in {TRIES} tries (exit code {RETRY}).\n"
+        )
+        sys.exit(RETRY)
+
+    def _complete(self, info: RendezvousInfo) -> RendezvousInfo:
+        """Count the hosts that torch takes for dead because their clocks are behind."""
+        if self._is_elastic or info.world_size >= self._hosts:
+            return info
+        # Without this, torch would train with fewer hosts than it was told to, and not say so.
+        sys.stderr.write(
+            f"rocsteady: {info.world_size} of {self._hosts} hosts seem to be alive. If the clocks"
+            " differ by more than 15 s, synchronise them.\n"
+        )
+        return RendezvousInfo(info.store, info.rank, self._hosts, info.bootstrap_store_info)
+
+    def is_closed(self) -> bool:
+        """Return whether the job is over."""
+        return bool(self._inner.is_closed())
+
+    def set_closed(self) -> None:
+        """End the job for all hosts."""
+        self._inner.set_closed()
+
+    def num_nodes_waiting(self) -> int:
+        """Return how many hosts wait to join; more than 0 begins a new generation."""
+        if not self._several:
+            return self._look()
+        answers: list[int | BaseException] = []
+        # The store has no bound of its own where a link is cut, so it is asked in a thread.
+        asking = threading.Thread(target=self._ask, args=(answers,), daemon=True)
+        asking.start()
+        asking.join(CONTACT_WITHIN)
+        answer = answers[0] if answers else TimeoutError(f"no answer for {CONTACT_WITHIN:.0f} s")
+        if isinstance(answer, (RendezvousError, TimeoutError)):
+            self._cut_off(answer)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def _ask(self, answers: list[int | BaseException]) -> None:
+        try:
+            answers.append(self._look())
+        except BaseException as error:  # noqa: BLE001 - raised again by who asked
+            answers.append(error)
+
+    def _look(self) -> int:
+        watcher = self._watcher
+        self._pass_on(watcher)
+        if watcher is not None and watcher.end is not None:
+            return 1  # the ranks end; the next rendezvous ends the job
+        if watcher is not None and watcher.wants_restart and not watcher.is_gone:
+            watcher.wants_restart = False
+            watcher.tell(stopping=True)  # the ranks end now, without spending a restart
+            return 1
+        waiting = int(self._inner.num_nodes_waiting())
+        if waiting and watcher is not None:
+            watcher.tell(stopping=True)  # because of other hosts: nothing failed here
+        return waiting
+
+    def get_run_id(self) -> str:
+        """Return the ID of the job."""
+        return str(self._inner.get_run_id())
+
+    def shutdown(self) -> bool:
+        """Leave the rendezvous, at the end of the job; with the watcher's exit code, if any."""
+        done = not self._is_cut_off and bool(self._inner.shutdown())
+        watcher, self._watcher = self._watcher, None
+        error = sys.exc_info()[1]  # torchrun calls this while its own error is on the way
+        if watcher is None or isinstance(error, SystemExit):
+            return done
+        watcher.tell(over=error is None)
+        answer = watcher.answer(LAST_WORDS_WITHIN, "set")
+        watcher.reap()
+        if answer is not None and answer.get("end"):
+            if error is not None:
+                sys.stderr.write(f"{error}\n")
+            sys.exit(int(answer["end"]))
+        return done
+
+    def _stopped(self) -> None:
+        """Report that a signal ended torchrun, which does not call ``shutdown`` then."""
+        signalled = hasattr(getattr(sys, "last_value", None), "sigval")  # torch's SignalException
+        if self._watcher is not None and signalled:
+            self._watcher.tell(over=False, stopped=True)
+
+    def _pass_on(self, watcher: Watcher | None) -> None:
+        """Pass on what the watchers of all hosts tell each other of stuck ranks."""
+        # Signs of life need no watcher: without them, other hosts would take this one for lost.
+        was_gone = watcher is None or watcher.is_gone
+        messages = [] if watcher is None or watcher.is_gone else watcher.listen()
+        if watcher is not None and watcher.is_gone and not was_gone and watcher.end is None:
+            sys.stderr.write(
+                "rocsteady: the watcher has ended; hangs go unnoticed until the ranks restart.\n"
+            )
+        if self._hangs is None:
+            return
+        try:
+            for message in messages:
+                self._hangs.heard(message)
+            message = self._hangs.look()
+        except FAULTS as error:  # whatever it is, the ranks go on
+            if not self._is_hang_fault_said:
+                self._is_hang_fault_said = True
+                sys.stderr.write(f"rocsteady: hangs across hosts may not be found: {error!r}\n")
+            return
+        if message is not None and watcher is not None:
+            watcher.tell(**message)
+
+    def _prepare(self, info: RendezvousInfo) -> bool:
+        """Let the watcher decide how this generation starts; False: repeat the rendezvous."""
+        try:
+            answer = self._decision(info)
+        except FAULTS as error:  # of ours, or of the store: torchrun goes on without us
+            sys.stderr.write(f"rocsteady: {type(error).__name__}: {error}\n")
+            answer = AGAIN if self._several else None  # never without what the others have
+        if answer is None:
+            sys.stderr.write("rocsteady: the watcher does not answer; the ranks run unwatched.\n")
+        elif "again" in answer:
+            sys.stderr.write("rocsteady: the hosts did not agree; repeating the rendezvous.\n")
+            return False
+        elif "end" in answer:
+            self._end(int(answer["end"]))
+        return True
+
+    def _decision(self, info: RendezvousInfo) -> dict[str, Any] | None:
+        within = ANSWER_WITHIN if self._generation else START_WITHIN
+        self._generation += 1
+        for _ in range(2):  # that a watcher is gone may only be noticed when it is told something
+            if self._watcher is None or (self._watcher.is_gone and self._watcher.end is None):
+                self._start_watcher()
+            if self._watcher is not None:
+                self._watcher.tell(generation=True, host=info.rank, hosts=info.world_size)
+            if self._watcher is not None and not self._watcher.is_gone:
+                break
+        decided = self._agreed(info) if self._several else {}
+        if "again" in decided:
+            return decided
+        answer = None if self._watcher is None else self._watcher.answer(within, "set")
+        if self._watcher is not None:
+            self._watcher.wants_restart = False  # whatever was asked for is done by now
+        if answer is None and decided.get("ends"):
+            answer = {"end": decided["code"]}
+        if answer is None and decided.get("strategy"):
+            sys.stderr.write("rocsteady: without a watcher, this host cannot apply the decision.\n")
+            return AGAIN
+        self._set({} if answer is None else answer.get("set", {}))
+        return answer
+
+    def _agreed(self, info: RendezvousInfo) -> dict[str, Any]:
+        """Return what all hosts do in this generation: the leader says it, through the store."""
+        from rocsteady_train.integrations.host_channel import (  # noqa: PLC0415 - where there are several
+            HangChannel,
+            HostChannel,
+            ended,
+            heaviest,
+        )
+
+        channel, watcher = HostChannel(info.store, info.rank, info.world_size), self._watcher
+        self._hangs = HangChannel(channel)
+        answer = None if watcher is None else watcher.answer(PROPOSAL_WITHIN, "proposal")
+        mine = answer and (
+            answer.get("proposal") or ended(int(answer["end"]), "a watcher has ended")
+        )
+        if not channel.leads:
+            channel.propose(mine)
+        elif (others := channel.proposals(HOSTS_WITHIN)) is None:
+            channel.decide(AGAIN)
+        elif watcher is None or answer is None or "end" in answer:
+            channel.decide(mine or heaviest(others))
+        else:
+            watcher.tell(proposals=others)
+            answer = watcher.answer(PROPOSAL_WITHIN, "decision") or {}
+            channel.decide(answer.get("decision") or heaviest([mine or {}, *others]))
+        decision = channel.decision(PROPOSAL_WITHIN + 2 * HOSTS_WITHIN) or AGAIN
+        if "again" not in decision and watcher is not None:
+            watcher.tell(decision=decision)
+        if decision.get("ends"):
+            channel.part()
+        return decision
+
+    def _start_watcher(self) -> None:
+        if self._watcher is not None:
+            self._watcher.reap()
+        from rocsteady_train.integrations.watcher_link import Watcher  # noqa: PLC0415 - not beside inside/
+
+        try:
+            self._watcher = Watcher(self._options)
+        except (OSError, ValueError) as error:  # ValueError: unbalanced quotes in the variable
+            self._watcher = None
+            sys.stderr.write(f"rocsteady: the watcher could not be started: {error}\n")
+
+    def _set(self, variables: dict[str, str | None]) -> None:
+        """Set variables for the ranks that are started next; those of the last ones are reset."""
+        for name, value in {**self._before, **variables}.items():
+            self._before.setdefault(name, os.environ.get(name))
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    def _cut_off(self, error: Exception) -> NoReturn:
+        """End here, and with that the ranks of this host: others may go on without them."""
+        self._is_cut_off = True
+        sys.stderr.write(f"rocsteady: the other hosts cannot be reached: {error}\n")
+        sys.stderr.write(f"rocsteady: stopping the ranks of this host (exit code {RETRY}).\n")
+        sys.exit(RETRY)
+
+    def _end(self, code: int) -> None:
+        """End the job on every host, with a code that schedulers know."""
+        with contextlib.suppress(RendezvousError):  # another host has ended the store
+            self._inner.set_closed()
+        if self._watcher is not None:
+            self._watcher.reap()
+        sys.exit(code)
+
+
+def get() -> Callable[[RendezvousParameters], RendezvousHandler]:
+    """Return what makes a handler. torchrun calls this whenever it starts, for every back end."""
+    return create
+
+
+def create(parameters: RendezvousParameters) -> RendezvousHandler:
+    """Make the handler of one agent."""
+    _check_version(torch.__version__)
+    os.environ.setdefault(OWN_STORE, "1")
+    inner = RendezvousParameters(
+        DELEGATE,
+        parameters.endpoint or _endpoint(parameters.max_nodes),
+        parameters.run_id,
+        parameters.min_nodes,
+        parameters.max_nodes,
+        parameters.local_addr,
+        **parameters.config,
+    )
+    handler = rendezvous_handler_registry.create_handler(inner)
+    watched = RUN not in os.environ and sys.platform == "linux"
+    hosts, fewest = parameters.max_nodes, parameters.min_nodes
+    return Rendezvous(handler, hosts=hosts, watched=watched, fewest=fewest)
+
+
+def _endpoint(hosts: int) -> str:
+    """Return where hosts meet, for a command that names no endpoint."""
+    if hosts == 1:
+        return ONE_HOST
+    from torch.distributed.run import parse_args  # noqa: PLC0415 - torchrun has it by now
+
+    try:
+        arguments = parse_args(sys.argv[1:])
+        if arguments.master_addr not in ("127.0.0.1", "localhost"):
+            return f"{arguments.master_addr}:{arguments.master_port}"
+    except (AttributeError, SystemExit):  # another launcher's arguments
+        pass
+    if address := os.environ.get("MASTER_ADDR"):
+        return f"{address}:{os.environ.get('MASTER_PORT', PORT)}"
+    raise ValueError("rocsteady: several hosts need --rdzv-endpoint HOST:PORT or --master-addr")
+
+
+def _check_version(version: str) -> None:
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found is None or (int(found[1]), int(found[2])) not in TESTED:
+        tested = ", ".join(".".join(map(str, each)) for each in TESTED)
+        sys.stderr.write(
+            f"rocsteady: torch {version} has not been tested with this rendezvous ({tested} has)."
+            " If torchrun fails, unset PET_RDZV_BACKEND.\n"
+        )

@@ -1,0 +1,299 @@
+"""A training loop that goes on where it stopped.
+
+::
+
+    loop = rocsteady_train.Loop(model=model, optimizer=optimizer, loader=loader, epochs=10)
+    for batch in loop:
+        loss = loop.step(batch, lambda part: criterion(model(part[0]), part[1]), reduction="mean")
+
+What is restored: model, optimizer, scheduler, scaler, the generators of Python, NumPy, torch and
+the device, the place in the data to the batch, and ``loop.values``, a dict of your own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from rocsteady_train.checkpoints.checkpointer import Checkpointer, log
+from rocsteady_train.checkpoints.folder import CheckpointError
+from rocsteady_train.checkpoints.ranks import Agreement
+from rocsteady_train.inside.wire import MICRO_BATCH
+from rocsteady_train.loop import supervisor_link
+from rocsteady_train.loop.batch_order import BatchOrder
+from rocsteady_train.loop.micro_batches import Compute, Count, MicroBatches, Reduction
+from rocsteady_train.loop.save_interval import Early, Interval
+
+PER_RANK = ("progress",)  # the place in the data and the generators are each rank's own
+PATIENCE = 64  # batches for which a save waits until the optimizer has used the gradients
+
+
+class Loop:
+    """Iterates over the batches of all epochs that are left."""
+
+    def __init__(  # noqa: PLR0913 - what a training is made of, each by its name
+        self,
+        *,
+        model: Any,  # noqa: ANN401 - torch's own
+        optimizer: Any,  # noqa: ANN401
+        loader: Any,  # noqa: ANN401
+        epochs: int,
+        scheduler: Any = None,  # noqa: ANN401
+        scaler: Any = None,  # noqa: ANN401
+        state: Mapping[str, Any] | None = None,
+        checkpoints: str | os.PathLike[str] | Checkpointer = "checkpoints",
+        lose_at_most: float = 600.0,
+        micro_batch: int | None = None,
+    ) -> None:
+        """Restore the newest checkpoint, if there is one.
+
+        ``state`` names more objects to save. ``lose_at_most`` is in seconds of training.
+        ``micro_batch`` is how many samples are trained at a time, for steps that declare their
+        ``reduction``; None: all, until memory runs out.
+        """
+        self.epoch = 0  # that is under way
+        self.steps = 0  # batches that were trained, in all epochs
+        self.values: dict[str, Any] = {}  # the user's own
+        self._epochs = epochs
+        self._optimizer, self._scheduler, self._scaler = optimizer, scheduler, scaler
+        self.checkpointer = (
+            checkpoints if isinstance(checkpoints, Checkpointer) else Checkpointer(checkpoints)
+        )
+        self._agreement = Agreement()
+        self._parts = MicroBatches(model, micro_batch, alone=self._agreement.alone)
+        self._seed = torch.initial_seed()
+        self._order = BatchOrder(loader, self._seed)
+        self._interval = Interval(lose_at_most)
+        self._progress: dict[str, Any] = {}
+        self._state = {
+            "model": model,
+            "optimizer": optimizer,
+            **({} if scheduler is None else {"scheduler": scheduler}),
+            **({} if scaler is None else {"scaler": scaler}),
+            **(state or {}),
+            "values": self.values,
+            "progress": self._progress,
+        }
+        self._stepped = False  # by the optimizer, since the last batch
+        self._prepared = False  # memory for the first save
+        self._postponed = 0
+        self._asked = 0  # by the supervisor, for a save
+        self._ending = False  # SIGTERM came
+        self._saving = -1  # the step that was last handed to the checkpointer
+        self._restore()
+        self._early = Early(self.steps)
+        optimizer.register_step_post_hook(self._has_stepped)
+        if (forced := supervisor_link.number(MICRO_BATCH)) is not None:
+            self._parts.limit(int(forced))
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the batches that are left, and save when it is time."""
+        if self._order.warning:
+            log.warning("rocsteady: %s.", self._order.warning)
+        self._tell_total()
+        before = self._listen()
+        try:
+            yield from self._batches()
+        finally:
+            self.checkpointer.wait()
+            if before is not None:
+                signal.signal(signal.SIGTERM, before)
+
+    def step(
+        self,
+        batch: Any,  # noqa: ANN401 - a batch
+        compute: Compute,
+        *,
+        reduction: Reduction | None = None,
+        count: Count | None = None,
+        clip_norm: float | None = None,
+    ) -> Any:  # noqa: ANN401 - a tensor
+        """Train on one batch, and return its loss.
+
+        ``compute`` returns the loss of a batch, or of a part of it. ``reduction`` declares that it
+        is the mean or the sum over samples, so that the batch may be split when memory runs out;
+        ``count`` returns the number of terms of a part, if these are not its samples.
+        """
+        self._optimizer.zero_grad()
+        loss = self._parts.backward(
+            batch,
+            compute,
+            reduction=reduction,
+            count=count,
+            scale=self._scaler.scale if self._scaler is not None else _as_it_is,
+            zero=self._optimizer.zero_grad,
+        )
+        if clip_norm is not None:
+            if self._scaler is not None:
+                self._scaler.unscale_(self._optimizer)
+            torch.nn.utils.clip_grad_norm_(self._state["model"].parameters(), clip_norm)
+        if self._scaler is not None:
+            self._scaler.step(self._optimizer)
+            self._scaler.update()
+            self._stepped = True  # it may have left a step out, which is also an end
+        else:
+            self._optimizer.step()
+        if self._scheduler is not None:
+            self._scheduler.step()
+        return loss
+
+    def save(self, *, wait: bool = False) -> None:
+        """Save now. Call it between two batches, or after the last."""
+        self._note(self._order.state())
+        self._save(wait=wait)
+
+    def _batches(self) -> Iterator[Any]:
+        place = self._progress.get("order")
+        while self.epoch < self._epochs:
+            for batch in self._order.epoch(self.epoch, place):
+                place = None
+                self._stepped = False
+                yield batch
+                self.steps += 1
+                self._after_batch()
+            place = None
+            self.epoch += 1
+            if self.epoch == self._epochs:
+                self._note(self._order.between_epochs())
+                self._try_to_save(wait=True)
+
+    def _after_batch(self) -> None:
+        if self._stepped and not self._prepared:  # now the optimizer has its state
+            self._prepared = True
+            with contextlib.suppress(CheckpointError):  # the save will tell
+                self.checkpointer.prepare(self._state)
+        asked = supervisor_link.save_is_wanted()
+        due = self._agreement.on(
+            self._ending
+            or asked != self._asked
+            or self._interval.due()
+            or self._early.due(self.steps)
+        )
+        saved = False
+        now = due and (self._stepped or self._postponed >= PATIENCE)
+        if now:
+            if not self._stepped:
+                log.warning(
+                    "rocsteady: gradients that are still being accumulated are not included in"
+                    " the checkpoint."
+                )
+            self._asked, self._postponed = asked, 0
+            self._note(self._order.state())
+            saved = self._try_to_save(wait=self._ending)
+        elif due:
+            self._postponed += 1
+        if self._ending and due and not self._postponed:
+            self._end(saved=saved)
+
+    def _note(self, order: dict[str, Any]) -> None:
+        """Put together what the next process needs to go on from here."""
+        self._progress.update(
+            epoch=self.epoch,
+            steps=self.steps,
+            seed=self._seed,
+            order=order,
+            interval=self._interval.state(),
+        )
+
+    def _save(self, *, wait: bool) -> None:
+        if self._saving == self.steps:
+            self.checkpointer.wait()
+        if self.checkpointer.newest == self.steps:
+            return
+        self._saving = self.steps
+        try:
+            self.checkpointer.save(self.steps, self._state, wait=wait, per_rank=PER_RANK)
+        finally:
+            self._early.saved(self.steps)
+            self._interval.saved(self.checkpointer.stall, self.checkpointer.writing)
+
+    def _try_to_save(self, *, wait: bool) -> bool:
+        """Save; a failure is a warning, and the next save is tried at the next interval."""
+        try:
+            self._save(wait=wait)
+        except CheckpointError:
+            return False
+        return True
+
+    def _restore(self) -> None:
+        began = time.monotonic()
+        step = self.checkpointer.restore(self._state, per_rank=PER_RANK)
+        if step is None:
+            return
+        progress = self._progress
+        if step != progress.get("steps"):
+            raise CheckpointError(
+                f"the checkpoint of step {step} was not written by rocsteady_train.Loop"
+            )
+        try:
+            _check_progress(progress)
+            self.epoch, self.steps, self._seed = progress["epoch"], step, progress["seed"]
+            self._order.reseed(self._seed)
+            self._interval.interrupted(progress["interval"])
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"the checkpoint of step {step} has no progress of rocsteady_train.Loop: {error!r}"
+            ) from None
+        supervisor_link.began_at(step)
+        log.warning(
+            "rocsteady: resuming from step %d (epoch %d); restored in %.1f s.",
+            step,
+            self.epoch + 1,
+            time.monotonic() - began,
+        )
+
+    def _tell_total(self) -> None:
+        try:
+            supervisor_link.total(self._epochs * len(self._order))
+        except TypeError:  # data without a length
+            return
+
+    def _has_stepped(self, *_: object) -> None:
+        self._stepped = True
+
+    def _listen(self) -> Any:  # noqa: ANN401 - a signal handler
+        """Save before ending when asked to end, unless the script has its own way to do so."""
+        if threading.current_thread() is not threading.main_thread():
+            return None
+        if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            return None
+        return signal.signal(signal.SIGTERM, self._asked_to_end)
+
+    def _asked_to_end(self, *_: object) -> None:
+        self._ending = True
+
+    def _end(self, *, saved: bool) -> None:
+        """End as the signal would have ended us, now that the checkpoint is written."""
+        state = "saved" if saved else "not saved"
+        log.warning("rocsteady: SIGTERM: step %d is %s; ending.", self.steps, state)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _as_it_is(loss: Any) -> Any:  # noqa: ANN401 - a tensor
+    return loss
+
+
+def _check_progress(progress: Mapping[str, Any]) -> None:
+    """Raise for what would fail in the middle of the training otherwise."""
+    order = progress["order"]
+    numbers = {
+        "epoch": progress["epoch"],
+        "seed": progress["seed"],
+        "consumed": order["consumed"],
+    }
+    for name, number in numbers.items():
+        if type(number) is not int or (name != "seed" and number < 0):
+            raise ValueError(f"{name} is {number!r}")
+    if not all(isinstance(order[name], Mapping) for name in ("began", "now")):
+        raise TypeError("the states of the generators are missing")
+    for name, number in progress["interval"].items():
+        if type(number) not in (int, float):
+            raise TypeError(f"{name} is {number!r}")

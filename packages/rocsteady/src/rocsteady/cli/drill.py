@@ -1,0 +1,139 @@
+"""``rocsteady drill``: rehearse what may go wrong, before a run is left alone overnight."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from rocsteady.cli.project import enter, find_job_folder
+from rocsteady.errors import NotRecordedError, RocsteadyError
+from rocsteady.plan.sandbox.scratch import remove
+from rocsteady.probe.faults import Fault, read_faults
+from rocsteady.probe.rehearsal import NAME, Drill, drill_root
+from rocsteady.run.injection import claim
+from rocsteady.run.job.values import Job
+from rocsteady.screens.command_check import check_command
+from rocsteady.screens.drill import DrillResult, render_drill
+from rocsteady.screens.job_questions import ask_about_paths, job_here
+from rocsteady.screens.screen import layout, show, show_json, tell
+from rocsteady.store.journal import Journal
+from rocsteady.store.location import Place, find_place
+from rocsteady.store.machine_history import Memory
+from rocsteady.store.redaction.redactor import shown_command
+
+SURVIVED, NOT_SURVIVED = 0, 1
+
+
+class FaultsParam(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """What is to go wrong, with commas between."""
+
+    name = "KIND[:PLACE]@STEP[,...]"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[Fault, ...]:
+        """Read them, or say what is wrong with one."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            return read_faults(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.command("drill", context_settings={"allow_interspersed_args": False})
+@click.option(
+    "--faults",
+    type=FaultsParam(),
+    required=True,
+    help="Faults to inject, such as hang:backward@200,kill@500 (at that optimizer step) or"
+    " oom:aten::mm@40 (at that call of the operator). KIND: hang, oom, fault, kill, segv, abort,"
+    " nan.",
+)
+@click.option(
+    "--scratch",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep the script's output here. Default: your account's state folder.",
+)
+@click.option(
+    "--yes",
+    is_flag=True,
+    help="Skip questions about the job file and about paths outside this folder.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def command(  # noqa: PLR0913 - one argument an option
+    ctx: click.Context,
+    *,
+    faults: tuple[Fault, ...],
+    scratch: Path | None,
+    yes: bool,
+    as_json: bool,
+    command: tuple[str, ...],
+) -> None:
+    """Inject faults into a copy of COMMAND and show how each is handled.
+
+    rocsteady drill --faults hang:backward@200,kill@500 -- python train.py. Without COMMAND, runs
+    the command in rocsteady.toml. Nothing is written to this folder. The drill ends 50 steps after
+    the last fault, or after 5 steps and 2 minutes if steps are slow.
+
+    Exit code: 0 the script survived every fault, 1 it did not, 2 incorrect usage, 130 on ^C.
+    """
+    scratch = scratch.absolute() if scratch else None
+    folder = Path.cwd() if command else enter(find_job_folder(Path.cwd()))
+    root = drill_root(folder, scratch)
+    place = find_place(root)
+    memory, journal = Memory(place), Journal(place)
+    claim(root, journal.here.process)
+    keep = False
+    try:
+        job = _job(folder, command, memory, yes=yes)
+        patterns = job.resume.checkpoints if job.resume else ()
+        ask_about_paths((*job.command, *patterns), folder, NAME, yes=yes)
+        drill = Drill(folder=folder, root=root, journal=journal, say=tell)
+        result, stopped = drill.carry_out(job, faults)
+        code = SURVIVED if result.all_survived else NOT_SURVIVED
+        code = code if stopped is None else stopped
+        keep = code != SURVIVED or bool(result.changed)
+    except NotRecordedError as error:
+        raise RocsteadyError(f"{error}. The drill was not started") from None
+    finally:
+        journal.close()
+        memory.close()
+        if not keep:
+            remove(root)
+    if keep:
+        result = msgspec.structs.replace(result, kept=str(root))
+    result = msgspec.structs.replace(result, next_command=_next(result, command, place))
+    _show(result, as_json=as_json)
+    ctx.exit(code)
+
+
+def _job(folder: Path, command: tuple[str, ...], memory: Memory, *, yes: bool) -> Job:
+    example = "rocsteady drill --faults kill@50 -- python train.py"
+    job = job_here(folder, command, memory, yes=yes, example=example)
+    check_command(job.command, folder)
+    return job
+
+
+def _next(result: DrillResult, typed: tuple[str, ...], place: Place) -> str:
+    """Return what to type next: the run itself, or what explains the failure."""
+    if result.all_survived:
+        return shown_command(("rocsteady", "run", *(("--", *typed) if typed else ())))
+    logs = sorted((place.folder / "runs" / NAME).glob("attempt-*.log"), key=os.path.getmtime)
+    return shlex.join(("rocsteady", "explain", str(logs[-1]))) if logs else "rocsteady doctor"
+
+
+def _show(result: DrillResult, *, as_json: bool) -> None:
+    if as_json:
+        told = {**msgspec.to_builtins(result), "survived": result.all_survived}
+        show_json(told)
+        return
+    width, colour = layout(sys.stdout)
+    show(render_drill(result, width=width, colour=colour))

@@ -1,0 +1,207 @@
+"""``rocsteady init``: write the job file by watching a short run of the script."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from rocsteady.errors import RocsteadyError
+from rocsteady.exit_codes import INTERRUPTED
+from rocsteady.model import Strategy
+from rocsteady.plan import saved_plan
+from rocsteady.plan.job_file_text import Draft, job_text, seen
+from rocsteady.plan.script_facts import read_facts, script_in
+from rocsteady.plan.trial import Bounds
+from rocsteady.plan.trial_result import TrialResult
+from rocsteady.plan.trials import Trials
+from rocsteady.plan.work_amount import going_on, how_much
+from rocsteady.run.job import FILE
+from rocsteady.run.job.job_file import parse_job, read_job
+from rocsteady.run.job.trust import trust
+from rocsteady.run.job.values import Job
+from rocsteady.screens.command_check import check_command
+from rocsteady.screens.init_questions import ask_command, ask_limits, ask_total
+from rocsteady.screens.job_questions import ask_about_paths
+from rocsteady.screens.screen import show, show_json, tell
+from rocsteady.screens.status_line import bar, progress
+from rocsteady.store.location import find_place
+from rocsteady.store.machine_history import Memory
+from rocsteady.store.redaction.redactor import shown_command
+from rocsteady.system.atomic_file import write_whole
+from rocsteady.wording import duration
+
+WRITTEN, FAILED = 0, 1
+SECONDS = 10
+AT_MOST, TIMES = 60.0, 3.0  # seconds in all, or so many times those that are wanted
+MODE = 0o644  # a job file that others may write to is doubted
+JSON_VERSION = 1
+NO_INPUT = "EOFError"
+
+
+@click.command("init", context_settings={"allow_interspersed_args": False})
+@click.option("--yes", is_flag=True, help="Ask no questions; write unknown values as comments.")
+@click.option("--force", is_flag=True, help="Overwrite an existing rocsteady.toml.")
+@click.option(
+    "--seconds",
+    type=click.IntRange(1, 3600),
+    default=SECONDS,
+    show_default=True,
+    help="How long to observe the training.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def command(  # noqa: PLR0913 - one argument an option
+    ctx: click.Context,
+    *,
+    yes: bool,
+    force: bool,
+    seconds: int,
+    as_json: bool,
+    command: tuple[str, ...],
+) -> None:
+    """Observe a short run of COMMAND and write rocsteady.toml.
+
+    rocsteady init -- python train.py. Without COMMAND, runs the only train*.py or main.py here. On
+    a terminal, asks for what it cannot observe. Writes nothing else to this folder.
+
+    Exit code: 0 written, 1 the script failed or the file could not be written, 2 incorrect usage,
+    130 on ^C.
+    """
+    folder = Path.cwd()
+    ask = sys.stdin.isatty() and not yes
+    _check_place(folder / FILE, ask=ask, force=force)
+    words = command or ask_command(folder, ask=ask)
+    check_command(words, folder)
+    ask_about_paths(words, folder, "short run", yes=yes)
+    _say(f"observing {shown_command(words)} for {seconds} s of training.")
+    memory = Memory(find_place(saved_plan.home(folder)))  # nothing is made in the user's folder
+    trials = Trials(folder, memory, tell)
+    try:
+        with trials:
+            bounds = Bounds(wanted=seconds, within=max(AT_MOST, TIMES * seconds))
+            with progress(lambda elapsed: _progress(elapsed, trials.measured, seconds)):
+                found = trials.run(Job(command=words), Strategy(), bounds)
+        if trials.stopped:
+            raise KeyboardInterrupt  # noqa: TRY301 - wherever ^C is pressed, the same is said
+        one = _watched(found, words)
+        if trials.changes:
+            _say(f"{trials.changed_in_words()}.")
+        failed = _why_not(one)
+        text = "" if failed else _text(words, one, folder, ask=ask)
+        if text:
+            _write(folder / FILE, text, memory)
+    except (KeyboardInterrupt, click.Abort):
+        _say(f"interrupted. {FILE} was not written, and {trials.changed_in_words()}.")
+        ctx.exit(INTERRUPTED)
+    finally:
+        memory.close()
+    if as_json:
+        _print_json(words, one, text)
+    if failed:
+        _tell_failure(one, failed)
+        ctx.exit(FAILED)
+    _tell(one, "" if as_json else text)
+
+
+def _check_place(path: Path, *, ask: bool, force: bool) -> None:
+    """Refuse before anything is run, if nothing could be written afterwards."""
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise RocsteadyError(f"{path.parent} is not writable, so {FILE} cannot be created")
+    if not os.path.lexists(path) or force:
+        return
+    if not ask or not click.confirm(f"{FILE} already exists. Overwrite it?", err=True):
+        raise click.UsageError(
+            f"{FILE} already exists and was not changed. Use --force to overwrite it."
+        )
+
+
+def _progress(elapsed: float, measured: float, wanted: int) -> str:
+    if not measured:
+        return f"waiting for the first step, {elapsed:.0f} s so far"
+    return f"{bar(measured / wanted)} {min(measured, wanted):.0f} of {wanted} s of training"
+
+
+def _watched(found: tuple[TrialResult, ...], words: tuple[str, ...]) -> TrialResult:
+    if not found:
+        raise RocsteadyError(f"{words[0]} could not be started. Nothing was written")
+    return found[-1]
+
+
+def _why_not(one: TrialResult) -> str:
+    """Say how the script failed; "" if it did not."""
+    if not one.failure:
+        return ""
+    place = f" at {one.place}" if one.place else ""
+    return f"the script failed after {duration(one.seconds)}: {one.failure}{place}. {one.title}"
+
+
+def _tell_failure(one: TrialResult, failed: str) -> None:
+    _say(f"{failed.rstrip('.')}. Nothing was written.")
+    tail = one.watched.printed.tail
+    if any(NO_INPUT in line for line in tail):
+        _say("the script reads from stdin, which is not available in an unattended run.")
+    tell("\n".join(f"  {line}" for line in tail))
+    _say("next: fix the error and run rocsteady init again. To check the machine: rocsteady doctor")
+
+
+def _text(words: tuple[str, ...], one: TrialResult, folder: Path, *, ask: bool) -> str:
+    """Put the job file together, and see to it that it can be read."""
+    facts = read_facts(script_in(words, folder))
+    draft = Draft(
+        command=words,
+        day=f"{datetime.now().astimezone():%Y-%m-%d}",
+        seen=seen(one),
+        work=how_much(words, one, facts, folder),
+        going_on=going_on(one, facts),
+        models=one.watched.models if one.finished else (),
+    )
+    text = job_text(ask_limits(ask_total(draft)) if ask else draft)
+    parse_job(text)
+    return text
+
+
+def _write(path: Path, text: str, memory: Memory) -> None:
+    try:
+        write_whole(path, text.encode())
+        path.chmod(MODE)
+    except (OSError, UnicodeEncodeError) as error:
+        why = error.reason if isinstance(error, UnicodeEncodeError) else error.strerror
+        raise RocsteadyError(f"{FILE} could not be written: {why}") from None
+    trust(read_job(path), memory)
+
+
+def _tell(one: TrialResult, text: str) -> None:
+    if text:
+        show(text)
+    _say(f"wrote {FILE}.")
+    if one.finished:
+        without = "" if one.step else ", and no step was observed"
+        took = duration(one.seconds)
+        _say(f"the script finished in {took}{without}. Is this the training script?")
+    elif not one.step:
+        _say(
+            f"no step was observed in {duration(one.seconds)}. If the script was still loading or"
+            " compiling, use --force --seconds 300 to observe it longer."
+        )
+    _say("next: rocsteady run, or rocsteady plan to compare the options first")
+
+
+def _print_json(words: tuple[str, ...], one: TrialResult, text: str) -> None:
+    told = {
+        "version": JSON_VERSION,
+        "command": words,
+        "written": bool(text),
+        "text": text,
+        "job": parse_job(text) if text else None,
+        "tried": one,
+    }
+    show_json(told)
+
+
+def _say(sentence: str) -> None:
+    tell(f"rocsteady: {sentence}")

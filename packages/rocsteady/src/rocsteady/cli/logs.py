@@ -1,0 +1,166 @@
+"""``rocsteady logs``: what a run's script has printed, and what it prints next."""
+
+from __future__ import annotations
+
+import codecs
+import errno
+import io
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import click
+from rocsteady_train.untrusted_file import open_regular
+
+from rocsteady.cli.project_journal import find_run, kept_journal
+from rocsteady.exit_codes import INTERRUPTED
+from rocsteady.printable import printable
+from rocsteady.run.job.run_names import check_name
+from rocsteady.screens.screen import show
+from rocsteady.store.journal import Journal
+from rocsteady.store.location import RUNS
+from rocsteady.store.values import Run
+
+PIECE = 64 * 1024  # bytes that are read at once
+LEAST_HOLE = 1024 * 1024  # bytes; smaller ones are printed
+LOOKED_BACK = 256 * 1024 * 1024  # bytes in which the last lines are looked for
+_SEEK_DATA: int | None = getattr(os, "SEEK_DATA", None)  # Windows has none
+POLL_EVERY = 0.3  # seconds
+
+
+@click.command("logs")
+@click.argument("name", metavar="[RUN]", required=False)
+@click.option("-f", "--follow", is_flag=True, help="Print new output until the run ends.")
+@click.option(
+    "-n",
+    "--lines",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Start with the last N lines of the last attempt. Default: print everything.",
+)
+@click.pass_context
+def command(ctx: click.Context, *, name: str | None, follow: bool, lines: int | None) -> None:
+    """Print the output of RUN, each line with the time (UTC) at which it arrived.
+
+    Without RUN: the last run of this project. ^C stops following; the run continues.
+
+    Exit code: 0, 2 for incorrect usage, 130 on ^C.
+    """
+    with kept_journal(name) as journal:
+        run = find_run(journal, name).run
+        going_on = _going_on(journal, run.name) if follow else lambda: False
+        try:
+            _print(_folder(journal, run), lines, going_on)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+
+
+def _folder(journal: Journal | None, run: Run) -> Path:
+    """Return where the logs of a run lie; a path in the journal is not believed."""
+    check_name(run.name)
+    return journal.place.folder / RUNS / run.name if journal else Path(run.folder)
+
+
+def _going_on(journal: Journal | None, name: str) -> Callable[[], bool]:
+    """Return whether more may come."""
+
+    def going_on() -> bool:
+        line = find_run(journal, name)
+        return line.run.ended is None and line.alive is not False
+
+    return going_on
+
+
+def _print(folder: Path, lines: int | None, going_on: Callable[[], bool]) -> None:
+    logs = _logs(folder)
+    number = logs[-1] if logs and lines is not None else 1
+    while True:
+        more = going_on()  # before looking: what is printed until then is not missed
+        path = _path(folder, number)
+        if path.exists():
+            _print_attempt(path, number, lines, partial(_is_last, folder, number, going_on))
+            number, lines = number + 1, None
+        elif any(each > number for each in _logs(folder)):
+            number += 1
+        elif more:
+            time.sleep(POLL_EVERY)
+        else:
+            return
+
+
+def _is_last(folder: Path, number: int, going_on: Callable[[], bool]) -> bool:
+    return number == _logs(folder)[-1] and going_on()
+
+
+def _print_attempt(
+    path: Path, number: int, lines: int | None, going_on: Callable[[], bool]
+) -> None:
+    if number > 1:
+        show(f"==> attempt {number} <==\n")
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    with open_regular(path, follow=False) as log:
+        if lines is not None:
+            _seek_last(log, lines)
+        while True:
+            more = going_on()
+            if os.fstat(log.fileno()).st_size < log.tell():
+                log.seek(0, os.SEEK_END)
+                show(f"\nrocsteady: {path.name} reached log_limit; lines may be missing here\n")
+            while (hole := _skip_hole(log)) or (piece := log.read(PIECE)):
+                if hole:
+                    show(f"\nrocsteady: skipped {hole:,} bytes: {path.name} has a hole here\n")
+                    continue
+                show(printable(decoder.decode(piece)))  # also its colours are not ours
+            if not more:
+                return
+            time.sleep(POLL_EVERY)
+
+
+def _skip_hole(log: io.FileIO) -> int:
+    """Go past what was never written; return its bytes. Of 1 TB of zeros nobody reads any."""
+    at, size = log.tell(), os.fstat(log.fileno()).st_size
+    if _SEEK_DATA is None or size - at < LEAST_HOLE:
+        return 0
+    try:
+        after = os.lseek(log.fileno(), at, _SEEK_DATA)
+    except OSError as error:
+        after = size if error.errno == errno.ENXIO else at  # nothing more was written
+    if after - at < LEAST_HOLE:
+        after = at
+    log.seek(after)
+    return after - at
+
+
+def _seek_last(log: io.FileIO, lines: int) -> None:
+    """Go to where the last so many lines begin; not further back than a long log."""
+    at, found = log.seek(0, os.SEEK_END), -1  # the end of the last line begins none
+    least = max(0, at - LOOKED_BACK)
+    while at > least:
+        size = min(PIECE, at - least)
+        at = log.seek(at - size)
+        piece = log.read(size)
+        ends = piece.count(b"\n")
+        if found + ends < lines:
+            found += ends
+            continue
+        cut = size
+        while found < lines:
+            cut = piece.rindex(b"\n", 0, cut)
+            found += 1
+        log.seek(at + cut + 1)
+        return
+    log.seek(least)
+    if least:
+        show(f"rocsteady: showing only the last {LOOKED_BACK >> 20} MiB of {lines:,} lines\n")
+
+
+def _logs(folder: Path) -> list[int]:
+    """Return the numbers of the attempts that have a log."""
+    names = (path.stem.rpartition("-")[2] for path in folder.glob("attempt-*.log"))
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def _path(folder: Path, number: int) -> Path:
+    return folder / f"attempt-{number}.log"

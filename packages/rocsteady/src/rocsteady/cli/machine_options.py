@@ -1,0 +1,49 @@
+"""The options that say which machine is meant, the same for every command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from rocsteady.doctor.machine.disk_root import DiskRoot
+from rocsteady.doctor.machine.recording import RecordedRoot, read_recording
+from rocsteady.doctor.machine.root import Root
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+root_option = click.option(
+    "--root",
+    metavar="FILE-OR-DIR",
+    type=click.Path(exists=True, path_type=Path),
+    help="Examine a recorded machine, or a copy of its files, instead of this one.",
+)
+python_option = click.option(
+    "--python",
+    metavar="PATH",
+    help="Python used for training. Default: active environment, ./.venv, PATH.",
+)
+
+
+def open_root(root: Path | None, python: str | None) -> Root:
+    """Return the machine that the options mean."""
+    if root is not None and not root.is_dir():
+        return RecordedRoot(read_recording(root), python=python)
+    if root is None and python is not None:
+        python = _existing(python)
+    return DiskRoot(root, python=python)
+
+
+def _existing(python: str) -> str:
+    """Accept an interpreter, or the folder of an environment."""
+    path = Path(python).absolute()
+    if path.is_dir():
+        candidates = (path / "bin" / "python", path / "Scripts" / "python.exe")
+        path = next((found for found in candidates if found.exists()), path)
+    if not path.is_file():
+        raise click.BadParameter(
+            f"{python!r} is neither an interpreter nor an environment.", param_hint="--python"
+        )
+    return path.as_posix()

@@ -1,0 +1,136 @@
+"""The ``rocsteady`` command: its subcommands, and the one place where errors end.
+
+A command's module is imported only when it is used, so that each starts as fast as it can.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from rocsteady import __version__
+from rocsteady.cli.command_group import CommandGroup
+from rocsteady.errors import ExaminationError, JobError, RequestError, RocsteadyError
+from rocsteady.exit_codes import INTERRUPTED
+from rocsteady.screens.screen import silence_stdout, tell
+
+# Name to module and one line of help. Not in this table, not a command.
+COMMANDS = {
+    "doctor": (
+        "rocsteady.cli.doctor",
+        "Check this machine for problems that affect training.",
+    ),
+    "machine": ("rocsteady.cli.machine", "Show the facts read from this machine, or record them."),
+    "env": ("rocsteady.cli.env", "Show what each ROCm and PyTorch variable does here."),
+    "wheels": ("rocsteady.cli.wheels", "List the torch builds for this GPU."),
+    "probe": ("rocsteady.cli.probe", "Find out by experiment what works on this machine."),
+    "init": ("rocsteady.cli.init", "Write rocsteady.toml by observing a short run."),
+    "plan": ("rocsteady.cli.plan", "Compare every option for the job, with short trials."),
+    "run": ("rocsteady.cli.run", "Run a training command and keep it alive until it is done."),
+    "drill": ("rocsteady.cli.drill", "Inject faults into a copy of the job and see what happens."),
+    "runs": ("rocsteady.cli.runs", "List the runs of this project."),
+    "watch": ("rocsteady.cli.watch", "View a run in progress on a full screen."),
+    "logs": ("rocsteady.cli.logs", "Print the output of a run, or follow it."),
+    "stop": ("rocsteady.cli.stop", "Stop a run."),
+    "restart": ("rocsteady.cli.restart", "Stop a run and resume it from its newest checkpoint."),
+    "report": ("rocsteady.cli.report", "Explain what happened in a run, and why."),
+    "notify": ("rocsteady.cli.notify", "List notification channels, or send a test."),
+    "checkpoint": ("rocsteady.cli.checkpoint", "List, verify, export and import checkpoints."),
+    "explain": ("rocsteady.cli.explain", "Identify an error; show what is known, and workarounds."),
+}
+NOT_ON_WINDOWS = {"probe", "init", "plan", "run", "drill", "watch", "stop", "restart"}
+ERROR, USAGE, COULD_NOT_EXAMINE = 1, 2, 3
+
+
+class Commands(CommandGroup):
+    """The table above, as click wants it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the table."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the one that is asked for."""
+        if cmd_name not in COMMANDS:
+            return None
+        if sys.platform == "win32" and cmd_name in NOT_ON_WINDOWS:
+            ctx.fail(f"rocsteady {cmd_name} needs Linux or WSL2.")
+        module = importlib.import_module(COMMANDS[cmd_name][0])
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="rocsteady %(version)s")
+def rocsteady() -> None:
+    """Get PyTorch training runs finished on AMD GPUs."""
+
+
+def main() -> NoReturn:
+    """Run the command and turn whatever happens into an exit code."""
+    for name in ("stdout", "stderr"):  # closed by whoever started it: there is nobody to tell
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays
+    try:
+        sys.exit(rocsteady.main(prog_name="rocsteady", standalone_mode=False))
+    except click.ClickException as error:
+        tell(one_line(error))
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        tell("\nrocsteady: interrupted")
+        sys.exit(INTERRUPTED)
+    except OSError as error:  # a full disk below stdout, say
+        silence_stdout()
+        place = f"{error.filename}: " if error.filename else ""
+        tell(f"rocsteady: {place}{error.strerror or error}")
+        sys.exit(COULD_NOT_EXAMINE)
+    except RequestError as error:
+        tell(f"error: {error}")
+        sys.exit(USAGE)
+    except RocsteadyError as error:
+        tell(f"rocsteady: {error}")
+        sys.exit(_code(error))
+    except Exception:  # noqa: BLE001 - the edge: a bug becomes a report that can be pasted
+        _report_bug()
+        sys.exit(COULD_NOT_EXAMINE)
+
+
+def one_line(error: click.ClickException) -> str:
+    """Say what is wrong, and where the options are listed if it does not say what to type."""
+    text = " ".join(error.format_message().split())
+    says_what_to_type = "rocsteady " in text or "Did you mean" in text
+    if isinstance(error, click.UsageError) and error.ctx and not says_what_to_type:
+        text = f"{text.rstrip('.')}. To see the options: {error.ctx.command_path} --help"
+    return f"error: {text}"
+
+
+def _code(error: RocsteadyError) -> int:
+    """Return the exit code; a mistake in the job file is incorrect usage."""
+    if isinstance(error, JobError):
+        return USAGE
+    return COULD_NOT_EXAMINE if isinstance(error, ExaminationError) else ERROR
+
+
+def _report_bug() -> None:
+    import platform  # noqa: PLC0415 - neither is needed, nor paid for, by a run that works
+    import traceback  # noqa: PLC0415
+
+    trace = traceback.format_exc()
+    lines = (
+        "rocsteady: this is a bug in rocsteady; nothing was changed. Please report it with this:",
+        f"rocsteady {__version__}, Python {platform.python_version()}, {platform.platform()}",
+        trace.replace(str(Path.home()), "~"),
+    )
+    tell("\n".join(lines))

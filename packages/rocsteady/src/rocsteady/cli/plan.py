@@ -1,0 +1,342 @@
+"""``rocsteady plan``: every option for the job, measured, against the deadline and budget."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import click
+from msgspec.structs import replace
+
+from rocsteady.cli.duration import Duration
+from rocsteady.cli.machine_options import open_root
+from rocsteady.cli.plan_export import write_files
+from rocsteady.cli.project import enter, find_job_folder
+from rocsteady.errors import RequestError
+from rocsteady.exit_codes import INTERRUPTED
+from rocsteady.plan import saved_plan
+from rocsteady.plan.decision_page import decision_html, decision_markdown, decision_page
+from rocsteady.plan.exports.targets import TARGETS
+from rocsteady.plan.plan_inputs import circumstances, goal_of
+from rocsteady.plan.planner import Goal
+from rocsteady.plan.plans import (
+    make_plan,
+    measured_planner,
+    recorded_plan,
+    remember,
+    untried_planner,
+    with_trials,
+)
+from rocsteady.plan.trials import PlanTrials, TrialBounds, TrialProgress, Trials, look_back
+from rocsteady.plan.values import Plan
+from rocsteady.run.job.stages import commands_of
+from rocsteady.run.job.values import Job
+from rocsteady.screens.command_check import check_command
+from rocsteady.screens.job_questions import ask_about_paths, job_here
+from rocsteady.screens.option import render_option
+from rocsteady.screens.plan import render_plan
+from rocsteady.screens.screen import layout, show, show_json, tell
+from rocsteady.screens.status_line import bar, progress
+from rocsteady.store.journal import Journal
+from rocsteady.store.location import existing_places, find_place
+from rocsteady.store.machine_history import Memory
+from rocsteady.store.redaction.redactor import shown_command
+from rocsteady.system.atomic_file import write_whole
+from rocsteady.wording import rough_duration
+
+FOUND, NONE_FOUND = 0, 1
+STOPPED = "rocsteady: interrupted. No plan was made, and {}."
+ABOUT_TRIALS = ("trial", "within", "again")
+EXAMPLE = "rocsteady plan -- python train.py"
+PAGES = {".md": decision_markdown, ".html": decision_html, ".htm": decision_html}
+
+
+@click.command("plan", context_settings={"allow_interspersed_args": False})
+@click.option(
+    "--trial",
+    type=Duration(),
+    default="20s",
+    show_default=True,
+    metavar="DURATION",
+    help="Stop each trial after this duration, not counting warm-up.",
+)
+@click.option(
+    "--within",
+    type=Duration(),
+    default="5m",
+    show_default=True,
+    metavar="DURATION",
+    help="Time limit for all trials. By default, also a tenth of the job's remaining time.",
+)
+@click.option("--no-trials", is_flag=True, help="Run no trials; use what is already known.")
+@click.option("--again", is_flag=True, help="Also try settings that have crashed this machine.")
+@click.option(
+    "--explain",
+    metavar="N",
+    help="Show all details of option N of the last plan ('all': of every option) and exit.",
+)
+@click.option(
+    "--yes",
+    is_flag=True,
+    help="Skip questions about the job file and about paths outside this folder.",
+)
+@click.option(
+    "--export",
+    "export",
+    type=click.Choice(list(TARGETS)),
+    help="Write the files needed to run an option of the last plan elsewhere.",
+)
+@click.option("--option", type=click.IntRange(1), help="With --export: option number.")
+@click.option("--way", type=click.IntRange(1), hidden=True)
+@click.option(
+    "--bucket",
+    default="",
+    metavar="URL",
+    help="With --export skypilot: bucket for checkpoints and models, such as s3://my-models.",
+)
+@click.option("--force", is_flag=True, help="With --export and --report: overwrite files.")
+@click.option(
+    "--report",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the decision page of the last plan, or of --root, to FILE (.md or .html).",
+)
+@click.option(
+    "--root",
+    metavar="FILE-OR-DIR",
+    type=click.Path(exists=True, path_type=Path),
+    help="Estimate for a recorded machine; try nothing and leave the last plan as it is.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def command(  # noqa: PLR0913 - one argument an option
+    ctx: click.Context,
+    *,
+    trial: timedelta,
+    within: timedelta,
+    no_trials: bool,
+    again: bool,
+    explain: str | None,
+    yes: bool,
+    export: str | None,
+    option: int | None,
+    way: int | None,
+    bucket: str,
+    force: bool,
+    report: Path | None,
+    root: Path | None,
+    as_json: bool,
+    command: tuple[str, ...],
+) -> None:
+    """Compare the options for running COMMAND, with short trials, and recommend one.
+
+    rocsteady plan -- python train.py. Without COMMAND, uses the command, deadline and budget in
+    rocsteady.toml. Trials never write to this folder.
+
+    Exit code: 0 an option was found, 1 none was found, 2 incorrect usage, 3 this machine or a
+    recording cannot be read, 130 on ^C.
+    """
+    option = _renamed(way) if way is not None else option
+    _check_together(ctx, option)
+    folder = Path.cwd() if command else enter(find_job_folder(Path.cwd()))
+    if (explain is not None or report is not None) and root is None:
+        _tell_more(_last_plan(folder, command), explain, report)
+        return
+    memory, journal = _records(folder)
+    trials = Trials(folder, memory, tell, again=again)
+    try:
+        if export is not None:
+            command = _last_plan(folder, command).command
+        job = job_here(folder, command, memory, yes=yes, example=EXAMPLE)
+        if export is not None:
+            write_files(export, option, folder, job, bucket=bucket, force=force)
+            return
+        check_command(job.command, folder)
+        goal = goal_of(job, journal, time.time())
+        if root is not None:
+            plan = recorded_plan(job, folder, open_root(root, None), root.name, goal)
+        else:
+            bounds = None if no_trials else _bounds(ctx, trial, within, goal)
+            plan = _plan_here(job, trials, bounds, goal, memory, journal, again=again, yes=yes)
+    except (KeyboardInterrupt, click.Abort):
+        tell(STOPPED.format(trials.changed_in_words()))
+        ctx.exit(INTERRUPTED)
+    finally:
+        journal.close()
+        memory.close()
+    if explain is not None or report is not None:
+        _tell_more(plan, explain, report)
+        return
+    _show(plan if root is not None else _kept(plan, folder), as_json=as_json)
+    ctx.exit(FOUND if plan.options else NONE_FOUND)
+
+
+def _check_together(ctx: click.Context, option: int | None) -> None:
+    given = ctx.params
+    report: Path | None = given["report"]
+    _check_trials(ctx)
+    if (option is not None or given["bucket"]) and not given["export"]:
+        raise click.UsageError("--option and --bucket need --export")
+    if given["force"] and not (given["export"] or report):
+        raise click.UsageError("--force needs --export or --report")
+    if report is not None:
+        if given["export"] or given["explain"] is not None or given["as_json"]:
+            raise click.UsageError("--report cannot be combined with --export, --explain or --json")
+        if report.suffix.lower() not in PAGES:
+            end = "end in .md or .html, such as plan.md"
+            raise click.UsageError(f"--report {report}: the name must {end}")
+        if report.exists() and not (given["force"] and report.is_file()):
+            raise click.UsageError(f"--report {report}: already exists; use --force to overwrite")
+    if given["root"] is not None and given["export"]:
+        raise click.UsageError("--root and --export cannot be combined: nothing was tried there")
+    if given["as_json"] and (given["export"] or given["explain"] is not None):
+        raise click.UsageError("--json cannot be combined with --export or --explain")
+
+
+def _check_trials(ctx: click.Context) -> None:
+    """Refuse what is about trials where none is made."""
+    default = click.core.ParameterSource.DEFAULT
+    typed = [name for name in ctx.params if ctx.get_parameter_source(name) is not default]
+    reasons = {
+        "root": "which estimates",
+        "report": "which shows the last plan",
+        "explain": "which shows the last plan",
+        "export": "which uses the last plan",
+        "no_trials": "which makes none",
+    }
+    for name in (name for name in reasons if name in typed):
+        about = [each for each in (*ABOUT_TRIALS, "no_trials") if each in typed and each != name]
+        if name == "root" or "root" in typed:
+            about = [each for each in about if each != "no_trials"]
+        if about:
+            first, other = (f"--{each.replace('_', '-')}" for each in (about[0], name))
+            raise click.UsageError(f"{first} cannot be combined with {other}, {reasons[name]}")
+
+
+def _last_plan(folder: Path, command: tuple[str, ...]) -> Plan:
+    """Read the last plan; one of another command than the one typed is not meant."""
+    plan = saved_plan.kept(folder)
+    if command and command != plan.command:
+        asked, own = shown_command(command), shown_command(plan.command)
+        raise RequestError(
+            f"the last plan is for another command ({own}). Plan this one first: rocsteady plan --"
+            f" {asked}"
+        )
+    return plan
+
+
+def _plan_here(  # noqa: PLR0913, PLR0917 - all that a plan rests on
+    job: Job,
+    trials: Trials,
+    bounds: TrialBounds | None,
+    goal: Goal,
+    memory: Memory,
+    journal: Journal,
+    *,
+    again: bool,
+    yes: bool,
+) -> Plan:
+    """Make the plan of this machine, with trials unless they have no bounds."""
+    folder = trials.folder
+    look_back(folder, memory)
+    here = circumstances(job, folder, memory, journal, again=again)
+    if bounds is None:
+        return make_plan(job, folder, here, goal, untried_planner(job, here, goal))
+    _ask(job, folder, yes=yes)
+    with trials:
+        planner = measured_planner(job, here, goal, PlanTrials(trials, bounds, _show_progress))
+        plan = with_trials(make_plan(job, folder, here, goal, planner), trials)
+        _check_interrupt(trials)
+    remember(planner, here, memory, journal)
+    return plan
+
+
+def _records(folder: Path) -> tuple[Memory, Journal]:
+    """Open what is known so far. Nothing is made in the user's folder."""
+    own = find_place(saved_plan.home(folder))
+    return Memory(own), Journal(next(iter(existing_places(folder)), own))
+
+
+def _check_interrupt(trials: Trials) -> None:
+    """Say the same wherever ^C was pressed: during a trial, or between two."""
+    if trials.stopped:
+        raise KeyboardInterrupt
+
+
+def _renamed(way: int) -> int:
+    tell("rocsteady: --way is deprecated; use --option.")
+    return way
+
+
+def _ask(job: Job, folder: Path, *, yes: bool) -> None:
+    """Ask about paths by which a trial of any stage would reach the real folder."""
+    words = [word for each in commands_of(job) for word in each[1:]]
+    ask_about_paths([job.command[0], *words], folder, "trial", yes=yes)
+
+
+def _kept(plan: Plan, folder: Path) -> Plan:
+    """Keep the plan for ``run --plan``; if that fails, the plan says so."""
+    why = saved_plan.keep(plan, folder)
+    return replace(plan, warnings=(*plan.warnings, why)) if why else plan
+
+
+def _bounds(ctx: click.Context, trial: timedelta, within: timedelta, goal: Goal) -> TrialBounds:
+    """Bound the trials: by the options if a person gave one, else also in proportion to the job."""
+    default = click.core.ParameterSource.DEFAULT
+    given = any(ctx.get_parameter_source(it) is not default for it in ("trial", "within"))
+    return TrialBounds(
+        each=trial.total_seconds(),
+        within=within.total_seconds(),
+        left=goal.left,
+        proportional=not given,
+    )
+
+
+def _show_progress(
+    far: Callable[[float], TrialProgress],
+) -> contextlib.AbstractContextManager[None]:
+    def text(elapsed: float) -> str:
+        now = far(elapsed)
+        return f"{bar(now.share)} at most {rough_duration(now.left)} left; trying: {now.title}"
+
+    return progress(text)
+
+
+def _show(plan: Plan, *, as_json: bool) -> None:
+    if as_json:
+        show_json(plan)
+        return
+    width, colour = layout(sys.stdout)
+    show(render_plan(plan, now=time.time(), width=width, colour=colour))
+
+
+def _tell_more(plan: Plan, which: str | None, report: Path | None) -> None:
+    """Explain options of a plan, or write its decision page."""
+    if report is None:
+        _explain(plan, which or "")
+        return
+    text = PAGES[report.suffix.lower()](decision_page(plan, now=time.time()))
+    try:
+        write_whole(report, text.encode())
+    except OSError as error:
+        raise click.UsageError(f"--report {report}: {error.strerror or error}") from None
+    tell(f"rocsteady: wrote {report}")
+
+
+def _explain(plan: Plan, which: str) -> None:
+    """Show one option of a plan in full, or all of them."""
+    options = (*plan.options, *plan.ruled_out, *plan.not_tried)
+    if which != "all":
+        if not which.isdecimal():
+            raise click.UsageError(f"--explain: {which!r} is neither a number nor 'all'")
+        options = (saved_plan.option_numbered(plan, int(which)),)
+    width, colour = layout(sys.stdout)
+    pages = [
+        render_option(each, plan, now=time.time(), width=width, colour=colour) for each in options
+    ]
+    show("\n".join(pages))

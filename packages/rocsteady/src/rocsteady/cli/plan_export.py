@@ -1,0 +1,158 @@
+"""``rocsteady plan --export``: files that do an option of the plan elsewhere."""
+
+from __future__ import annotations
+
+import time
+from datetime import date
+from pathlib import Path
+
+import click
+from msgspec.structs import replace
+
+from rocsteady.doctor.diagnosis import doctors_knowledge
+from rocsteady.doctor.knowledge.gpu_rental import Offer, load_offers
+from rocsteady.errors import RocsteadyError
+from rocsteady.failures.difference import describe_changes
+from rocsteady.model import Strategy
+from rocsteady.plan.candidates import CPU
+from rocsteady.plan.estimates import CLOUD
+from rocsteady.plan.exports.export import Export
+from rocsteady.plan.exports.requirement_pins import FILE as PINS
+from rocsteady.plan.exports.requirement_pins import pins
+from rocsteady.plan.exports.targets import TARGETS
+from rocsteady.plan.exports.torchrun_command import ranks_option, ranks_per_host
+from rocsteady.plan.saved_plan import kept, option_numbered
+from rocsteady.plan.values import Option
+from rocsteady.run.forecast import due
+from rocsteady.run.job.metric_goals import metric_files
+from rocsteady.run.job.values import DoneWhen, Job
+from rocsteady.run.supervision import examined
+from rocsteady.run.visible_gpus import visible_to_a_run
+from rocsteady.screens.screen import show, tell
+from rocsteady.wording import plural
+
+AT_MOST = 1.25  # times the price that the plan knows may be paid an hour
+REQUIREMENTS = "requirements.txt"
+
+
+def write_files(  # noqa: PLR0913 - one argument an option
+    kind: str, number: int | None, folder: Path, job: Job, *, bucket: str, force: bool
+) -> None:
+    """Write them into the folder and name them; nothing is overwritten unasked."""
+    export = replace(_export(kind, number, folder, job), bucket=bucket)
+    pinned = "" if export.requirements else _pinned(folder)
+    if pinned:
+        export = replace(export, requirements=PINS)
+    files = TARGETS[kind](export) | ({PINS: pinned} if pinned else {})
+    there = [name for name in files if (folder / name).exists()]
+    if there and not force:
+        raise click.UsageError(f"{', '.join(there)}: already exists; use --force to overwrite")
+    for name, text in files.items():
+        try:
+            (folder / name).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise click.UsageError(f"{name} cannot be written: {error.strerror}") from None
+        show(f"Wrote {name}.\n")
+
+
+def _export(kind: str, number: int | None, folder: Path, job: Job) -> Export:
+    option = _option(kind, number, folder)
+    if option is not None and (left_out := _left_out(option)):
+        tell(f"rocsteady: these settings of option {option.number} are not exported: {left_out}.")
+    known = doctors_knowledge()
+    machine = examined(known)
+    seen = visible_to_a_run(machine, known)
+    torch = machine.torch
+    strategy = option.strategy if option else None
+    variables = strategy.variables if strategy else {}
+    offer = _offer(option)
+    moment = due(job.deadline, time.time())
+    command = option.command if option and option.command else job.command
+    gpus = ranks_per_host(command) or _gpus(option, seen.gpus)
+    if (given := ranks_option(command)) and not given.isdecimal():
+        count = plural(gpus, "GPU")
+        tell(f"rocsteady: --nproc-per-node {given} is not a number; the file requests {count}.")
+    return Export(
+        name=job.name or folder.name or "training",
+        command=command,
+        written=date.today().isoformat(),  # noqa: DTZ011 - the user's own day
+        folder=str(folder),
+        checkpoints=job.resume.checkpoints if job.resume else (),
+        resume=job.resume.arguments if job.resume else (),
+        outputs=_outputs(job.done_when),
+        requirements=REQUIREMENTS if (folder / REQUIREMENTS).is_file() else "",
+        gfx=next(iter(seen.gfx), ""),
+        gpu=next((gpu.name for gpu in machine.gpus.gpus if gpu.name), ""),
+        gpus=gpus,
+        torch=torch.version if torch else "",
+        rocm=(torch.rocm or "") if torch else "",
+        deadline=time.strftime("%a %d %b %Y %H:%M", time.localtime(moment)) if moment else "",
+        due=moment - time.time() if moment else None,
+        infra=offer.infra if offer else "",
+        accelerator=offer.sky if offer else "",
+        max_hourly_cost=round(offer.dollars * AT_MOST, 2) if offer else None,
+        variables={name: value for name, value in variables.items() if value is not None},
+        unset=tuple(name for name, value in variables.items() if value is None),
+        setup=option.setup if option else None,
+    )
+
+
+def _pinned(folder: Path) -> str:
+    """Return what the scripts import, at the versions that are installed here."""
+    python = examined(doctors_knowledge()).python
+    return pins(folder, python.site_packages) if python else ""
+
+
+def _outputs(wanted: DoneWhen) -> tuple[str, ...]:
+    """Return what must come back for the job to count as done."""
+    return tuple(
+        dict.fromkeys((*(file.path for file in wanted.files), *metric_files(wanted.metrics)))
+    )
+
+
+def _option(kind: str, number: int | None, folder: Path) -> Option | None:
+    """Return the option with this number, or the first that such a file can be for."""
+    if number is None:
+        try:
+            plan = kept(folder)
+        except RocsteadyError:
+            return None
+        return next((option for option in plan.options if _is_for(kind, option)), None)
+    return option_numbered(kept(folder), number)
+
+
+def _left_out(option: Option) -> str:
+    """Name the settings that only a run here can apply."""
+    if _is_of_cpu(option) and not option.variant:
+        raise click.UsageError(
+            f"option {option.number} uses this machine's CPU. Run it here: {option.do}"
+        )
+    return describe_changes(Strategy(), replace(option.strategy, variables={}, gpus=None))
+
+
+def _is_for(kind: str, option: Option) -> bool:
+    if kind == "skypilot":
+        return option.id.startswith(CLOUD)
+    by_row = kind in ("wsl2", "container")
+    return option.id == kind or not (by_row or option.setup or option.changes or _is_of_cpu(option))
+
+
+def _is_of_cpu(option: Option) -> bool:
+    return option.strategy.device == CPU or option.id.split("+")[0] == CPU
+
+
+def _offer(option: Option | None) -> Offer | None:
+    """Return what is rented; without a plan the cheapest offer that SkyPilot knows."""
+    named = option.id.removeprefix(f"{CLOUD}-") if option and option.id.startswith(CLOUD) else ""
+    known = [offer for offer in load_offers() if offer.sky]
+    for offer in known:
+        if offer.id == named:
+            return offer
+    return min(known, key=lambda offer: offer.dollars, default=None)
+
+
+def _gpus(option: Option | None, here: int) -> int:
+    if option is not None and option.strategy.gpus is not None:
+        return len(option.strategy.gpus)
+    elsewhere = option is not None and option.id.startswith(CLOUD)
+    return 1 if elsewhere else max(1, here)

@@ -1,0 +1,213 @@
+"""``rocsteady probe``: what works here when really tried."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from rocsteady.cli.machine_options import open_root, python_option
+from rocsteady.doctor.knowledge.reader import load_knowledge
+from rocsteady.doctor.machine.machine import Machine, examine, software_of
+from rocsteady.doctor.machine.pci import displays
+from rocsteady.doctor.machine.root import Root
+from rocsteady.errors import ExaminationError, NotRecordedError
+from rocsteady.model import Observation
+from rocsteady.probe.catalog import PROBES
+from rocsteady.probe.runner import ProbeRunner
+from rocsteady.probe.suite import (
+    LEVEL_NAMES,
+    KnownBefore,
+    Planned,
+    Suite,
+    let_go,
+    line_of,
+    newest,
+    plan,
+    recover,
+    unknown_names,
+    without_risks,
+)
+from rocsteady.run.injection import OWNER, claim, read_owner
+from rocsteady.screens.probe import render_stories
+from rocsteady.screens.probe_session import ProbeSession, print_json
+from rocsteady.screens.screen import layout, show, tell
+from rocsteady.store.identity import is_alive, machine_fingerprint
+from rocsteady.store.journal import Journal
+from rocsteady.store.location import find_place
+from rocsteady.store.machine_history import Memory, memory_to_read
+from rocsteady.store.user_folders import state_folder
+from rocsteady.suggestions import no_such
+
+PREFIX = "rocsteady-probe-"
+LONGEST = 80  # bytes of a folder in which a socket can still be made
+PLACES = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
+
+
+@click.command("probe", options_metavar="[OPTIONS]")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option(
+    "--level",
+    type=click.Choice(LEVEL_NAMES),
+    default="1",
+    show_default=True,
+    help="1: seconds; 2: about 2 min; 3: about 15 min.",
+)
+@python_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@click.option("--yes", is_flag=True, help="Skip confirmation of probes that may reset a GPU.")
+@click.option("--again", is_flag=True, help="Also run probes that have crashed this machine.")
+@click.option("--explain", is_flag=True, help="Show all results on this machine so far and exit.")
+@click.pass_context
+def command(  # noqa: PLR0913 - one argument an option
+    ctx: click.Context,
+    *,
+    names: tuple[str, ...],
+    level: str,
+    python: str | None,
+    as_json: bool,
+    yes: bool,
+    again: bool,
+    explain: bool,
+) -> None:
+    """Find out by experiment what works on this machine. Each probe runs in its own process.
+
+    NAME is a probe such as attention-backward, or a variant such as attention-backward:flash.
+    Without NAME, describes the level and runs all its probes.
+
+    Exit code: 0 no failures, 1 some failed, 2 incorrect usage, 3 could not examine, 130 on ^C.
+    """
+    _check_names(names)
+    root = open_root(None, python)
+    machine, _ = examine(root, load_knowledge().variables)
+    software = software_of(machine)
+    if explain:
+        _explain(names, software, as_json=as_json)
+        return
+    interpreter = _interpreter(root, machine)
+    place = find_place(state_folder() / "probes")
+    memory, journal = Memory(place), Journal(place)
+    with _ended_properly(memory, journal), _scratch(place.folder, journal) as folder:
+        _tell_takedowns(recover(journal, memory, software))
+        memory.flush()
+        here = journal.here.machine
+        down, seen = bool(memory.takedowns(here)), memory.observations(here)
+        before = KnownBefore(
+            machine=machine, screens=displays(root), took_down=down, observations=seen
+        )
+        planned = _asked(plan(PROBES, level, names, before, again=again), yes=yes)
+        runner = ProbeRunner(
+            interpreter, folder=folder, journal=journal, environment=os.environ, software=software
+        )
+        suite = Suite(runner, memory, here, place.folder / "evidence")
+        session = ProbeSession(suite, planned, level=level, software=software, as_json=as_json)
+        try:
+            session.announce()
+            session.run()
+        except KeyboardInterrupt:
+            session.interrupted = True
+        finally:
+            runner.close()
+            let_go(journal)
+        code = session.conclude()
+    ctx.exit(code)
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for name in unknown_names(PROBES, names):
+        known = sorted({probe.name for probe in PROBES})
+        listed = f"Probes: {', '.join(known)}."
+        raise click.BadParameter(no_such("probe", name, known, listed), param_hint="NAME")
+
+
+def _explain(names: Sequence[str], software: str, *, as_json: bool) -> None:
+    memory = memory_to_read()
+    seen = newest(memory.observations(machine_fingerprint())).values()
+    probes = {probe.title: probe for probe in PROBES}
+    lines = [
+        line_of(probes.get(f"{each.probe} {each.variant}".rstrip()), each)
+        for each in seen
+        if not names or each.probe in names or f"{each.probe}:{each.variant}" in names
+    ]
+    if as_json:
+        for line in lines:
+            print_json({"observation": line.observation})
+        return
+    lines.sort(key=lambda line: not line.observation.bad)
+    width, colour = layout(sys.stdout)
+    show(render_stories(lines, software, width=width, colour=colour))
+
+
+def _tell_takedowns(found: Sequence[Observation]) -> None:
+    for seen in found:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(seen.at))
+        title = f"{seen.probe} {seen.variant}".rstrip()
+        tell(f"rocsteady: the machine went down during {title} on {when}.")
+
+
+def _asked(planned: tuple[Planned, ...], *, yes: bool) -> tuple[Planned, ...]:
+    """Ask about what may reset a GPU, where that would hurt."""
+    risks = [each for each in planned if each.risk]
+    if not risks or yes:
+        return planned
+    tell("rocsteady: these probes have reset the GPU on some machines:")
+    for each in risks:
+        tell(f"  {each.probe.title}: {each.risk}")
+    if sys.stdin.isatty() and click.confirm("Run them anyway?", err=True):
+        return planned
+    return without_risks(planned)
+
+
+def _interpreter(root: Root, machine: Machine) -> str:
+    """Return the Python that trains; without torch in it there is nothing to try."""
+    found = machine.python
+    if found is None:
+        raise ExaminationError(
+            "no Python environment with torch was found. Name one with --python PATH"
+        )
+    if machine.torch is None:
+        why = found.why_not or "it has no torch"
+        raise ExaminationError(f"{found.prefix}: {why}. Name another with --python PATH")
+    paths = (Path(found.prefix) / name for name in PLACES)
+    path = root.python or next((str(path) for path in paths if path.is_file()), None)
+    if path is None:
+        raise ExaminationError(f"{found.prefix} has no interpreter: name it with --python PATH")
+    return path
+
+
+@contextmanager
+def _ended_properly(memory: Memory, journal: Journal) -> Iterator[None]:
+    """End also on SIGTERM as on ^C, and write what is left."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except NotRecordedError as error:
+        raise ExaminationError(f"{error}. No more probes were run") from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        journal.close()
+        memory.close()
+
+
+@contextmanager
+def _scratch(kept: Path, journal: Journal) -> Iterator[Path]:
+    """Give a folder for what probes write; those of processes that were killed are removed."""
+    short = len(os.fsencode(kept)) <= LONGEST - len(PREFIX)
+    parent = kept if short else Path(tempfile.gettempdir())
+    for left in parent.glob(f"{PREFIX}*"):
+        if (left / OWNER).is_file() and is_alive(read_owner(left)) is False:
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+    claim(folder, journal.here.process)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,181 @@
+"""``rocsteady report``: what was asked, what happened, why, what was done."""
+
+from __future__ import annotations
+
+import sys
+import time
+import webbrowser
+from pathlib import Path
+
+import click
+from rocsteady_train.untrusted_file import read_head
+
+from rocsteady.cli.project_journal import find_run, kept_journal, nothing_run
+from rocsteady.exit_codes import INTERRUPTED
+from rocsteady.printable import printable
+from rocsteady.report.markdown_report import render_story
+from rocsteady.report.run_facts import bundle, gather
+from rocsteady.report.run_page import render_page
+from rocsteady.report.run_report import RunReport
+from rocsteady.screens.screen import json_text, layout, show, show_json, tell
+from rocsteady.screens.summary_screen import render_summary
+from rocsteady.store.journal import Journal
+from rocsteady.store.values import RunLine
+from rocsteady.system.atomic_file import write_whole
+
+FORMATS = ("text", "html", "markdown", "json")
+REWRITE_EVERY = 5  # seconds, for --follow
+POLL_EVERY = 1.0  # seconds, for the end of the run
+SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", ".json": "json"}
+
+
+@click.command("report")
+@click.argument("name", metavar="[RUN]", required=False)
+@click.option(
+    "--format",
+    "wanted",
+    type=click.Choice(FORMATS),
+    help="Default: the extension of --output; without it, text on a terminal, else markdown.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option(
+    "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file."
+)
+@click.option("--force", is_flag=True, help="Overwrite the --output file.")
+@click.option("--open", "opens", is_flag=True, help="Write the page and open it in a browser.")
+@click.option(
+    "--follow", is_flag=True, help="Rewrite the page every few seconds until the run ends."
+)
+@click.option(
+    "--bundle", "bundled", is_flag=True, help="Write a zip of the page and the redacted evidence."
+)
+@click.pass_context
+def command(  # noqa: PLR0913 - one argument an option
+    ctx: click.Context,
+    *,
+    name: str | None,
+    wanted: str | None,
+    as_json: bool,
+    output: Path | None,
+    force: bool,
+    opens: bool,
+    follow: bool,
+    bundled: bool,
+) -> None:
+    """Explain what happened in RUN: why it failed, what was done about it, and what it cost.
+
+    Every format is redacted and can be sent to others. An html report is a single file that needs
+    no network. Without RUN: the last run of this project.
+
+    Exit code: 0, 2 for incorrect usage, or 130 if ^C ended --follow.
+    """
+    if follow and bundled:
+        raise click.UsageError("--follow and --bundle cannot be combined")
+    page = "--open" if opens else "--follow" if follow else "--bundle" if bundled else ""
+    wanted = _format(wanted, output, as_json=as_json, page=page)
+    _refuse_taken(output, force=force)
+    with kept_journal(name) as journal:
+        if journal is None:
+            raise nothing_run(name)
+        line = find_run(journal, name)
+        if bundled:
+            target = output or _ours(Path(f"rocsteady-{line.run.name}.zip"), force=force)
+            _write(target, bundle(journal, line, _page(journal, line)))
+            return
+        if wanted == "html":
+            target = output or _ours(Path(f"rocsteady-{line.run.name}.html"), force=force)
+            goes_on = follow and line.alive is not False
+            _write(target, _page(journal, line, reloads=goes_on).encode())
+            if opens and not webbrowser.open(target.absolute().as_uri()):
+                tell("rocsteady: could not start a browser")
+            if goes_on and not _follow(journal, line, target):
+                ctx.exit(INTERRUPTED)
+            return
+        report = gather(journal, line, now=time.time())
+    if wanted == "json" and output is None:
+        show_json(report.story)
+    else:
+        _print(report, wanted, output)
+
+
+def _page(journal: Journal, line: RunLine, *, reloads: bool = False) -> str:
+    report = gather(journal, line, now=time.time())
+    return render_page(report, reload_after=REWRITE_EVERY if reloads else None)
+
+
+def _follow(journal: Journal, line: RunLine, target: Path) -> bool:
+    """Rewrite the page until the run ends (True) or ^C; the last one does not reload itself."""
+    tell("rocsteady: following; ^C stops, and the run continues")
+    try:
+        ended = False
+        while not ended:
+            until = time.monotonic() + REWRITE_EVERY
+            while not ended and time.monotonic() < until:
+                time.sleep(POLL_EVERY)
+                line = find_run(journal, line.run.name)
+                ended = line.alive is False
+            _replace(target, _page(journal, line, reloads=not ended).encode())
+    except KeyboardInterrupt:
+        _replace(target, _page(journal, line).encode())
+        return False
+    return True
+
+
+def _format(wanted: str | None, output: Path | None, *, as_json: bool, page: str) -> str:
+    """Return the format that the options mean; ``page`` is the option that needs a page."""
+    if page and (as_json or wanted not in (None, "html")):
+        raise click.UsageError(f"{page} needs --format html")
+    bundled = page == "--bundle"
+    if bundled and output and output.suffix.lower() != ".zip":
+        raise click.UsageError(f"--output {output}: --bundle writes a zip; name it FILE.zip")
+    if as_json and wanted not in (None, "json"):
+        raise click.UsageError(f"--json and --format {wanted} cannot be combined")
+    guessed = SUFFIXES.get(output.suffix.lower()) if output else None
+    if output and not (guessed or wanted or as_json or page):
+        raise click.UsageError(f"--output {output}: unknown extension; name a format with --format")
+    default = guessed or ("text" if sys.stdout.isatty() else "markdown")
+    return "json" if as_json else wanted or ("html" if page else default)
+
+
+def _refuse_taken(output: Path | None, *, force: bool) -> None:
+    if output is not None and output.exists():
+        if not output.is_file():
+            raise click.UsageError(f"--output {output}: not a regular file")
+        if not force:
+            raise click.UsageError(f"--output {output}: already exists; use --force to overwrite")
+
+
+def _ours(target: Path, *, force: bool) -> Path:
+    """Refuse to overwrite a file that is not an earlier report."""
+    if target.exists() and not force:
+        head = read_head(target, 4096, follow=False) if target.is_file() else b""
+        bundle_of_ours = head.startswith(b"PK") and b"report.html" in head
+        if not bundle_of_ours and b"(rocsteady)</title>" not in head:
+            raise click.UsageError(f"{target}: already exists; use --force to overwrite")
+    return target
+
+
+def _print(report: RunReport, wanted: str, output: Path | None) -> None:
+    width, colour = layout(sys.stdout) if output is None else (80, False)
+    if wanted == "json":
+        told = json_text(report.story)
+    elif wanted == "text":
+        told = render_summary(report, width=width, colour=colour)
+    else:
+        told = printable(render_story(report))
+    if output is None:
+        show(told)
+    else:
+        _write(output, told.encode())
+
+
+def _write(target: Path, content: bytes) -> None:
+    _replace(target, content)
+    tell(f"rocsteady: wrote {target}")
+
+
+def _replace(target: Path, content: bytes) -> None:
+    try:
+        write_whole(target, content)
+    except OSError as error:
+        raise click.UsageError(f"--output {target}: {error.strerror or error}") from None

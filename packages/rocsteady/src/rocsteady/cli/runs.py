@@ -1,0 +1,47 @@
+"""``rocsteady runs``: every run of this project, with its step, rate and end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from functools import cache
+from itertools import chain
+
+import click
+from msgspec.structs import replace
+
+from rocsteady.cli.project_journal import kept_journals, newest
+from rocsteady.run.forecast import lines_ahead
+from rocsteady.screens.runs import render_runs
+from rocsteady.screens.screen import layout, show, show_json
+from rocsteady.store.redaction.redactor import hide_secrets
+from rocsteady.store.values import RunLine
+
+
+@click.command("runs")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(*, as_json: bool) -> None:
+    """List the runs of this project, newest first, with their ETA and deadline."""
+    now = time.time()
+    with kept_journals() as journals:
+        each = [lines_ahead(one.runs(), one.story, now=now) for one in journals]
+    lines = tuple(sorted(chain(*each), key=newest, reverse=True))
+    if as_json:
+        told = {"version": 1, "runs": lines}
+        show_json(told)
+        return
+    width, colour = layout(sys.stdout)
+    show(render_runs(_without_secrets(lines), now=now, width=width, colour=colour))
+
+
+def _without_secrets(lines: Iterable[RunLine]) -> list[RunLine]:
+    """Redact what the table shows of each run: its name and its outcome."""
+    told = cache(hide_secrets)
+    return [
+        replace(
+            line,
+            run=replace(line.run, name=told(line.run.name)),
+        )
+        for line in lines
+    ]

@@ -1,0 +1,56 @@
+"""``rocsteady stop``: ask the supervisor of a run to end it, and wait until it has."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from rocsteady.cli.project_journal import find_run, kept_journal
+from rocsteady.errors import RocsteadyError
+from rocsteady.screens.screen import tell
+from rocsteady.store.identity import is_alive, is_supervisor
+from rocsteady.store.values import Run
+from rocsteady.system.background import ask_to_end
+
+WAIT = 45.0  # seconds: longer than stopping may take
+POLL_EVERY = 0.2
+
+
+@click.command("stop")
+@click.argument("name", metavar="RUN")
+def command(*, name: str) -> None:
+    """Stop a run gracefully and do not restart it."""
+    stop(name)
+
+
+def stop(name: str) -> None:
+    """Ask the supervisor of a run to end it, and wait until it has."""
+    with kept_journal(name) as journal:
+        line = find_run(journal, name)
+        if line.run.ended is not None or line.alive is False:
+            raise RocsteadyError(f"{name} is not running")
+        if line.alive is None:
+            raise RocsteadyError(f"{name} may run on another machine or in another container")
+        ask_supervisor(line.run)
+        deadline = time.monotonic() + WAIT
+        while time.monotonic() < deadline:
+            time.sleep(POLL_EVERY)
+            if not is_alive(line.run.process):  # and so all that it had to do is done
+                tell(f"rocsteady: {name} has ended.")
+                return
+        raise RocsteadyError(f"{name} was asked to stop but is still running")
+
+
+def ask_supervisor(run: Run) -> None:
+    """Signal the very process that the journal names: its number, and its moment of birth.
+
+    The journal may have come with the project, so the process must be a supervisor.
+    """
+    number = int(run.process.split(":")[1])
+    try:
+        asked = ask_to_end(number, lambda: is_alive(run.process) is True and is_supervisor(number))
+    except PermissionError:
+        raise RocsteadyError(f"{run.name} belongs to another user") from None
+    if not asked:
+        raise RocsteadyError(f"{run.name} is no longer running")

@@ -1,0 +1,113 @@
+"""``rocsteady watch``: a run in progress, on a full screen or a line now and then."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from datetime import timedelta
+
+import click
+
+from rocsteady.cli.duration import Duration
+from rocsteady.cli.project_journal import find_run, kept_journal, nothing_run, running
+from rocsteady.cli.watch_screen import DONE, NOT_DONE, watch_screen
+from rocsteady.exit_codes import INTERRUPTED
+from rocsteady.model import RunOutcome
+from rocsteady.run.run_watcher import RunWatcher, line_of_text
+from rocsteady.screens.deadline import ahead
+from rocsteady.screens.screen import show, show_json
+from rocsteady.screens.watch import WatchView, state_in_words
+from rocsteady.store.journal import Journal
+from rocsteady.system.full_screen import FullScreen
+
+POLL_EVERY = 1.0  # seconds, for the end of the run
+
+
+@click.command("watch")
+@click.argument("name", metavar="[RUN]", required=False)
+@click.option("--plain", is_flag=True, help="Print lines even on a terminal.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@click.option(
+    "--interval",
+    type=Duration(),
+    metavar="DURATION",
+    default="1m",
+    show_default=True,
+    help="Time between lines when not on a full screen.",
+)
+@click.pass_context
+def command(
+    ctx: click.Context, *, name: str | None, plain: bool, as_json: bool, interval: timedelta
+) -> None:
+    """View RUN while it trains: progress, time left, incidents and the end of its log.
+
+    Without RUN: the run in progress, or the last one. Leaving does not stop the run. Keys: s
+    stacks, p pause or continue, R restart, x stop, r report, l other runs, ? help, q quit.
+
+    Without a terminal, prints a line every minute until the run ends.
+
+    Exit code: 0 if the run is done or still running, 76 if it ended before the job was done, 2 for
+    incorrect usage, 130 on ^C.
+    """
+    with kept_journal(name, running) as journal:
+        if journal is None:
+            raise nothing_run(name)
+        chosen = find_run(journal, name or _running(journal))
+        if not (plain or as_json) and FullScreen.is_possible():
+            ctx.exit(watch_screen(journal, chosen.run.name, ask=name is None))
+        watcher = RunWatcher(journal, chosen.run.name, os.environ)
+        try:
+            ctx.exit(_print_lines(watcher, interval.total_seconds(), as_json=as_json))
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+
+
+def _running(journal: Journal) -> str | None:
+    """Return the newest run that is going on; None if none is."""
+    return next((line.run.name for line in journal.runs() if line.alive), None)
+
+
+def _print_lines(watcher: RunWatcher, interval: float, *, as_json: bool) -> int:
+    """Print how the run is, again and again, until it ends."""
+    while True:
+        view = watcher.view(fresh=True)
+        if as_json:
+            show_json(_as_json(view), indent=0)
+        else:
+            show(f"{time.strftime('%H:%M:%S')} {_text(view)}\n")
+        until = time.monotonic() + interval
+        while not watcher.has_ended and time.monotonic() < until:
+            time.sleep(min(POLL_EVERY, interval))
+            watcher.view()
+        if watcher.has_ended and watcher.view().line == view.line:
+            return DONE if view.line.run.outcome is RunOutcome.DONE else NOT_DONE
+        if sys.stdout.closed:
+            return DONE
+
+
+def _text(view: WatchView) -> str:
+    story = view.story
+    forecast = None if view.line.stalled else story.forecast
+    finish = ahead(forecast, story.deadline, now=view.now) if forecast else ""
+    return line_of_text(view, state_in_words(view.line, story), finish)
+
+
+def _as_json(view: WatchView) -> dict[str, object]:
+    line, story = view.line, view.story
+    return {
+        "version": 1,
+        "at": view.now,
+        "run": line.run.name,
+        "state": state_in_words(line, story),
+        "outcome": line.run.outcome.value,
+        "step": line.step,
+        "total": line.total,
+        "rate": line.rate,
+        "attempts": line.attempts,
+        "incidents": line.incidents,
+        "blame": story.incidents[-1].blame if story.incidents else None,
+        "last_progress": line.last_progress,
+        "deadline": story.deadline,
+        "finishes": story.forecast.at if story.forecast else None,
+    }

@@ -1,0 +1,219 @@
+"""What is known of failures: what each is called, what it means, and by what it is recognised.
+
+``failures.toml`` has the kinds, ``signatures/`` the ways to recognise them. Both have sources.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from functools import cache
+
+from rocsteady.doctor.knowledge.reader import SLUG, DataFolder, Problems
+from rocsteady.doctor.knowledge.values import Fix
+from rocsteady.errors import KnowledgeError
+from rocsteady.model import Certainty, Role, Value
+
+UNKNOWN, SCRIPT_ERROR = "unknown", "script-error"  # kinds that no signature is needed for
+_WORD = frozenset(b"_ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+_BLANK = bytes(code if code in _WORD else ord(" ") for code in range(256))
+
+
+class Nature(Enum):
+    """Whether the same run would fail again."""
+
+    TRANSIENT = "transient"  # it may well go through when it is tried again unchanged
+    DETERMINISTIC = "deterministic"  # it comes again at the same place
+    EITHER = "either"
+
+
+class Whose(Enum):
+    """What failed, as far as that tells what may be changed."""
+
+    DEVICE = "device"
+    MEMORY = "memory"
+    LOADER = "loader"
+    NETWORK = "network"
+    RANKS = "ranks"
+    DISK = "disk"
+    NUMBERS = "numbers"
+    SCRIPT = "script"
+    INSTALL = "install"
+    MACHINE = "machine"
+    UNKNOWN = "unknown"
+
+
+class Where(Enum):
+    """What a signature is looked for in."""
+
+    LOG = "log"  # a line that a process printed, or the message of an exception
+    KERNEL = "kernel"  # a line of the kernel's log
+    EXCEPTION = "exception"  # a Python exception: its type, its message, the files it went through
+    STACK = "stack"  # where a thread stands
+    EXIT = "exit"  # how the process ended
+
+
+class FailureKind(Value, frozen=True, kw_only=True):
+    """One way in which an attempt ends."""
+
+    id: str
+    title: str  # one line
+    words: str  # what it means, and what it does not
+    gpu_words: str = ""  # the same, where a GPU may be involved
+    rank_words: str = ""  # the same, where there may be several ranks
+    nature: Nature
+    whose: Whose
+    sources: tuple[str, ...]  # "owner/repo#number", or the short name of a document
+    fix: Fix | None = None  # where nothing but a person helps
+    advice: Fix | None = None  # what a person can do as well, where the program has remedies
+
+
+class Signature(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One way to recognise a kind."""
+
+    id: str
+    failure: str  # a kind; "unknown" for what only wraps another failure
+    where: Where
+    sources: tuple[str, ...]
+    sample: str = ""  # a text that it recognises
+    literals: tuple[
+        str, ...
+    ] = ()  # whole words; one of these stands in the text, or no pattern fits
+    pattern: str = ""  # a regular expression; its group "place" is what the failure is tied to
+    exceptions: tuple[str, ...] = ()  # types, qualified as a traceback prints them
+    frames: tuple[str, ...] = ()  # "function (end/of/file.py)", either of them alone: one of these
+    signals: tuple[int, ...] = ()
+    codes: tuple[int, ...] = ()  # exit codes, as Windows and shells give them
+    role: Role = Role.ROOT
+    certainty: Certainty = Certainty.CERTAIN
+    times: int = 1  # how often it must be seen to count
+    alone: bool = True  # whether it names a failure with no other sign that there was one
+    notes: str = ""
+
+
+class FailureKnowledge(Value, frozen=True, kw_only=True):
+    """All kinds by their ids, in the order of the file, and all signatures."""
+
+    kinds: dict[str, FailureKind]
+    signatures: tuple[Signature, ...]
+
+
+@cache
+def load_failures(data: DataFolder | None = None) -> FailureKnowledge:
+    """Read kinds and signatures."""
+    data = data or DataFolder()
+    kinds = data.named(
+        data.entries(data.document("failures.toml", "failure"), "failure", FailureKind),
+        lambda kind: kind.id,
+        "id",
+        _wrong_with_kind,
+    )
+    for needed in (UNKNOWN, SCRIPT_ERROR):
+        if needed not in kinds:
+            raise KnowledgeError(f"failures.toml: {needed}: missing")
+
+    def wrong_with(signature: Signature) -> Problems:
+        if signature.failure not in kinds:
+            yield "failure", f"{signature.failure!r} is not in failures.toml"
+        yield from _wrong_with_signature(signature)
+
+    signatures = (
+        entry
+        for document in data.documents("signatures", "signature")
+        for entry in data.entries(document, "signature", Signature)
+    )
+    found = data.named(signatures, lambda signature: signature.id, "id", wrong_with)
+    return FailureKnowledge(kinds=kinds, signatures=tuple(found.values()))
+
+
+def words_of(text: str) -> frozenset[bytes]:
+    """Return the words of a text, without digits and signs: what literals are searched by."""
+    return frozenset(text.encode(errors="replace").translate(_BLANK).split())
+
+
+def _wrong_with_kind(kind: FailureKind) -> Problems:
+    if not SLUG.fullmatch(kind.id):
+        yield "id", "lower case words joined by hyphens"
+    for field in ("title", "words"):
+        if not str(getattr(kind, field)).strip():
+            yield field, "empty"
+    if "\n" in kind.title.strip():
+        yield "title", "one line"
+    if not kind.sources:
+        yield "sources", "every failure has one"
+
+
+def _wrong_with_signature(signature: Signature) -> Problems:
+    if not SLUG.fullmatch(signature.id):
+        yield "id", "lower case words joined by hyphens"
+    if not signature.sources:
+        yield "sources", "every signature has one"
+    if signature.where is not Where.EXIT and not signature.sample.strip():
+        yield "sample", "empty"
+    yield from _wrong_with_means(signature)
+    if signature.pattern:
+        yield from _wrong_with_pattern(signature)
+
+
+def _wrong_with_means(signature: Signature) -> Problems:
+    """Yield what a signature lacks of what it is to be recognised by."""
+    means = {
+        Where.LOG: ("pattern",),
+        Where.KERNEL: ("pattern",),
+        Where.EXCEPTION: ("exceptions", "pattern", "frames"),
+        Where.STACK: ("frames", "pattern"),
+        Where.EXIT: ("signals", "codes"),
+    }[signature.where]
+    if not any(getattr(signature, field) for field in means):
+        yield means[0], f"needed where it is looked for in: {signature.where.value}"
+
+
+def _wrong_with_pattern(signature: Signature) -> Problems:
+    try:
+        re.compile(signature.pattern)
+    except re.error as error:
+        yield "pattern", str(error)
+    if signature.where is not Where.STACK and not signature.literals:
+        yield "literals", "needed with a pattern: only texts that have one are searched"
+    for literal in signature.literals:
+        if literal.isascii() and not words_of(literal):
+            yield "literals", f"{literal!r} has no word"
+
+
+# What is known of lines that do not end a run: warnings, and what tools say about a machine.
+
+
+class KnownMessage(Value, frozen=True, kw_only=True):
+    """One line that people ask about."""
+
+    id: str
+    title: str
+    words: str  # what it means, and what it does not
+    pattern: str
+    sample: str  # a text that the pattern finds
+    sources: tuple[str, ...]  # "owner/repo#number", or the short name of a document
+    fix: Fix
+
+
+@cache
+def known_messages(data: DataFolder | None = None) -> tuple[KnownMessage, ...]:
+    """Read the table."""
+    data = data or DataFolder()
+    entries = data.entries(data.document("messages.toml", "message"), "message", KnownMessage)
+    return data.listed(entries, _wrong_with)
+
+
+def _wrong_with(message: KnownMessage) -> Problems:
+    try:
+        re.compile(message.pattern)
+    except re.error as error:
+        yield "pattern", str(error)
+
+
+def find_message(text: str) -> tuple[KnownMessage, str] | None:
+    """Return the first known message of a text, and the line that it stands in."""
+    for line in text.splitlines():
+        for message in known_messages():
+            if re.search(message.pattern, line):
+                return message, line.strip()
+    return None

@@ -1,0 +1,60 @@
+"""Which arguments make a script continue from its own newest checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from rocsteady.doctor.knowledge.reader import DataFolder, Problems
+from rocsteady.model import Value
+
+RESTARTS = "max_restarts"  # of torchrun: a script that it may restart loads its own checkpoint
+
+
+class ResumeArgument(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One argument, and the values with which it names no checkpoint."""
+
+    name: str
+    values: tuple[str, ...]
+    sources: tuple[str, ...]
+
+
+def resume_argument(command: Sequence[str]) -> str:
+    """Return the argument by which a command resumes on its own; "" if it has none."""
+    known = {argument.name: argument.values for argument in load_arguments()}
+    for name, value, text in _arguments(command):
+        if value.lower() in known.get(name.rpartition(".")[2], ()):
+            return text
+        if name == RESTARTS and value.isdecimal() and int(value) and _is_torchrun(command):
+            return text
+    return ""
+
+
+def _is_torchrun(command: Sequence[str]) -> bool:
+    return any(word.endswith(("torchrun", "torch.distributed.run")) for word in command[:3])
+
+
+@cache
+def load_arguments(data: DataFolder | None = None) -> tuple[ResumeArgument, ...]:
+    """Read the table."""
+    data = data or DataFolder()
+    document = data.document("resume_arguments.toml", "argument")
+    return data.listed(data.entries(document, "argument", ResumeArgument), _wrong_with)
+
+
+def _wrong_with(argument: ResumeArgument) -> Problems:
+    if not argument.sources:
+        yield "sources", "must not be empty"
+
+
+def _arguments(command: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield each option or override as its name, its value, and as it is typed."""
+    for at, word in enumerate(command):
+        name, equals, value = word.lstrip("-+").partition("=")
+        name = name.replace("-", "_").lower()
+        if equals:
+            yield name, value, word
+        elif word.startswith("-"):
+            following = command[at + 1] if at + 1 < len(command) else ""
+            value = "" if following.startswith("-") else following
+            yield name, value, f"{word} {value}".rstrip()

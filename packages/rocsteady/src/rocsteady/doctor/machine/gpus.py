@@ -1,0 +1,307 @@
+"""GPUs that the amdgpu driver offers for compute, read from KFD and PCI files.
+
+The driver publishes one folder per node; CPUs are nodes too. A container that was not handed a
+GPU still sees its folder, but every read in it fails with EPERM. Such a node counts as withheld:
+"there is no GPU" and "there is one you may not touch" need different fixes. A card on the PCI bus
+that the compute driver says nothing about is a third case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+from rocsteady.doctor.machine.pci import Link, read_link, redirects_peers
+from rocsteady.doctor.machine.root import User
+from rocsteady.doctor.machine.view import View, whole_number
+from rocsteady.model import Value
+
+NODES = "/sys/class/kfd/kfd/topology/nodes"
+PROCESSES = "/sys/class/kfd/kfd/proc"
+PCI = "/sys/bus/pci/devices"
+DEBUGFS = "/sys/kernel/debug/dri"  # root's alone, mostly
+MARKETING_NAMES = "/usr/share/libdrm/amdgpu.ids"
+AMD = 0x1002
+DISPLAY, ACCELERATOR = "0x03", "0x12"  # PCI classes a GPU may have
+MOST_NODES, MOST_DEVICES = 1024, 4096  # more is not a machine
+FRAME_BUFFER = (1, 2)  # heap_type of a memory bank: public and private frame buffer
+
+# Instruction sets that exist only inside processors, and the one APU that shares its own.
+INTEGRATED_GFX = frozenset({
+    "gfx902", "gfx909", "gfx90c", "gfx1013", "gfx1033", "gfx1035", "gfx1036", "gfx1103",
+    "gfx1150", "gfx1151", "gfx1152", "gfx1153",
+})  # fmt: skip
+MI300A = 0x74A0
+
+_FIRMWARE = re.compile(
+    r"^(\w+) feature version: \d+, firmware version: (0x[0-9a-f]+)", re.MULTILINE
+)
+_PROPERTY = re.compile(r"^(\w+) (\d{1,20})$", re.ASCII | re.MULTILINE)
+
+
+class Gpu(Value, frozen=True, kw_only=True):
+    """One compute device, as the kernel describes it before any ROCm library loads."""
+
+    node: int | None  # KFD's number; None where there is no KFD, as on Windows
+    gfx: str | None  # None: the driver does not say
+    name: str  # what the machine itself calls it; "" where it does not
+    pci_address: str
+    device: int | None
+    revision: int | None
+    serial: str  # shared by all partitions of one card; "" where it is not told
+    partition: int | None  # its place among the partitions of its card; None for a whole card
+    integrated: bool
+    compute_units: int | None
+    vram_bytes: int | None
+    gtt_bytes: int | None  # system memory that the GPU may map; what an APU really trains in
+    reachable_bytes: int | None = None  # of the VRAM, by the processor and by other cards
+    peers_redirected: bool | None = None  # ACS sends what cards tell each other through the root
+    render_minor: int | None
+    link: Link | None
+    iommu: str | None  # the type of its IOMMU group: "identity" is passthrough
+    asleep: bool
+    firmware: dict[str, str]
+
+
+class PciGpu(Value, frozen=True, kw_only=True):
+    """An AMD GPU on the PCI bus that the compute driver does not offer."""
+
+    pci_address: str
+    device: int | None
+    revision: int | None
+    driver: str  # the kernel driver that holds it; "" if none does
+
+
+class GpuSurvey(Value, frozen=True, kw_only=True):
+    """What one look found."""
+
+    driver_answers: bool  # KFD publishes its topology
+    gpus: tuple[Gpu, ...] = ()
+    withheld_nodes: tuple[int, ...] = ()
+    not_offered: tuple[PciGpu, ...] = ()
+    processes: int = 0  # that compute on them now
+
+
+def survey_gpus(view: View) -> GpuSurvey:
+    """Read every node, in number order. No driver is an answer, not an error."""
+    withheld: list[int] = []
+    found: dict[int, dict[str, int]] = {}
+    nodes = (whole_number(name) for name in view.names(NODES) if name.isdecimal())
+    for node in sorted(node for node in nodes if node is not None)[:MOST_NODES]:
+        folder = f"{NODES}/{node}"
+        if view.refused(f"{folder}/gpu_id") or view.refused(f"{folder}/properties"):
+            withheld.append(node)
+            continue
+        properties = parse_properties(view.text(f"{folder}/properties") or "")
+        if properties.get("simd_count", 0) > 0 or view.number(f"{folder}/gpu_id"):
+            found[node] = properties
+    whole_cards = Counter(_card(properties) for properties in found.values())
+    names = _marketing_names(view.text(MARKETING_NAMES) or "") if found else {}
+    gpus = tuple(
+        _read_gpu(
+            view, node, properties, partitioned=whole_cards[_card(properties)] > 1, names=names
+        )
+        for node, properties in found.items()
+    )
+    offered = {gpu.pci_address.rpartition(".")[0] for gpu in gpus}
+    return GpuSurvey(
+        driver_answers=view.is_folder(NODES),
+        gpus=gpus,
+        withheld_nodes=tuple(withheld),
+        not_offered=() if withheld else _not_offered(view, offered),
+        processes=sum(name.isdecimal() for name in view.names(PROCESSES)),
+    )
+
+
+def gfx_name(target_version: int) -> str:
+    """Spell the kernel's decimal version the way LLVM does: 90010 is ``gfx90a``."""
+    major, rest = divmod(target_version, 10_000)
+    minor, stepping = divmod(rest, 100)
+    return f"gfx{major}{minor:x}{stepping:x}"
+
+
+def parse_properties(text: str) -> dict[str, int]:
+    """Read ``name number`` lines; a line that is anything else is passed over."""
+    return {name: int(value) for name, value in _PROPERTY.findall(text)}
+
+
+def pci_address(domain: int, location: int) -> str:
+    """Unpack KFD's location id: bus, device and function in one number.
+
+    On a partitioned card some drivers add the partition to the function, others put it into
+    bits 28 to 31.
+    """
+    return (
+        f"{domain & 0xFFFF:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 31:02x}.{location & 7}"
+    )
+
+
+def _read_gpu(
+    view: View,
+    node: int,
+    facts: Mapping[str, int],
+    *,
+    partitioned: bool,
+    names: Mapping[tuple[int, int], str],
+) -> Gpu:
+    location = facts.get("location_id", 0)
+    address = pci_address(facts.get("domain", 0), location)
+    card = f"{PCI}/{address[:-1]}0" if partitioned else f"{PCI}/{address}"
+    version = facts.get("gfx_target_version")
+    gfx = gfx_name(version) if version else None
+    device = facts.get("device_id") or view.number(f"{card}/device")
+    revision = view.number(f"{card}/revision")
+    integrated = gfx in INTEGRATED_GFX or device == MI300A
+    asleep = view.text(f"{card}/power/runtime_status") == "suspended"
+    per_unit = facts.get("simd_per_cu", 0)
+    return Gpu(
+        node=node,
+        gfx=gfx,
+        name=view.text(f"{card}/product_name") or names.get((device or 0, revision or 0), ""),
+        pci_address=address,
+        device=device,
+        revision=revision,
+        serial=str(facts.get("unique_id") or ""),
+        partition=(location >> 28 or location & 7) if partitioned else None,
+        integrated=integrated,
+        compute_units=facts.get("simd_count", 0) // per_unit if per_unit else None,
+        vram_bytes=_vram(view, node, facts, card, integrated=integrated),
+        gtt_bytes=view.number(f"{card}/mem_info_gtt_total"),
+        reachable_bytes=view.number(f"{card}/mem_info_vis_vram_total"),
+        peers_redirected=redirects_peers(view, card),
+        render_minor=facts.get("drm_render_minor") or None,
+        link=None if asleep else read_link(view, card),
+        iommu=view.text(f"{card}/iommu_group/type"),
+        asleep=asleep,
+        firmware=_firmware(view, card, facts),
+    )
+
+
+def _vram(
+    view: View, node: int, facts: Mapping[str, int], card: str, *, integrated: bool
+) -> int | None:
+    """Return the memory of the GPU's own; KFD may count what an integrated one borrows."""
+    of_card = view.number(f"{card}/mem_info_vram_total")
+    of_node = _bank_bytes(view, node) or facts.get("local_mem_size")
+    return (of_card or of_node if integrated else of_node or of_card) or None
+
+
+def _card(facts: Mapping[str, int]) -> tuple[int, int]:
+    """Tell which card a node is part of."""
+    serial = facts.get("unique_id", 0)
+    place = facts.get("location_id", 0) & 0xFFF8
+    return (-1, serial) if serial else (facts.get("domain", 0), place)
+
+
+def _bank_bytes(view: View, node: int) -> int:
+    folder = f"{NODES}/{node}/mem_banks"
+    banks = [
+        parse_properties(view.text(f"{folder}/{bank}/properties") or "")
+        for bank in view.names(folder)
+    ]
+    return sum(
+        bank.get("size_in_bytes", 0) for bank in banks if bank.get("heap_type") in FRAME_BUFFER
+    )
+
+
+def _firmware(view: View, card: str, facts: Mapping[str, int]) -> dict[str, str]:
+    """Return the versions the driver publishes; the two that KFD tells are decimal."""
+    folder = f"{card}/fw_version"
+    published = {
+        name.removesuffix("_fw_version"): view.text(f"{folder}/{name}") or ""
+        for name in view.names(folder)
+        if name.endswith("_fw_version")
+    }
+    told = {"kfd": "fw_version", "kfd_sdma": "sdma_fw_version"}
+    minor = facts.get("drm_render_minor")
+    info = view.text(f"{DEBUGFS}/{minor}/amdgpu_firmware_info") if minor else None
+    return (
+        {name.lower(): version for name, version in _FIRMWARE.findall(info or "")}
+        | published
+        | {name: str(facts[key]) for name, key in told.items() if key in facts}
+    )
+
+
+def _not_offered(view: View, offered: set[str]) -> tuple[PciGpu, ...]:
+    found = []
+    for address in view.names(PCI)[:MOST_DEVICES]:
+        folder = f"{PCI}/{address}"
+        if address.rpartition(".")[0] in offered or view.number(f"{folder}/vendor") != AMD:
+            continue
+        if not (view.text(f"{folder}/class") or "").startswith((DISPLAY, ACCELERATOR)):
+            continue
+        driver = f"{folder}/driver"
+        held_by = view.resolve(driver).rpartition("/")[2] if view.exists(driver) else ""
+        found.append(
+            PciGpu(
+                pci_address=address,
+                device=view.number(f"{folder}/device"),
+                revision=view.number(f"{folder}/revision"),
+                driver=held_by,
+            )
+        )
+    return tuple(found)
+
+
+def _marketing_names(text: str) -> dict[tuple[int, int], str]:
+    """Read libdrm's table: device, revision, name."""
+    names = {}
+    for line in text.splitlines():
+        device, _, rest = line.partition(",")
+        revision, _, name = rest.partition(",")
+        key = (whole_number(f"0x{device.strip()}"), whole_number(f"0x{revision.strip()}"))
+        if key[0] is not None and key[1] is not None and not line.startswith("#"):
+            names[key[0], key[1]] = name.strip().removeprefix("AMD ")
+    return names
+
+
+# May this user use the GPU? The device nodes themselves decide, not the group names.
+
+
+KFD, DRI = "/dev/kfd", "/dev/dri"
+
+
+class Node(Value, frozen=True, kw_only=True):
+    """One device node and what the user may do with it."""
+
+    path: str
+    mode: str
+    group: str  # its name where that is known, else the number
+    usable: bool  # readable and writable, which is what ROCm needs
+
+
+class Access(Value, frozen=True, kw_only=True):
+    """The device nodes that ROCm opens. None: could not be told here."""
+
+    kfd: Node | None
+    kfd_known: bool  # False: a copied folder cannot say
+    render: tuple[Node, ...]
+    user: User | None
+
+
+def read_access(view: View) -> Access:
+    """Look at /dev/kfd and the render nodes with the rights of whoever runs this."""
+    user = view.user
+    minors = (name for name in view.names(DRI) if name.startswith("renderD"))
+    nodes = (_node(view, f"{DRI}/{name}", user) for name in minors)
+    return Access(
+        kfd=_node(view, KFD, user),
+        kfd_known=user is not None,
+        render=tuple(node for node in nodes if node),
+        user=user,
+    )
+
+
+def _node(view: View, path: str, user: User | None) -> Node | None:
+    device = view.device(path)
+    if device is None:
+        return None
+    groups = user.groups if user else {}
+    gid = str(device.gid)
+    return Node(
+        path=path,
+        mode=device.mode,
+        group=groups.get(gid, gid),
+        usable=device.access == "rw",
+    )

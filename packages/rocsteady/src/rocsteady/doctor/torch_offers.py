@@ -1,0 +1,179 @@
+"""Which builds of torch exist for a GPU, and what the rules would say of each.
+
+A build is judged as if it were installed: the rules are run over the facts that follow from it, and
+what a rule asks beyond them stays unknown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from rocsteady.doctor.diagnosis import rule_findings
+from rocsteady.doctor.facts import FACTS, Facts, Scalar
+from rocsteady.doctor.knowledge.hardware import WheelIndex, WheelRelease
+from rocsteady.doctor.knowledge.reader import Knowledge
+from rocsteady.doctor.knowledge.values import Severity
+from rocsteady.doctor.machine.machine import Machine
+from rocsteady.doctor.values import KnownProblem, TorchOffer, TorchOffers
+from rocsteady.versions import version_fits
+
+PYTORCH_INDEX = "https://download.pytorch.org/whl/rocm"
+WINDOWS, WSL = "windows", "wsl"
+INTEGRATED = ("gfx90c", "gfx1033", "gfx1035", "gfx1036", "gfx1103", "gfx1150", "gfx1151", "gfx1152",
+              "gfx1153")  # fmt: skip
+NOT_ASKED = "not part of a build of torch"
+
+
+def torch_offers(
+    machine: Machine, knowledge: Knowledge, *, gfxs: tuple[str, ...], system: str, python: str
+) -> TorchOffers:
+    """List the builds for the first GPU, and say which of them lack code for the others.
+
+    ``machine`` is only what the checks of rules are given.
+    """
+    gfx, *others = gfxs
+    left_out: Counter[str] = Counter()
+    offers = []
+    rows: tuple[WheelRelease | WheelIndex, ...] = (
+        *knowledge.indexes,
+        *reversed(knowledge.wheels),
+    )
+    for wheel in rows:
+        why_not = _why_not(wheel, gfx, system, python)
+        if why_not:
+            left_out[why_not] += 1
+        else:
+            offer = _offer(wheel, machine, knowledge, gfxs, system)
+            offers.append((_rank(wheel, offer), offer))
+    offers.sort(key=lambda ranked: ranked[0])
+    return TorchOffers(
+        gfx=gfx,
+        system=system,
+        python=python,
+        offers=tuple(offer for _, offer in offers),
+        left_out=dict(left_out),
+        others=tuple(others),
+        note=_note(knowledge, gfx, system),
+    )
+
+
+def _listed_for_wsl(knowledge: Knowledge) -> set[str]:
+    return {gfx for index in knowledge.indexes for gfx in index.tested.get(WSL, ())}
+
+
+def _note(knowledge: Knowledge, gfx: str, system: str) -> str:
+    if system == WSL and gfx not in _listed_for_wsl(knowledge):
+        return f"AMD does not list {gfx} for WSL. This does not apply to native Linux."
+    return knowledge.arches[gfx].note
+
+
+def _why_not(wheel: WheelRelease | WheelIndex, gfx: str, system: str, python: str) -> str:
+    systems = wheel.systems if isinstance(wheel, WheelIndex) else ("linux", WSL)
+    if system not in systems:
+        return f"not for {system}"
+    if gfx not in wheel.arches:
+        return f"no code for {gfx}"
+    if python and wheel.python and not version_fits(python, wheel.python):
+        return f"not for Python {python}"
+    return ""
+
+
+def _offer(
+    wheel: WheelRelease | WheelIndex,
+    machine: Machine,
+    knowledge: Knowledge,
+    gfxs: tuple[str, ...],
+    system: str,
+) -> TorchOffer:
+    gfx = gfxs[0]
+    problems = tuple(_problems(wheel, machine, knowledge, gfx, system))
+    if isinstance(wheel, WheelIndex):
+        devices = ",".join(f"device-{each}" for each in gfxs if each in wheel.arches)
+        title, torch = wheel.title, _span(wheel.torch)
+        official = gfx in wheel.tested.get(system, ())
+        install = f"pip install --index-url {wheel.address} 'torch[{devices}]{wheel.pin}'"
+    else:
+        title, torch = "pytorch.org", wheel.latest
+        official = system != WSL or gfx in _listed_for_wsl(knowledge)
+        index = f"{PYTORCH_INDEX}{wheel.rocm}"
+        install = f"pip install torch=={wheel.latest}+rocm{wheel.rocm} --index-url {index}"
+    if system == WINDOWS:
+        install = install.replace("'", '"')
+    return TorchOffer(
+        title=title,
+        torch=torch,
+        rocm=wheel.rocm,
+        official=official,
+        install=install,
+        problems=problems,
+        sources=tuple(knowledge.sources[key] for key in wheel.sources),
+        note=wheel.note,
+        lacks=tuple(each for each in gfxs[1:] if each not in wheel.arches),
+    )
+
+
+def _problems(
+    wheel: WheelRelease | WheelIndex, machine: Machine, knowledge: Knowledge, gfx: str, system: str
+) -> Iterator[KnownProblem]:
+    facts = _facts(wheel, gfx, system)
+    found = rule_findings(machine, facts, knowledge, checks={}).findings
+    order = list(Severity)
+    for finding in sorted(found, key=lambda each: order.index(each.severity)):
+        about_torch = any(each.startswith("torch.") for each in finding.seen)
+        if finding.severity is not Severity.NOTES and about_torch:
+            yield KnownProblem(
+                rule=finding.rule, severity=finding.severity, summary=finding.summary
+            )
+
+
+def _facts(wheel: WheelRelease | WheelIndex, gfx: str, system: str) -> Facts:
+    """Return what would be known of a machine with this GPU and this build; the rest is not."""
+    of_amd = isinstance(wheel, WheelIndex)
+    version = wheel.latest if isinstance(wheel, WheelRelease) else _newest(wheel.torch)
+    card = gfx not in INTEGRATED
+    known: dict[str, list[Scalar]] = {
+        "os": [WINDOWS if system == WINDOWS else "linux"],
+        "wsl": [system == WSL],
+        "gpu.count": [1],
+        "gpu.visible.count": [1],
+        "gpu.gfx": [gfx],
+        "gpu.discrete.count": [int(card)],
+        "gpu.discrete.gfx": [gfx] if card else [],
+        "gpu.integrated.gfx": [] if card else [gfx],
+        "torch.installed": [True],
+        "torch.version": [version],
+        "torch.build": ["rocm"],
+        "torch.rocm": [wheel.rocm],
+        "torch.made_by": ["amd" if of_amd else "pytorch"],
+        "torch.arches": list(wheel.arches),
+    }
+    facts = Facts()
+    for name in FACTS:
+        if name in known:
+            facts.know(name, known[name])
+        else:
+            facts.cannot_tell(name, NOT_ASKED)
+    return facts
+
+
+def _span(versions: str) -> str:
+    """Spell >=2.12,<2.15 as people do: 2.12 to 2.14."""
+    first, last = versions.removeprefix(">=").partition(",")[0], _newest(versions)
+    last = last.removesuffix(".0")
+    return first if first == last else f"{first} to {last}"
+
+
+def _newest(versions: str) -> str:
+    """Return a release of a range such as >=2.12,<2.15: the last that is below its end."""
+    major, _, minor = versions.partition("<")[2].partition(".")
+    return f"{major}.{int(minor) - 1}.0"
+
+
+def _rank(wheel: WheelRelease | WheelIndex, offer: TorchOffer) -> tuple[object, ...]:
+    """Order builds: those that work here first, then those that are tested, then the newest."""
+    blocked = any(problem.severity is Severity.BLOCKS for problem in offer.problems)
+    nightly = isinstance(wheel, WheelIndex) and not wheel.tested
+    torch = wheel.latest if isinstance(wheel, WheelRelease) else _newest(wheel.torch)
+    age = [-int(number) for each in (torch, wheel.rocm) for number in each.split(".")]
+    return blocked, len(offer.lacks), not offer.official, nightly, age

@@ -1,0 +1,385 @@
+"""What each variable does on a machine, one by one and together.
+
+A rule belongs to a variable if it holds with that variable alone and not without any, or holds with
+all of them and not without that one. So no rule has to name the variables that it is about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+import msgspec
+
+from rocsteady.doctor.diagnosis import CHECKS, rule_findings
+from rocsteady.doctor.facts import gather
+from rocsteady.doctor.knowledge.hardware import Variable
+from rocsteady.doctor.knowledge.library_contents import gone_from, nearest
+from rocsteady.doctor.knowledge.reader import Knowledge
+from rocsteady.doctor.knowledge.rules import leaves
+from rocsteady.doctor.knowledge.values import Effect, Severity
+from rocsteady.doctor.machine.machine import Machine
+from rocsteady.doctor.machine.rocm import PLACES, Cache, Shadow
+from rocsteady.doctor.machine.system import FAMILIES, SetVariable, listed
+from rocsteady.doctor.machine_summary import brief
+from rocsteady.doctor.shell_variables import Assignment, Reach
+from rocsteady.doctor.training_gpus import VARIABLE as OVERRIDE
+from rocsteady.doctor.training_gpus import visible
+from rocsteady.doctor.values import Finding, VariableReason, VariableReview, VariableVerdict
+from rocsteady.versions import version_fits
+
+# Whether what reads a variable takes the value it has. Each form is that of the code that reads
+# it: sources ``rocr-flags``, ``clr-flag-values``, ``miopen-env``, ``rccl-param`` and ``pytorch-
+# env`` of the knowledge base.
+
+
+class Form(NamedTuple):
+    """What values look like."""
+
+    pattern: str
+    said: str
+    otherwise: str  # what happens with another value
+
+
+FORMS: Mapping[str, Form] = MappingProxyType(
+    {
+        "switch": Form("[01]", "0 or 1", "any other value is ignored"),
+        "number": Form(
+            r"\s*[+-]?(0[xX][0-9a-fA-F]+|\d+)", "a whole number", "other text is read as 0"
+        ),
+        "hip-switch": Form(
+            r"true|false|\s*[+-]?\d+", "0 or 1, false or true", "other text is read as 0"
+        ),
+        "word-switch": Form(
+            r"(?i:0|1|no|yes|off|on|false|true|disabled?|enabled?)",
+            "0 or 1, off or on",
+            "any other value is an error or is ignored",
+        ),
+        "gfx-version": Form(
+            r"\d+\.\d+\.\d+", "three numbers such as 10.3.0", "with anything else no GPU is found"
+        ),
+        "devices": Form(
+            r"\s*(-?\d+|GPU-[0-9a-fA-F]+)?(\s*,\s*(-?\d+|GPU-[0-9a-fA-F]+))*\s*",
+            "GPU numbers or UUIDs, separated by commas",
+            "the list ends before the first other entry",
+        ),
+    }
+)
+
+
+def wrong_value(value: str | None, known: Variable) -> str:
+    """Return what is wrong with a value; "" if nothing is, or if the values are not known."""
+    if value is None or not known.takes:
+        return ""
+    forms = [FORMS[each] for each in known.takes if each in FORMS]
+    words = [each for each in known.takes if each not in FORMS]
+    if any(re.fullmatch(form.pattern, value) for form in forms) or value.upper() in words:
+        return ""
+    said = " or ".join([", ".join(words), *(form.said for form in forms)]).removeprefix(" or ")
+    otherwise = forms[0].otherwise if forms else "any other value is ignored"
+    return f"Valid values: {said}; {otherwise}."
+
+
+UNKNOWN_VARIABLE = "unknown-variable"  # the rule whose question is answered here name by name
+ROCM = "/opt/rocm/"  # a link to one that is installed
+MOST_COMMANDS = 20  # of one file that are judged apart
+MANY = 500  # variables in one file; for more, no nearest names are looked for
+SIMILAR = 0.75  # how near a name must be to be worth suggesting to somebody who asked
+UNSEEN = ("PYTORCH_", "TORCH_", "TORCHDYNAMO_", "TORCHINDUCTOR_", "TRITON_", "AOTRITON_", "ROCM_")
+GOOD = (Effect.ACTS, Effect.HELPS, Effect.DEPENDS, Effect.CANCELS)  # of two, the other is wrong
+HIDES_ALL = "Hides every GPU of this machine, so that PyTorch finds none."
+NO_SUCH_NODE = (
+    "No GPU of this machine has that node number. Nodes are those of /sys/class/kfd, where the"
+    " processor comes first."
+)
+NOT_EXPORTED = (
+    "The script does not export it, so the programs it starts do not see it. Write `export`."
+)
+LOST = MappingProxyType(  # why an assignment reaches no training
+    {
+        Reach.SHELL: NOT_EXPORTED,
+        Reach.UNSET: "Unset again on {}, before a program is started.",
+    }
+)
+
+
+def judge(
+    assigned: Iterable[Assignment], machine: Machine, knowledge: Knowledge, *, file: str
+) -> VariableReview:
+    """Judge each assignment for a machine, with the others of its part; others are counted."""
+    given = tuple(assigned)
+    chosen = [each for each in given if _is_ours(each.name, knowledge)]
+    parts: dict[str, list[Assignment]] = {}
+    for each in chosen:
+        parts.setdefault(each.part, []).append(each)
+    verdicts = [
+        verdict
+        for part in parts.values()
+        for number, group in _together(part)
+        for verdict in [*_verdicts(group, machine, knowledge)][-number:]
+    ]
+    return VariableReview(
+        file=file,
+        machine=brief(machine, gather(machine, knowledge), knowledge),
+        variables=tuple(verdicts),
+        others=len(given) - len(chosen),
+        wrong=sum(verdict.effect not in GOOD for verdict in verdicts),
+    )
+
+
+def _together(part: list[Assignment]) -> Iterator[tuple[int, list[Assignment]]]:
+    """Yield the assignments that one program sees; the last ones, so many, are to be judged.
+
+    What stands before one command is not seen by another.
+    """
+    commands = dict.fromkeys(each.command for each in part if each.command)
+    if not 1 < len(commands) <= MOST_COMMANDS:
+        yield len(part), part
+        return
+    shared = [each for each in part if not each.command]
+    if shared:
+        yield len(shared), shared
+    for command in commands:
+        own = [each for each in part if each.command == command]
+        names = {each.name for each in own}
+        yield len(own), [*(each for each in shared if each.name not in names), *own]
+
+
+def _verdicts(
+    chosen: list[Assignment], machine: Machine, knowledge: Knowledge
+) -> Iterator[VariableVerdict]:
+    """Judge the variables that act together."""
+    lost = {
+        each.name: VariableReason(effect=Effect.NONE, text=LOST[each.reach].format(each.until))
+        for each in chosen
+        if each.reach is not Reach.PROGRAMS
+    }
+    acting = tuple(
+        SetVariable(name=each.name, value=each.value) for each in chosen if each.name not in lost
+    )
+    rules = _Rules(machine, knowledge, acting)
+    for each in chosen:
+        reasons = (lost[each.name],) if each.name in lost else _reasons(each, rules)
+        ordered = tuple(sorted(reasons, key=lambda reason: list(Effect).index(reason.effect)))
+        yield VariableVerdict(
+            name=each.name,
+            value=each.value if listed(each.name, knowledge.variables) else None,
+            place=each.place,
+            part=each.part,
+            effect=ordered[0].effect,
+            reasons=ordered,
+        )
+
+
+def _is_ours(name: str, knowledge: Knowledge) -> bool:
+    return listed(name, knowledge.variables) or name.startswith(FAMILIES)
+
+
+class _Caused(NamedTuple):
+    harmful: tuple[Finding, ...]
+    resolved: tuple[Finding, ...]
+
+
+class _Rules:
+    """Which rules hold, with which variables set."""
+
+    def __init__(
+        self, machine: Machine, knowledge: Knowledge, variables: tuple[SetVariable, ...]
+    ) -> None:
+        self.machine, self.knowledge, self.variables = machine, knowledge, variables
+        self.names = frozenset(variable.name for variable in variables)
+        rules = {key: rule for key, rule in knowledge.rules.items() if key != UNKNOWN_VARIABLE}
+        self._known = msgspec.structs.replace(knowledge, rules=rules)
+        self._none = self._holding(())
+        self._all = self._holding(variables)
+
+    def about_gpus(self, name: str) -> tuple[str, ...]:
+        """Return the rules about a variable that no GPU here answers."""
+        if self.machine.gpus.gpus:
+            return ()
+        return tuple(
+            rule.title
+            for rule in self._known.rules.values()
+            if (asked := {leaf.fact or "" for leaf in leaves(rule.when)}) & {f"variable:{name}"}
+            and any(fact.startswith("gpu.") for fact in asked)
+        )
+
+    def hides_all(self, name: str) -> bool:
+        """Tell whether no GPU is left to train on, because of a variable."""
+        alone = tuple(it for it in self.variables if it.name == name)
+        return bool(self.machine.gpus.gpus) and not visible(_with(self.machine, alone))
+
+    def cancels(self, value: str | None, known: Variable) -> bool:
+        """Tell whether a variable makes those that it is listed with ineffective here."""
+        torch = self.machine.torch
+        version = torch.version.partition("+")[0] if torch else ""
+        return (not known.cancels_at or value in known.cancels_at) and (
+            not known.cancels_torch or version_fits(version, known.cancels_torch)
+        )
+
+    def caused(self, name: str) -> _Caused:
+        """Return what holds because of a variable, and what does not hold because of it."""
+        alone = self._holding([it for it in self.variables if it.name == name])
+        without = self._holding([it for it in self.variables if it.name != name])
+        harmful = [
+            alone.get(rule, finding)
+            for rule, finding in self._all.items()
+            if (rule in alone and rule not in self._none) or rule not in without
+        ]
+        resolved = [
+            finding
+            for rule, finding in self._none.items()
+            if rule not in self._all and (rule not in alone or rule in without)
+        ]
+        return _Caused(tuple(harmful), tuple(resolved))
+
+    def _holding(self, variables: Iterable[SetVariable]) -> dict[str, Finding]:
+        machine = _with(self.machine, tuple(variables))
+        found = rule_findings(machine, gather(machine, self._known), self._known, CHECKS)
+        return {finding.rule: finding for finding in found.findings}
+
+
+def _with(machine: Machine, variables: tuple[SetVariable, ...]) -> Machine:
+    """Return the machine as it would be with just these variables set."""
+    values = {variable.name: variable.value for variable in variables}
+    caches = [cache for cache in machine.caches if not cache.variable]
+    for name, variable, _ in PLACES:
+        if values.get(variable):
+            caches = [cache for cache in caches if cache.name != name]
+            path = values[variable] or ""
+            caches.append(Cache(name=name, path=path, variable=variable, disk=None))
+    return msgspec.structs.replace(
+        machine,
+        variables=variables,
+        variables_known=True,
+        caches=tuple(caches),
+        library_shadows=tuple(_shadows(machine, values.get("LD_LIBRARY_PATH") or "")),
+    )
+
+
+def _shadows(machine: Machine, folders: str) -> Iterator[Shadow]:
+    """Yield the folders of an LD_LIBRARY_PATH that hold ROCm libraries, as far as is known."""
+    recorded = {shadow.folder: shadow for shadow in machine.library_shadows}
+    for folder in folders.split(":"):
+        under = [it for it in machine.rocm if f"{folder}/".startswith((f"{it.path}/", ROCM))]
+        if folder in recorded:
+            yield recorded[folder]
+        elif under:
+            yield Shadow(folder=folder, libraries=(f"ROCm {under[0].version}",))
+
+
+def _reasons(each: Assignment, rules: _Rules) -> tuple[VariableReason, ...]:
+    known = _known(each.name, rules.knowledge)
+    if known is None or not known.read_by:
+        return (_unknown(each.name, known, rules),)
+    if _of_no_gpu(each.name, rules.machine):
+        return (_said(known, Effect.NONE, NO_SUCH_NODE, rules.knowledge),)
+    if rules.hides_all(each.name):
+        return (_said(known, Effect.HARMS, f"{HIDES_ALL} {known.meaning}", rules.knowledge),)
+    caused = rules.caused(each.name)
+    reasons = [*_by_rules(caused, rules), *_by_list(each, known, rules)]
+    if any(reason.effect is Effect.CANCELLED for reason in reasons):
+        reasons = [reason for reason in reasons if reason.effect is not Effect.CANCELS]
+    wrong = wrong_value(each.value, known)
+    if wrong:
+        reasons.append(_said(known, Effect.INVALID, f"{wrong} {known.meaning}", rules.knowledge))
+    elif not caused.harmful:
+        reasons += _by_kind(each, known, rules)
+    return tuple(reasons)
+
+
+def _of_no_gpu(name: str, machine: Machine) -> bool:
+    """Tell an override for one node that is no GPU; node 0 is mostly the processor."""
+    node = name.removeprefix(f"{OVERRIDE}_")
+    return (
+        node.isdecimal()
+        and bool(machine.gpus.gpus)
+        and all(gpu.node != int(node) for gpu in machine.gpus.gpus)
+    )
+
+
+def _known(name: str, knowledge: Knowledge) -> Variable | None:
+    base = name.rstrip("0123456789").removesuffix("_")
+    return knowledge.variables.get(name) or knowledge.variables.get(base)
+
+
+def _unknown(name: str, known: Variable | None, rules: _Rules) -> VariableReason:
+    if known is not None:
+        return _said(known, Effect.UNKNOWN, known.meaning, rules.knowledge)
+    gone = gone_from(name)
+    if gone == "":
+        text = "A ROCm library contains this name; rocsteady does not know what it does."
+        return VariableReason(effect=Effect.ACTS, text=text)
+    if gone:
+        return VariableReason(effect=Effect.UNKNOWN, text=f"Gone from {gone}.")
+    near = nearest(name, rules.knowledge, SIMILAR) if len(rules.names) <= MANY else ""
+    meant = f" The nearest real name is {near}." if near else ""
+    if name.startswith(UNSEEN):
+        text = "Unknown variable; not every component that could read it was examined."
+    else:
+        text = "Not in any of the ROCm libraries that were examined."
+    return VariableReason(effect=Effect.UNKNOWN, text=text + meant)
+
+
+def _by_rules(caused: _Caused, rules: _Rules) -> Iterator[VariableReason]:
+    for finding in caused.harmful:
+        harms = finding.severity is not Severity.NOTES
+        effect = rules.knowledge.rules[finding.rule].effect
+        yield VariableReason(
+            effect=effect or (Effect.HARMS if harms else Effect.ACTS),
+            text=finding.summary,
+            rule=finding.rule,
+            sources=finding.sources,
+        )
+    for finding in caused.resolved:
+        title = rules.knowledge.rules[finding.rule].title
+        yield VariableReason(
+            effect=Effect.HELPS,
+            text=f"Without it the doctor would report: {title}.",
+            rule=finding.rule,
+            sources=finding.sources,
+        )
+
+
+def _by_list(each: Assignment, known: Variable, rules: _Rules) -> Iterator[VariableReason]:
+    """Yield what one variable does to another."""
+    cancelled = [name for name in known.cancels if name in rules.names]
+    if cancelled and rules.cancels(each.value, known):
+        text = f"With it, {' and '.join(cancelled)} has no effect."
+        yield _said(known, Effect.CANCELS, text, rules.knowledge)
+    for other in rules.variables:
+        listed_as = rules.knowledge.variables.get(other.name)
+        if listed_as and each.name in listed_as.cancels and rules.cancels(other.value, listed_as):
+            spelled = f"{other.name}={other.value}" if listed_as.cancels_at else other.name
+            text = f"No effect while {spelled} is set."
+            yield _said(listed_as, Effect.CANCELLED, text, rules.knowledge)
+
+
+def _by_kind(each: Assignment, known: Variable, rules: _Rules) -> Iterator[VariableReason]:
+    """Yield what the list of variables says, where no rule says more."""
+    gone = gone_from(each.name)
+    rocm = rules.machine.torch.rocm if rules.machine.torch else None
+    if gone and rocm and version_fits(rocm, f">{gone.rpartition(' ')[2]}"):
+        yield _said(known, Effect.NONE, f"Gone from {gone}. {known.meaning}", rules.knowledge)
+    elif known.building:
+        text = f"Read only when code is compiled. {known.meaning}"
+        yield _said(known, Effect.NONE, text, rules.knowledge)
+    elif known.default and each.value == known.default:
+        text = f"{each.value} is the default. {known.meaning}"
+        yield _said(known, Effect.NONE, text, rules.knowledge)
+    elif known.debugging:
+        yield _said(known, Effect.DEBUGGING, known.meaning, rules.knowledge)
+    else:
+        asked = rules.about_gpus(each.name)
+        if asked:
+            text = f"{known.meaning} Not judged without a GPU: {'; '.join(asked)}."
+            yield _said(known, Effect.DEPENDS, text, rules.knowledge)
+        else:
+            yield _said(known, Effect.ACTS, known.meaning, rules.knowledge)
+
+
+def _said(known: Variable, effect: Effect, text: str, knowledge: Knowledge) -> VariableReason:
+    sources = tuple(knowledge.sources[key] for key in known.sources)
+    return VariableReason(effect=effect, text=text, sources=sources)

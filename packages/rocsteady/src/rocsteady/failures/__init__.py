@@ -1,0 +1,1 @@
+"""Why did it end, and what may change? Signatures, classification, remedies."""

@@ -1,0 +1,111 @@
+"""One thing that could be the failure: what it is, by numbers where words are not enough.
+
+Three kinds of running out of device memory say "out of memory": the device is full, what PyTorch
+holds is in pieces, or most of the device is free and the driver refused all the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from rocsteady.doctor.knowledge.failures import Signature, Where
+from rocsteady.failures.symptoms import Symptoms, signal_name
+from rocsteady.model import Certainty, Role
+
+PLENTY = 1 << 30  # bytes of free disk at which a failed write was not for lack of room
+EXIT_CODES = 2**32  # Windows gives codes below this, Python may show them as negative
+FULL, IN_PIECES, WHILE_FREE = "oom-device", "oom-fragmentation", "oom-while-free"
+SHARE_FREE = 0.25  # of the device, from which on it is not full
+SHARE_HELD = 0.10  # of the device, held by PyTorch and not in use, from which on it is in pieces
+
+_UNITS = {"bytes": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_SIZE = r"(\d[\d.]*) (bytes|B|KiB|MiB|GiB|TiB)"
+_ASKED = re.compile(rf"Tried to allocate {_SIZE}")
+_CAPACITY = re.compile(rf"total capaci?ty of {_SIZE}|{_SIZE} total capacity")
+_FREE = re.compile(rf"of which {_SIZE} is free|{_SIZE} free")
+_HELD = re.compile(rf"{_SIZE} is reserved by PyTorch but unallocated")
+_RESERVED = re.compile(rf"{_SIZE} (?:reserved in total by PyTorch|cached)")
+_ALLOCATED = re.compile(rf"{_SIZE} already allocated")
+
+
+class Candidate(NamedTuple):
+    """One thing that could be the failure."""
+
+    kind: str
+    role: Role
+    certainty: Certainty
+    at: float  # later is larger
+    seen: tuple[str, ...]
+    signature: str = ""
+    alone: bool = True
+    place: str = ""
+    rank: int | None = None
+    traceback: str = ""
+    bare: bool = False  # an exception without its traceback
+
+
+def kind_by_numbers(kind: str, text: str, symptoms: Symptoms) -> str:
+    """Return the kind that it is by the numbers in its text and of the machine."""
+    if kind == FULL:
+        return kind_of_oom(text)
+    guessed = not re.search(r"(?i)no space|quota|disk is full|os error 28|\[Errno 28\]", text)
+    if kind == "disk-full" and guessed and (symptoms.disk_free or 0) > PLENTY:
+        return "disk-error"
+    return kind
+
+
+def place_in(found: re.Match[str]) -> str:
+    """Return what a pattern ties the failure to: a kernel, a library, a device."""
+    return (found.groupdict().get("place") or "").strip()
+
+
+class Ends:
+    """Names the ways in which a process ended, by signals and exit codes."""
+
+    def __init__(self, signatures: Iterable[Signature]) -> None:
+        self._signatures = [it for it in signatures if it.where is Where.EXIT]
+
+    def name(self, symptoms: Symptoms) -> list[Candidate]:
+        """Return what the end means; nothing for an ordinary exit code."""
+        number, code = symptoms.ended_by, symptoms.exit_code
+        seen = f"exit code {code}" if number is None else f"ended by {signal_name(number)}"
+        return [
+            Candidate(
+                kind=it.failure,
+                role=it.role,
+                certainty=it.certainty,
+                at=float("inf"),
+                seen=(seen,),
+                signature=it.id,
+            )
+            for it in self._signatures
+            if number in it.signals or (code is not None and code % EXIT_CODES in it.codes)
+        ]
+
+
+def kind_of_oom(message: str) -> str:
+    """Return the kind; a message without numbers says no more than that memory was out."""
+    asked, capacity, free = (_size(it, message) for it in (_ASKED, _CAPACITY, _FREE))
+    if asked is None or not capacity:
+        return FULL
+    free = free or 0
+    if free > asked and free >= SHARE_FREE * capacity:
+        return WHILE_FREE
+    held = _size(_HELD, message)
+    if held is None:
+        reserved, allocated = _size(_RESERVED, message), _size(_ALLOCATED, message)
+        held = reserved - allocated if reserved is not None and allocated is not None else 0
+    return IN_PIECES if held + free >= asked and held >= SHARE_HELD * capacity else FULL
+
+
+def _size(pattern: re.Pattern[str], message: str) -> float | None:
+    found = pattern.search(message)
+    if not found:
+        return None
+    number, unit = (group for group in found.groups() if group)
+    try:
+        return float(number) * _UNITS[unit]
+    except ValueError:
+        return None

@@ -1,0 +1,405 @@
+"""Names the failure of an attempt: the first root in time, never what only follows from it.
+
+``Classifier`` asks the rules of ``RULES`` one after the other, and the first answer counts. The
+order is what is known of which sign can be trusted more; the comments there say why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+
+from msgspec.structs import replace
+
+from rocsteady.doctor.knowledge.failures import (
+    SCRIPT_ERROR,
+    UNKNOWN,
+    FailureKind,
+    FailureKnowledge,
+    Whose,
+)
+from rocsteady.doctor.knowledge.waits import WaitKnowledge, load_waits
+from rocsteady.failures.candidate import Candidate, Ends
+from rocsteady.failures.candidate_search import Reader, rank_first_seen
+from rocsteady.failures.hangs import (
+    BY_PHASE,
+    HANG,
+    IN_COLLECTIVE,
+    IN_LOADER,
+    Hang,
+    Hangs,
+    place_of,
+)
+from rocsteady.failures.signature_search import cleaned
+from rocsteady.failures.stack_dumps import is_dump, read_dump
+from rocsteady.failures.stacks import from_snapshots
+from rocsteady.failures.symptoms import Symptoms, signal_name
+from rocsteady.failures.tracebacks import crash_line, line_of
+from rocsteady.model import Certainty, Failure, Fingerprint, Role
+
+WENT_DOWN, OUT_OF_MEMORY = "machine-went-down", "oom-host"
+INTERRUPTED, PEER_DIED, STOPPED = "interrupted", "peer-died", "stopped-by-rocsteady"
+BUS_ERROR, SHARED_MEMORY = "bus-error", "shm-too-small"
+CRASHES = ("segfault", "abort", BUS_ERROR)
+SIGKILL = 9
+# Lines that end a process whatever Python says besides.
+FATAL = ("memory-access-fault", "gpu-hang", "no-code-for-gpu", "gpu-hardware-error")
+# How a process notices that its GPU is gone or wedged; the kernel tells more.
+VAGUE_ABOUT_GPU = (
+    "gpu-hang",
+    "gpu-launch-failure",
+    "hsa-out-of-resources",
+    "hip-invalid-value",
+    "blas-error",
+    "blas-handle-failed",
+    "miopen-failure",
+)
+# Whose failures leave the rest of a run waiting; others are handled by the script, and it goes on.
+LEAVE_OTHERS_WAITING = (Whose.DEVICE, Whose.MACHINE, Whose.MEMORY, Whose.RANKS, Whose.LOADER)
+DUMP_LENGTH = 1 << 20  # characters at the end of a log in which stacks are looked for
+UNPARSED_LENGTH = 1 << 16  # characters of a text that is searched for names of frames
+LAST_LINES_LENGTH = 600  # characters at the end of a log that say what was under way
+EVIDENCE_LINES = 6  # that a failure shows
+
+_WORKERS = re.compile(r"(?i)DataLoader worker|num_workers\W{1,4}[1-9]|in worker\b|/dev/shm")
+
+
+class Classifier:
+    """Names failures by what is known of them."""
+
+    def __init__(self, knowledge: FailureKnowledge, waits: WaitKnowledge | None = None) -> None:
+        self.kinds = knowledge.kinds
+        self.reader = Reader(knowledge.signatures)
+        self.hangs = Hangs(knowledge.signatures, waits or load_waits())
+        self.ends = Ends(knowledge.signatures)
+        self._sources = {it.id: it.sources for it in knowledge.signatures}
+
+    def name(self, symptoms: Symptoms, *, recovered: bool = False) -> Failure:
+        """Name the failure; "unknown" is an honest answer.
+
+        With ``recovered`` it may be one after which work went on: what somebody asks about, not
+        what ended a run.
+        """
+        signs = _Signs(self, symptoms, recovered=recovered)
+        chosen = next((found for rule in RULES if (found := rule(signs))), None)
+        if chosen is None:
+            chosen = _unknown(signs)
+        elif chosen.kind == BUS_ERROR and _shares_memory(signs):
+            chosen = chosen._replace(kind=SHARED_MEMORY)
+        elif chosen.kind in CRASHES and not chosen.place:
+            chosen = chosen._replace(place=_crash_place(signs.log))
+        failure = self._failure(chosen, signs)
+        line = crash_line(signs.log[-DUMP_LENGTH:]) if chosen.kind in CRASHES else ""
+        return replace(failure, line=line) if line else failure
+
+    def whose(self, candidate: Candidate) -> Whose:
+        """Return what failed in a failure of this kind."""
+        return self.kinds[candidate.kind].whose
+
+    def _failure(self, chosen: Candidate, signs: _Signs) -> Failure:
+        kind, found, symptoms = self.kinds[chosen.kind], signs.found, signs.symptoms
+        others = [*found.kernel, *found.raised, *found.in_log]
+        same = [it.seen[0] for it in others if it.kind == chosen.kind and it.seen]
+        return Failure(
+            kind=kind.id,
+            title=kind.title,
+            words=_words(kind, symptoms),
+            certainty=Certainty.UNKNOWN if kind.id == UNKNOWN else chosen.certainty,
+            fingerprint=Fingerprint(
+                kind=kind.id, place=chosen.place, step=symptoms.step, start=symptoms.start
+            ),
+            seen=tuple(dict.fromkeys(map(_printable, (*chosen.seen, *same))))[:EVIDENCE_LINES],
+            line=line_of(chosen.traceback) if kind.id == SCRIPT_ERROR else "",
+            signature=chosen.signature,
+            rank=chosen.rank,
+            also=tuple(
+                dict.fromkeys(
+                    (it.kind, self._role_beside(it, chosen))
+                    for it in others
+                    if it.kind not in (chosen.kind, UNKNOWN)
+                )
+            ),
+            traceback=chosen.traceback if kind.id in (SCRIPT_ERROR, UNKNOWN) else "",
+            sources=tuple(dict.fromkeys((*kind.sources, *self._sources.get(chosen.signature, ())))),
+        )
+
+    def _role_beside(self, other: Candidate, chosen: Candidate) -> Role:
+        if other.role is not Role.ROOT:
+            return other.role
+        alike = self.whose(other) is self.whose(chosen)
+        return Role.CONFIRMATION if alike else Role.CASCADE
+
+
+class _Signs:
+    """Everything that an attempt left behind, read once, and what the rules ask of it."""
+
+    def __init__(self, classifier: Classifier, symptoms: Symptoms, *, recovered: bool) -> None:
+        self._classifier = classifier
+        self.symptoms = symptoms
+        self.failed = symptoms.failed
+        self.log = cleaned(symptoms.log)
+        kernel = cleaned("\n".join(symptoms.kernel))
+        self.found = classifier.reader.read(self.log, kernel, symptoms, recovered=recovered)
+        if symptoms.signal == SIGKILL:  # so the crash that the kernel reports is another's
+            self.found.kernel[:] = [it for it in self.found.kernel if it.kind not in CRASHES]
+
+    def whose(self, candidate: Candidate) -> Whose:
+        return self._classifier.whose(candidate)
+
+    @cached_property
+    def kernel_root(self) -> Candidate | None:
+        """The first root that the kernel reports; hardware goes before what it does."""
+        roots = [it for it in self.found.kernel if it.role is Role.ROOT and self._counts(it)]
+        hardware = [it for it in roots if self.whose(it) is Whose.MACHINE and it.alone]
+        return next(iter(hardware or [it for it in roots if it.alone] or roots), None)
+
+    @cached_property
+    def process_root(self) -> Candidate | None:
+        """The first root that the processes report; none if it is not why the run hangs."""
+        root = self._first_root()
+        if root and self.hang and not self._may_hang_others(root, self.hang):
+            return None
+        return root
+
+    @cached_property
+    def hang(self) -> Candidate | None:
+        """Where it hangs; by the last lines before the silence if the stacks do not tell."""
+        hang = self._hang()
+        if hang is None or hang.kind != HANG:
+            return hang
+        last = len(self.log.rstrip()) - LAST_LINES_LENGTH
+        hints = (it for it in reversed(self.found.lines) if it.at >= last)
+        return next((it for it in hints if it.kind.startswith("hang-")), hang)
+
+    @cached_property
+    def consequences(self) -> list[Candidate]:
+        """What usually follows from another failure; in the order of failures.toml."""
+        found = (*self.found.raised, *self.found.in_log, *self.found.kernel)
+        follow = [it for it in found if it.role is Role.CASCADE and it.kind != UNKNOWN]
+        follow += self._classifier.ends.name(self.symptoms)
+        order = {kind: index for index, kind in enumerate(self._classifier.kinds)}
+        return sorted(filter(self._counts, follow), key=lambda it: (order[it.kind], it.at))
+
+    def _counts(self, candidate: Candidate) -> bool:
+        """Leave out what is no failure without another sign of one, where there is none."""
+        return candidate.alone or self.failed
+
+    def _first_root(self) -> Candidate | None:
+        found = self.found
+        raised, exceptions, lines = (
+            [it for it in each if it.role is Role.ROOT and it.kind != UNKNOWN and self._counts(it)]
+            for each in (_before_interrupt(found.raised), found.exceptions, found.lines)
+        )
+        cascade = min((it.at for it in found.in_log if _precedes_own(it)), default=float("inf"))
+        first_rank = rank_first_seen(self.log)
+        for roots in (
+            # A process that reports its own exception knows best what ended it.
+            raised,
+            # These lines end the process; a Python exception beside them is of another rank.
+            [it for it in lines if it.kind in FATAL],
+            # An exception ended something; a line may only have been printed.
+            _not_own(exceptions),
+            _not_own(lines),
+            # The script's own error last: most tracebacks of scripts follow from something else,
+            # and one that comes after a consequence of another failure certainly does.
+            [it for it in (*exceptions, *lines) if it.at < cascade],
+        ):
+            of_first = [it for it in roots if first_rank is not None and it.rank == first_rank]
+            if roots:
+                root = min(of_first or roots, key=lambda it: it.at)
+                return self._earliest_report(root, lines)
+        return None
+
+    def _earliest_report(self, root: Candidate, lines: Sequence[Candidate]) -> Candidate:
+        """Return the line that reported the same thing before an exception did, if one did."""
+        if root.kind == SCRIPT_ERROR:
+            return root
+        same = [it for it in lines if it.at < root.at and self.whose(it) is self.whose(root)]
+        return min([root, *same], key=lambda it: it.at)
+
+    def _may_hang_others(self, root: Candidate, hang: Candidate) -> bool:
+        """Return whether a run that hangs may do so because of this error."""
+        waits_for_others = hang.kind in (IN_COLLECTIVE, IN_LOADER)
+        return waits_for_others or self.whose(root) in LEAVE_OTHERS_WAITING
+
+    def _hang(self) -> Candidate | None:
+        """Return where it hangs: by stacks, else by the last phase that it reported."""
+        symptoms, hangs, end = self.symptoms, self._classifier.hangs, self.log[-DUMP_LENGTH:]
+        if not symptoms.hung and not is_dump(end):
+            return None
+        stacks = from_snapshots(symptoms.snapshots, symptoms.heartbeats) or read_dump(end)
+        hang = hangs.name(stacks)
+        if symptoms.hung and not symptoms.phase and (hang is None or hang.kind == HANG):
+            hang = hangs.name_text(end[-UNPARSED_LENGTH:]) or hang
+        if hang is not None:
+            return _from_hang(hang, several=len(symptoms.snapshots) > 1)
+        if not symptoms.hung:
+            return None
+        kind = BY_PHASE.get(symptoms.phase, HANG)
+        seen = f"no progress, phase {symptoms.phase}" if symptoms.phase else "no progress"
+        return _plain(kind, seen)._replace(certainty=Certainty.LIKELY)
+
+
+def _stopped_by_rocsteady(signs: _Signs) -> Candidate | None:
+    lines = [it for it in signs.found.lines if it.kind == STOPPED]
+    return lines[-1] if lines and not signs.failed else None
+
+
+def _machine_went_down(signs: _Signs) -> Candidate | None:
+    if not signs.symptoms.machine_went_down:
+        return None
+    kernel = signs.kernel_root
+    if kernel and signs.whose(kernel) is Whose.MACHINE:
+        return kernel
+    return _plain(WENT_DOWN, "another boot of the machine")
+
+
+def _reported_by_kernel(signs: _Signs) -> Candidate | None:
+    """Take the kernel's word if no process reports a root, or only what follows from the kernel's.
+
+    Broken hardware explains every failure of the device. A failure of the device explains the vague
+    errors by which a process notices it, and not, say, that memory ran out.
+    """
+    kernel, root = signs.kernel_root, signs.process_root
+    if kernel is None or root is None:
+        return kernel
+    if signs.whose(kernel) is Whose.MACHINE:
+        explains = signs.whose(root) is Whose.DEVICE
+    else:
+        explains = signs.whose(kernel) is Whose.DEVICE and root.kind in VAGUE_ABOUT_GPU
+    return kernel if explains else None
+
+
+def _reported_by_process(signs: _Signs) -> Candidate | None:
+    return signs.process_root
+
+
+def _killed_for_memory(signs: _Signs) -> Candidate | None:
+    kills = signs.symptoms.oom_kills
+    if not kills or not (signs.failed or signs.found.in_log):
+        return None
+    return _plain(OUT_OF_MEMORY, f"its cgroup counted {kills} oom_kill")
+
+
+def _hung(signs: _Signs) -> Candidate | None:
+    return signs.hang if signs.symptoms.hung else None
+
+
+def _consequence(signs: _Signs) -> Candidate | None:
+    return next(iter(signs.consequences), None)
+
+
+def _stacks_in_text(signs: _Signs) -> Candidate | None:
+    return signs.hang
+
+
+def _not_a_number(signs: _Signs) -> Candidate | None:
+    return next(reversed(signs.found.numbers), None)
+
+
+def _kernel_sign(signs: _Signs) -> Candidate | None:
+    found = (it for it in signs.found.kernel if it.alone and it.role is Role.CONFIRMATION)
+    return None if signs.failed else next(found, None)
+
+
+RULES: tuple[Callable[[_Signs], Candidate | None], ...] = (
+    # A text that says that rocsteady stopped it: all that follows in it follows from that.
+    _stopped_by_rocsteady,
+    # Nothing that a process printed says why the machine is gone; the kernel of the next boot may.
+    _machine_went_down,
+    # The kernel sees the device from outside, and before the process does; but much that it logs
+    # has nothing to do with the attempt, so it must explain what the process reports.
+    _reported_by_kernel,
+    # What a process reports names the cause; everything below is only how it showed.
+    _reported_by_process,
+    # Behind the process: a script that runs out of device memory may also be near the limit of
+    # its cgroup, and its exception says which. Before the hang: ranks hang when one was killed.
+    _killed_for_memory,
+    # Behind every error: errors make runs hang, and a hang makes no error but those below.
+    _hung,
+    # Timeouts, lost peers, signals, exit codes: they happen because something else did.
+    _consequence,
+    # Somebody's dump of stacks in a text, of which nothing else says that it hung.
+    _stacks_in_text,
+    # Losses that are no numbers: many runs print some and recover.
+    _not_a_number,
+    # Kernel lines that healthy machines have too: only if nothing is known of the run.
+    _kernel_sign,
+)
+
+
+def _before_interrupt(raised: Sequence[Candidate]) -> Sequence[Candidate]:
+    """Leave out what broke because the processes had been asked to end."""
+    ends = [index for index, it in enumerate(raised) if it.kind == INTERRUPTED]
+    return raised[: ends[0]] if ends else raised
+
+
+def _precedes_own(candidate: Candidate) -> bool:
+    """Return whether later script errors are consequences too.
+
+    A lost rank does not count: it is reported last.
+    """
+    return candidate.role is Role.CASCADE and candidate.kind not in (UNKNOWN, PEER_DIED)
+
+
+def _not_own(candidates: Iterable[Candidate]) -> list[Candidate]:
+    return [it for it in candidates if it.kind != SCRIPT_ERROR]
+
+
+def _printable(line: str) -> str:
+    return "".join(mark if mark.isprintable() else " " for mark in line).strip()
+
+
+def _shares_memory(signs: _Signs) -> bool:
+    """Return whether shared memory may be why: there are loader workers, or /dev/shm is full."""
+    symptoms = signs.symptoms
+    workers = symptoms.loader_workers or _WORKERS.search(signs.log) is not None
+    return workers or symptoms.shared_full
+
+
+def _crash_place(log: str) -> str:
+    """Return where Python was when it crashed, if faulthandler reports it."""
+    if "(most recent call first)" not in log:
+        return ""
+    crashed = (stack for stack in read_dump(log[-DUMP_LENGTH:]) if stack.trains)
+    return next(map(place_of, crashed), "")
+
+
+def _from_hang(hang: Hang, *, several: bool) -> Candidate:
+    return Candidate(
+        kind=hang.kind,
+        role=Role.ROOT,
+        certainty=Certainty.CERTAIN if several and hang.signature else Certainty.LIKELY,
+        at=0,
+        seen=hang.seen,
+        signature=hang.signature.id if hang.signature else "",
+        place=hang.place,
+        rank=hang.rank,
+    )
+
+
+def _plain(kind: str, seen: str) -> Candidate:
+    return Candidate(kind=kind, role=Role.ROOT, certainty=Certainty.CERTAIN, at=0, seen=(seen,))
+
+
+def _unknown(signs: _Signs) -> Candidate:
+    """Keep what was seen of a failure that has no name: its exception, else its last lines."""
+    symptoms, log = signs.symptoms, signs.log
+    vague = [it for it in (*signs.found.raised, *signs.found.exceptions) if not it.signature]
+    if vague:
+        return vague[0]._replace(kind=UNKNOWN)
+    if not signs.failed:
+        return _plain(UNKNOWN, "")._replace(seen=())
+    end = log[-DUMP_LENGTH // 64 :].split("\n")
+    last = [line.strip()[:300] for line in end if line.strip()][-3:]
+    ended = [] if symptoms.exit_code is None else [f"exit code {symptoms.exit_code}"]
+    if symptoms.signal:
+        ended = [f"ended by {signal_name(symptoms.signal)}"]
+    return _plain(UNKNOWN, "")._replace(seen=(*last, *ended))
+
+
+def _words(kind: FailureKind, symptoms: Symptoms) -> str:
+    """Return what a failure means; of the GPU and of other ranks only where there may be some."""
+    parts = (kind.words, kind.gpu_words * symptoms.gpu, kind.rank_words * symptoms.ranks)
+    return " ".join(" ".join(parts).split())

@@ -1,0 +1,252 @@
+"""From what failed, where and after what, to the next strategy or to an end. A pure function.
+
+One reversible change at a time, cheapest first. What may be chance is tried again once; the same
+failure at the same step twice is not chance. A remedy that did not help is reverted before the next
+is tried. Progress refills the budget. It always ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import msgspec
+
+from rocsteady.doctor.knowledge.values import Fix
+from rocsteady.failures.computed import ALREADY_TRIED
+from rocsteady.failures.difference import changed, describe_changes
+from rocsteady.failures.history import (
+    BROUGHT_ABOUT,
+    Standing,
+    is_same,
+    standing_of,
+    strategies_tried,
+)
+from rocsteady.failures.remedy import RETRY, Remedy, load_remedies
+from rocsteady.failures.situation import DETERMINISTIC, FailedAttempt, Refused, Situation
+from rocsteady.model import Strategy, Value
+
+# Attempts in a row without progress, where there was some and no remedy is left.
+LAST_RETRIES = 2
+SCRIPT_ERROR, WENT_DOWN, UNKNOWN = "script-error", "machine-went-down", "unknown"
+MAY_BE_TRANSIENT = "This may be transient; retrying without changes."
+
+
+class RemedyChoice(Value, frozen=True, kw_only=True):
+    """What comes next."""
+
+    strategy: Strategy | None  # None: stop
+    remedy: str = ""  # that leads to it
+    reverted: str = ""  # a remedy that did not help, and is undone
+    why: str  # one or two sentences for people
+    skipped: tuple[tuple[str, str], ...] = ()  # remedies for this failure, and why not
+    person: Fix | None = None  # what somebody must do
+    fallback: int = 0  # the option of the plan that it is; 0: no other option
+    exhausted: bool = False  # nothing is known to try, which says nothing against the same again
+
+
+def choose_remedy(situation: Situation) -> RemedyChoice:
+    """Choose the next strategy, or stop."""
+    standing = standing_of(situation)
+    caused_by_remedy = bool(standing.reverted) and situation.failure.kind in BROUGHT_ABOUT
+    if not caused_by_remedy and (end := _end_at_once(situation)):
+        return end
+    if why := _spent_budget(situation):
+        return RemedyChoice(strategy=None, why=why)
+    if not caused_by_remedy and (again := _retry_with_remedy(situation, standing)):
+        return again
+    return _cheapest(situation, standing)
+
+
+def preview(situation: Situation) -> tuple[RemedyChoice, ...]:
+    """Return what would be tried if every attempt failed in the same way; the last is the end."""
+    choices = [choose_remedy(situation)]
+    while (strategy := choices[-1].strategy) is not None:
+        attempt = FailedAttempt(
+            strategy=strategy,
+            remedy=choices[-1].remedy,
+            failure=situation.failure.fingerprint,
+            steps=situation.tried[-1].steps,
+        )
+        situation = msgspec.structs.replace(
+            situation, strategy=strategy, tried=(*situation.tried, attempt)
+        )
+        choices.append(choose_remedy(situation))
+    return tuple(choices)
+
+
+def _end_at_once(situation: Situation) -> RemedyChoice | None:
+    """End where no setting can help."""
+    failure = situation.failure
+    if situation.person is not None:
+        why = f"{failure.title or failure.kind}: this needs a person."
+        return RemedyChoice(strategy=None, why=why, person=situation.person)
+    if failure.kind == SCRIPT_ERROR:
+        why = "The script raised an error that no setting can fix."
+        return RemedyChoice(strategy=None, why=why)
+    return None
+
+
+def _spent_budget(situation: Situation) -> str:
+    """Return which budget is used up; "" if none is."""
+    tried, budget = situation.tried, situation.budget
+    without_progress = _without_progress(tried)
+    kinds = [attempt.failure.kind for attempt in tried[len(tried) - without_progress :]]
+    if len(tried) >= budget.attempts:
+        return f"The limit of {len(tried)} attempts is reached."
+    if without_progress >= budget.without_progress:
+        return f"The last {without_progress} attempts made no progress."
+    if kinds.count(situation.failure.kind) >= budget.tries:
+        return f"The last {budget.tries} attempts that ended this way made no progress."
+    return ""
+
+
+def _without_progress(tried: Sequence[FailedAttempt]) -> int:
+    """Count the attempts since the last one that came further."""
+    return next((n for n, attempt in enumerate(reversed(tried)) if attempt.progressed), len(tried))
+
+
+def _retry_with_remedy(situation: Situation, standing: Standing) -> RemedyChoice | None:
+    """Try a remedy once more if what ended it may be chance, and not what it was meant for."""
+    if not standing.reverted or is_same(situation.failure.fingerprint, standing.current_failure):
+        return None
+    if _unwanted(RETRY, situation):
+        return None
+    strategy = load_remedies()[RETRY].apply(situation)
+    if isinstance(strategy, Refused) or _ruled_out(strategy, situation, situation.strategy):
+        return None
+    return RemedyChoice(strategy=strategy, remedy=RETRY, why=MAY_BE_TRANSIENT)
+
+
+def _cheapest(situation: Situation, standing: Standing) -> RemedyChoice:
+    """Choose the cheapest remedy that is right here; what helped this script before comes first."""
+    here = _to_be_answered(situation, standing)
+    kind = here.failure.kind
+    answers = [remedy for remedy in load_remedies().values() if remedy.answers_to(kind)]
+    skipped: list[tuple[str, str]] = []
+    for remedy in sorted(answers, key=lambda it: it.id not in here.helped_before):
+        result = _applied(remedy, here, situation)
+        if isinstance(result, Refused):
+            skipped.append((remedy.id, result.why))
+            continue
+        return RemedyChoice(
+            strategy=result,
+            remedy=remedy.id,
+            reverted=standing.reverted,
+            why=_why_reverted(situation, standing) + _reason(remedy, standing.strategy, result),
+            skipped=tuple(skipped),
+        )
+    return _nothing_left(situation, standing, tuple(skipped))
+
+
+def _to_be_answered(situation: Situation, standing: Standing) -> Situation:
+    """Return the situation with the strategy that stays and the failure that is to be answered."""
+    here = msgspec.structs.replace(situation, strategy=standing.strategy)
+    fingerprint = standing.current_failure
+    if is_same(fingerprint, situation.failure.fingerprint):
+        return here
+    failure = msgspec.structs.replace(
+        situation.failure, kind=fingerprint.kind, fingerprint=fingerprint
+    )
+    return msgspec.structs.replace(here, failure=failure, nature=DETERMINISTIC)
+
+
+def _applied(remedy: Remedy, here: Situation, situation: Situation) -> Strategy | Refused:
+    """Apply a remedy, unless anything speaks against it."""
+    if why := _unwanted(remedy.id, here):
+        return Refused(why=why)
+    result = remedy.apply(here)
+    if isinstance(result, Refused):
+        return result
+    why = _ruled_out(result, situation, here.strategy)
+    if not why and result != here.strategy:
+        settings = [name for name in changed(here.strategy, result) if name in here.ineffective]
+        if settings:
+            why = f"{settings[0]} has no effect on this script"
+        elif result in strategies_tried(here):
+            why = ALREADY_TRIED
+    return Refused(why=why) if why else result
+
+
+def _unwanted(remedy: str, situation: Situation) -> str:
+    if remedy in situation.deny:
+        return "denied by --deny"
+    return "not in --allow" if situation.allow and remedy not in situation.allow else ""
+
+
+def _ruled_out(strategy: Strategy, situation: Situation, current: Strategy) -> str:
+    """Return why a strategy must not be run, whatever led to it; "" if it may be."""
+    tried, fingerprint = situation.tried, situation.failure.fingerprint
+    crashed = (*situation.crashed_machine, *_crashed_machine(tried))
+    if _on_the_machine(strategy) in map(_on_the_machine, crashed):
+        return "the machine went down with these settings"
+    ended = [it for it in tried if (it.strategy, it.failure) == (strategy, fingerprint)]
+    if strategy == current and len(ended) > 1:
+        return "the run failed twice at the same step"
+    if any(
+        before.failure == fingerprint and after.strategy == strategy
+        for before, after in pairwise(tried)
+    ):
+        return ALREADY_TRIED
+    return ""
+
+
+def _crashed_machine(tried: Sequence[FailedAttempt]) -> list[Strategy]:
+    """Return what the machine went down with; not what somebody tried again all the same."""
+    settings = [_on_the_machine(attempt.strategy) for attempt in tried]
+    return [
+        attempt.strategy
+        for at, attempt in enumerate(tried)
+        if attempt.failure.kind == WENT_DOWN and settings[at] not in settings[at + 1 :]
+    ]
+
+
+def _on_the_machine(strategy: Strategy) -> Strategy:
+    """Leave out what makes no difference to the machine."""
+    return msgspec.structs.replace(strategy, checkpoints_back=0)
+
+
+def _nothing_left(
+    situation: Situation, standing: Standing, skipped: tuple[tuple[str, str], ...]
+) -> RemedyChoice:
+    """Continue as before if that brings the job further, or did so until lately; else stop."""
+    kind, strategy = standing.current_failure.kind, standing.strategy
+    without_progress = _without_progress(situation.tried)
+    limit = 0
+    if situation.nature != DETERMINISTIC:
+        limit = min(LAST_RETRIES, len(situation.tried) - 1)
+    retries = without_progress <= limit and not _unwanted(RETRY, situation)
+    if retries and not _ruled_out(strategy, situation, strategy):
+        gets = "Earlier attempts got" if without_progress else "Each attempt gets"
+        return RemedyChoice(
+            strategy=strategy,
+            remedy=RETRY,
+            reverted=standing.reverted,
+            why=f"{gets} further, and no other workaround is known.",
+            skipped=skipped,
+        )
+    used = dict.fromkeys(attempt.remedy for attempt in situation.tried if attempt.remedy)
+    names = f" Tried: {', '.join(used)}." if used else ""
+    known = f"No {'other ' if used else ''}workaround for {kind} is known here."
+    return RemedyChoice(
+        strategy=None,
+        exhausted=not (_unwanted(RETRY, situation) or situation.crashed_machine),
+        reverted=standing.reverted,
+        why=("The cause is not known." if kind == UNKNOWN else known) + names,
+        skipped=skipped,
+    )
+
+
+def _why_reverted(situation: Situation, standing: Standing) -> str:
+    if not standing.reverted:
+        return ""
+    kind = situation.failure.kind
+    led = f"led to {kind}" if kind != standing.current_failure.kind else "did not help"
+    return f"{standing.reverted} {led} and was reverted. "
+
+
+def _reason(remedy: Remedy, before: Strategy, strategy: Strategy) -> str:
+    if remedy.id == RETRY:
+        return MAY_BE_TRANSIENT
+    change = describe_changes(before, strategy)
+    return f"{remedy.title}{f' ({change})' if change else ''}."

@@ -1,0 +1,70 @@
+"""Everything that is known of an attempt that failed."""
+
+from __future__ import annotations
+
+import signal as signals
+
+import msgspec
+
+from rocsteady.hangs.values import Heartbeat, Snapshot
+from rocsteady.model import Value
+
+SHELL = 128  # what a shell adds to the signal that ended its child
+HIGHEST_SIGNAL = 64
+
+
+class Raised(Value, frozen=True, kw_only=True):
+    """An exception that ended a training process, as the process itself reported it."""
+
+    type: str  # qualified
+    bases: tuple[str, ...] = ()  # qualified
+    message: str = ""
+    place: str = ""  # "file:line function" of the innermost frame of the user's own code
+    traceback: str = ""
+
+
+class Symptoms(Value, frozen=True, kw_only=True):
+    """What was seen of the attempt."""
+
+    log: str = ""  # the end of the stored log, both streams, with no times in front
+    kernel: tuple[str, ...] = ()  # oldest first
+    exit_code: int | None = None
+    signal: int | None = None
+    hung: bool = False
+    snapshots: tuple[Snapshot, ...] = ()  # while it hung, oldest first
+    heartbeats: tuple[Heartbeat, ...] = ()
+    phase: str = ""
+    step: int | None = None
+    start: str = ""  # the checkpoint from which the script itself went on
+    oom_kills: int | None = None  # that its cgroup counted
+    loader_workers: bool = False  # the script has loaded data in other processes
+    shared_full: bool = False  # /dev/shm
+    raised: tuple[Raised, ...] = ()  # in time order
+    variables: dict[str, str] = msgspec.field(default_factory=dict)
+    machine_went_down: bool = False
+    gpu: bool = True  # one may have been used
+    ranks: bool = True  # there may have been several
+    disk_free: int | None = None  # bytes
+
+    @property
+    def failed(self) -> bool:
+        """Whether something else than texts says that the attempt failed."""
+        return bool(self.hung or self.signal or self.exit_code or self.raised)
+
+    @property
+    def ended_by(self) -> int | None:
+        """The signal that ended it: as reported, as Python gives it, or as a shell does."""
+        if self.signal:
+            return self.signal
+        code = self.exit_code or 0
+        if -HIGHEST_SIGNAL <= code < 0:
+            return -code
+        return code - SHELL if SHELL < code <= SHELL + HIGHEST_SIGNAL else None
+
+
+def signal_name(number: int) -> str:
+    """Return a signal as people write it: SIGALRM."""
+    try:
+        return signals.Signals(number).name
+    except ValueError:  # one without a name here
+        return f"signal {number}"

@@ -1,0 +1,329 @@
+"""The heartbeat pages that training processes write, as values.
+
+A page is written without a lock while it is read here. What is not a page of this version is passed
+over, because a supervisor must never be stopped by what a training process left behind.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from rocsteady_train.inside import wire
+from rocsteady_train.untrusted_file import read_head, read_regular
+
+from rocsteady.hangs.values import Heartbeat
+from rocsteady.model import Value
+from rocsteady.system import procfs
+
+NOTE_LIMIT = 500  # characters of a note that are kept
+APPLIED_LIMIT = 64 * 1024  # bytes
+RESUMES_LIMIT = READ_LIMIT = 16 * 1024  # bytes
+MOST_NAMES = 2_000  # of the folder that one pass looks at
+MOST_FILES = 250  # of one kind that one pass reads
+_WORDS = struct.Struct(f"={wire.SIZE // 8}Q")
+_NANO = 1e-9
+_PATTERN = re.compile(r"[A-Za-z0-9_.*?\[\]][A-Za-z0-9_.*?\[\]-]{0,200}")  # of one name
+
+Outcome = Literal["applied", "no effect", "refused"]
+
+
+class Applied(Value, frozen=True, kw_only=True):
+    """What came of one setting of a strategy in one process."""
+
+    pid: int
+    setting: str  # the field of model.Strategy
+    outcome: Outcome
+    times: int  # of attention the first use only; after a crash perhaps too few, never too many
+    why: str
+
+
+class LoaderFacts(Value, frozen=True, kw_only=True):
+    """What processes told of the DataLoaders that their script has used."""
+
+    loaders: int  # in one process
+    workers: int  # the most that the script asked for
+    context: str  # by which those would be started: fork, spawn, forkserver; "" without workers
+    pickles: bool | None  # dataset, collate_fn and worker_init_fn; None: not tried
+    main_guarded: bool | None  # importing the main module again starts nothing
+    map_style: bool  # all datasets have indexes
+    persistent: bool = False  # one keeps its workers from epoch to epoch
+
+
+class BatchSplit(Value, frozen=True, kw_only=True):
+    """How rocsteady_train.Loop trains a batch, in the process that has the largest."""
+
+    batch: int  # samples
+    micro_batch: int  # samples that are trained at a time
+
+
+class Size(Value, frozen=True, kw_only=True):
+    """How much a script trains, the largest of each over its processes; 0: not known."""
+
+    parameters: int  # that are trained, of all optimizers together
+    batch: int  # samples that its loader gives at a time
+    batches: int  # in an epoch
+
+
+class Resumes(Value, frozen=True, kw_only=True):
+    """Where a script that goes on by itself has its checkpoints."""
+
+    folder: str  # absolute
+    pattern: str  # of their names
+
+
+class _ResumesFile(Resumes, frozen=True, kw_only=True):
+    version: int
+
+
+class CheckpointRead(Value, frozen=True, kw_only=True):
+    """The checkpoint that a script found and read before its first step."""
+
+    path: str  # absolute
+    written: int  # nanoseconds of the clock, as the file said when it was read
+
+
+class _ReadFile(CheckpointRead, frozen=True, kw_only=True):
+    version: int
+
+
+class _AppliedSetting(Value, frozen=True, kw_only=True):
+    setting: str
+    outcome: Literal["applied", "refused"]
+    times: int
+    why: str
+
+
+class _AppliedFile(Value, frozen=True, kw_only=True):
+    version: int
+    asked: tuple[str, ...]
+    told: tuple[_AppliedSetting, ...]
+
+
+def read_applied(folder: Path) -> tuple[Applied, ...]:
+    """Return what came of each setting that was asked for, by process.
+
+    One that nothing was found for has no effect. That is said only if it is so in every process: a
+    launcher has no loaders, and its ranks have.
+    """
+    files: dict[int, _AppliedFile] = {}
+    for pid, path in numbered(folder, wire.APPLIED_SUFFIX):
+        try:
+            file = msgspec.json.decode(_content(path, APPLIED_LIMIT), type=_AppliedFile)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            continue
+        if file.version == wire.APPLIED_VERSION:
+            files[pid] = file
+    found = {told.setting for file in files.values() for told in file.told}
+    return tuple(one for pid, file in files.items() for one in _applied(pid, file, found))
+
+
+def _applied(pid: int, file: _AppliedFile, found: set[str]) -> Iterable[Applied]:
+    for setting in file.asked:
+        if setting not in found:
+            yield Applied(pid=pid, setting=setting, outcome="no effect", times=0, why="")
+    for told in file.told:
+        yield Applied(
+            pid=pid, setting=told.setting, outcome=told.outcome, times=told.times, why=told.why
+        )
+
+
+def read_loader_facts(folder: Path) -> LoaderFacts | None:
+    """Return what is known of the script's loaders, over all processes; None: none was used."""
+    pages = [_words(path, pid) for pid, path in numbered(folder, wire.SUFFIX)]
+    told = [words for words in pages if words is not None and words[wire.W_LOADERS]]
+    if not told:
+        return None
+    most = max(told, key=lambda words: words[wire.W_WORKERS])
+    context = most[wire.W_CONTEXT]
+    return LoaderFacts(
+        loaders=max(words[wire.W_LOADERS] for words in told),
+        workers=most[wire.W_WORKERS],
+        context=wire.CONTEXTS[context] if context < len(wire.CONTEXTS) else "",
+        pickles=_one_answer(told, wire.W_PICKLES, decides=wire.NO),
+        main_guarded=_one_answer(told, wire.W_GUARDED, decides=wire.NO),
+        map_style=_one_answer(told, wire.W_MAP_STYLE, decides=wire.NO) is True,
+        persistent=_one_answer(told, wire.W_PERSISTENT, decides=wire.YES) is True,
+    )
+
+
+def read_batch_split(folder: Path) -> BatchSplit | None:
+    """Return how batches are trained; None: not through Loop, or no step was made."""
+    pages = [_words(path, pid) for pid, path in numbered(folder, wire.SUFFIX)]
+    told = [words for words in pages if words is not None and words[wire.W_BATCH]]
+    if not told:
+        return None
+    most = max(told, key=lambda words: words[wire.W_BATCH])
+    size = most[wire.W_MICRO_BATCH] or most[wire.W_BATCH]
+    return BatchSplit(batch=most[wire.W_BATCH], micro_batch=min(size, most[wire.W_BATCH]))
+
+
+def read_precision(folder: Path) -> str:
+    """Return the lowest precision that a script computes in: fp32, bf16, fp16; "": not known."""
+    pages = [_words(path, pid) for pid, path in numbered(folder, wire.SUFFIX)]
+    told = max((words[wire.W_PRECISION] for words in pages if words is not None), default=0)
+    return wire.PRECISIONS[told] if told < len(wire.PRECISIONS) else ""
+
+
+def read_size(folder: Path) -> Size | None:
+    """Return how much is trained; None: no step was made that could be seen."""
+    pages = [_words(path, pid) for pid, path in numbered(folder, wire.SUFFIX)]
+    told = [words for words in pages if words is not None and words[wire.W_PARAMETERS]]
+    if not told:
+        return None
+    return Size(
+        parameters=max(words[wire.W_PARAMETERS] for words in told),
+        batch=max(words[wire.W_LOADER_BATCH] for words in told),
+        batches=max(words[wire.W_LOADER_BATCHES] for words in told),
+    )
+
+
+def read_resumes(folder: Path) -> tuple[Resumes, ...]:
+    """Return where scripts told that they go on from, each place once."""
+    found: dict[Resumes, None] = {}
+    for _, path in numbered(folder, wire.RESUMES_SUFFIX):
+        try:
+            file = msgspec.json.decode(_content(path, RESUMES_LIMIT), type=_ResumesFile)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            continue
+        told = Resumes(folder=file.folder, pattern=file.pattern)
+        if file.version == wire.RESUMES_VERSION and _is_place(told):
+            found[told] = None
+    return tuple(found)
+
+
+def read_checkpoint(folder: Path) -> CheckpointRead | None:
+    """Return the checkpoint that a script read at its start, of several the newest."""
+    found: list[CheckpointRead] = []
+    for _, path in numbered(folder, wire.READ_SUFFIX):
+        try:
+            file = msgspec.json.decode(_content(path, READ_LIMIT), type=_ReadFile)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            continue
+        if file.version == wire.READ_VERSION and "\0" not in file.path:
+            found.append(CheckpointRead(path=file.path, written=file.written))
+    return max(found, key=lambda read: read.written, default=None)
+
+
+def _is_place(told: Resumes) -> bool:
+    """Tell a folder and the names in it from what leads anywhere else."""
+    folder = told.folder
+    plain = Path(folder).is_absolute() and os.path.normpath(folder) == folder and "\0" not in folder
+    return plain and _PATTERN.fullmatch(told.pattern) is not None and ".." not in told.pattern
+
+
+def _one_answer(told: Iterable[tuple[int, ...]], word: int, *, decides: int) -> bool | None:
+    """Put together what several processes told; one of the two answers outweighs the other."""
+    answers = {words[word] for words in told} & {wire.NO, wire.YES}
+    if not answers:
+        return None
+    return (decides if decides in answers else answers.pop()) == wire.YES
+
+
+def read_pages(folder: Path, known: Iterable[int] = ()) -> tuple[Heartbeat, ...]:
+    """Return what each process told, in number order; also of processes that have ended.
+
+    Those of ``known`` processes are read even if a script has filled the folder.
+    """
+    beats = (_read_page(path, pid) for pid, path in numbered(folder, wire.SUFFIX, known))
+    return tuple(beat for beat in beats if beat is not None)
+
+
+def read_notes(folder: Path) -> dict[int, str]:
+    """Return the reason that each process without a page gave."""
+    notes = {}
+    for pid, path in numbered(folder, wire.NOTE_SUFFIX):
+        try:
+            content = read_head(path, 4 * NOTE_LIMIT, follow=False)
+        except OSError:
+            continue
+        if content:
+            line = content.decode("utf-8", "replace").strip().partition("\n")[0]
+            notes[pid] = "".join(mark for mark in line if mark.isprintable())[:NOTE_LIMIT]
+    return notes
+
+
+def numbered(folder: Path, suffix: str, known: Iterable[int] = ()) -> list[tuple[int, Path]]:
+    """List the files named by a process; a folder that is not there has none.
+
+    A script can fill the folder, and a pass must be short all the same. So the number is limited;
+    processes that are alive or ``known`` come first, and are looked for by name.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in islice(entries, MOST_NAMES)]
+    except OSError:
+        return []
+    stems = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
+    found = {stem: int(stem) for stem in stems if stem.isdecimal()}
+    if len(names) == MOST_NAMES or len(found) > MOST_FILES:
+        wanted = procfs.living().union(known)
+        beside = {str(pid): pid for pid in wanted if (folder / f"{pid}{suffix}").is_file()}
+        found = dict(islice({**beside, **found}.items(), MOST_FILES))
+    return sorted((pid, folder / f"{stem}{suffix}") for stem, pid in found.items())
+
+
+def _content(path: Path, limit: int) -> bytes:
+    return read_regular(path, limit, follow=False)
+
+
+def _read_page(path: Path, pid: int) -> Heartbeat | None:
+    words = _words(path, pid)
+    return None if words is None else _heartbeat(words)
+
+
+def _words(path: Path, pid: int) -> tuple[int, ...] | None:
+    try:
+        content = _content(path, wire.SIZE)
+    except OSError:
+        return None
+    if len(content) != wire.SIZE:
+        return None
+    words = _WORDS.unpack(content)
+    ours = words[wire.W_MAGIC] == wire.MAGIC and words[wire.W_VERSION] == wire.VERSION
+    if not ours or words[wire.W_PID] != pid or words[wire.W_PHASE] >= len(wire.PHASES):
+        return None
+    return words
+
+
+def _heartbeat(words: tuple[int, ...]) -> Heartbeat:
+    return Heartbeat(
+        pid=words[wire.W_PID],
+        rank=_told(words[wire.W_RANK]),
+        world=words[wire.W_WORLD] or None,
+        thread=words[wire.W_THREAD] or words[wire.W_PID],
+        step=words[wire.W_STEP],
+        beats=words[wire.W_BEATS],
+        phase=wire.PHASES[words[wire.W_PHASE]],
+        since=words[wire.W_SINCE] * _NANO,
+        last_step=words[wire.W_LAST_STEP] * _NANO or None,
+        ended=words[wire.W_END] != wire.RUNNING,
+        raised=words[wire.W_END] == wire.RAISED,
+        total=words[wire.W_TOTAL] or None,
+        base=words[wire.W_BASE],
+        save_failed=_told(words[wire.W_SAVE_FAILED]),
+        not_finite=words[wire.W_NOT_FINITE],
+        finite=words[wire.W_FINITE],
+        seconds_in=_by_phase(words, wire.W_TIME),
+        longest_in=_by_phase(words, wire.W_LONGEST),
+        histogram={
+            phase: words[start : start + wire.BUCKETS]
+            for phase, start in zip(
+                wire.PHASES, range(wire.W_HISTOGRAM, len(words), wire.BUCKETS), strict=False
+            )
+        },
+    )
+
+
+def _told(word: int) -> int | None:
+    return word - 1 if word else None
+
+
+def _by_phase(words: tuple[int, ...], first: int) -> dict[str, float]:
+    return {phase: words[first + index] * _NANO for index, phase in enumerate(wire.PHASES)}

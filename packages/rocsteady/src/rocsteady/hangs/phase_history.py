@@ -1,0 +1,94 @@
+"""How long each phase usually takes here: from the heartbeats of this run and of earlier ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import zip_longest
+
+import msgspec
+
+from rocsteady.hangs.values import Heartbeat
+from rocsteady.model import Value
+
+MANY = 100  # stays from which on two may be dropped as outliers, not one
+LAST_BUCKET = 63
+NANOSECOND = 1e-9
+
+
+class Stays(Value, frozen=True, kw_only=True):
+    """How long the stays in one phase were, by bit length of their nanoseconds."""
+
+    longest: float = 0.0  # seconds
+    histogram: tuple[int, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Return how many there were."""
+        return sum(self.histogram)
+
+    def usual_longest(self) -> float:
+        """Return the longest stay in seconds, but for the one or two that may be outliers."""
+        dropped = 1 if self.count < MANY else 2
+        return self._but_for(dropped) if self.count > dropped else self.longest
+
+    def _but_for(self, dropped: int) -> float:
+        above = 0
+        for bucket in range(len(self.histogram) - 1, -1, -1):
+            above += self.histogram[bucket]
+            if above > dropped:
+                return min(2.0 ** min(bucket, LAST_BUCKET) * NANOSECOND, self.longest)
+        return 0.0
+
+
+class PhaseHistory(Value, frozen=True, kw_only=True):
+    """What earlier runs of a script on a machine showed; the journal keeps it."""
+
+    phases: dict[str, Stays] = msgspec.field(default_factory=dict)
+    device_wait: float = 0.0  # the longest known device wait that ended, in seconds
+    locked_wait: float = 0.0  # the longest time that all seemed stuck in locks, and yet went on
+
+    def of(self, phase: str) -> Stays:
+        """Return what is known of one phase."""
+        return self.phases.get(phase, Stays())
+
+
+def stays_in_phase(heartbeat: Heartbeat) -> Stays:
+    """Return how long this process stayed so far in the phase that it is in now."""
+    phase = heartbeat.phase
+    return Stays(
+        longest=heartbeat.longest_in.get(phase, 0.0),
+        histogram=heartbeat.histogram.get(phase, ()),
+    )
+
+
+def from_heartbeats(heartbeats: Iterable[Heartbeat]) -> PhaseHistory:
+    """Sum what the processes of one attempt tell."""
+    total = PhaseHistory()
+    for heartbeat in heartbeats:
+        phases = {
+            phase: Stays(longest=longest, histogram=heartbeat.histogram.get(phase, ()))
+            for phase, longest in heartbeat.longest_in.items()
+        }
+        total = merge(total, PhaseHistory(phases=phases))
+    return total
+
+
+def merge(one: PhaseHistory, other: PhaseHistory) -> PhaseHistory:
+    """Put two records together; the order does not matter."""
+    phases = {
+        phase: _sum(one.of(phase), other.of(phase))
+        for phase in sorted({*one.phases, *other.phases})
+    }
+    return PhaseHistory(
+        phases=phases,
+        device_wait=max(one.device_wait, other.device_wait),
+        locked_wait=max(one.locked_wait, other.locked_wait),
+    )
+
+
+def _sum(one: Stays, other: Stays) -> Stays:
+    counts = zip_longest(one.histogram, other.histogram, fillvalue=0)
+    return Stays(
+        longest=max(one.longest, other.longest),
+        histogram=tuple(first + second for first, second in counts),
+    )

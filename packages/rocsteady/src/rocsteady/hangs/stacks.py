@@ -1,0 +1,202 @@
+"""Stacks of Python processes from outside, by py-spy in bounded children.
+
+The first tries never stop the process. Native frames can only be had by stopping it for as long as
+that takes, so they are a question of their own, and never asked of a process that is stopped,
+traced or stuck in the kernel. Local variables are never taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import sysconfig
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+
+from rocsteady.hangs.parallel import run_all
+from rocsteady.model import Value
+from rocsteady.system import procfs
+from rocsteady.system.bounded_call import Answer, AnswerKind, ask
+
+DUMP_LIMIT = 8 * 1024 * 1024  # bytes of one answer
+TRIES = 3  # without stopping it, a running process may be seen in mid-change
+LEAST = timedelta(milliseconds=50)
+MOST_NATIVE = 40  # functions kept
+UNSTOPPABLE = frozenset("TtDZX")  # states of a thread in which its process is not stopped by us
+
+NOT_INSTALLED = "py-spy is not installed"
+NOT_PERMITTED = "ptrace is not permitted"
+NOT_NOW = "it is stopped, traced or stuck in the kernel"
+LATE = "py-spy did not answer in time"
+
+_INSTALLED = re.compile(r"/((?:site|dist)-packages/|python3\.\d+/(?!(?:site|dist)-packages/))")
+
+
+class ThreadStack(Value, frozen=True, kw_only=True):
+    """The stack of one thread, innermost first."""
+
+    tid: int
+    name: str
+    frames: tuple[str, ...]
+    native: tuple[str, ...] | None = None
+
+
+class Stacks(Value, frozen=True, kw_only=True):
+    """The stacks that could be had, and of which processes not and why."""
+
+    threads: dict[int, tuple[ThreadStack, ...]]
+    missing: dict[int, str]
+
+
+class _Frame(Value, frozen=True):
+    name: str
+    filename: str
+    line: int
+    module: str | None = None  # the library, of a native frame
+
+
+class _PySpyThread(Value, frozen=True):
+    frames: list[_Frame]
+    thread_name: str | None = None
+    os_thread_id: int | None = None
+
+
+_DUMP = msgspec.json.Decoder(list[_PySpyThread])
+
+
+def take_stacks(
+    pids: Sequence[int], *, within: timedelta, native: bool = False, py_spy: str | None = None
+) -> Stacks:
+    """Take the stacks of all threads of all these processes before the deadline."""
+    program = py_spy or find_py_spy()
+    if program is None:
+        return Stacks(threads={}, missing=dict.fromkeys(pids, NOT_INSTALLED))
+    deadline = time.monotonic() + within.total_seconds()
+    dumps = {pid: _PySpyTries(program, pid, deadline) for pid in pids}
+    outcomes = run_all(
+        {pid: dump.with_native if native else dump.plain for pid, dump in dumps.items()},
+        within=within,
+        at_once=2 * (os.cpu_count() or 1),
+    )
+    taken = {pid: found for pid, found in outcomes.results.items() if isinstance(found, tuple)}
+    why = {pid: found for pid, found in outcomes.results.items() if isinstance(found, str)}
+    return Stacks(threads=taken, missing=why | dict.fromkeys(outcomes.missing, LATE))
+
+
+def find_py_spy() -> str | None:
+    """Find the program in our own environment first, then on the path."""
+    name = "py-spy.exe" if os.name == "nt" else "py-spy"
+    ours = Path(sysconfig.get_path("scripts")) / name
+    return str(ours) if ours.is_file() else shutil.which(name)
+
+
+class _PySpyTries:
+    """The tries at one process."""
+
+    def __init__(self, program: str, pid: int, deadline: float) -> None:
+        self._program, self._pid, self._deadline = program, pid, deadline
+        self._why = LATE
+
+    def with_native(self) -> tuple[ThreadStack, ...] | str:
+        """Return the stacks with native frames, or why there are none."""
+        if not _may_be_stopped(self._pid):
+            return NOT_NOW
+        found = self._try("--native")
+        return found if found is not None else self._why
+
+    def plain(self) -> tuple[ThreadStack, ...] | str:
+        """Return the stacks, or why there are none."""
+        for _ in range(TRIES):
+            found = self._try("--nonblocking")
+            if found is not None:
+                return found
+            if self._why == NOT_PERMITTED:
+                return self._why
+        found = self._try() if _may_be_stopped(self._pid) else None
+        return found if found is not None else self._why
+
+    def _try(self, *how: str) -> tuple[ThreadStack, ...] | None:
+        left = timedelta(seconds=max(0.0, self._deadline - time.monotonic()))
+        if left < LEAST:
+            return None
+        command = [self._program, "dump", "--json", *how, "--pid", str(self._pid)]
+        answer = ask(command, within=left, limit=DUMP_LIMIT, complaints=True)
+        if answer.outcome is not AnswerKind.ANSWERED and "--nonblocking" not in how:
+            _let_go(self._pid)
+        found = _read(answer, native="--native" in how)
+        if found is None:
+            self._why = _complaint(answer)
+        return found
+
+
+def _read(answer: Answer, *, native: bool) -> tuple[ThreadStack, ...] | None:
+    if answer.outcome is not AnswerKind.ANSWERED or answer.exit_code != 0:
+        return None
+    try:
+        threads = _DUMP.decode(answer.text[answer.text.find("[") :])
+    except msgspec.DecodeError:
+        return None
+    return tuple(_stack(thread, native=native) for thread in threads)
+
+
+def _stack(thread: _PySpyThread, *, native: bool) -> ThreadStack:
+    innermost = next(
+        (index for index, frame in enumerate(thread.frames) if not frame.module),
+        len(thread.frames),
+    )
+    return ThreadStack(
+        tid=thread.os_thread_id or 0,  # older Pythons do not tell it
+        name=thread.thread_name or "",
+        frames=tuple(
+            f"{frame.name} ({_short(frame.filename)}:{frame.line})"
+            for frame in thread.frames
+            if not frame.module
+        ),
+        native=tuple(frame.name for frame in thread.frames[:innermost][:MOST_NATIVE])
+        if native
+        else None,
+    )
+
+
+def _short(filename: str) -> str:
+    """Keep of an installed file what is below its root, of the user's own the last two parts."""
+    path = filename.replace("\\", "/")
+    installed = _INSTALLED.search(path)
+    return path[installed.start(1) :] if installed else "/".join(path.split("/")[-2:])
+
+
+def _complaint(answer: Answer) -> str:
+    """Say in one line why py-spy gave no stack."""
+    if answer.outcome is AnswerKind.NOT_STARTED:
+        return NOT_INSTALLED
+    if answer.outcome is not AnswerKind.ANSWERED:
+        return LATE
+    text = answer.text.lower()
+    if "permission denied" in text or "operation not permitted" in text or "eperm" in text:
+        return NOT_PERMITTED
+    first = next((line for line in answer.text.splitlines() if line.strip()), "")
+    return f"py-spy: {first.removeprefix('Error: ').strip()[:200] or 'no answer'}"
+
+
+def _may_be_stopped(pid: int) -> bool:
+    try:
+        states = {
+            procfs.stat(pid, tid).state for tid in procfs.numbers(f"{procfs.PROC}/{pid}/task")
+        }
+    except (OSError, ValueError, IndexError):
+        return False
+    return not states & UNSTOPPABLE
+
+
+def _let_go(pid: int) -> None:
+    """Continue a process that a py-spy ended by us left stopped; it was not before."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        if procfs.stat(pid).state == "T":
+            os.kill(pid, signal.SIGCONT)

@@ -1,0 +1,178 @@
+"""The proof of a hang: the training threads, and every thread that could end what they wait for.
+
+The set is closed if each member waits, without a timeout, for something that only members can end.
+Such a set never moves again. Whatever is not understood counts as a way out, so that a mistake
+here costs time and never a healthy run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from itertools import pairwise
+
+from rocsteady.hangs.values import Outside
+from rocsteady.model import Value
+
+IDLE_SHARE = 0.05  # of a core: a thread that uses more did not wait all the time
+REARMED = 2.5  # seconds that a new deadline is later, at least, than the one before
+MOST_WRITTEN = 24  # members that the text names one by one
+Key = tuple[int, int]  # process and thread
+
+
+class WayOut(Enum):
+    """The ways out of a wait set."""
+
+    TIMEOUT = "timeout"
+    TIMER = "timer"
+    SIGNAL = "signal handler"
+    DESCRIPTOR = "outside descriptor"
+    MEMORY = "shared memory"
+    FILE_LOCK = "file lock"
+    PROCESS = "outside process"
+    SYSTEM = "system-wide object"
+    RUNS = "runs"
+    MOVED = "moved"  # between two snapshots
+    UNKNOWN = "unknown"
+
+
+WAYS = {
+    Outside.DESCRIPTOR: WayOut.DESCRIPTOR,
+    Outside.MEMORY: WayOut.MEMORY,
+    Outside.FILE_LOCK: WayOut.FILE_LOCK,
+    Outside.PROCESS: WayOut.PROCESS,
+    Outside.SYSTEM: WayOut.SYSTEM,
+}
+
+
+class WakeSource(Value, frozen=True, kw_only=True):
+    """What may yet wake a thread of the set, and which thread."""
+
+    pid: int
+    tid: int
+    way: WayOut
+    what: str  # a clause: "gives up after 20 s"
+
+
+class Member(Value, frozen=True, kw_only=True):
+    """One thread of the set."""
+
+    pid: int
+    tid: int
+    trains: bool
+    python: bool  # it has a Python stack
+    place: str  # "data.py:88 load"
+    on: str  # what it waits for: "lock 0x7f2c", "pipe 4711"
+    enders: tuple[Key, ...]  # who could end the wait
+    cpu: float  # seconds used so far
+    until: float | None = None  # when a loop that repeats for ever asks again, if that is all
+
+    @property
+    def key(self) -> Key:
+        """Return what it is called in every snapshot."""
+        return self.pid, self.tid
+
+
+class WaitSet(Value, frozen=True, kw_only=True):
+    """Who waits for whom at one moment, and every way out that was found."""
+
+    at: float
+    members: tuple[Member, ...] = ()
+    exits: tuple[WakeSource, ...] = ()
+    handlers: tuple[str, ...] = ()  # of signals that somebody may send; clauses
+
+    @property
+    def closed(self) -> bool:
+        """Tell whether nothing could ever end the waits."""
+        keys = {member.key for member in self.members}
+        return (
+            any(member.trains for member in self.members)
+            and not self.exits
+            and all(key in keys for member in self.members for key in member.enders)
+        )
+
+
+def prove(sets: Sequence[WaitSet]) -> WaitSet:
+    """Return the newest set, with the ways out that only a comparison of snapshots shows."""
+    newest = sets[-1]
+    found: dict[tuple[Key, WayOut], WakeSource] = {}
+    for earlier, later in pairwise(sets):
+        for each in moved(earlier, later):
+            found.setdefault(((each.pid, each.tid), each.way), each)
+    for each in _never_asked_again(sets):
+        found.setdefault(((each.pid, each.tid), each.way), each)
+    return WaitSet(
+        at=newest.at,
+        members=newest.members,
+        exits=(*newest.exits, *found.values()),
+        handlers=newest.handlers,
+    )
+
+
+def moved(earlier: WaitSet, later: WaitSet) -> list[WakeSource]:
+    """Return what changed from one snapshot to the next."""
+    return list(_signs(earlier, later))
+
+
+def _signs(earlier: WaitSet, later: WaitSet) -> Iterable[WakeSource]:
+    before = {member.key: member for member in earlier.members}
+    seconds = max(later.at - earlier.at, 1e-9)
+    for member in later.members:
+        old = before.pop(member.key, None)
+        if old is None:
+            yield _exit(member, WayOut.MOVED, "was not there before")
+        elif (old.on, old.place, old.enders) != (member.on, member.place, member.enders):
+            yield _exit(member, WayOut.MOVED, "waited for something else before")
+        elif (member.cpu - old.cpu) / seconds >= IDLE_SHARE:
+            yield _exit(member, WayOut.MOVED, "used CPU time")
+    for gone in before.values():
+        yield _exit(gone, WayOut.MOVED, "was waiting before and no longer is")
+
+
+def _never_asked_again(sets: Sequence[WaitSet]) -> Iterable[WakeSource]:
+    """Yield loops whose deadline stayed the same: it may be one that the user gave."""
+    first: dict[Key, float] = {}
+    again: set[Key] = set()
+    for each in sets:
+        for member in each.members:
+            if member.until is not None:
+                begun = first.setdefault(member.key, member.until)
+                if member.until - begun >= REARMED:
+                    again.add(member.key)
+    for member in sets[-1].members:
+        if member.until is not None and member.key not in again:
+            yield _exit(member, WayOut.TIMEOUT, "may give up soon")
+
+
+def _exit(member: Member, way: WayOut, what: str) -> WakeSource:
+    return WakeSource(pid=member.pid, tid=member.tid, way=way, what=what)
+
+
+def sentences(found: WaitSet) -> list[str]:
+    """Write the set for a person: who waits for what, and who could end it, the trainers first."""
+    ordered = sorted(found.members, key=lambda member: (not member.trains, not member.python))
+    named, rest = ordered[:MOST_WRITTEN], ordered[MOST_WRITTEN:]
+    lines = [_sentence(member, found) for member in named]
+    if rest:
+        lines.append(f"{len(rest)} more threads wait in the same way.")
+    if found.exits:
+        lines.append("Something else may still end the wait:")
+        lines += [f"  thread {each.tid} of process {each.pid} {each.what}." for each in found.exits]
+    elif found.closed:
+        lines.append("Nothing else can end this wait: no other thread, no timeout and no timer.")
+    lines += [f"A signal could still be sent: {each}." for each in found.handlers]
+    return lines
+
+
+def _sentence(member: Member, found: WaitSet) -> str:
+    who = "the training thread" if member.trains else f"thread {member.tid}"
+    place = f" at {member.place}" if member.place else ""
+    head = f"{who} of process {member.pid} waits for {member.on}{place}"
+    python = {other.key for other in found.members if other.python}
+    enders = sorted(member.enders, key=lambda key: (key not in python, key))
+    if not enders:
+        return f"{head}; no other thread can end this wait."
+    names = ", ".join(f"{tid} of process {pid}" for pid, tid in enders[:4])
+    more = f" and {len(enders) - 4} more" if len(enders) > 4 else ""  # noqa: PLR2004
+    only = "only thread" if len(enders) == 1 else "only threads"
+    return f"{head}; {only} {names}{more} could end this wait."

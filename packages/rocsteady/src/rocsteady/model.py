@@ -1,0 +1,181 @@
+"""The values that several rooms share: how a job is run, how it ended, and why.
+
+All values of rocsteady are frozen ``msgspec.Struct`` classes: the class that the code passes
+around is the class that is written as JSON and the class its schema is made from.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+
+class Value(msgspec.Struct, frozen=True):
+    """Base of every value. Each class adds ``frozen=True, kw_only=True`` itself."""
+
+
+class OpenEnum(Enum):
+    """An enum that a newer version may extend: what is not known here reads as ``OTHER``."""
+
+    @classmethod
+    def _missing_(cls, _value: object) -> OpenEnum:
+        return cls["OTHER"]
+
+
+class RunOutcome(OpenEnum):
+    """How a run ended."""
+
+    NONE = ""  # it has not
+    DONE = "done"
+    NOT_DONE = "ended, not done"
+    STOPPED = "stopped by the user"
+    NOT_STARTED = "not started"
+    NOT_RECORDED = "the journal could not be written"
+    SUPERVISOR_FAILED = "the supervisor failed"
+    OTHER = "unknown"
+
+
+class Outcome(OpenEnum):
+    """How an attempt ended."""
+
+    NONE = ""  # it has not, or nobody was left to see it
+    BY_ITSELF = "by itself"
+    HUNG = "hung"
+    AT_EXIT = "finished but did not exit"
+    STOPPED = "stopped by the user"
+    UNKILLABLE = "cannot be killed"
+    REPLACED = "restarted together with other hosts"
+    NOT_STARTED = "not started"
+    OTHER = "unknown"
+
+
+class RunState(OpenEnum):
+    """The kinds of a verdict. Hung is not slow."""
+
+    STARTING = "starting"  # no step yet
+    HEALTHY = "healthy"
+    SLOW = "slow"  # longer than ever, and something moves, or it cannot be told that nothing does
+    STOPPED = "stopped"  # by a signal or a debugger; not ours to end
+    HUNG = "hung"
+    FINISHING = "finishing"  # the script's own code is done, and what it does then is work
+    OTHER = "unknown"
+
+
+class Next(Enum):
+    """What comes after an attempt."""
+
+    END = "end"
+    AGAIN = "again"
+    AGAIN_FROM_SCRATCH = "again, from the beginning"
+
+
+class IntentKind(OpenEnum):
+    """What is written down before it is done."""
+
+    START = "start"  # an attempt
+    KILL = "kill"  # an attempt
+    PAUSE = "pause"  # until it has an outcome, the user has paused the run
+    PROBE = "probe"
+    OTHER = "unknown"
+
+
+class Role(Enum):
+    """What a failure is to the others that were seen with it."""
+
+    ROOT = "root"  # it came first, and the others follow from it
+    CASCADE = "cascade"  # it happened because something else did
+    CONFIRMATION = "confirmation"  # it says the same in another place
+
+
+class Certainty(Enum):
+    """How far a name can be trusted."""
+
+    CERTAIN = "certain"  # only this failure looks so
+    LIKELY = "likely"  # others could look so; this is the commonest
+    UNKNOWN = "unknown"
+
+
+class Fingerprint(Value, frozen=True, kw_only=True):
+    """What makes two failures the same one."""
+
+    kind: str
+    place: str = ""  # file and function, or the library's own
+    step: int | None = None
+    start: str = ""  # the checkpoint from which those steps are counted; "": from the beginning
+
+
+class Failure(Value, frozen=True, kw_only=True):
+    """Why an attempt ended, by name."""
+
+    kind: str  # a key of rocsteady_knowledge/data/failures.toml; "unknown" is one
+    title: str  # one line
+    words: str  # what it means, and what it does not
+    certainty: Certainty
+    fingerprint: Fingerprint
+    seen: tuple[str, ...]  # the lines and frames that it rests on
+    line: str = ""  # of Python, in which the process crashed: "train.py:12 in step"
+    signature: str = ""  # by which it was recognised
+    rank: int | None = None  # of which it came, where there are several
+    also: tuple[tuple[str, Role], ...] = ()  # what else was seen: cascades and confirmations
+    traceback: str = ""  # of the script's own error
+    sources: tuple[str, ...] = ()  # such as "ROCm/ROCm#6530"
+
+
+class Strategy(Value, frozen=True, kw_only=True, omit_defaults=True):
+    """One way to run a job. None is "as the script says"."""
+
+    workers: int | None = None  # of every DataLoader; 0: none
+    worker_context: str | None = None  # fork, forkserver, spawn
+    persistent_workers: bool | None = None
+    prefetch_factor: int | None = None
+    attention: str | None = None  # math, efficient, flash
+    miopen: bool | None = None  # False: PyTorch's own convolutions
+    precision: str | None = None  # of the script's own autocast: bf16, fp16; fp32 is "off"
+    compile: bool | None = None  # False: not even what the script compiles
+    micro_batch: int | None = None  # samples that rocsteady_train.Loop trains at a time
+    device: str | None = None  # "cpu": no GPU is seen
+    gpus: tuple[int, ...] | None = None  # that are seen, by their numbers
+    variables: dict[str, str | None] = {}  # to set; None: to unset
+    checkpoints_back: int = 0  # how many of the newest checkpoints are passed over
+
+
+class ProbeOutcome(Enum):
+    """What came of trying something."""
+
+    OK = "ok"
+    WRONG = "wrong numbers"
+    EXCEPTION = "exception"
+    HANG = "hang"
+    CRASH = "crash"
+    NO_MEMORY = "out of memory"
+    UNKILLABLE = "cannot be killed"
+    WENT_DOWN = "machine went down"
+    NOT_RUN = "not run"
+
+
+TRIAL = "trial"  # the probe of an observation that is of one script, in a plan
+
+
+class Observation(Value, frozen=True, kw_only=True):
+    """What came of one probe, here, once."""
+
+    probe: str
+    variant: str = ""
+    outcome: ProbeOutcome
+    tries: int  # that went well
+    seconds: float
+    why: str = ""  # what went wrong, or why it was not run
+    place: str = ""  # where it was stuck, or died
+    failure: str = ""  # by name, as a run would call it
+    worst: float = 0.0  # the largest error, in bounds
+    figures: dict[str, float] = msgspec.field(default_factory=dict)
+    said: dict[str, str] = msgspec.field(default_factory=dict)
+    software: str = ""  # GPU, driver, ROCm and torch that it is true of
+    evidence: str = ""  # a folder
+    at: float = 0.0  # by the wall clock
+
+    @property
+    def bad(self) -> bool:
+        """Tell whether something is wrong here."""
+        return self.outcome not in (ProbeOutcome.OK, ProbeOutcome.NOT_RUN)

@@ -1,0 +1,1 @@
+"""Which option gets the job done on time? Trials, sandbox, estimates, ranking, exports."""

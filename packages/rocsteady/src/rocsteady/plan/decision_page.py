@@ -1,0 +1,387 @@
+"""The decision page of a plan: options, chances, risks, dates, today's list, what would change it.
+
+Everything comes from the plan, redacted as a report is, so that the page can be sent.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator
+from datetime import tzinfo
+
+import msgspec
+
+from rocsteady.doctor.knowledge.reader import load_knowledge
+from rocsteady.model import Value
+from rocsteady.plan.estimates import UNKNOWN_SETUP
+from rocsteady.plan.ranking import in_time, recommends, too_dear
+from rocsteady.plan.values import Basis, Finish, Option, Plan
+from rocsteady.printable import cell, printable
+from rocsteady.report.markup import Markup, tag
+from rocsteady.report.page_elements import POLICY, pairs, table, whole_page
+from rocsteady.screens.option import (
+    based_on,
+    chance,
+    cost,
+    pace,
+    priced_on,
+    rate,
+    setup,
+    spread,
+    titled,
+)
+from rocsteady.screens.plan import AGED, limits
+from rocsteady.screens.table import NONE
+from rocsteady.screens.times import full_moment
+from rocsteady.store.redaction.machine_names import redactor_here
+from rocsteady.wording import CENT, duration, money, plural
+
+OPTIONS = ("", "Option", "Steps/s", "Finishes", "On time", "Cost", "Set-up", "Risk", "Based on")
+UNCONFIRMED = "rocsteady's authors have not confirmed any of this on AMD hardware."
+CHANCES = (
+    "A chance covers the pace, the failures seen and expected, and that an estimate may not work at"
+    " all. Intervals are of 90 %."
+)
+MORE_TIME = "rocsteady plan --within 15m"
+NOT_FOUND = ("torch none", "Python none")
+REASONS = 3  # of a risk
+LAST_CALLS = 3  # options that a timeline says the last moment of
+HOUR = 3600
+
+
+def decision_page(plan: Plan, *, now: float, zone: tzinfo | None = None) -> DecisionPage:
+    """Say everything that is needed to decide."""
+    plan = msgspec.convert(redactor_here().value(msgspec.to_builtins(plan)), Plan)
+    options = tuple(_row(option, plan, zone) for option in plan.options)
+    risks = tuple((f"{it.number} {titled(it)}", it.risk.value, _why(it)) for it in plan.options)
+    sections = (
+        PageSection(title="Options", items=(CHANCES,), heads=OPTIONS, rows=options),
+        PageSection(title="Risks", heads=("Option", "Risk", "Why"), rows=risks),
+        PageSection(title="Timeline", heads=("When", "What"), rows=tuple(_timeline(plan, zone))),
+        PageSection(title="Today", items=tuple(_today(plan))),
+        PageSection(title="What would change the decision", items=tipping_points(plan, zone)),
+        PageSection(title="Where the time goes", items=(limits(plan),) if plan.limits else ()),
+        PageSection(title="Ruled out", items=tuple(map(_reason, plan.ruled_out))),
+        PageSection(title="Not measured", items=tuple(map(_reason, plan.not_tried))),
+        PageSection(title="Sources", items=tuple(_sources(plan)), addresses=True),
+        PageSection(title="Notes", items=(*_age(plan, now), *plan.warnings, UNCONFIRMED)),
+    )
+    best = plan.options[0] if plan.options else None
+    return DecisionPage(
+        title=f"Decision: {shlex.join(plan.command)}",
+        summary=plan.take or "No option is left: all are ruled out.",
+        typed=(best.do if recommends(plan) else _next(plan)) if best else "",
+        facts=tuple(_facts(plan, now, zone)),
+        sections=tuple(each for each in sections if each.items or each.rows),
+    )
+
+
+def _age(plan: Plan, now: float) -> Iterator[str]:
+    if now - plan.made > AGED:
+        yield f"The plan was {duration(now - plan.made)} old when this page was written."
+
+
+def _facts(plan: Plan, now: float, zone: tzinfo | None) -> Iterator[tuple[str, str]]:
+    yield (
+        "Plan made",
+        f"{full_moment(plan.made, now=now, zone=zone)}, by rocsteady {plan.rocsteady}",
+    )
+    recorded = f"{plan.machine} (recorded): " if plan.machine else ""
+    yield "Machine", f"{recorded}{_software(plan)}"
+    yield "Work left", "not known" if plan.left is None else plural(plan.left, "step")
+    due = "none" if plan.deadline is None else full_moment(plan.deadline, now=now, zone=zone)
+    past = plan.deadline is not None and plan.deadline < now
+    yield "Deadline", f"{due}, which is in the past" if past else due
+    yield "Budget", "none" if plan.budget is None else money(plan.budget)
+    tried = f"{plural(plan.trials, 'trial')}, {duration(plan.trial_seconds)}"
+    estimates = sum(option.basis is Basis.ESTIMATE for option in plan.options)
+    tried = tried if plan.trials else "nothing was tried"
+    counted = f"{estimates} of {plural(len(plan.options), 'option')}"
+    yield "Measured", f"{tried}; estimated: {counted}"
+
+
+def _row(option: Option, plan: Plan, zone: tzinfo | None) -> tuple[str, ...]:
+    finish = option.finish
+    on_time = finish.in_time if finish and plan.deadline is not None else None
+    return (
+        str(option.number),
+        titled(option),
+        pace(option),
+        _finishes(finish, plan, zone) if finish else NONE,
+        NONE if on_time is None else chance(on_time),
+        cost(option),
+        _setup(option),
+        option.risk.value,
+        based_on(option, plan),
+    )
+
+
+def _why(option: Option) -> str:
+    """Say what a risk rests on: failures, what is changed, and the first reasons."""
+    said = [f"failures seen: {', '.join(dict.fromkeys(option.kinds))}"] if option.kinds else []
+    if option.finish and round(option.finish.failures):
+        said.append(f"about {option.finish.failures:,.0f} failures expected")
+    if option.changes:
+        said.append(f"changes: {option.changes}")
+    return "; ".join(text.rstrip(".") for text in (*said, *option.rests_on[:REASONS]))
+
+
+def _timeline(plan: Plan, zone: tzinfo | None) -> Iterator[tuple[str, str]]:
+    """Yield the dates of the first option, the deadline, and until when others can be chosen."""
+    if not plan.options or plan.options[0].finish is None:
+        return
+    first, finish, made = plan.options[0], plan.options[0].finish, plan.made
+    name = f"option {first.number}"
+    dates = [(made, f"{'Set-up' if by_hand(first) else 'Start'} of {name}")]
+    if by_hand(first):
+        dates.append(
+            (made + by_hand(first), f"Training starts, after the set-up ({_setup(first)})")
+        )
+    dates.append((made + finish.early, f"Earliest end of {name}"))
+    dates.append((made + finish.seconds, f"Likely end of {name}"))
+    dates.append((made + finish.late, f"Latest end of {name}, with 95 %"))
+    if plan.deadline is not None:
+        spare = plan.deadline - made - finish.seconds
+        after = "after" if spare >= 0 else "before"
+        dates.append((plan.deadline, f"Deadline: {duration(abs(spare))} {after} the likely end"))
+        others = [it for it in plan.options[1:] if it.finish and in_time(it)]
+        dates += [
+            (plan.deadline - it.finish.late, f"Last moment to start option {it.number} instead")
+            for it in others[:LAST_CALLS]
+            if it.finish
+        ]
+    for at, what in sorted(dates):
+        yield full_moment(at, now=made, zone=zone), what
+
+
+def _today(plan: Plan) -> Iterator[str]:
+    """Yield what to do now, in order."""
+    if plan.left is None:
+        yield "Set total in rocsteady.toml, and plan again: without it nothing can be forecast."
+    if plan.deadline is None:
+        yield "Set deadline in rocsteady.toml, and plan again: without it no option can be late."
+    if plan.not_tried and not plan.machine and recommends(plan):
+        yield f"Measure the other options: {MORE_TIME}"
+    if plan.machine:
+        yield "On the machine itself: rocsteady doctor, then rocsteady plan, which measures."
+    if not plan.options:
+        return
+    if recommends(plan):
+        yield from _first_steps(plan.options[0])
+    else:
+        yield f"Measure the options, which cannot be compared yet: {_next(plan)}"
+
+
+def _first_steps(best: Option) -> Iterator[str]:
+    if best.price and best.price.old:
+        yield f"Check the price of option {best.number}; it is of {priced_on(best.price)}."
+    if by_hand(best):
+        takes = "how long that takes is not known"
+        takes = f"{setup(best.setup)} of manual work" if best.setup else takes
+        yield f"Set up option {best.number}: {takes}."
+    if best.basis is Basis.TRIAL:
+        yield "Check that the script resumes after a failure: rocsteady drill"
+    if best.do:
+        yield f"Start option {best.number}: {best.do}"
+        yield "After an hour, compare its pace and its end with this page: rocsteady runs"
+
+
+def _next(plan: Plan) -> str:
+    """Return what would give a recommendation."""
+    return MORE_TIME if plan.trials else "rocsteady plan"
+
+
+def _software(plan: Plan) -> str:
+    """Name what was found; a Python that trials ran with was there, found or not."""
+    parts = plan.software.split("; ")
+    found = [part for part in parts if part not in NOT_FOUND]
+    if found == parts or not plan.trials:
+        return plan.software
+    return "; ".join((*found, f"trials ran with {plan.command[0]}"))
+
+
+def _finishes(finish: Finish, plan: Plan, zone: tzinfo | None) -> str:
+    off = max(spread(finish), finish.seconds / 50)
+    return full_moment(plan.made + finish.seconds, now=plan.made, zone=zone, spread=off)
+
+
+def _setup(option: Option) -> str:
+    """Say how long the set-up takes, also where the forecast only assumes it."""
+    if option.setup is None and option.finish and by_hand(option):
+        return f"{duration(by_hand(option))}, assumed"
+    return setup(option.setup)
+
+
+def _reason(option: Option) -> str:
+    return f"{titled(option)}: {option.rests_on[0] if option.rests_on else 'no reason is known'}"
+
+
+def _sources(plan: Plan) -> Iterator[str]:
+    known = load_knowledge().sources
+    for key in dict.fromkeys(key for option in plan.options for key in option.sources):
+        yield f"{key}: {known[key].url}" if key in known else key
+
+
+class PageSection(Value, frozen=True, kw_only=True):
+    """A part of the page: a list, and a table below it."""
+
+    title: str
+    items: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    addresses: bool = False  # the items are our own sources, which can be followed
+
+
+class DecisionPage(Value, frozen=True, kw_only=True):
+    """All that the page says."""
+
+    title: str
+    summary: str
+    typed: str  # the command that does it; "": none does
+    facts: tuple[tuple[str, str], ...]
+    sections: tuple[PageSection, ...]
+
+
+def decision_html(page: DecisionPage) -> str:
+    """Lay the page out as one file that needs no network and runs no script."""
+    typed = tag("p", tag("code", page.typed)) if page.typed else ""
+    top = tag("p", page.summary, class_="summary")
+    header = tag("header", tag("h1", page.title), top, typed, pairs(page.facts))
+    main = tag("main", header, *map(_section, page.sections))
+    return whole_page(f"{page.title} (rocsteady)", tag("body", main), POLICY.format("'none'"))
+
+
+def _section(section: PageSection) -> Markup:
+    items = tag("ul", *(tag("li", item) for item in section.items)) if section.items else ""
+    rows = table(section.title, section.heads, section.rows) if section.rows else ""
+    return tag("section", tag("h2", section.title), items, rows)
+
+
+def decision_markdown(page: DecisionPage) -> str:
+    """Write the page as Markdown."""
+    lines = [f"# {_cell(page.title)}", "", f"**{_cell(page.summary)}**", ""]
+    lines += [f"    {printable(page.typed)}", ""] if page.typed else []
+    lines += [f"- {name}: {_cell(value)}" for name, value in page.facts if value]
+    for section in page.sections:
+        lines += [
+            "",
+            f"## {section.title}",
+            "",
+            *(f"- {_item(item, section)}" for item in section.items),
+        ]
+        if section.rows:
+            lines += [""] * bool(section.items)
+            lines += [f"| {' | '.join(section.heads)} |", "|---" * len(section.heads) + "|"]
+            lines += [f"| {' | '.join(map(_cell, row))} |" for row in section.rows]
+    return "\n".join(lines) + "\n"
+
+
+def _item(text: str, section: PageSection) -> str:
+    return printable(text) if section.addresses else _cell(text)
+
+
+def _cell(text: str) -> str:
+    """Keep text of others on its line, and without effect: no column, no tag, no image."""
+    return cell(printable(" ".join(text.split())).replace("<", "&lt;"))
+
+
+def tipping_points(plan: Plan, zone: tzinfo | None = None) -> tuple[str, ...]:
+    """Say for the first option, and for those that it is preferred to, what would turn it."""
+    if not plan.options:
+        return ()
+    first, *others = plan.options
+    faster = (_faster(option, first, plan) for option in others)
+    return tuple(
+        sentence
+        for sentence in (
+            _too_slow(first, plan),
+            _too_early(first, plan, zone),
+            _price(first, plan),
+            *_later(first, others, plan, zone),
+            *(_over_budget(option, plan) for option in others),
+            *list(filter(None, faster))[:2],
+            *(f'A trial of "{option.title}", which was not measured.' for option in plan.not_tried),
+            *_fixed(plan),
+        )
+        if sentence
+    )
+
+
+def by_hand(option: Option) -> float:
+    """Return the seconds of set-up that its forecast includes."""
+    unknown = UNKNOWN_SETUP if option.basis is Basis.ESTIMATE else 0.0
+    return (sum(option.setup) / 2 if option.setup else unknown) * 60
+
+
+def _too_slow(first: Option, plan: Plan) -> str:
+    if plan.deadline is None or plan.left is None or not (first.pace and first.finish):
+        return ""
+    hours = plan.deadline - plan.made - by_hand(first)
+    least = plan.left / (hours * (1 - min(first.finish.lost, 0.99))) if hours > 0 else 0.0
+    if not 0 < least < first.pace.rate:
+        return ""
+    return (
+        f"Option {first.number} misses the deadline if it makes fewer than {rate(least)} steps/s;"
+        f" the plan expects {rate(first.pace.rate)}."
+    )
+
+
+def _too_early(first: Option, plan: Plan, zone: tzinfo | None) -> str:
+    if plan.deadline is None or not (first.finish and in_time(first)):
+        return ""
+    late = full_moment(plan.made + first.finish.late, now=plan.made, zone=zone)
+    return f"A deadline before {late}: option {first.number} may then be late."
+
+
+def _price(first: Option, plan: Plan) -> str:
+    if first.price is None or plan.budget is None or first.finish is None:
+        return ""
+    hours = max(first.finish.late - by_hand(first), 1.0) / HOUR
+    return (
+        f"A price of more than ${plan.budget / hours:,.2f} an hour for option {first.number}, which"
+        f" may then cost more than the budget; the plan has ${first.price.dollars:,.2f}."
+    )
+
+
+def _later(first: Option, others: list[Option], plan: Plan, zone: tzinfo | None) -> Iterator[str]:
+    """Name the first option that changes less or costs less, and only lacks time."""
+    for option in others:
+        gains = bool(first.cost and not option.cost) or bool(first.changes and not option.changes)
+        if plan.deadline is not None and gains and option.finish and not in_time(option):
+            late = full_moment(plan.made + option.finish.late, now=plan.made, zone=zone)
+            yield f"A deadline after {late}: option {option.number} would be on time as well."
+            return
+
+
+def _over_budget(option: Option, plan: Plan) -> str:
+    if not option.cost or not too_dear(option, plan.budget):
+        return ""
+    unit = 1 if option.cost[1] >= 1 else CENT
+    enough = unit * math.ceil(option.cost[1] / unit)
+    return f"A budget of {money(enough)}: it would pay for option {option.number}."
+
+
+def _faster(option: Option, first: Option, plan: Plan) -> str:
+    """Say from which pace on an estimate would finish before the first option."""
+    if option.basis is not Basis.ESTIMATE or not (option.pace and first.finish and plan.left):
+        return ""
+    seconds = first.finish.seconds - by_hand(option)
+    if seconds <= 0:
+        return ""
+    low, high, enough = map(rate, (option.pace.low, option.pace.high, plan.left / seconds))
+    if option.pace.rate > plan.left / seconds:
+        return (
+            f"Option {option.number} would finish before option {first.number} if its estimate of"
+            f" {low} to {high} steps/s is right; it needs more than {enough}."
+        )
+    return (
+        f"Option {option.number} is an estimate of {low} to {high} steps/s. Measured at more than"
+        f" {enough}, it would finish before option {first.number}."
+    )
+
+
+def _fixed(plan: Plan) -> Iterator[str]:
+    for option in plan.ruled_out:
+        if option.id.startswith(("gpu", "cpu")) and option.rests_on:
+            yield f'"{option.title}", if this is fixed: {option.rests_on[0].rstrip(".")}.'

@@ -1,0 +1,257 @@
+"""Options that cannot run here: another system, other software, a rented card. All are estimates.
+
+The pace is scaled from what was measured here. What is not compute stays as it is; compute goes
+faster by the ratio of the cards' peak figures, the smallest and the largest of them. From a CPU
+there is no such ratio: then the pace lies between that of here and that of no compute at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from datetime import date
+
+from msgspec.structs import replace
+
+from rocsteady.doctor.knowledge.gpu_rental import CardSpeed, Offer, is_old, load_offers, load_speeds
+from rocsteady.doctor.knowledge.options import (
+    OperatingSystem,
+    OtherOption,
+    answers,
+    impossible_because,
+    load_other_options,
+    wheels_for,
+)
+from rocsteady.doctor.knowledge.reader import load_knowledge
+from rocsteady.model import Value
+from rocsteady.plan.bottleneck import COMPUTE, shares_of
+from rocsteady.plan.circumstances import Circumstances
+from rocsteady.plan.values import Basis, Option, Pace, Price, Risk
+
+CLOUD, WHEEL = "cloud", "wheel-pytorch"
+MOST = 100.0  # times as fast: further nobody believes
+UNSURE = 1.3  # times, up or down, for the same card under other software; our own guess
+SHOWN_OFFERS = 2
+ON_ALL_GPUS = ("ddp", "manual-averaging")  # options that are faster with more of them
+NO_TRIAL = "no trial measured a speed to scale"
+UNKNOWN_SETUP = 240.0  # minutes, where nobody says how long it takes; our guess
+
+
+class Measured(Value, frozen=True, kw_only=True):
+    """The pace that estimates start from."""
+
+    pace: Pace
+    on_gpu: bool
+    card: CardSpeed | None = None  # on which it was measured
+    own: float | None = 0.0  # share of the script's own Python, which no card speeds up
+    recorded: bool = False  # the plan is for a recorded machine, and not for the one measured
+    target: CardSpeed | None = None  # the card of the recorded machine
+
+    @property
+    def share(self) -> float:
+        """Return the share of a step that another card can speed up, at most."""
+        return max(0.0, compute_share(self.pace) - (self.own or 0.0))
+
+    @property
+    def said(self) -> str:
+        """Say that share."""
+        unknown = ", some of which may be the script's own code" if self.own is None else ""
+        return f"the {100 * self.share:.0f} % that is compute{unknown}"
+
+
+def other_options(
+    here: Circumstances, failures: Sequence[str]
+) -> tuple[tuple[OtherOption, ...], tuple[Option, ...]]:
+    """Return the options that are worth a row, and those that are ruled out."""
+    system = OperatingSystem.WSL if here.wsl else OperatingSystem(here.os)
+    gfx = here.gfx[0] if here.gfx else None
+    rules = [finding.rule for finding in here.findings]
+    possible, out = [], []
+    for option in load_other_options():
+        if not answers(
+            option, os=system, gfx=gfx, gpus=here.gpus, failures=failures, findings=rules
+        ):
+            continue
+        why = impossible_because(option, os=system, gfx=gfx, gpus=here.gpus)
+        if why or option.against:
+            out.append(_ruled_out(option, why or option.verdict))
+        else:
+            possible.append(_naming_a_wheel(option, gfx) if option.id == WHEEL and gfx else option)
+    return tuple(possible), tuple(out)
+
+
+def row(option: OtherOption, measured: Measured | None, *, gpus: int = 1) -> Option:
+    """Make a row of an option on this machine's own card, or on all of them."""
+    pace, basis = _same_card(measured)
+    if pace is not None and gpus > 1 and option.id in ON_ALL_GPUS:
+        pace = _estimated(pace, pace.rate * math.sqrt(gpus), pace.low, pace.high * gpus)
+        basis = (f"between one GPU's pace here and {gpus} times that: rocsteady's guess",)
+    basis += _setup_rests_on(option)
+    return Option(
+        id=option.id,
+        title=option.title,
+        basis=Basis.ESTIMATE,
+        pace=pace,
+        setup=option.setup,
+        risk=option.risk,
+        rests_on=(option.verdict, *basis),
+        sources=option.sources,
+        changes=f"script: {option.changes}" if option.changes else "",
+    )
+
+
+def cloud_rows(
+    option: OtherOption, measured: Measured | None, today: date, *, needs: float
+) -> Iterator[Option]:
+    """Make rows of the offers that end soonest and cost least; ``needs`` is GB on the card."""
+    cards = load_speeds()
+    found = []
+    for offer in load_offers():
+        card = cards[offer.card]
+        if card.memory < needs:
+            continue
+        pace, basis = _on(card, measured)
+        found.append((offer, pace, basis))
+    by_price = sorted(found, key=lambda each: each[0].dollars / (each[1].rate if each[1] else 1))
+    chosen: dict[str, tuple[Offer, Pace | None, tuple[str, ...]]] = {}
+    for each in by_price:  # one row a card
+        chosen.setdefault(each[0].card, each)
+    told_apart = measured is not None and measured.on_gpu and measured.card is not None
+    for offer, pace, basis in list(chosen.values())[: SHOWN_OFFERS if told_apart else 1]:
+        yield _offered(option, offer, pace, basis, today)
+
+
+def costs(option: Option, early: float, late: float) -> tuple[float, float] | None:
+    """Return what a rented card costs, at least and at most."""
+    if option.price is None:
+        return None
+    return option.price.dollars * early / 3600, option.price.dollars * late / 3600
+
+
+def _setup_rests_on(option: OtherOption) -> tuple[str, ...]:
+    """Say whose word the minutes are: a field note's are one person's, in one place."""
+    if option.setup is None:
+        return (f"set-up time unknown; {UNKNOWN_SETUP / 60:.0f} h assumed",)
+    if option.setup_by.startswith("field-note"):
+        return ("set-up time from one write-up of 2025; not measured",)
+    return ()
+
+
+def _offered(
+    option: OtherOption, offer: Offer, pace: Pace | None, basis: tuple[str, ...], today: date
+) -> Option:
+    price = Price(
+        dollars=offer.dollars,
+        as_of=offer.as_of.isoformat(),
+        source=load_knowledge().sources[offer.source].url,
+        old=is_old(offer, today),
+    )
+    return Option(
+        id=f"{CLOUD}-{offer.id}",
+        title=f"cloud, {offer.card}, {offer.provider}",
+        basis=Basis.ESTIMATE,
+        pace=pace,
+        setup=option.setup,
+        risk=Risk.LOW,
+        price=price,
+        rests_on=(*basis, *_setup_rests_on(option)),
+        sources=(offer.source, *option.sources),
+    )
+
+
+def _naming_a_wheel(option: OtherOption, gfx: str) -> OtherOption:
+    for wheel in wheels_for(gfx, load_knowledge().wheels)[:1]:
+        newest = f"torch {wheel.torch} for ROCm {wheel.rocm} is the newest with code for {gfx}"
+        return replace(option, verdict=f"{newest}. {option.verdict}")
+    return option
+
+
+def _ruled_out(option: OtherOption, why: str) -> Option:
+    return Option(
+        id=option.id,
+        title=option.title,
+        basis=Basis.RULED_OUT,
+        rests_on=(why,),
+        sources=option.sources,
+        risk=option.risk,
+    )
+
+
+def on_recorded(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]:
+    """Scale to the GPU of a recorded machine, by what was measured on this one."""
+    if measured is None:
+        return None, (NO_TRIAL,)
+    here, there = measured.card, measured.target
+    if measured.on_gpu and not (here and there and _ratios(here, there)):
+        return None, ("no figures for both cards are known, so the pace cannot be scaled",)
+    if not measured.on_gpu or measured.target is None:
+        return _faster_than_cpu(measured)
+    pace, told = _on(measured.target, measured)
+    told = (*told, "give or take 30 % for another machine: rocsteady's guess")
+    return pace and replace(pace, low=pace.low / UNSURE, high=pace.high * UNSURE), told
+
+
+def _same_card(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]:
+    if measured is None or measured.recorded:
+        return on_recorded(measured)
+    if not measured.on_gpu:
+        return _faster_than_cpu(measured)
+    low, high = measured.pace.low / UNSURE, measured.pace.high * UNSURE
+    told = "the pace measured on this GPU, give or take 30 %: rocsteady's guess"
+    return _estimated(measured.pace, measured.pace.rate, low, high), (told,)
+
+
+def _on(card: CardSpeed, measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]:
+    """Scale to another card."""
+    if measured is None:
+        return None, (NO_TRIAL,)
+    ratios = _ratios(measured.card, card) if measured.card else ()
+    if not measured.on_gpu or not ratios:
+        return _faster_than_cpu(measured)
+    share = measured.share
+    low, high = (_scaled(measured.pace.rate, share, ratio) for ratio in (min(ratios), max(ratios)))
+    if measured.own is None:  # none of it may be compute
+        low, high = min(low, measured.pace.rate), max(high, measured.pace.rate)
+    told = (
+        f"scaled by the vendors' peak figures, {min(ratios):.1f} to {max(ratios):.1f} times, of"
+        f" {measured.said}"
+    )
+    return _estimated(measured.pace, math.sqrt(low * high), low, high), (told,)
+
+
+def _faster_than_cpu(measured: Measured) -> tuple[Pace, tuple[str, ...]]:
+    pace, share = measured.pace, measured.share
+    high = _scaled(pace.rate, share, MOST)
+    told = f"from a trial without a GPU: a GPU is no slower, and speeds up at most {measured.said}"
+    return _estimated(pace, math.sqrt(pace.rate * high), pace.low, high), (told,)
+
+
+def compute_share(pace: Pace) -> float:
+    """Return the share of a step that another card can speed up; all of it if nothing tells."""
+    shares = shares_of(pace)
+    return sum(shares.get(phase, 0.0) for phase in COMPUTE) if shares else 1.0
+
+
+def _scaled(rate: float, share: float, ratio: float) -> float:
+    return rate / (1 - share + share / ratio)
+
+
+def _ratios(here: CardSpeed, there: CardSpeed) -> tuple[float, ...]:
+    pairs = (
+        (here.fp32, there.fp32),
+        (here.half, there.half),
+        (here.bandwidth, there.bandwidth),
+    )
+    return tuple(new / old for old, new in pairs if old and new)
+
+
+def _estimated(pace: Pace, rate: float, low: float, high: float) -> Pace:
+    return Pace(
+        steps=0,
+        seconds=0.0,
+        rate=rate,
+        low=low,
+        high=high,
+        starting=pace.starting,
+        total=pace.total,
+    )

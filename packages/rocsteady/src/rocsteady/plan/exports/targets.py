@@ -1,0 +1,178 @@
+"""Every target that an option of the plan can be exported to. Not in this table, not written.
+
+What a file says is in its template (``templates/``); here are the values that it needs computed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+
+from rocsteady.errors import RocsteadyError
+from rocsteady.plan.exports.export import (
+    Export,
+    folders,
+    job_command,
+    run_command,
+    slug,
+    torch_release,
+)
+from rocsteady.plan.exports.images import (
+    ACCELERATORS,
+    AS_OF,
+    NAMES_WHEELS,
+    WHEELS,
+    WHEELS_FOR,
+    Image,
+    image_for,
+)
+from rocsteady.plan.exports.templates import render
+from rocsteady.plan.exports.torchrun_command import HostCount, several_hosts, torchrun_hosts
+
+Files = dict[str, str]  # name of the file, in the project's folder: what is in it
+TURN = 86_400  # seconds: one day is within the limit of most Slurm partitions
+LEAST = 600  # seconds
+ON_PYTORCH_ORG = r"\d+\.\d+|6\.2\.4"  # versions of ROCm there; AMD's own wheels name three parts
+WORKDIR = "~/sky_workdir"
+COPIES = "files-of-the-project"  # a folder of the bucket
+# Clouds on which SkyPilot 0.14.1 mounts no buckets.
+NO_MOUNTS = frozenset({"hyperbolic", "runpod", "seeweb", "shadeform", "vast", "verda", "yotta"})
+ONE_HOST = frozenset({"runpod", "vast"})  # clouds on which SkyPilot 0.14.1 takes one machine only
+# Products in AMD's list for WSL, by their code.
+LISTED = {
+    "gfx1100": ("RX 7900 XTX", "RX 7900 XT", "RX 7900 GRE", "PRO W7900", "PRO W7800"),
+    "gfx1101": ("RX 7800 XT", "PRO W7700"),
+    "gfx1150": ("Ryzen AI 9 HX 375", "Ryzen AI 9 HX 370", "Ryzen AI 9 365"),
+    "gfx1151": ("Ryzen AI Max+ 395", "Ryzen AI Max 390", "Ryzen AI Max 385"),
+    "gfx1200": ("RX 9060", "RX 9060 XT"),
+    "gfx1201": ("RX 9070", "RX 9070 XT", "RX 9070 GRE", "AI PRO R9700"),
+}
+REPORTED = {
+    "gfx1101": " Users report an RX 7800 XT that is not found: microsoft/WSL#40464, librocdxg#34.",
+    "gfx1200": " Users report bugs with this GPU: librocdxg#22.",
+}
+
+
+def container(export: Export) -> Files:
+    """Return an image for this job, and the script that runs it with the GPUs of the machine."""
+    image = image_for(export.gfx, export.torch)
+    if image is None and export.gfx not in WHEELS_FOR:
+        raise RocsteadyError(f"AMD names neither an image nor a wheel with code for {export.gfx}")
+    values = {"image": image, "wheels": WHEELS, "wheels_source": NAMES_WHEELS}
+    return {
+        "rocsteady.Dockerfile": _rendered("Dockerfile.j2", export, **values),
+        "run-in-container.sh": _rendered("run-in-container.sh.j2", export),
+    }
+
+
+def slurm(export: Export) -> Files:
+    """Return a batch file: it hands the job back to the queue if that may go on by itself."""
+    rocm = export.rocm if re.fullmatch(ON_PYTORCH_ORG, export.rocm) else "X.Y"
+    text = _rendered("slurm.sbatch.j2", export, rocm=rocm, time=_slurm_time(export))
+    return {f"{slug(export.name)}.sbatch": text}
+
+
+def kubernetes(export: Export) -> Files:
+    """Return a Job for nodes with AMD's device plugin; for several hosts, a JobSet."""
+    image = image_for(export.gfx, export.torch)
+    if image is None:
+        raise RocsteadyError(f"no AMD image is known to have code for {export.gfx}")
+    kind = "jobset" if several_hosts(export.command) else "job"
+    text = _rendered("kubernetes.yaml.j2", export, image=image)
+    return {f"{slug(export.name)}-{kind}.yaml": text}
+
+
+def skypilot(export: Export) -> Files:
+    """Return a task: the project goes up, the job is done, the model comes down."""
+    cloud = export.infra.partition("/")[0]
+    if not export.accelerator:
+        raise RocsteadyError("a SkyPilot task needs a GPU to rent: choose a cloud option")
+    if several_hosts(export.command) and cloud in ONE_HOST:
+        raise RocsteadyError(f"SkyPilot does not run a job on several machines of {export.infra}")
+    mounts = _mounts(export) if export.bucket and cloud not in NO_MOUNTS else {}
+    patterns = dict.fromkeys((*export.checkpoints, *export.outputs))
+    files = [pattern for pattern in patterns if "/" not in pattern]
+    text = _rendered(
+        "skypilot.yaml.j2",
+        export,
+        image=_rented_image(export),
+        mounts=mounts,
+        copied=files if f"{WORKDIR}/{COPIES}" in mounts else (),
+        downloads=_downloads(slug(export.name), (*patterns,), files),
+    )
+    return {f"{slug(export.name)}.yaml": text}
+
+
+def wsl2(export: Export) -> Files:
+    """Return a guide for this GPU, or one that says that AMD does not list it."""
+    gpu = export.gpu or "this GPU"
+    products = LISTED.get(export.gfx, ())
+    text = _rendered(
+        "wsl2-guide.md.j2",
+        export,
+        gpu=gpu,
+        products=products,
+        is_named=any(product.lower() in gpu.lower() for product in products),
+        reported=REPORTED.get(export.gfx, ""),
+    )
+    return {"wsl2-guide.md": text}
+
+
+TARGETS: Mapping[str, Callable[[Export], Files]] = {
+    "wsl2": wsl2,
+    "skypilot": skypilot,
+    "container": container,
+    "slurm": slurm,
+    "kubernetes": kubernetes,
+}
+
+
+def _rendered(template: str, export: Export, **values: object) -> str:
+    release = torch_release(export.torch)
+    hosts = torchrun_hosts(export.command)
+    return render(
+        template,
+        **{
+            "export": export,
+            "name": slug(export.name),
+            "torch": f"torch=={release}" if release else "torch",
+            "torchrun": hosts is not None,
+            "hosts": hosts or HostCount(1, 1),
+            "run": run_command(export),
+            "job": job_command(export),
+            "as_of": AS_OF,
+            **values,
+        },
+    )
+
+
+def _slurm_time(export: Export) -> str:
+    """Return for how long to ask: a turn, where several make up the whole; else until it is due."""
+    turns = export.due is None or (export.checkpoints and export.due > TURN)
+    seconds = TURN if turns or export.due is None else max(export.due, LEAST)
+    days, minutes = divmod(math.floor(seconds / 60), 1440)
+    return f"{days}-{minutes // 60:02}:{minutes % 60:02}:00"
+
+
+def _rented_image(export: Export) -> Image | None:
+    """Return the image for a card of AMD's; one of NVIDIA's gets torch by pip."""
+    gfx = ACCELERATORS.get(export.accelerator)
+    if gfx is None and export.accelerator.startswith("MI"):
+        raise RocsteadyError(f"no AMD image is known for {export.accelerator}")
+    return image_for(gfx, export.torch) if gfx else None
+
+
+def _mounts(export: Export) -> dict[str, str]:
+    """Put folders with checkpoints and models on the bucket."""
+    bucket = f"{export.bucket.rstrip('/')}/{slug(export.name)}"
+    written = folders((*export.checkpoints, *export.outputs))
+    names = [COPIES if folder == "." else folder for folder in written]
+    return {f"{WORKDIR}/{name}": f"{bucket}/{name}" for name in names}
+
+
+def _downloads(name: str, patterns: tuple[str, ...], files: list[str]) -> list[tuple[str, str]]:
+    """Return from where to where rsync brings things: folders whole, else files by their names."""
+    there = f"{name}:sky_workdir"
+    whole = [(f"{there}/{each}/", f"{each}/") for each in folders(patterns) if each != "."]
+    return [*whole, *((f"{there}/{each}", "./") for each in files)] or [(f"{there}/", "./")]

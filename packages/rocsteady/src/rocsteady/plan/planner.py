@@ -1,0 +1,313 @@
+"""Makes the rows of a plan: tries what can be tried, estimates the rest, and forecasts each.
+
+A row begins as an option (``candidates``). Its trial (``RunTrial``) gives a ``TrialResult`` for
+each attempt. The pace, and the failures seen with that strategy, give a forecast of its end. What
+no trial can show is estimated from a measured pace (``estimates``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import date
+from enum import Enum
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from rocsteady.model import Strategy, Value
+from rocsteady.plan import candidates, estimates
+from rocsteady.plan.bottleneck import limits, own_share
+from rocsteady.plan.candidates import CPU
+from rocsteady.plan.circumstances import Circumstances
+from rocsteady.plan.completion import FailureCost, FailureHistory, finish
+from rocsteady.plan.estimates import Measured
+from rocsteady.plan.ranking import GETS_THERE
+from rocsteady.plan.trial_result import (
+    TrialResult,
+    failed,
+    is_of_loaders,
+    last_of_each_strategy,
+    rests_on,
+    survived,
+    together,
+    trial_history,
+)
+from rocsteady.plan.values import Basis, Limit, Option, Risk
+from rocsteady.run.job.stages import with_variant
+from rocsteady.run.job.values import Job
+
+SEE_AND_START = 20.0  # seconds to see a failure, end what is left and start again
+NO_SAVE_SEEN = 600.0  # seconds of work between checkpoints, where there are some and none was seen
+
+
+class Goal(Value, frozen=True, kw_only=True):
+    """What is wanted of a job, in figures."""
+
+    left: int | None = None  # steps; None: not known before a trial
+    epochs: int | None = None
+    done: int = 0  # steps that a run has made and can go on from
+    by: float | None = None  # by the wall clock
+    budget: float | None = None
+
+
+class TrialKind(Enum):
+    """What a trial is to show."""
+
+    WITH_STACKS = "the pace, and where the time goes"
+    PACE = "the pace"
+    COMPARISON = "the pace, in less time"
+
+
+# Returns the result of each attempt; () when there is no time left for a trial.
+RunTrial = Callable[[Job, Strategy, TrialKind], tuple[TrialResult, ...]]
+
+
+class _Row(NamedTuple):
+    """An option with what its forecast rests on."""
+
+    option: Option
+    job: Job  # a variant's own, or the job itself
+    result: TrialResult | None = None  # None: an estimate
+    history: FailureHistory = FailureHistory()
+
+
+class Planner:
+    """Collects the rows of one plan."""
+
+    def __init__(  # noqa: PLR0913 - all that it rests on
+        self,
+        job: Job,
+        here: Circumstances,
+        goal: Goal,
+        run_trial: RunTrial,
+        *,
+        today: date,
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.time,
+        base: Measured | None = None,
+    ) -> None:
+        self._clock, self._base = clock, base
+        self._job, self._here, self._goal, self._run_trial = job, here, goal, run_trial
+        self._today, self._say = today, say
+        self._results: list[TrialResult] = []  # the last of each strategy
+        self._rows: list[_Row] = []
+        self.options: list[Option] = []
+        self.ruled_out: list[Option] = []
+        self.not_tried: list[Option] = []
+        self.limits: tuple[Limit, ...] = ()
+        self.failures: list[str] = []  # kinds, in trials and in earlier runs
+        self.observed: list[tuple[str, TrialResult]] = []  # the id of an option, and its result
+
+    def work(self) -> None:
+        """Try and estimate."""
+        if self._here.deadly:
+            self.failures.append(candidates.WENT_DOWN)
+        for _, history in self._here.histories:
+            self.failures += history.kinds
+        for option in candidates.local_options(self._here):
+            if option.basis is Basis.RULED_OUT:
+                self.ruled_out.append(option)
+            elif all(result.strategy != option.strategy for result in self._results):
+                self._try(option)
+        self._try_variants()
+        self._estimate_others()
+        # After all trials: they took some of the time to the deadline.
+        self.options = [self._forecast(row) for row in self._rows]
+
+    def estimate(self, option: Option) -> None:
+        """Add an option that nothing was tried for."""
+        self.options.append(self._forecast(_Row(option, self._job)))
+
+    @property
+    def total(self) -> int | None:
+        """Steps of the whole job, as a trial showed."""
+        return next((result.total for result in self._results if result.total), None)
+
+    @property
+    def left(self) -> int | None:
+        """Steps that are to be made."""
+        return self._left(self._results[-1] if self._results else None, self._job)
+
+    def _try(self, option: Option) -> None:
+        """Try an option of this machine: each strategy that the trial came to is a row."""
+        self._say(option.title)
+        first = not self.limits
+        kind = TrialKind.WITH_STACKS if first else TrialKind.PACE
+        results = self._run_trial(self._job, option.strategy, kind)
+        if not results:
+            self._leave_out(option)
+            return
+        self.failures += [result.failure for result in results if result.failure]
+        counted = last_of_each_strategy(
+            result for result in results if self._counts(result, option)
+        )
+        for result in counted:
+            self._keep(result)
+            row = self._option_of(option, result)
+            self._take_in(row, result, trial_history(results, result), self._job)
+        if first:
+            self._find_limits(results[-1])
+
+    def _keep(self, result: TrialResult) -> None:
+        """Put a result in the place of an earlier one of the same strategy."""
+        for number, earlier in enumerate(self._results):
+            if earlier.strategy == result.strategy:
+                self._results[number] = result
+                return
+        self._results.append(result)
+
+    def _leave_out(self, option: Option) -> None:
+        why = "not enough time; use --within to allow more"
+        self.not_tried.append(replace(option, basis=Basis.NOT_TRIED, rests_on=(why,)))
+
+    def _counts(self, result: TrialResult, option: Option) -> bool:
+        """Whether an attempt says something that no other trial says better.
+
+        A remedy may have had no time. What a run shows that remedies have taken to the CPU, or that
+        only unsets harmful variables, a trial of its own shows.
+        """
+        if result.strategy == option.strategy:
+            return True
+        if candidates.is_part_of_clean(result.strategy, self._here):
+            return False
+        same_device = result.strategy.device == option.strategy.device
+        return same_device and (result.works or bool(result.failure))
+
+    def _option_of(self, option: Option, result: TrialResult) -> Option:
+        """Return the option of an attempt: the one that was tried, or what a remedy made of it."""
+        if result.strategy == option.strategy:
+            return option
+        title = candidates.titled(result.strategy, self._here)
+        name = f"{option.id}+{result.remedy or 'other'}"
+        return replace(option, id=name, title=title, rests_on=())
+
+    def _take_in(
+        self, option: Option, result: TrialResult, trial: FailureHistory, job: Job
+    ) -> None:
+        """Make a row of a result, or say why it is none."""
+        self.observed.append((option.id, result))
+        rates = (result.pace.rate,) if result.pace else ()
+        option = replace(option, strategy=result.strategy, pace=result.pace, rates=rates)
+        if not result.works and not result.failure:  # it was cut short
+            why = (failed(result), *option.rests_on)
+            self.not_tried.append(replace(option, basis=Basis.NOT_TRIED, rests_on=why))
+        elif not result.works and not survived(result):
+            why = (failed(result), *option.rests_on)
+            self.ruled_out.append(replace(option, basis=Basis.RULED_OUT, rests_on=why))
+        else:
+            history = together(self._here.history(result.strategy), trial)
+            option = replace(option, rests_on=(*rests_on(result, history), *option.rests_on))
+            self._rows.append(_Row(_with_failures(option, history), job, result, history))
+
+    def _forecast(self, row: _Row) -> Option:
+        """Return the option with its end and its cost, if the pace and the work are known."""
+        option = row.option
+        left = self._left(row.result, row.job)
+        if option.pace is None or left is None:
+            return option
+        by_hand = estimates.UNKNOWN_SETUP if option.basis is Basis.ESTIMATE else 0.0
+        setup = (sum(option.setup) / 2 if option.setup else by_hand) * 60
+        loss = _loss(row.result, option, can_resume=self._job.resume is not None)
+        due = None if self._goal.by is None else self._goal.by - self._clock()
+        end = finish(option.pace, left, history=row.history, loss=loss, due=due, setup=setup)
+        if option.basis is Basis.ESTIMATE and end.in_time is not None:  # it may not work at all
+            end = replace(end, in_time=end.in_time * GETS_THERE[option.risk])
+        option = replace(option, finish=end)
+        dollars = estimates.costs(option, max(end.early - setup, 0.0), end.late - setup)
+        return replace(option, cost=dollars) if dollars else option
+
+    def _left(self, result: TrialResult | None, job: Job) -> int | None:
+        epochs, done = self._goal.epochs, self._goal.done
+        if job.total is not self._job.total and job.total:  # a variant's own
+            if job.total.count:
+                return job.total.count
+            epochs, done = job.total.epochs, 0
+        elif self._goal.left is not None:
+            return self._goal.left
+        sizes = [each.size for each in (result, *self._results) if each and each.size]
+        if epochs and sizes and sizes[0].batches:
+            return max(1, epochs * sizes[0].batches - done)
+        return (result.total if result and result.total else None) or self.total
+
+    def _try_variants(self) -> None:
+        """Try other sizes of the model on the fastest option that works."""
+        paces = [
+            (row.option.pace.rate, row.option.strategy) for row in self._rows if row.option.pace
+        ]
+        unknown = candidates.ON_CPU if self._here.deadly else Strategy()
+        strategy = max(paces, key=lambda each: each[0])[1] if paces else unknown
+        for name, variant in self._job.variants.items():
+            job = with_variant(self._job, name)
+            option = Option(
+                id=f"variant-{name}",
+                title=f"{candidates.titled(strategy, self._here)}, variant {name}",
+                basis=Basis.TRIAL,
+                strategy=strategy,
+                variant=name,
+                command=job.command,
+                changes=variant.words or "another model",
+            )
+            self._say(option.title)
+            results = self._run_trial(job, strategy, TrialKind.COMPARISON)
+            if results:
+                self._take_in(option, results[-1], trial_history(results, results[-1]), job)
+            else:
+                self._leave_out(option)
+
+    def _estimate_others(self) -> None:
+        """Add what cannot be tried here: other software for this card, and rented ones."""
+        measured = self._measured()
+        possible, out = estimates.other_options(self._here, self.failures)
+        self.ruled_out += out
+        for option in possible:
+            if option.id == estimates.CLOUD:
+                rows = list(estimates.cloud_rows(option, measured, self._today, needs=0.0))
+            else:
+                row = estimates.row(option, measured, gpus=self._here.gpus)
+                # A card that crashed the machine is trusted no more under other software.
+                went_down = candidates.WENT_DOWN in self.failures
+                rows = [replace(row, risk=Risk.HIGH) if went_down else row]
+            self._rows += [_Row(each, self._job) for each in rows]
+
+    def _measured(self) -> Measured | None:
+        """Return what estimates start from: a pace on the GPU before one on the CPU."""
+        paces = [(result.pace, self._is_on_gpu(result)) for result in self._results]
+        known = [(pace, on_gpu) for pace, on_gpu in paces if pace is not None]
+        if not known:
+            return self._base
+        pace, on_gpu = next((each for each in known if each[1]), known[0])
+        own = own_share(self.limits)
+        return Measured(pace=pace, on_gpu=on_gpu, card=self._here.card, own=own)
+
+    def _find_limits(self, result: TrialResult) -> None:
+        """See where the time goes; of the CPU only if nothing runs on the GPU."""
+        on_gpu = self._is_on_gpu(result)
+        gpu_runs = self._here.gpus and any(
+            row.option.pace and row.option.strategy.device != CPU for row in self._rows
+        )
+        if on_gpu or not gpu_runs:
+            cores = 0 if any(map(is_of_loaders, self.failures)) else self._here.cores
+            self.limits = tuple(limits(result, on_gpu=on_gpu, loader=result.loader, cores=cores))
+
+    def _is_on_gpu(self, result: TrialResult) -> bool:
+        return bool(self._here.gpus) and result.strategy.device != CPU
+
+
+def _with_failures(option: Option, history: FailureHistory) -> Option:
+    """Note the failures that were seen of an option: it gets there by being started again."""
+    option = replace(option, failed_steps=history.steps)
+    if not history.failures:
+        return option
+    return replace(option, risk=Risk.MEDIUM, failures=history.failures, kinds=history.kinds)
+
+
+def _loss(result: TrialResult | None, option: Option, *, can_resume: bool) -> FailureCost:
+    again = SEE_AND_START + (option.pace.starting if option.pace else 0.0)
+    if result is None:
+        return FailureCost(again=again, interval=NO_SAVE_SEEN)
+    if not (can_resume or result.resumes):
+        return FailureCost(again=again, interval=None)
+    seconds = result.pace.seconds if result.pace else 0.0
+    interval = seconds / result.saves if result.saves and seconds else NO_SAVE_SEEN
+    return FailureCost(again=again, interval=interval)

@@ -1,0 +1,251 @@
+"""Which option comes first, and why; docs/decisions/0015 says how.
+
+With a deadline: what keeps it comes before what does not, and the better chance before the worse.
+Then what needs no other model and no change in the script; then what was tried here, then what is
+free, then the sooner end, where an end that is unsure counts as later, by the risk. What is likely
+to cost more than the budget comes after what is not, unless only it has a chance.
+"""
+
+from __future__ import annotations
+
+import math
+
+from rocsteady.plan.trial_result import CUT_SHORT
+from rocsteady.plan.values import Basis, Option, Plan, Risk
+from rocsteady.wording import duration, money, plural
+
+SURE = 0.9  # a chance that counts as "in time"
+GETS_THERE = {Risk.LOW: 0.97, Risk.MEDIUM: 0.75, Risk.HIGH: 0.35}  # our own weights, not measured
+AS_GOOD = 1.08  # times as late: no later
+FAR = 1e9  # seconds: later than any end
+A_CHANCE = 0.05  # less is none
+RECOMMENDED, BEST_ESTIMATE = "Recommended", "Best estimate"  # a recommendation begins so
+CERTAIN = 0.995
+WORTH_A_WORD = 1.1  # times as long
+PLAIN = ("gpu", "cpu")  # what a person would do without a plan
+
+
+def ranked(options: list[Option], *, budget: float | None) -> list[Option]:
+    """Sort the options, best first; of two that end together, prefer the one with fewer GPUs."""
+    found = sorted(options, key=lambda option: _key(option, budget))
+    for number in range(len(found) - 1, 0, -1):
+        before, option = found[number - 1], found[number]
+        alike = _key(before, budget)[:-1] == _key(option, budget)[:-1]
+        if alike and _gpus(option) < _gpus(before) and _as_soon(option, before):
+            found[number - 1 : number + 1] = option, before
+    return found
+
+
+def score(option: Option) -> float:
+    """Return the seconds until it is done, later by its risk."""
+    if option.finish is None:  # then only the pace tells
+        return FAR / max(option.pace.rate, 1 / FAR) if option.pace else FAR**2
+    return option.finish.seconds / GETS_THERE[option.risk]
+
+
+def in_time(option: Option) -> bool:
+    """Tell whether it can be counted on for the deadline; without one it always can."""
+    if option.finish is None:
+        return False
+    return option.finish.in_time is None or option.finish.in_time >= SURE
+
+
+def likely_cost(option: Option) -> float | None:
+    """Return what an option costs if it takes as long as is most likely; None: nothing."""
+    if option.cost is None:
+        return None
+    low, high = option.cost
+    if option.price is None or option.finish is None:
+        return math.sqrt(max(low, 0.01) * max(high, 0.01))
+    by_hand = sum(option.setup) / 2 * 60 if option.setup else 0.0
+    likely = option.price.dollars * (option.finish.seconds - by_hand) / 3600
+    return min(max(likely, low), high)
+
+
+def too_dear(option: Option, budget: float | None) -> bool:
+    """Tell whether an option is likely to cost more than there is; that it may is not enough."""
+    cost = likely_cost(option)
+    return cost is not None and budget is not None and cost > budget
+
+
+def _key(option: Option, budget: float | None) -> tuple[float, ...]:
+    has_deadline = option.finish is not None and option.finish.in_time is not None
+    chance = round(option.finish.in_time or 0.0, 2) if option.finish and has_deadline else 0.0
+    seconds = score(option)
+    if not has_deadline:  # then time is all there is to weigh money and changes against
+        seconds *= (2 if option.cost else 1) * (3 if option.changes else 1)
+        if option.basis is Basis.ESTIMATE:
+            seconds *= 1.5
+        return (2 if option.finish is None else 0, too_dear(option, budget), seconds)
+    if not in_time(option):
+        dear = too_dear(option, budget)
+        hopeless = chance < A_CHANCE
+        return (1, hopeless, dear, -round(chance, 1), option.cost is not None, seconds)
+    return (
+        0,
+        too_dear(option, budget),
+        bool(option.changes),
+        option.basis is Basis.ESTIMATE,
+        option.cost is not None,
+        seconds,
+    )
+
+
+def _gpus(option: Option) -> float:
+    return math.inf if option.strategy.gpus is None else len(option.strategy.gpus)
+
+
+def _as_soon(option: Option, other: Option) -> bool:
+    """Tell whether an end is no later than another, as far as trials can tell."""
+    first, second = option.finish, other.finish
+    if first is None or second is None:
+        return False
+    close = first.seconds <= second.seconds * AS_GOOD
+    return close or first.early <= second.late
+
+
+def take(plan: Plan) -> str:
+    """Recommend an option, and say why."""
+    if not plan.options:
+        untried = _untried(plan)
+        return f"No option has a forecast. {untried}" if untried else "No option was found."
+    first = plan.options[0]
+    reasons = (_why(first, plan), _deadline(first, plan), _budget(first, plan), _other(first, plan))
+    said = [reason for reason in reasons if reason][:3]
+    if first.cost or first.basis is Basis.ESTIMATE:
+        said.append(_untried(plan))
+    recommended = BEST_ESTIMATE if plan.machine else RECOMMENDED
+    return " ".join(filter(None, (f"{recommended}: option {first.number}.", *said)))
+
+
+def _why(first: Option, plan: Plan) -> str:
+    """Say why a plainer option is not taken, or what was seen of this one."""
+    for option in plan.options:
+        if option.id in PLAIN and option.id != first.id and option.failures and not first.failures:
+            return f"Option {option.number} had {_failures(option)}; this one had none."
+    for option in plan.ruled_out:
+        if option.id in PLAIN and option.id != first.id and option.rests_on:
+            return f'"{option.title}" is ruled out ({option.rests_on[0].rstrip(".")}).'
+    if first.basis is Basis.TRIAL:
+        if first.failures:
+            return f"It had {_failures(first)} here; rocsteady restarts it after each one."
+        return "It ran here without a failure."
+    return _of_others(first, plan)
+
+
+def _of_others(first: Option, plan: Plan) -> str:
+    """Say what is wrong with what was tried, where an estimate comes first."""
+    tried = [option for option in plan.options if option.basis is Basis.TRIAL]
+    if plan.machine:  # that all are estimates is said first
+        return ""
+    if not tried:
+        return "It is an estimate." if plan.not_tried else "Nothing that was tried here works."
+    if all(option.changes for option in tried):
+        return "Every option that was tried here changes the job."
+    same = " without changing the job" if any(option.changes for option in tried) else ""
+    late = first.finish is not None and first.finish.in_time is not None
+    return f"What was tried here{same} {'is not on time' if late else 'is slower'}."
+
+
+def _failures(option: Option) -> str:
+    kinds = f" ({', '.join(dict.fromkeys(option.kinds))})" if option.kinds else ""
+    return f"{plural(option.failures, 'failure')} in {plural(option.failed_steps, 'step')}{kinds}"
+
+
+def _deadline(first: Option, plan: Plan) -> str:
+    if first.finish is None or first.finish.in_time is None:
+        return ""
+    chance = first.finish.in_time
+    if chance >= CERTAIN and plan.deadline is not None:
+        spare = plan.deadline - plan.made - first.finish.seconds
+        return f"It finishes {duration(max(0.0, spare))} before the deadline."
+    if in_time(first):
+        return f"It has a {100 * chance:.0f} % chance of finishing on time."
+    if chance < A_CHANCE:
+        return "No option finishes on time; within your limits, this one finishes first."
+    return f"No option is certain to be on time; this has the best chance ({100 * chance:.0f} %)."
+
+
+def _budget(first: Option, plan: Plan) -> str:
+    """Say what it may cost, if that is more than there is."""
+    if first.cost is None or plan.budget is None or first.cost[1] <= plan.budget:
+        return ""
+    likely = likely_cost(first) or first.cost[1]
+    return (
+        f"It costs about {_about(likely)}, at most {_about(first.cost[1])}; the budget is"
+        f" {money(plan.budget)}."
+    )
+
+
+def _about(dollars: float) -> str:
+    return money(round(dollars) if dollars >= 1 else dollars)
+
+
+def _other(first: Option, plan: Plan) -> str:
+    """Say what is given up: a better chance that is too expensive, or else the next option."""
+    chance = first.finish.in_time if first.finish else None
+    for option in plan.options[1:]:
+        better = (
+            option.finish is not None and (option.finish.in_time or 0.0) >= (chance or 0.0) + 0.1
+        )
+        if chance is not None and better and too_dear(option, plan.budget) and option.finish:
+            percent = 100 * (option.finish.in_time or 0)
+            return (
+                f"Option {option.number} has a {percent:.0f} % chance of being on time, but is"
+                f" likely to cost {_about(likely_cost(option) or 0)}, over the budget."
+            )
+    if len(plan.options) < 2:  # noqa: PLR2004 - there is no other
+        return ""
+    second = plan.options[1]
+    if first.finish is None or second.finish is None:
+        return ""
+    if second.changes and second.finish.seconds < first.finish.seconds:
+        return f"Option {second.number} is faster but changes the job ({second.changes})."
+    return _how_long(first, second)
+
+
+def _how_long(first: Option, second: Option) -> str:
+    """Compare an option with the next one, by all trials of both."""
+    low, high = _ratios(first, second)
+    option = f"Option {second.number}"
+    if low > WORTH_A_WORD:
+        times = f"{low:.1f}" if high < low * WORTH_A_WORD else f"{low:.1f} to {high:.1f}"
+        return f"{option} takes {times} times as long."
+    if high * WORTH_A_WORD < 1:
+        risk = f"its risk is {second.risk.value}"
+        only = second.basis is Basis.ESTIMATE and first.basis is not Basis.ESTIMATE
+        unsure = "it is an estimate" if only else risk
+        return f"{option} may be faster, but {unsure}{' and costs money' * bool(second.cost)}."
+    if high > WORTH_A_WORD:
+        return f"{option} takes {low:.1f} to {high:.1f} times as long, according to the trials."
+    return f"{option} takes about the same time."
+
+
+def _ratios(first: Option, second: Option) -> tuple[float, float]:
+    """Return how many times as long the second takes, by the trials that differ the most."""
+    if first.finish is None or second.finish is None:
+        return 1.0, 1.0
+    ratio = second.finish.seconds / max(first.finish.seconds, 1.0)
+    spans = []
+    for option in (first, second):
+        rate = option.pace.rate if option.pace else 1.0
+        rates = [each / rate for each in option.rates] or [1.0]
+        spans.append((min(*rates, 1.0), max(*rates, 1.0)))
+    (slow, fast), (slow_second, fast_second) = spans
+    return ratio * slow / fast_second, ratio * fast / slow_second
+
+
+def _untried(plan: Plan) -> str:
+    """Name what could run here for nothing and was not tried."""
+    if not plan.not_tried or plan.machine:
+        return ""
+    names = [option.title for option in plan.not_tried]
+    verb = "were" if len(names) > 1 else "was"
+    begun = any(text.startswith(CUT_SHORT) for it in plan.not_tried[:2] for text in it.rests_on[:1])
+    what = "not measured" if begun else "not tried"
+    return f"{', '.join(names[:2])} {verb} {what}; use --within to allow more time for trials."
+
+
+def recommends(plan: Plan) -> bool:
+    """Tell a plan that says which option to take from one that says what is missing."""
+    return plan.take.startswith((RECOMMENDED, BEST_ESTIMATE))

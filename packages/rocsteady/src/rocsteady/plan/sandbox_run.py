@@ -1,0 +1,164 @@
+"""Runs over the user's folder that never change it: drills and trials."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from rocsteady.errors import RequestError, RocsteadyError
+from rocsteady.plan.sandbox.folder_tree import FolderTree
+from rocsteady.plan.sandbox.scratch import AbsolutePathError, Method, Scratch, make_scratch, remove
+from rocsteady.run.attempt_settings import Settings
+from rocsteady.run.injection import OWNER, read_owner
+from rocsteady.run.job.metric_goals import moved_metrics
+from rocsteady.run.job.resume import Launch
+from rocsteady.run.job.values import Job
+from rocsteady.run.loop import Supervisor
+from rocsteady.run.observer import ObservedRun, Observer
+from rocsteady.run.run_spec import RunSpec
+from rocsteady.run.strategy_history import RunWishes
+from rocsteady.run.supervision import SupervisorFactory, Surroundings
+from rocsteady.store.identity import fingerprint, is_alive
+from rocsteady.system.child_end import TerminalUse
+
+TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+ON_STDERR = TerminalUse(stdin=None, stdout=2, stderr=2)  # stdout is for what came of it
+
+
+def name_for(folder: Path) -> str:
+    """Name what belongs to a folder."""
+    return f"{folder.name or 'root'}-{fingerprint(str(folder))[:12]}"
+
+
+def make_root(root: Path, folder: Path, *, inside: str, busy: str) -> Path:
+    """Make the folder for all that is written; what an earlier one left is removed.
+
+    ``inside`` is what to do if it lies in the user's own folder, ``busy`` what is going on if it is
+    in use.
+    """
+    if Path(os.path.realpath(root)).is_relative_to(os.path.realpath(folder)):
+        raise RequestError(f"{root} lies in {inside}")
+    if (root / OWNER).exists() and is_alive(read_owner(root)):
+        raise RocsteadyError(busy)
+    if root.exists():
+        remove(root)
+    root.mkdir(mode=0o700, parents=True)
+    return root
+
+
+def lay_out_scratch(
+    folder: Path, root: Path, before: FolderTree, without: Iterable[str] = (), *, instead: str = ""
+) -> tuple[Scratch, dict[str, str], Path]:
+    """Return where the script runs, its environment, and a folder for marks.
+
+    ``instead`` is what to do if the script contains a path that a copy would not protect.
+    """
+    trackers, marks = root / "trackers", root / "marks"
+    for made in (trackers, marks):
+        made.mkdir()
+    environment = offline(os.environ, trackers)
+    try:
+        scratch = make_scratch(folder, root, before, environment=environment, without=without)
+    except AbsolutePathError as error:
+        raise RequestError(f"{error}. Use a relative path{instead}") from None
+    return scratch, scratch.environment(environment), marks
+
+
+def offline(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Return the environment with trackers that write below ``folder`` and send nothing.
+
+    What the variables mean was read in the documentation of each, and tried with wandb 0.31,
+    mlflow-skinny 3.17, comet_ml 3.58 and clearml 2.1. Neptune and SwanLab were not tried. Without a
+    token nothing can be uploaded to the Hugging Face Hub, and public models still load.
+    """
+    no_tokens = {name: value for name, value in environment.items() if name not in TOKENS}
+    return {
+        **no_tokens,
+        "WANDB_MODE": "offline",
+        "WANDB_DIR": str(folder),
+        "MLFLOW_TRACKING_URI": (folder / "mlruns").as_uri(),
+        "MLFLOW_ALLOW_FILE_STORE": "true",
+        "COMET_START_ONLINE": "0",
+        "COMET_OFFLINE_DIRECTORY": str(folder),
+        "CLEARML_OFFLINE_MODE": "1",
+        "NEPTUNE_MODE": "offline",
+        "SWANLAB_MODE": "offline",
+        "HF_TOKEN_PATH": str(folder / "no-token"),
+    }
+
+
+def where(scratch: Scratch, what: str) -> Iterator[str]:
+    """Describe how the user's folder is protected, in lines."""
+    if scratch.method is Method.COPY:
+        where = f"the {what} runs in a copy of this folder (cannot mount here): {scratch.folder}"
+    elif scratch.method is Method.BIND:
+        where = f"the {what} runs in a copy of this folder, mounted in its place: {scratch.folder}"
+    else:
+        where = f"the {what} runs in an overlay of this folder; its output goes to {scratch.folder}"
+    yield f"rocsteady: {where}."
+    if scratch.method is Method.OVERLAY_NO_RENAME:
+        yield "rocsteady: in this overlay, existing folders cannot be renamed (EXDEV)."
+    if scratch.is_copy:
+        yield "rocsteady: paths that the script builds itself may still lead into this folder."
+
+
+def job_in(scratch: Scratch, job: Job) -> Job:
+    """Return a job whose files are looked for where they are written."""
+    done, resume = job.done_when, job.resume
+    files = tuple(replace(each, path=scratch.inside(each.path)) for each in done.files)
+    if resume is not None:
+        resume = replace(resume, checkpoints=tuple(map(scratch.inside, resume.checkpoints)))
+    metrics = moved_metrics(done.metrics, scratch.inside)
+    return replace(job, done_when=replace(done, files=files, metrics=metrics), resume=resume)
+
+
+class _InSandbox(Observer):
+    """Starts each attempt where it cannot change the user's folder."""
+
+    def __init__(self, scratch: Scratch) -> None:
+        self._scratch = scratch
+
+    def launching(self, run: ObservedRun, launch: Launch) -> Launch:
+        """Start it over the folder, or in the copy."""
+        del run
+        return replace(launch, command=self._scratch.command(launch.command))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandboxRun:
+    """A run over the user's folder that never changes it: a drill or a trial."""
+
+    name: str
+    scratch: Scratch
+    surroundings: Surroundings
+    settings: Settings
+    factory: SupervisorFactory
+    wanted: RunWishes = field(default_factory=RunWishes)
+
+    def carry_out(self, job: Job, observer: Observer) -> tuple[Supervisor, int]:
+        """Carry it out; return who did, and its exit code. What is learnt in it is not kept."""
+        journal = self.factory.journal
+        job = replace(job_in(self.scratch, job), deadline=None)  # of the run, not of a rehearsal
+        run = journal.begin_run(job.command, job=job, strategy=self.wanted.strategy, name=self.name)
+        spec = RunSpec(
+            job=job,
+            run=run,
+            folder=self.scratch.folder,
+            seen_as=(self.scratch.project,),
+            is_listed=False,
+        )
+        supervisor = self.factory.supervisor(
+            spec,
+            self.wanted,
+            self.settings,
+            learns=False,
+            surroundings=self.surroundings,
+            observers=(_InSandbox(self.scratch), observer),
+        )
+        code = supervisor.carry_out()
+        journal.flush()
+        return supervisor, code

@@ -1,0 +1,145 @@
+"""The last plan of a folder, in the user's state folder, and the option of it that a run follows.
+
+``run --plan N`` also keeps the options that it may fall to, in its own folder, for when it is left
+and resumed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import msgspec
+from rocsteady_train.untrusted_file import read_regular
+
+from rocsteady.errors import RequestError, RocsteadyError
+from rocsteady.plan.sandbox_run import name_for
+from rocsteady.plan.values import PLAN_VERSION, Basis, Option, Plan
+from rocsteady.run.job import FILE as JOB_FILE
+from rocsteady.run.job.stages import with_variant
+from rocsteady.run.job.values import Job
+from rocsteady.run.recovery import FallTo
+from rocsteady.store.redaction.redactor import shown_command
+from rocsteady.store.user_folders import state_folder
+from rocsteady.system.atomic_file import write_whole
+
+FILE = "plan.json"
+PLAN_LIMIT = 16 * 1024 * 1024  # bytes
+OPTIONS = "options.json"
+OPTIONS_LIMIT = 1024 * 1024  # bytes
+
+
+def keep(plan: Plan, folder: Path) -> str:
+    """Write it down; returns why it could not be, "" if it was."""
+    path = _path(folder)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_whole(path, msgspec.json.encode(plan))
+    except OSError as error:
+        return f"The plan could not be saved ({error.strerror}), so run --plan cannot use it."
+    return ""
+
+
+def kept(folder: Path) -> Plan:
+    """Read it, or say what to do."""
+    none = "no plan for this folder yet. Type: rocsteady plan"
+    try:
+        content = read_regular(_path(folder), PLAN_LIMIT)
+    except FileNotFoundError:
+        raise RequestError(none) from None
+    except OSError as error:
+        raise RocsteadyError(f"the plan cannot be read: {error.strerror}") from None
+    try:
+        plan = msgspec.json.decode(content, type=Plan)
+    except msgspec.MsgspecError:
+        raise RocsteadyError(f"the plan cannot be read; {none}") from None
+    if plan.version != PLAN_VERSION:
+        raise RocsteadyError(f"the plan was made by another version of rocsteady; {none}")
+    return plan
+
+
+def option_numbered(plan: Plan, number: int) -> Option:
+    """Return the option that a person has typed the number of."""
+    for option in plan.options:
+        if option.number == number:
+            return option
+    raise RequestError(f"the plan has no option {number}; it has {_numbers(plan)}")
+
+
+def command_of(folder: Path, typed: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the command that was typed, or the plan's own where no job file has another."""
+    plan = kept(folder)
+    return typed if typed or (folder / JOB_FILE).exists() else plan.command
+
+
+def home(folder: Path) -> Path:
+    """Return where what belongs to a folder's plan is kept."""
+    return state_folder() / "plans" / name_for(folder)
+
+
+def _path(folder: Path) -> Path:
+    return home(folder) / FILE
+
+
+def _numbers(plan: Plan) -> str:
+    if not plan.options:
+        return "none"
+    return "1" if len(plan.options) == 1 else f"1 to {len(plan.options)}"
+
+
+def planned(folder: Path, job: Job, number: int) -> tuple[Job, Option, tuple[FallTo, ...]]:
+    """Return the job of an option of the last plan, the option, and what follows it in the plan."""
+    plan = kept(folder)
+    option = option_numbered(plan, number)
+    if plan.command != job.command:
+        same = f"rocsteady run --plan {number} -- {shown_command(plan.command)}"
+        raise RequestError(
+            f"the plan is for another command. Type: {same}, or plan again: rocsteady plan"
+        )
+    if option.basis is not Basis.TRIAL:
+        instead = f": {option.do}" if option.do else ""
+        raise RequestError(f"option {number} ({option.title}) cannot run here{instead}")
+    taken = with_variant(job, option.variant) if option.variant else job
+    return taken, option, options_after(plan, option.number)
+
+
+def options_after(plan: Plan, number: int) -> tuple[FallTo, ...]:
+    """Return the options after the one that is taken, of those that ran here with its command.
+
+    Another variant is another model, bf16 has other numbers, and what only an estimate speaks for
+    cannot be run here.
+    """
+    taken = next((option for option in plan.options if option.number == number), None)
+    return tuple(
+        FallTo(
+            number=option.number,
+            title=option.title,
+            strategy=option.strategy,
+            rate=option.pace.rate if option.pace else None,
+        )
+        for option in plan.options
+        if option.number > number and option.basis is Basis.TRIAL
+        if taken is not None and _is_same_job(option, taken)
+    )
+
+
+def _is_same_job(option: Option, taken: Option) -> bool:
+    """Tell whether it trains the same model, with the same numbers or with the script's own."""
+    same_model = (option.variant, option.command) == (taken.variant, taken.command)
+    return same_model and option.strategy.precision in (None, taken.strategy.precision)
+
+
+def keep_options(options: tuple[FallTo, ...], run: Path) -> None:
+    """Write them into the folder of a run. Without a disk it can be run, and not resumed so."""
+    with contextlib.suppress(OSError):
+        write_whole(run / OPTIONS, msgspec.json.encode(options))
+
+
+def kept_options(run: Path) -> tuple[FallTo, ...]:
+    """Read them; none, if there are none or they cannot be read."""
+    try:
+        return msgspec.json.decode(
+            read_regular(run / OPTIONS, OPTIONS_LIMIT), type=tuple[FallTo, ...]
+        )
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return ()

@@ -1,0 +1,1 @@
+"""What works here when we try it? Probes, and drills."""

@@ -1,0 +1,327 @@
+"""Runs one probe: starts its payload, watches it, and says what came of it.
+
+Before each an intent is on the disk, since a probe may take the machine down. A payload that does
+no try for too long hangs; its stacks are taken before it is ended. Time in which it was ready to
+run and had no processor does not count, up to a limit. Whatever becomes of it, the next is run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import struct
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+from rocsteady_train.untrusted_file import read_regular, read_tail
+
+from rocsteady.doctor.knowledge.failures import UNKNOWN, load_failures
+from rocsteady.failures.classify import Classifier
+from rocsteady.failures.symptoms import Raised, Symptoms
+from rocsteady.hangs.collect import collect
+from rocsteady.hangs.processor_wait import ProcessorWait
+from rocsteady.hangs.snapshot import take_snapshot
+from rocsteady.hangs.values import Snapshot
+from rocsteady.model import IntentKind, Observation, ProbeOutcome, Value
+from rocsteady.probe.catalog import Probe
+from rocsteady.probe.processes import Forks, Fresh, UnfitError, lay_out, tidy
+from rocsteady.store.journal import Journal
+from rocsteady.system.child_end import Exit
+from rocsteady.wording import duration
+
+POLL = 0.02  # seconds
+QUIET, MOST = 0.1, 10  # of its patience: when to count, and at most, if it has no processor
+COUNT_EVERY = 0.5  # seconds
+SNAPSHOTS, SNAPSHOT_WITHIN, BETWEEN_SNAPSHOTS = 3, timedelta(seconds=3), 0.3
+EVIDENCE_WITHIN = timedelta(seconds=8)
+OUTPUT_LIMIT = 256 * 1024  # bytes
+RESULT_LIMIT = 16 * 1024 * 1024  # bytes
+_BEAT = struct.Struct("=Q")
+_LONG = (1 << 32) - 1  # the lower half counts tries, the upper one signs of life between them
+
+
+class Result(Value, frozen=True, kw_only=True):
+    """What a payload wrote down itself."""
+
+    version: int
+    outcome: str
+    why: str = ""
+    traceback: str = ""
+    tries: int
+    seconds: float
+    worst: float = 0.0
+    figures: dict[str, float] = msgspec.field(default_factory=dict)
+    said: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Payload(Protocol):
+    """A process that runs one."""
+
+    pid: int
+
+    def ended(self, within: float) -> Exit | None: ...  # noqa: D102
+
+    def tree(self) -> tuple[int, ...]: ...  # noqa: D102
+
+    def kill(self) -> bool: ...  # noqa: D102
+
+    def close(self) -> None: ...  # noqa: D102
+
+
+class ProbeRunner:
+    """Runs probes in one interpreter of the user's."""
+
+    def __init__(
+        self,
+        python: str,
+        *,
+        folder: Path,
+        journal: Journal,
+        environment: Mapping[str, str],
+        software: str = "",
+    ) -> None:
+        self._python, self._folder, self._journal = python, folder, journal
+        self._environment, self._software = dict(environment), software
+        self._site = lay_out(folder)
+        self._forks: Forks | None = None
+        self._unfit = ""  # why nothing is forked
+        self._numbers = itertools.count(1)
+        self._run_id = f"probe-{os.getpid()}"
+
+    def run(
+        self,
+        probe: Probe,
+        *,
+        tries: int,
+        seconds: float,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> Observation:
+        """Run one probe to its end, or end it."""
+        folder = self._folder / f"probe-{next(self._numbers)}"
+        folder.mkdir(mode=0o700)
+        request: dict[str, object] = {
+            "payload": probe.payload,
+            "arguments": probe.arguments,
+            "tries": tries,
+            "seconds": seconds,
+            "folder": str(folder),
+        }
+        intent = self._journal.intend(IntentKind.PROBE, _intent(probe, self._software))
+        began = time.time()
+        try:
+            payload = self._start(probe, request)
+            watch = _Watch(payload, probe, folder, began, progress)
+            try:
+                observation = watch.observe()
+            finally:
+                payload.close()
+        except (OSError, UnfitError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            observation = Observation(
+                probe=probe.name,
+                outcome=ProbeOutcome.NOT_RUN,
+                tries=0,
+                seconds=0.0,
+                why=f"it could not be started: {why}",
+            )
+        intent.end(observation.outcome.value)
+        if not observation.bad:
+            tidy(folder)
+        return msgspec.structs.replace(
+            observation,
+            variant=probe.variant,
+            software=self._software,
+            at=began,
+        )
+
+    def close(self) -> None:
+        """End what is left."""
+        if self._forks is not None:
+            self._forks.close()
+            self._forks = None
+
+    def _start(self, probe: Probe, request: dict[str, object]) -> Payload:
+        if not (probe.fresh or self._unfit):
+            try:
+                if self._forks is None:
+                    self._forks = Forks(
+                        self._python, self._site, self._folder, self._environment, self._run_id
+                    )
+                return self._forks.fork(request)
+            except UnfitError as error:
+                self._unfit = str(error)
+                self.close()
+        # A name of its own: who ends it ends all of that name, also the process that forks.
+        run_id = f"{self._run_id}-{Path(str(request['folder'])).name}"
+        return Fresh(self._python, self._site, request, self._environment, run_id)
+
+
+class _Watch:
+    """Looks at one payload until it has ended, or is ended."""
+
+    def __init__(
+        self,
+        payload: Payload,
+        probe: Probe,
+        folder: Path,
+        began: float,
+        progress: Callable[[int], None],
+    ) -> None:
+        self._payload, self._probe, self._folder = payload, probe, folder
+        self._began, self._progress = began, progress
+
+    def observe(self) -> Observation:
+        """Wait for the end, or for a hang."""
+        start = moved = time.monotonic()
+        before, waited = 0, _Waited(self._payload)
+        while True:
+            ended = self._payload.ended(POLL)
+            if ended is not None:
+                return self._ended(ended, time.monotonic() - start)
+            beat = self._beat()
+            if beat != before:
+                before, moved, waited = beat, time.monotonic(), _Waited(self._payload)
+                self._progress(beat & _LONG)
+            patience = (
+                self._probe.patience if beat else max(self._probe.first, self._probe.patience)
+            )
+            if waited.too_long(time.monotonic() - moved, patience):
+                return self._hung(beat & _LONG, time.monotonic() - start)
+
+    def _ended(self, ended: Exit, seconds: float) -> Observation:
+        result = self._result()
+        if result is not None and ended.code == 0:
+            outcome = ProbeOutcome(result.outcome)
+            place = failure = ""
+            if outcome in (ProbeOutcome.EXCEPTION, ProbeOutcome.NO_MEMORY):
+                name = result.why.partition(":")[0]
+                raised = Raised(type=name, message=result.why, traceback=result.traceback)
+                failure, place = self._named(
+                    Symptoms(log=result.traceback, raised=(raised,), exit_code=1)
+                )
+            return Observation(
+                probe=self._probe.name,
+                outcome=outcome,
+                tries=result.tries,
+                seconds=result.seconds,
+                why=result.why,
+                place=place,
+                failure=failure,
+                worst=result.worst,
+                figures=result.figures,
+                said=result.said,
+                evidence=""
+                if outcome in (ProbeOutcome.OK, ProbeOutcome.NOT_RUN)
+                else str(self._folder),
+            )
+        log = self._output()
+        failure, place = self._named(Symptoms(log=log, exit_code=ended.code, signal=ended.signal))
+        return Observation(
+            probe=self._probe.name,
+            outcome=ProbeOutcome.CRASH,
+            tries=self._beat() & _LONG,
+            seconds=seconds,
+            why=_how(ended) + (f": {_last_line(log)}" if log.strip() else ""),
+            place=place,
+            failure=failure,
+            evidence=str(self._folder),
+        )
+
+    def _hung(self, tries: int, seconds: float) -> Observation:
+        pids = self._payload.tree()
+        snapshots: list[Snapshot] = []
+        for _ in range(SNAPSHOTS):
+            snapshots.append(take_snapshot(pids, stacks=True, within=SNAPSHOT_WITHIN))
+            time.sleep(BETWEEN_SNAPSHOTS)
+        collected = collect(
+            self._folder / "evidence",
+            pids=pids,
+            pages=None,
+            log=self._folder / "output",
+            since=self._began,
+            attempt=self._probe.title,
+            within=EVIDENCE_WITHIN,
+        )
+        killed = self._payload.kill()
+        failure, place = self._named(
+            Symptoms(log=self._output(), hung=True, snapshots=tuple(snapshots), step=tries)
+        )
+        return Observation(
+            probe=self._probe.name,
+            outcome=ProbeOutcome.HANG if killed else ProbeOutcome.UNKILLABLE,
+            tries=tries,
+            seconds=seconds,
+            why=f"at try {tries + 1}, terminated after {duration(seconds)}"
+            if killed
+            else f"at try {tries + 1}; it cannot be killed and may still hold the GPU",
+            place=place,
+            failure=failure,
+            evidence=collected.folder,
+        )
+
+    def _named(self, symptoms: Symptoms) -> tuple[str, str]:
+        named = Classifier(load_failures()).name(symptoms)
+        kind = "" if named.kind == UNKNOWN else named.kind
+        return kind, named.fingerprint.place
+
+    def _beat(self) -> int:
+        try:
+            content = read_regular(self._folder / "beat", _BEAT.size)
+        except OSError:
+            return 0
+        return int(_BEAT.unpack(content)[0]) if len(content) == _BEAT.size else 0
+
+    def _result(self) -> Result | None:
+        try:
+            content = read_regular(self._folder / "result.json", RESULT_LIMIT)
+            return msgspec.json.decode(content, type=Result)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    def _output(self) -> str:
+        try:
+            return read_tail(self._folder / "output", OUTPUT_LIMIT).decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+
+class _Waited:
+    """Tells a payload that hangs from one that is ready and has no processor."""
+
+    def __init__(self, payload: Payload) -> None:
+        self._payload = payload
+        self._wait: ProcessorWait | None = None
+        self._next = 0.0
+
+    def too_long(self, quiet: float, patience: float) -> bool:
+        """Tell whether nothing was heard of it for too long; ``quiet`` seconds have passed."""
+        if quiet < QUIET * patience or quiet < self._next:
+            return False
+        if self._wait is None:
+            self._wait = ProcessorWait(self._payload.tree())
+        if quiet <= patience:
+            return False
+        self._next = quiet + COUNT_EVERY
+        return quiet > MOST * patience or (
+            quiet - self._wait.seconds(self._payload.tree()) > patience
+        )
+
+
+def _intent(probe: Probe, software: str) -> str:
+    return json.dumps({"probe": probe.name, "variant": probe.variant, "software": software})
+
+
+def _how(ended: Exit) -> str:
+    if ended.signal:
+        return f"terminated by signal {ended.signal}"
+    return f"ended with exit code {ended.code}"
+
+
+def _last_line(log: str) -> str:
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else ""

@@ -1,0 +1,271 @@
+"""Which probes are run, and which not and why; and what is kept of what came of them.
+
+A probe that crashed the machine is not tried again unasked. One that is known to have reset a GPU
+somewhere asks first where that would take a screen away, or where this machine went down before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from rocsteady.doctor.machine.machine import Machine
+from rocsteady.doctor.training_gpus import trainable
+from rocsteady.model import IntentKind, Observation, ProbeOutcome, Value
+from rocsteady.probe.catalog import FORK_START, FRESH_START, LEVELS, Probe
+from rocsteady.probe.runner import ProbeRunner
+from rocsteady.screens.probe import ProbeLine
+from rocsteady.store.journal import Journal
+from rocsteady.store.machine_history import Memory
+from rocsteady.store.values import Fate
+from rocsteady.wording import plural
+
+LEVEL_NAMES = tuple(map(str, LEVELS))
+CONFIDENCE = 0.95
+MOST_EVIDENCE = 50  # folders
+
+
+class Planned(Value, frozen=True, kw_only=True):
+    """A probe, and how far it is gone into."""
+
+    probe: Probe
+    tries: int  # at most
+    seconds: float  # at most
+    about: float  # seconds that it takes
+    why_not: str = ""  # why it is not run
+    risk: str = ""  # why somebody should be asked first
+
+
+class KnownBefore(Value, frozen=True, kw_only=True):
+    """What is known before anything is tried."""
+
+    machine: Machine
+    screens: tuple[str, ...] | None  # connectors with a screen on a GPU; None: cannot be told
+    took_down: bool = False  # something of ours took this machine down before
+    observations: tuple[Observation, ...] = ()  # of this machine, oldest first
+
+
+def unknown_names(probes: Sequence[Probe], names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names that no probe has."""
+    return tuple(name for name in names if not any(_is_meant(probe, name) for probe in probes))
+
+
+def plan(
+    probes: Sequence[Probe],
+    level: str,
+    names: Sequence[str],
+    standing: KnownBefore,
+    *,
+    again: bool = False,
+) -> tuple[Planned, ...]:
+    """Choose: all of a level, or those that are named whatever their level."""
+    depth = LEVELS.index(int(level))
+    chosen = [
+        probe
+        for probe in probes
+        if (any(_is_meant(probe, name) for name in names) if names else probe.level <= depth + 1)
+    ]
+    return tuple(_planned(probe, depth, standing, again=again) for probe in chosen)
+
+
+def without_risks(planned: Iterable[Planned]) -> tuple[Planned, ...]:
+    """Leave out what should be asked about."""
+    return tuple(
+        msgspec.structs.replace(each, why_not=f"{each.risk}; use --yes to run it", risk="")
+        if each.risk and not each.why_not
+        else each
+        for each in planned
+    )
+
+
+def newest(observations: Iterable[Observation]) -> dict[str, Observation]:
+    """Return the newest of each probe and variant."""
+    found: dict[str, Observation] = {}
+    for each in sorted(observations, key=lambda observation: observation.at):
+        if each.outcome is not ProbeOutcome.NOT_RUN:
+            found[f"{each.probe} {each.variant}".rstrip()] = each
+    return found
+
+
+def line_of(probe: Probe | None, observation: Observation) -> ProbeLine:
+    """Return an observation with what is needed to read it."""
+    well = observation.outcome is ProbeOutcome.OK
+    return ProbeLine(
+        observation=observation,
+        what=probe.what if probe else "tries",
+        question=probe.question if probe else "",
+        one_in=fewer_than_one_in(observation.tries) if well else 1,
+    )
+
+
+def recover(journal: Journal, memory: Memory, software: str) -> tuple[Observation, ...]:
+    """Remember which probes crashed the machine: their intents have no outcome."""
+    found = []
+    for entry in journal.unfinished():
+        deed = entry.deed
+        if deed.kind is not IntentKind.PROBE or entry.fate is Fate.UNDER_WAY:
+            continue
+        journal.settle(deed, entry.fate.value)
+        if entry.fate is Fate.MACHINE_WENT_DOWN:
+            observation = _took_down(deed.what, deed.at, software)
+            memory.took_down(entry)
+            memory.observed(journal.here.machine, observation)
+            found.append(observation)
+    return tuple(found)
+
+
+def let_go(journal: Journal) -> None:
+    """Give the probe that somebody interrupted its outcome: it did no harm."""
+    for entry in journal.unfinished():
+        if entry.deed.kind is IntentKind.PROBE and entry.deed.process == journal.here.process:
+            journal.settle(entry.deed, "interrupted")
+
+
+def fewer_than_one_in(tries: int) -> int:
+    """Return M of "fewer than 1 in M fails" after so many tries without a failure; 1: no bound."""
+    if tries < 1:
+        return 1
+    highest_rate = -math.expm1(math.log(1 - CONFIDENCE) / tries)
+    return math.floor(1 / highest_rate)
+
+
+class Suite:
+    """Runs what is planned, and remembers what came of it."""
+
+    def __init__(self, runner: ProbeRunner, memory: Memory, here: str, evidence: Path) -> None:
+        self._runner, self._memory = runner, memory
+        self._here, self._evidence = here, evidence
+
+    def run(
+        self,
+        planned: Planned,
+        *,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> Observation:
+        """Run one, and remember it; what is not run is an observation too, and not remembered."""
+        probe = planned.probe
+        if planned.why_not:
+            return Observation(
+                probe=probe.name,
+                variant=probe.variant,
+                outcome=ProbeOutcome.NOT_RUN,
+                tries=0,
+                seconds=0.0,
+                why=planned.why_not,
+                at=time.time(),
+            )
+        observation = self._runner.run(
+            probe,
+            tries=planned.tries,
+            seconds=planned.seconds,
+            progress=progress,
+        )
+        if observation.bad:
+            observation = keep_evidence(observation, self._evidence)
+        if observation.outcome is not ProbeOutcome.NOT_RUN:
+            self._memory.observed(self._here, observation)
+        return observation
+
+
+def keep_evidence(observation: Observation, folder: Path) -> Observation:
+    """Move what was collected to where it stays; of very many only the newest stay."""
+    source = Path(observation.evidence) if observation.evidence else None
+    if source is None or not source.is_dir():
+        return observation
+    title = "-".join(f"{observation.probe} {observation.variant}".split())
+    name = f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(observation.at))}-{title}"
+    number = 1
+    while (target := folder / f"{name}-{number}").exists():
+        number += 1
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    whole = source.parent if source.name == "evidence" else source
+    try:
+        shutil.move(whole, target)
+    except OSError:
+        return observation  # it is still where it was
+    for old in sorted(folder.iterdir(), key=_age)[:-MOST_EVIDENCE]:
+        shutil.rmtree(old, ignore_errors=True)
+    return msgspec.structs.replace(observation, evidence=str(target))
+
+
+def _age(folder: Path) -> tuple[str, float]:
+    with contextlib.suppress(OSError):
+        return folder.name[:15], folder.stat().st_mtime
+    return "", 0.0
+
+
+def _is_meant(probe: Probe, name: str) -> bool:
+    return name in (probe.name, probe.title, f"{probe.name}:{probe.variant}")
+
+
+def _planned(probe: Probe, depth: int, standing: KnownBefore, *, again: bool) -> Planned:
+    last = newest(standing.observations).get(probe.title)
+    tries, seconds = probe.tries[depth], probe.seconds[depth]
+    alike = last is not None and last.outcome is ProbeOutcome.OK and last.tries == tries
+    about = last.seconds if last and alike else seconds
+    why_not = _lacking(probe, standing.machine)
+    if _took_it_down(probe, standing.observations) and not again:
+        why_not = why_not or "the machine crashed during it; use --again to try it anyway"
+    return Planned(
+        probe=probe,
+        tries=tries,
+        seconds=seconds,
+        about=about + (FRESH_START if probe.fresh else FORK_START),
+        why_not=why_not,
+        risk="" if why_not else _risk(probe, standing),
+    )
+
+
+def _took_it_down(probe: Probe, observations: Iterable[Observation]) -> bool:
+    """Tell whether the machine went down when it was last tried."""
+    own = [
+        each for each in observations if (each.probe, each.variant) == (probe.name, probe.variant)
+    ]
+    last = max(own, key=lambda observation: observation.at, default=None)
+    return last is not None and last.outcome is ProbeOutcome.WENT_DOWN
+
+
+def _lacking(probe: Probe, machine: Machine) -> str:
+    """Say which GPUs are missing; other vendors' and those behind WSL2 only the payload can see."""
+    unseen = machine.system.wsl or (machine.torch is not None and machine.torch.build == "cuda")
+    there = len(trainable(machine))
+    if machine.torch is not None and machine.torch.build == "cpu":
+        there = 0
+    if unseen or there >= probe.gpus:
+        return ""
+    return plural(there, "GPU") if there else "no GPU that torch can use"
+
+
+def _risk(probe: Probe, standing: KnownBefore) -> str:
+    if not (probe.risky and (trainable(standing.machine) or standing.machine.system.wsl)):
+        return ""
+    if standing.took_down:
+        return "it may reset the GPU, and this machine crashed before"
+    if standing.screens is None:
+        return "it may reset the GPU, which may drive a display"
+    if standing.screens:
+        return f"it may reset the GPU that drives a display ({standing.screens[0]})"
+    return ""
+
+
+def _took_down(what: str, at: float, software: str) -> Observation:
+    """Read an intent back; one that cannot be read is still a probe that did this."""
+    intent: dict[str, object] = {}
+    with contextlib.suppress(msgspec.MsgspecError):
+        intent = msgspec.json.decode(what, type=dict[str, object])
+    return Observation(
+        probe=str(intent.get("probe", "unknown")),
+        variant=str(intent.get("variant", "")),
+        outcome=ProbeOutcome.WENT_DOWN,
+        tries=0,
+        seconds=0.0,
+        why="the machine crashed during it",
+        software=str(intent.get("software", software)),
+        at=at,
+    )

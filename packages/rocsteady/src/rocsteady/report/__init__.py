@@ -1,0 +1,1 @@
+"""What happened? One story of a run, and its renderings."""

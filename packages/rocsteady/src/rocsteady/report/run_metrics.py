@@ -1,0 +1,125 @@
+"""The numbers of a run that other tools show, each with its name and unit, and its events.
+
+Prometheus and OpenTelemetry are given these, and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+
+from rocsteady.model import RunOutcome, Value
+from rocsteady.report.run_report import (
+    attempt_end,
+    costs_of,
+    decision_after,
+    decision_with_reason,
+    failure_of,
+    incident_title,
+)
+from rocsteady.store.values import RunLine, RunStory
+
+
+class Quantity(Value, frozen=True, kw_only=True):
+    """What a number means."""
+
+    name: str  # as OpenTelemetry spells names
+    unit: str  # of UCUM; "" for what is only counted
+    meaning: str
+
+
+class RunEvent(Value, frozen=True, kw_only=True):
+    """Something that happened to a run, in one line."""
+
+    at: float
+    text: str
+
+
+class RunMetrics(Value, frozen=True, kw_only=True):
+    """A run at one moment."""
+
+    run: str
+    at: float
+    step: int
+    values: dict[str, float]  # by name of a quantity; without what is not known
+    events: tuple[RunEvent, ...] = ()  # all so far, in order
+
+
+QUANTITIES = (
+    Quantity(name="running", unit="", meaning="1 while the run is in progress, else 0."),
+    Quantity(name="done", unit="", meaning="1 once the job is done, else 0."),
+    Quantity(name="step", unit="", meaning="Steps completed so far, as counted by the script."),
+    Quantity(name="planned_steps", unit="", meaning="Total number of steps."),
+    Quantity(name="steps_per_second", unit="", meaning="Recent steps per second."),
+    Quantity(name="remaining_seconds", unit="s", meaning="Expected time until the run ends."),
+    Quantity(name="goodput_ratio", unit="", meaning="Share of the time spent training."),
+    Quantity(name="lost_seconds", unit="s", meaning="Time lost to failures and restarts."),
+    Quantity(name="attempts", unit="", meaning="Number of times the command was started."),
+    Quantity(name="incidents", unit="", meaning="Number of incidents."),
+    Quantity(
+        name="last_progress_timestamp_seconds",
+        unit="s",
+        meaning="When the last step was completed.",
+    ),
+    Quantity(name="deadline_timestamp_seconds", unit="s", meaning="When the job must be done."),
+    Quantity(
+        name="updated_timestamp_seconds", unit="s", meaning="When these values were recorded."
+    ),
+)
+
+
+def known(metrics: RunMetrics) -> list[Quantity]:
+    """Return the quantities that have a value."""
+    return [quantity for quantity in QUANTITIES if quantity.name in metrics.values]
+
+
+def metrics_of(line: RunLine, story: RunStory, *, now: float) -> RunMetrics:
+    """Take the numbers of a run; its texts are not redacted yet."""
+    ended, costs = line.run.ended, costs_of(story, now)
+    ahead = story.forecast
+    values: dict[str, float | None] = {
+        "running": float(ended is None and line.alive is not False),
+        "done": float(line.run.outcome is RunOutcome.DONE),
+        "step": line.step,
+        "planned_steps": line.total,
+        "steps_per_second": line.rate if ended is None else None,
+        "remaining_seconds": max(0.0, ahead.at - now) if ahead and not line.stalled else None,
+        "goodput_ratio": costs.useful / costs.whole if line.last_progress and costs.whole else None,
+        "lost_seconds": story.seconds_lost,
+        "attempts": len(story.attempts),
+        "incidents": len(story.incidents),
+        "last_progress_timestamp_seconds": line.last_progress,
+        "deadline_timestamp_seconds": story.deadline,
+        "updated_timestamp_seconds": now,
+    }
+    finite = {
+        name: float(value)
+        for name, value in values.items()
+        if value is not None and math.isfinite(value)
+    }
+    return RunMetrics(
+        run=line.run.name, at=now, step=line.step or 0, values=finite, events=events_of(story)
+    )
+
+
+def events_of(story: RunStory) -> tuple[RunEvent, ...]:
+    """Return what happened to a run: incidents, ends of attempts and what followed, its end."""
+    events = [
+        RunEvent(at=each.at, text=f"incident {each.number}: {incident_title(each)}")
+        for each in story.incidents
+    ]
+    for attempt in story.attempts:
+        if attempt.ended is None:
+            continue
+        failure, decided = failure_of(story, attempt.number), decision_after(story, attempt.number)
+        if failure is None or decided is None:  # not yet
+            continue
+        ended = (
+            f"attempt {attempt.number} {attempt_end(attempt, story)}. {failure.title.rstrip('.')}."
+        )
+        text = f"{ended} {decision_with_reason(decided)}"
+        events.append(RunEvent(at=attempt.ended, text=text))
+    if story.run.ended is not None:
+        events.append(
+            RunEvent(at=story.run.ended, text=f"the run ended: {story.run.outcome.value}")
+        )
+    return tuple(sorted(events, key=lambda event: event.at))

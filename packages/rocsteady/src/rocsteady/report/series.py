@@ -1,0 +1,105 @@
+"""What a run measured over time, as points that a plot can hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from rocsteady.store.values import AttemptRecord, Bucket, Deed, paused_between
+
+HIGHEST = 1e100  # that is plotted
+MOST_POINTS = 500  # of a plot: it is about 800 pixels wide
+
+
+class PlotPoint(NamedTuple):
+    """A stretch of time, and what was measured in it."""
+
+    at: float
+    least: float
+    most: float
+    mean: float
+
+
+Series = tuple[tuple[PlotPoint, ...], ...]  # a line for each attempt: none joins two of them
+
+
+def in_attempts(buckets: Iterable[Bucket], attempts: Iterable[AttemptRecord]) -> tuple[Bucket, ...]:
+    """Cut each bucket to the time of its attempt: it is as wide as the clock's minutes are."""
+    spans = {each.number: (each.started, each.ended or math.inf) for each in attempts}
+    found = []
+    for bucket in buckets:
+        begun, ended = spans.get(bucket.attempt, (bucket.start, math.inf))
+        start, end = max(bucket.start, begun), min(bucket.start + bucket.width, ended)
+        found.append(replace(bucket, start=start, width=max(0, round(end - start))))
+    return tuple(found)
+
+
+def gauge(buckets: Iterable[Bucket], name: str) -> Series:
+    """Return what one gauge showed."""
+    found = (
+        (bucket.attempt, PlotPoint(_middle(bucket), seen.least, seen.most, seen.mean))
+        for bucket in buckets
+        if (seen := bucket.gauges.get(name)) is not None
+        and all(abs(value) < HIGHEST for value in (seen.least, seen.most, seen.mean))  # nor NaN
+    )
+    return _lines(found)
+
+
+def rates(buckets: Iterable[Bucket], deeds: Sequence[Deed] = ()) -> Series:
+    """Return steps a second, from the last progress in one bucket to that in the next, unpaused.
+
+    The first bucket of an attempt gives none: it has the start, and the jump to where it resumed.
+    """
+    last: dict[int, tuple[int, float]] = {}
+    found = []
+    for bucket in buckets:
+        if bucket.last_progress is None:
+            continue
+        step, at = last.get(bucket.attempt, (bucket.last_step, bucket.last_progress))
+        last[bucket.attempt] = bucket.last_step, bucket.last_progress
+        paused = paused_between(deeds, at, bucket.last_progress)
+        steps, seconds = bucket.last_step - step, bucket.last_progress - at - paused
+        if steps > 0 and seconds > 0:
+            rate = steps / seconds
+            found.append((bucket.attempt, PlotPoint(_middle(bucket), rate, rate, rate)))
+    return _lines(found)
+
+
+def gauge_names(buckets: Iterable[Bucket]) -> tuple[str, ...]:
+    """Return the names of all gauges, in the order in which they were first seen."""
+    return tuple(dict.fromkeys(name for bucket in buckets for name in bucket.gauges))
+
+
+def _middle(bucket: Bucket) -> float:
+    """Return the middle of the time in which it was measured."""
+    if bucket.first_progress is not None and bucket.last_progress is not None:
+        return (bucket.first_progress + bucket.last_progress) / 2
+    return bucket.start + bucket.width / 2
+
+
+def _lines(found: Iterable[tuple[int, PlotPoint]]) -> Series:
+    lines: dict[int, list[PlotPoint]] = {}
+    for attempt, point in found:
+        lines.setdefault(attempt, []).append(point)
+    most = max(2, MOST_POINTS // max(1, len(lines)))
+    return tuple(_thinned(line, most) for line in lines.values())
+
+
+def _thinned(points: Sequence[PlotPoint], most: int) -> tuple[PlotPoint, ...]:
+    """Merge neighbours; the lowest and the highest of them stay visible."""
+    if len(points) <= most:
+        return tuple(points)
+    size = -(-len(points) // most)
+    groups = (points[start : start + size] for start in range(0, len(points), size))
+    return tuple(
+        PlotPoint(
+            at=(group[0].at + group[-1].at) / 2,
+            least=min(point.least for point in group),
+            most=max(point.most for point in group),
+            mean=sum(point.mean for point in group) / len(group),
+        )
+        for group in groups
+    )

@@ -1,0 +1,1 @@
+"""What comes next? The run loop, attempts, recovery, checkpoints, notifications."""

@@ -1,0 +1,97 @@
+"""What a person is told while a run goes: single lines on stderr that start with ``rocsteady:``.
+
+They go through the child's own way to stderr while there is one, and through one of our own
+otherwise, so that a reader who is slow or stuck never makes us wait. Each is kept in the journal.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable
+
+from rocsteady.printable import printable
+from rocsteady.screens.text_page import coloured, takes_colour
+from rocsteady.store.journal import Journal
+from rocsteady.store.values import MessageRecord
+from rocsteady.system.output_buffer import Outlet
+
+PREFIX = "rocsteady: "
+_HEAD = re.compile(r"[^:.(;]+")
+READER_WAIT = 0.5  # seconds without a byte taken, after which a reader is not waited for
+
+
+class Announcer:
+    """Says things once."""
+
+    def __init__(self, journal: Journal | None = None, run: int | None = None) -> None:
+        self._journal = journal
+        self._run = run
+        self._outlet: Outlet | None = None
+        self._colour: bool | None = None  # None: not known yet
+        self.through: Callable[[str], None] | None = None  # the child's way to stderr
+        self.mid_line = False  # the script's last line on stderr has no end
+        self.quiet = False  # only the journal is told
+        self.names_run = True  # other commands know the run by its name
+
+    def say(self, text: str, *, style: str = "") -> None:
+        """Print one line, and keep it for the report; ``style`` colours how it begins."""
+        line = PREFIX + self._styled(printable(" ".join(text.split())), style)
+        if self.quiet:
+            pass
+        elif self.through is not None:
+            self.through(line)
+        else:
+            self._to_stderr(f"\n{line}" if self.mid_line else line)
+            self.mid_line = False
+        self.note(text)
+
+    def bug(self, effect: str, error: Exception) -> None:
+        """Say that a part of rocsteady failed, and what that costs."""
+        self.say(f"this is a bug in rocsteady; {effect}: {type(error).__name__}: {error}")
+
+    def note(self, text: str) -> None:
+        """Keep one line for the report only."""
+        if self._journal is not None:
+            self._journal.record(MessageRecord(run=self._run, text=text, at=time.time()))
+
+    def flush(self) -> None:
+        """Let what was said come before what others will write, if its reader lets it."""
+        if self._outlet is not None:
+            self._outlet.flush(READER_WAIT)
+
+    def close(self) -> None:
+        """Say what is left."""
+        if self._outlet is not None:
+            self._outlet.close(READER_WAIT)
+            self._outlet = None
+
+    def _styled(self, text: str, style: str) -> str:
+        """Colour what comes before the first colon, full stop or parenthesis."""
+        if self._colour is None:
+            try:
+                self._colour = takes_colour(sys.stderr)
+            except (AttributeError, OSError, ValueError):  # there is none
+                self._colour = False
+        head = _HEAD.match(text)
+        if not (self._colour and style and head):
+            return text
+        return coloured(head.group(), style) + text[head.end() :]
+
+    def _to_stderr(self, line: str) -> None:
+        try:
+            if self._outlet is None:
+                self._outlet = Outlet(sys.stderr.fileno())
+        except (AttributeError, OSError, ValueError):  # none, or none of the system's
+            _write(line)
+        else:
+            self._outlet.put(f"{line}\n".encode(errors="replace"))
+
+
+def _write(line: str) -> None:
+    try:
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+    except (AttributeError, OSError, ValueError):  # it is gone; the journal has it
+        return

@@ -1,0 +1,69 @@
+"""What came of an attempt."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rocsteady.hangs.blame import Blame
+from rocsteady.hangs.collect import Collected
+from rocsteady.hangs.exceptions import RaisedException
+from rocsteady.hangs.heartbeat_pages import Applied, BatchSplit, CheckpointRead, LoaderFacts
+from rocsteady.hangs.members import Members
+from rocsteady.hangs.phase_history import PhaseHistory
+from rocsteady.hangs.values import Heartbeat, Snapshot
+from rocsteady.hangs.verdict import Verdict
+from rocsteady.model import Outcome, Value
+from rocsteady.system.child_end import Exit
+
+
+class HangEvidence(Value, frozen=True, kw_only=True):
+    """What was found when it was hung."""
+
+    verdict: Verdict
+    evidence: Collected
+    blame: Blame | None = None  # which rank holds up the others; None: there is only one
+
+
+class AttemptEnd(Value, frozen=True, kw_only=True):
+    """What came of an attempt."""
+
+    outcome: Outcome
+    exit: Exit | None
+    seconds: float
+    progress_seconds: float  # from its first step to its last
+    first_step: int | None
+    last_step: int | None
+    confirmed: bool = True  # by the script's own count
+    own_counts: dict[str, int] = msgspec.field(
+        default_factory=dict
+    )  # other counts of the script's own, by their kind
+    start: str = ""  # by which the checkpoint that it went on from is known again; "": none
+    made: int = 0  # steps
+    unsure: int = 0  # by how many steps that may be too few, where they go on from a checkpoint
+    wrote_checkpoint: bool  # or it cannot be told that it did not
+    read: CheckpointRead | None = None  # that the script found by itself and went on from
+    found: HangEvidence | None  # when it was hung
+    learned: PhaseHistory
+    processes: tuple[int, ...]  # that it had when it was last looked at
+    began: float = 0.0  # by the monotonic clock
+    snapshots: tuple[Snapshot, ...] = ()  # since its last progress, oldest first
+    members: Members = Members()
+    heartbeats: tuple[Heartbeat, ...] = ()
+    raised: tuple[RaisedException, ...] = ()  # the first in time first
+    oom_kills: int | None = None
+    applied: tuple[Applied, ...] = ()  # what came of the settings of its strategy
+    loader: LoaderFacts | None = None
+    precision: str = ""  # the lowest that it computed in: fp32, bf16, fp16; "": not known
+    batch_split: BatchSplit | None = None  # None: not trained through rocsteady_train.Loop
+
+    @property
+    def own_step(self) -> int | None:
+        """How far it came by the script's own count; None if nothing confirms it."""
+        return self.last_step if self.confirmed and (self.read is None or self.start) else None
+
+
+def is_failure(end: AttemptEnd) -> bool:
+    """Tell an attempt that failed from one that ended well or was stopped."""
+    if end.outcome in (Outcome.STOPPED, Outcome.AT_EXIT, Outcome.REPLACED):
+        return False
+    return end.outcome is not Outcome.BY_ITSELF or end.exit is None or end.exit.code != 0

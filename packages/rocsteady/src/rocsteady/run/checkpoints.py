@@ -1,0 +1,216 @@
+"""The checkpoints of one run: which it may use, and which of them is next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+from rocsteady_train.checkpoints.folder import is_ours
+
+from rocsteady.doctor.knowledge.resume_arguments import resume_argument
+from rocsteady.errors import RocsteadyError
+from rocsteady.hangs.heartbeat_pages import CheckpointRead
+from rocsteady.model import Value
+from rocsteady.run.attempt_end import AttemptEnd
+from rocsteady.run.job.done_when import CLOCK_GRAIN
+from rocsteady.run.job.resume import (
+    NANOSECONDS,
+    STEP,
+    Checkpoint,
+    Origin,
+    Stamp,
+    checkpoint_number,
+    find_checkpoints,
+    load_origin,
+    save_origin,
+    whole_checkpoints,
+)
+from rocsteady.run.job.values import Job, Resume
+from rocsteady.run.printed_epochs import last_epoch_printed
+from rocsteady.run.progress_counts import EPOCH, READ, SAVED
+from rocsteady.run.restart_preparation import StartsAt
+from rocsteady.store.values import Run
+
+
+class Steps(Value, frozen=True, kw_only=True):
+    """The steps that an attempt does not have to make."""
+
+    least: int = 0
+    most: int = 0
+    key: str = ""  # by which a checkpoint is known again; "": from the beginning
+    exact: bool = False  # the checkpoint says so itself
+
+    @property
+    def words(self) -> str:
+        """For people; "" if nothing is known."""
+        if not self.most:
+            return ""
+        if self.least != self.most:
+            return f"between steps {self.least:,} and {self.most:,}"
+        return f"{'' if self.exact else 'about '}step {self.most:,}"
+
+
+class Checkpoints:
+    """Knows what was there before the run, and what did not help."""
+
+    def __init__(
+        self,
+        job: Job,
+        folder: Path,
+        records: Path,
+        origin: Origin | None,
+        began: float = float("inf"),  # of the run, by the clock
+    ) -> None:
+        self.job = job  # it becomes one that can resume when its script says so
+        self.avoid: list[Checkpoint] = []  # that did not lead on
+        self.folder, self._records = folder, records
+        self._origin = origin or Origin()
+        self._judged: dict[Stamp, str] = {}  # between two attempts
+        self._new = False  # the run, and nothing of it was started yet
+        self.argument = resume_argument(job.command)  # by which the script resumes on its own
+        self._wrote = False  # a checkpoint, as far as that was seen
+        self.others_write = False  # checkpoints: the first rank may be on another host
+        self._began, self._attempts = began, 0
+        self._observed = False  # that the script finds by itself what the run has written
+
+    def begin(self) -> None:
+        """Write down what was there before the run."""
+        self._new = True
+        save_origin(self._origin, self._records)
+
+    def take_over(self, run: Run, others: Iterable[Run], *, from_scratch: bool) -> None:
+        """Tell those of a run that was left from those that other runs have written since.
+
+        A run without any of its own is not started again over those of another.
+        """
+        found = find_checkpoints(self.job.resume, self.folder)
+        self._origin = taken_over(run, others, self.job.resume, found)
+        theirs = sorted(each.path for each in found & (self._origin.foreign - self._origin.before))
+        if theirs and self.newest() is None and not from_scratch:
+            raise RocsteadyError(
+                f"{run.name} has no checkpoint of its own: {theirs[-1]} belongs to another run. Use"
+                " --from-scratch to start from the beginning"
+            )
+        save_origin(self._origin, self._records)
+
+    def told(self, job: Job) -> None:
+        """Take up that the script resumes by itself, from what it has found already."""
+        self.job = job
+        self._origin = Origin(before=find_checkpoints(job.resume, self.folder))
+        save_origin(self._origin, self._records)
+
+    def ended(self, end: AttemptEnd) -> None:
+        """Take up whether an attempt wrote a checkpoint."""
+        self._wrote = self._wrote or end.wrote_checkpoint
+        self._observed = self._observed or self.led_on(end) or _saved_over(end.read)
+        self._attempts += 1
+
+    def led_on(self, end: AttemptEnd) -> bool:
+        """Tell whether an attempt found, by itself, a checkpoint that this run has written."""
+        read = end.read
+        return bool(self._attempts and read and read.written / NANOSECONDS > self._began)
+
+    @property
+    def can_resume(self) -> bool:
+        """Tell whether the next attempt goes on from a checkpoint, if there is one.
+
+        A script that resumes on its own can only do so once it has written one.
+        """
+        wrote = self._wrote or self.others_write
+        own = self._observed or (bool(self.argument) and wrote)
+        return self.job.resume is not None or own
+
+    @property
+    def beginning(self) -> StartsAt:
+        """Where the next attempt begins."""
+        if self.job.resume is None:
+            return StartsAt.BY_ITSELF if self.can_resume else StartsAt.UNABLE
+        return StartsAt.CHECKPOINT if self.newest() else StartsAt.NONE_YET
+
+    def started(self) -> None:
+        """Forget what was read: the attempt that starts may change it."""
+        self._judged.clear()
+        if self._new:
+            self._set_apart()
+            save_origin(self._origin, self._records)
+            self._new = False
+
+    def newest(self) -> Checkpoint | None:
+        """Return the one to go on from, if there is any."""
+        return next(self.whole(), None)
+
+    def step_of(self, checkpoint: Checkpoint, seen: tuple[int, int]) -> Steps:
+        """Say how many steps a checkpoint has: by itself, or what was ``seen`` when it was written.
+
+        A number that cannot be what was seen counts something else.
+        """
+        number, (least, most) = checkpoint_number(self.folder, checkpoint.path), seen
+        key = f"{number.unit} {number.value}" if number else str(checkpoint.path)
+        if number is not None and number.unit == STEP:
+            near = least // 2 <= number.value <= most + 1 + (most - least)
+            if near or not most or is_ours(self.folder / checkpoint.path):
+                return Steps(least=number.value, most=number.value, key=key, exact=True)
+        return Steps(least=least, most=most, key=key)
+
+    def counted(self, end: AttemptEnd, before: Steps, log: Path) -> AttemptEnd:
+        """Add what the script itself says of how far it came."""
+        counts, newest = dict(end.own_counts), self.newest()
+        if newest and (number := checkpoint_number(self.folder, newest.path)):
+            counts[f"{SAVED}{number.unit}"] = number.value
+        if (epoch := last_epoch_printed(log)) is not None:
+            counts[EPOCH] = epoch
+        if end.read is not None and (self.led_on(end) or _saved_over(end.read)):
+            counts[READ] = _last_written(end.read)  # by this attempt, if it came so far
+        made = (end.last_step or 0) - before.least
+        return msgspec.structs.replace(end, own_counts=counts, made=max(0, made))
+
+    def _set_apart(self) -> None:
+        """Leave out what appeared since the run began: before its first attempt none is its own."""
+        late = find_checkpoints(self.job.resume, self.folder) - self._origin.before
+        self._origin = msgspec.structs.replace(self._origin, foreign=self._origin.foreign | late)
+
+    def whole(self) -> Iterator[Checkpoint]:
+        """Yield those that the run may go on from, the newest first."""
+        if self._new:
+            self._set_apart()
+        return whole_checkpoints(self.job, self.folder, self._origin, self.avoid, self._judged)
+
+
+def _saved_over(read: CheckpointRead | None) -> bool:
+    """Tell whether the file that a script read is a newer one now."""
+    return read is not None and _last_written(read) > read.written
+
+
+def _last_written(read: CheckpointRead) -> int:
+    """Return when the file that a script read was last written: it will read that next."""
+    try:
+        return max(read.written, Path(read.path).stat().st_mtime_ns)
+    except (OSError, ValueError):
+        return read.written
+
+
+def taken_over(
+    run: Run, others: Iterable[Run], resume: Resume | None, found: frozenset[Stamp]
+) -> Origin:
+    """Return what a run that was left may use: not what other runs have written since."""
+    own = load_origin(Path(run.folder)) or Origin()
+    others = [other for other in others if other.id != run.id]
+    later = [other for other in others if other.id > max(run.id, own.runs)]
+    written = {each for other in later for each in _by(other, resume, found)}
+    return Origin(
+        before=own.before,
+        foreign=own.foreign | (written - own.before),
+        runs=max((other.id for other in others), default=0),
+    )
+
+
+def _by(run: Run, resume: Resume | None, found: frozenset[Stamp]) -> Iterable[Stamp]:
+    """Return the checkpoints that another run may have written: those that it did not find."""
+    origin, its = load_origin(Path(run.folder)), run.job.get("resume")
+    patterns = its.get("checkpoints") if isinstance(its, dict) else None
+    if origin is not None and resume is not None and patterns == list(resume.checkpoints):
+        return found - origin.before
+    end = float("inf") if run.ended is None else run.ended + CLOCK_GRAIN
+    begin = run.started - CLOCK_GRAIN
+    return [each for each in found if begin <= each.written / NANOSECONDS <= end]

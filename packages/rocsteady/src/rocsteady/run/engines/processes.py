@@ -1,0 +1,86 @@
+"""What the supervisor asks of the processes of an attempt, whoever started them."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from rocsteady.run.job.resume import Launch
+from rocsteady.system.child_end import Exit, Stopping, StopResult, TerminalUse
+from rocsteady.system.interrupts import Interrupts
+from rocsteady.system.logfile import LogRules
+
+
+class AttemptProcesses(Protocol):
+    """The processes of one attempt: a command that was started, or a generation of ranks."""
+
+    pid: int
+    interrupts: Interrupts
+
+    @property
+    def mid_line(self) -> bool:
+        """Whether what was last shown on stderr did not end its line."""
+
+    def wait(self, timeout: float | None = None) -> Exit | None:
+        """Wait for the end, at most so many seconds."""
+
+    def tree(self) -> tuple[int, ...]:
+        """Give every living process."""
+
+    def stop(
+        self,
+        stopping: Stopping,
+        first: signal.Signals | None = signal.SIGINT,
+        futile: Callable[[], bool] | None = None,
+    ) -> StopResult:
+        """End all of them, mildly first."""
+
+    def left_running(self) -> dict[int, str]:
+        """Name what the command left running."""
+
+    def pass_on(self, number: signal.Signals) -> None:
+        """Send a signal on."""
+
+    def at_prompt(self) -> bool:
+        """Tell whether somebody waits for keys."""
+
+    def suspend(self) -> None:
+        """Stop them and ourselves, as ^Z does."""
+
+    def pause(self) -> None:
+        """Stop them, and not ourselves."""
+
+    def end_pause(self) -> None:
+        """Continue what was paused."""
+
+    def is_stopped(self) -> bool:
+        """Tell whether the command itself is stopped by a signal."""
+
+    def detach_terminal(self) -> None:
+        """Go on without our terminal."""
+
+    def tell(self, line: str) -> None:
+        """Show one line of our own on stderr."""
+
+    def close(self) -> None:
+        """End what is left, and let go."""
+
+
+class Engine(Protocol):
+    """Brings the processes of an attempt into being."""
+
+    def __call__(  # noqa: PLR0913 - each is said by name
+        self,
+        launch: Launch,
+        *,
+        environment: Mapping[str, str],
+        folder: Path,
+        run_id: str,
+        log: Path,
+        on_output: Callable[[bytes], None],
+        terminal: TerminalUse,
+        log_rules: LogRules,
+    ) -> AttemptProcesses:
+        """Start them."""

@@ -1,0 +1,91 @@
+"""Who is told of a run, and how: the table ``notify`` of a job file or of the user's configuration.
+
+::
+
+    [notify]
+    command = ["./told.sh"]                        # never through a shell
+    webhook = "https://hooks.slack.com/services/..."  # or Discord, ntfy, any that takes JSON
+    mail = "me@example.org"                        # through sendmail
+    on = ["incident", "deadline", "end"]
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+from collections.abc import Iterator
+from enum import Enum
+
+from rocsteady.model import Value
+from rocsteady.run.job.address import host_of
+
+_ADDRESS = re.compile(r"[^@\s,<>\x00-\x1f-][^@\s,<>\x00-\x1f]*@[A-Za-z0-9.-]+")
+
+
+class NotifyEvent(Enum):
+    """What people are told of."""
+
+    INCIDENT = "incident"
+    DEADLINE = "deadline"  # it will be missed
+    END = "end"
+
+
+class WebhookKind(Enum):
+    """What the other end of a webhook understands."""
+
+    SLACK = "slack"
+    DISCORD = "discord"
+    NTFY = "ntfy"
+    JSON = "json"
+
+
+class Notify(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The ways to tell people; each is off unless it is given."""
+
+    command: tuple[str, ...] = ()
+    webhook: str = ""  # an address; a secret
+    kind: WebhookKind | None = None  # of the webhook; None: by its address
+    mail: str = ""
+    on: tuple[NotifyEvent, ...] = tuple(NotifyEvent)
+
+
+def notify_problems(notify: Notify | None) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong: the key, and a sentence without the address of a webhook."""
+    if notify is None:
+        return
+    if notify.command and not notify.command[0]:
+        yield "notify.command", "must name a program"
+    if any("\0" in word for word in notify.command):
+        yield "notify.command", "contains a zero byte"
+    if notify.kind is not None and not notify.webhook:
+        yield "notify.kind", f"{notify.kind.value!r} needs notify.webhook, the address to send to"
+    if notify.webhook and not host_of(notify.webhook):
+        yield "notify.webhook", "must begin with https:// or http:// and name a host"
+    if notify.mail and not _ADDRESS.fullmatch(notify.mail):
+        yield "notify.mail", "is not the address of one person, such as me@example.org"
+
+
+def kind_of(notify: Notify) -> WebhookKind:
+    """Tell what the other end of a webhook understands, by its address if nothing is said."""
+    if notify.kind is not None:
+        return notify.kind
+    host = host_of(notify.webhook)
+    if host == "hooks.slack.com":
+        return WebhookKind.SLACK
+    if host in ("discord.com", "discordapp.com"):
+        return WebhookKind.DISCORD
+    return WebhookKind.NTFY if host.startswith("ntfy.") else WebhookKind.JSON
+
+
+def notify_lines(notify: Notify | None) -> Iterator[str]:
+    """Spell what a job file would start and send to, for the question whether to trust it."""
+    if notify is None:
+        return
+    if notify.command:
+        yield f"notify.command: {shlex.join(notify.command)}"
+    if notify.webhook:
+        digest = hashlib.sha256(notify.webhook.encode()).hexdigest()[:12]
+        yield f"notify, to {host_of(notify.webhook)} (address with SHA-256 {digest})"
+    if notify.mail:
+        yield f"notify, by mail to {notify.mail}"

@@ -1,0 +1,95 @@
+"""Observers of a run: a drill, a trial and a probe are an ordinary run that some of them follow."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rocsteady.run.announcer import Announcer
+from rocsteady.run.attempt_end import AttemptEnd
+from rocsteady.run.job.resume import Launch
+from rocsteady.run.step_times import StepTimes
+from rocsteady.run.stop_requests import StopRequests
+from rocsteady.store.values import Run
+
+TICK = 0.1  # seconds
+
+
+class ObservedRun:
+    """What an observer sees of a run, and how it ends one."""
+
+    def __init__(
+        self, run: Run, marks: StepTimes, announcer: Announcer, wishes: StopRequests
+    ) -> None:
+        self.run, self.marks = run, marks
+        self.attempt = 0  # the number of the one under way
+        self.steps_before = 0  # that this attempt does not have to make
+        self.pages: Path | None = None  # of this attempt, once it has started
+        self.is_over = False  # an observer has ended the run: there is nothing more to see
+        self._announcer, self._wishes = announcer, wishes
+
+    @property
+    def folder(self) -> Path:
+        """Where the log and the evidence of the run lie."""
+        return Path(self.run.folder)
+
+    @property
+    def stopped_by_user(self) -> bool:
+        """Tell whether somebody stopped it before it was over."""
+        return self._wishes.stop is not None and not self.is_over
+
+    def say(self, text: str) -> None:
+        """Tell the user something about the run."""
+        self._announcer.say(text)
+
+    def end(self, why: str = "") -> None:
+        """End the run, since there is nothing more to see."""
+        self.is_over = True
+        if why:
+            self.say(why)
+        self._wishes.stop = signal.SIGTERM
+
+
+class Observer:
+    """Is called at each moment of a run. This one does nothing; others override what they need."""
+
+    every = TICK  # seconds between two looks
+
+    def launching(self, run: ObservedRun, launch: Launch) -> Launch:
+        """Return what to start, before an attempt is started."""
+        del run
+        return launch
+
+    def started(self, run: ObservedRun) -> None:
+        """Know that an attempt has started."""
+
+    def ticked(self, run: ObservedRun) -> None:
+        """Look at the run, again and again; in a thread of its own."""
+
+    def ended(self, run: ObservedRun, end: AttemptEnd) -> None:
+        """Know how an attempt ended. Its pages are still there."""
+
+
+@contextmanager
+def ticking(observers: Sequence[Observer], run: ObservedRun) -> Iterator[None]:
+    """Call observers again and again while a run goes."""
+    ended = threading.Event()
+    wait = min((observer.every for observer in observers), default=TICK)
+
+    def tick() -> None:
+        while not ended.wait(wait):
+            for observer in observers:
+                observer.ticked(run)
+
+    thread = threading.Thread(target=tick, daemon=True)
+    if observers:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if observers:
+            thread.join()

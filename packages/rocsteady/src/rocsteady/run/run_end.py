@@ -1,0 +1,163 @@
+"""How a run ended: what is said of it, and its exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+
+from rocsteady.doctor.knowledge.failures import SCRIPT_ERROR
+from rocsteady.exit_codes import PERSON_NEEDED, RETRY
+from rocsteady.model import Outcome, RunOutcome
+from rocsteady.run.announcer import Announcer
+from rocsteady.run.attempt_end import AttemptEnd
+from rocsteady.run.busy_gpus import BusyGpus
+from rocsteady.run.finish_forecast import Outlook
+from rocsteady.run.job.done_when import RunEvidence, done, proves
+from rocsteady.run.job.values import Job
+from rocsteady.run.printed_epochs import epochs_printed
+from rocsteady.run.recovery import Decision, exit_code
+from rocsteady.run.stop_requests import StopRequests
+from rocsteady.run.stopwatch import Since
+from rocsteady.screens.deadline import met
+from rocsteady.screens.text_page import GREEN, RED
+from rocsteady.store.values import Run
+from rocsteady.system.child_end import Exit
+from rocsteady.wording import duration, plural
+
+
+class RunEnd:
+    """Knows since when the run goes, and what it must have done."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - all that an end rests on
+        self,
+        job: Job,
+        run: Run,
+        announcer: Announcer,
+        wishes: StopRequests,
+        folder: Path,
+        outlook: Outlook,
+    ) -> None:
+        self._job, self._run, self._announcer = job, run, announcer
+        self._wishes, self._folder, self._outlook = wishes, folder, outlook
+        self._since = Since()
+        self._report = f"rocsteady report {run.name}"
+        self._gpus = BusyGpus() if job.done_when.gpus_busy is not None else None
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        if self._gpus is not None:
+            self._gpus.close()
+
+    def stopped(self, end: AttemptEnd | None = None) -> tuple[int, RunOutcome]:
+        """Say that the user stopped it; the code is the script's own, if it gave one."""
+        self._tell_what_is_left()
+        own = "" if end is None or end.exit is None else _own_code(end.exit)
+        self._announcer.say(f"stopped after {self._took()}{own}.")
+        self.say_next(self._resume())
+        return exit_code(end, self._wishes.code) if end else self._wishes.code, RunOutcome.STOPPED
+
+    def refused(self, why: str) -> RunOutcome:
+        """Say that nothing was started, and why."""
+        self._announcer.say(f"not started: {why}.", style=RED)
+        self.say_next("rocsteady doctor, or use --again to start anyway")
+        return RunOutcome.NOT_DONE
+
+    def conclude(
+        self, end: AttemptEnd, decision: Decision, incidents: int, attempts: int
+    ) -> tuple[int, RunOutcome]:
+        """Say how the run ended, and give its exit code and its outcome."""
+        if end.outcome is Outcome.STOPPED and not self._went_on_to_the_end(end):
+            return self.stopped(end)
+        hangs = f", {plural(incidents, 'hang')}" if incidents else ""
+        tried = f"{plural(attempts, 'attempt')}{hangs}"
+        took = self._took()
+        why = decision.why.rstrip(".")
+        at_exit = end.outcome is Outcome.AT_EXIT
+        proved = at_exit and proves(self._job.done_when)  # what was killed is done only by proof
+        if at_exit and not proved:
+            why += "; done_when in rocsteady.toml has no criteria that show the job is done"
+        if decision.code != 0 and not proved:
+            self._tell_what_is_left()
+            self._announcer.say(f"ended after {took}, {tried}: {why}.", style=RED)
+            self.say_next(self._after(decision))
+            return decision.code, RunOutcome.NOT_DONE
+        missing = self._missing(end)
+        for item in missing:
+            self._announcer.say(f"not done: {item}", style=RED)
+        if missing:
+            self._tell_what_is_left()
+            self.say_next()
+            return PERSON_NEEDED, RunOutcome.NOT_DONE
+        if at_exit:
+            self._announcer.say(f"{why}; the criteria in done_when are met.")
+        wanted = self._job.done_when.steps or 0
+        if 0 < (end.last_step or 0) < wanted:
+            self._announcer.say(
+                f"counted {end.last_step:,} of {wanted:,} steps. The run resumed from a checkpoint"
+                f" whose step is known only to within {end.unsure:,}, and the script finished on"
+                " its own."
+            )
+        about = "about " if end.unsure else ""
+        steps = f"{about}{end.last_step:,} steps in {took}" if end.last_step else f"took {took}"
+        due = self._outlook.due
+        in_time = "" if due is None else f", {met(time.time(), due)}"
+        told = f" Report: {self._report}" if self._announcer.names_run else ""
+        more = f", {tried}.{told}" if incidents or attempts > 1 else "."
+        self._announcer.say(f"done. {steps[:1].upper()}{steps[1:]}{in_time}{more}", style=GREEN)
+        return 0, RunOutcome.DONE
+
+    def _went_on_to_the_end(self, end: AttemptEnd) -> bool:
+        """Tell whether a script that was to stop did all of its work nevertheless."""
+        ended_well = end.exit is not None and end.exit.code == 0
+        return ended_well and proves(self._job.done_when) and not self._missing(end)
+
+    def say_next(self, what: str = "") -> None:
+        """End a failure with the one thing to do next; as a rule, to read the report."""
+        if self._announcer.names_run:
+            self._announcer.say(f"next: {what or self._report}")
+
+    def _after(self, decision: Decision) -> str:
+        if decision.kind == SCRIPT_ERROR:
+            return f"fix the error in the script, then: {self._resume()}"
+        return self._resume() if decision.code == RETRY else ""
+
+    def _resume(self) -> str:
+        again = f"rocsteady run --resume {self._run.name}"
+        if self._outlook.can_resume():
+            return again
+        why = "there is no checkpoint that the script is known to resume from"
+        return f"{again} (from the beginning: {why})"
+
+    def _tell_what_is_left(self) -> None:
+        """Say what a deadline still asks for."""
+        with contextlib.suppress(Exception):  # a fault of the forecast costs only the forecast
+            if left := self._outlook.remains():
+                self._announcer.say(f"{left}.")
+
+    def _took(self) -> str:
+        return duration(self._since.seconds)
+
+    def _missing(self, end: AttemptEnd) -> list[str]:
+        logs = Path(self._run.folder).glob("attempt-*.log")
+        last = max(logs, key=_number, default=None)
+        evidence = RunEvidence(
+            folder=self._folder,
+            started=self._since.earliest(self._run.started),
+            seconds=self._since.now - self._run.started,
+            exit_code=0,
+            steps=end.last_step + end.unsure if end.last_step else end.last_step,
+            epochs=epochs_printed(last) if last and self._job.done_when.epochs else None,
+            gpus_busy=self._gpus.count if self._gpus else None,
+            logs=(last,) if last else (),
+        )
+        return [f"{item.key}: {item.what}" for item in done(self._job, evidence)]
+
+
+def _number(log: Path) -> int:
+    digits = log.stem.rpartition("-")[2]
+    return int(digits) if digits.isdecimal() else 0
+
+
+def _own_code(ended: Exit) -> str:
+    return "" if ended.code is None else f"; the script exited with code {ended.code}"

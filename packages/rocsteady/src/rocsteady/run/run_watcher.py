@@ -1,0 +1,154 @@
+"""What ``rocsteady watch`` shows of a run: its journal, the end of its log, its heartbeats.
+
+The journal is written every few seconds and its story may be long, so it is read less often the
+longer that takes. The log and the heartbeats cost little and are read each time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Mapping
+
+import msgspec
+from rocsteady_train.untrusted_file import read_tail
+
+from rocsteady.errors import JournalError
+from rocsteady.hangs.heartbeat_pages import read_pages
+from rocsteady.hangs.values import Heartbeat
+from rocsteady.run.forecast import story_ahead
+from rocsteady.run.injection import find_pages
+from rocsteady.run.job.run_names import check_name
+from rocsteady.screens.watch import RankView, WatchView
+from rocsteady.store.journal import Journal
+from rocsteady.store.location import RUNS
+from rocsteady.store.redaction.redactor import Secrets
+from rocsteady.store.values import RunLine, RunStory
+from rocsteady.system.logfile import TEXT_STAMP
+from rocsteady.wording import plural
+
+READ_EVERY = 2.0  # seconds, at least, between two readings of the journal
+SHARE = 0.03  # of the time that may go into them
+LOG_TAIL = 16 * 1024  # bytes
+TAIL_LINES = 60  # more than a screen has
+_OWN_TIME = re.compile(r"\[?(?:\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d")  # that a script prints
+
+
+class RunWatcher:
+    """Follows one run of a journal."""
+
+    def __init__(self, journal: Journal, name: str, environment: Mapping[str, str]) -> None:
+        check_name(name)
+        self.name = name
+        self.folder = journal.place.folder / RUNS / name  # a path in the journal is not believed
+        self._journal, self._environment = journal, environment
+        self._read_at = self._wait = 0.0
+        self.lines, self._line, self._story = self._read()
+
+    def view(self, note: str = "", *, fresh: bool = False) -> WatchView:
+        """Return the run as it is now. ``fresh``: read the journal whatever that costs."""
+        if fresh or time.monotonic() >= self._read_at + self._wait:
+            with contextlib.suppress(JournalError):  # locked for long: what is known stays
+                self.lines, self._line, self._story = self._read()
+        line = self._line
+        beats = self._heartbeats(line) if line.alive else ()
+        if beats and line.step is not None and line.attempts:
+            line = msgspec.structs.replace(line, step=max(line.step, *_steps(beats)))
+        return WatchView(
+            now=time.time(),
+            line=line,
+            story=self._story,
+            ranks=_ranks(beats),
+            log=self._log(),
+            note=note,
+        )
+
+    @property
+    def has_ended(self) -> bool:
+        """Tell whether nothing more is to come."""
+        return self._line.run.ended is not None or self._line.alive is False
+
+    def _read(self) -> tuple[tuple[RunLine, ...], RunLine, RunStory]:
+        began = time.monotonic()
+        lines = self._journal.runs()
+        story = story_ahead(self._journal.story(self.name), lines, now=time.time())
+        line = next(line for line in lines if line.run.name == self.name)
+        shown = _without_secrets(line), _without_secrets_in(story)
+        self._read_at = time.monotonic()
+        self._wait = max(READ_EVERY, (self._read_at - began) / SHARE)
+        return lines, *shown
+
+    def _log(self) -> tuple[str, ...]:
+        """Return the last lines that the script printed; of each, the time that it came."""
+        number = max(1, self._line.attempts)
+        try:
+            tail = read_tail(self.folder / f"attempt-{number}.log", LOG_TAIL, follow=False)
+        except OSError:
+            return ()
+        lines = tail.decode("utf-8", "replace").splitlines()[-TAIL_LINES:]
+        text = "\n".join(line_with_time(line) for line in lines)
+        return tuple(Secrets().text(text).split("\n")) if text else ()
+
+    def _heartbeats(self, line: RunLine) -> tuple[Heartbeat, ...]:
+        supervisor = line.run.process.split(":")[1:2]
+        run_id = "-".join((self.name, *supervisor, str(line.attempts)))
+        pages = find_pages(run_id, self._environment)
+        return read_pages(pages) if pages is not None else ()
+
+
+def line_with_time(line: str) -> str:
+    """Shorten the time before a line of a kept log; leave it out where the script has its own."""
+    stamp = TEXT_STAMP.match(line)
+    if stamp is None:
+        return line
+    rest = line[stamp.end() :]
+    return rest if _OWN_TIME.match(rest) else f"{stamp[1]} {rest}"
+
+
+def line_of_text(view: WatchView, state: str, ahead: str) -> str:
+    """Say how a run is in one line."""
+    line = view.line
+    words = [state]
+    if line.step is not None:
+        total = f"/{line.total:,} ({line.step / line.total:.0%})" if line.total else ""
+        words.append(f"step {line.step:,}{total}")
+    if line.rate and line.run.ended is None:
+        words.append(f"{line.rate:.2f} steps/s")
+    if ahead:
+        words.append(ahead)
+    if line.attempts > 1:
+        words.append(plural(line.attempts, "attempt"))
+    if line.incidents:
+        words.append(plural(line.incidents, "incident"))
+    return f"{line.run.name}: {', '.join(words)}"
+
+
+def _steps(beats: tuple[Heartbeat, ...]) -> tuple[int, ...]:
+    return tuple(beat.base + beat.step for beat in beats)
+
+
+def _ranks(beats: tuple[Heartbeat, ...]) -> tuple[RankView, ...]:
+    now = time.monotonic()
+    ranks = {
+        beat.rank: RankView(
+            rank=beat.rank,
+            step=beat.base + beat.step,
+            phase=beat.phase,
+            quiet=now - (beat.last_step or now),
+        )
+        for beat in beats
+        if beat.rank is not None
+    }
+    return tuple(ranks[rank] for rank in sorted(ranks))
+
+
+def _without_secrets(line: RunLine) -> RunLine:
+    return msgspec.convert(Secrets().value(msgspec.to_builtins(line)), RunLine)
+
+
+def _without_secrets_in(story: RunStory) -> RunStory:
+    """Hide secrets in all texts; progress has none, and may be long."""
+    texts = msgspec.structs.replace(story, progress=())
+    hidden = msgspec.convert(Secrets().value(msgspec.to_builtins(texts)), RunStory)
+    return msgspec.structs.replace(hidden, progress=story.progress)

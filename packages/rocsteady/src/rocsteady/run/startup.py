@@ -1,0 +1,75 @@
+"""How a run begins: what was left unfinished, what crashed the machine, what helped before."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from rocsteady.model import IntentKind
+from rocsteady.run.announcer import Announcer
+from rocsteady.run.strategy_history import StrategyHistory
+from rocsteady.store.journal import Journal
+from rocsteady.store.machine_history import Memory
+from rocsteady.store.values import Fate, RunStory, Unfinished
+
+
+class Startup:
+    """Looks back on what came before a run."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        memory: Memory | None,
+        announcer: Announcer,
+        course: StrategyHistory,
+        folder: Path,
+    ) -> None:
+        self._journal, self._memory, self._announcer = journal, memory, announcer
+        self._course, self._folder = course, folder
+
+    def tell_what_is_unfinished(self) -> None:
+        """Say and remember what has no outcome."""
+        for note in self._journal.place.notes:
+            self._announcer.say(f"{note}.")
+        for left in self._journal.unfinished():
+            if left.fate not in (Fate.MACHINE_WENT_DOWN, Fate.KILLED):
+                continue
+            deed, crashed = left.deed, left.fate is Fate.MACHINE_WENT_DOWN
+            what = "the machine crashed" if crashed else "rocsteady was killed"
+            self._announcer.say(f"{what} during an earlier action: {deed.kind.value} {deed.what}.")
+            if crashed:
+                self._remember_death(left)
+            self._journal.settle(deed, left.fate.value)
+
+    def set_out(self, earlier: RunStory | None) -> str:
+        """Choose the first strategy. Returns why there is none; "" if there is one."""
+        if earlier is not None:
+            self._course.go_on(earlier)
+        step = self._course.start()
+        for helped in self._course.offers():
+            day = time.strftime("%Y-%m-%d", time.localtime(helped.at))
+            self._announcer.say(
+                f"{helped.remedy} helped this script here on {day} ({helped.failure}, run"
+                f" {helped.run}). To start with it: --with {helped.remedy}"
+            )
+        if step is None:
+            return ""
+        if step.strategy is None:
+            return step.why.rstrip(".")
+        self._announcer.say(f"these settings crashed the machine before. {step.why}")
+        return ""
+
+    def _remember_death(self, left: Unfinished) -> None:
+        if self._memory is not None:
+            self._memory.took_down(left)
+        attempted = self._journal.attempt_of(left.deed)
+        if attempted is not None and left.deed.kind is IntentKind.START:
+            self._course.took_down(*attempted, self._folder)
+
+
+def first_attempt(earlier: RunStory | None) -> int:
+    """Return the next number; an attempt may be known only by the intent to make it."""
+    if earlier is None:
+        return 1
+    made = [attempt.number for attempt in earlier.attempts]
+    return 1 + max([*made, *(deed.attempt or 0 for deed in earlier.deeds)], default=0)

@@ -1,0 +1,1 @@
+"""What does the user see? Everything rendered in a terminal."""

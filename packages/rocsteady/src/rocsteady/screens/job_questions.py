@@ -1,0 +1,117 @@
+"""Questions before a training command is started: about its job file, its run and its paths."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from rocsteady.errors import RocsteadyError
+from rocsteady.plan.sandbox.scratch import outside
+from rocsteady.run.job import FILE
+from rocsteady.run.job.job_file import JobFile, read_job
+from rocsteady.run.job.stages import for_command
+from rocsteady.run.job.trust import (
+    Doubt,
+    changes,
+    doubts,
+    trust,
+)
+from rocsteady.run.job.values import Existing, Job
+from rocsteady.screens.command_check import check_interpreter
+from rocsteady.screens.screen import json_text, tell
+from rocsteady.store.location import Place
+from rocsteady.store.machine_history import Memory
+from rocsteady.store.redaction.redactor import shown_command
+from rocsteady.store.run_trust import knows_run, remember_run
+from rocsteady.store.values import Run
+
+QUIT = "quit"
+
+
+def job_here(
+    folder: Path, command: tuple[str, ...], memory: Memory, *, yes: bool, example: str
+) -> Job:
+    """Return the job of a folder's file, or of a command that is given in place of its own."""
+    path = folder / FILE
+    if path.exists():
+        file = read_job(path)
+        check_interpreter(command or file.job.command, folder)
+        ask_about(file, memory, yes=yes)
+        job, dropped = for_command(file.job, command or file.job.command)
+        if dropped:
+            own = shown_command(file.job.command)
+            keys = ", ".join(dropped)
+            click.echo(
+                f"rocsteady: {FILE} is for another command ({own}); ignoring its {keys}.",
+                err=True,
+            )
+        return job
+    if not command:
+        raise click.UsageError(f"name a command: {example}")
+    check_interpreter(command, folder)
+    return Job(command=command)
+
+
+def ask_about(file: JobFile, memory: Memory, *, yes: bool) -> None:
+    """Ask before a job file is run that is not the user's own, or whose command has changed."""
+    found = doubts(file, memory)
+    if found and not yes:
+        tell(f"rocsteady: {file.path.name}: {', '.join(doubt.value for doubt in found)}.")
+        changed = "" if set(found) - {Doubt.CHANGED} else "\n".join(changes(file, memory))
+        tell(changed or file.text)
+        if not sys.stdin.isatty():
+            raise click.UsageError(
+                f"{file.path.name} was not run. Read it, then use --yes to run it."
+            )
+        if not click.confirm("Run it?", err=True):
+            raise RocsteadyError(f"{file.path.name} was not run")
+    trust(file, memory)
+
+
+def ask_about_run(run: Run, place: Place, memory: Memory, *, yes: bool) -> None:
+    """Show the command of a run that this account has no record of, before it is started again."""
+    if knows_run(run, place, memory):
+        return
+    if not yes:
+        tell(f"rocsteady: {run.name}: this account has no record of this run. Its journal says:")
+        tell(f"command: {shlex.join(run.command)}\njob: {json_text(run.job).rstrip()}")
+        not_run = RocsteadyError(f"{run.name} was not started. Read its command, then use --yes.")
+        if not sys.stdin.isatty() or not click.confirm("Run it?", err=True):
+            raise not_run
+    remember_run(run, place, memory)
+
+
+def ask_about_paths(words: Sequence[str], folder: Path, what: str, *, yes: bool) -> None:
+    """Name paths that the script would really write to."""
+    found = outside(words, folder)
+    if not found or yes:
+        return
+    tell(
+        f"rocsteady: not protected, because outside this folder: {', '.join(found)}. If the script"
+        f" writes there, the {what} does too."
+    )
+    if not sys.stdin.isatty() or not click.confirm("Continue?", err=True):
+        raise click.UsageError("nothing was started. Use other paths, or --yes to accept this.")
+
+
+def ask_existing(found: str, usual: Existing) -> Existing:
+    """Ask what to do about checkpoints that are there before a run."""
+    choices = [Existing.CONTINUE.value, Existing.FRESH.value, QUIT]
+    answer = click.prompt(
+        f"{found} Continue from them, start fresh, or quit?",
+        type=click.Choice(choices),
+        default=usual.value,
+        err=True,
+    )
+    if answer == QUIT:
+        raise click.Abort
+    return Existing(answer)
+
+
+def at_a_terminal() -> bool:
+    """Tell whether there is a person to ask."""
+    return sys.stdin is not None and sys.stdin.isatty()

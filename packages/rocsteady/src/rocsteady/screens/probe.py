@@ -1,0 +1,203 @@
+"""The results of probes: one line each as they finish, and a summary."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from types import MappingProxyType
+
+from rocsteady.model import Observation, ProbeOutcome, Value
+from rocsteady.screens.text_page import BOLD, DIM, GREEN, RED, Page
+from rocsteady.wording import duration, plural
+
+VERSION = 1  # of the JSON lines
+WORD = 9  # columns of the outcome
+MOST_TITLE = 29  # columns; a longer one has a line of its own
+WORDS = MappingProxyType(
+    {
+        ProbeOutcome.OK: "ok",
+        ProbeOutcome.WRONG: "WRONG",
+        ProbeOutcome.EXCEPTION: "ERROR",
+        ProbeOutcome.HANG: "HANG",
+        ProbeOutcome.CRASH: "CRASH",
+        ProbeOutcome.NO_MEMORY: "MEMORY",
+        ProbeOutcome.UNKILLABLE: "STUCK",
+        ProbeOutcome.WENT_DOWN: "DOWN",
+        ProbeOutcome.NOT_RUN: "not run",
+    }
+)
+VERBS = MappingProxyType(
+    {
+        ProbeOutcome.WRONG: "gives wrong results",
+        ProbeOutcome.EXCEPTION: "raises an error",
+        ProbeOutcome.HANG: "hangs",
+        ProbeOutcome.CRASH: "crashes",
+        ProbeOutcome.NO_MEMORY: "runs out of memory",
+        ProbeOutcome.UNKILLABLE: "hangs and cannot be killed",
+        ProbeOutcome.WENT_DOWN: "crashed the machine",
+    }
+)
+
+
+class ProbeLine(Value, frozen=True, kw_only=True):
+    """One observation, with what a person must know to read it."""
+
+    observation: Observation
+    what: str = "tries"  # what a try is
+    question: str = ""
+    one_in: int = 1  # M of "fewer than 1 in M fails, 95 %"; 1 says nothing
+
+    @property
+    def title(self) -> str:
+        """Name and variant."""
+        return f"{self.observation.probe} {self.observation.variant}".rstrip()
+
+
+class ProbeSummary(Value, frozen=True, kw_only=True):
+    """What it comes to."""
+
+    version: int = VERSION
+    level: str
+    software: str
+    ok: int
+    wrong: int
+    not_run: int
+    interrupted: bool = False
+    conclusion: tuple[str, ...]
+
+
+def title_column(titles: Iterable[str]) -> int:
+    """Return where what came of it begins."""
+    longest = max((len(title) for title in titles), default=0)
+    return WORD + min(longest, MOST_TITLE) + 2
+
+
+def render_probe(line: ProbeLine, *, column: int, width: int, colour: bool) -> str:
+    """Lay out one line of the table."""
+    page = Page(width, colour=colour)
+    word = WORDS[line.observation.outcome]
+    style = f"{BOLD};{RED}" if line.observation.bad else GREEN
+    style = DIM if line.observation.outcome is ProbeOutcome.NOT_RUN else style
+    label = f"{word:{WORD}}{line.title}"
+    page.row(label, result_text(line), indent=2, column=column, style=style)
+    return str(page)
+
+
+def result_text(line: ProbeLine) -> str:
+    """Describe the result of one probe in one line."""
+    seen = line.observation
+    if seen.outcome is ProbeOutcome.NOT_RUN:
+        return seen.why
+    if not seen.bad:
+        return _went_well(line)
+    place = f", {'stuck' if seen.outcome in _STUCK else ''} in {seen.place}" if seen.place else ""
+    after = (
+        f" after {seen.tries:,} {line.what}" if seen.tries and seen.outcome not in _STUCK else ""
+    )
+    why = seen.why.strip().splitlines()[0] if seen.why.strip() else seen.outcome.value
+    return " ".join(f"{why}{after}{place}".split())
+
+
+def _went_well(line: ProbeLine) -> str:
+    seen = line.observation
+    if seen.tries <= 1:
+        return duration(seen.seconds)
+    text = f"0 failures in {seen.tries:,} {line.what}"
+    if seen.worst:
+        text += f"; error {seen.worst:.2g} of its bound"
+    return text
+
+
+def conclusion(lines: Sequence[ProbeLine]) -> list[str]:
+    """Summarise the failures, a sentence a probe."""
+    sentences = [_sentence(name, group) for name, group in _by_probe(lines)]
+    failures = [sentence for sentence in sentences if sentence]
+    if failures or not lines:
+        return failures
+    run = [line for line in lines if line.observation.outcome is not ProbeOutcome.NOT_RUN]
+    skipped = len(lines) - len(run)
+    also = f"; {skipped} not run" if skipped else ""
+    return [f"No failures in {plural(len(run), 'probe')}{also}."]
+
+
+def render_stories(lines: Sequence[ProbeLine], now: str, *, width: int, colour: bool) -> str:
+    """Tell all that is remembered of the newest observation of each probe."""
+    page = Page(width, colour=colour)
+    if not lines:
+        page.paragraph("No probes have run on this machine yet. To run them: rocsteady probe")
+        return str(page)
+    page.paragraph(f"Current software: {now}.")
+    for line in lines:
+        page.line()
+        _story(page, line, now)
+    return str(page)
+
+
+def _story(page: Page, line: ProbeLine, now: str) -> None:
+    seen = line.observation
+    page.line(f"{line.title}  {seen.outcome.value}", style=BOLD)
+    day = time.strftime("%Y-%m-%d %H:%M", time.localtime(seen.at))
+    rows = [
+        ("question", line.question),
+        ("date", day),
+        ("result", result_text(line)),
+        ("bound", _bound(line)),
+        ("failure", seen.failure),
+        ("figures", ", ".join(f"{name} {value:.4g}" for name, value in seen.figures.items())),
+        ("reported", ", ".join(f"{name} {value}" for name, value in seen.said.items() if value)),
+        ("evidence", seen.evidence),
+        ("other software", "" if seen.software == now else seen.software),
+    ]
+    for label, text in rows:
+        if text:
+            page.row(label, text, indent=2, column=19)
+
+
+def _bound(line: ProbeLine) -> str:
+    """Say what so many tries without a failure prove."""
+    if line.observation.bad or line.one_in <= 1:
+        return ""
+    return f"fewer than 1 in {line.one_in:,} fails, with 95 % confidence"
+
+
+_STUCK = (ProbeOutcome.HANG, ProbeOutcome.UNKILLABLE)
+
+
+def _by_probe(lines: Sequence[ProbeLine]) -> Iterator[tuple[str, list[ProbeLine]]]:
+    groups: dict[str, list[ProbeLine]] = {}
+    for line in lines:
+        groups.setdefault(line.observation.probe, []).append(line)
+    yield from groups.items()
+
+
+def _sentence(name: str, group: Sequence[ProbeLine]) -> str:
+    """Say how a probe went wrong, with which variants, and with which not."""
+    wrong: dict[ProbeOutcome, list[str]] = {}
+    for line in group:
+        if line.observation.bad:
+            wrong.setdefault(line.observation.outcome, []).append(line.observation.variant)
+    if not wrong:
+        return ""
+    parts = []
+    for outcome, variants in wrong.items():
+        named = _listed([variant for variant in variants if variant])
+        here = " here" if outcome is not ProbeOutcome.WENT_DOWN else ""
+        parts.append(f"{VERBS[outcome]}{here}{f' with {named}' if named else ''}")
+    bad = {variant for variants in wrong.values() for variant in variants}
+    fine = [
+        line.observation.variant
+        for line in group
+        if line.observation.outcome is ProbeOutcome.OK and line.observation.variant not in bad
+    ]
+    but = f", but not with {_listed(fine)}" if any(fine) else ""
+    return f"{_spoken(name)} {', '.join(parts)}{but}."
+
+
+def _spoken(name: str) -> str:
+    spoken = name.replace("-", " ")
+    return spoken[:1].upper() + spoken[1:]
+
+
+def _listed(words: Sequence[str]) -> str:
+    unique = list(dict.fromkeys(words))
+    return " or ".join(filter(None, [", ".join(unique[:-1]), unique[-1]])) if unique else ""

@@ -1,0 +1,106 @@
+"""Runs, one row each, with when they finish and are due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import tzinfo
+
+from rocsteady.model import RunOutcome
+from rocsteady.screens.deadline import ahead, met, until
+from rocsteady.screens.table import LEAST_LAST, Column, Table
+from rocsteady.screens.text_page import GREEN, RED, YELLOW, Page
+from rocsteady.store.values import RunLine
+from rocsteady.wording import rough_duration
+
+COLUMNS = (
+    Column("run"),
+    Column("state"),
+    Column("step", right=True),
+    Column("steps/s", right=True),
+    Column("last progress"),
+    Column("forecast", least=LEAST_LAST),
+)
+STATE = 1  # the column
+
+
+def render_runs(
+    lines: Sequence[RunLine],
+    *,
+    now: float,
+    width: int,
+    colour: bool,
+    zone: tzinfo | None = None,
+) -> str:
+    """Lay out a table that fits the terminal."""
+    page = Page(width, colour=colour)
+    if not lines:
+        page.paragraph(
+            "No runs in this project yet. To start one: rocsteady run -- python train.py"
+        )
+        return str(page)
+    rows, styles = [], {}
+    for number, line in enumerate(lines):
+        state = _cell(state_of(line))
+        progress = f"{_ago(line, now)}{_left(line)}"
+        outlook = _ahead(line, now, zone)
+        rows.append((_cell(line.run.name), state, _step(line), _rate(line), progress, outlook))
+        styles[number, STATE] = style_of(line)
+    Table(COLUMNS, rows).draw(page, styles)
+    return str(page)
+
+
+def _cell(text: str) -> str:
+    """Cut a text to its column; a journal that came with a project may have lines in a name."""
+    return " ".join(text.split())[:21] or "?"
+
+
+def state_of(line: RunLine) -> str:
+    """Say in a word or two how a run is."""
+    if line.run.ended is not None:
+        return line.run.outcome.value
+    if line.stalled:
+        return "stalled" if line.alive else "stalled (elsewhere)"
+    return {True: "running", False: "interrupted", None: "elsewhere"}[line.alive]
+
+
+def style_of(line: RunLine) -> str:
+    """Return the colour of that word."""
+    if line.run.ended is None:
+        return YELLOW if line.stalled or line.alive is False else ""
+    return GREEN if line.run.outcome is RunOutcome.DONE else RED
+
+
+def _step(line: RunLine) -> str:
+    if line.step is None:
+        return "-"
+    return f"{line.step:,}/{line.total:,}" if line.total else f"{line.step:,}"
+
+
+def _rate(line: RunLine) -> str:
+    return f"{line.rate or 0.0:.2f}" if line.rate or line.stalled else "-"
+
+
+def _ago(line: RunLine, now: float) -> str:
+    return (
+        "-"
+        if line.last_progress is None
+        else f"{rough_duration(max(0.0, now - line.last_progress))} ago"
+    )
+
+
+def _left(line: RunLine) -> str:
+    if line.seconds_left is None or line.run.ended is not None or line.forecast is not None:
+        return ""
+    return f", {rough_duration(line.seconds_left)} left"
+
+
+def _ahead(line: RunLine, now: float, zone: tzinfo | None) -> str:
+    """Say when it will be done, or was, against the deadline; "" where nothing is known."""
+    if line.forecast is not None:
+        if_resumed = "if resumed now: " if line.alive is False else ""
+        return if_resumed + ahead(line.forecast, line.deadline, now=now, zone=zone)
+    if line.deadline is None:
+        return ""
+    if line.run.ended is not None and line.run.outcome is RunOutcome.DONE:
+        return met(line.run.ended, line.deadline)
+    return until(line.deadline, now=now, zone=zone)

@@ -1,0 +1,83 @@
+"""The builds of torch for one GPU, as a list with a command for each."""
+
+from __future__ import annotations
+
+from rocsteady.doctor.knowledge.gpu_names import tested_on
+from rocsteady.doctor.knowledge.reader import Knowledge
+from rocsteady.doctor.knowledge.values import Severity
+from rocsteady.doctor.values import TorchOffer, TorchOffers
+from rocsteady.screens.text_page import BOLD, DIM, GREEN, RED, YELLOW, Page
+from rocsteady.wording import plural
+
+COLUMN = 10
+MOST = 4  # builds in full; the others by name
+
+
+def render_offers(found: TorchOffers, *, width: int, colour: bool, everything: bool = False) -> str:
+    """Lay out the screen."""
+    page = Page(width, colour=colour)
+    python = f", Python {found.python}" if found.python else ""
+    others = f" and {', '.join(found.others)}" if found.others else ""
+    page.paragraph(f"torch builds for {found.gfx}{others} on {found.system}{python}", style=BOLD)
+    most = len(found.offers) if everything else MOST
+    for offer in found.offers[:most]:
+        page.line()
+        _offer(page, offer)
+    page.line()
+    rest = [f"{offer.torch} (ROCm {offer.rocm})" for offer in found.offers[most:]]
+    if rest:
+        page.row("also", f"torch {', '.join(rest)}: see --all", column=COLUMN, style=DIM)
+        page.line()
+    page.paragraph(closing_sentence(found), style=BOLD)
+    if found.left_out:
+        told = ", ".join(f"{count} {why}" for why, count in found.left_out.items())
+        page.paragraph(f"Left out: {told}.", style=DIM)
+    return str(page)
+
+
+def render_gpus(knowledge: Knowledge, *, width: int, colour: bool) -> str:
+    """List each architecture with its cards, and for which systems AMD or PyTorch test a build."""
+    page = Page(width, colour=colour)
+    for gfx, arch in knowledge.arches.items():
+        cards = ", ".join(arch.cards)
+        page.row(
+            gfx,
+            f"{arch.name}; {tested_on(gfx, knowledge)}{'. ' if cards else ''}{cards}",
+            column=COLUMN,
+        )
+    return str(page)
+
+
+def closing_sentence(found: TorchOffers) -> str:
+    """Say how many there are."""
+    note = f" {found.note}" if found.note else ""
+    not_for_python = found.left_out.get(f"not for Python {found.python}", 0)
+    if not found.offers and not_for_python:
+        return (
+            f"No torch build for {found.gfx} and Python {found.python} is known;"
+            f" {plural(not_for_python, 'build')} for other Python versions. To list the builds"
+            " for another version: --python 3.12"
+        )
+    if not found.offers:
+        return (
+            f"No torch build with code for {found.gfx} is known for {found.system}.{note} You"
+            " can train on the CPU, on another GPU or on a rented one. To compare them:"
+            " rocsteady plan"
+        )
+    usable = "" if found.usable() else " Each has a problem that blocks training."
+    return f"{plural(len(found.offers), 'build')}.{usable}{note}"
+
+
+def _offer(page: Page, offer: TorchOffer) -> None:
+    blocked = any(each.severity is Severity.BLOCKS for each in offer.problems)
+    label = "broken" if blocked else "official" if offer.official else "untested"
+    style = RED if blocked else GREEN if offer.official else YELLOW
+    title = f"torch {offer.torch} for ROCm {offer.rocm}, {offer.title}"
+    page.row(label, title, column=COLUMN, style=style)
+    page.line(" " * COLUMN + offer.install)
+    if offer.lacks:
+        page.paragraph(f"No code for {', '.join(offer.lacks)}.", indent=COLUMN)
+    for problem in offer.problems:
+        page.paragraph(f"{problem.summary} ({problem.rule})", indent=COLUMN)
+    if offer.note:
+        page.paragraph(offer.note, indent=COLUMN, style=DIM)

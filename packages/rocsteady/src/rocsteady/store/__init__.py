@@ -1,0 +1,1 @@
+"""What has happened so far? Journal, memory of this machine, redaction."""

@@ -1,0 +1,115 @@
+"""Who writes: which machine, which boot of it, which process.
+
+A process number alone says little: numbers are used again, each container counts for itself, and a
+journal on a shared home is read by other machines. So a process is its number, its moment of birth
+and the space that number is from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+from rocsteady.doctor.machine.disk_root import DiskRoot
+from rocsteady.doctor.machine.root import Root
+from rocsteady.model import Value
+from rocsteady.system.procfs import parse_stat
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"
+_FIRST_WORDS = 4  # an interpreter, its options, the program
+
+
+class Identity(Value, frozen=True, kw_only=True):
+    """One process on one boot of one machine. What cannot be known is ""."""
+
+    machine: str
+    boot_id: str
+    process: str  # "space:number:birth"
+
+
+def this_process() -> Identity:
+    """Say who we are."""
+    root = DiskRoot()
+    return Identity(
+        machine=machine_fingerprint(root),
+        boot_id=_text(root, BOOT_ID),
+        process=f"{_number_space()}:{os.getpid()}:{_birth(root, os.getpid())}",
+    )
+
+
+def machine_fingerprint(root: Root | None = None) -> str:
+    """Tell machines apart, by their GPUs if these have serials; nothing can be read back from it.
+
+    A container may have any /etc/machine-id, or a new one each time, so that comes second.
+    """
+    root = root or DiskRoot()
+    serials = sorted(_serials(root))
+    processor = re.search(r"^model name\s*:\s*(.*)$", _text(root, "/proc/cpuinfo"), re.MULTILINE)
+    memory = _text(root, "/proc/meminfo").partition("\n")[0]
+    known = serials or [_text(root, "/etc/machine-id") or memory]
+    return fingerprint(processor.group(1) if processor else "", *known)
+
+
+def script_fingerprint(command: tuple[str, ...], folder: str) -> str:
+    """Tell commands apart. Other arguments are another script: they make other step times."""
+    return fingerprint(folder, *command)
+
+
+def fingerprint(*words: str) -> str:
+    """Return a short name for some words."""
+    digest = hashlib.sha256()
+    for word in words:
+        content = word.encode("utf-8", "surrogateescape")
+        digest.update(b"%d:" % len(content) + content)
+    return digest.hexdigest()[:32]
+
+
+def is_alive(process: str, root: Root | None = None) -> bool | None:
+    """Tell whether a process of this boot still lives; None if that cannot be known from here."""
+    space, _, rest = process.partition(":")
+    number, _, birth = rest.partition(":")
+    if not (space and birth and number.isdecimal()) or space != _number_space():
+        return None
+    return _birth(root or DiskRoot(), int(number)) == birth
+
+
+def is_supervisor(number: int) -> bool:
+    """Tell whether a process is one of rocsteady's, by the words that started it."""
+    words = _text(DiskRoot(), f"/proc/{number}/cmdline").split("\0")
+    return any(Path(word).stem == "rocsteady" for word in words[:_FIRST_WORDS])
+
+
+def _birth(root: Root, number: int) -> str:
+    """Return when a process was born, in ticks since boot; "" if it is dead or cannot be seen."""
+    try:
+        found = parse_stat(_text(root, f"/proc/{number}/stat").encode())
+    except (IndexError, ValueError):
+        return ""
+    return "" if found.state in "ZX" else str(found.start)
+
+
+def _number_space() -> str:
+    try:
+        return re.sub(r"\D", "", str(Path("/proc/self/ns/pid").readlink()))
+    except (OSError, ValueError):
+        return ""
+
+
+def _serials(root: Root) -> set[str]:
+    try:
+        nodes = root.names(KFD_NODES)
+    except OSError:
+        return set()
+    properties = (_text(root, f"{KFD_NODES}/{node}/properties") for node in nodes)
+    found = (re.search(r"^unique_id (\d+)", text, re.MULTILINE) for text in properties)
+    return {match.group(1) for match in found if match} - {"0"}
+
+
+def _text(root: Root, path: str) -> str:
+    try:
+        return root.text(path).strip()
+    except OSError:
+        return ""

@@ -1,0 +1,303 @@
+"""The journal of a project: what happened so far, here.
+
+Those who watch call ``record``, ``progressed`` and ``end_run``: they hand over and never wait.
+Those who are about to do something that may take the machine down call ``intend``, which returns
+when the intent is on disk, or raises within its bound; then the deed must not be done.
+
+Any number of supervisors may use one journal at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+
+import msgspec
+
+from rocsteady.errors import DamagedJournalError, JournalError, NotRecordedError
+from rocsteady.model import IntentKind, RunOutcome, Strategy, Value
+from rocsteady.run.job.run_names import check_name, new_name
+from rocsteady.store import intents, queries, schema
+from rocsteady.store.identity import Identity, is_alive, this_process
+from rocsteady.store.intents import Intent
+from rocsteady.store.location import RUNS, Place, make_run_folder
+from rocsteady.store.progress import Meter, age
+from rocsteady.store.rows import Work, insert, put, select
+from rocsteady.store.values import (
+    AttemptRecord,
+    DecisionRecord,
+    Deed,
+    Incident,
+    MessageRecord,
+    NamedFailure,
+    Run,
+    RunLine,
+    RunStory,
+    Sample,
+    Unfinished,
+    UnwrittenEntries,
+)
+from rocsteady.store.writer import JournalWriter, sync_folder
+
+INTEND_WITHIN = timedelta(seconds=2)
+OPEN_WITHIN = timedelta(seconds=10)
+CLOSE_WITHIN = timedelta(seconds=2)
+BUSY = timedelta(seconds=1.5)  # how long another supervisor's write is waited for; below the above
+AGE_EVERY = 600.0  # seconds
+UNCHANGED = Strategy()
+
+
+class Journal:
+    """A project's journal, open for writing. Opens when it is first written to or read."""
+
+    def __init__(
+        self,
+        place: Place,
+        *,
+        clock: Callable[[], float] = time.time,
+        here: Identity | None = None,
+        intend_within: timedelta = INTEND_WITHIN,
+    ) -> None:
+        self.place = place
+        self.here = here or this_process()
+        self._clock = clock
+        self._intend_within = intend_within
+        self._meters: dict[tuple[int, int], Meter] = {}
+        self._aged: dict[int, float] = {}
+        self._writer = JournalWriter(self._connect, place.database.parent, said=self._said_lost)
+
+    @property
+    def losses(self) -> UnwrittenEntries:
+        """What could not be written so far."""
+        return self._writer.losses
+
+    def begin_run(
+        self,
+        command: tuple[str, ...],
+        *,
+        job: Value | Mapping[str, object],
+        strategy: Strategy = UNCHANGED,
+        name: str | None = None,
+        alone: bool = False,
+    ) -> Run:
+        """Write a new run down, with a name of its own, and make its folder.
+
+        ``alone``: refuse if a run with the same command or checkpoints is going on here.
+        """
+        if name is not None:
+            check_name(name)
+        wanted = {
+            "command": command,
+            "job": msgspec.to_builtins(job),
+            "strategy": strategy,
+            "machine": self.here.machine,
+            "boot_id": self.here.boot_id,
+            "process": self.here.process,
+            "started": self._clock(),
+            "outcome": RunOutcome.NONE,
+        }
+        run = self._writer.now(
+            lambda connection: self._new_run(connection, name, wanted, alone=alone), OPEN_WITHIN
+        )
+        make_run_folder(self.place.folder, run.name)
+        return run
+
+    def end_run(self, run: int, outcome: RunOutcome) -> None:
+        """Write down how a run ended."""
+        columns = (self._clock(), outcome.value, run)
+        self._flush_meters(run)
+        self._writer.put(
+            lambda connection: connection.execute(
+                "UPDATE runs SET ended = ?, outcome = ? WHERE id = ?", columns
+            )
+        )
+
+    def take_over(self, name: str, *, alone: bool = False) -> Run:
+        """Make this process the supervisor of a run that was left, and return the run.
+
+        ``alone``: refuse if another run with the same command or checkpoints is going on here.
+        """
+        columns = (self.here.machine, self.here.boot_id, self.here.process, name)
+
+        def write(connection: sqlite3.Connection) -> Run:
+            before = queries.run_named(connection, name)
+            ours = before.boot_id == self.here.boot_id
+            if before.ended is None and ours and is_alive(before.process):
+                raise JournalError(f"{name} is running. To stop it: rocsteady stop {name}")
+            if alone:
+                command = queries.command_of(connection, name)
+                queries.refuse_second(connection, command, before.job, self.here)
+            connection.execute(
+                "UPDATE runs SET machine = ?, boot_id = ?, process = ?, ended = NULL, outcome = ''"
+                " WHERE name = ?",
+                columns,
+            )
+            return queries.run_named(connection, name)
+
+        check_name(name)
+        folder = make_run_folder(self.place.folder, name)
+        run = self._writer.now(write, OPEN_WITHIN)
+        return msgspec.structs.replace(run, folder=str(folder))  # not what the journal says
+
+    def record(
+        self, value: AttemptRecord | Incident | NamedFailure | DecisionRecord | MessageRecord
+    ) -> None:
+        """Hand over an entry. One with the same number takes the place of the earlier."""
+        self._writer.put(put(value))
+
+    def progressed(self, run: int, attempt: int, sample: Sample) -> None:
+        """Take a look at the progress into account; as often as you like."""
+        meter = self._meters.setdefault((run, attempt), Meter(run, attempt))
+        for bucket in meter.add(sample):
+            self._writer.put(put(bucket))
+        if sample.at - self._aged.setdefault(run, sample.at) >= AGE_EVERY:
+            self._aged[run] = sample.at
+            self._writer.put(lambda connection: age(connection, run, sample.at))
+
+    def intend(
+        self,
+        kind: IntentKind,
+        what: str,
+        *,
+        run: int | None = None,
+        attempt: int | None = None,
+    ) -> Intent:
+        """Put on disk what is about to be done, or raise NotRecordedError: then do not do it."""
+        row = {
+            "run": run,
+            "attempt": attempt,
+            "kind": kind,
+            "what": what,
+            "machine": self.here.machine,
+            "boot_id": self.here.boot_id,
+            "process": self.here.process,
+            "at": self._clock(),
+        }
+        number = self._writer.now(
+            lambda connection: insert(connection, Deed, row),
+            self._intend_within,
+            undo=lambda late: intents.settled(late, intents.NOT_DONE, self._clock()),
+        )
+        return Intent(number, self._end_intent)
+
+    def settle(self, deed: Deed, outcome: str) -> None:
+        """Give an unfinished intent of the past its outcome, once a person was told."""
+        self._end_intent(deed.id, outcome)
+
+    def unfinished(self) -> tuple[Unfinished, ...]:
+        """Return the intents without an outcome, oldest first, and why they have none."""
+        with self._reader() as connection:
+            return intents.unfinished(connection, self.here) if connection else ()
+
+    def runs(self) -> tuple[RunLine, ...]:
+        """Return every run, newest first."""
+        with self._reader() as connection:
+            return queries.run_lines(connection, self.here, self._clock()) if connection else ()
+
+    def story(self, name: str) -> RunStory:
+        """Return all that is known of a run."""
+        with self._reader() as connection:
+            if connection is None:
+                raise JournalError(f"there is no run {name!r}: nothing was run here yet")
+            return queries.story(connection, name)
+
+    def attempt_of(self, deed: Deed) -> tuple[Run, AttemptRecord] | None:
+        """Return the attempt that an intent belongs to, if both were written down."""
+        with self._reader() as connection:
+            return queries.attempt_of(connection, deed) if connection else None
+
+    def command(self, name: str) -> tuple[str, ...]:
+        """Return a run's command to be started again, to the byte."""
+        with self._reader() as connection:
+            if connection is None:
+                raise JournalError(f"there is no run {name!r}: nothing was run here yet")
+            return queries.command_of(connection, name)
+
+    def flush(self, within: timedelta = OPEN_WITHIN) -> None:
+        """Return when all that was handed over is on disk."""
+        self._writer.now(lambda _: None, within)
+
+    def close(self, within: timedelta = CLOSE_WITHIN) -> bool:
+        """Write what is left, for no longer than promised. False: some of it is lost."""
+        for run in {run for run, _ in self._meters}:
+            self._flush_meters(run)
+        return self._writer.close(within)
+
+    def _connect(self, *, doubtful: bool) -> sqlite3.Connection:
+        path, wal = self.place.database, self.place.wal
+        new = not path.exists()
+        connection = schema.connect(path, schema.JOURNAL, wal=wal, busy=BUSY, doubtful=doubtful)
+        try:
+            if new:
+                sync_folder(path.parent)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @contextlib.contextmanager
+    def _reader(self) -> Iterator[sqlite3.Connection | None]:
+        """Give a connection to read with; None if nothing was ever written."""
+        if not os.path.lexists(self.place.database):
+            yield None
+            return
+        try:
+            with schema.connect_to_read(self.place.database, schema.JOURNAL, BUSY) as connection:
+                yield connection if schema.version(connection) else None
+        except DamagedJournalError as error:
+            raise self._damaged(str(error)) from None
+        except UnicodeDecodeError:  # SQLite's own message quotes the bytes that are wrong
+            raise self._damaged("not a text") from None
+        except (sqlite3.Error, OSError) as error:
+            if isinstance(error, sqlite3.Error) and schema.is_damage(error):
+                raise self._damaged(str(error)) from None
+            raise JournalError(f"{self.place.database}: {error}") from None
+
+    def _damaged(self, why: str) -> JournalError:
+        """Say what is wrong, what is left and what to type."""
+        path = shlex.quote(str(self.place.database))
+        return DamagedJournalError(
+            f"the journal is damaged ({why}). The logs are still in {self.place.folder / RUNS}."
+            f" To keep the journal aside and start a new one: mv {path} {path}.broken"
+        )
+
+    def _new_run(
+        self,
+        connection: sqlite3.Connection,
+        name: str | None,
+        wanted: Mapping[str, object],
+        *,
+        alone: bool,
+    ) -> Run:
+        if alone:
+            queries.refuse_second(connection, wanted["command"], wanted["job"], self.here)
+        taken = {found for (found,) in connection.execute("SELECT name FROM runs")}
+        if name in taken:
+            raise JournalError(f"there is a run {name!r} already; choose another --name")
+        chosen = name or new_name(taken)
+        folder = self.place.folder / RUNS / chosen
+        key = insert(connection, Run, {**wanted, "name": chosen, "folder": str(folder)})
+        (run,) = select(connection, Run, "WHERE id = ?", key)
+        return run
+
+    def _end_intent(self, number: int, outcome: str) -> None:
+        """Wait for the outcome to be on disk, but only so long: the deed is done anyway."""
+        work = intents.settled(number, outcome, self._clock())
+        try:
+            self._writer.now(work, self._intend_within)
+        except NotRecordedError:
+            self._writer.put(work)
+
+    def _flush_meters(self, run: int) -> None:
+        for meter in [meter for key, meter in self._meters.items() if key[0] == run]:
+            for bucket in meter.current():
+                self._writer.put(put(bucket))
+
+    def _said_lost(self, number: int, why: str) -> Work:
+        text = f"{number} entries of the journal were lost: {why or 'there were too many at once'}"
+        return put(MessageRecord(text=text, at=self._clock()))

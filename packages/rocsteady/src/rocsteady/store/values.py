@@ -1,0 +1,331 @@
+"""What the journal holds, one class a table; and what is read back from it.
+
+Times are seconds since 1970 by the wall clock: they must mean something after a reboot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+from msgspec import field
+
+from rocsteady.hangs.blame import Blame
+from rocsteady.model import (
+    Failure,
+    IntentKind,
+    Next,
+    Observation,
+    Outcome,
+    RunOutcome,
+    RunState,
+    Strategy,
+    Value,
+)
+
+INJECTED = "faults are injected into this run"  # how the message begins that says so
+FALLBACK = "way-"  # begins ``Decision.what`` where a run falls back to another option
+
+
+class Run(Value, frozen=True, kw_only=True):
+    """A job being carried out."""
+
+    id: int
+    name: str
+    command: tuple[str, ...]
+    job: dict[str, object]
+    strategy: Strategy
+    folder: str  # where its log and its evidence lie
+    machine: str
+    boot_id: str
+    process: str  # the supervisor, as identity.py names it
+    started: float
+    ended: float | None = None
+    outcome: RunOutcome = RunOutcome.NONE
+
+
+class AttemptRecord(Value, frozen=True, kw_only=True):
+    """One launch. Recorded when it starts, and again, whole, when it ends."""
+
+    run: int
+    number: int  # from 1
+    strategy: Strategy
+    boot_id: str
+    started: float
+    ended: float | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    outcome: Outcome = Outcome.NONE
+    first_step: int | None = None  # where it went on from
+    last_step: int | None = None
+
+
+class Incident(Value, frozen=True, kw_only=True):
+    """A moment when something was wrong, and where the evidence of it lies."""
+
+    run: int
+    attempt: int
+    number: int  # from 1 in each run
+    verdict: RunState
+    why: str
+    place: str  # where it was stuck; "" if that is not known
+    quiet: float  # seconds without progress by then
+    evidence: str  # a folder; "" if there is none
+    at: float
+    blame: Blame | None = None  # which rank holds up the others; None: there is only one
+
+
+class NamedFailure(Value, frozen=True, kw_only=True):
+    """Why an attempt ended."""
+
+    run: int
+    attempt: int
+    failure: Failure
+    evidence: str  # a folder; "" if there is none
+    at: float
+
+
+class DecisionRecord(Value, frozen=True, kw_only=True):
+    """What was decided, and why."""
+
+    run: int
+    attempt: int | None = None
+    what: str
+    why: str
+    at: float
+
+    @property
+    def ends(self) -> bool:
+        """Tell whether no attempt followed."""
+        return self.what == Next.END.value
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Tell whether the next attempt had the same settings, from the same checkpoint."""
+        return self.what in ("", "retry", Next.AGAIN.value)
+
+    @property
+    def falls_back(self) -> bool:
+        """Tell whether the run fell back to another option of its plan."""
+        return self.what.startswith(FALLBACK)
+
+
+class MessageRecord(Value, frozen=True, kw_only=True):
+    """What a person was told."""
+
+    run: int | None = None
+    text: str
+    at: float
+
+
+class Deed(Value, frozen=True, kw_only=True):
+    """An intent: what is about to be done, written before it is."""
+
+    id: int
+    run: int | None
+    attempt: int | None
+    kind: IntentKind
+    what: str
+    machine: str
+    boot_id: str
+    process: str
+    at: float
+    outcome: str | None = None
+    ended: float | None = None
+
+
+def paused_between(deeds: Iterable[Deed], begin: float, end: float) -> float:
+    """Return for how many of these seconds the user had paused the run."""
+    pauses = (
+        (deed.at, end if deed.ended is None else deed.ended)
+        for deed in deeds
+        if deed.kind is IntentKind.PAUSE
+    )
+    return sum(max(0.0, min(end, until) - max(begin, since)) for since, until in pauses)
+
+
+class Gauge(Value, frozen=True, kw_only=True):
+    """What was measured over a stretch of time, such as the loss or the temperature of a GPU."""
+
+    least: float
+    most: float
+    mean: float
+    count: int
+
+
+class Bucket(Value, frozen=True, kw_only=True):
+    """Progress over a stretch of time."""
+
+    run: int
+    attempt: int
+    start: float
+    width: int  # seconds
+    first_step: int
+    last_step: int
+    total: int | None  # steps in all, if that is known
+    first_progress: float | None  # when a step was first and last seen to be made here
+    last_progress: float | None
+    quiet: float  # longest time without progress, in seconds
+    seconds_in: dict[str, float]  # by phase
+    seconds_as: dict[RunState, float]
+    gauges: dict[str, Gauge] = field(default_factory=dict)  # by name, as attempts/gauges.py has it
+
+
+class Sample(Value, frozen=True, kw_only=True):
+    """What the supervisor sees at one moment; any number of them become buckets."""
+
+    at: float
+    step: int
+    verdict: RunState
+    quiet: float
+    began_at: int = 0  # the step that the attempt resumed from; to get there is no progress
+    total: int | None = None
+    seconds_in: dict[str, float] = field(default_factory=dict)  # by phase, since the attempt began
+    measured: dict[str, float] = field(default_factory=dict)  # since the last sample
+
+
+class Fate(Enum):
+    """Why an intent has no outcome."""
+
+    MACHINE_WENT_DOWN = "the machine crashed during this"  # another boot
+    KILLED = "the process was killed during this"  # this boot, and the process is gone
+    UNDER_WAY = "under way"  # this boot, and the process lives
+    UNKNOWN = "not known"  # another machine or container, or no boot id here
+
+
+class Unfinished(Value, frozen=True, kw_only=True):
+    """An intent without an outcome."""
+
+    deed: Deed
+    fate: Fate
+
+
+class AttemptCost(Value, frozen=True, kw_only=True):
+    """What the end of one attempt cost."""
+
+    attempt: int
+    idle: float  # seconds from its last progress to the first of the next
+    steps_redone: int
+    redoing: float  # seconds, at the rate of the attempt that had done them
+
+
+class Forecast(Value, frozen=True, kw_only=True):
+    """When a run will be done, by the wall clock."""
+
+    at: float  # as likely before as after
+    early: float  # the end lies between, 90 %
+    late: float
+    rate: float  # steps a second
+    left: int  # steps
+    failures: float  # that are expected on the way
+
+
+class RunStory(Value, frozen=True, kw_only=True):
+    """All that is known of a run: what the report is made from."""
+
+    version: int = 1
+    run: Run
+    attempts: tuple[AttemptRecord, ...]
+    incidents: tuple[Incident, ...]
+    failures: tuple[NamedFailure, ...]
+    decisions: tuple[DecisionRecord, ...]
+    messages: tuple[MessageRecord, ...]
+    deeds: tuple[Deed, ...]
+    progress: tuple[Bucket, ...]
+    losses: tuple[AttemptCost, ...]
+    seconds_lost: float
+    deadline: float | None = None
+    forecast: Forecast | None = None
+
+
+class RunLine(Value, frozen=True, kw_only=True):
+    """A run in one line."""
+
+    run: Run
+    alive: bool | None  # its supervisor; None if that cannot be known from here
+    attempts: int
+    incidents: int
+    step: int | None
+    total: int | None
+    rate: float | None  # steps a second of late
+    last_progress: float | None
+    seconds_left: float | None
+    stalled: bool = False  # it runs, and has made no progress for longer than it usually takes
+    deadline: float | None = None
+    forecast: Forecast | None = None  # None: too little is known, or it has ended
+
+
+class StaysRecord(Value, frozen=True, kw_only=True):
+    """How long a phase took, over many stays in it."""
+
+    count: int
+    longest: float  # seconds
+    histogram: tuple[int, ...] = ()  # by bit length of nanoseconds
+
+
+class LearnedRecord(Value, frozen=True, kw_only=True):
+    """What one script usually does on one machine."""
+
+    script: str
+    machine: str
+    phases: dict[str, StaysRecord]
+    at: float
+
+
+class Takedown(Value, frozen=True, kw_only=True):
+    """What was being done when a machine went down."""
+
+    machine: str
+    boot_id: str
+    kind: IntentKind
+    what: str
+    at: float
+
+
+class Deadly(Value, frozen=True, kw_only=True):
+    """A way to run a script that crashed the machine."""
+
+    machine: str
+    script: str
+    strategy: Strategy
+    command: str  # for people
+    at: float
+
+
+class Helped(Value, frozen=True, kw_only=True):
+    """A remedy with which a script went on, on one machine."""
+
+    machine: str
+    script: str
+    failure: str  # its kind
+    remedy: str
+    run: str  # its name, for people
+    at: float
+
+
+class Observed(Value, frozen=True, kw_only=True):
+    """What came of a probe on one machine."""
+
+    machine: str
+    at: float
+    probe: str
+    variant: str
+    observation: Observation
+
+
+class SeenFile(Value, frozen=True, kw_only=True):
+    """A job file as it was when it was last used."""
+
+    path: str
+    sha256: str
+    at: float
+    commands: tuple[str, ...] = ()  # that it would run, a line each
+
+
+class UnwrittenEntries(Value, frozen=True, kw_only=True):
+    """What could not be written. Nothing is lost in silence."""
+
+    dropped: int = 0  # for want of room: the oldest first
+    refused: int = 0  # that the database would not have
+    waiting: int = 0
+    why: str = ""  # what was wrong with the disk last

@@ -1,0 +1,1 @@
+"""The operating system: children, keeper, /proc, terminal modes."""

@@ -1,0 +1,88 @@
+"""Starts a program that outlives us and our terminal, and asks such a program to end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from rocsteady.system import bounded_call
+
+
+class Detached:
+    """What was started, and what may still end it."""
+
+    def __init__(self, child: subprocess.Popen[bytes], how: str) -> None:
+        self.pid = child.pid
+        self.how = how
+        self._child = child
+
+    def has_ended(self) -> bool:
+        """Tell whether it is over already."""
+        return bounded_call.has_ended(self._child)
+
+
+def start_session(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    output: Path,
+    stdin: int = subprocess.DEVNULL,
+) -> subprocess.Popen[bytes]:
+    """Start a program in its own session, with all that it prints added to a file of the user's."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(output, flags, 0o600)
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=stdin,
+            stdout=descriptor,
+            stderr=descriptor,
+            env=dict(environment),
+            cwd=folder,
+            start_new_session=True,
+        )
+    finally:
+        os.close(descriptor)
+
+
+def start_detached(
+    command: Sequence[str], environment: Mapping[str, str], folder: Path, output: Path
+) -> Detached:
+    """Start it in a scope of the user's service manager, or say that there is none."""
+    manager = Path(environment.get("XDG_RUNTIME_DIR", "")) / "systemd" / "private"
+    runner = shutil.which("systemd-run")
+    how = (
+        "in its own session; there is no user service manager here, so if logging out kills your"
+        " processes, it kills this one too"
+    )
+    words = list(command)
+    if runner and environment.get("XDG_RUNTIME_DIR") and manager.exists():
+        words = [runner, "--user", "--scope", "--quiet", "--collect", "--", *words]
+        how = "in a scope of your service manager, which survives logging out"
+    child = start_session(words, environment, folder, output)
+    child.returncode = 0  # it is not ours to wait for
+    return Detached(child, how)
+
+
+def ask_to_end(pid: int, is_it: Callable[[], bool]) -> bool:
+    """Send SIGTERM to a process, if it is still the one that is meant.
+
+    It is held on to, so that nobody can get its number between the question and the signal.
+    """
+    try:
+        held = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        if not is_it():
+            return False
+        signal.pidfd_send_signal(held, signal.SIGTERM)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(held)
+    return True

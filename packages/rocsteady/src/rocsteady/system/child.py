@@ -1,0 +1,354 @@
+"""Linux and WSL2: a command below its keeper, its streams carried, its whole tree ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TypeAlias
+
+from rocsteady.system import keeper
+from rocsteady.system.child_end import OURS, Exit, Stopping, StopResult, TerminalUse, end_child
+from rocsteady.system.interrupts import Interrupt, Interrupts
+from rocsteady.system.launch import LaunchedCommand, launch, remove_cgroup
+from rocsteady.system.leftovers import wait_for
+from rocsteady.system.logfile import NO_RULES, LogFile, LogRules
+from rocsteady.system.streams import Pump, Told, Wiring, wire
+from rocsteady.system.terminal import in_group, is_orphaned, stop_ourselves, taken, waits_for_keys
+
+KEEPER_WAIT = keeper.TERMINATE_WAIT + keeper.KILL_WAIT + 1.0  # seconds
+READER_WAIT = 1.0  # seconds without a byte taken, after which a reader of ours is given up
+LOOK = 0.05  # seconds between looks at a command whose keeper is gone
+LEFT_WAIT = 0.5  # seconds for helpers that end with their command
+ROUNDS = 20  # looks at a tree that grows while it is being stopped
+
+_abandoned: list[subprocess.Popen[bytes]] = []  # kept, so that nothing tries to reap them
+
+
+def start_child(  # noqa: PLR0913 - each is said by name
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    folder: Path,
+    run_id: str,
+    log: Path,
+    on_output: Callable[[bytes], None] | None = None,
+    terminal: TerminalUse = OURS,
+    log_rules: LogRules = NO_RULES,
+) -> Child:
+    """Start a command; raises the OSError of exec. ``on_output`` gets each chunk, and is quick."""
+    wiring = wire(terminal)
+    try:
+        kept = LogFile(log, log_rules)
+    except BaseException:
+        wiring.close_given()
+        wiring.close()
+        raise
+    try:
+        launched = launch(
+            command, environment=environment, folder=folder, run_id=run_id, streams=wiring.given
+        )
+    except BaseException:
+        wiring.close()
+        kept.close(READER_WAIT)
+        raise
+    finally:
+        wiring.close_given()
+    return Child(launched, wiring, kept, run_id, on_output)
+
+
+class Child:
+    """A command that was started. ``close`` must be called; it ends whatever is left."""
+
+    def __init__(
+        self,
+        launched: LaunchedCommand,
+        wiring: Wiring,
+        log: LogFile,
+        run_id: str,
+        on_output: Callable[[bytes], None] | None,
+    ) -> None:
+        self.pid = launched.pid
+        self.keeper = launched.keeper.pid
+        self.contained_by = "descent" if launched.cgroup is None else "cgroup"
+        self.interrupts = Interrupts()  # keys typed, and signals passed on
+        self._launched = launched
+        self._wiring = wiring
+        self._log = log
+        self._family = keeper.Family(self.keeper, run_id, str(launched.cgroup or ""))
+        self._family.command = self.pid
+        self._birth = keeper.process_snapshot(self.pid)
+        self._exit: Exit | None = None
+        self._keeper_gone = False
+        self._news = threading.Event()  # the command ended, or its keeper did
+        self._stopped: dict[int, keeper.ProcessSnapshot] = {}  # by ^Z
+        self._paused: dict[int, keeper.ProcessSnapshot] = {}  # as the user asked for it
+        self._closed = False
+        told = Told(
+            output=on_output,
+            status=self._hear,
+            interrupted=self._note_interrupts,
+            suspended=self.suspend,
+            may_suspend=self._is_in_front,
+        )
+        self._pump = Pump(wiring, launched.status, log, told)
+        self._signals = _Signals(self._pump.wake)
+
+    @property
+    def missed_bytes(self) -> int:
+        """Bytes that were not shown, because their reader was slow or gone; the log has them."""
+        return sum(
+            source.outlet.missed
+            for source in self._wiring.sources.values()
+            if source.outlet is not None
+        )
+
+    @property
+    def log_missed_bytes(self) -> int:
+        """Bytes that not even the log has: the disk was full, or far too slow."""
+        return self._log.missed
+
+    def poll(self) -> Exit | None:
+        """Tell how the command itself ended, if it did. What it started may still run."""
+        if self._exit is None and self._keeper_gone:
+            now, birth = keeper.process_snapshot(self.pid), self._birth
+            same = now is not None and birth is not None and now.start == birth.start
+            if now is None or not same or not keeper.is_alive(self.pid, now):
+                self._exit = _exit_of_orphan(self.pid)
+        return self._exit
+
+    def wait(self, timeout: float | None = None) -> Exit | None:
+        """Wait for the command itself, at most so many seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self.poll() is None:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return None
+            if self._keeper_gone:
+                time.sleep(LOOK if left is None else min(LOOK, left))
+            else:
+                self._news.wait(left)
+        return self._exit
+
+    def tree(self) -> tuple[int, ...]:
+        """Give every living process of this run, but not the keeper."""
+        return tuple(self._family.members())
+
+    def left_running(self) -> dict[int, str]:
+        """Name what the command left running, and not what is about to end by itself."""
+        deadline = time.monotonic() + LEFT_WAIT
+        while (members := self._family.members()) and time.monotonic() < deadline:
+            time.sleep(LOOK)
+        return {pid: keeper.name_of(pid) for pid in members}
+
+    def pass_on(self, number: signal.Signals) -> None:
+        """Send an interrupt to those whom a terminal would send it, all else to the command."""
+        if number == signal.SIGINT:
+            self._note_interrupts(1)
+            self._signal_front(number)
+        else:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self.pid, number)
+
+    def at_prompt(self) -> bool:
+        """Tell whether somebody waits for keys: a debugger, an interpreter, a question."""
+        return any(
+            waits_for_keys(source.descriptor)
+            for source in self._wiring.sources.values()
+            if source.pty
+        )
+
+    def stop(
+        self,
+        stopping: Stopping,
+        first: signal.Signals | None = signal.SIGINT,
+        futile: Callable[[], bool] | None = None,
+    ) -> StopResult:
+        """End the whole tree, mildly first. Never takes longer than ``stopping`` says.
+
+        ``futile`` tells that nobody reacts to the last signal, so that the next one is sent.
+        """
+        interrupt, pid = self._interrupt, self.pid
+        return end_child(self._family, self.wait, interrupt, stopping, first, pid, futile)
+
+    def suspend(self) -> None:
+        """Stop the tree and ourselves, as ^Z does; returns when we are continued, and goes on."""
+        if is_orphaned():  # no shell would ever continue us
+            return
+        self._stopped |= self._stop_members()
+        if self._wiring.terminal is not None:
+            self._wiring.terminal.leave()
+        stop_ourselves()
+        self.resume()
+
+    def resume(self) -> None:
+        """Continue what ``suspend`` stopped, and take the terminal back."""
+        stopped, self._stopped = self._stopped, {}
+        keeper.send(stopped, signal.SIGCONT)
+        self._pump.wake()
+
+    def pause(self) -> None:
+        """Stop the tree, and not ourselves, until ``end_pause``."""
+        self._paused |= self._stop_members()
+
+    def end_pause(self) -> None:
+        """Continue what ``pause`` stopped."""
+        paused, self._paused = self._paused, {}
+        keeper.send(paused, signal.SIGCONT)
+
+    def is_stopped(self) -> bool:
+        """Tell whether the command itself is stopped by a signal."""
+        now = keeper.process_snapshot(self.pid)
+        return now is not None and now.state == "T"
+
+    def _stop_members(self) -> dict[int, keeper.ProcessSnapshot]:
+        """Stop every process that runs, also those that are started meanwhile."""
+        stopped: dict[int, keeper.ProcessSnapshot] = {}
+        for _ in range(ROUNDS):
+            members = self._family.members()
+            running = {pid: seen for pid, seen in members.items() if seen.state not in "Tt"}
+            if not running:
+                break
+            keeper.send(running, signal.SIGSTOP)
+            stopped |= running
+            time.sleep(keeper.PAUSE)
+        return stopped
+
+    def detach_terminal(self) -> None:
+        """Go on without our terminal, which is gone; the log goes on."""
+        self._pump.forget_terminal()
+        for source in self._wiring.sources.values():
+            if source.pty and source.outlet is not None:
+                source.outlet.give_up()
+
+    @property
+    def mid_line(self) -> bool:
+        """Whether what was last shown on stderr did not end its line."""
+        return self._wiring.complaints is not None and self._wiring.complaints.mid_line
+
+    def tell(self, line: str) -> None:
+        """Show one line of our own on stderr, without ever waiting for it."""
+        if self._wiring.complaints is not None:
+            start = "\n" if self._wiring.complaints.mid_line else ""
+            self._wiring.complaints.put(f"{start}{line}\n".encode(errors="replace"))
+
+    def flush(self, within: float) -> bool:
+        """Wait until the log has all that was printed so far, as long as the disk moves."""
+        return self._log.flush(within)
+
+    def close(self) -> None:
+        """End what is left, write what is left, and give the terminal back."""
+        if self._closed:
+            return
+        self._closed = True
+        os.close(self._launched.control)
+        try:
+            self._launched.keeper.wait(KEEPER_WAIT)
+        except subprocess.TimeoutExpired:
+            _abandoned.append(self._launched.keeper)
+        if self._launched.keeper.returncode != 0:  # it was killed: its work is ours
+            keeper.end(self._family)
+        if self._launched.cgroup is not None:
+            remove_cgroup(self._launched.cgroup)  # a keeper that was killed could not
+        finished = self._pump.finish(KEEPER_WAIT)
+        self._signals.restore()
+        if self._wiring.terminal is not None:
+            self._wiring.terminal.leave()
+        self._close_outlets()
+        self._log.close(READER_WAIT)
+        if finished:
+            self._wiring.close()
+            os.close(self._launched.status)
+
+    def _close_outlets(self) -> None:
+        """End the place of our stderr last: it is told what the others missed."""
+        outlets = [source.outlet for source in self._wiring.sources.values() if source.outlet]
+        complaints = self._wiring.complaints
+        for outlet in outlets:
+            if outlet is not complaints:
+                outlet.close(READER_WAIT)
+        untold = sum(outlet.untold for outlet in outlets)
+        if untold:
+            self.tell(f"rocsteady: {untold} bytes were not shown; the log has them")
+        if complaints is not None:
+            complaints.close(READER_WAIT)
+
+    def _hear(self, report: bytes) -> None:
+        for line in report.splitlines():
+            ended = json.loads(line)
+            self._exit = Exit(code=ended.get("code"), signal=ended.get("signal"))
+        if not report:
+            self._keeper_gone = True
+        self._news.set()
+
+    def _note_interrupts(self, times: int) -> None:
+        how = taken(in_group(self._front()), signal.SIGINT)
+        noted = Interrupt(at=time.monotonic(), prompt=self.at_prompt(), taken=how)
+        for _ in range(times):
+            self.interrupts.add(noted)
+
+    def _interrupt(self) -> None:
+        self._signal_front(signal.SIGINT)
+        stopped = {p: seen for p, seen in self._family.members().items() if seen.state == "T"}
+        keeper.send(stopped, signal.SIGCONT)
+
+    def _signal_front(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._front(), number)
+
+    def _front(self) -> int:
+        """Give the process group that a terminal would signal."""
+        for source in self._wiring.sources.values():
+            if source.pty:
+                with contextlib.suppress(OSError):
+                    front = os.tcgetpgrp(source.descriptor)
+                    if front > 0:
+                        return front
+        return self.pid
+
+    def _is_in_front(self) -> bool:
+        return self._front() == self.pid
+
+
+def _exit_of_orphan(pid: int) -> Exit:
+    """Tell how a command ended whose keeper is gone: the kernel made it a child of ours."""
+    code = wait_for(pid)
+    if code is None:
+        return Exit()
+    return Exit(code=code) if code >= 0 else Exit(signal=-code)
+
+
+SignalHandler: TypeAlias = Callable[[int, FrameType | None], object] | int | None
+
+
+class _Signals:
+    """A changed window and a continued process are looked at right away, if we may ask for it."""
+
+    WANTED = (signal.SIGWINCH, signal.SIGCONT)
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._before: dict[signal.Signals, SignalHandler] = {}
+        if threading.current_thread() is threading.main_thread():
+            for number in self.WANTED:
+                self._before[number] = signal.signal(number, self._handle)
+
+    def restore(self) -> None:
+        """Put back what was there, unless someone else took it since."""
+        if threading.current_thread() is threading.main_thread():
+            for number, before in self._before.items():
+                if signal.getsignal(number) == self._handle:
+                    signal.signal(number, before or signal.SIG_DFL)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._wake()
+        before = self._before.get(signal.Signals(number))
+        if callable(before):
+            before(number, frame)

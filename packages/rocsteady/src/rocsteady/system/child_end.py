@@ -1,0 +1,166 @@
+"""The words for a child that is started and ended: how long to wait, and what came of it."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from enum import Enum
+
+from rocsteady.model import Value
+from rocsteady.system.keeper import Family, kill_all, send
+from rocsteady.system.terminal import taken
+
+NOTHING = timedelta(0)
+
+
+class Stopping(Value, frozen=True, kw_only=True):
+    """How long each way to end a child is given before the next, harder one."""
+
+    interrupt_wait: timedelta = timedelta(seconds=5)
+    terminate_wait: timedelta = timedelta(seconds=5)
+    save_wait: timedelta = timedelta(seconds=30)  # in its place for who catches SIGTERM, to save
+    kill_wait: timedelta = timedelta(seconds=3)  # what is alive after it is abandoned
+
+    def __post_init__(self) -> None:
+        if self.interrupt_wait < NOTHING or self.terminate_wait < NOTHING:
+            raise ValueError("a wait cannot be negative")
+        if self.kill_wait <= NOTHING:
+            raise ValueError("kill_wait must be positive: the kernel needs time to end a process")
+        if NOTHING < self.terminate_wait < self.kill_wait:
+            raise ValueError("terminate_wait must not be shorter than kill_wait")
+
+
+class Exit(Value, frozen=True, kw_only=True):
+    """How the command itself ended; both are None if nobody can know any more."""
+
+    code: int | None = None
+    signal: int | None = None
+    replaced: bool = False  # nothing failed here: other hosts restarted the job
+
+
+class How(Enum):
+    """What it took to end a child, mildest first."""
+
+    BY_ITSELF = "by itself"
+    INTERRUPTED = "interrupted"
+    TERMINATED = "terminated"
+    KILLED = "killed"
+    UNKILLABLE = "cannot be killed"
+
+
+class StopResult(Value, frozen=True, kw_only=True):
+    """What came of stopping a child and everything that it started."""
+
+    exit: Exit | None  # None: the command itself is among the unkillable
+    unkillable: tuple[int, ...] = ()
+    seconds: float
+    how: How
+
+
+class TerminalUse(Value, frozen=True, kw_only=True):
+    """Which of our descriptors the child's streams are carried from and to.
+
+    Without one, the child reads from nothing, and what it writes goes to the log only.
+    """
+
+    stdin: int | None = 0
+    stdout: int | None = 1
+    stderr: int | None = 2
+
+
+OURS = TerminalUse()
+DETACHED = TerminalUse(stdin=None, stdout=None, stderr=None)
+
+
+LEFTOVER_WAIT = timedelta(seconds=1)  # that others have to follow the command's own end
+SHORTEST, LONGEST = 0.01, 0.1  # seconds between two looks at the tree
+EXIT_WAIT = 0.3  # seconds for the keeper to report a command that is gone
+
+
+def end_child(  # noqa: PLR0913, PLR0917 - all that an end takes
+    family: Family,
+    wait: Callable[[float], Exit | None],
+    interrupt: Callable[[], None],
+    stopping: Stopping,
+    first: signal.Signals | None,
+    command: int = 0,
+    futile: Callable[[], bool] | None = None,
+) -> StopResult:
+    """End a command and everything that it started, from the ``first`` signal on.
+
+    ``futile`` tells, when asked after a signal, that nobody reacts to it: the next one follows.
+
+    A request to end goes to the command alone at first, as ``kill`` would send it: a script that
+    saves then must not lose its loader's workers. Whoever is left when it has ended is asked too.
+    """
+    began = time.monotonic()
+
+    def ended(how: How, unkillable: tuple[int, ...] = ()) -> StopResult:
+        outcome = wait(0.0 if unkillable else EXIT_WAIT)
+        seconds = time.monotonic() - began
+        return StopResult(exit=outcome, unkillable=unkillable, seconds=seconds, how=how)
+
+    def ask_to_end(*, alone: bool = False) -> timedelta:
+        asked = family.one(command) if alone else family.members()
+        saves = "caught" in taken(asked, signal.SIGTERM).values()
+        send(asked, signal.SIGTERM)
+        return stopping.save_wait if saves and first == signal.SIGTERM else stopping.terminate_wait
+
+    if wait(0.0) is not None and _is_empty(family):
+        return ended(How.BY_ITSELF)
+    if first == signal.SIGINT:
+        interrupt()
+        if _ends(family, _unless(futile, wait), stopping.interrupt_wait):
+            return ended(How.INTERRUPTED)
+    if first == signal.SIGTERM and _ends(family, wait, ask_to_end(alone=True)):
+        return ended(How.TERMINATED)
+    if first == signal.SIGINT or (first is not None and wait(0.0) is not None):
+        patience = ask_to_end()
+        rest = LEFTOVER_WAIT if first == signal.SIGINT else patience
+        if _ends(family, _unless(futile, wait), patience, rest):
+            return ended(How.TERMINATED)
+    left = kill_all(family, stopping.kill_wait.total_seconds())
+    return ended(How.UNKILLABLE if left else How.KILLED, left)
+
+
+def _ends(
+    family: Family,
+    wait: Callable[[float], Exit | None],
+    within: timedelta,
+    rest: timedelta = LEFTOVER_WAIT,
+) -> bool:
+    """Wait for the command, then a little for the ``rest``."""
+    deadline = time.monotonic() + within.total_seconds()
+    if wait(within.total_seconds()) is None:
+        return False
+    deadline = min(deadline, time.monotonic() + rest.total_seconds())
+    pause = SHORTEST
+    while not _is_empty(family):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(pause)
+        pause = min(2 * pause, LONGEST)
+    return True
+
+
+def _unless(
+    futile: Callable[[], bool] | None, wait: Callable[[float], Exit | None]
+) -> Callable[[float], Exit | None]:
+    """Return a wait that ends early when there is nothing to wait for."""
+    if futile is None:
+        return wait
+
+    def shorter(within: float) -> Exit | None:
+        deadline = time.monotonic() + within
+        while (outcome := wait(LONGEST)) is None:
+            if time.monotonic() >= deadline or futile():
+                return wait(0.0)
+        return outcome
+
+    return shorter
+
+
+def _is_empty(family: Family) -> bool:
+    return not family.members() and not family.members()  # one look may miss a child born in it

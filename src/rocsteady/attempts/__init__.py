@@ -1,1 +1,0 @@
-"""What happens in one attempt: it is started, watched and ended."""

@@ -1,1 +1,0 @@
-"""What is wrong with this machine, and what a person should do."""

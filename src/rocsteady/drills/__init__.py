@@ -1,1 +1,0 @@
-"""What happens when something fails: injects faults into an ordinary run."""

@@ -1,1 +1,0 @@
-"""What can be seen of a process tree from outside. It collects and never judges."""

@@ -1,1 +1,0 @@
-"""Why did this attempt end? Evidence in, one named failure out."""

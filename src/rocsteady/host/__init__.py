@@ -1,1 +1,0 @@
-"""How we touch the operating system. ``subprocess`` is used in this room only."""

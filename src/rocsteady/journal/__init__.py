@@ -1,1 +1,0 @@
-"""What happened so far, here. SQLite, written before the deed."""

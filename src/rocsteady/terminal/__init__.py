@@ -1,1 +1,0 @@
-"""What is shown and asked at the terminal."""

@@ -1,0 +1,142 @@
+"""What was once said wrongly, so that it does not come back."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
+from rocsteady.doctor.knowledge.failures import load_failures
+from rocsteady.doctor.knowledge.options import load_other_options
+from rocsteady.doctor.knowledge.reader import DATA, Knowledge
+from rocsteady.doctor.knowledge.values import Confidence
+from rocsteady.doctor.machine.system import SetVariable
+from rocsteady.doctor.training_gpus import effect
+from rocsteady.failures.remedy import load_remedies
+from rocsteady.plan.estimates import _setup_rests_on
+
+if TYPE_CHECKING:
+    from tests.conftest import Recorded
+
+
+def test_no_wheel_for_rocm_6_4_or_later_is_said_to_have_code_for_vegas(
+    knowledge: Knowledge,
+) -> None:
+    later = [
+        wheel for wheel in knowledge.wheels if not wheel.rocm.startswith(("6.1", "6.2", "6.3"))
+    ]
+
+    assert later
+    assert not {"gfx900", "gfx906"} & {gfx for wheel in later for gfx in wheel.arches}
+
+
+def test_a_hang_at_import_is_put_down_to_libnuma_and_not_to_the_driver() -> None:
+    kind = load_failures().kinds["hang-at-import"]
+
+    assert kind.advice is not None
+    assert "libnuma" in kind.words
+    assert "kfd" not in kind.advice.text
+
+
+def test_caching_off_is_not_called_wrong_where_it_was_the_cure(knowledge: Knowledge) -> None:
+    rule = knowledge.rules["caching-off"]
+
+    assert "gfx1200" in rule.why
+    assert "rocm-6647" in rule.sources
+
+
+def test_remedies_name_the_costs_that_were_reported() -> None:
+    assert "RDNA4" in load_remedies()["allocator-expandable"].cost
+    assert "Conv3d" in load_remedies()["miopen-fast-find"].cost
+
+
+def test_what_was_removed_is_said_to_be_of_older_releases(knowledge: Knowledge) -> None:
+    msccl = [it for name, it in knowledge.variables.items() if "MSCCL" in name]
+
+    assert msccl
+    assert {variable.read_by for variable in msccl} == {"RCCL up to ROCm 7.2"}
+
+
+def test_no_wheel_is_offered_for_the_gpu_of_the_steam_deck() -> None:
+    offered = {
+        gfx for option in load_other_options() for place in option.where for gfx in place.gfx
+    }
+
+    assert "gfx1033" not in offered
+
+
+@pytest.mark.parametrize(("gfx", "told"), [("gfx90c", "gfx900"), ("gfx90c", "gfx906")])
+def test_a_vega_that_passes_for_another_is_a_risk_and_no_block(
+    knowledge: Knowledge, gfx: str, told: str
+) -> None:
+    assert effect(gfx, told, knowledge) == "within-family"
+    assert effect("gfx90a", "gfx906", knowledge) == "across-families"
+
+
+def test_what_is_our_own_conclusion_is_not_called_official(knowledge: Knowledge) -> None:
+    ours = re.compile(r"\b(?:is|are)\s+ours?\b", re.IGNORECASE)
+    whole = {
+        rule.id for rule in knowledge.rules.values() if rule.confidence is Confidence.INFERENCE
+    }
+
+    assert {
+        "driver-too-old",
+        "gpu-not-offered",
+        "hsa-variables-on-windows",
+        "visible-devices-fewer",
+    } <= whole
+    assert all(ours.search(knowledge.rules[rule].why) for rule in whole)
+
+
+def test_minutes_of_a_field_note_are_told_as_such() -> None:
+    noted = [option for option in load_other_options() if option.setup_by.startswith("field-note")]
+
+    assert noted
+    assert all("one write-up" in " ".join(_setup_rests_on(option)) for option in noted)
+
+
+def test_citations_that_do_not_support_their_statement_are_gone(knowledge: Knowledge) -> None:
+    assert not any(
+        "pytorch/pytorch#95944" in path.read_text("utf-8") for path in DATA.rglob("*.toml")
+    )
+    assert knowledge.variables["TORCHDYNAMO_DISABLE"].sources == ("pytorch-eval-frame",)
+
+
+@pytest.mark.parametrize(
+    ("version", "rocm", "fires"),
+    [
+        ("2.11.0+rocm7.2", "7.2", True),
+        ("2.11.0+rocm7.14.0", "7.14.0", False),
+        ("2.10.0+rocm7.14.0", "7.14.0", True),
+        ("2.12.0+rocm7.2", "7.2", False),
+    ],
+)
+def test_expandable_segments_act_in_amds_build_of_2_11(
+    recorded: Recorded, version: str, rocm: str, *, fires: bool
+) -> None:
+    machine = recorded.machine("rx7900xtx")
+    assert machine.torch is not None
+    changed = msgspec.structs.replace(
+        machine,
+        torch=msgspec.structs.replace(machine.torch, version=version, rocm=rocm),
+        variables=(SetVariable(name="PYTORCH_ALLOC_CONF", value="expandable_segments:True"),),
+    )
+
+    found = {finding.rule for finding in diagnose(changed, doctors_knowledge()).findings}
+
+    assert ("expandable-no-effect" in found) is fires
+
+
+@pytest.mark.parametrize("rocm", ["7.2.1", "7.14.0", "10.0.0"])
+def test_rules_do_not_fall_silent_on_current_releases(recorded: Recorded, rocm: str) -> None:
+    machine = recorded.machine("rx9070xt-windows")
+    assert machine.torch is not None
+    torch = msgspec.structs.replace(machine.torch, version=f"2.12.0+rocm{rocm}", rocm=rocm)
+
+    changed = msgspec.structs.replace(machine, torch=torch)
+
+    found = {finding.rule for finding in diagnose(changed, doctors_knowledge()).findings}
+    assert {"windows-training-unsupported", "gfx12-hipblaslt-stall"} <= found

@@ -1,0 +1,153 @@
+"""Kinds and signatures as they are, and wrong ones refused by file, entry and field."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rocsteady.doctor.knowledge.failures import (
+    FailureKnowledge,
+    Nature,
+    Where,
+    Whose,
+    load_failures,
+    words_of,
+)
+from rocsteady.doctor.knowledge.reader import DataFolder
+from rocsteady.errors import KnowledgeError
+
+KIND = """
+[[failure]]
+id = "{id}"
+title = "A title"
+words = "Some words."
+nature = "either"
+whose = "device"
+sources = ["ROCm/ROCm#1"]
+"""
+SIGNATURE = """
+[[signature]]
+id = "ring"
+failure = "some-kind"
+where = "kernel"
+literals = ["ring timeout"]
+pattern = 'ring \\S+ timeout'
+sample = "ring gfx timeout"
+sources = ["ROCm/ROCm#1"]
+"""
+KINDS = "".join(KIND.format(id=id_) for id_ in ("some-kind", "unknown", "script-error"))
+
+
+def load(
+    folder: Path, kinds: str = KINDS, signatures: str = SIGNATURE
+) -> tuple[FailureKnowledge, list[str]]:
+    (folder / "signatures").mkdir()
+    (folder / "failures.toml").write_text(kinds, encoding="utf-8")
+    (folder / "signatures" / "some.toml").write_text(signatures, encoding="utf-8")
+    data = DataFolder(folder)
+    return load_failures(data), data.ignored
+
+
+def test_a_good_folder_is_read(tmp_path: Path) -> None:
+    known, ignored = load(tmp_path)
+
+    assert ignored == []
+    assert list(known.kinds) == ["some-kind", "unknown", "script-error"]
+    assert known.kinds["some-kind"].nature is Nature.EITHER
+    assert known.kinds["some-kind"].whose is Whose.DEVICE
+    assert [(it.id, it.where, it.alone) for it in known.signatures] == [
+        ("ring", Where.KERNEL, True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('title = "A title"', 'title = ""', "failures.toml: some-kind: title: empty"),
+        ('title = "A title"', 'title = "two\\nlines"', "some-kind: title: one line"),
+        ('sources = ["ROCm/ROCm#1"]', "sources = []", "some-kind: sources: every failure has one"),
+        ('nature = "either"', 'nature = "perhaps"', "failures.toml: some-kind: .*nature"),
+        ('whose = "device"', 'whose = "nobody"', "failures.toml: some-kind: .*whose"),
+        ('id = "some-kind"', 'id = "Some Kind"', "id: lower case words joined by hyphens"),
+    ],
+)
+def test_a_wrong_kind_is_ignored_with_its_signatures(
+    tmp_path: Path, old: str, new: str, problem: str
+) -> None:
+    known, ignored = load(tmp_path, kinds=KINDS.replace(old, new, 1))
+
+    assert list(known.kinds) == ["unknown", "script-error"]
+    assert known.signatures == ()
+    assert re.search(problem, ignored[0])
+    assert len(ignored) == 2
+
+
+@pytest.mark.parametrize("id_", ["other", "some-kind"])
+def test_a_table_without_a_needed_kind_is_refused(tmp_path: Path, id_: str) -> None:
+    with pytest.raises(KnowledgeError, match=r"failures\.toml: unknown: missing"):
+        load(tmp_path, kinds=KINDS.replace('id = "unknown"', f'id = "{id_}"'))
+
+
+def test_a_field_that_is_not_known_is_ignored_alone(tmp_path: Path) -> None:
+    known, ignored = load(tmp_path, kinds=KINDS.replace("whose", "colour = 1\nwhose", 1))
+
+    assert "some-kind" in known.kinds
+    assert ignored == ["failures.toml: some-kind: colour: not known"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('"some-kind"', '"no-such"', "some.toml: ring: failure: 'no-such' is not in failures.toml"),
+        ("pattern = 'ring", "pattern = '(ring", "some.toml: ring: pattern: "),
+        ('literals = ["ring timeout"]', "", "ring: literals: needed with a pattern"),
+        ('literals = ["ring timeout"]', 'literals = ["!!"]', "ring: literals: '!!' has no word"),
+        ('sample = "ring gfx timeout"', "", "ring: sample: empty"),
+        ('sources = ["ROCm/ROCm#1"]', "sources = []", "ring: sources: every signature has one"),
+        ('where = "kernel"', 'where = "stars"', "some.toml: ring: .*where"),
+        ('where = "kernel"', 'where = "exit"', "ring: signals: needed where it is looked for in"),
+        ('id = "ring"', 'id = "Ring"', "id: lower case words joined by hyphens"),
+        ("sample", "colour", "some.toml: ring: .*colour"),
+    ],
+)
+def test_a_wrong_signature_is_ignored_and_named(
+    tmp_path: Path, old: str, new: str, problem: str
+) -> None:
+    known, ignored = load(tmp_path, signatures=SIGNATURE.replace(old, new))
+
+    assert known.signatures == ()
+    assert len(ignored) == 1
+    assert re.search(problem, ignored[0])
+
+
+def test_two_signatures_do_not_share_an_id(tmp_path: Path) -> None:
+    known, ignored = load(tmp_path, signatures=SIGNATURE + SIGNATURE)
+
+    assert len(known.signatures) == 1
+    assert ignored == ["some.toml: ring: id: taken by another entry"]
+
+
+def test_a_folder_without_signatures_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "failures.toml").write_text(KINDS, encoding="utf-8")
+
+    with pytest.raises(KnowledgeError, match="signatures: No such file"):
+        load_failures(DataFolder(tmp_path))
+
+
+def test_words_have_no_digits_and_no_signs() -> None:
+    assert words_of("GCVM_L2_FAULT: [mmhub0] no-retry") == {
+        b"GCVM_L", b"_FAULT", b"mmhub", b"no", b"retry",
+    }  # fmt: skip
+
+
+def test_every_kind_that_needs_a_person_says_what_to_do() -> None:
+    kinds = load_failures().kinds
+
+    assert {
+        "disk-full", "no-access-to-gpu", "broken-install", "script-error", "gpu-hardware-error",
+        "pcie-error", "gpu-queue-failure",
+    } <= {id_ for id_, kind in kinds.items() if kind.fix}  # fmt: skip
+    assert not [id_ for id_, kind in kinds.items() if kind.fix and kind.advice]
+    assert not [id_ for id_, kind in kinds.items() if kind.fix and not kind.fix.text.strip()]

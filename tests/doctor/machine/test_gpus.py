@@ -1,0 +1,390 @@
+"""The survey tells these apart: no driver, healthy, partitioned, withheld, too old, not offered."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rocsteady.doctor.machine.gpus import (
+    NODES,
+    PCI,
+    Gpu,
+    GpuSurvey,
+    PciGpu,
+    gfx_name,
+    parse_properties,
+    pci_address,
+    survey_gpus,
+)
+from rocsteady.doctor.machine.pci import Link
+from rocsteady.doctor.machine.recording import Entry, RecordedRoot, Recording
+from rocsteady.doctor.machine.view import View
+
+Files = dict[str, str | Entry]
+
+GIB = 1024**3
+MI300X = {
+    "simd_count": 1216,
+    "simd_per_cu": 4,
+    "gfx_target_version": 90402,
+    "vendor_id": 4098,
+    "device_id": 0x74A1,
+    "location_id": 0x0500,
+    "domain": 0,
+    "unique_id": 77,
+    "drm_render_minor": 128,
+    "fw_version": 177,
+    "sdma_fw_version": 22,
+    "local_mem_size": 0,
+}
+NODE_1 = Gpu(
+    node=1,
+    gfx="gfx942",
+    name="",
+    pci_address="0000:05:00.0",
+    device=0x74A1,
+    revision=None,
+    serial="77",
+    partition=None,
+    integrated=False,
+    compute_units=304,
+    vram_bytes=None,
+    gtt_bytes=None,
+    render_minor=128,
+    link=None,
+    iommu=None,
+    asleep=False,
+    firmware={"kfd": "177", "kfd_sdma": "22"},
+)
+
+
+def survey(files: Files) -> GpuSurvey:
+    recording = Recording(
+        version=1, note="", platform="linux", folder="/", files=files, environment={}
+    )
+    return survey_gpus(View(RecordedRoot(recording)))
+
+
+def node(number: int, *, gpu_id: int, **properties: int) -> Files:
+    """Lay one KFD node out as the kernel does."""
+    lines = [f"{name} {value}\n" for name, value in properties.items()]
+    folder = f"{NODES}/{number}"
+    return {f"{folder}/gpu_id": f"{gpu_id}\n", f"{folder}/properties": "".join(lines)}
+
+
+def bank(number: int, heap: int, size: int) -> Files:
+    text = f"heap_type {heap}\nsize_in_bytes {size}\nflags 0\n"
+    return {f"{NODES}/1/mem_banks/{number}/properties": text}
+
+
+def on_bus(address: str, **texts: str) -> Files:
+    return {f"{PCI}/{address}/{name}": f"{text}\n" for name, text in texts.items()}
+
+
+def only(files: Files) -> Gpu:
+    (gpu,) = survey(files).gpus
+    return gpu
+
+
+def test_no_driver_is_an_answer_not_an_error() -> None:
+    assert survey({}) == GpuSurvey(driver_answers=False)
+
+
+def test_a_driver_without_gpus_answers() -> None:
+    files = node(0, gpu_id=0, cpu_cores_count=16, simd_count=0)
+
+    assert survey(files) == GpuSurvey(driver_answers=True)
+
+
+def test_reads_a_card_and_passes_over_the_cpu() -> None:
+    files = node(0, gpu_id=0, cpu_cores_count=16, simd_count=0) | node(1, gpu_id=4711, **MI300X)
+
+    assert survey(files) == GpuSurvey(driver_answers=True, gpus=(NODE_1,))
+
+
+def test_everything_that_the_card_itself_publishes_is_read() -> None:
+    address = "0000:05:00.0"
+    files = (
+        node(1, gpu_id=4711, **MI300X)
+        | bank(0, 1, 192 * GIB)
+        | on_bus(
+            address,
+            vendor="0x1002",
+            device="0x74a1",
+            revision="0x01",
+            product_name="AMD Instinct MI300X OAM",
+            mem_info_vram_total=str(191 * GIB),
+            mem_info_gtt_total=str(64 * GIB),
+            current_link_width="16",
+            current_link_speed="32.0 GT/s PCIe",
+            max_link_width="16",
+            max_link_speed="32.0 GT/s PCIe",
+        )
+        | {f"{PCI}/{address}/power/runtime_status": "active\n"}
+        | {f"{PCI}/{address}/iommu_group/type": "identity\n"}
+        | {f"{PCI}/{address}/fw_version/smc_fw_version": "0x00557800\n"}
+    )
+
+    assert only(files) == Gpu(
+        node=1,
+        gfx="gfx942",
+        name="AMD Instinct MI300X OAM",
+        pci_address=address,
+        device=0x74A1,
+        revision=1,
+        serial="77",
+        partition=None,
+        integrated=False,
+        compute_units=304,
+        vram_bytes=192 * GIB,
+        gtt_bytes=64 * GIB,
+        render_minor=128,
+        link=Link(width=16, speed=32.0, max_width=16, max_speed=32.0),
+        iommu="identity",
+        asleep=False,
+        firmware={"smc": "0x00557800", "kfd": "177", "kfd_sdma": "22"},
+    )
+
+
+@pytest.mark.parametrize("shift", [0, 28], ids=["in the function", "in the top bits"])
+def test_partitions_of_one_card_share_its_serial_and_are_counted(shift: int) -> None:
+    files: Files = {}
+    for index in range(3):
+        place = {"location_id": 0x0500 | index << shift}
+        files |= node(index + 1, gpu_id=index + 1, **MI300X | place)
+
+    gpus = survey(files).gpus
+
+    assert [(gpu.partition, gpu.serial) for gpu in gpus] == [(0, "77"), (1, "77"), (2, "77")]
+    assert {gpu.pci_address[:-1] for gpu in gpus} == {"0000:05:00."}
+
+
+@pytest.mark.parametrize("shift", [0, 28], ids=["in the function", "in the top bits"])
+def test_partitions_are_known_by_their_place_where_the_card_has_no_serial(shift: int) -> None:
+    files: Files = {}
+    for index in range(2):
+        place = {"location_id": 0x0500 | index << shift, "unique_id": 0}
+        files |= node(index + 1, gpu_id=index + 1, **MI300X | place)
+
+    assert [gpu.partition for gpu in survey(files).gpus] == [0, 1]
+
+
+def test_two_cards_without_serials_are_two_whole_cards() -> None:
+    files: Files = {}
+    for index in range(2):
+        place = {"location_id": 0x0500 + 0x100 * index, "unique_id": 0}
+        files |= node(index + 1, gpu_id=index + 1, **MI300X | place)
+
+    assert [(gpu.partition, gpu.serial) for gpu in survey(files).gpus] == [(None, ""), (None, "")]
+
+
+def test_partitions_read_what_only_the_card_publishes_from_its_first_function() -> None:
+    files = on_bus("0000:05:00.0", revision="0x02", mem_info_gtt_total="7")
+    for index in range(2):
+        files |= node(index + 1, gpu_id=index + 1, **MI300X | {"location_id": 0x0500 + index})
+
+    assert [(gpu.revision, gpu.gtt_bytes) for gpu in survey(files).gpus] == [(2, 7), (2, 7)]
+
+
+def test_nodes_come_in_number_order_not_name_order() -> None:
+    files: Files = {}
+    for number in (10, 9):
+        files |= node(number, gpu_id=number, **MI300X | {"unique_id": number})
+
+    assert [gpu.node for gpu in survey(files).gpus] == [9, 10]
+
+
+def test_a_gpu_the_container_was_not_given_is_withheld() -> None:
+    files = node(1, gpu_id=1, **MI300X)
+    for name in ("gpu_id", "properties"):
+        files[f"{NODES}/2/{name}"] = Entry(errno="EPERM")
+
+    assert survey(files) == GpuSurvey(driver_answers=True, gpus=(NODE_1,), withheld_nodes=(2,))
+
+
+def test_a_card_on_the_bus_is_not_called_unoffered_where_some_are_withheld() -> None:
+    files: Files = {f"{NODES}/2/gpu_id": Entry(errno="EACCES")}
+    files |= on_bus("0000:03:00.0", vendor="0x1002", **{"class": "0x030000"})
+
+    assert survey(files) == GpuSurvey(driver_answers=True, withheld_nodes=(2,))
+
+
+def test_a_driver_too_old_to_say_the_instruction_set_leaves_it_open() -> None:
+    old = {name: value for name, value in MI300X.items() if name != "gfx_target_version"}
+
+    assert only(node(1, gpu_id=1, **old)).gfx is None
+
+
+def test_a_gpu_is_known_by_its_id_where_the_properties_say_nothing() -> None:
+    gpu = only(node(1, gpu_id=4711))
+
+    assert (gpu.node, gpu.gfx, gpu.compute_units, gpu.firmware) == (1, None, None, {})
+
+
+def test_a_gpu_is_known_by_its_properties_where_the_id_is_missing() -> None:
+    files = node(1, gpu_id=0, **MI300X)
+    del files[f"{NODES}/1/gpu_id"]
+
+    assert only(files) == NODE_1
+
+
+@pytest.mark.parametrize(
+    ("banks", "local_mem_size", "vram_total", "found"),
+    [
+        (bank(0, 1, 16 * GIB), 0, 15 * GIB, 16 * GIB),  # the banks speak for the node
+        (bank(0, 2, 16 * GIB) | bank(1, 1, 256), 0, 0, 16 * GIB + 256),  # both heaps count
+        (bank(0, 0, 16 * GIB), 0, 15 * GIB, 15 * GIB),  # system memory is not the card's
+        ({}, 8 * GIB, 15 * GIB, 8 * GIB),  # kernels before 5.x say it so
+        ({}, 0, 15 * GIB, 15 * GIB),
+        ({}, 0, 0, None),
+    ],
+)
+def test_memory_is_taken_from_whoever_knows_it(
+    banks: Files, local_mem_size: int, vram_total: int, found: int | None
+) -> None:
+    files = node(1, gpu_id=1, **MI300X | {"local_mem_size": local_mem_size})
+    files |= banks | on_bus("0000:05:00.0", mem_info_vram_total=str(vram_total))
+
+    assert only(files).vram_bytes == found
+
+
+def test_an_integrated_gpu_has_the_carve_out_not_what_kfd_lends_it() -> None:
+    strix_halo = MI300X | {"gfx_target_version": 110501, "device_id": 0x1586}
+    files = node(1, gpu_id=1, **strix_halo) | bank(0, 1, 96 * GIB)
+    files |= on_bus("0000:05:00.0", mem_info_vram_total=str(GIB), mem_info_gtt_total=str(62 * GIB))
+
+    gpu = only(files)
+
+    assert (gpu.gfx, gpu.integrated) == ("gfx1151", True)
+    assert (gpu.vram_bytes, gpu.gtt_bytes) == (GIB, 62 * GIB)
+
+
+def test_mi300a_shares_its_instruction_set_with_cards_and_is_integrated() -> None:
+    assert only(node(1, gpu_id=1, **MI300X | {"device_id": 0x74A0})).integrated
+
+
+def test_the_link_of_a_sleeping_card_is_not_read_as_that_would_wake_it() -> None:
+    address = "0000:05:00.0"
+    files = node(1, gpu_id=1, **MI300X)
+    files |= on_bus(address, current_link_width="16", current_link_speed="16.0 GT/s PCIe")
+    files[f"{PCI}/{address}/power/runtime_status"] = "suspended\n"
+    view = View(
+        RecordedRoot(
+            Recording(version=1, note="", platform="linux", folder="/", files=files, environment={})
+        )
+    )
+
+    (gpu,) = survey_gpus(view).gpus
+
+    assert (gpu.asleep, gpu.link) == (True, None)
+    assert not [path for _, path, _ in view.answers if "link" in path]
+
+
+def test_the_name_comes_from_the_table_of_libdrm_where_the_card_has_none() -> None:
+    table = "# device, revision, name\n74A1,\t00,\tAMD Other\n74A1,\t01,\tAMD Instinct MI300X\n"
+    files = node(1, gpu_id=1, **MI300X) | on_bus("0000:05:00.0", revision="0x01")
+    files["/usr/share/libdrm/amdgpu.ids"] = table
+
+    assert only(files).name == "Instinct MI300X"
+
+
+@pytest.mark.parametrize("driver", ["", "vfio-pci"])
+def test_a_card_on_the_bus_that_compute_does_not_offer_is_named_with_its_holder(
+    driver: str,
+) -> None:
+    address = "0000:03:00.0"
+    files = on_bus(
+        address, vendor="0x1002", device="0x7480", revision="0xcf", **{"class": "0x030000"}
+    )
+    if driver:
+        files[f"{PCI}/{address}/driver"] = Entry(link=f"../../drivers/{driver}")
+        files[f"/sys/bus/pci/drivers/{driver}/module"] = ""
+
+    assert survey(files) == GpuSurvey(
+        driver_answers=False,
+        not_offered=(PciGpu(pci_address=address, device=0x7480, revision=0xCF, driver=driver),),
+    )
+
+
+def test_only_gpus_of_amd_that_are_not_offered_already_are_named() -> None:
+    files = (
+        node(1, gpu_id=1, **MI300X)
+        | on_bus("0000:05:00.0", vendor="0x1002", **{"class": "0x120000"})  # offered
+        | on_bus("0000:05:00.1", vendor="0x1002", **{"class": "0x040300"})  # its sound
+        | on_bus("0000:06:00.0", vendor="0x10de", **{"class": "0x030000"})
+        | on_bus("0000:07:00.0", vendor="0x1002", **{"class": "0x040300"})
+    )
+
+    assert survey(files).not_offered == ()
+
+
+@pytest.mark.parametrize(
+    ("target_version", "name"),
+    [
+        (90000, "gfx900"),
+        (90006, "gfx906"),
+        (90010, "gfx90a"),
+        (90012, "gfx90c"),
+        (90402, "gfx942"),
+        (90500, "gfx950"),
+        (100100, "gfx1010"),
+        (100300, "gfx1030"),
+        (110000, "gfx1100"),
+        (110501, "gfx1151"),
+        (120001, "gfx1201"),
+    ],
+)
+def test_gfx_name_is_spelled_as_llvm_does(target_version: int, name: str) -> None:
+    assert gfx_name(target_version) == name
+
+
+@pytest.mark.parametrize(
+    ("domain", "location", "address"),
+    [
+        (0, 0x0300, "0000:03:00.0"),
+        (1, 0xC3A9, "0001:c3:15.1"),
+        (0, 0x7000_0500, "0000:05:00.0"),
+        (0x1_0002, 0x0500, "0002:05:00.0"),
+    ],
+)
+def test_pci_address(domain: int, location: int, address: str) -> None:
+    assert pci_address(domain, location) == address
+
+
+def test_lines_of_properties_that_are_anything_else_are_passed_over() -> None:
+    text = "simd_count 4\nname Vega 20\n\nunique_id 18446744073709551615\nx -1\ny 0x10\n z 3"
+
+    assert parse_properties(text) == {"simd_count": 4, "unique_id": 2**64 - 1}
+
+
+def test_names_that_are_not_nodes_are_passed_over() -> None:
+    files = node(1, gpu_id=1, **MI300X)
+    files[NODES] = Entry(names=("1", "..", "x", "9" * 5000, "²", "-1"))
+
+    assert survey(files) == GpuSurvey(driver_answers=True, gpus=(NODE_1,))
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(st.text() | st.from_regex(r"(\w+ [0-9]{1,30}\n)*", fullmatch=True))
+def test_no_text_of_properties_is_too_much(text: str) -> None:
+    assert all(value >= 0 for value in parse_properties(text).values())
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(
+    properties=st.text(max_size=80),
+    facts=st.dictionaries(st.sampled_from(sorted(MI300X)), st.integers(0, 10**20 - 1)),
+    card=st.dictionaries(
+        st.sampled_from(["device", "vendor", "revision", "class", "mem_info_vram_total"]),
+        st.text(max_size=30),
+    ),
+)
+def test_no_node_is_too_strange_to_survey(
+    properties: str, facts: dict[str, int], card: dict[str, str]
+) -> None:
+    files = node(1, gpu_id=1, **facts) | on_bus("0000:00:00.0", **card)
+    files[f"{NODES}/2/gpu_id"] = "2"
+    files[f"{NODES}/2/properties"] = properties
+
+    assert [gpu.node for gpu in survey(files).gpus] == [1, 2]

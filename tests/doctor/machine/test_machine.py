@@ -1,0 +1,173 @@
+"""The whole of a machine is read from any root, however strange; only an empty one is refused."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rocsteady.doctor.machine.disk_root import DiskRoot
+from rocsteady.doctor.machine.gpus import NODES
+from rocsteady.doctor.machine.machine import Machine, examine
+from rocsteady.doctor.machine.recording import (
+    MOST_NAMES,
+    Entry,
+    RecordedRoot,
+    Recording,
+    decode_recording,
+    read_recording,
+    record,
+)
+from rocsteady.doctor.machine.system import SetVariable
+from rocsteady.doctor.machine.windows import ADAPTERS
+from rocsteady.errors import ExaminationError, RecordingError
+from rocsteady.store.redaction.redactor import Redactor
+
+RECORDINGS = sorted((Path(__file__).parents[2] / "machines").glob("*.json"))
+KNOWN = {"HSA_OVERRIDE_GFX_VERSION"}
+
+
+def machine_of(
+    files: dict[str, str | Entry], *, platform: str = "linux", **environment: str
+) -> Machine:
+    recording = Recording(
+        version=1,
+        note="",
+        platform=platform,
+        folder="/work",
+        files=files,
+        environment=environment,
+    )
+    return examine(RecordedRoot(recording), KNOWN)[0]
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
+def test_every_recorded_machine_can_be_written_and_read_again(path: Path) -> None:
+    machine, view = examine(RecordedRoot(read_recording(path)), KNOWN)
+
+    assert msgspec.json.decode(msgspec.json.encode(machine), type=Machine) == machine
+    assert machine.facts_read == view.facts_read
+    assert machine.unread == view.unread
+
+
+def test_a_root_that_holds_no_machine_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ExaminationError):
+        examine(DiskRoot(tmp_path), KNOWN)
+
+
+def test_a_machine_that_says_next_to_nothing_is_a_machine() -> None:
+    machine = machine_of({"/proc/version": ""}, HSA_OVERRIDE_GFX_VERSION="10.3.0")
+
+    assert (machine.python, machine.torch, machine.packages) == (None, None, {})
+    assert machine.variables == (SetVariable(name="HSA_OVERRIDE_GFX_VERSION", value="10.3.0"),)
+    assert machine.variables_known
+
+
+def test_a_copied_folder_does_not_know_variables(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+
+    machine, _ = examine(DiskRoot(tmp_path), KNOWN)
+
+    assert (machine.variables, machine.variables_known) == ((), False)
+    assert not machine.access.kfd_known
+
+
+def test_windows_is_surveyed_by_its_adapters() -> None:
+    files: dict[str, str | Entry] = {f"{ADAPTERS}/0000/MatchingDeviceId": r"PCI\VEN_1002&DEV_7550"}
+
+    machine = machine_of(files, platform="win32")
+
+    assert machine.system.os == "windows"
+    assert [gpu.device for gpu in machine.gpus.gpus] == [0x7550]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no FIFOs in folders")
+def test_a_fifo_below_a_folder_root_costs_nothing(tmp_path: Path) -> None:
+    node = tmp_path / NODES.lstrip("/") / "1"
+    node.mkdir(parents=True)
+    if sys.platform != "win32":
+        os.mkfifo(node / "properties")
+    (node / "gpu_id").write_text("1\n")
+    began = time.monotonic()
+
+    machine, _ = examine(DiskRoot(tmp_path), KNOWN)
+
+    assert time.monotonic() - began < 1.0
+    assert [gpu.node for gpu in machine.gpus.gpus] == [1]
+    assert [(unread.path, unread.why) for unread in machine.unread] == [
+        (f"{NODES}/1/properties", "not a regular file")
+    ]
+
+
+def test_a_recording_that_names_all_the_nodes_it_may_has_an_end() -> None:
+    names = tuple(str(index) for index in range(MOST_NAMES))
+    files: dict[str, str | Entry] = {
+        NODES: Entry(names=names),
+        "/sys/bus/pci/devices": Entry(names=names),
+        "/proc/self/cgroup": "0::" + "/a" * 30_000,
+    }
+    began = time.process_time()
+
+    machine = machine_of(files, PATH="/x:" * 40_000, HOME="/" + "h/" * 60_000)
+
+    assert time.process_time() - began < 2.0
+    assert machine.gpus.gpus == ()
+
+
+# One machine of each kind: what it holds is what there is to make strange.
+SAMPLES = {
+    path.stem: read_recording(path)
+    for path in RECORDINGS
+    if path.stem in {"rx7900xt-pair", "old-kernel", "rx9070xt-windows", "withheld", "wsl2-bridge"}
+}
+LINES = st.from_regex(r"([\w.:+-]{1,12}[ =:,]{0,2}[\w./'-]{0,24}\n){0,4}", fullmatch=True)
+ENTRIES = st.builds(
+    Entry,
+    link=st.none() | st.sampled_from(["/", "..", "../../x", "/sys", "loop", "C:/x"]),
+    errno=st.none() | st.sampled_from(["EIO", "EPERM", "ENOENT", "errorcode", "ETIMEDOUT"]),
+    names=st.none() | st.tuples(st.text(max_size=8), st.sampled_from(["1", "..", "rocm", "x/y"])),
+    pieces=st.none() | st.dictionaries(st.sampled_from(["0", "64", "x"]), st.text(max_size=20)),
+    answer=st.none() | st.text(max_size=20),
+)
+STRANGE = st.text(max_size=60) | LINES | st.integers(0, 2**70).map(str) | ENTRIES
+
+
+@settings(
+    derandomize=True,
+    max_examples=80,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(data=st.data())
+def test_no_files_make_the_examination_fail(data: st.DataObject) -> None:
+    recording = SAMPLES[data.draw(st.sampled_from(sorted(SAMPLES)))]
+    chosen = data.draw(st.lists(st.sampled_from(sorted(recording.files)), max_size=6))
+    changed = {path: data.draw(STRANGE) for path in chosen}
+    variables = data.draw(
+        st.dictionaries(
+            st.sampled_from([*recording.environment, "PATH", "HOME", "LD_LIBRARY_PATH", "HIP_X"]),
+            st.text(max_size=20),
+            max_size=3,
+        )
+    )
+    strange = msgspec.structs.replace(
+        recording,
+        files={**recording.files, **changed, "/proc/version": ""},
+        environment={**recording.environment, **variables},
+    )
+
+    machine, view = examine(RecordedRoot(strange), KNOWN)
+
+    assert msgspec.json.encode(machine)
+    sent = record(view, Redactor(homes=[], users=[], hosts=[]), KNOWN, "")
+    try:
+        again = decode_recording(msgspec.json.encode(sent), "it")
+    except RecordingError as error:  # pragma: no cover - what we write, we read
+        pytest.fail(str(error))
+    examine(RecordedRoot(again), KNOWN)

@@ -1,0 +1,308 @@
+"""A recording may come from anyone: it is checked, and nothing in it leads anywhere else."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rocsteady.doctor.machine.recording import (
+    MOST_NAMES,
+    MOST_PATHS,
+    RECORDING_LIMIT,
+    Entry,
+    RecordedRoot,
+    Recording,
+    decode_recording,
+    read_recording,
+)
+from rocsteady.doctor.machine.root import TEXT_LIMIT, Device, Disk, User
+from rocsteady.errors import RecordingError
+
+WHOLE: dict[str, Any] = {
+    "version": 1,
+    "note": "ours",
+    "platform": "linux",
+    "folder": "/home/user/work",
+    "python": "/venv/bin/python",
+    "own_prefix": "/ours",
+    "user": {"uid": 1000, "groups": {"109": "render"}},
+    "environment": {"HSA_XNACK": "1"},
+    "files": {
+        "/sys/x/gpu_id": "4711\n",
+        "/sys/y/gpu_id": {"errno": "EPERM"},
+        "/opt/rocm": {"link": "/opt/rocm-6.2.0"},
+        "/opt/rocm-6.2.0/.info/version": "6.2.0\n",
+        "/opt": {"names": ["google"]},
+        "/dev/kfd": {"device": {"mode": "0660", "uid": 0, "gid": 109, "access": "rw"}},
+        "/dev/shm": {"disk": {"total": 2, "free": 1, "filesystem": "tmpfs", "writable": True}},
+        "/lib.so": {"pieces": {"0": "f0VMRg==", "64": "!"}},
+        "/shims/python": {"answer": "I am"},
+        "/locked": {"errno": "EACCES", "names": []},
+    },
+}
+
+
+def written(**changes: object) -> bytes:
+    return json.dumps({**WHOLE, **changes}).encode()
+
+
+def root(**files: object) -> RecordedRoot:
+    return RecordedRoot(decode_recording(written(files=files or WHOLE["files"]), "it"))
+
+
+def test_everything_that_was_written_is_read() -> None:
+    recording = decode_recording(written(), "it")
+
+    assert recording == Recording(
+        version=1,
+        note="ours",
+        platform="linux",
+        folder="/home/user/work",
+        python="/venv/bin/python",
+        own_prefix="/ours",
+        user=User(uid=1000, groups={"109": "render"}),
+        environment={"HSA_XNACK": "1"},
+        files={
+            "/sys/x/gpu_id": "4711\n",
+            "/sys/y/gpu_id": Entry(errno="EPERM"),
+            "/opt/rocm": Entry(link="/opt/rocm-6.2.0"),
+            "/opt/rocm-6.2.0/.info/version": "6.2.0\n",
+            "/opt": Entry(names=("google",)),
+            "/dev/kfd": Entry(device=Device(mode="0660", uid=0, gid=109, access="rw")),
+            "/dev/shm": Entry(disk=Disk(total=2, free=1, filesystem="tmpfs", writable=True)),
+            "/lib.so": Entry(pieces={"0": "f0VMRg==", "64": "!"}),
+            "/shims/python": Entry(answer="I am"),
+            "/locked": Entry(errno="EACCES", names=()),
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not a recording"),
+        (b"\x80\x04", "not a recording"),
+        (b"\xff\xfe{}", "not a recording"),
+        (b"[1, 2]", "not a recording"),
+        (b"{}", "not a recording: .*version"),
+        (b"[" * 200_000, "not a recording"),
+        (written(files={"/a": {"names": "x"}}), "not a recording: .*names"),
+        (written(surprise=1), "not a recording: .*surprise"),
+        (written(version=2), r"^it: version 2; this rocsteady reads 1$"),
+        (written(version=2, surprise=1, files=[]), r"^it: version 2; this rocsteady reads 1$"),
+        (written(files={"/a/../../etc/shadow": "x"}), "'/a/../../etc/shadow' is not a path"),
+        (written(files={"etc/shadow": "x"}), "'etc/shadow' is not a path inside"),
+        (written(files={"": "x"}), "'' is not a path inside"),
+        (written(files={"/a" * 1000: "x"}), "is not a path inside"),
+        (written(files={"/" + "a" * 5000: "x"}), "is not a path inside"),
+        (written(files={"/a": "x" * (TEXT_LIMIT + 1)}), "'/a' is longer than"),
+        (
+            written(files={f"/{index}": "" for index in range(MOST_PATHS + 1)}),
+            "more than 10000 paths",
+        ),
+        (written(files={"/a": {"names": ["x"] * (MOST_NAMES + 1)}}), "'/a' has more than"),
+        (written(environment={"PATH": "/a:" * 100_000}), "'PATH' is longer than"),
+    ],
+)
+def test_whatever_is_wrong_is_one_sentence(content: bytes, message: str) -> None:
+    with pytest.raises(RecordingError, match=message) as caught:
+        decode_recording(content, "it")
+
+    assert str(caught.value).startswith("it: ")
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def nested(depth: int) -> bytes:
+    return written(files={}).replace(b'"files": {}', b'"files": {"/a": ' + b"[" * depth)
+
+
+def test_deep_nesting_is_refused() -> None:
+    with pytest.raises(RecordingError, match="not a recording"):
+        decode_recording(nested(500_000), "it")
+
+
+def test_the_largest_hostile_tree_is_taken_in_within_two_seconds() -> None:
+    files = {f"/{index}{'/a' * 45}": "" for index in range(MOST_PATHS)}
+    content = written(files=files)
+    took: list[float] = []
+    for _ in range(3):  # the least counts: another process on the same core makes it slower
+        began = time.process_time()
+        found = RecordedRoot(decode_recording(content, "it"))
+        took.append(time.process_time() - began)
+        assert len(found.names("/")) == MOST_PATHS
+
+    assert min(took) < 2.0
+
+
+def test_a_file_is_read_and_named_by_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "machine.json"
+    path.write_bytes(written())
+
+    assert read_recording(path) == decode_recording(written(), "it")
+
+    path.write_bytes(b"no")
+    with pytest.raises(RecordingError, match=r"machine\.json: not a recording"):
+        read_recording(path)
+
+
+def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match=r"gone\.json: No such file"):
+        read_recording(tmp_path / "gone.json")
+    with pytest.raises(RecordingError, match="not a regular file"):
+        read_recording(tmp_path)
+
+
+def test_a_file_without_end_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "machine.json"
+    with path.open("wb") as stream:
+        stream.truncate(RECORDING_LIMIT + 1)  # sparse: takes no room
+
+    with pytest.raises(RecordingError, match="larger than"):
+        read_recording(path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no FIFOs in folders")
+def test_a_fifo_is_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "machine.json"
+    if sys.platform != "win32":
+        os.mkfifo(path)
+
+    with pytest.raises(RecordingError, match="not a regular file"):
+        read_recording(path)
+
+
+def test_texts_links_errors_and_pieces_are_replayed() -> None:
+    machine = root()
+
+    assert machine.text("/sys/x/gpu_id") == "4711\n"
+    assert machine.text("/opt/rocm/.info/version") == "6.2.0\n"
+    assert machine.resolve("/opt/rocm/.info") == "/opt/rocm-6.2.0/.info"
+    assert machine.piece("/lib.so", 0, 2) == b"\x7fE"
+    assert machine.piece("/sys/x/gpu_id", 1, 2) == b"71"
+    assert machine.answer("/shims/python") == "I am"
+    assert machine.device("/dev/kfd").gid == 109
+    assert machine.disk("/dev/shm").free == 1
+    with pytest.raises(PermissionError):
+        machine.text("/sys/y/gpu_id")
+
+
+def test_names_are_those_recorded_and_those_implied() -> None:
+    machine = root()
+
+    assert machine.names("/opt") == ("google", "rocm", "rocm-6.2.0")
+    assert machine.names("/opt/rocm") == (".info",)
+    assert machine.names("/") == ("dev", "lib.so", "locked", "opt", "shims", "sys")
+    assert machine.names("/opt/google") == ()
+    assert machine.is_folder("/sys/x")
+    assert not machine.is_folder("/sys/x/gpu_id")
+    assert not machine.is_folder("/lib.so")
+    assert not machine.is_folder("/dev/kfd")
+
+
+def test_what_was_refused_is_still_there() -> None:
+    machine = root()
+
+    assert not machine.is_folder("/sys/y/gpu_id")
+    assert machine.is_folder("/locked")
+    with pytest.raises(PermissionError):
+        machine.names("/locked")
+
+
+def test_what_was_not_recorded_is_absent() -> None:
+    machine = root()
+
+    for question in (machine.text, machine.names, machine.is_folder, machine.disk):
+        with pytest.raises(FileNotFoundError):
+            question("/nowhere")
+    with pytest.raises(FileNotFoundError):
+        machine.piece("/lib.so", 4711, 2)
+    with pytest.raises(FileNotFoundError):
+        machine.text("/opt")
+    with pytest.raises(NotADirectoryError):
+        machine.names("/sys/x/gpu_id")
+    with pytest.raises(OSError, match="not a device"):
+        machine.device("/sys/x/gpu_id")
+    with pytest.raises(OSError, match="not asked"):
+        machine.answer("/sys/x/gpu_id")
+
+
+def test_damaged_pieces_are_an_input_error() -> None:
+    with pytest.raises(OSError, match="damaged") as caught:
+        root().piece("/lib.so", 64, 1)
+
+    assert caught.value.errno == errno.EIO
+
+
+@pytest.mark.parametrize("name", ["EWHATEVER", "errorcode", "__name__", ""])
+def test_an_error_that_does_not_exist_is_an_input_error(name: str) -> None:
+    with pytest.raises(OSError, match="Input/output") as caught:
+        root(**{"/a": {"errno": name}}).text("/a")
+
+    assert caught.value.errno == errno.EIO
+
+
+def test_hostile_links_stay_inside() -> None:
+    machine = root(
+        **{
+            "/a": {"link": "../../../../etc/shadow"},
+            "/b": {"link": "/proc/self/root/etc/shadow"},
+            "/loop": {"link": "/loop"},
+            "/grows": {"link": "grows/x"},
+            "/c": {"link": "C:/Windows/../../../etc"},
+        }
+    )
+
+    assert machine.resolve("/a") == "/etc/shadow"
+    for path in ("/a", "/b", "/c"):
+        with pytest.raises(FileNotFoundError):
+            machine.text(path)
+    for path in ("/loop", "/grows"):
+        with pytest.raises(OSError, match="symbolic links"):
+            machine.text(path)
+    with pytest.raises(OSError, match="refused"):
+        machine.text("/a/../etc/shadow")
+
+
+def test_the_interpreter_that_the_user_names_goes_before_the_recorded_one() -> None:
+    recording = decode_recording(written(), "it")
+
+    assert RecordedRoot(recording).python == "/venv/bin/python"
+    assert RecordedRoot(recording, python="/b").python == "/b"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=8,
+)
+
+
+@settings(derandomize=True, max_examples=150, deadline=None)
+@given(
+    st.binary(max_size=100)
+    | JSON.map(lambda value: json.dumps(value).encode())
+    | st.tuples(st.sampled_from(sorted(WHOLE)), JSON).map(
+        lambda pair: written(**{pair[0]: pair[1]})
+    )
+)
+def test_no_bytes_raise_anything_but_a_recording_error(content: bytes) -> None:
+    try:
+        recording = decode_recording(content, "it")
+    except RecordingError:
+        return
+    machine = RecordedRoot(recording)
+    for path in ["/", *recording.files]:
+        for question in (machine.text, machine.names, machine.is_folder, machine.answer):
+            with contextlib.suppress(OSError):
+                question(path)

@@ -1,0 +1,313 @@
+"""Which torch, for what, with code for which GPUs: from its files alone."""
+
+from __future__ import annotations
+
+import base64
+import struct
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rocsteady.doctor.machine.python_env import PythonEnv
+from rocsteady.doctor.machine.recording import Entry, RecordedRoot, Recording
+from rocsteady.doctor.machine.torch_build import (
+    TorchBuild,
+    gfx_names,
+    in_order,
+    made_by,
+    packages,
+    parse_version_file,
+    read_torch,
+)
+from rocsteady.doctor.machine.view import View
+
+SITE = "/venv/lib/python3.12/site-packages"
+PYTHON = PythonEnv(prefix="/venv", chosen="VIRTUAL_ENV", version="3.12.1", site_packages=(SITE,))
+GIT = "a8d6afb511a69687bbb2b7e88a3cf67917e1697e"
+
+OF_2_5_1 = f"""__all__ = ['__version__', 'debug', 'cuda', 'git_version', 'hip']
+__version__ = '2.5.1+rocm6.2'
+debug = False
+cuda = None
+git_version = '{GIT}'
+hip = '6.2.41133-dd7f95766'
+"""
+OF_2_7_1 = f"""from typing import Optional
+
+__all__ = ['__version__', 'debug', 'cuda', 'git_version', 'hip', 'xpu']
+__version__ = '2.7.1+rocm6.3'
+debug = False
+cuda: Optional[str] = None
+git_version = '{GIT}'
+hip: Optional[str] = '6.3.42131-fa1d09cbd'
+xpu: Optional[str] = None
+"""
+OF_2_13 = f"""from typing import Optional
+
+__all__ = ['__version__', 'debug', 'cuda', 'git_version', 'hip', 'rocm', 'xpu']
+__version__ = '2.13.0+cpu'
+debug = False
+cuda: Optional[str] = None
+git_version = '{GIT}'
+hip: Optional[str] = None
+rocm: Optional[str] = None
+xpu: Optional[str] = None
+"""
+
+
+def view(files: dict[str, str | Entry]) -> View:
+    return View(
+        RecordedRoot(
+            Recording(version=1, note="", platform="linux", folder="/", files=files, environment={})
+        )
+    )
+
+
+def installed(version_file: str, **names: tuple[str, ...]) -> TorchBuild | None:
+    """Read a torch; ``names`` are folders below site-packages with what they hold."""
+    files: dict[str, str | Entry] = {f"{SITE}/torch/version.py": version_file}
+    files |= {f"{SITE}{folder}": Entry(names=listed) for folder, listed in names.items()}
+    return read_torch(view(files), PYTHON)
+
+
+def version_file(version: str, *, hip: str | None, rocm: str | None = None) -> str:
+    return f"__version__ = {version!r}\nhip: Optional[str] = {hip!r}\nrocm = {rocm!r}\n"
+
+
+def build(**changes: object) -> TorchBuild:
+    facts = {
+        "folder": f"{SITE}/torch",
+        "build": "rocm",
+        "hip": None,
+        "rocm": None,
+        "cuda": None,
+        "git_version": GIT,
+        "arches": (),
+        "arches_from": "",
+        "bundles_rocm": False,
+        "twice": (),
+    }
+    return TorchBuild(**{**facts, **changes})  # type: ignore[arg-type]  # a table
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (OF_2_5_1, build(version="2.5.1+rocm6.2", hip="6.2.41133-dd7f95766", rocm="6.2")),
+        (OF_2_7_1, build(version="2.7.1+rocm6.3", hip="6.3.42131-fa1d09cbd", rocm="6.3")),
+        (OF_2_13, build(version="2.13.0+cpu", build="cpu")),
+        (
+            OF_2_7_1.replace("None\ngit", "'12.6'\ngit").replace("'6.3.42131-fa1d09cbd'", "None"),
+            build(version="2.7.1+rocm6.3", build="cuda", cuda="12.6", rocm="6.3"),
+        ),
+    ],
+    ids=["2.5.1", "2.7.1", "2.13", "cuda"],
+)
+def test_the_file_that_each_release_writes(text: str, expected: TorchBuild) -> None:
+    assert installed(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "rocm", "hip", "release"),
+    [
+        ("2.9.1+rocm7.2.0", None, "7.2.53211-x", "7.2.0"),
+        ("2.9.0+rocmsdk20250901", "7.0.0", "7.0.51830", "7.0.0"),
+        ("2.9.0+rocmsdk20250901", None, "7.0.51830", "7.0"),
+        ("2.8.0a0+gitba56102", None, "6.4.43482-0f2d60242", "6.4"),
+        ("2.8.0", None, "garbage", None),
+    ],
+)
+def test_the_rocm_release_is_told_by_the_tag_then_by_rocm_then_by_hip(
+    version: str, rocm: str | None, hip: str, release: str | None
+) -> None:
+    found = installed(version_file(version, hip=hip, rocm=rocm))
+
+    assert found is not None
+    assert (found.build, found.version, found.rocm) == ("rocm", version, release)
+
+
+def test_no_torch_is_an_answer() -> None:
+    assert read_torch(view({}), PYTHON) is None
+
+
+def test_code_is_told_by_the_library_itself() -> None:
+    magic = b"__CLANG_OFFLOAD_BUNDLE__"
+    names = [b"hipv4-amdgcn-amd-amdhsa--gfx1100", b"hipv4-amdgcn-amd-amdhsa--gfx90a"]
+    bundle = magic + struct.pack("<Q", len(names))
+    bundle += b"".join(struct.pack("<QQQ", 0, 0, len(name)) + name for name in names)
+    strings = b"\0.hip_fatbin\0"
+    header = struct.pack(
+        "<16sHHIQQQIHHHHHH",
+        b"\x7fELF\x02\x01", 3, 62, 1, 0, 0, 1000, 0, 64, 0, 0, 64, 2, 1,
+    )  # fmt: skip
+    section = struct.Struct("<IIQQQQIIQQ")
+    table = section.pack(1, 1, 0, 0, 5000, len(bundle), 0, 0, 1, 0)
+    table += section.pack(0, 3, 0, 0, 3000, len(strings), 0, 0, 1, 0)
+    pieces = {"0": header, "1000": table, "3000": strings, "5000": bundle}
+    files: dict[str, str | Entry] = {
+        f"{SITE}/torch/version.py": OF_2_5_1,
+        f"{SITE}/torch/lib/libtorch_hip.so": Entry(
+            pieces={at: base64.b64encode(raw).decode() for at, raw in pieces.items()}
+        ),
+        f"{SITE}/torch/lib/rocblas/library": Entry(
+            names=("TensileLibrary_gfx942.dat", "TensileLibrary_lazy_gfx1100.dat")
+        ),
+    }
+
+    found = read_torch(view(files), PYTHON)
+
+    assert found is not None  # rocBLAS has nothing for the gfx90a that torch itself has code for
+    assert (found.arches, found.arches_from) == (("gfx1100",), "library")
+
+
+@pytest.mark.parametrize(
+    ("version", "whose"),
+    [
+        ("2.12.0+rocm7.2", "pytorch"),
+        ("2.6.0+rocm6.2.4", "pytorch"),
+        ("2.9.1+rocm7.2.0.git7e1940d4", "amd"),
+        ("2.11.0+rocm7.14.0", "amd"),
+        ("2.9.1+rocmsdk20251116", "amd"),
+        ("2.12.0a0+git1234567", "other"),
+    ],
+)
+def test_whose_build_it_is_stands_in_the_tag(version: str, whose: str) -> None:
+    found = installed(OF_2_5_1.replace("2.5.1+rocm6.2", version))
+
+    assert found is not None
+    assert made_by(found) == whose
+
+
+def test_code_is_told_by_the_names_of_kernel_files() -> None:
+    found = installed(
+        OF_2_5_1,
+        **{
+            "/torch/lib/rocblas/library": (
+                "Kernels.so-000-gfx90a-xnack-.hsaco",
+                "Kernels.so-000-gfx90a-xnack+.hsaco",
+                "TensileLibrary_Type_HH_Contraction_gfx1030.co",
+                "TensileLibrary_gfx942.dat",
+                "TensileManifest.txt",
+            ),
+            "/torch/lib/hipblaslt/library": ("extop_gfx1200.co",),
+        },
+    )
+
+    assert found is not None
+    assert (found.arches, found.arches_from) == (("gfx90a", "gfx942", "gfx1030"), "file names")
+
+
+def test_other_kernels_help_where_rocblas_lies_elsewhere() -> None:
+    found = installed(
+        OF_2_5_1, **{"/torch/lib/aotriton.images": ("amd-gfx11xx", "amd-gfx90a", "amd-gfx942")}
+    )
+
+    assert found is not None
+    assert found.arches == ("gfx90a", "gfx942")
+
+
+def test_code_is_told_by_the_packages_of_its_devices() -> None:
+    found = installed(
+        version_file("2.10.0+rocm7.12.0", hip="7.12.0"),
+        **{
+            "": (
+                "amd_torch_device_gfx1100-2.10.0.dist-info",
+                "amd_torch_device_gfx120x_all-2.10.0.dist-info",
+                "rocm_sdk_device_gfx942-7.12.0.dist-info",
+                "rocm_sdk_core-7.12.0.dist-info",
+                "torch-2.10.0+rocm7.12.0.dist-info",
+            )
+        },
+    )
+
+    assert found is not None
+    assert (found.arches, found.arches_from) == (("gfx942", "gfx1100"), "file names")
+    assert found.bundles_rocm
+    assert found.twice == ()
+
+
+def test_files_that_do_not_tell_leave_it_open() -> None:
+    found = installed(OF_2_5_1, **{"/torch/lib": ("libamdhip64.so", "libtorch_hip.so")})
+
+    assert found is not None
+    assert (found.arches, found.arches_from, found.bundles_rocm) == ((), "", True)
+
+
+def test_a_build_for_the_cpu_is_not_asked_for_gpu_code() -> None:
+    found = installed(OF_2_13, **{"/torch/lib/rocblas/library": ("TensileLibrary_gfx942.dat",)})
+
+    assert found is not None
+    assert found.arches == ()
+
+
+def test_two_registered_versions_are_a_broken_upgrade() -> None:
+    found = installed(
+        OF_2_5_1, **{"": ("torch-2.5.1+rocm6.2.dist-info", "torch-2.6.0+cu124.dist-info")}
+    )
+
+    assert found is not None
+    assert found.twice == ("2.5.1+rocm6.2", "2.6.0+cu124")
+
+
+def test_packages_that_matter_by_name_and_version() -> None:
+    names = (
+        "Torch-2.5.1.dist-info", "torchvision-0.20.1+rocm6.2.dist-info", "numpy-2.0.dist-info",
+        "torch", "torch-2.5.1.egg-info", "pytorch_triton_rocm-3.1.0.dist-info",
+        "torchmetrics-1.0.dist-info", "nvidia_cuda_runtime_cu12-12.4.127.dist-info",
+    )  # fmt: skip
+
+    assert packages(view({SITE: Entry(names=names)}), PYTHON) == (
+        ("torch", "2.5.1"),
+        ("nvidia_cuda_runtime_cu12", "12.4.127"),
+        ("pytorch_triton_rocm", "3.1.0"),
+        ("torchvision", "0.20.1+rocm6.2"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("TensileLibrary_gfx90a.dat", {"gfx90a"}),
+        ("kernels_gfx9-4-generic.hsaco", {"gfx9-4-generic"}),
+        ("kernels_gfx11-generic.hsaco", {"gfx11-generic"}),
+        ("amd-gfx11xx", set()),
+        ("rocm_sdk_libraries_gfx110x_all", set()),
+        ("gfx", set()),
+    ],
+)
+def test_gfx_names_in_names_of_files(name: str, found: set[str]) -> None:
+    assert gfx_names([name]) == found
+
+
+def test_gfx_names_are_sorted_as_people_do() -> None:
+    assert in_order(["gfx1100", "gfx90a", "gfx1030", "gfx906"]) == (
+        "gfx906",
+        "gfx90a",
+        "gfx1030",
+        "gfx1100",
+    )
+
+
+def test_assignments_of_anything_else_are_passed_over() -> None:
+    text = "a = 'x'\nb = \"y\"\nc: Optional[str] = None\nd = 3\n  e = 'z'\nf == 'g'\nh = 'cut\n"
+
+    assert parse_version_file(text) == {"a": "x", "b": "y", "c": None}
+
+
+@pytest.mark.parametrize("text", ["x:" + " " * 65_000, "x" + "\n" * 65_000, "x = " * 16_000])
+def test_garbage_is_read_in_no_time(text: str) -> None:
+    began = time.process_time()
+
+    parse_version_file(text)
+
+    assert time.process_time() - began < 0.5
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(st.text() | st.from_regex(r"""(\w+(: ?\w*)? ?= ?['"]?[\w.+]*['"]?\n)*""", fullmatch=True))
+def test_no_version_file_is_too_strange(text: str) -> None:
+    for value in parse_version_file(text).values():
+        assert value is None or "\n" not in value
+    assert installed(text) is not None

@@ -1,0 +1,111 @@
+"""Situations on recorded machines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from rocsteady.failures.ladder import RemedyChoice
+from rocsteady.failures.situation import EITHER, FailedAttempt, Situation
+from rocsteady.hangs.heartbeat_pages import LoaderFacts
+from rocsteady.model import Certainty, Failure, Fingerprint, Strategy
+
+if TYPE_CHECKING:
+    from tests.conftest import Recorded
+
+PLACE = "train.py step"
+
+
+class Situations:
+    """Makes situations: everything that a test does not name is plain."""
+
+    def __init__(self, recorded: Recorded) -> None:
+        self.names = recorded.names
+        self._recorded = recorded
+
+    def __call__(
+        self,
+        kind: str,
+        on: str = "no-amd-gpu",
+        *,
+        strategy: Strategy | None = None,
+        rank: int | None = None,
+        **given: object,
+    ) -> Situation:
+        """Return where a run stands after its first attempt, which failed at step 100."""
+        machine = self._recorded.machine(on)
+        fingerprint = Fingerprint(kind=kind, place=PLACE, step=100)
+        plan = strategy or Strategy()
+        failed = FailedAttempt(strategy=plan, failure=fingerprint, progressed=True, steps=100)
+        plain: dict[str, Any] = {
+            "failure": self.named(fingerprint, rank=rank),
+            "nature": EITHER,
+            "strategy": plan,
+            "tried": (failed,),
+            "machine": machine,
+            "variables": {each.name: each.value or "" for each in machine.variables},
+            "gpus": len(machine.gpus.gpus),
+            "can_resume": True,
+            "checkpoints": 2,
+        }
+        return Situation(**{**plain, **given})
+
+    @staticmethod
+    def loader(**told: object) -> LoaderFacts:
+        """Return what a process tells of its DataLoaders; plain, where nothing is given."""
+        plain: dict[str, Any] = {
+            "loaders": 1,
+            "workers": 4,
+            "context": "fork",
+            "pickles": None,
+            "main_guarded": True,
+            "map_style": True,
+        }
+        return LoaderFacts(**{**plain, **told})
+
+    @staticmethod
+    def named(fingerprint: Fingerprint, rank: int | None = None) -> Failure:
+        """Return a failure of which nothing but the fingerprint matters."""
+        return Failure(
+            kind=fingerprint.kind,
+            title=fingerprint.kind,
+            words="",
+            certainty=Certainty.CERTAIN,
+            fingerprint=fingerprint,
+            seen=(),
+            rank=rank,
+        )
+
+    def after(
+        self,
+        situation: Situation,
+        choice: RemedyChoice,
+        kind: str = "",
+        *,
+        steps: int = 100,
+        nature: str = "",
+    ) -> Situation:
+        """Return where the run stands when the next attempt has failed too."""
+        assert choice.strategy is not None, choice.why
+        fingerprint = Fingerprint(kind=kind or situation.failure.kind, place=PLACE, step=steps)
+        attempt = FailedAttempt(
+            strategy=choice.strategy,
+            remedy=choice.remedy,
+            failure=fingerprint,
+            progressed=steps > max(entry.steps for entry in situation.tried),
+            steps=steps,
+        )
+        return msgspec.structs.replace(
+            situation,
+            failure=self.named(fingerprint),
+            nature=nature or situation.nature,
+            strategy=choice.strategy,
+            tried=(*situation.tried, attempt),
+        )
+
+
+@pytest.fixture(scope="session")
+def situations(recorded: Recorded) -> Situations:
+    return Situations(recorded)

@@ -1,0 +1,349 @@
+"""The rules of the ladder, one by one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from rocsteady.doctor.knowledge.values import Fix
+from rocsteady.failures.ladder import RemedyChoice, choose_remedy, preview
+from rocsteady.failures.situation import (
+    DETERMINISTIC,
+    EITHER,
+    TRANSIENT,
+    Budget,
+    FailedAttempt,
+    Situation,
+)
+from rocsteady.hangs.heartbeat_pages import BatchSplit
+from rocsteady.model import Strategy
+
+if TYPE_CHECKING:
+    from tests.failures.remedies.conftest import Situations
+
+
+def would_try(situation: Situation) -> list[str]:
+    """Return what would be tried, one after the other."""
+    return [choice.remedy for choice in preview(situation)[:-1]]
+
+
+def test_a_first_hang_may_be_chance_the_second_is_answered(situations: Situations) -> None:
+    first = situations("hang-in-loader", loader=situations.loader(main_guarded=False))
+
+    again = choose_remedy(first)
+    second = situations.after(first, again, steps=250)
+    remedy = choose_remedy(second)
+
+    assert (again.remedy, again.strategy) == ("retry", Strategy())
+    assert (remedy.remedy, remedy.reverted) == ("loader-inline", "")
+    assert remedy.strategy == Strategy(workers=0)
+    assert dict(remedy.skipped)["loader-spawn"].startswith("the main module has no guard")
+
+
+def test_cheapest_first_and_what_did_not_move_it_is_taken_back(situations: Situations) -> None:
+    situation = situations("nan-loss", nature=DETERMINISTIC)
+
+    choices = preview(situation)
+
+    assert [(choice.reverted, choice.remedy) for choice in choices] == [
+        ("", "precision-bf16"),
+        ("precision-bf16", "attention-math"),
+        ("attention-math", "checkpoint-back"),
+        ("checkpoint-back", "precision-fp32"),
+        ("precision-fp32", ""),
+    ]
+    assert [choice.strategy for choice in choices] == [
+        Strategy(precision="bf16"),
+        Strategy(attention="math"),
+        Strategy(checkpoints_back=1),
+        Strategy(precision="fp32"),
+        None,
+    ]
+
+
+def test_what_brought_the_run_further_is_kept_under_the_next(situations: Situations) -> None:
+    situation = situations("nan-loss", nature=DETERMINISTIC)
+
+    further = situations.after(situation, choose_remedy(situation), steps=300)
+
+    assert choose_remedy(further).strategy == Strategy(precision="bf16", attention="math")
+    assert choose_remedy(further).reverted == ""
+
+
+def test_another_failure_as_far_on_means_that_the_first_is_mended(situations: Situations) -> None:
+    situation = situations("compile-failure", nature=DETERMINISTIC)
+
+    other = situations.after(
+        situation, choose_remedy(situation), "hang-in-attention", nature=EITHER
+    )
+
+    again, remedy = (
+        choose_remedy(other),
+        choose_remedy(situations.after(other, choose_remedy(other))),
+    )
+    assert (again.remedy, again.strategy) == ("retry", Strategy(compile=False))
+    assert remedy.strategy == Strategy(compile=False, attention="math")
+
+
+def test_a_remedy_that_makes_it_fail_earlier_is_taken_back_and_its_failure_answered_otherwise(
+    situations: Situations,
+) -> None:
+    situation = situations("hang-in-backward", "strix-halo", nature=DETERMINISTIC)
+    first = choose_remedy(situation)
+    second = situations.after(situation, first)
+    math = choose_remedy(second)
+    worse = situations.after(second, math, "oom-device", steps=10)
+
+    choice = choose_remedy(worse)
+
+    assert (first.remedy, math.remedy) == ("interrupts-off", "attention-math")
+    assert (choice.remedy, choice.strategy) == ("cpu", Strategy(device="cpu"))
+    assert choice.reverted == "attention-math"
+
+
+def test_what_may_be_chance_is_not_blamed_on_a_remedy(situations: Situations) -> None:
+    situation = situations("hang-in-backward", "strix-halo", nature=DETERMINISTIC)
+    choice = choose_remedy(situation)
+    stumbled = situations.after(situation, choice, "network-error", steps=0, nature=TRANSIENT)
+
+    again = choose_remedy(stumbled)
+
+    assert (again.remedy, again.strategy) == ("retry", choice.strategy)
+
+
+def test_an_error_that_a_remedy_brought_about_ends_the_remedy_and_not_the_run(
+    situations: Situations,
+) -> None:
+    situation = situations("gpu-hang", "strix-halo", nature=DETERMINISTIC)
+    broken = situations.after(situation, choose_remedy(situation), "no-gpu-visible", steps=0)
+    person = msgspec.structs.replace(broken, person=Fix(text="Look at the driver."))
+
+    end = choose_remedy(person)
+
+    assert (end.strategy, end.reverted, end.person) == (None, "cpu", None)
+    assert end.exhausted
+
+
+def test_the_same_step_twice_is_no_chance(situations: Situations) -> None:
+    situation = situations("network-error", nature=TRANSIENT)
+
+    choice = choose_remedy(situations.after(situation, choose_remedy(situation)))
+
+    assert choice.strategy is None
+
+
+def test_a_transient_failure_is_tried_again_after_each_progress(situations: Situations) -> None:
+    situation = situations("network-error", nature=TRANSIENT)
+
+    for steps in (200, 300, 400):
+        choice = choose_remedy(situation)
+        assert (choice.remedy, choice.strategy) == ("retry", Strategy())
+        situation = situations.after(situation, choice, steps=steps)
+
+
+def test_what_fails_before_its_first_step_is_not_tried_again_unchanged(
+    situations: Situations,
+) -> None:
+    def at_the_start(kind: str) -> Situation:
+        situation = situations(kind)
+        tried = FailedAttempt(strategy=Strategy(), failure=situation.failure.fingerprint)
+        return msgspec.structs.replace(situation, tried=(tried,))
+
+    assert choose_remedy(at_the_start("segfault")).strategy is None
+    assert choose_remedy(at_the_start("hang-at-import")).remedy == "retry"
+
+
+def test_an_unknown_failure_is_tried_again_only_after_progress(situations: Situations) -> None:
+    situation = situations("unknown")
+
+    again = choose_remedy(situation)
+
+    assert again.remedy == "retry"
+    assert choose_remedy(situations.after(situation, again)).strategy is None
+    assert choose_remedy(situations.after(situation, again, steps=150)).remedy == "retry"
+
+
+def test_fragmented_memory_is_left_behind_as_long_as_that_brings_it_further(
+    situations: Situations,
+) -> None:
+    situation = situations("oom-fragmentation", nature=DETERMINISTIC)
+
+    for steps in (140, 180, 220):
+        choice = choose_remedy(situation)
+        assert (choice.remedy, choice.strategy) == ("fresh-process", Strategy())
+        situation = situations.after(situation, choice, steps=steps)
+    stuck = situations.after(situation, choose_remedy(situation), steps=220)
+
+    assert choose_remedy(stuck).strategy is None
+
+
+def test_a_hang_that_nothing_mends_is_survived_as_long_as_it_comes_further(
+    situations: Situations,
+) -> None:
+    situation = situations("hang-in-loader", loader=situations.loader(workers=0))
+    for steps in (200, 300, 400):
+        choice = choose_remedy(situation)
+        assert (choice.remedy, choice.strategy) == ("retry", Strategy())
+        situation = situations.after(situation, choice, steps=steps)
+
+    again = choose_remedy(situation)
+    assert again.remedy == "retry"
+    assert choose_remedy(situations.after(situation, again, steps=400)).strategy is None
+
+
+def test_two_more_tries_follow_progress_and_no_third(situations: Situations) -> None:
+    situation = situations("hang-in-loader", loader=situations.loader(workers=0))
+    situation = situations.after(situation, choose_remedy(situation), steps=400)
+    again = choose_remedy(situation)
+    for steps in (370, 360):
+        situation = situations.after(situation, again, steps=steps)
+        again = choose_remedy(situation)
+        assert (again.remedy, again.strategy) == ("retry", Strategy())
+
+    assert choose_remedy(situations.after(situation, again, steps=350)).strategy is None
+
+
+def test_a_person_is_asked_at_once(situations: Situations) -> None:
+    fix = Fix(text="Free some space.", commands=("df -h .",))
+
+    end = choose_remedy(situations("disk-full", person=fix))
+
+    assert (end.strategy, end.person) == (None, fix)
+
+
+def test_the_users_own_bug_ends_at_once(situations: Situations) -> None:
+    end = choose_remedy(situations("script-error"))
+
+    assert (end.strategy, end.remedy, end.skipped) == (None, "", ())
+
+
+def test_settings_that_took_the_machine_down_are_not_tried_again(situations: Situations) -> None:
+    here = situations("machine-went-down", "rx9070xt")
+    before = msgspec.structs.replace(
+        here, crashed_machine=(Strategy(variables={"TORCH_BLAS_PREFER_HIPBLASLT": "0"}),)
+    )
+
+    assert would_try(here) == ["hipblaslt-off", "cpu"]
+    assert would_try(before) == ["cpu"]
+    assert dict(choose_remedy(before).skipped)["hipblaslt-off"] == (
+        "the machine went down with these settings"
+    )
+
+
+def test_what_was_tried_again_after_it_took_the_machine_down_is_judged_by_that(
+    situations: Situations,
+) -> None:
+    down = situations("machine-went-down")
+    again = RemedyChoice(strategy=Strategy(), remedy="", why="asked for with --again")
+
+    stumbled = situations.after(down, again, "network-error", steps=50, nature=TRANSIENT)
+
+    assert choose_remedy(down).strategy is None
+    assert choose_remedy(stumbled).strategy == Strategy()
+
+
+def test_a_remedy_that_helped_before_comes_first(situations: Situations) -> None:
+    situation = situations("hang-in-loader", helped_before=("loader-inline",))
+
+    assert choose_remedy(situation).remedy == "loader-inline"
+
+
+def test_only_what_is_allowed_and_nothing_that_is_denied(situations: Situations) -> None:
+    allowed = situations("nan-loss", allow=("attention-math", "precision-fp32"))
+    denied = situations("nan-loss", deny=("retry", "precision-bf16", "precision-fp32"))
+
+    assert would_try(allowed) == ["attention-math", "precision-fp32"]
+    assert would_try(denied) == ["attention-math", "checkpoint-back"]
+    assert dict(choose_remedy(denied).skipped)["precision-bf16"] == "denied by --deny"
+
+
+def test_a_setting_with_nothing_to_act_on_is_passed_over_and_undone(
+    situations: Situations,
+) -> None:
+    situation = situations("nan-loss", nature=DETERMINISTIC)
+    further = situations.after(situation, choose_remedy(situation), steps=300)
+    idle = msgspec.structs.replace(further, ineffective=("precision",))
+
+    choice = choose_remedy(idle)
+
+    assert (choice.remedy, choice.reverted) == ("attention-math", "precision-bf16")
+    assert choice.strategy == Strategy(attention="math")
+    assert dict(choose_remedy(idle).skipped)["precision-bf16"] == (
+        "precision has no effect on this script"
+    )
+
+
+def test_harmful_variables_are_unset_one_at_a_time(situations: Situations) -> None:
+    variables = {"AMD_SERIALIZE_KERNEL": "3", "HIP_LAUNCH_BLOCKING": "1", "HSA_XNACK": "1"}
+    situation = situations("hang-in-sync", variables=variables, nature=DETERMINISTIC)
+
+    choices = preview(situation)
+
+    assert [choice.strategy for choice in choices if choice.remedy == "unset-variable"] == [
+        Strategy(variables={"AMD_SERIALIZE_KERNEL": None}),
+        Strategy(variables={"HIP_LAUNCH_BLOCKING": None}),
+    ]
+
+
+def test_a_checkpoint_passed_over_is_not_passed_over_again_after_progress(
+    situations: Situations,
+) -> None:
+    situation = situations("checkpoint-corrupt", nature=DETERMINISTIC)
+    choice = choose_remedy(situation)
+
+    further = situations.after(situation, choice, "network-error", steps=300, nature=TRANSIENT)
+
+    assert choice.strategy == Strategy(checkpoints_back=1)
+    assert choose_remedy(further).strategy == Strategy()
+
+
+def test_budgets_end_it(situations: Situations) -> None:
+    situation = situations("nan-loss", nature=DETERMINISTIC)
+
+    def tried(budget: Budget) -> int:
+        return len(preview(msgspec.structs.replace(situation, budget=budget))) - 1
+
+    assert tried(Budget(tries=2)) == 2
+    assert tried(Budget(without_progress=3)) == 3
+    assert tried(Budget(attempts=2)) == 1
+
+
+def test_progress_refills_the_budget(situations: Situations) -> None:
+    situation = situations("nan-loss", nature=DETERMINISTIC, budget=Budget(tries=1))
+
+    further = situations.after(situation, choose_remedy(situation), steps=200)
+
+    assert choose_remedy(further).remedy == "attention-math"
+    assert choose_remedy(situations.after(situation, choose_remedy(situation))).strategy is None
+
+
+def test_parts_get_smaller_until_they_fit_or_are_single_samples(situations: Situations) -> None:
+    """What was in force is told by each attempt; a half that failed is taken back first."""
+    part, parts = 16, []
+    situation = situations(
+        "oom-device", nature=DETERMINISTIC, batch_split=BatchSplit(batch=16, micro_batch=part)
+    )
+    while (choice := choose_remedy(situation)).remedy == "half-micro-batch":
+        assert choice.strategy is not None
+        part = choice.strategy.micro_batch or 0
+        parts.append(part)
+        situation = msgspec.structs.replace(
+            situations.after(situation, choice), batch_split=BatchSplit(batch=16, micro_batch=part)
+        )
+
+    assert parts == [8, 4, 2, 1]
+
+
+def test_a_part_that_brought_the_run_further_is_kept(situations: Situations) -> None:
+    situation = situations(
+        "oom-device", nature=DETERMINISTIC, batch_split=BatchSplit(batch=16, micro_batch=16)
+    )
+    choice = choose_remedy(situation)
+
+    further = situations.after(situation, choice, "hang-in-loader", steps=200, nature=EITHER)
+
+    following = choose_remedy(further)
+    assert choice.strategy == Strategy(micro_batch=8)
+    assert following.strategy is not None
+    assert following.strategy.micro_batch == 8

@@ -1,0 +1,111 @@
+"""Whatever is stuck, the rest is on disk within ten seconds, and what is missing is said."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rocsteady.hangs import collect as module
+from rocsteady.hangs.collect import LOG_TAIL, collect
+from rocsteady.hangs.parallel import LATE, run_all
+
+if TYPE_CHECKING:
+    from tests.hangs.conftest import Start
+
+EVERYTHING = [
+    "kernel.txt", "log-tail.txt", "memory.json", "pages.json", "processes.json", "stacks.json",
+    "stacks.txt", "variables.json",
+]  # fmt: skip
+
+
+def test_everything_is_written_for_our_eyes_only(start: Start, tmp_path: Path) -> None:
+    victim = start("multiprocessing_queue")
+    log = tmp_path / "log"
+    log.write_bytes(b"first line\n" + b"x" * LOG_TAIL + b"\nstep 904\n")
+    incident = tmp_path / "incident"
+
+    done = collect(
+        incident,
+        pids=victim.tree.processes(),
+        pages=tmp_path,
+        log=log,
+        since=time.monotonic(),
+        attempt="3",
+        variables={"HSA_ENABLE_SDMA": "0"},
+    )
+
+    expected = EVERYTHING if os.access("/dev/kmsg", os.R_OK) else EVERYTHING[1:]
+    assert [file.name for file in done.files] == expected
+    assert done.missing.keys() <= {"gpu.json", "kernel.txt"}
+    assert done.seconds < 5
+    for file in done.files:
+        found = (incident / file.name).stat()
+        assert (stat.S_IMODE(found.st_mode), found.st_size) == (0o600, file.bytes)
+    assert (incident / "log-tail.txt").read_text() == "step 904\n"
+    assert json.loads((incident / "variables.json").read_text()) == {"HSA_ENABLE_SDMA": "0"}
+    text = (incident / "stacks.txt").read_text()
+    assert "multiprocessing_queue (victims/evidence_waits.py:" in text
+    told = json.loads((incident / "processes.json").read_text())
+    assert {thread["tid"] for thread in told["in_kernel"]} >= set(victim.tree.processes())
+
+
+def test_the_stacks_tell_what_a_process_waits_for(start: Start, tmp_path: Path) -> None:
+    victim = start("multiprocessing_queue")
+    texts = []
+    for number in range(3):  # it wakes every 5 s, to wait again, and may be met just then
+        incident = tmp_path / str(number)
+        pids = victim.tree.processes()
+        collect(incident, pids=pids, pages=None, log=None, since=time.monotonic())
+        texts.append((incident / "stacks.txt").read_text())
+
+    waits = f"waits for a pipe or socket inside the tree {list(victim.waits_for)}"
+    assert any(waits in text for text in texts)
+
+
+def test_an_attempt_that_is_gone_leaves_what_there_is(tmp_path: Path) -> None:
+    done = collect(
+        tmp_path / "incident", pids=[2**22 - 1], pages=None, log=tmp_path / "none", since=0.0
+    )
+
+    assert {"memory.json", "stacks.txt", "variables.json"} <= {file.name for file in done.files}
+    assert done.missing["stacks"] == "none of its processes runs Python"
+    assert done.missing["pages.json"] == "no folder for pages"
+    assert "No such file" in done.missing["log-tail.txt"]
+
+
+def test_a_part_that_hangs_costs_its_own_file_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "read_memory", lambda _: time.sleep(3))  # a stuck kernel
+    os.mkfifo(tmp_path / "log")  # refused, never waited for
+
+    began = time.monotonic()
+    done = collect(
+        tmp_path / "incident",
+        pids=[os.getpid()],
+        pages=tmp_path,
+        log=tmp_path / "log",
+        since=0.0,
+        within=timedelta(seconds=2),
+    )
+
+    assert time.monotonic() - began < 2
+    assert done.missing["memory.json"] == LATE
+    assert "not a regular file" in done.missing["log-tail.txt"]
+    assert {"pages.json", "variables.json"} <= {file.name for file in done.files}
+
+
+def test_one_that_fails_is_said_and_the_others_are_done() -> None:
+    def fail() -> int:
+        raise ValueError("no")
+
+    done = run_all({"a": lambda: 1, "b": fail}, within=timedelta(seconds=1))
+
+    assert (done.results, done.missing) == ({"a": 1}, {"b": "ValueError: no"})

@@ -1,0 +1,98 @@
+"""What is usual is learned without letting one outlier set it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from rocsteady.hangs.judgment import begin, learn
+from rocsteady.hangs.phase_history import PhaseHistory, Stays, merge
+from rocsteady.hangs.stack_place import place_of
+from rocsteady.hangs.verdict import Patience
+from tests.hangs.verdicts.heavy_tails import Tally, run
+from tests.hangs.verdicts.simulate import Page, Simulation, Steps
+
+
+def stays(*seconds: float) -> Stays:
+    page = Page()
+    for one in seconds:
+        page.stay("data", one)
+    return Stays(longest=page.longest["data"], histogram=tuple(page.histogram["data"]))
+
+
+def test_one_outlier_does_not_set_what_is_usual() -> None:
+    assert stays(*[0.02] * 50, 90.0).usual_longest() < 0.04
+
+
+def test_two_outliers_do_not_set_it_after_many_stays_but_three_do() -> None:
+    assert stays(*[0.02] * 200, 90.0, 90.0).usual_longest() < 0.04
+    assert stays(*[0.02] * 200, 90.0, 90.0, 90.0).usual_longest() == 90.0
+
+
+def test_a_single_stay_is_all_that_is_known() -> None:
+    assert stays(7.0).usual_longest() == 7.0
+    assert Stays().usual_longest() == 0.0
+
+
+def test_merging_adds_and_keeps_the_longest() -> None:
+    one = PhaseHistory(phases={"data": stays(1.0)}, device_wait=3.0)
+    other = PhaseHistory(phases={"data": stays(8.0), "compute": stays(2.0)}, locked_wait=4.0)
+
+    both = merge(one, other)
+
+    assert both == merge(other, one)
+    assert both.of("data").count == 2
+    assert both.of("data").longest == 8.0
+    assert (both.device_wait, both.locked_wait) == (3.0, 4.0)
+
+
+def test_what_was_learned_survives_the_journal() -> None:
+    simulation = Simulation()
+    simulation.run(Steps(seconds=5))
+
+    learned = learn(simulation.pulse)
+
+    assert learned.of("compute").count == simulation.pages[0].step
+    assert msgspec.json.decode(msgspec.json.encode(learned), type=PhaseHistory) == learned
+    assert begin(0.0, 0.0, learned).earlier == learned
+
+
+def test_the_order_of_durations_is_checked() -> None:
+    with pytest.raises(ValueError, match="stuck_after must not be longer than sure_after"):
+        Patience(stuck_after=timedelta(minutes=1))
+
+
+@pytest.mark.parametrize(
+    ("frames", "place"),
+    [
+        (("wait (/usr/lib/python3.12/threading.py:3)", "get (/home/u/my.py:8)"), "my.py:8 get"),
+        (("wait (C:\\Python312\\Lib\\threading.py:3)", "go (C:\\work\\my.py:8)"), "my.py:8 go"),
+        (("f (/x/site-packages/torch/a.py:1)",), "a.py:1 f"),
+        (("<genexpr> (train.py:4)",), "train.py:4 <genexpr>"),
+        (("wait (python3.12/threading.py:3)", "get (data/dataloader.py:8)"), "threading.py:3 wait"),
+        (
+            ("__init__ (python3.12/x.py:1)", "run (_utils/worker.py:3)", "load (data/mine.py:8)"),
+            "mine.py:8 load",
+        ),
+        ((), ""),
+        (None, ""),
+    ],
+)
+def test_the_place_is_the_innermost_line_of_the_user(
+    frames: tuple[str, ...] | None, place: str
+) -> None:
+    assert place_of(frames) == place
+
+
+def test_heavy_tails_give_no_false_hang_and_every_hang_is_found() -> None:
+    """The small form of benchmarks/pulse_simulation.py."""
+    tally = Tally()
+
+    for seed in range(8):
+        run(seed, 4000, tally, devices=seed >= 6)
+
+    assert tally.false == []
+    assert tally.missed == 0
+    assert tally.steps == 32_000

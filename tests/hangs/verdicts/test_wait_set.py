@@ -1,0 +1,322 @@
+"""The proof of a hang: no set of waits with a way out is ever called closed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rocsteady.hangs.values import (
+    Blocked,
+    Outside,
+    ProcessSeen,
+    Snapshot,
+    ThreadSeen,
+    Wait,
+)
+from rocsteady.hangs.wait_graph import wait_set
+from rocsteady.hangs.wait_set import WaitSet, WayOut, prove, sentences
+from tests.hangs.verdicts.simulate import LOADER, TORCH, TRAINER, WORKER, WORKER_LOOP, Page, known
+
+SELECT = "select (/usr/lib/python3.12/selectors.py:415)"
+GET = "get (/usr/lib/python3.12/multiprocessing/queues.py:113)"
+FEED = "_feed (/usr/lib/python3.12/multiprocessing/queues.py:239)"
+MAIN = "main (/home/u/train.py:40)"
+SOME = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def blocked(
+    tid: int, *frames: str, wait: Wait = Wait.LOCK, state: str = "S", **call: object
+) -> ThreadSeen:
+    explained = msgspec.convert({"on": f"lock {tid:#x}", **call}, Blocked)
+    return ThreadSeen(
+        tid=tid, name="python", state=state, cpu=1.0, wait=wait, frames=frames or (MAIN,),
+        blocked=explained,
+    )  # fmt: skip
+
+
+def process(pid: int, *threads: ThreadSeen, **fields: object) -> ProcessSeen:
+    given_fields: dict[str, object] = {
+        "pid": pid, "parent": TRAINER, "name": "python", "python": True, "read_bytes": 0,
+        "written_bytes": 0, "rss_bytes": 0, "threads": threads, "handlers": (2, 17),
+    }  # fmt: skip
+    return msgspec.convert(given_fields | fields, ProcessSeen)
+
+
+def found(*processes: ProcessSeen, pages: list[Page] | None = None, at: float = 0.0) -> WaitSet:
+    heartbeats = tuple(page.heartbeat() for page in pages or [Page(step=99, beats=500)])
+    return wait_set(Snapshot(at=at, processes=processes, stacks=True), heartbeats, known())
+
+
+def ways(one: WaitSet) -> set[WayOut]:
+    return {each.way for each in one.exits}
+
+
+def test_two_threads_that_wait_for_each_other_are_closed_and_said_so() -> None:
+    one = found(process(TRAINER, blocked(TRAINER, pids=(TRAINER,)), blocked(7, pids=(TRAINER,))))
+
+    assert one.closed
+    assert prove((one, one)).closed
+    text = sentences(one)
+    assert text[0] == (
+        f"the training thread of process {TRAINER} waits for lock 0x64 at train.py:40 main;"
+        f" only thread 7 of process {TRAINER} could end this wait."
+    )
+    assert text[-1].startswith("Nothing else can end this wait")
+
+
+WAYS_OUT: dict[str, tuple[WayOut, ThreadSeen]] = {
+    "a timeout": (WayOut.TIMEOUT, blocked(7, left=20.0, pids=(TRAINER,))),
+    "a timeout that is nearly over": (WayOut.TIMEOUT, blocked(7, left=0.1, pids=(TRAINER,))),
+    "a sleep": (WayOut.TIMEOUT, blocked(7, wait=Wait.SLEEP, left=0.0)),
+    "a file": (WayOut.DESCRIPTOR, blocked(7, outside=Outside.DESCRIPTOR, who="x")),
+    "mapped elsewhere": (WayOut.MEMORY, blocked(7, outside=Outside.MEMORY, who="x")),
+    "a file lock": (WayOut.FILE_LOCK, blocked(7, outside=Outside.FILE_LOCK, who="process 9")),
+    "it runs": (
+        WayOut.RUNS,
+        ThreadSeen(tid=7, name="x", state="R", cpu=1, wait=Wait.NOTHING, frames=(MAIN,)),
+    ),
+    "not understood": (
+        WayOut.UNKNOWN,
+        ThreadSeen(tid=7, name="x", state="S", cpu=1, wait=Wait.UNKNOWN, frames=(MAIN,)),
+    ),
+    "a process that was not seen": (WayOut.UNKNOWN, blocked(7, pids=(4711,))),
+}
+
+
+@pytest.mark.parametrize("name", WAYS_OUT)
+def test_a_holder_with_a_way_out_opens_the_set(name: str) -> None:
+    way, holder = WAYS_OUT[name]
+
+    one = found(process(TRAINER, blocked(TRAINER, pids=(TRAINER,)), holder))
+
+    assert not one.closed
+    assert ways(one) == {way}
+
+
+def test_a_sibling_that_sleeps_with_a_shared_lock_is_alive() -> None:
+    sleeper = process(400, blocked(400, wait=Wait.SLEEP, left=0.0))
+    waiter = process(300, blocked(300, on="shared lock 0x1", pids=(TRAINER, 300, 400)))
+    trainer = process(TRAINER, blocked(TRAINER, on="socket 5", pids=(TRAINER, 300)))
+
+    assert not found(trainer, waiter, sleeper).closed
+
+
+@pytest.mark.parametrize("number", [14, 26, 27])
+def test_a_handler_of_an_alarm_opens_the_set(number: int) -> None:
+    one = found(process(TRAINER, blocked(TRAINER, pids=(TRAINER,)), handlers=(2, number)))
+
+    assert ways(one) == {WayOut.SIGNAL}
+
+
+def test_a_timer_and_unknown_handlers_open_the_set() -> None:
+    thread = blocked(TRAINER, pids=(TRAINER,))
+
+    assert ways(found(process(TRAINER, thread, timers=1))) == {WayOut.TIMER}
+    assert ways(found(process(TRAINER, thread, handlers=None))) == {WayOut.UNKNOWN}
+
+
+def test_a_handler_of_sigusr1_asks_for_minutes_but_not_in_pytorchs_own_code() -> None:
+    own = process(TRAINER, blocked(TRAINER, pids=(TRAINER,)), handlers=(10,))
+    torchs = f"_engine_run_backward ({TORCH}/autograd/graph.py:829)"
+    inside = process(TRAINER, blocked(TRAINER, torchs, MAIN, pids=(TRAINER,)), handlers=(10,))
+
+    assert found(own).handlers == (f"process {TRAINER} has a handler for SIGUSR1",)
+    assert found(own).closed
+    assert found(inside).handlers == ()
+
+
+def loader_wait(left: float = 5.0, *, whole: bool = True, on: str = "pipe 7") -> ThreadSeen:
+    frames = (SELECT, GET, f"_try_get_data ({LOADER}:1131)", MAIN)
+    return blocked(TRAINER, *frames, on=on, left=left, whole=whole, pids=(TRAINER, WORKER, 300))
+
+
+def stuck_worker() -> ProcessSeen:
+    main = blocked(WORKER, "load (/home/u/data.py:9)", WORKER_LOOP, pids=(WORKER,))
+    return process(WORKER, main, blocked(WORKER + 1, FEED, pids=(WORKER,)))
+
+
+def idle_worker() -> ProcessSeen:
+    frames = (SELECT, GET, WORKER_LOOP)
+    pids = (TRAINER, WORKER, 300)
+    return process(300, blocked(300, *frames, on="pipe 8", left=5.0, whole=True, pids=pids))
+
+
+BAR = blocked(105, "refresh (/home/u/train.py:9)", wait=Wait.SLEEP, left=0.0)
+
+
+def test_the_loader_asks_its_workers_for_ever_and_a_bar_beside_it_does_not_matter() -> None:
+    feeder = blocked(104, FEED, pids=(TRAINER,))
+
+    one = found(process(TRAINER, loader_wait(), feeder, BAR), stuck_worker(), idle_worker())
+
+    assert one.closed, one.exits
+    assert prove((one, one)).closed
+
+
+@pytest.mark.parametrize("seconds", [1.0, 3.0, 20.0])
+def test_a_timeout_that_the_user_gave_the_loader_is_a_timeout(seconds: float) -> None:
+    one = found(process(TRAINER, loader_wait(seconds)), stuck_worker(), idle_worker())
+
+    assert ways(one) == {WayOut.TIMEOUT}
+
+
+def test_the_same_wait_in_a_users_own_code_is_a_timeout() -> None:
+    frames = (SELECT, GET, MAIN, f"_try_get_data ({LOADER}:1131)")
+    thread = blocked(TRAINER, *frames, on="pipe 7", left=5.0, whole=True, pids=(WORKER,))
+
+    assert ways(found(process(TRAINER, thread), stuck_worker())) == {WayOut.TIMEOUT}
+
+
+def test_a_thread_that_pins_memory_must_be_seen_to_ask_again() -> None:
+    """What remains of a timeout may be the end of a long one."""
+    frames = (SELECT, GET, f"do_one_step ({TORCH}/utils/data/_utils/pin_memory.py:28)")
+    pinning = blocked(104, *frames, on="pipe 7", left=5.0, whole=True, pids=(TRAINER, WORKER))
+    waits = [
+        found(
+            process(TRAINER, loader_wait(left, whole=False, on="lock 0x5"), pinning),
+            stuck_worker(),
+            at=at,
+        )
+        for at, left in ((0.0, 3.0), (1.0, 2.0), (2.0, 1.0), (3.5, 4.5))
+    ]
+
+    assert all(one.closed for one in waits)
+    assert ways(prove(waits[:3])) == {WayOut.TIMEOUT}
+    assert prove(waits).closed
+
+
+def test_a_collective_waits_for_every_rank_and_its_long_timeout_is_a_watchdogs() -> None:
+    reduce = f"all_reduce ({TORCH}/distributed/distributed_c10d.py:3007)"
+    pages = [Page(pid=500, rank=0, world=2, beats=9), Page(pid=600, rank=1, world=2, beats=9)]
+    zero = process(500, blocked(500, reduce, MAIN, wait=Wait.SLEEP, left=1790.0, pids=(500,)))
+    stuck = process(600, blocked(600, pids=(600,)))
+    asleep = process(600, blocked(600, wait=Wait.SLEEP, left=0.0))
+    soon = process(500, blocked(500, reduce, MAIN, wait=Wait.SLEEP, left=20.0, pids=(500,)))
+
+    assert found(zero, stuck, pages=pages).closed
+    assert not found(zero, asleep, pages=pages).closed
+    assert not found(soon, stuck, pages=pages).closed
+    assert not found(zero, stuck, pages=[Page(pid=500, rank=0, world=16, beats=9)]).closed
+
+
+@pytest.mark.parametrize(
+    "change", [{"cpu": 2.0}, {"blocked": Blocked(on="lock 0x2", pids=(TRAINER,))}]
+)
+def test_what_changes_between_two_looks_opens_the_set(change: dict[str, object]) -> None:
+    thread = blocked(TRAINER, pids=(TRAINER,))
+    before = found(process(TRAINER, thread), at=0.0)
+    after = found(process(TRAINER, msgspec.structs.replace(thread, **change)), at=1.0)
+
+    assert ways(prove((before, after))) == {WayOut.MOVED}
+
+
+@pytest.mark.parametrize(("handlers", "closed"), [((2, 15, 17), True), ((10,), False)])
+def test_pause_ends_by_a_signal_that_has_a_handler(
+    handlers: tuple[int, ...],
+    closed: bool,  # noqa: FBT001 - a case of the table
+) -> None:
+    thread = blocked(TRAINER, wait=Wait.SIGNAL, on="a signal")
+
+    assert found(process(TRAINER, thread, handlers=handlers)).closed is closed
+
+
+TRACKER = "run (/venv/lib/python3.12/site-packages/wandb/sdk/wandb_run.py:9)"
+SERVES = blocked(8, TRACKER, wait=Wait.SLEEP, left=0.0)
+
+
+def test_a_thread_that_only_serves_is_left_out_unless_its_service_is_waited_for() -> None:
+    own = blocked(TRAINER, pids=(TRAINER,))
+    served = blocked(TRAINER, SELECT, TRACKER, MAIN, pids=(TRAINER,))
+    for_the_user = blocked(8, "collect (/home/u/t.py:3)", TRACKER, wait=Wait.SLEEP, left=0.0)
+
+    assert found(process(TRAINER, own, SERVES)).closed
+    assert not found(process(TRAINER, served, SERVES)).closed
+    assert not found(process(TRAINER, own, for_the_user)).closed
+
+
+def test_a_rank_that_a_late_look_left_out_opens_the_set() -> None:
+    pages = [Page(pid=500, rank=0, world=2, beats=9), Page(pid=600, rank=1, world=2, beats=9)]
+
+    assert ways(found(process(500, blocked(500, pids=(500,))), pages=pages)) == {WayOut.UNKNOWN}
+
+
+@dataclass
+class World:
+    """A random tree of waits, and which of its threads could ever go on."""
+
+    processes: dict[int, list[ThreadSeen]] = field(default_factory=dict)
+    handlers: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    timers: dict[int, int] = field(default_factory=dict)
+
+    def seen(self) -> tuple[ProcessSeen, ...]:
+        return tuple(
+            process(pid, *threads, handlers=self.handlers[pid], timers=self.timers[pid])
+            for pid, threads in self.processes.items()
+        )
+
+    def free(self) -> set[tuple[int, int]]:
+        """Return the threads that go on sooner or later: an independent, forward reckoning."""
+        going: set[tuple[int, int]] = set()
+        while True:
+            more = {
+                (pid, thread.tid)
+                for pid, threads in self.processes.items()
+                for thread in threads
+                if self._goes_on(pid, thread, going)
+            }
+            if more == going:
+                return going
+            going = more
+
+    def _goes_on(self, pid: int, thread: ThreadSeen, going: set[tuple[int, int]]) -> bool:
+        call = thread.blocked
+        if call is None or call.left is not None or call.outside is not None:
+            return True
+        if self.timers[pid] or 14 in self.handlers[pid]:
+            return True
+        return any(
+            (other, each.tid) in going
+            for other in call.pids
+            for each in self.processes.get(other, ())
+            if (other, each.tid) != (pid, thread.tid)
+        ) or any(other not in self.processes for other in call.pids)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    pids = [TRAINER, 200, 300][: draw(st.integers(1, 3))]
+    world = World()
+    rarely = st.integers(0, 11).map(lambda n: n == 0)
+    for pid in pids:
+        world.handlers[pid] = (2, 14) if draw(rarely) else (2, 17)
+        world.timers[pid] = int(draw(rarely))
+        world.processes[pid] = []
+        for offset in range(draw(st.integers(1, 3))):
+            wanted = draw(st.lists(st.sampled_from([*pids, pid]), min_size=1, max_size=2))
+            if draw(rarely):
+                wanted.append(999)
+            thread = blocked(
+                pid + offset,
+                pids=tuple(sorted(set(wanted))),
+                left=draw(st.floats(0, 2000)) if draw(rarely) else None,
+                outside=draw(st.sampled_from(Outside)) if draw(rarely) else None,
+            )
+            if draw(rarely):
+                thread = msgspec.structs.replace(thread, blocked=None, wait=Wait.NOTHING)
+            world.processes[pid].append(thread)
+    return world
+
+
+@SOME
+@given(worlds())
+def test_no_graph_with_a_way_out_is_called_closed_and_every_other_is(world: World) -> None:
+    one = found(*world.seen())
+    proof = prove((one, msgspec.structs.replace(one, at=1.0)))
+
+    members = {member.key for member in one.members}
+    assert proof.closed == (not members & world.free())
+    assert bool(one.exits) != one.closed

@@ -1,0 +1,159 @@
+"""Options that cannot run here."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+
+import pytest
+from builders import finding, pace
+
+from rocsteady.doctor.knowledge.gpu_rental import CardSpeed, load_speeds
+from rocsteady.doctor.knowledge.options import load_other_options
+from rocsteady.doctor.values import ComputeDevice
+from rocsteady.plan.circumstances import Circumstances
+from rocsteady.plan.estimates import (
+    CLOUD,
+    WHEEL,
+    Measured,
+    cloud_rows,
+    costs,
+    on_recorded,
+    other_options,
+    row,
+)
+from rocsteady.plan.values import Basis
+
+TODAY = date(2026, 11, 15)
+OPTIONS = {option.id: option for option in load_other_options()}
+
+
+def windows(**more: object) -> Circumstances:
+    return Circumstances(
+        os="windows",
+        gpus=1,
+        gfx=("gfx1201",),
+        trains_on=ComputeDevice.GPU,
+        findings=(finding("windows-training-unsupported"),),
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def test_on_windows_wsl2_answers_a_hang_in_backward() -> None:
+    possible, out = other_options(windows(), ["hang-in-backward"])
+
+    assert {"wsl2", "cloud"} <= {option.id for option in possible}
+    assert {"directml"} <= {option.id for option in out}
+    assert all(
+        option.basis is Basis.RULED_OUT and option.rests_on and option.sources for option in out
+    )
+
+
+def test_on_linux_wsl2_is_no_option_for_a_loader_that_hangs() -> None:
+    here = Circumstances(os="linux", gpus=1, gfx=("gfx1010",))
+
+    possible, out = other_options(here, ["hang-in-loader"])
+
+    assert "wsl2" not in {option.id for option in possible} | {option.id for option in out}
+
+
+def test_two_gpus_have_ddp_as_a_row_that_changes_the_script() -> None:
+    possible, _ = other_options(Circumstances(os="linux", gpus=2, gfx=("gfx1100",)), [])
+
+    ddp = next(option for option in possible if option.id == "ddp")
+    assert row(ddp, None).changes.startswith("script: ")
+
+
+def test_another_wheel_is_named_or_ruled_out() -> None:
+    lacking = (finding("wheel-lacks-arch"),)
+
+    def found(gfx: str) -> tuple[str, str]:
+        here = Circumstances(os="linux", gpus=1, gfx=(gfx,), findings=lacking)
+        possible, out = other_options(here, [])
+        named = next((option.verdict for option in possible if option.id == WHEEL), "")
+        return named, next((option.rests_on[0] for option in out if option.id == WHEEL), "")
+
+    named, why = found("gfx1201")
+    assert re.match(
+        r"torch >=2\.\d+,<2\.\d+ for ROCm [\d.]+ is the newest with code for gfx1201", named
+    )
+    assert why == ""
+    assert found("gfx1010") == ("", "there is none for gfx1010 on Linux")
+
+
+def test_from_a_cpu_the_pace_lies_between_here_and_no_compute_at_all() -> None:
+    measured = Measured(pace=pace(1.0, data=0.25, compute=0.5, backward=0.25), on_gpu=False)
+
+    found = row(OPTIONS["wsl2"], measured).pace
+
+    assert found is not None
+    assert found.low == pytest.approx(1.0 / 1.1)
+    assert found.high == pytest.approx(4.0, rel=0.05)  # what is left is a quarter
+    assert found.low < found.rate < found.high
+
+
+def test_between_cards_compute_is_scaled_by_peak_figures_and_the_rest_is_not() -> None:
+    cards = load_speeds()
+    here = cards["Radeon RX 5700 XT"]
+    measured = Measured(pace=pace(1.0, data=0.5, compute=0.5), on_gpu=True, card=here)
+
+    rows = list(cloud_rows(OPTIONS[CLOUD], measured, TODAY, needs=0.0))
+
+    assert len(rows) == 2
+    for each in rows:
+        assert each.pace is not None
+        assert 1.0 < each.pace.low <= each.pace.rate <= each.pace.high < 2.0
+        assert each.price is not None
+        assert each.price.source.startswith("https://")
+
+
+def test_for_a_recorded_card_the_same_scaling_is_wider() -> None:
+    here = CardSpeed(name="a", memory=8, sources=("x",), fp32=10.0, bandwidth=400.0)
+    there = CardSpeed(name="b", memory=8, sources=("x",), fp32=40.0, bandwidth=800.0)
+    measured = Measured(
+        pace=pace(1.0, data=0.5, compute=0.5), on_gpu=True, card=here, recorded=True, target=there
+    )
+
+    found, told = on_recorded(measured)
+
+    assert found is not None
+    assert found.low == pytest.approx(1 / (0.5 + 0.5 / 2) / 1.3)
+    assert found.high == pytest.approx(1 / (0.5 + 0.5 / 4) * 1.3)
+    assert "give or take 30 % for another machine: rocsteady's guess" in told
+    assert row(load_other_options()[0], measured).pace == found
+
+
+def test_a_recorded_card_without_figures_has_no_pace_and_it_says_so() -> None:
+    measured = Measured(pace=pace(1.0, compute=1.0), on_gpu=True, recorded=True)
+
+    assert on_recorded(measured) == (
+        None,
+        ("no figures for both cards are known, so the pace cannot be scaled",),
+    )
+
+
+def test_without_a_pace_there_is_no_figure_and_it_says_so() -> None:
+    found = row(OPTIONS["wsl2"], None)
+
+    assert found.pace is None
+    assert "no trial measured a speed to scale" in found.rests_on
+
+
+def test_a_card_that_is_too_small_is_not_offered() -> None:
+    rows = list(cloud_rows(OPTIONS[CLOUD], None, TODAY, needs=100.0))
+
+    assert rows
+    assert all(load_speeds()[each.title.split(", ")[1]].memory >= 100 for each in rows)
+
+
+def test_the_price_of_hours_and_one_that_is_old() -> None:
+    (cheapest,) = cloud_rows(OPTIONS[CLOUD], None, TODAY, needs=0.0)
+    (later,) = cloud_rows(OPTIONS[CLOUD], None, date(2026, 8, 23), needs=0.0)
+
+    assert cheapest.price is not None
+    assert costs(cheapest, 3600, 7200) == pytest.approx(
+        (cheapest.price.dollars, 2 * cheapest.price.dollars)
+    )
+    assert cheapest.price.old
+    assert later.price is not None
+    assert not later.price.old

@@ -1,0 +1,255 @@
+"""A plan from what trials show. The trials are scripted here; real ones are in tests/cli."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+
+import pytest
+from builders import failed, finding, tried
+from msgspec.structs import replace
+
+from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
+from rocsteady.doctor.values import ComputeDevice
+from rocsteady.hangs.heartbeat_pages import Size
+from rocsteady.model import Strategy
+from rocsteady.plan.circumstances import Circumstances
+from rocsteady.plan.completion import FailureHistory
+from rocsteady.plan.planner import Goal, Planner, TrialKind
+from rocsteady.plan.plans import make_plan
+from rocsteady.plan.ranking import ranked, take
+from rocsteady.plan.trial_result import TrialResult
+from rocsteady.plan.values import Basis, Option, Plan
+from rocsteady.run.job.job_file import parse_job
+from rocsteady.run.job.values import Job
+
+INLINE = Strategy(workers=0)
+JOB = parse_job('command = ["python", "train.py"]\ntotal = { steps = 7200 }')
+GPU = Circumstances(
+    os="linux", gpus=1, gfx=("gfx1010",), trains_on=ComputeDevice.GPU, cores=2, software="torch 2"
+)
+
+
+class Scripted:
+    """Gives back what a trial of each strategy is told to show."""
+
+    def __init__(self, **results: Sequence[TrialResult]) -> None:
+        self._results = results
+        self.made: list[Strategy] = []
+
+    def __call__(self, job: Job, strategy: Strategy, kind: TrialKind) -> tuple[TrialResult, ...]:
+        del kind
+        self.made.append(strategy)
+        if "--small" in job.command:
+            return (tried(9.0, strategy),)
+        name = "cpu" if strategy.device == "cpu" else "gpu"
+        return tuple(
+            replace(result, strategy=strategy) if result.strategy == Strategy() else result
+            for result in self._results.get(name, ())
+        )
+
+
+def planned(
+    make: Scripted, here: Circumstances = GPU, job: Job = JOB, **wish: float | None
+) -> tuple[Planner, list[Option]]:
+    wanted = Goal(**{"left": 7200, **wish})  # type: ignore[arg-type]
+    planner = Planner(
+        job, here, wanted, make, today=date(2026, 11, 15), say=lambda _: None, clock=lambda: 0.0
+    )
+    planner.work()
+    return planner, ranked(planner.options, budget=wanted.budget)
+
+
+def test_a_remedy_that_the_trial_found_is_an_option_and_what_failed_is_ruled_out() -> None:
+    broken = failed("hang-in-loader")
+    mended = tried(2.4, INLINE, remedy="loader-inline")
+    planner, options = planned(Scripted(gpu=(broken, mended), cpu=(tried(0.2),)), by=2 * 3600.0)
+
+    assert (options[0].id, options[0].strategy) == ("gpu+loader-inline", INLINE)
+    out = next(option for option in planner.ruled_out if option.id == "gpu")
+    assert out.rests_on[0] == "trial failed with hang-in-loader at step 7"
+    assert planner.failures == ["hang-in-loader"]
+
+
+def test_what_failed_once_and_then_worked_as_it_is_stays_an_option_that_counts_the_failure() -> (
+    None
+):
+    _, options = planned(Scripted(gpu=(failed("hang-in-loader"), tried(2.0)), cpu=(tried(0.1),)))
+
+    assert options[0].id == "gpu"
+    assert "1 failure in 67 steps here (hang-in-loader)" in options[0].rests_on[0]
+
+
+def test_earlier_runs_count_against_a_option() -> None:
+    seen = FailureHistory(failures=9, seconds=3600.0, steps=7000, kinds=("hang",))
+    calm, _ = planned(Scripted(gpu=(tried(2.0),), cpu=(tried(0.1),)))
+    shaken, _ = planned(
+        Scripted(gpu=(tried(2.0),), cpu=(tried(0.1),)),
+        replace(GPU, histories=((Strategy(), seen),)),
+    )
+
+    before, after = calm.options[0].finish, shaken.options[0].finish
+    assert before is not None
+    assert after is not None
+    assert after.failures > 5 > before.failures
+    assert after.seconds > before.seconds
+
+
+def test_a_machine_that_went_down_is_not_tried_again() -> None:
+    make = Scripted(gpu=(tried(9.0),), cpu=(tried(0.5),))
+    planner, options = planned(make, replace(GPU, deadly=(Strategy(),)), by=8 * 3600.0)
+
+    assert all(strategy.device == "cpu" for strategy in make.made)
+    assert options[0].strategy.device == "cpu"
+    assert "machine-went-down" in planner.failures
+    assert any(option.id.startswith("cloud-") for option in options)
+
+
+def test_a_variant_of_what_took_the_machine_down_is_not_tried_on_the_gpu_either() -> None:
+    job = parse_job('command = ["python", "train.py"]\n[variants.small]\narguments = ["--small"]')
+    make = Scripted(gpu=(tried(9.0),), cpu=(failed("script-error"),))
+    planned(make, replace(GPU, deadly=(Strategy(),)), job=job)
+
+    assert len(make.made) > 1
+    assert all(strategy.device == "cpu" for strategy in make.made)
+
+
+def test_epochs_are_of_the_variant_and_what_is_done_is_not_left() -> None:
+    job = parse_job(
+        'command = ["python", "train.py"]\ntotal = { epochs = 10 }\n'
+        '[variants.short]\narguments = ["--short"]\ntotal = { epochs = 1 }'
+    )
+    one = tried(1.0, size=Size(parameters=9, batch=4, batches=50))
+    _, options = planned(Scripted(gpu=(one,)), job=job, left=None, epochs=10, done=400)
+    ends = {option.id: option.finish.seconds for option in options if option.finish}
+
+    assert ends["gpu"] == pytest.approx(105.0, abs=5)  # 100 of 500 steps, and 5 s to start
+    assert ends["variant-short"] == pytest.approx(55.0, abs=5)
+
+
+def test_a_variant_is_tried_on_the_fastest_option_and_says_that_it_is_another_model() -> None:
+    job = parse_job(
+        'command = ["python", "train.py"]\ntotal = { steps = 7200 }\n'
+        '[variants.small]\narguments = ["--small"]\nwords = "0.7 M parameters"'
+    )
+    _, options = planned(Scripted(gpu=(tried(0.5),), cpu=(tried(0.2),)), job=job, by=3600.0)
+
+    assert options[0].id == "variant-small"
+    assert options[0].changes == "0.7 M parameters"
+    assert options[0].command == ("python", "train.py", "--small")
+
+
+def test_a_variant_that_there_was_no_time_for_is_named() -> None:
+    job = parse_job('command = ["python", "train.py"]\n[variants.tiny]\narguments = ["--tiny"]')
+
+    planner, _ = planned(Scripted(), job=job)
+
+    left_out = next(option for option in planner.not_tried if option.variant == "tiny")
+    assert left_out.rests_on == ("not enough time; use --within to allow more",)
+
+
+def test_a_plan_whose_trials_measured_no_speed_recommends_nothing() -> None:
+    cut_short = tried(None, step=0, seconds=16.0)
+    planner, _ = planned(Scripted(gpu=(cut_short,), cpu=(cut_short,)))
+
+    said = make_plan(JOB, Path("/p"), GPU, Goal(left=7200), planner).take
+
+    assert said.startswith("No recommendation: no trial was long enough to measure a speed")
+    assert "not tried" not in said
+
+
+def test_without_time_for_trials_options_say_so_and_estimates_have_no_figure() -> None:
+    planner, options = planned(Scripted())
+
+    assert all(option.pace is None for option in options)
+    assert any("use --within to allow more" in option.rests_on[0] for option in planner.not_tried)
+    assert planner.ruled_out == []
+
+
+def test_without_a_total_there_is_a_pace_and_no_end() -> None:
+    planner = Planner(
+        Job(command=("python", "train.py")),
+        GPU,
+        Goal(),
+        Scripted(gpu=(tried(2.0),), cpu=(tried(0.1),)),
+        today=date(2026, 11, 15),
+        say=lambda _: None,
+    )
+    planner.work()
+
+    assert planner.options[0].pace is not None
+    assert planner.options[0].finish is None
+    assert planner.left is None
+
+
+def test_the_recommendation_names_what_rules_the_plain_option_out() -> None:
+    blocked = replace(GPU, trains_on=ComputeDevice.CPU, findings=(finding("wheel-lacks-arch"),))
+    planner, options = planned(Scripted(cpu=(tried(1.0),)), blocked, by=4 * 3600.0)
+    numbered = [replace(option, number=number) for number, option in enumerate(options, start=1)]
+    plan = Plan(
+        rocsteady="1",
+        made=0.0,
+        command=("python",),
+        folder="",
+        software="",
+        total=7200,
+        left=7200,
+        options=tuple(numbered),
+        ruled_out=tuple(planner.ruled_out),
+    )
+
+    assert numbered[0].basis is Basis.TRIAL
+    assert "wheel-lacks-arch" in take(plan)
+    assert take(plan).startswith("Recommended: option 1. ")
+    assert "No option was found" in take(replace(plan, options=()))
+
+
+def test_without_a_gpu_a_variable_that_a_remedy_unset_makes_a_option() -> None:
+    harmful = next(each for each in harmful_variables() if not each.beside)
+    here = Circumstances(os="linux", cores=2, software="torch 2", harmful=(harmful,))
+    without = Strategy(variables={harmful.name: None})
+    mended = tried(2.0, without, remedy="unset-variable")
+    _, options = planned(Scripted(gpu=(failed("blas-error"), mended)), here, by=3600.0 * 4)
+
+    assert options[0].strategy == without
+
+
+def test_a_deadline_that_trials_come_close_to_is_measured_from_their_end() -> None:
+    trials = Scripted(gpu=(tried(2.0),))
+    planner = Planner(
+        JOB,
+        GPU,
+        Goal(left=720, by=3600.0),
+        trials,
+        today=date(2026, 11, 15),
+        say=lambda _: None,
+        clock=lambda: 3500.0 if len(trials.made) > 1 else 0.0,
+    )
+    planner.work()
+
+    found = planner.options[0].finish
+    assert found is not None
+    assert found.in_time == 0.0  # 6 minutes, of which 100 seconds are left
+
+
+def test_what_works_but_is_late_is_not_said_to_fail() -> None:
+    _, options = planned(Scripted(gpu=(tried(0.5),), cpu=(tried(0.1),)), by=3600.0)
+    rented = next(option for option in options if option.cost)
+    plan = Plan(
+        rocsteady="0",
+        made=0.0,
+        command=(),
+        folder="",
+        software="",
+        total=1,
+        left=1,
+        options=(rented, *(option for option in options if option is not rented)),
+    )
+
+    assert "What was tried here is not on time." in take(plan)
+    changed = [
+        replace(option, changes="x") if option.id == "gpu" else option for option in plan.options
+    ]
+    said = take(replace(plan, options=tuple(changed)))
+    assert "What was tried here without changing the job is not on time." in said

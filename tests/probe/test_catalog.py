@@ -1,0 +1,90 @@
+"""What each level does, and that every line of the table names something that exists."""
+
+from __future__ import annotations
+
+import ast
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from rocsteady_train.inside.payloads import memory
+
+from rocsteady.probe.catalog import LEVELS, PROBES, Probe, at_level, estimate
+
+
+def functions(module: str) -> set[str]:
+    """Name the functions of a module of payloads, which may need torch to be imported."""
+    source = resources.files("rocsteady_train.inside.payloads").joinpath(f"{module}.py")
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_each_has_a_title_of_its_own() -> None:
+    titles = [probe.title for probe in PROBES]
+
+    assert len(set(titles)) == len(titles)
+
+
+@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.title)
+def test_its_payload_exists(probe: Probe) -> None:
+    module, _, function = probe.payload.partition(":")
+
+    assert function in functions(module)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_higher_level_tries_no_less(level: int) -> None:
+    for probe in at_level(level):
+        assert list(probe.tries) == sorted(probe.tries)
+        assert list(probe.seconds) == sorted(probe.seconds)
+
+
+def test_levels_take_as_long_as_they_say() -> None:
+    assert estimate(1) <= 8.0
+    assert estimate(2) <= 120.0
+    assert 12 * 60 <= estimate(3) <= 18 * 60
+    assert estimate(2, gpus=1) <= 120.0
+
+
+def test_the_first_level_is_the_one_people_see_first() -> None:
+    assert [probe.title for probe in at_level(1)] == [
+        "import",
+        "device",
+        "copies pageable",
+        "copies pinned",
+        "matmul-gradient fp32",
+        "matmul-gradient bf16",
+        "convolution-gradient",
+        "attention-backward math",
+        "attention-backward flash",
+        "loader 0 workers",
+        "loader 2 workers, fork",
+        "ranks nccl",
+    ]
+    assert not any(probe.risky for probe in at_level(2))
+
+
+def test_loaders_are_asked_for_400_batches_at_the_second_level() -> None:
+    assert min(probe.tries[1] for probe in PROBES if probe.name == "loader") >= 400
+
+
+def test_what_starts_processes_starts_in_one_of_its_own() -> None:
+    fresh = {probe.title for probe in PROBES if probe.fresh}
+
+    assert {"import", "compile", "loader 2 workers, fork", "ranks gloo"} <= fresh
+    assert all(probe.fresh for probe in PROBES if probe.arguments.get("workers"))
+
+
+def test_memory_of_the_host_is_never_taken_in_earnest() -> None:
+    assert 0 < memory.room_bytes() <= memory.MOST_OF_HOST
+
+
+def test_a_container_with_a_limit_is_given_a_share_of_what_is_left_there(tmp_path: Path) -> None:
+    root = tmp_path
+    (root / "proc").mkdir()
+    (root / "proc/meminfo").write_text("MemTotal: 64000000 kB\nMemAvailable: 32000000 kB\n")
+    (root / "sys/fs/cgroup").mkdir(parents=True)
+    (root / "sys/fs/cgroup/memory.max").write_text("1073741824\n")
+    (root / "sys/fs/cgroup/memory.current").write_text("536870912\n")
+
+    assert memory.room_bytes(str(root)) == 536870912 // 32

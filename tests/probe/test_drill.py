@@ -1,0 +1,255 @@
+"""What is said of a fault, from what the run left behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rocsteady.model import Certainty, Failure, Fingerprint, IntentKind, RunOutcome, Strategy
+from rocsteady.probe.drill import Fired, LossSeen, read_fired, results
+from rocsteady.probe.faults import read_faults
+from rocsteady.screens.drill import FaultResult
+from rocsteady.store.values import (
+    AttemptRecord,
+    DecisionRecord,
+    Deed,
+    NamedFailure,
+    Run,
+    RunStory,
+)
+
+
+def attempt(number: int, last_step: int, *, ended: float = 0.0) -> AttemptRecord:
+    return AttemptRecord(
+        run=1,
+        number=number,
+        strategy=Strategy(),
+        boot_id="b",
+        started=0.0,
+        ended=ended,
+        last_step=last_step,
+    )
+
+
+def named(kind: str) -> Failure:
+    return Failure(
+        kind=kind,
+        title="",
+        words="",
+        certainty=Certainty.CERTAIN,
+        fingerprint=Fingerprint(kind=kind),
+        seen=(),
+    )
+
+
+def failed(number: int, kind: str) -> NamedFailure:
+    return NamedFailure(run=1, attempt=number, failure=named(kind), evidence="", at=0.0)
+
+
+def decided(number: int, what: str) -> DecisionRecord:
+    return DecisionRecord(run=1, attempt=number, what=what, why="", at=0.0)
+
+
+def verdict(number: int, at: float) -> Deed:
+    return Deed(
+        id=1,
+        run=1,
+        attempt=number,
+        kind=IntentKind.KILL,
+        what="",
+        machine="",
+        boot_id="b",
+        process="",
+        at=at,
+    )
+
+
+def story(
+    *attempts: AttemptRecord,
+    failures: tuple[NamedFailure, ...] = (),
+    decisions: tuple[DecisionRecord, ...] = (),
+    deeds: tuple[Deed, ...] = (),
+    outcome: RunOutcome = RunOutcome.NOT_DONE,
+) -> RunStory:
+    return RunStory(
+        run=Run(
+            id=1,
+            name="drill",
+            command=("python",),
+            job={},
+            strategy=Strategy(),
+            folder="",
+            machine="",
+            boot_id="b",
+            process="",
+            started=0.0,
+            outcome=outcome,
+        ),
+        attempts=attempts,
+        incidents=(),
+        failures=failures,
+        decisions=decisions,
+        messages=(),
+        deeds=deeds,
+        progress=(),
+        losses=(),
+        seconds_lost=0.0,
+    )
+
+
+def fired(number: int, step: int, at: float = 10.0) -> Fired:
+    return Fired(at=at, step=step, run=f"drill-77-{number}")
+
+
+def test_a_hang_is_seen_by_its_verdict_and_a_crash_by_its_end() -> None:
+    told = results(
+        read_faults("hang:backward@20,kill@50"),
+        {0: fired(1, 20), 1: fired(2, 50, at=30.0)},
+        story(
+            attempt(1, 19, ended=27.0),
+            attempt(2, 49, ended=30.5),
+            attempt(3, 60),
+            failures=(failed(1, "hang-in-backward"), failed(2, "killed")),
+            decisions=(decided(1, "retry"), decided(2, "fresh-process")),
+            deeds=(verdict(1, 19.5),),
+        ),
+        went_on_from={1: 0, 2: 15, 3: 0},
+        losses={},
+    )
+
+    assert told == (
+        FaultResult(
+            fault="hang:backward@20",
+            fired=True,
+            step=20,
+            attempt=1,
+            seen_after=9.5,
+            called="hang-in-backward",
+            done="retried without changes",
+            went_on_from=15,
+            survived=True,
+        ),
+        FaultResult(
+            fault="kill@50",
+            fired=True,
+            step=50,
+            attempt=2,
+            seen_after=0.5,
+            called="killed",
+            done="fresh-process",
+            went_on_from=0,
+            survived=True,
+        ),
+    )
+
+
+def test_a_run_that_does_not_come_further_has_not_survived() -> None:
+    (told,) = results(
+        read_faults("kill@50"),
+        {0: fired(1, 50)},
+        story(attempt(1, 49, ended=11.0), attempt(2, 49), failures=(failed(1, "killed"),)),
+        went_on_from={1: 0, 2: 40},
+        losses={},
+    )
+
+    assert (told.survived, told.done, told.went_on_from) == (False, "none", 40)
+
+
+def test_a_run_that_is_given_up_has_not_survived() -> None:
+    (told,) = results(
+        read_faults("kill@50"),
+        {0: fired(1, 50)},
+        story(
+            attempt(1, 49, ended=11.0),
+            failures=(failed(1, "killed"),),
+            decisions=(decided(1, "end"),),
+        ),
+        went_on_from={1: 0},
+        losses={},
+    )
+
+    assert (told.survived, told.done, told.went_on_from) == (False, "gave up", None)
+
+
+def test_a_job_that_is_done_has_survived_even_if_its_steps_were_not_seen() -> None:
+    (told,) = results(
+        read_faults("kill@50"),
+        {0: fired(1, 50)},
+        story(
+            attempt(1, 49, ended=11.0),
+            attempt(2, 3),
+            failures=(failed(1, "killed"),),
+            decisions=(decided(1, "again"),),
+            outcome=RunOutcome.DONE,
+        ),
+        went_on_from={1: 0, 2: 49},
+        losses={},
+    )
+
+    assert (told.survived, told.done) == (True, "retried without changes")
+
+
+def test_what_the_script_catches_itself_is_not_called_by_what_came_after() -> None:
+    caught, killed = results(
+        read_faults("oom@20,kill@50"),
+        {0: fired(1, 20), 1: fired(1, 50, at=20.0)},
+        story(
+            attempt(1, 49, ended=21.0),
+            attempt(2, 60),
+            failures=(failed(1, "killed"),),
+            decisions=(decided(1, "retry"),),
+        ),
+        went_on_from={1: 0, 2: 40},
+        losses={},
+    )
+
+    assert (caught.called, caught.done, caught.seen_after) == ("", "the script continued", None)
+    assert (caught.survived, killed.survived) == (True, True)
+    assert killed.called == "killed"
+
+
+def test_a_loss_that_is_no_number_any_more_is_not_survived_by_going_on() -> None:
+    lasting, passing = (
+        results(
+            read_faults("nan@20"),
+            {0: fired(1, 20)},
+            story(attempt(1, 70, ended=21.0), outcome=RunOutcome.DONE),
+            went_on_from={1: 0},
+            losses={1: LossSeen(at=10.25, lasting=lasts)},
+        )[0]
+        for lasts in (True, False)
+    )
+
+    assert (lasting.called, lasting.done) == ("nan-loss", "the script continued")
+    assert (lasting.seen_after, passing.seen_after) == (0.25, 0.25)
+    assert (lasting.survived, passing.survived) == (False, True)
+
+
+def test_a_nan_that_the_script_finds_is_its_failure_whatever_it_is_called() -> None:
+    for kind in ("nan-loss", "script-error"):
+        (told,) = results(
+            read_faults("nan@20"),
+            {0: fired(1, 20)},
+            story(attempt(1, 20, ended=11.0), attempt(2, 70), failures=(failed(1, kind),)),
+            went_on_from={1: 0, 2: 10},
+            losses={1: LossSeen(at=10.25, lasting=True)},
+        )
+
+        assert (told.called, told.survived) == (kind, True)
+
+
+def test_a_fault_that_was_not_reached_is_told() -> None:
+    told = results(
+        read_faults("kill@500"), {}, story(attempt(1, 100)), went_on_from={1: 0}, losses={}
+    )
+
+    assert told == (FaultResult(fault="kill@500", fired=False),)
+
+
+def test_marks_that_are_not_whole_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "0.fired").write_bytes(b'{"at": 1.5, "step": 20, "run": "drill-77-3"}')
+    (tmp_path / "1.fired").write_bytes(b'{"at": 1.')
+
+    found = read_fired(tmp_path, 3)
+
+    assert found == {0: Fired(at=1.5, step=20, run="drill-77-3")}
+    assert found[0].attempt == 3

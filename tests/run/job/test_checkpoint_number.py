@@ -1,0 +1,79 @@
+"""How far a checkpoint is: by its name, its folder's, or the Trainer's state in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rocsteady.run.checkpoints import Checkpoints
+from rocsteady.run.job.resume import Checkpoint, CheckpointNumber, checkpoint_number
+from rocsteady.run.job.values import Job
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("step-50.pt", CheckpointNumber(value=50)),
+        ("step-000000050", CheckpointNumber(value=50)),
+        ("model_step_1200.ckpt", CheckpointNumber(value=1200)),
+        ("epoch=3-step=500.ckpt", CheckpointNumber(value=500)),
+        ("iter_000400.pth", CheckpointNumber(value=400)),
+        ("global_step77.pt", CheckpointNumber(value=77)),
+        ("checkpoint-500", CheckpointNumber(value=500)),
+        ("epoch_12.pt", CheckpointNumber(value=12, unit="epoch")),
+        ("step-50/model.safetensors", CheckpointNumber(value=50)),
+        ("checkpoint-500/pytorch_model.bin", CheckpointNumber(value=500)),
+        ("last.pt", None),
+        ("model-v2.pt", None),
+        ("checkpoint_3.pt", None),  # of what
+        ("footstep-3.pt", None),
+        (f"step-{10**15}.pt", None),
+    ],
+)
+def test_by_its_name(tmp_path: Path, name: str, expected: CheckpointNumber | None) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.mkdir() if not path.suffix else path.write_bytes(b"x")
+
+    assert checkpoint_number(tmp_path, Path(name)) == expected
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ('{"epoch": 0.5, "global_step": 44, "log_history": []}', CheckpointNumber(value=44)),
+        ('{"global_step": -1}', None),
+        ('{"global_step": "44"}', None),
+        ("{}", None),
+        ("\0", None),
+    ],
+)
+def test_by_the_state_of_the_trainer(
+    tmp_path: Path, state: str, expected: CheckpointNumber | None
+) -> None:
+    (tmp_path / "output").mkdir()
+    (tmp_path / "output" / "trainer_state.json").write_text(state)
+
+    assert checkpoint_number(tmp_path, Path("output")) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "seen", "words", "least"),
+    [
+        ("step-50.pt", (45, 52), "step 50", 50),
+        ("step-50.pt", (0, 0), "step 50", 50),
+        ("last.pt", (45, 52), "between steps 45 and 52", 45),
+        ("last.pt", (50, 50), "about step 50", 50),
+        ("last.pt", (0, 0), "", 0),
+        ("step-50.pt", (1000, 1010), "between steps 1,000 and 1,010", 1000),  # in other units
+    ],
+)
+def test_otherwise_a_range_is_given(
+    tmp_path: Path, name: str, seen: tuple[int, int], words: str, least: int
+) -> None:
+    checkpoints = Checkpoints(Job(command=("python",)), tmp_path, tmp_path, None)
+
+    steps = checkpoints.step_of(Checkpoint(path=Path(name), written=1.0), seen)
+
+    assert (steps.words, steps.least) == (words, least)

@@ -1,0 +1,103 @@
+"""A job file is confirmed if it is not the user's own, or if its command has changed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from rocsteady.run.job.job_file import read_job
+from rocsteady.run.job.trust import Doubt, changes, doubts, trust
+from rocsteady.store.location import find_place
+from rocsteady.store.machine_history import Memory
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Memory]:
+    opened = Memory(find_place(tmp_path, state=tmp_path / "state"))
+    yield opened
+    opened.close()
+
+
+def job_file(tmp_path: Path, mode: int = 0o644) -> Path:
+    path = tmp_path / "rocsteady.toml"
+    path.write_text("command = ['python', 'train.py']\n")
+    path.chmod(mode)
+    return path
+
+
+def test_only_a_changed_command_is_confirmed(tmp_path: Path, memory: Memory) -> None:
+    path = job_file(tmp_path)
+    assert doubts(read_job(path), memory) == ()
+
+    trust(read_job(path), memory)
+    memory.flush()
+    path.write_text("command = ['python', 'train.py']\ndeadline = '36h'  # another line\n")
+    assert doubts(read_job(path), memory) == ()
+
+    path.write_text("command = ['curl', 'evil.example']\n")
+    assert doubts(read_job(path), memory) == (Doubt.CHANGED,)
+    assert changes(read_job(path), memory) == (
+        "- command: python train.py",
+        "+ command: curl evil.example",
+    )
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "[resume]\ncheckpoints = ['*.pt']\narguments = ['--load', '{checkpoint}']",
+        "[resume]\ncheckpoints = ['*.pt']\nenvironment = { LD_PRELOAD = '{checkpoint}' }",
+        "[variants.small]\narguments = ['--evil']",
+        "name = 'x'\n[[stages]]\nname = 'one'\narguments = ['--evil']",
+    ],
+)
+def test_what_is_added_to_the_command_is_part_of_it(
+    tmp_path: Path, memory: Memory, more: str
+) -> None:
+    path = job_file(tmp_path)
+    trust(read_job(path), memory)
+    memory.flush()
+
+    path.write_text(path.read_text() + more)
+
+    assert doubts(read_job(path), memory) == (Doubt.CHANGED,)
+
+
+def test_a_memory_without_commands_is_read(tmp_path: Path, memory: Memory) -> None:
+    """As an earlier version wrote it."""
+    path = job_file(tmp_path)
+    memory.saw(str(path), read_job(path).sha256)
+    memory.flush()
+
+    assert doubts(read_job(path), memory) == ()
+    path.write_text(path.read_text() + "# changed")
+    assert doubts(read_job(path), memory) == (Doubt.CHANGED,)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="owners and modes")
+def test_a_job_file_that_others_own_or_write_is_confirmed(tmp_path: Path, memory: Memory) -> None:
+    path = job_file(tmp_path, mode=0o664)
+    assert doubts(read_job(path), memory) == (Doubt.OPEN,)
+    theirs = msgspec.structs.replace(read_job(path), owner=4711, mode=0o644)
+    assert doubts(theirs, memory) == (Doubt.ANOTHERS,)
+
+    trust(read_job(path), memory)
+    memory.flush()
+
+    assert doubts(read_job(path), memory) == ()  # these very bytes were confirmed
+    assert doubts(theirs, memory) == (Doubt.ANOTHERS,)
+    path.write_text(path.read_text() + "# changed")
+    assert doubts(read_job(path), memory) == (Doubt.OPEN,)
+
+
+def test_without_a_memory_the_users_own_file_is_not_asked_about(tmp_path: Path) -> None:
+    place = find_place(tmp_path, state=tmp_path / "state")
+    nothing = Memory(msgspec.structs.replace(place, memory=None, memory_writable=False))
+    file = read_job(job_file(tmp_path))
+    trust(file, nothing)
+
+    assert doubts(file, nothing) == ()

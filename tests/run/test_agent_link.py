@@ -1,0 +1,86 @@
+"""The watcher's side of the conversation with torchrun's agent, before a generation of ranks."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+if sys.platform == "win32":
+    pytest.skip("runs are of POSIX; Windows is unconfirmed", allow_module_level=True)
+
+from rocsteady.errors import LauncherError
+from rocsteady.run.engines.elastic import AgentLink, Message
+
+MINE: Message = {"weight": 1, "why": "mine"}
+
+
+class Agent:
+    """The agent's end."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.end = end
+
+    def tell(self, **message: object) -> None:
+        self.end.sendall(json.dumps(message).encode() + b"\n")
+
+    def heard(self) -> list[Message]:
+        return [json.loads(line) for line in self.end.recv(65536).splitlines()]
+
+
+@pytest.fixture
+def conversation() -> Iterator[tuple[Agent, AgentLink]]:
+    ours, theirs = socket.socketpair()
+    link = AgentLink(theirs.detach(), {}, several_hosts=True)
+    with ours:
+        ours.settimeout(5.0)
+        yield Agent(ours), link
+        link.end(0)
+
+
+def last(proposals: list[Message]) -> Message:
+    return proposals[-1]
+
+
+def test_a_host_that_follows_hears_the_decision(conversation: tuple[Agent, AgentLink]) -> None:
+    agent, link = conversation
+    agent.tell(stopping=True)
+    agent.tell(generation=True, host=1, hosts=2)
+    agent.tell(decision={"why": "theirs"})
+
+    assert link.agree(MINE, last) == {"why": "theirs"}
+    assert agent.heard() == [{"proposal": {**MINE, "host": 1}}]
+
+
+def test_a_host_that_leads_chooses_among_all(conversation: tuple[Agent, AgentLink]) -> None:
+    agent, link = conversation
+    agent.tell(generation=True, host=0, hosts=2)
+    agent.tell(proposals=[{"why": "theirs"}])
+    agent.tell(decision={"why": "theirs"})
+
+    assert link.agree(MINE, last) == {"why": "theirs"}
+    assert agent.heard() == [{"proposal": {**MINE, "host": 0}}, {"decision": {"why": "theirs"}}]
+
+
+def test_hosts_that_meet_again_are_told_again(conversation: tuple[Agent, AgentLink]) -> None:
+    agent, link = conversation
+    agent.tell(generation=True, host=1, hosts=3)
+    agent.tell(generation=True, host=0, hosts=2)
+    agent.tell(decision={})
+
+    assert link.agree(MINE, last) == {}
+    assert agent.heard() == [{"proposal": {**MINE, "host": host}} for host in (1, 0)]
+
+
+def test_without_another_generation_nothing_is_decided(
+    conversation: tuple[Agent, AgentLink],
+) -> None:
+    agent, link = conversation
+    agent.tell(over=False)
+
+    assert link.agree(MINE, last) is None
+    with pytest.raises(LauncherError):
+        link.start({}, "run")

@@ -1,0 +1,83 @@
+"""What a run wrote is copied aside before the same work is done over it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rocsteady.errors import RocsteadyError
+from rocsteady.run import backup
+from rocsteady.run.backup import copy_aside, wrote_model
+
+
+def test_only_what_the_run_wrote_is_copied(tmp_path: Path) -> None:
+    project, target = tmp_path / "project", tmp_path / "aside"
+    (project / "out").mkdir(parents=True)
+    (project / ".rocsteady").mkdir()
+    for name, when in (("old.py", 100), ("out/model.pt", 300), (".rocsteady/store.db", 300)):
+        (project / name).write_text(name)
+        os.utime(project / name, (when, when))
+    (project / "link").symlink_to(project / "out" / "model.pt")
+
+    copied = copy_aside(project, 200, target)
+
+    assert (copied.files, copied.bytes) == (1, len("out/model.pt"))
+    assert (target / "out" / "model.pt").read_text() == "out/model.pt"
+    assert sorted(path.name for path in target.rglob("*")) == ["model.pt", "out"]
+
+
+def test_a_folder_of_too_many_files_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backup, "MOST_FILES", 2)
+    for number in range(3):
+        (tmp_path / f"{number}").touch()
+
+    with pytest.raises(RocsteadyError, match="more than 2 files"):
+        copy_aside(tmp_path, 0, tmp_path / "aside")
+
+
+def test_a_disk_without_room_is_not_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model.pt").write_text("x")
+    monkeypatch.setattr(backup, "RESERVE", 1 << 60)
+
+    with pytest.raises(RocsteadyError, match="not enough disk space"):
+        copy_aside(tmp_path, 0, tmp_path / "aside")
+    assert not (tmp_path / "aside").exists()
+
+
+def test_outputs_behind_a_link_are_copied_and_a_circle_is_walked_once(tmp_path: Path) -> None:
+    project, disk = tmp_path / "project", tmp_path / "disk"
+    project.mkdir()
+    disk.mkdir()
+    (project / "checkpoints").symlink_to(disk)
+    (disk / "round").symlink_to(project)
+    (disk / "step-1.pt").write_text("x")
+
+    copied = copy_aside(project, 0, tmp_path / "aside")
+
+    assert copied.files == 1
+    assert (tmp_path / "aside" / "checkpoints" / "step-1.pt").read_text() == "x"
+
+
+def test_what_cannot_be_copied_is_said(tmp_path: Path) -> None:
+    (tmp_path / "model.pt").write_text("x")
+    (tmp_path / "aside").write_text("in the way")
+
+    with pytest.raises(RocsteadyError, match="cannot be backed up"):
+        copy_aside(tmp_path, 0, tmp_path / "aside")
+
+
+@pytest.mark.parametrize(
+    ("name", "when", "wrote"),
+    [("model.pt", 300, True), ("model.pt", 100, False), ("loss.csv", 300, False)],
+)
+def test_a_new_model_is_known_by_its_name(
+    tmp_path: Path, name: str, when: int, *, wrote: bool
+) -> None:
+    (tmp_path / name).write_text("x")
+    os.utime(tmp_path / name, (when, when))
+
+    assert wrote_model(tmp_path, 200) is wrote

@@ -1,0 +1,133 @@
+"""What is remembered of a run: a change that brought the script further, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from rocsteady.doctor.machine.machine import software_of
+from rocsteady.failures.ladder import RemedyChoice
+from rocsteady.hangs.phase_history import PhaseHistory
+from rocsteady.model import (
+    Certainty,
+    Failure,
+    Fingerprint,
+    Observation,
+    Outcome,
+    ProbeOutcome,
+    Strategy,
+)
+from rocsteady.run.attempt_end import AttemptEnd
+from rocsteady.run.attempt_settings import Settings
+from rocsteady.run.recovery import Choices, propose
+from rocsteady.run.strategy_history import RunWishes, StrategyHistory
+from rocsteady.store.location import find_place
+from rocsteady.store.machine_history import Memory
+from rocsteady.store.values import Run
+
+if TYPE_CHECKING:
+    from tests.conftest import Recorded
+
+RUN = Run(
+    id=1,
+    name="calm-otter",
+    command=("python",),
+    job={},
+    strategy=Strategy(),
+    folder="/r",
+    machine="m",
+    boot_id="b",
+    process="",
+    started=0.0,
+)
+END = AttemptEnd(
+    outcome=Outcome.HUNG, exit=None, seconds=9.0, progress_seconds=5.0, first_step=1, last_step=25,
+    wrote_checkpoint=True, found=None, learned=PhaseHistory(), processes=(1,),
+)  # fmt: skip
+HUNG = Failure(
+    kind="hang-in-loader",
+    title="",
+    words="",
+    certainty=Certainty.CERTAIN,
+    fingerprint=Fingerprint(kind="hang-in-loader", step=25),
+    seen=(),
+)
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Memory:
+    return Memory(find_place(tmp_path, state=tmp_path / "state"))
+
+
+def course(recorded: Recorded, memory: Memory, wanted: RunWishes | None = None) -> StrategyHistory:
+    return StrategyHistory(
+        wanted or RunWishes(),
+        script="s",
+        here="m",
+        memory=memory,
+        knowledge=recorded.knowledge,
+        machine=lambda: recorded.machine("no-amd-gpu"),
+        variables={},
+    )
+
+
+def answer(course: StrategyHistory, failed: Failure, end: AttemptEnd, run: Run) -> RemedyChoice:
+    course.failed(failed, end, run)
+    situation = course.situation(failed, end, can_resume=True, checkpoints=1)
+    proposal = propose(situation, Choices(settings=Settings()))
+    course.take(proposal, failed)
+    return proposal
+
+
+def test_a_change_with_which_it_came_further_is_remembered(
+    recorded: Recorded, memory: Memory
+) -> None:
+    climbing = course(recorded, memory)
+    steps = [answer(climbing, HUNG, END, RUN) for _ in range(3)]
+    climbing.ended(msgspec.structs.replace(END, last_step=120), RUN)
+    memory.close()
+
+    (helped,) = memory.what_helped("m", "s")
+    assert steps[0].remedy == "retry"
+    assert (helped.failure, helped.remedy) == ("hang-in-loader", steps[-1].remedy)
+    assert helped.remedy != "retry"
+
+
+def test_the_same_again_is_not_a_change(recorded: Recorded, memory: Memory) -> None:
+    climbing = course(recorded, memory)
+    step = answer(climbing, HUNG, END, RUN)
+    climbing.ended(msgspec.structs.replace(END, last_step=120), RUN)
+    memory.close()
+
+    assert step.remedy == "retry"
+    assert memory.what_helped("m", "s") == ()
+
+
+def test_what_was_asked_for_answered_no_failure(recorded: Recorded, memory: Memory) -> None:
+    asked = course(recorded, memory, RunWishes(start_with=("loader-inline",)))
+    asked.start()
+    asked.ended(END, RUN)
+    memory.close()
+
+    assert memory.what_helped("m", "s") == ()
+
+
+def test_what_probes_saw_here_decides_what_comes_first(recorded: Recorded, memory: Memory) -> None:
+    machine = recorded.machine("no-amd-gpu")
+    fork = Observation(
+        probe="loader", variant="2 workers, fork", outcome=ProbeOutcome.HANG, tries=7, seconds=1.0,
+        software=software_of(machine), at=1.0,
+    )  # fmt: skip
+    inline = msgspec.structs.replace(fork, variant="0 workers", outcome=ProbeOutcome.OK)
+    for seen in (fork, inline):
+        memory.observed("m", seen)
+    memory.flush()
+    climbing = course(recorded, memory)
+
+    step = answer(climbing, HUNG, END, RUN)
+    memory.close()
+
+    assert step.remedy == "loader-inline"

@@ -1,0 +1,140 @@
+"""What is laid out for an attempt: on a tmpfs, private, and first on PYTHONPATH."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from rocsteady_train.inside import wire
+
+from rocsteady import __version__
+from rocsteady.errors import RocsteadyError
+from rocsteady.run.injection import Injection, claim, lay_out, runtime_folder, sweep
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="owners and modes are of POSIX")
+DISK = "/dev/vda1 / ext4 rw 0 0\n"
+
+
+def mounted(folder: Path, *tmpfs: Path) -> Path:
+    """Write what the kernel says is mounted where."""
+    places = "".join(
+        f"tmpfs {str(place).replace(' ', chr(92) + '040')} tmpfs rw 0 0\n" for place in tmpfs
+    )
+    (folder / "mounts").write_text(DISK + places)
+    return folder / "mounts"
+
+
+def test_lays_out_one_package_and_sitecustomize_for_their_owner_only(tmp_path: Path) -> None:
+    injection = lay_out(tmp_path)
+
+    assert injection == Injection(site=tmp_path / "site", pages=tmp_path / "pages")
+    assert {path.name for path in injection.site.iterdir()} == {
+        "_rocsteady_inside",
+        f"rocsteady-{__version__}.dist-info",
+        "sitecustomize.py",
+    }
+    package = injection.site / "_rocsteady_inside"
+    inside = Path(wire.__file__).parent
+    sources = {path.relative_to(inside) for path in inside.rglob("*.py")}
+    laid_out = {path.relative_to(package) for path in package.rglob("*.py")}
+    not_needed = {path for path in sources if path.parts[0] in ("payloads", "sitecustomize.py")}
+    assert laid_out == sources - not_needed | {Path("torchrun.py")}
+    assert Path("heartbeat/hooks.py") in laid_out
+    folders = [path for path in package.rglob("*") if path.is_dir()]
+    for path in (injection.site, package, injection.pages, *folders):
+        assert path.stat().st_mode & 0o777 == 0o700
+    assert {(package / path).stat().st_mode & 0o777 for path in laid_out} == {0o600}
+
+
+def test_lays_out_again_with_no_page_of_before(tmp_path: Path) -> None:
+    (lay_out(tmp_path).pages / "7.page").write_bytes(b"old")
+
+    assert list(lay_out(tmp_path).pages.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("existing", "path"),
+    [
+        ({}, "/r/site"),
+        ({"PYTHONPATH": ""}, "/r/site"),
+        ({"PYTHONPATH": "a:b"}, "/r/site:a:b"),
+    ],
+)
+def test_comes_before_the_users_own_pythonpath(existing: dict[str, str], path: str) -> None:
+    injection = Injection(site=Path("/r/site"), pages=Path("/r/pages"))
+
+    assert injection.environment(existing, run_id="run-1", supervisor=42) == {
+        "PYTHONPATH": path,
+        wire.PAGES: "/r/pages",
+        wire.RUN: "run-1",
+        wire.SUPERVISOR: "42",
+    }
+
+
+def test_prefers_the_users_own_runtime_folder(tmp_path: Path) -> None:
+    told = tmp_path / "run user"
+    told.mkdir()
+
+    folder = runtime_folder(
+        "a", {"XDG_RUNTIME_DIR": str(told)}, shared_memory=tmp_path, mounts=mounted(tmp_path, told)
+    )
+
+    assert folder == told / "rocsteady-a"
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("told", ["", "relative", "/does/not/exist", "/"])
+def test_falls_back_to_shared_memory(tmp_path: Path, told: str) -> None:
+    mounts = mounted(tmp_path, tmp_path)
+
+    folder = runtime_folder("a", {"XDG_RUNTIME_DIR": told}, shared_memory=tmp_path, mounts=mounts)
+
+    assert folder == tmp_path / "rocsteady-a"
+
+
+def test_refuses_a_disk(tmp_path: Path) -> None:
+    with pytest.raises(RocsteadyError, match=r"^Neither XDG_RUNTIME_DIR nor .* disk\.$"):
+        runtime_folder("a", {}, shared_memory=tmp_path, mounts=mounted(tmp_path))
+
+
+def test_finds_the_folder_of_the_same_run_again(tmp_path: Path) -> None:
+    mounts = mounted(tmp_path, tmp_path)
+    first = runtime_folder("a", {}, shared_memory=tmp_path, mounts=mounts)
+
+    assert runtime_folder("a", {}, shared_memory=tmp_path, mounts=mounts) == first
+
+
+def test_refuses_a_link_and_a_folder_that_others_can_enter(tmp_path: Path) -> None:
+    mounts = mounted(tmp_path, tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "rocsteady-link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "rocsteady-open").mkdir()
+    (tmp_path / "rocsteady-open").chmod(0o755)
+
+    with pytest.raises(RocsteadyError, match="not a folder that you own"):
+        runtime_folder("link", {}, shared_memory=tmp_path, mounts=mounts)
+    with pytest.raises(RocsteadyError, match="accessible to other users"):
+        runtime_folder("open", {}, shared_memory=tmp_path, mounts=mounts)
+
+
+@pytest.mark.parametrize("run_id", ["", "../a", "a/b", "-a", "a b", "a" * 101, "a\n"])
+def test_refuses_a_name_that_is_no_file_name(run_id: str) -> None:
+    with pytest.raises(RocsteadyError, match="valid run name"):
+        runtime_folder(run_id, os.environ)
+
+
+def test_what_a_dead_supervisor_left_is_swept_and_nothing_else(tmp_path: Path) -> None:
+    alive: dict[str, bool | None] = {"dead": False, "living": True, "elsewhere": None}
+    for owner in (*alive, "nobody"):
+        folder = tmp_path / f"rocsteady-{owner}"
+        folder.mkdir(mode=0o700)
+        if owner in alive:
+            claim(folder, owner)
+    (tmp_path / "rocsteady-link").symlink_to(tmp_path / "rocsteady-dead")
+
+    sweep({}, alive.__getitem__, shared_memory=tmp_path)
+
+    left = {path.name.removeprefix("rocsteady-") for path in tmp_path.iterdir()}
+    assert left == {"living", "elsewhere", "nobody", "link"}

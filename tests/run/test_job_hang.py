@@ -1,0 +1,203 @@
+"""A hang over several hosts: real channels and decisions, simulated hosts and ranks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from rocsteady_train.integrations.host_channel import HangChannel, HostChannel
+
+from rocsteady.hangs.values import Heartbeat
+from rocsteady.hangs.verdict import Patience, Verdict
+from rocsteady.model import RunState
+from rocsteady.run.announcer import Announcer
+from rocsteady.run.job_hang import SAY_AFTER, JobHang
+
+HUNG = Verdict(condition=RunState.HUNG, why="", quiet=9.0)
+HEALTHY = Verdict(condition=RunState.HEALTHY, why="", quiet=0.1)
+
+
+class Store:
+    """A store in memory that counts what is asked of it."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, bytes] = {}
+        self.asked: Counter[str] = Counter()
+
+    def set(self, key: str, value: str) -> None:
+        self.asked["set"] += 1
+        self.values[key] = value.encode()
+
+    def get(self, key: str) -> bytes:
+        self.asked["get"] += 1
+        return self.values[key]
+
+    def add(self, key: str, amount: int) -> int:
+        self.asked["add"] += 1
+        self.values[key] = str(int(self.values.get(key, b"0")) + amount).encode()
+        return int(self.values[key])
+
+    def check(self, keys: list[str]) -> bool:
+        self.asked["check"] += 1
+        return all(key in self.values for key in keys)
+
+
+class Link:
+    """An agent: what its watcher tells goes to the channel, and the other way round."""
+
+    def __init__(self, hangs: HangChannel) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self._hangs = hangs
+
+    def tell(self, **message: object) -> None:
+        self._hangs.heard(message)
+
+    def look(self) -> None:
+        if (told := self._hangs.look()) is not None:
+            self.messages.append(told)
+
+
+class Host:
+    """A host with two ranks, and its watcher."""
+
+    def __init__(
+        self, store: Store, place: int, hosts: int, world: int, clock: list[float]
+    ) -> None:
+        self.link = Link(HangChannel(HostChannel(store, place, hosts), now=lambda: clock[0]))
+        self.announcer = Announcer()
+        self.announcer.quiet = True
+        self.watch = JobHang(self.link, self.announcer, Patience())
+        self.beats = tuple(beat(2 * place + local, world) for local in range(2))
+        self.verdict, self.proves = HUNG, True
+
+    def tick(self) -> bool:
+        self.link.look()
+        return self.watch.is_proven(self.verdict, self.beats, lambda: self.proves)
+
+
+def beat(rank: int, world: int) -> Heartbeat:
+    return Heartbeat(
+        pid=rank + 1,
+        rank=rank,
+        world=world,
+        thread=rank + 1,
+        step=9,
+        beats=30,
+        phase="backward",
+        since=0.0,
+        last_step=1.0,
+        ended=False,
+        raised=False,
+        total=None,
+        seconds_in={},
+        longest_in={},
+        histogram={},
+    )
+
+
+class Job:
+    """So many hosts, and a clock that all of them are simulated by."""
+
+    def __init__(self, hosts: int) -> None:
+        self.store, self.clock = Store(), [0.0]
+        self.hosts = [Host(self.store, each, hosts, 2 * hosts, self.clock) for each in range(hosts)]
+
+    def after(self, seconds: float) -> Sequence[bool]:
+        """Tick for a while; return whose watchers said that the job hangs."""
+        said = [False] * len(self.hosts)
+        for _ in range(int(seconds * 2)):
+            self.clock[0] += 0.5
+            for place, host in enumerate(self.hosts):
+                said[place] = host.tick() or said[place]
+        return said
+
+
+def test_a_job_of_which_all_hosts_are_stuck_hangs_on_all_of_them() -> None:
+    job = Job(3)
+
+    assert job.after(15) == [True] * 3
+    known = [host.watch.judged(HUNG).blame is not None for host in job.hosts]
+    assert known == [True, False, False]  # the leader has compared the ranks of all hosts
+
+
+@pytest.mark.parametrize("busy", [0, 1, 2])
+def test_one_busy_host_keeps_the_job_alive(busy: int) -> None:
+    job = Job(3)
+    job.hosts[busy].verdict = HEALTHY
+
+    assert job.after(3600) == [False] * 3
+
+
+@pytest.mark.parametrize("moved", [0, 1, 2])
+def test_a_host_that_cannot_prove_it_once_more_keeps_the_job_alive(moved: int) -> None:
+    job = Job(3)
+    job.hosts[moved].proves = False
+
+    assert job.after(600) == [False] * 3
+
+
+def test_hosts_that_are_never_stuck_at_the_same_time_do_not_hang() -> None:
+    job = Job(2)
+    for place in (0, 1, 0, 1):
+        job.hosts[place].verdict, job.hosts[1 - place].verdict = HUNG, HEALTHY
+        assert job.after(20) == [False, False]
+
+
+def test_a_job_that_went_on_may_hang_later() -> None:
+    job = Job(2)
+    job.hosts[1].proves = False
+    assert job.after(20) == [False, False]
+    for host in job.hosts:
+        host.verdict = HEALTHY
+    assert job.after(5) == [False, False]
+
+    for host in job.hosts:
+        host.verdict, host.proves = HUNG, True
+
+    assert job.after(90) == [True, True]
+
+
+def test_hosts_that_train_are_silent() -> None:
+    job = Job(100)
+    for host in job.hosts:
+        host.verdict = HEALTHY
+
+    job.after(600)
+
+    assert job.store.asked == {"add": 100 * 10}  # a sign of life a minute
+
+
+def test_a_host_that_waits_for_the_others_asks_seldom_and_says_so() -> None:
+    job = Job(2)
+    job.hosts[1].verdict = HEALTHY
+    said: list[str] = []
+    job.hosts[0].announcer.say = lambda text, **_: said.append(text)  # type: ignore[method-assign]
+
+    for quiet in range(10, 3600, 2):
+        job.hosts[0].verdict = msgspec.structs.replace(HUNG, quiet=float(quiet))
+        assert job.after(2) == [False, False]
+
+    assert sum(job.store.asked.values()) < 3600 / 3
+    assert [text.split(".")[0] for text in said] == [
+        f"the ranks of this host have waited for other hosts for {SAY_AFTER:.0f} s"
+    ]
+
+
+@pytest.mark.parametrize("lost", [0, 2])
+def test_a_host_that_gives_no_sign_of_life_is_not_waited_for(lost: int) -> None:
+    job = Job(3)
+    gone = job.hosts.pop(lost)
+
+    assert job.after(100) == [False, False]
+    assert True in job.after(120)
+    assert not gone.link.messages
+
+
+def test_with_one_host_its_own_verdict_counts() -> None:
+    watch = JobHang(None, Announcer(), Patience())
+
+    assert watch.is_proven(HUNG, (), lambda: True)
+    assert not watch.is_proven(HEALTHY, (), lambda: True)

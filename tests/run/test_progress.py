@@ -1,0 +1,128 @@
+"""How far an attempt is, counted from the beginning of the job."""
+
+from __future__ import annotations
+
+from rocsteady.hangs.counters import Progress
+from rocsteady.hangs.values import Heartbeat
+from rocsteady.hangs.verdict import Verdict
+from rocsteady.model import RunState
+from rocsteady.run.progress import AttemptProgress
+
+HEALTHY = Verdict(condition=RunState.HEALTHY, why="", quiet=0.0)
+
+
+def beat(step: int, base: int = 0, total: int | None = None) -> Heartbeat:
+    return Heartbeat(
+        pid=7,
+        rank=None,
+        world=None,
+        thread=7,
+        step=step,
+        beats=0,
+        phase="compute",
+        since=0.0,
+        last_step=None,
+        ended=False,
+        raised=False,
+        total=total,
+        base=base,
+        seconds_in={},
+        longest_in={},
+        histogram={},
+    )
+
+
+def reached(*beats: Heartbeat, before: int = 0) -> AttemptProgress:
+    made = AttemptProgress(lambda: None, None, before=before)
+    made.heartbeats = beats
+    return made
+
+
+def test_what_a_process_says_that_it_went_on_from_is_exact() -> None:
+    assert reached(beat(5, base=1200), before=1213).step == 1205
+
+
+def test_without_it_what_the_checkpoint_had_is_about_right() -> None:
+    assert reached(beat(5), before=1213).step == 1218
+
+
+def test_a_launcher_says_nothing_of_it_and_its_ranks_do() -> None:
+    assert reached(beat(0), beat(5, base=1200), beat(4, base=1200), before=1213).step == 1205
+
+
+def test_the_first_step_is_the_first_after_the_one_it_went_on_from() -> None:
+    made = reached(beat(0, base=1200), before=1213)
+    made.seen(1.0, HEALTHY)
+    before = made.first_step
+
+    made.heartbeats = (beat(1, base=1200, total=2000),)
+    sample = made.seen(2.0, HEALTHY)
+
+    assert (before, made.first_step) == (None, 1201)
+    assert (sample.step, sample.total) == (1201, 2000)
+
+
+def test_where_the_job_names_a_pattern_it_is_the_count_of_work() -> None:
+    printed = [Progress(n=3, total=300, rate=None)]
+    made = AttemptProgress(lambda: printed[-1], None, before=2, by_log=True)
+    made.heartbeats = (beat(4000, base=900, total=9000),)
+
+    first = made.seen(1.0, HEALTHY)
+    printed.append(Progress(n=7, total=300, rate=None))
+    sample = made.seen(5.0, HEALTHY)
+
+    assert (first.step, sample.step, sample.total) == (3, 7, 300)
+    assert (made.first_step, made.step, made.seconds) == (3, 7, 4.0)
+
+
+def test_before_the_first_line_it_is_where_it_went_on_from() -> None:
+    made = AttemptProgress(lambda: None, None, before=150, by_log=True)
+
+    assert (made.seen(1.0, HEALTHY).step, made.first_step) == (150, None)
+
+
+def test_what_the_job_says_of_its_total_comes_first() -> None:
+    made = AttemptProgress(lambda: Progress(n=3, total=300, rate=None), 200, by_log=True)
+
+    assert made.seen(1.0, HEALTHY).total == 200
+
+
+def test_work_that_a_pattern_does_not_see_can_be_lost_all_the_same() -> None:
+    made = AttemptProgress(lambda: None, None, by_log=True)
+    for second in (1, 2, 9):
+        made.heartbeats = (beat(second),)
+        made.seen(float(second), HEALTHY)
+
+    assert (made.step, made.first_step, made.seconds) == (None, None, 8.0)
+
+
+def printing(*snapshots: tuple[int, int], before: int = 150) -> AttemptProgress:
+    """Look at a resumed script that prints a counter beside the steps that it makes."""
+    printed: list[Progress] = []
+    made = AttemptProgress(
+        lambda: printed[-1] if printed else None, None, before=before, resumed=True
+    )
+    for number, (n, step) in enumerate(snapshots):
+        printed.append(Progress(n=n, total=400, rate=None))
+        made.heartbeats = (beat(step),)
+        made.seen(float(number), HEALTHY)
+    return made
+
+
+def test_a_resumed_script_that_counts_from_the_beginning_is_believed() -> None:
+    assert printing((1, 2), (5, 5), (10, 11)).step == 11
+    assert printing((151, 2), (155, 5), (160, 11)).step == 161
+    assert printing((151, 2), (155, 5), (160, 11)).own_step == 161
+
+
+def test_a_counter_in_other_units_confirms_nothing() -> None:
+    for snapshots in (((3, 10), (4, 400)), ((10, 10), (90, 90), (10, 110)), ((5, 5),)):
+        made = printing(*snapshots)
+        assert (made.step, made.own_step) == (150 + snapshots[-1][1], None)
+
+
+def test_what_starts_at_the_beginning_needs_nobody_to_confirm_it() -> None:
+    assert (reached(beat(7)).own_step, reached(beat(7), before=3).own_step) == (7, None)
+    assert (
+        reached(beat(7, total=400), before=3).own_step == 7
+    )  # rocsteady_train.Loop, which would say

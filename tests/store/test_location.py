@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from rocsteady.errors import JournalError
+from rocsteady.store import location as place_module
+from rocsteady.store.location import Place, find_place, is_network
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="modes and owners")
+
+
+def local(_: Path) -> str:
+    return "ext4"
+
+
+def network_at(folder: Path) -> object:
+    return lambda path: "nfs4" if folder in (path, *path.parents) else "ext4"
+
+
+def project_in(tmp_path: Path) -> Path:
+    project = tmp_path / "project"
+    project.mkdir()
+    return project
+
+
+def test_it_lives_in_the_project_private_and_unseen_by_git(tmp_path: Path) -> None:
+    project, state = project_in(tmp_path), tmp_path / "state"
+
+    place = find_place(project, state=state, filesystem=local)
+
+    assert place == Place(
+        folder=project / ".rocsteady",
+        database=project / ".rocsteady" / "journal.db",
+        wal=True,
+        memory=state / "memory.db",
+        memory_writable=True,
+    )
+    assert (place.folder / ".gitignore").read_text() == "*\n"
+
+
+@posix
+def test_only_the_user_may_look_even_if_the_folder_was_open_before(tmp_path: Path) -> None:
+    project = project_in(tmp_path)
+    (project / ".rocsteady").mkdir(mode=0o755)
+
+    place = find_place(project, state=tmp_path / "state", filesystem=local)
+
+    assert stat.S_IMODE(place.folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
+
+
+def test_a_project_that_cannot_be_written_has_its_journal_in_the_state_folder(
+    tmp_path: Path,
+) -> None:
+    project, state = project_in(tmp_path), tmp_path / "state"
+    (project / ".rocsteady").write_text("in the way")
+
+    place = find_place(project, state=state, filesystem=local)
+
+    assert place.folder.parent == state / "projects"
+    assert place.folder.name.startswith("project-")
+    assert place.notes == (
+        f"{project}/.rocsteady is not a folder",
+        f"the journal is kept in {place.folder}",
+    )
+
+
+def test_two_projects_of_one_name_do_not_share_a_journal(tmp_path: Path) -> None:
+    folders = set()
+    for parent in ("a", "b"):
+        project = tmp_path / parent / "project"
+        project.mkdir(parents=True)
+        (project / ".rocsteady").write_text("in the way")
+        folders.add(find_place(project, state=tmp_path / "state", filesystem=local).folder)
+
+    assert len(folders) == 2
+
+
+@posix
+def test_a_link_or_a_folder_of_another_user_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, state = project_in(tmp_path), tmp_path / "state"
+    (tmp_path / "elsewhere").mkdir()
+    (project / ".rocsteady").symlink_to(tmp_path / "elsewhere")
+
+    assert find_place(project, state=state, filesystem=local).folder.parent == state / "projects"
+
+    (project / ".rocsteady").unlink()
+    (project / ".rocsteady").mkdir(mode=0o700)
+    (state / "projects").chmod(0o700)
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)  # to be another user takes root
+    with pytest.raises(JournalError, match="belongs to another user"):
+        find_place(project, state=state, temporary=state, filesystem=local)
+
+
+def test_on_a_network_the_database_is_in_the_local_state_folder(tmp_path: Path) -> None:
+    project, state = project_in(tmp_path), tmp_path / "state"
+
+    place = find_place(project, state=state, filesystem=network_at(project))  # type: ignore[arg-type]
+
+    assert place.folder == project / ".rocsteady"
+    assert place.database.parent.parent == state / "projects"
+    assert place.wal
+    assert place.notes == (
+        f"{place.folder} is on nfs4: the database is in {place.database.parent}",
+    )
+
+
+def test_with_home_on_the_network_too_there_is_no_write_ahead_log(tmp_path: Path) -> None:
+    project = project_in(tmp_path)
+
+    place = find_place(project, state=tmp_path / "state", filesystem=lambda _: "lustre")
+
+    assert not place.wal
+    assert "no write-ahead log" in place.notes[0]
+
+
+def test_a_read_only_home_means_no_memory_and_is_said(tmp_path: Path) -> None:
+    project = project_in(tmp_path)
+    (tmp_path / "home").write_text("not a folder: root ignores modes")
+
+    place = find_place(project, state=tmp_path / "home" / "state", filesystem=local)
+
+    assert place.folder == project / ".rocsteady"
+    assert place.memory is None
+    assert "cannot remember results for this machine" in place.notes[0]
+    assert place.notes[0].endswith("works without")
+
+
+def test_what_was_learned_is_still_read_from_a_home_that_became_read_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "memory.db").touch()
+    make = place_module.make_private
+
+    def refuse_home(folder: Path) -> None:  # root may write anywhere
+        if folder == state:
+            raise PermissionError(13, "Read-only file system", str(folder))
+        make(folder)
+
+    monkeypatch.setattr(place_module, "make_private", refuse_home)
+    place = find_place(project_in(tmp_path), state=state, filesystem=local)
+
+    assert (place.memory, place.memory_writable) == (state / "memory.db", False)
+
+
+def test_the_temporary_folder_is_the_last_resort_and_nowhere_is_an_error(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+
+    place = find_place(blocked / "p", state=blocked / "s", temporary=tmp_path, filesystem=local)
+
+    assert place.folder.parent == tmp_path
+    assert place.notes[2].endswith("until the machine is restarted")
+    with pytest.raises(JournalError, match="no folder for the journal is writable"):
+        find_place(blocked / "p", state=blocked / "s", temporary=blocked, filesystem=local)
+
+
+@pytest.mark.parametrize(
+    ("filesystem", "expected"),
+    [("ext4", False), ("btrfs", False), ("overlay", False), ("fuseblk", False), ("", False)]
+    + [(name, True) for name in ("nfs", "nfs4", "cifs", "lustre", "fuse.sshfs", "9p", "gpfs")],
+)
+def test_file_systems_that_are_reached_over_a_network(filesystem: str, *, expected: bool) -> None:
+    assert is_network(filesystem, Path("/x")) is expected

@@ -1,0 +1,100 @@
+"""Whoever sends is not held up; what is left out is counted, and said where it is missing."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from rocsteady.system.output_buffer import Outlet
+
+
+def notice(count: int) -> bytes:
+    return b"[%d left out]" % count
+
+
+def read_all(descriptor: int) -> bytes:
+    found = b""
+    while chunk := os.read(descriptor, 65536):
+        found += chunk
+    os.close(descriptor)
+    return found
+
+
+def test_everything_is_written_in_order() -> None:
+    read, write = os.pipe()
+    outlet = Outlet(write)
+    for number in range(1000):
+        outlet.put(b"%d " % number)
+
+    assert outlet.close(5)
+    os.close(write)
+
+    assert read_all(read) == b"".join(b"%d " % number for number in range(1000))
+    assert outlet.missed == 0
+
+
+def test_a_stuck_reader_costs_little_time_and_is_told_when_it_reads_again() -> None:
+    read, write = os.pipe()  # takes 64 KiB
+    outlet = Outlet(write, notice=notice, limit=100_000)
+    began = time.monotonic()
+    for _ in range(50):
+        outlet.put(b"x" * 10_000)
+    took = time.monotonic() - began
+    missed = outlet.missed
+
+    shown = b""
+    while b"left out]" not in shown:
+        shown += os.read(read, 65536)
+    outlet.put(b"again")
+
+    assert outlet.close(5)
+    os.close(write)
+    shown += read_all(read)
+
+    assert took < 1
+    assert missed > 0
+    assert shown == b"x" * (500_000 - missed) + notice(missed) + b"again"
+    assert outlet.untold == 0
+
+
+def test_a_reader_that_is_gone_is_counted() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    outlet = Outlet(write, notice=notice)
+    outlet.put(b"one")
+    while not outlet.dead:
+        time.sleep(0.01)
+    outlet.put(b"two")
+
+    assert outlet.close(1)
+    os.close(write)
+    assert (outlet.missed, outlet.untold) == (6, 6)
+
+
+def test_one_that_never_reads_is_given_up_in_time() -> None:
+    read, write = os.pipe()
+    outlet = Outlet(write)
+    outlet.put(b"x" * 1_000_000)
+    began = time.monotonic()
+
+    assert not outlet.close(0.3)
+
+    assert time.monotonic() - began < 2
+    os.close(read)  # which also ends its thread
+    os.close(write)
+
+
+def test_a_descriptor_that_does_not_block_is_waited_for() -> None:
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    outlet = Outlet(write)
+    outlet.put(b"x" * 200_000)
+    time.sleep(0.1)
+    found = os.read(read, 65536)
+    while len(found) < 200_000:
+        found += os.read(read, 65536)
+
+    assert outlet.close(5)
+    os.close(write)
+    os.close(read)
+    assert (len(found), outlet.missed) == (200_000, 0)
