@@ -150,7 +150,7 @@ def carry_out(folder: Path, steps: int) -> tuple[float, int]:
         left=steps,
         options=(option,),
     )
-    if why := saved_plan.keep(plan, folder):
+    if why := saved_plan.save_plan(plan, folder):
         raise SystemExit(why)
     began = time.monotonic()
     with (folder.parent / "log").open("wb") as log:

@@ -132,8 +132,8 @@ def _next(result: DrillResult, typed: tuple[str, ...], place: Place) -> str:
 
 def _show(result: DrillResult, *, as_json: bool) -> None:
     if as_json:
-        told = {**msgspec.to_builtins(result), "survived": result.all_survived}
-        show_json(told)
+        shown = {**msgspec.to_builtins(result), "survived": result.all_survived}
+        show_json(shown)
         return
     width, colour = layout(sys.stdout)
     show(render_drill(result, width=width, colour=colour))

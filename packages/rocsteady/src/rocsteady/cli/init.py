@@ -192,7 +192,7 @@ def _tell(one: TrialResult, text: str) -> None:
 
 
 def _print_json(words: tuple[str, ...], one: TrialResult, text: str) -> None:
-    told = {
+    found = {
         "version": JSON_VERSION,
         "command": words,
         "written": bool(text),
@@ -200,7 +200,7 @@ def _print_json(words: tuple[str, ...], one: TrialResult, text: str) -> None:
         "job": parse_job(text) if text else None,
         "tried": one,
     }
-    show_json(told)
+    show_json(found)
 
 
 def _say(sentence: str) -> None:

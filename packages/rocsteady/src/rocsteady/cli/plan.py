@@ -220,7 +220,7 @@ def _check_trials(ctx: click.Context) -> None:
 
 def _last_plan(folder: Path, command: tuple[str, ...]) -> Plan:
     """Read the last plan; one of another command than the one typed is not meant."""
-    plan = saved_plan.kept(folder)
+    plan = saved_plan.load_plan(folder)
     if command and command != plan.command:
         asked, own = shown_command(command), shown_command(plan.command)
         raise RequestError(
@@ -281,7 +281,7 @@ def _ask(job: Job, folder: Path, *, yes: bool) -> None:
 
 def _kept(plan: Plan, folder: Path) -> Plan:
     """Keep the plan for ``run --plan``; if that fails, the plan says so."""
-    why = saved_plan.keep(plan, folder)
+    why = saved_plan.save_plan(plan, folder)
     return replace(plan, warnings=(*plan.warnings, why)) if why else plan
 
 

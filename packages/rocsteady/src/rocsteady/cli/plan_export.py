@@ -21,7 +21,7 @@ from rocsteady.plan.exports.requirement_pins import FILE as PINS
 from rocsteady.plan.exports.requirement_pins import pins
 from rocsteady.plan.exports.targets import TARGETS
 from rocsteady.plan.exports.torchrun_command import ranks_option, ranks_per_host
-from rocsteady.plan.saved_plan import kept, option_numbered
+from rocsteady.plan.saved_plan import load_plan, option_numbered
 from rocsteady.plan.values import Option
 from rocsteady.run.forecast import due
 from rocsteady.run.job.metric_goals import metric_files
@@ -114,11 +114,11 @@ def _option(kind: str, number: int | None, folder: Path) -> Option | None:
     """Return the option with this number, or the first that such a file can be for."""
     if number is None:
         try:
-            plan = kept(folder)
+            plan = load_plan(folder)
         except RocsteadyError:
             return None
         return next((option for option in plan.options if _is_for(kind, option)), None)
-    return option_numbered(kept(folder), number)
+    return option_numbered(load_plan(folder), number)
 
 
 def _left_out(option: Option) -> str:

@@ -198,10 +198,10 @@ def _ended_properly(memory: Memory, journal: Journal) -> Iterator[None]:
 
 
 @contextmanager
-def _scratch(kept: Path, journal: Journal) -> Iterator[Path]:
+def _scratch(state: Path, journal: Journal) -> Iterator[Path]:
     """Give a folder for what probes write; those of processes that were killed are removed."""
-    short = len(os.fsencode(kept)) <= LONGEST - len(PREFIX)
-    parent = kept if short else Path(tempfile.gettempdir())
+    short = len(os.fsencode(state)) <= LONGEST - len(PREFIX)
+    parent = state if short else Path(tempfile.gettempdir())
     for left in parent.glob(f"{PREFIX}*"):
         if (left / OWNER).is_file() and is_alive(read_owner(left)) is False:
             shutil.rmtree(left, ignore_errors=True)

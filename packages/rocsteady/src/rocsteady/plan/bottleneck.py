@@ -42,15 +42,15 @@ def limits(
         parts[own_part] = own * (1 - parts["data"])
         parts["other ranks"] = _waiting_for_ranks(tried.stacks)
         parts["compute"] = max(0.0, compute - parts[own_part] - parts["other ranks"])
-    told = []
+    found = []
     for part, share in sorted(parts.items(), key=lambda item: -item[1]):
         if share >= WORTH:
             best, gain = _help(part, share, on_gpu=on_gpu, loader=loader, cores=cores)
             place = where if part == own_part else ""
-            told.append(Limit(part=part, share=share, where=place, best=best, gain=gain))
+            found.append(Limit(part=part, share=share, where=place, best=best, gain=gain))
     if len(tried.stacks) < LEAST_STACKS and compute >= WORTH:
-        told.append(Limit(part=NOT_TOLD_APART, share=None))
-    return told
+        found.append(Limit(part=NOT_TOLD_APART, share=None))
+    return found
 
 
 def own_share(limits: Sequence[Limit]) -> float | None:

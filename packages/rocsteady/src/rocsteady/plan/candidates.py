@@ -84,13 +84,13 @@ def _gpu_options(here: Circumstances) -> Iterator[Option]:
 
 def _about_variables(here: Circumstances) -> tuple[str, ...]:
     """Say what is wrong with each: as the doctor found it here, or as is known in general."""
-    said = []
+    reasons = []
     for each in here.harmful:
         found = (it for it in here.findings if any(each.name in fact for fact in it.seen))
         finding = next(found, None)
         name, why = (finding.rule, finding.summary) if finding else (each.name, each.why)
-        said.append(f"{name}: {_in_short(why)}")
-    return tuple(dict.fromkeys(said))
+        reasons.append(f"{name}: {_in_short(why)}")
+    return tuple(dict.fromkeys(reasons))
 
 
 def _in_short(text: str) -> str:

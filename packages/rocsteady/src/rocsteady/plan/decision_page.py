@@ -119,12 +119,12 @@ def _row(option: Option, plan: Plan, zone: tzinfo | None) -> tuple[str, ...]:
 
 def _why(option: Option) -> str:
     """Say what a risk rests on: failures, what is changed, and the first reasons."""
-    said = [f"failures seen: {', '.join(dict.fromkeys(option.kinds))}"] if option.kinds else []
+    reasons = [f"failures seen: {', '.join(dict.fromkeys(option.kinds))}"] if option.kinds else []
     if option.finish and round(option.finish.failures):
-        said.append(f"about {option.finish.failures:,.0f} failures expected")
+        reasons.append(f"about {option.finish.failures:,.0f} failures expected")
     if option.changes:
-        said.append(f"changes: {option.changes}")
-    return "; ".join(text.rstrip(".") for text in (*said, *option.rests_on[:REASONS]))
+        reasons.append(f"changes: {option.changes}")
+    return "; ".join(text.rstrip(".") for text in (*reasons, *option.rests_on[:REASONS]))
 
 
 def _timeline(plan: Plan, zone: tzinfo | None) -> Iterator[tuple[str, str]]:

@@ -29,7 +29,7 @@ from rocsteady.plan.circumstances import Circumstances
 from rocsteady.plan.values import Basis, Option, Pace, Price, Risk
 
 CLOUD, WHEEL = "cloud", "wheel-pytorch"
-MOST = 100.0  # times as fast: further nobody believes
+MAX_SPEEDUP = 100.0  # times as fast: further nobody believes
 UNSURE = 1.3  # times, up or down, for the same card under other software; our own guess
 SHOWN_OFFERS = 2
 ON_ALL_GPUS = ("ddp", "manual-averaging")  # options that are faster with more of them
@@ -186,9 +186,9 @@ def on_recorded(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]
         return None, ("no figures for both cards are known, so the pace cannot be scaled",)
     if not measured.on_gpu or measured.target is None:
         return _faster_than_cpu(measured)
-    pace, told = _on(measured.target, measured)
-    told = (*told, "give or take 30 % for another machine: rocsteady's guess")
-    return pace and replace(pace, low=pace.low / UNSURE, high=pace.high * UNSURE), told
+    pace, basis = _on(measured.target, measured)
+    basis = (*basis, "give or take 30 % for another machine: rocsteady's guess")
+    return pace and replace(pace, low=pace.low / UNSURE, high=pace.high * UNSURE), basis
 
 
 def _same_card(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]:
@@ -197,8 +197,8 @@ def _same_card(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]
     if not measured.on_gpu:
         return _faster_than_cpu(measured)
     low, high = measured.pace.low / UNSURE, measured.pace.high * UNSURE
-    told = "the pace measured on this GPU, give or take 30 %: rocsteady's guess"
-    return _estimated(measured.pace, measured.pace.rate, low, high), (told,)
+    basis = "the pace measured on this GPU, give or take 30 %: rocsteady's guess"
+    return _estimated(measured.pace, measured.pace.rate, low, high), (basis,)
 
 
 def _on(card: CardSpeed, measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]:
@@ -212,18 +212,18 @@ def _on(card: CardSpeed, measured: Measured | None) -> tuple[Pace | None, tuple[
     low, high = (_scaled(measured.pace.rate, share, ratio) for ratio in (min(ratios), max(ratios)))
     if measured.own is None:  # none of it may be compute
         low, high = min(low, measured.pace.rate), max(high, measured.pace.rate)
-    told = (
+    basis = (
         f"scaled by the vendors' peak figures, {min(ratios):.1f} to {max(ratios):.1f} times, of"
         f" {measured.said}"
     )
-    return _estimated(measured.pace, math.sqrt(low * high), low, high), (told,)
+    return _estimated(measured.pace, math.sqrt(low * high), low, high), (basis,)
 
 
 def _faster_than_cpu(measured: Measured) -> tuple[Pace, tuple[str, ...]]:
     pace, share = measured.pace, measured.share
-    high = _scaled(pace.rate, share, MOST)
-    told = f"from a trial without a GPU: a GPU is no slower, and speeds up at most {measured.said}"
-    return _estimated(pace, math.sqrt(pace.rate * high), pace.low, high), (told,)
+    high = _scaled(pace.rate, share, MAX_SPEEDUP)
+    basis = f"from a trial without a GPU: a GPU is no slower, and speeds up at most {measured.said}"
+    return _estimated(pace, math.sqrt(pace.rate * high), pace.low, high), (basis,)
 
 
 def compute_share(pace: Pace) -> float:

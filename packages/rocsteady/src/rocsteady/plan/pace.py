@@ -43,45 +43,45 @@ class _Group(NamedTuple):
         return self.seconds / self.steps
 
 
-def measure(marks: Sequence[StepTime], *, started: float) -> Pace | None:
+def measure(step_times: Sequence[StepTime], *, started: float) -> Pace | None:
     """Return the pace that the marks show; None if they are too few to tell."""
-    groups = _groups(marks)
+    groups = _groups(step_times)
     if len(groups) < LEAST_GROUPS:
         return None
-    kept = groups[_warm_up(groups) :]
-    steps, seconds = sum(group.steps for group in kept), sum(group.seconds for group in kept)
+    steady = groups[_warm_up(groups) :]
+    steps, seconds = sum(group.steps for group in steady), sum(group.seconds for group in steady)
     if steps < LEAST_STEPS or seconds <= 0:
         return None
     rate = steps / seconds
-    off = _half_width(kept, seconds / steps)
+    off = _half_width(steady, seconds / steps)
     return Pace(
         steps=steps,
         seconds=seconds,
         rate=rate,
         low=rate * math.exp(-off),
         high=rate * math.exp(off),
-        starting=max(0.0, kept[0].begins - started - kept[0].made / rate),
+        starting=max(0.0, steady[0].begins - started - steady[0].made / rate),
     )
 
 
-def _began_at(marks: Sequence[StepTime]) -> int:
+def _began_at(step_times: Sequence[StepTime]) -> int:
     """Return how many steps were done when the process started, as far as that is known."""
-    return marks[0].step - 1
+    return step_times[0].step - 1
 
 
-def _groups(marks: Sequence[StepTime]) -> list[_Group]:
+def _groups(step_times: Sequence[StepTime]) -> list[_Group]:
     """Cut the marks into groups that last about as long as each other, each with whole steps."""
-    if len(marks) <= LEAST_GROUPS:
+    if len(step_times) <= LEAST_GROUPS:
         return []
-    span = (marks[-1].at - marks[0].at) / GROUPS
-    groups, first = [], marks[0]
-    for before, mark in pairwise(marks):
-        if mark.at - first.at >= span * 0.999 and mark.step > first.step:
-            seconds, steps = mark.at - first.at, mark.step - first.step
-            groups.append(_Group(first.at, seconds, steps, first.step - _began_at(marks)))
-            first = mark
-        elif mark.step < before.step:  # it went back to a checkpoint
-            groups, first = [], mark
+    span = (step_times[-1].at - step_times[0].at) / GROUPS
+    groups, first = [], step_times[0]
+    for before, step_time in pairwise(step_times):
+        if step_time.at - first.at >= span * 0.999 and step_time.step > first.step:
+            seconds, steps = step_time.at - first.at, step_time.step - first.step
+            groups.append(_Group(first.at, seconds, steps, first.step - _began_at(step_times)))
+            first = step_time
+        elif step_time.step < before.step:  # it went back to a checkpoint
+            groups, first = [], step_time
     return groups
 
 

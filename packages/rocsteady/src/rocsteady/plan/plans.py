@@ -182,7 +182,7 @@ def _estimate_local(planner: Planner, there: Circumstances, base: Measured | Non
 def _measured_here(job: Job, folder: Path, there: Circumstances) -> Measured | None:
     """Return the pace of the last plan's trials, on a GPU before the CPU."""
     try:
-        plan = saved_plan.kept(folder)
+        plan = saved_plan.load_plan(folder)
     except RocsteadyError:
         return None
     machine = examined(doctors_knowledge())

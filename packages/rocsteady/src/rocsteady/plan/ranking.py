@@ -111,11 +111,11 @@ def take(plan: Plan) -> str:
         return f"No option has a forecast. {untried}" if untried else "No option was found."
     first = plan.options[0]
     reasons = (_why(first, plan), _deadline(first, plan), _budget(first, plan), _other(first, plan))
-    said = [reason for reason in reasons if reason][:3]
+    sentences = [reason for reason in reasons if reason][:3]
     if first.cost or first.basis is Basis.ESTIMATE:
-        said.append(_untried(plan))
+        sentences.append(_untried(plan))
     recommended = BEST_ESTIMATE if plan.machine else RECOMMENDED
-    return " ".join(filter(None, (f"{recommended}: option {first.number}.", *said)))
+    return " ".join(filter(None, (f"{recommended}: option {first.number}.", *sentences)))
 
 
 def _why(first: Option, plan: Plan) -> str:

@@ -29,7 +29,7 @@ OPTIONS = "options.json"
 OPTIONS_LIMIT = 1024 * 1024  # bytes
 
 
-def keep(plan: Plan, folder: Path) -> str:
+def save_plan(plan: Plan, folder: Path) -> str:
     """Write it down; returns why it could not be, "" if it was."""
     path = _path(folder)
     try:
@@ -40,7 +40,7 @@ def keep(plan: Plan, folder: Path) -> str:
     return ""
 
 
-def kept(folder: Path) -> Plan:
+def load_plan(folder: Path) -> Plan:
     """Read it, or say what to do."""
     none = "no plan for this folder yet. Type: rocsteady plan"
     try:
@@ -68,7 +68,7 @@ def option_numbered(plan: Plan, number: int) -> Option:
 
 def command_of(folder: Path, typed: tuple[str, ...]) -> tuple[str, ...]:
     """Return the command that was typed, or the plan's own where no job file has another."""
-    plan = kept(folder)
+    plan = load_plan(folder)
     return typed if typed or (folder / JOB_FILE).exists() else plan.command
 
 
@@ -89,7 +89,7 @@ def _numbers(plan: Plan) -> str:
 
 def planned(folder: Path, job: Job, number: int) -> tuple[Job, Option, tuple[FallTo, ...]]:
     """Return the job of an option of the last plan, the option, and what follows it in the plan."""
-    plan = kept(folder)
+    plan = load_plan(folder)
     option = option_numbered(plan, number)
     if plan.command != job.command:
         same = f"rocsteady run --plan {number} -- {shown_command(plan.command)}"

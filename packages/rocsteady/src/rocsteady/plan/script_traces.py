@@ -132,9 +132,9 @@ def _lines(log: Path) -> Iterator[tuple[float, str]]:
         stamp = TEXT_STAMP.match(line)
         if stamp:
             at = timegm(strptime(line[:19], "%Y-%m-%dT%H:%M:%S")) + float(stamp[2])
-        said, _ = strip_ansi(line[stamp.end() if stamp else 0 :][:LINE_LIMIT])
-        if said.strip():
-            yield at, said
+        text, _ = strip_ansi(line[stamp.end() if stamp else 0 :][:LINE_LIMIT])
+        if text.strip():
+            yield at, text
 
 
 def _take_in(
@@ -207,12 +207,12 @@ def look_at(  # noqa: PLR0913 - all that there is to look at
     pages: Path | None,
     log: Path,
     scratch: Scratch,
-    marks: StepTimes,
+    step_times: StepTimes,
     since: float,
 ) -> ScriptTraces:
     """Put together what is seen of an attempt that has just ended."""
     counted = any(beat.step for beat in end.heartbeats)
-    told = read_resumes(pages) if pages else ()
+    resumes = read_resumes(pages) if pages else ()
     written = tuple(_written(scratch.folder, since - CLOCK_GRAIN))
     checkpoints, models = _apart(written, scratch.project)
     return ScriptTraces(
@@ -220,8 +220,8 @@ def look_at(  # noqa: PLR0913 - all that there is to look at
         counted=counted,
         total=next((beat.total for beat in end.heartbeats if beat.total), None),
         batch_split=end.batch_split,
-        resume=resume_of(told, (scratch.folder, scratch.project)) if told else None,
-        printed=read_printed(log, marks.since(since) if counted else ()),
+        resume=resume_of(resumes, (scratch.folder, scratch.project)) if resumes else None,
+        printed=read_printed(log, step_times.since(since) if counted else ()),
         checkpoints=checkpoints,
         models=models,
         found=tuple(_there_before(scratch.project)),

@@ -44,9 +44,9 @@ class Bounds(Value, frozen=True, kw_only=True):
     in_proportion: bool = False  # to the job: a short one has a short trial
     left: int | None = None  # steps of the job; None: as the script tells
 
-    def enough(self, pace: Pace, told: int | None) -> float:
-        """Return the seconds of steps after which a trial ends; ``told``: steps of the job."""
-        left = self.left or told
+    def enough(self, pace: Pace, reported: int | None) -> float:
+        """Return the seconds of steps after which a trial ends; ``reported``: steps of the job."""
+        left = self.left or reported
         if not self.in_proportion or not left:
             return self.wanted
         return min(self.wanted, SHARE * left / pace.rate)
@@ -83,7 +83,7 @@ class Measurement(Observer):
             pages=run.pages,
             log=run.folder / f"attempt-{run.attempt}.log",
             scratch=self._scratch,
-            marks=run.marks,
+            step_times=run.marks,
             since=self._begun[run.attempt],
         )
 
@@ -109,14 +109,14 @@ class Measurement(Observer):
         size = read_size(run.pages) if run.pages else None
         if size is not None:
             self.sizes[number] = size
-        marks = [StepTime(*mark) for mark in run.marks.since(self._begun[number])]
-        pace = measure(marks, started=self._begun[number])
+        step_times = [StepTime(*mark) for mark in run.marks.since(self._begun[number])]
+        pace = measure(step_times, started=self._begun[number])
         if pace is None:
             return
-        use = self._gpus.since(marks[-1].at - pace.seconds)
+        use = self._gpus.since(step_times[-1].at - pace.seconds)
         self.paces[number] = replace(
             pace,
-            slowed_by=self._slowed_by(pace, marks[-1].at),
+            slowed_by=self._slowed_by(pace, step_times[-1].at),
             memory=self._most_memory or None,
             gpu_busy=use.busy if use else None,
             gpu_memory=use.memory if use else None,
@@ -127,8 +127,8 @@ class Measurement(Observer):
         pace = self.paces.get(number)
         if pace is None:
             return False
-        told = max((beat.total for beat in beats if beat.total), default=None)
-        enough = self._bounds.enough(pace, told)
+        reported = max((beat.total for beat in beats if beat.total), default=None)
+        enough = self._bounds.enough(pace, reported)
         if pace.seconds < enough:
             return False
         if not self._sample_stacks:
@@ -222,7 +222,7 @@ class GpuUse:
 
     def _ask(self) -> None:
         for gpu in read_gpu_counters(within=COUNTERS_WITHIN, root=self._root):
-            told = gpu.reading
-            if told is not None and told.busy_percent is not None:
-                seen = time.time(), gpu.card, float(told.busy_percent), told.vram_used_bytes
+            reading = gpu.reading
+            if reading is not None and reading.busy_percent is not None:
+                seen = time.time(), gpu.card, float(reading.busy_percent), reading.vram_used_bytes
                 self._seen.append(seen)

@@ -65,8 +65,8 @@ def _steps(count: int, why: str) -> Work:
 
 def _earlier(result: TrialResult, folder: Path) -> bool:
     """Tell whether there are checkpoints of an earlier run, which it may have gone on from."""
-    told = result.watched.resume.checkpoints if result.watched.resume else ()
-    return any(any(matches(folder, each)) for each in (*told, *result.watched.checkpoints))
+    own = result.watched.resume.checkpoints if result.watched.resume else ()
+    return any(any(matches(folder, each)) for each in (*own, *result.watched.checkpoints))
 
 
 def _said(amount: Amount, total: Total) -> Work:
@@ -186,12 +186,12 @@ def going_on(result: TrialResult, facts: ScriptFacts) -> GoingOn:
         way = f"the Trainer resumes on its own ({facts.name}, line {facts.goes_on})"
     if not written:
         seconds = f"No checkpoint was written in the {duration(result.seconds)} of the short run"
-        told = (
+        note = (
             f"How the script resumes: {way}. Name the checkpoints it can resume from."
             if way
             else ""
         )
-        return GoingOn(why=f"{seconds}. {told}".rstrip())
+        return GoingOn(why=f"{seconds}. {note}".rstrip())
     if not way:
         why = f"{seen}: {', '.join(written)}. No option to resume from them was found."
         return GoingOn(why=why, written=written)

@@ -57,9 +57,9 @@ class FaultInjection(Observer):
     def launching(self, run: ObservedRun, launch: Launch) -> Launch:
         """Tell the training process of the faults."""
         self.went_on_from[run.attempt] = run.steps_before
-        told = for_inside(self._faults, before=run.steps_before, folder=self._marks)
+        found = for_inside(self._faults, before=run.steps_before, folder=self._marks)
         return msgspec.structs.replace(
-            launch, environment={**launch.environment, wire.FAULTS: told}
+            launch, environment={**launch.environment, wire.FAULTS: found}
         )
 
     def ticked(self, run: ObservedRun) -> None:
@@ -115,10 +115,10 @@ def results(
     to_blame = {
         attempt: _to_blame(kind, faults, fired, attempt) for attempt, kind in failures.items()
     }
-    told = []
+    found = []
     for number, fault in enumerate(faults):
         if number not in fired:
-            told.append(FaultResult(fault=fault.spelt, fired=False))
+            found.append(FaultResult(fault=fault.spelt, fired=False))
             continue
         attempt, step = fired[number].attempt, fired[number].step
         plain = FaultResult(fault=fault.spelt, fired=True, step=step, attempt=attempt)
@@ -127,8 +127,8 @@ def results(
         else:
             seen = losses.get(attempt) if fault.kind == "nan" else None
             result = _not_failed(plain, fired[number], story, seen)
-        told.append(result)
-    return tuple(told)
+        found.append(result)
+    return tuple(found)
 
 
 def _to_blame(

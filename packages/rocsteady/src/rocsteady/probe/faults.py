@@ -46,13 +46,13 @@ def not_tried(faults: Sequence[Fault]) -> tuple[str, ...]:
 
 def for_inside(faults: Sequence[Fault], *, before: int, folder: Path) -> str:
     """Spell them for the training process, which has so many steps from its checkpoint."""
-    told = [{"kind": fault.kind, "place": fault.place, "at": fault.at} for fault in faults]
+    ordered = [{"kind": fault.kind, "place": fault.place, "at": fault.at} for fault in faults]
     return json.dumps(
         {
             "version": wire.FAULTS_VERSION,
             "before": before,
             "folder": str(folder),
-            "faults": told,
+            "faults": ordered,
         }
     )
 

@@ -115,14 +115,14 @@ class Forks:
         """Run a payload in a fork."""
         try:
             self._connection.sendall(json.dumps(request).encode() + b"\n")
-            told = self._heard(READY_WITHIN)
-            while "ended" in told:  # one that could not be killed has ended after all
-                told = self._heard(READY_WITHIN)
+            message = self._heard(READY_WITHIN)
+            while "ended" in message:  # one that could not be killed has ended after all
+                message = self._heard(READY_WITHIN)
         except OSError as error:
             raise UnfitError("the forking process does not respond") from error
-        if "unfit" in told:
-            raise UnfitError(str(told["unfit"]))
-        return Forked(self, int(str(told["pid"])))
+        if "unfit" in message:
+            raise UnfitError(str(message["unfit"]))
+        return Forked(self, int(str(message["pid"])))
 
     def close(self) -> None:
         """End it, and with it whatever it forked."""
@@ -157,8 +157,8 @@ class Forks:
                 raise UnfitError("the forking process has ended")
             self._rest += received
         line, _, self._rest = self._rest.partition(b"\n")
-        told = json.loads(line)
-        return told if isinstance(told, dict) else {}
+        message = json.loads(line)
+        return message if isinstance(message, dict) else {}
 
 
 class Forked:
@@ -172,9 +172,9 @@ class Forked:
     def ended(self, within: float) -> Exit | None:
         """Wait a little for its end."""
         if self._exit is None:
-            told = self._forks.heard(within)
-            if told is not None and told.get("ended") == self.pid:
-                code = os.waitstatus_to_exitcode(int(str(told["status"])))
+            message = self._forks.heard(within)
+            if message is not None and message.get("ended") == self.pid:
+                code = os.waitstatus_to_exitcode(int(str(message["status"])))
                 self._exit = Exit(code=code) if code >= 0 else Exit(signal=-code)
         return self._exit
 

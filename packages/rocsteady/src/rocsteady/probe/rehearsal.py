@@ -64,7 +64,7 @@ class Drill:
         injection = FaultInjection(faults, marks)
         supervisor, code = run.carry_out(job, injection)
         story = self.journal.story(NAME)
-        told = results(
+        fault_results = results(
             faults,
             read_fired(marks, len(faults)),
             story,
@@ -75,7 +75,7 @@ class Drill:
         known = factory.known
         result = DrillResult(
             command=job.command,
-            faults=told,
+            faults=fault_results,
             can_resume=supervisor.can_resume,
             ended="ended after the last fault"
             if supervisor.observed.is_over

@@ -35,7 +35,7 @@ from rocsteady.system.child_end import Exit
 from rocsteady.wording import duration
 
 POLL = 0.02  # seconds
-QUIET, MOST = 0.1, 10  # of its patience: when to count, and at most, if it has no processor
+QUIET, MAX_PATIENCE = 0.1, 10  # of its patience: when to count, and at most, if it has no processor
 COUNT_EVERY = 0.5  # seconds
 SNAPSHOTS, SNAPSHOT_WITHIN, BETWEEN_SNAPSHOTS = 3, timedelta(seconds=3), 0.3
 EVIDENCE_WITHIN = timedelta(seconds=8)
@@ -307,7 +307,7 @@ class _Waited:
         if quiet <= patience:
             return False
         self._next = quiet + COUNT_EVERY
-        return quiet > MOST * patience or (
+        return quiet > MAX_PATIENCE * patience or (
             quiet - self._wait.seconds(self._payload.tree()) > patience
         )
 

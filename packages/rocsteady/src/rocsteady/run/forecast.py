@@ -80,11 +80,11 @@ def due(deadline: Deadline | None, started: float) -> float | None:
 
 def due_of(run: Run) -> float | None:
     """Return the deadline of a run that the journal has."""
-    kept = run.job.get("deadline")
-    if kept is None:
+    deadline = run.job.get("deadline")
+    if deadline is None:
         return None
     try:
-        return due(msgspec.convert(kept, Deadline), run.started)
+        return due(msgspec.convert(deadline, Deadline), run.started)
     except msgspec.ValidationError:
         return None  # of another version
 

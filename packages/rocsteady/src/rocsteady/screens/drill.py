@@ -100,23 +100,23 @@ def _sentences(result: DrillResult) -> list[str]:
     survived = sum(fault.survived for fault in result.faults)
     twice = result.steps_twice
     again = f"; about {plural(twice, 'step was', 'steps were')} repeated" if twice else ""
-    said = [f"The script survived {survived} of {plural(len(result.faults), 'fault')}{again}."]
+    sentences = [f"The script survived {survived} of {plural(len(result.faults), 'fault')}{again}."]
     if not result.can_resume and any(fault.fired for fault in result.faults):
-        said.append(
+        sentences.append(
             "rocsteady does not know how this script resumes. Without that, it can only be started"
             " again from the beginning, which rocsteady does not do on its own after real progress."
             " Set [resume] in rocsteady.toml."
         )
     poisoned = [it for it in result.faults if it.called == "nan-loss" and not it.survived]
     if poisoned:
-        said.append(
+        sentences.append(
             "The loss stayed NaN, and the script did not notice. If it raised an error, rocsteady"
             " could resume from the last checkpoint."
         )
-    said.append(_untouched(result.changed))
+    sentences.append(_untouched(result.changed))
     own = ("faults of a real GPU",) if result.on_gpu else ()
     untried = ", ".join((*result.not_tried, *own))
-    return [" ".join(said), f"Not tried: {untried}." if untried else ""]
+    return [" ".join(sentences), f"Not tried: {untried}." if untried else ""]
 
 
 def _untouched(changed: tuple[str, ...] | None) -> str:

@@ -46,17 +46,17 @@ def render_option(  # noqa: PLR0913 - a plan, one of its options, and how to sho
 
 def based_on(option: Option, plan: Plan) -> str:
     """Say in a few words what the figures of an option are based on."""
-    said = [_tried(option) if option.basis is Basis.TRIAL else option.basis.value]
+    parts = [_tried(option) if option.basis is Basis.TRIAL else option.basis.value]
     if option.finish and round(option.finish.failures):
-        said.append(f"~{option.finish.failures:,.0f} expected")
+        parts.append(f"~{option.finish.failures:,.0f} expected")
     if option.changes:
-        said.append(_changed(option))
+        parts.append(_changed(option))
     if option.setup and any(option.setup):
-        said.append(f"{setup(option.setup)} to set up")
+        parts.append(f"{setup(option.setup)} to set up")
     if option.price:
-        said.append(f"prices as of {priced_on(option.price)}")
-    said.append(_over_budget(option, plan))
-    return "; ".join(filter(None, said))
+        parts.append(f"prices as of {priced_on(option.price)}")
+    parts.append(_over_budget(option, plan))
+    return "; ".join(filter(None, parts))
 
 
 def brief_reason(option: Option) -> str:
@@ -216,17 +216,17 @@ def _measured(option: Option) -> str:
     """Say the pace, its interval and how it was measured."""
     if not option.pace or pace(option) == NONE:
         return ""
-    said = f"{pace(option)} steps/s ({rate(option.pace.low)} to {rate(option.pace.high)}, 90 %)"
+    text = f"{pace(option)} steps/s ({rate(option.pace.low)} to {rate(option.pace.high)}, 90 %)"
     if option.basis is Basis.TRIAL:
         steps, took = plural(option.pace.steps, "step"), duration(option.pace.seconds)
-        said += f"; {steps} in {took}, after {duration(option.pace.starting)} to start"
+        text += f"; {steps} in {took}, after {duration(option.pace.starting)} to start"
     if option.pace.memory:
-        said += f"; {size(option.pace.memory)} of host memory"
+        text += f"; {size(option.pace.memory)} of host memory"
     if option.pace.gpu_busy is not None:
         held = option.pace.gpu_memory
         of_memory = f", {size(held)} of its memory used" if held else ""
-        said += f"; GPU busy {option.pace.gpu_busy:.0f} %{of_memory}"
-    return said
+        text += f"; GPU busy {option.pace.gpu_busy:.0f} %{of_memory}"
+    return text
 
 
 def _ends(finish: Finish, plan: Plan, now: float, zone: tzinfo | None) -> str:

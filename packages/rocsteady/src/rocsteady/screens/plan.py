@@ -92,11 +92,11 @@ def limits(plan: Plan) -> str:
     name = LIMITS.get(first.part, clean(first.part))
     is_the = "is the bottleneck" if share >= LIMIT else "takes the most time"
     where = f", mostly in {clean(first.where)}" if first.where else ""
-    said = f"Time goes to: {shares}; {name} {is_the}{where}.{_idle_gpu(plan, first)}"
+    summary = f"Time goes to: {shares}; {name} {is_the}{where}.{_idle_gpu(plan, first)}"
     best = max((it for it in plan.limits if it.best), key=lambda it: it.gain, default=None)
     if not best:
-        return said
-    return f"{said} Most to gain: {clean(best.best).rstrip('.')}{_gain(best.gain)}."
+        return summary
+    return f"{summary} Most to gain: {clean(best.best).rstrip('.')}{_gain(best.gain)}."
 
 
 def _idle_gpu(plan: Plan, first: Limit) -> str:
@@ -145,7 +145,7 @@ def _script(plan: Plan) -> str:
 
 def _options(page: Page, plan: Plan, now: float, zone: tzinfo | None) -> None:
     rows, styles = [], {}
-    told = any(option.pace and option.pace.gpu_busy is not None for option in plan.options)
+    busy_known = any(option.pace and option.pace.gpu_busy is not None for option in plan.options)
     for number, option in enumerate(plan.options):
         finish = option.finish
         on_time = finish.in_time if finish and plan.deadline is not None else None
@@ -154,7 +154,7 @@ def _options(page: Page, plan: Plan, now: float, zone: tzinfo | None) -> None:
                 str(option.number),
                 titled(option),
                 pace(option),
-                *([gpu_busy(option)] if told else []),
+                *([gpu_busy(option)] if busy_known else []),
                 finishes(finish, plan.made, now, zone) if finish else NONE,
                 NONE if on_time is None else chance(on_time),
                 cost(option),
@@ -162,8 +162,8 @@ def _options(page: Page, plan: Plan, now: float, zone: tzinfo | None) -> None:
             )
         )
         if on_time is not None and not UNLIKELY <= on_time < LIKELY:
-            styles[number, ON_TIME + told] = GREEN if on_time >= LIKELY else RED
-    columns = (*COLUMNS[:3], *([GPU] if told else []), *COLUMNS[3:])
+            styles[number, ON_TIME + busy_known] = GREEN if on_time >= LIKELY else RED
+    columns = (*COLUMNS[:3], *([GPU] if busy_known else []), *COLUMNS[3:])
     Table(columns, rows, indent=2).draw(page, styles)
 
 
@@ -211,21 +211,21 @@ def _gain(gain: float) -> str:
 
 def _warnings(plan: Plan, now: float) -> list[str]:
     """Say what the plan lacks, then what its maker says."""
-    said = []
+    sentences = []
     if plan.left is None:
-        said.append(
+        sentences.append(
             "The amount of work is unknown, so there is no forecast. Set total in rocsteady.toml"
             " and plan again."
         )
     if plan.deadline is None:
-        said.append("No deadline is set. To set one: deadline in rocsteady.toml.")
+        sentences.append("No deadline is set. To set one: deadline in rocsteady.toml.")
     old = [option for option in plan.options if option.price and option.price.old]
     if old:
         days = ", ".join(
             f"option {each.number} ({priced_on(each.price)})" for each in old if each.price
         )
-        said.append(f"Old prices: {days}. Check today's prices before you rent.")
+        sentences.append(f"Old prices: {days}. Check today's prices before you rent.")
     if now - plan.made > AGED:
         age = duration(now - plan.made)
-        said.append(f"This plan is {age} old: a run that starts now finishes that much later.")
-    return said + [clean(warning) for warning in plan.warnings]
+        sentences.append(f"This plan is {age} old: a run that starts now finishes that much later.")
+    return sentences + [clean(warning) for warning in plan.warnings]
