@@ -103,7 +103,7 @@ def planned(project: Project) -> None:
     assert made.code == 0, made.err
     assert without_file(project.folder) == before
     plan = json.loads(made.out)
-    assert plan["ways"][0]["finish"]["seconds"] > 0
+    assert plan["options"][0]["finish"]["seconds"] > 0
     assert plan["left"] == plan["total"] > 0
 
 

@@ -183,7 +183,7 @@ def test_a_file_for_elsewhere_says_what_of_an_option_it_lacks(cli: Rocsteady) ->
     (kept,) = cli.folder.glob(".local/state/rocsteady/plans/*/plan.json")
     plan = json.loads(kept.read_text())
     option = {"title": "", "basis": "trial"}
-    plan["ways"] = [
+    plan["options"] = [
         {**option, "number": 1, "id": "cpu", "strategy": {"device": "cpu"}},
         {**option, "number": 3, "id": "variant-x", "variant": "x", "changes": "another model"},
         {**option, "number": 2, "id": "gpu+x", "strategy": {"workers": 0}},
@@ -191,12 +191,11 @@ def test_a_file_for_elsewhere_says_what_of_an_option_it_lacks(cli: Rocsteady) ->
     kept.write_text(json.dumps(plan))
 
     ended = cli("plan", "--export", "slurm", "--force")  # it may be run twice
-    refused = cli("plan", "--export", "slurm", "--way", "1", "--force")
+    refused = cli("plan", "--export", "slurm", "--option", "1", "--force")
 
     assert "these settings of option 2 are not exported: workers=0." in ended.err
     assert (ended.code, refused.code) == (0, 2)
     assert "option 1 uses this machine's CPU" in refused.err
-    assert "--way is deprecated; use --option" in refused.err
 
 
 def test_an_option_of_the_last_plan_can_be_explained(cli: Rocsteady) -> None:
@@ -233,7 +232,7 @@ def test_a_recorded_machine_is_planned_without_trials_and_the_last_plan_stays(
     plan = json.loads(told.out)
     jsonschema.validate(plan, SCHEMA)
     assert plan["machine"] == "rx7900xt-pair.json"
-    assert {option["basis"] for option in plan["ways"]} == {"estimate"}
+    assert {option["basis"] for option in plan["options"]} == {"estimate"}
     assert cli("plan", "--explain", "all", *words).out == kept.out
 
 
@@ -344,7 +343,7 @@ def test_trials_here_are_scaled_to_a_recorded_machine(project: Project) -> None:
 
     plan = planned(project, "--root", str(MACHINES / "rx7900xt-pair.json"))
 
-    on_gpu = next(option for option in plan["ways"] if option["id"] == "gpu")
+    on_gpu = next(option for option in plan["options"] if option["id"] == "gpu")
     assert on_gpu["pace"]["low"] < on_gpu["pace"]["high"]
     assert any("from a trial without a GPU" in line for line in on_gpu["rests_on"])
     assert plan["take"].startswith("Best estimate: option ")
@@ -356,16 +355,17 @@ def test_a_script_without_torch_is_planned_and_run_by_what_it_prints(project: Pr
     project.job(JOB, "train.py")
 
     plan = planned(project, "--trial", "2s", "--within", "1m")
-    first = plan["ways"][0]
+    first = plan["options"][0]
     ended = project.run("--plan", "1")
 
     assert first["id"].startswith("cpu")
     assert first["do"] == "rocsteady run --plan 1"
     assert first["pace"]["rate"] == pytest.approx(50, rel=0.4)
     assert first["finish"]["in_time"] == 1.0
-    assert "variant-small" in {option["id"] for option in plan["ways"]}
+    assert "variant-small" in {option["id"] for option in plan["options"]}
     assert (
-        next(option for option in plan["ways"] if option["variant"])["changes"] == "half the work"
+        next(option for option in plan["options"] if option["variant"])["changes"]
+        == "half the work"
     )
     assert ended.code == 0, ended.err
     assert (project.folder / "model.bin").exists()
@@ -384,7 +384,7 @@ def test_a_torch_script_that_fails_under_a_variable_is_planned_without_it(
     plan = planned(project, "--trial", "1s", "--within", "40s")
     ended = project.run("--plan", "1")
 
-    first = plan["ways"][0]
+    first = plan["options"][0]
     assert first["strategy"]["variables"]["PYTORCH_NO_HIP_MEMORY_CACHING"] is None
     assert "blas" in plan["ruled_out"][0]["rests_on"][0]
     assert plan["limits"]
@@ -415,6 +415,6 @@ def test_trials_are_in_proportion_to_the_job(project: Project) -> None:
 
     plan = planned(project)
 
-    assert plan["ways"][0]["pace"]["rate"] == pytest.approx(50, rel=0.4)
+    assert plan["options"][0]["pace"]["rate"] == pytest.approx(50, rel=0.4)
     assert plan["trials"] == 1
-    assert plan["ways"][0]["pace"]["seconds"] < 4  # the rest is starting, on a busy machine
+    assert plan["options"][0]["pace"]["seconds"] < 4  # the rest is starting, on a busy machine

@@ -122,9 +122,9 @@ class Folder:
         runs = json.loads(self.rocsteady("runs", "--json").stdout)["runs"]
         return next(line for line in runs if line["run"]["name"] == name)
 
-    def deeds(self, name: str, kind: str) -> list[dict[str, object]]:
+    def intents(self, name: str, kind: str) -> list[dict[str, object]]:
         story = json.loads(self.rocsteady("report", name, "--json").stdout)
-        return [deed for deed in story["deeds"] if deed["kind"] == kind]
+        return [intent for intent in story["intents"] if intent["kind"] == kind]
 
 
 @pytest.fixture
@@ -187,7 +187,9 @@ def test_a_paused_run_is_not_called_hung_and_continues(watched: Watched, folder:
     assert paused["step"] == first
     assert story["incidents"] == []
     assert len(story["attempts"]) == 1
-    assert [deed["outcome"] for deed in story["deeds"] if deed["kind"] == "pause"] == ["continued"]
+    assert [intent["outcome"] for intent in story["intents"] if intent["kind"] == "pause"] == [
+        "continued"
+    ]
     assert any(message["text"].startswith("paused by the user") for message in story["messages"])
 
 

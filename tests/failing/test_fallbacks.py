@@ -23,7 +23,7 @@ def test_what_fails_for_good_on_one_option_is_done_on_the_next(failing: Failing)
 
     assert (ended.code, "DONE" in ended.out) == (0, True), ended.err
     assert failing.failures == ["abort"]
-    assert failing.remedies == ["way-2", "end"]
+    assert failing.remedies == ["option-2", "end"]
     assert failing.last_strategy() == {"device": "cpu"}
     falls = "No remedies are left; falling back to option 2 of the plan: CPU, 2 threads."
     assert [line for line in ended.said if line.endswith(falls)]

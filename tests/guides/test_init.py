@@ -117,8 +117,8 @@ def test_a_run_takes_what_init_wrote(
     planned = project.say("plan", "--json", "--trial", "2s", "--within", "20s", within=WITHIN)
     assert planned.code == 0, planned.err
     plan = json.loads(planned.out)
-    assert (plan["left"], plan["ways"][0]["id"][:3]) == (total, "cpu")
-    assert plan["ways"][0]["finish"]["seconds"] > 0
+    assert (plan["left"], plan["options"][0]["id"][:3]) == (total, "cpu")
+    assert plan["options"][0]["finish"]["seconds"] > 0
     assert sorted(path.name for path in project.folder.iterdir()) == ["rocsteady.toml", "train.py"]
     ran = project.say("run", "--name", project.name, within=WITHIN)
     assert ran.code == 0, ran.err

@@ -11,7 +11,7 @@ from rocsteady.screens.drill import FaultResult
 from rocsteady.store.values import (
     AttemptRecord,
     DecisionRecord,
-    Deed,
+    Intent,
     NamedFailure,
     Run,
     RunStory,
@@ -49,8 +49,8 @@ def decided(number: int, what: str) -> DecisionRecord:
     return DecisionRecord(run=1, attempt=number, what=what, why="", at=0.0)
 
 
-def verdict(number: int, at: float) -> Deed:
-    return Deed(
+def verdict(number: int, at: float) -> Intent:
+    return Intent(
         id=1,
         run=1,
         attempt=number,
@@ -67,7 +67,7 @@ def story(
     *attempts: AttemptRecord,
     failures: tuple[NamedFailure, ...] = (),
     decisions: tuple[DecisionRecord, ...] = (),
-    deeds: tuple[Deed, ...] = (),
+    intents: tuple[Intent, ...] = (),
     outcome: RunOutcome = RunOutcome.NOT_DONE,
 ) -> RunStory:
     return RunStory(
@@ -89,7 +89,7 @@ def story(
         failures=failures,
         decisions=decisions,
         messages=(),
-        deeds=deeds,
+        intents=intents,
         progress=(),
         losses=(),
         seconds_lost=0.0,
@@ -110,7 +110,7 @@ def test_a_hang_is_seen_by_its_verdict_and_a_crash_by_its_end() -> None:
             attempt(3, 60),
             failures=(failed(1, "hang-in-backward"), failed(2, "killed")),
             decisions=(decided(1, "retry"), decided(2, "fresh-process")),
-            deeds=(verdict(1, 19.5),),
+            intents=(verdict(1, 19.5),),
         ),
         went_on_from={1: 0, 2: 15, 3: 0},
         losses={},

@@ -40,10 +40,10 @@ from rocsteady.store.values import (
     AttemptRecord,
     Bucket,
     DecisionRecord,
-    Deed,
     Fate,
     Gauge,
     Incident,
+    Intent,
     MessageRecord,
     NamedFailure,
     Run,
@@ -95,7 +95,7 @@ def story(
         failures=(NamedFailure(run=1, attempt=1, failure=failure, evidence="", at=1299.0),),
         decisions=(DecisionRecord(run=1, attempt=1, what=decided, why=words, at=1300.0),),
         messages=(MessageRecord(run=1, text=words, at=1300.0),),
-        deeds=(),
+        intents=(),
         progress=(*(bucket(1, minute) for minute in range(5)), bucket(2, 6), bucket(2, 7)),
         losses=(AttemptCost(attempt=1, idle=20.0, steps_redone=10, redoing=6.0),),
         seconds_lost=26.0,
@@ -242,7 +242,7 @@ def test_a_rate_is_of_the_time_in_which_steps_were_made() -> None:
 def test_a_pause_is_neither_a_slow_step_nor_training() -> None:
     before = bucket(1, 0, last_step=60, last_progress=1060.0)
     after = bucket(1, 10, first_step=60, last_step=120, last_progress=1660.0)
-    pause = Deed(
+    pause = Intent(
         id=1,
         run=1,
         attempt=1,
@@ -260,12 +260,12 @@ def test_a_pause_is_neither_a_slow_step_nor_training() -> None:
 
     assert [point.mean for point in line] == [1.0]
     assert step_times([before, after], [pause]) == (1.0,)
-    costs = costs_of(replace(story(), deeds=(pause,)), 2000.0)
+    costs = costs_of(replace(story(), intents=(pause,)), 2000.0)
     assert (costs.paused, costs.useful) == (540.0, 574.0 - 540.0)
 
 
 def test_a_crash_of_the_machine_is_named_first() -> None:
-    start = Deed(
+    start = Intent(
         id=1,
         run=1,
         attempt=2,
@@ -279,7 +279,7 @@ def test_a_crash_of_the_machine_is_named_first() -> None:
         ended=2.0,
     )
     told = report(outcome=RunOutcome.NOT_DONE)
-    told = replace(told, story=replace(told.story, deeds=(start,)))
+    told = replace(told, story=replace(told.story, intents=(start,)))
 
     assert "The machine crashed during attempt 2. 2 attempts" in summary(told)
     assert next_step(told)[1] == "rocsteady run --resume calm-otter --again"
@@ -288,7 +288,7 @@ def test_a_crash_of_the_machine_is_named_first() -> None:
 def test_a_crash_that_nothing_followed_is_lost_time_and_no_training() -> None:
     whole = story(outcome=RunOutcome.NOT_DONE)
     cut = replace(whole.attempts[0], ended=None, outcome=RunOutcome.NONE, last_step=None)
-    start = Deed(
+    start = Intent(
         id=1,
         run=1,
         attempt=1,
@@ -302,9 +302,16 @@ def test_a_crash_that_nothing_followed_is_lost_time_and_no_training() -> None:
         ended=2.0,
     )
     alone = replace(
-        whole, attempts=(cut,), incidents=(), failures=(), decisions=(), losses=(), deeds=(start,),
-        seconds_lost=0.0, progress=whole.progress[:2],
-    )  # fmt: skip
+        whole,
+        attempts=(cut,),
+        incidents=(),
+        failures=(),
+        decisions=(),
+        losses=(),
+        intents=(start,),
+        seconds_lost=0.0,
+        progress=whole.progress[:2],
+    )
     made = RunReport(at=2000.0, story=alone)
 
     assert "(at least 200 steps)" in summary(made)
@@ -472,7 +479,7 @@ def test_an_open_incident_is_in_the_summary_and_the_state_warns() -> None:
 
 def test_a_crash_of_the_machine_is_explained_and_not_tried_again() -> None:
     whole = story(outcome=RunOutcome.NOT_DONE)
-    start = Deed(
+    start = Intent(
         id=1,
         run=1,
         attempt=1,
@@ -486,7 +493,12 @@ def test_a_crash_of_the_machine_is_explained_and_not_tried_again() -> None:
         ended=2.0,
     )
     alone = replace(
-        whole, attempts=whole.attempts[:1], incidents=(), failures=(), decisions=(), deeds=(start,)
+        whole,
+        attempts=whole.attempts[:1],
+        incidents=(),
+        failures=(),
+        decisions=(),
+        intents=(start,),
     )
     words = Elements(render_page(RunReport(at=2000.0, story=alone, crash="Power or heat."))).words
 

@@ -63,7 +63,7 @@ def story(**changes: object) -> RunStory:
         failures=(NamedFailure(run=1, attempt=1, failure=FAILURE, evidence="/e", at=1.5),),
         decisions=(DecisionRecord(run=1, attempt=1, what="unset-variable", why="a | b", at=1.6),),
         messages=(),
-        deeds=(),
+        intents=(),
         progress=(),
         losses=(),
         seconds_lost=3.0,

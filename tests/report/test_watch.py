@@ -12,7 +12,7 @@ from samples import RANKS, WATCHED
 from rocsteady.model import IntentKind
 from rocsteady.screens.sparkline import long_bar, sparkline
 from rocsteady.screens.watch import RankView, WatchView, odd_ranks, render_watch
-from rocsteady.store.values import Deed
+from rocsteady.store.values import Intent
 
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
@@ -43,11 +43,11 @@ def test_what_a_script_prints_does_not_reach_the_terminal() -> None:
 
 
 def test_a_pause_is_not_a_stall() -> None:
-    pause = Deed(
+    pause = Intent(
         id=1, run=1, attempt=3, kind=IntentKind.PAUSE, what="attempt 3", machine="m", boot_id="b",
         process="", at=0.0,
     )  # fmt: skip
-    story = msgspec.structs.replace(RANKS.story, deeds=(pause,))
+    story = msgspec.structs.replace(RANKS.story, intents=(pause,))
 
     assert "stalled" in drawn(RANKS, 80, 24)[0]
     assert "paused" in drawn(msgspec.structs.replace(RANKS, story=story), 80, 24)[0]

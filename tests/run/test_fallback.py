@@ -107,7 +107,7 @@ def fails(
 def until_it_falls(climbing: StrategyHistory, kind: str) -> RemedyChoice:
     for _ in range(20):
         step = fails(climbing, kind)
-        if step.strategy is None or step.remedy.startswith("way-"):
+        if step.strategy is None or step.remedy.startswith("option-"):
             return step
     raise AssertionError("it never ends")
 
@@ -130,11 +130,11 @@ def test_remedies_come_first_then_the_options_in_their_order_and_then_it_ends(
 
     assert one == RemedyChoice(
         strategy=CPU.strategy,
-        remedy="way-2",
+        remedy="option-2",
         fallback=2,
         why="No remedies are left; falling back to option 2 of the plan: CPU, 2 threads.",
     )
-    assert (two.remedy, two.strategy, three.strategy) == ("way-4", SLOW.strategy, None)
+    assert (two.remedy, two.strategy, three.strategy) == ("option-4", SLOW.strategy, None)
     assert climbing.fallbacks == ()
 
 
@@ -152,7 +152,7 @@ def test_an_option_on_which_the_script_does_not_start_is_passed_over(recorded: R
 
     step = fails(climbing, "script-error", steps=0)
 
-    assert step.remedy == "way-4"
+    assert step.remedy == "option-4"
     assert step.why == "This option does not work; falling back to option 4 of the plan: one GPU."
 
 
@@ -174,7 +174,7 @@ def test_what_was_tried_or_took_the_machine_down_is_never_fallen_to(
     step = until_it_falls(course(recorded, memory, same, CPU, SLOW), "abort")
     memory.close()
 
-    assert step.remedy == "way-4"
+    assert step.remedy == "option-4"
 
 
 def test_a_first_option_that_took_the_machine_down_is_fallen_from_at_once(
@@ -200,7 +200,7 @@ def test_a_gpu_that_took_the_machine_down_is_not_fallen_to_with_other_settings(
     climbing = course(recorded, memory, SLOW, CPU)
     memory.close()
 
-    assert until_it_falls(climbing, "abort").remedy == "way-2"  # past SLOW, which is a GPU
+    assert until_it_falls(climbing, "abort").remedy == "option-2"  # past SLOW, which is a GPU
 
 
 def test_an_option_that_is_fallen_to_is_no_remedy_that_helped(
@@ -221,7 +221,7 @@ def test_a_restart_takes_the_first_option_that_is_in_time_where_this_one_is_not(
 
     step = fails(climbing, "abort", needs=5.0)
 
-    assert (step.remedy, step.strategy) == ("way-4", SLOW.strategy)
+    assert (step.remedy, step.strategy) == ("option-4", SLOW.strategy)
     assert step.why == (
         "At this pace the run misses the deadline; switching to option 4 of the plan, which would"
         " be on time: one GPU."
@@ -257,10 +257,10 @@ def story(*attempts: tuple[int, Strategy], fell: int) -> RunStory:
         ),
         decisions=(
             DecisionRecord(run=1, attempt=1, what="retry", why="", at=1.0),
-            DecisionRecord(run=1, attempt=fell, what="way-2", why="", at=2.0),
+            DecisionRecord(run=1, attempt=fell, what="option-2", why="", at=2.0),
         ),
         messages=(),
-        deeds=(),
+        intents=(),
         progress=(),
         losses=(),
         seconds_lost=0.0,
@@ -285,7 +285,7 @@ def test_the_attempts_on_the_option_that_it_fell_to_count(recorded: Recorded) ->
     climbing.go_on(story((1, FIRST), (2, FIRST), (3, CPU.strategy), fell=2))
 
     assert climbing.strategy == CPU.strategy
-    assert until_it_falls(climbing, "abort").remedy == "way-4"
+    assert until_it_falls(climbing, "abort").remedy == "option-4"
 
 
 BF16 = Strategy(precision="bf16")

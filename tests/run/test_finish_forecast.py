@@ -29,7 +29,7 @@ RUN = Run(
 )
 FASTER = FallTo(number=3, title="CPU, 2 threads", strategy=Strategy(device="cpu"), rate=4.0)
 STORY = RunStory(
-    run=RUN, attempts=(), incidents=(), failures=(), decisions=(), messages=(), deeds=(),
+    run=RUN, attempts=(), incidents=(), failures=(), decisions=(), messages=(), intents=(),
     progress=(), losses=(), seconds_lost=0.0,
 )  # fmt: skip
 
@@ -258,7 +258,7 @@ def test_a_run_that_ended_has_a_deadline_and_no_forecast() -> None:
 
 
 def test_a_run_that_fell_to_another_option_is_foretold_by_that_option() -> None:
-    fell = DecisionRecord(run=1, attempt=1, what="way-2", why="", at=1.0)
+    fell = DecisionRecord(run=1, attempt=1, what="option-2", why="", at=1.0)
 
     told = story_ahead(msgspec.structs.replace(STORY, decisions=(fell,)), [], now=3000.0)
 

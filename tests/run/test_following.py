@@ -64,7 +64,7 @@ def test_a_restart_takes_the_option_that_is_in_time(project: Project) -> None:
 
     assert ended.code == 0, ended.err
     (decision, last) = story["decisions"]
-    assert (decision["what"], last["what"]) == ("way-2", "end")
+    assert (decision["what"], last["what"]) == ("option-2", "end")
     assert decision["why"].startswith(
         "At this pace the run misses the deadline; switching to option 2 of "
     )
@@ -85,5 +85,5 @@ def test_a_run_that_was_left_falls_to_the_next_option_all_the_same(project: Proj
 
     assert ended.code == 0, ended.err
     story = project.story()
-    assert "way-2" in [decision["what"] for decision in story["decisions"]]
+    assert "option-2" in [decision["what"] for decision in story["decisions"]]
     assert story["attempts"][-1]["strategy"] == {"version": 1, "device": "cpu"}

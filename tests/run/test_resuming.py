@@ -348,16 +348,16 @@ def test_kills_at_random_moments_leave_nothing_but_an_intact_journal(project: Pr
             begun += line["attempts"] > 0
             assert line["run"]["ended"] is None
             assert line["alive"] is False
-            deeds = project.story()["deeds"]
-            assert all(deed["outcome"] for deed in deeds[:-1])
+            intents = project.story()["intents"]
+            assert all(intent["outcome"] for intent in intents[:-1])
     (project.folder / "finish").touch()
 
     again = ("--resume", project.name) if project.line() else ()  # none may have got so far
 
     assert project.run(*again).code == 0
     story = project.story()
-    intended = [deed["attempt"] for deed in story["deeds"] if deed["kind"] == "start"]
+    intended = [intent["attempt"] for intent in story["intents"] if intent["kind"] == "start"]
     assert intended == sorted(set(intended))
     assert story["attempts"][-1]["number"] == intended[-1]
-    assert all(deed["outcome"] for deed in story["deeds"])
+    assert all(intent["outcome"] for intent in story["intents"])
     print(f"{KILLS} kills, {begun} with an attempt; gone after {slowest:.2f} s at most")  # noqa: T201

@@ -300,5 +300,5 @@ def test_an_incident_is_reported_without_names(
     assert {"stacks.txt", "pages.json", "log-tail.txt"} <= {path.name for path in folder.iterdir()}
     for secret in (str(project.home), "marigold", socket.gethostname()):
         assert secret not in page + json.dumps(story)
-    assert {"run", "attempts", "incidents", "decisions", "messages", "deeds"} <= set(story)
-    assert [deed["kind"] for deed in story["deeds"]] == ["start", "kill"]
+    assert {"run", "attempts", "incidents", "decisions", "messages", "intents"} <= set(story)
+    assert [intent["kind"] for intent in story["intents"]] == ["start", "kill"]

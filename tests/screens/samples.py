@@ -225,7 +225,7 @@ STORY = RunStory(
         ),
     ),
     messages=(MessageRecord(run=1, text="run calm-otter started.", at=NOW - 7200),),
-    deeds=(),
+    intents=(),
     progress=(),
     losses=(),
     seconds_lost=190.0,

@@ -86,7 +86,7 @@ def test_every_record_of_a_run_that_hung_is_read(journal: Journal) -> None:
         "loader-forkserver",
         "loader-inline",
     ]
-    assert {intent.kind for intent in story.deeds} == {IntentKind.START, IntentKind.KILL}
+    assert {intent.kind for intent in story.intents} == {IntentKind.START, IntentKind.KILL}
     assert {RunState.HEALTHY, RunState.HUNG} <= {
         state for bucket in story.progress for state in bucket.seconds_as
     }
@@ -100,7 +100,7 @@ def test_an_error_in_a_script_and_a_crash_of_the_machine_are_read(journal: Journ
     assert (failed.failure.kind, failed.failure.certainty) == ("script-error", Certainty.CERTAIN)
     assert "KeyError" in failed.failure.traceback
     assert [attempt.outcome for attempt in crashed.attempts] == [Outcome.NONE, Outcome.BY_ITSELF]
-    assert crashed.deeds[0].outcome == Fate.MACHINE_WENT_DOWN.value
+    assert crashed.intents[0].outcome == Fate.MACHINE_WENT_DOWN.value
     assert [line.run.name for line in journal.runs()] == ["cold-fox", "ruby-bear", "calm-otter"]
 
 
@@ -138,7 +138,7 @@ def test_what_is_new_in_a_later_version_reads_as_unknown(journal: Journal, place
 
     assert story.run.outcome is RunOutcome.OTHER
     assert {attempt.outcome for attempt in story.attempts} == {Outcome.OTHER}
-    assert {intent.kind for intent in story.deeds} == {IntentKind.OTHER}
+    assert {intent.kind for intent in story.intents} == {IntentKind.OTHER}
     assert {incident.verdict for incident in story.incidents} == {RunState.OTHER}
     assert story.attempts[2].strategy == Strategy(worker_context="forkserver")
     assert {failed.failure.kind for failed in story.failures} == {"hang-in-loader"}

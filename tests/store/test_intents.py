@@ -17,7 +17,7 @@ from rocsteady.store.identity import Identity, is_alive, this_process
 from rocsteady.store.intents import fate
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import Place
-from rocsteady.store.values import Deed, Fate, Unfinished
+from rocsteady.store.values import Fate, Intent, Unfinished
 
 OpenJournal = Callable[..., Journal]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="boots and births are from /proc")
@@ -106,8 +106,8 @@ def test_an_intent_of_another_boot_took_the_machine_down(open_journal: OpenJourn
     after = open_journal(here=here)
     (found,) = after.unfinished()
 
-    assert (found.deed.id, found.fate) == (intent.number, Fate.MACHINE_WENT_DOWN)
-    after.settle(found.deed, "the machine went down")
+    assert (found.intent.id, found.fate) == (intent.number, Fate.MACHINE_WENT_DOWN)
+    after.settle(found.intent, "the machine went down")
     assert after.unfinished() == ()
 
 
@@ -132,16 +132,16 @@ def test_an_intent_of_a_process_that_lives_is_under_way_until_it_dies(
 
 def test_what_cannot_be_known_is_not_guessed() -> None:
     here = Identity(machine="m", boot_id="b", process="1:2:3")
-    deed = Deed(
+    intent = Intent(
         id=1, run=None, attempt=None, kind=IntentKind.START, what="w",
         machine="m", boot_id="b", process="1:2:3", at=0.0,
     )  # fmt: skip
 
-    assert fate(deed, here) is Fate.UNDER_WAY
-    assert fate(replace(deed, boot_id=""), here) is Fate.UNKNOWN  # Windows
-    assert fate(replace(deed, boot_id="c", machine="n"), here) is Fate.UNKNOWN  # a shared home
-    assert fate(replace(deed, boot_id="c"), here) is Fate.MACHINE_WENT_DOWN
-    assert fate(replace(deed, process="9:2:3"), here) is Fate.UNKNOWN  # another container
+    assert fate(intent, here) is Fate.UNDER_WAY
+    assert fate(replace(intent, boot_id=""), here) is Fate.UNKNOWN  # Windows
+    assert fate(replace(intent, boot_id="c", machine="n"), here) is Fate.UNKNOWN  # a shared home
+    assert fate(replace(intent, boot_id="c"), here) is Fate.MACHINE_WENT_DOWN
+    assert fate(replace(intent, process="9:2:3"), here) is Fate.UNKNOWN  # another container
     assert is_alive("nonsense") is None
 
 

@@ -96,7 +96,7 @@ def test_failures_come_back_and_a_journal_from_before_them_is_read(
     journal.flush()
     (left,) = journal.unfinished()
 
-    found = journal.attempt_of(left.deed)
+    found = journal.attempt_of(left.intent)
     assert found is not None
     assert (found[0].name, found[1].number) == ("calm-otter", 1)
     assert journal.story("calm-otter").failures == (named,)
@@ -183,7 +183,9 @@ def test_the_story_of_a_run_comes_back_as_it_was_written(open_journal: OpenJourn
     assert story.incidents == (incident,)
     assert story.decisions == (decision,)
     assert story.messages == (message,)
-    assert [(deed.kind, deed.outcome) for deed in story.deeds] == [(IntentKind.KILL, "done")]
+    assert [(intent.kind, intent.outcome) for intent in story.intents] == [
+        (IntentKind.KILL, "done")
+    ]
     assert story.progress[-1].last_step == 150
     (loss,) = story.losses  # from 1100, the last step, to 1212, the first new one
     assert loss == AttemptCost(attempt=1, idle=112.0, steps_redone=20, redoing=loss.redoing)

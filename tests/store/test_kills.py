@@ -16,7 +16,7 @@ import pytest
 from rocsteady.model import RunOutcome
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import Place
-from rocsteady.store.values import Deed, Fate
+from rocsteady.store.values import Fate, Intent
 
 VICTIM = Path(__file__).with_name("writing_until_killed.py")
 KILLS = 200
@@ -55,21 +55,21 @@ def check(place: Place, said: list[str]) -> None:
         story = journal.story(name)
         begun = [int(line[2:]) for line in said if line.startswith("+ ")]
         ended = [int(line[2:]) for line in said if line.startswith("- ")]
-        check_last(story.deeds, begun, ended)
-        left = [found for found in journal.unfinished() if found.deed.run == run]
+        check_last(story.intents, begun, ended)
+        left = [found for found in journal.unfinished() if found.intent.run == run]
         assert all(found.fate is Fate.KILLED for found in left)
         assert len(left) <= 1
     finally:
         journal.close()
 
 
-def check_last(deeds: tuple[Deed, ...], begun: list[int], ended: list[int]) -> None:
-    assert [int(deed.what) for deed in deeds] == list(range(len(deeds)))
+def check_last(intents: tuple[Intent, ...], begun: list[int], ended: list[int]) -> None:
+    assert [int(intent.what) for intent in intents] == list(range(len(intents)))
     # Killed after it was on disk and before it could say so, it may be one ahead; never behind.
-    assert len(begun) <= len(deeds) <= len(begun) + 1
-    done = [deed for deed in deeds if deed.outcome == "done"]
+    assert len(begun) <= len(intents) <= len(begun) + 1
+    done = [intent for intent in intents if intent.outcome == "done"]
     assert len(ended) <= len(done) <= len(ended) + 1
-    assert all(deed.outcome == "done" for deed in deeds[:-1])
+    assert all(intent.outcome == "done" for intent in intents[:-1])
 
 
 @linux

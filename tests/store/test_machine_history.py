@@ -17,9 +17,9 @@ from rocsteady.store.machine_history import MOST_OBSERVATIONS, Memory, memory_to
 from rocsteady.store.schema import MEMORY
 from rocsteady.store.values import (
     Deadly,
-    Deed,
     Fate,
     Helped,
+    Intent,
     LearnedRecord,
     StaysRecord,
     Takedown,
@@ -42,16 +42,16 @@ def test_what_a_script_usually_does_is_remembered_for_this_machine(place: Place)
 
 
 def test_what_took_the_machine_down_is_remembered_once(place: Place) -> None:
-    deed = Deed(
+    intent = Intent(
         id=1, run=1, attempt=1, kind=IntentKind.START, what="attention with an override",
         machine="m", boot_id="b", process="", at=7.0,
     )  # fmt: skip
     memory = Memory(place)
     for _ in range(2):
-        memory.took_down(Unfinished(deed=deed, fate=Fate.MACHINE_WENT_DOWN))
+        memory.took_down(Unfinished(intent=intent, fate=Fate.MACHINE_WENT_DOWN))
     memory.close()
 
-    expected = Takedown(machine="m", boot_id="b", kind=IntentKind.START, what=deed.what, at=7.0)
+    expected = Takedown(machine="m", boot_id="b", kind=IntentKind.START, what=intent.what, at=7.0)
     assert memory.takedowns("m") == (expected,)
     assert memory.takedowns("n") == ()
 

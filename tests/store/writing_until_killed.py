@@ -1,7 +1,7 @@
 """A supervisor that writes as fast as it can, and says what it knows to be on disk.
 
 Each line is one write(2), so what was said is what had happened: "+ N" after an intent was on disk
-and before its deed, "- N" after its outcome was.
+and before its intent, "- N" after its outcome was.
 """
 
 from __future__ import annotations

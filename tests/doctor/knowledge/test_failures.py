@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from rocsteady.doctor.knowledge.failures import (
+    Component,
     FailureKnowledge,
     Nature,
     Where,
-    Whose,
     load_failures,
     words_of,
 )
@@ -24,7 +24,7 @@ id = "{id}"
 title = "A title"
 words = "Some words."
 nature = "either"
-whose = "device"
+component = "device"
 sources = ["ROCm/ROCm#1"]
 """
 SIGNATURE = """
@@ -56,7 +56,7 @@ def test_a_good_folder_is_read(tmp_path: Path) -> None:
     assert ignored == []
     assert list(known.kinds) == ["some-kind", "unknown", "script-error"]
     assert known.kinds["some-kind"].nature is Nature.EITHER
-    assert known.kinds["some-kind"].whose is Whose.DEVICE
+    assert known.kinds["some-kind"].component is Component.DEVICE
     assert [(it.id, it.where, it.alone) for it in known.signatures] == [
         ("ring", Where.KERNEL, True)
     ]
@@ -69,7 +69,7 @@ def test_a_good_folder_is_read(tmp_path: Path) -> None:
         ('title = "A title"', 'title = "two\\nlines"', "some-kind: title: one line"),
         ('sources = ["ROCm/ROCm#1"]', "sources = []", "some-kind: sources: every failure has one"),
         ('nature = "either"', 'nature = "perhaps"', "failures.toml: some-kind: .*nature"),
-        ('whose = "device"', 'whose = "nobody"', "failures.toml: some-kind: .*whose"),
+        ('component = "device"', 'component = "any"', "failures.toml: some-kind: .*component"),
         ('id = "some-kind"', 'id = "Some Kind"', "id: lower case words joined by hyphens"),
     ],
 )
@@ -91,7 +91,7 @@ def test_a_table_without_a_needed_kind_is_refused(tmp_path: Path, id_: str) -> N
 
 
 def test_a_field_that_is_not_known_is_ignored_alone(tmp_path: Path) -> None:
-    known, ignored = load(tmp_path, kinds=KINDS.replace("whose", "colour = 1\nwhose", 1))
+    known, ignored = load(tmp_path, kinds=KINDS.replace("component", "colour = 1\ncomponent", 1))
 
     assert "some-kind" in known.kinds
     assert ignored == ["failures.toml: some-kind: colour: not known"]

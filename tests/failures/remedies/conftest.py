@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from rocsteady.doctor.knowledge.failures import Nature
 from rocsteady.failures.ladder import RemedyChoice
-from rocsteady.failures.situation import EITHER, FailedAttempt, Situation
+from rocsteady.failures.situation import FailedAttempt, Situation
 from rocsteady.hangs.heartbeat_pages import LoaderFacts
 from rocsteady.model import Certainty, Failure, Fingerprint, Strategy
 
@@ -41,7 +42,7 @@ class Situations:
         failed = FailedAttempt(strategy=plan, failure=fingerprint, progressed=True, steps=100)
         plain: dict[str, Any] = {
             "failure": self.named(fingerprint, rank=rank),
-            "nature": EITHER,
+            "nature": Nature.EITHER,
             "strategy": plan,
             "tried": (failed,),
             "machine": machine,
@@ -85,7 +86,7 @@ class Situations:
         kind: str = "",
         *,
         steps: int = 100,
-        nature: str = "",
+        nature: Nature | None = None,
     ) -> Situation:
         """Return where the run stands when the next attempt has failed too."""
         assert choice.strategy is not None, choice.why

@@ -6,16 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from rocsteady.doctor.knowledge.failures import Nature
 from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.failures.ladder import RemedyChoice, choose_remedy, preview
-from rocsteady.failures.situation import (
-    DETERMINISTIC,
-    EITHER,
-    TRANSIENT,
-    Budget,
-    FailedAttempt,
-    Situation,
-)
+from rocsteady.failures.situation import Budget, FailedAttempt, Situation
 from rocsteady.hangs.heartbeat_pages import BatchSplit
 from rocsteady.model import Strategy
 
@@ -42,7 +36,7 @@ def test_a_first_hang_may_be_chance_the_second_is_answered(situations: Situation
 
 
 def test_cheapest_first_and_what_did_not_move_it_is_taken_back(situations: Situations) -> None:
-    situation = situations("nan-loss", nature=DETERMINISTIC)
+    situation = situations("nan-loss", nature=Nature.DETERMINISTIC)
 
     choices = preview(situation)
 
@@ -63,7 +57,7 @@ def test_cheapest_first_and_what_did_not_move_it_is_taken_back(situations: Situa
 
 
 def test_what_brought_the_run_further_is_kept_under_the_next(situations: Situations) -> None:
-    situation = situations("nan-loss", nature=DETERMINISTIC)
+    situation = situations("nan-loss", nature=Nature.DETERMINISTIC)
 
     further = situations.after(situation, choose_remedy(situation), steps=300)
 
@@ -72,10 +66,10 @@ def test_what_brought_the_run_further_is_kept_under_the_next(situations: Situati
 
 
 def test_another_failure_as_far_on_means_that_the_first_is_mended(situations: Situations) -> None:
-    situation = situations("compile-failure", nature=DETERMINISTIC)
+    situation = situations("compile-failure", nature=Nature.DETERMINISTIC)
 
     other = situations.after(
-        situation, choose_remedy(situation), "hang-in-attention", nature=EITHER
+        situation, choose_remedy(situation), "hang-in-attention", nature=Nature.EITHER
     )
 
     again, remedy = (
@@ -89,7 +83,7 @@ def test_another_failure_as_far_on_means_that_the_first_is_mended(situations: Si
 def test_a_remedy_that_makes_it_fail_earlier_is_taken_back_and_its_failure_answered_otherwise(
     situations: Situations,
 ) -> None:
-    situation = situations("hang-in-backward", "strix-halo", nature=DETERMINISTIC)
+    situation = situations("hang-in-backward", "strix-halo", nature=Nature.DETERMINISTIC)
     first = choose_remedy(situation)
     second = situations.after(situation, first)
     math = choose_remedy(second)
@@ -103,9 +97,11 @@ def test_a_remedy_that_makes_it_fail_earlier_is_taken_back_and_its_failure_answe
 
 
 def test_what_may_be_chance_is_not_blamed_on_a_remedy(situations: Situations) -> None:
-    situation = situations("hang-in-backward", "strix-halo", nature=DETERMINISTIC)
+    situation = situations("hang-in-backward", "strix-halo", nature=Nature.DETERMINISTIC)
     choice = choose_remedy(situation)
-    stumbled = situations.after(situation, choice, "network-error", steps=0, nature=TRANSIENT)
+    stumbled = situations.after(
+        situation, choice, "network-error", steps=0, nature=Nature.TRANSIENT
+    )
 
     again = choose_remedy(stumbled)
 
@@ -115,7 +111,7 @@ def test_what_may_be_chance_is_not_blamed_on_a_remedy(situations: Situations) ->
 def test_an_error_that_a_remedy_brought_about_ends_the_remedy_and_not_the_run(
     situations: Situations,
 ) -> None:
-    situation = situations("gpu-hang", "strix-halo", nature=DETERMINISTIC)
+    situation = situations("gpu-hang", "strix-halo", nature=Nature.DETERMINISTIC)
     broken = situations.after(situation, choose_remedy(situation), "no-gpu-visible", steps=0)
     person = msgspec.structs.replace(broken, person=Fix(text="Look at the driver."))
 
@@ -126,7 +122,7 @@ def test_an_error_that_a_remedy_brought_about_ends_the_remedy_and_not_the_run(
 
 
 def test_the_same_step_twice_is_no_chance(situations: Situations) -> None:
-    situation = situations("network-error", nature=TRANSIENT)
+    situation = situations("network-error", nature=Nature.TRANSIENT)
 
     choice = choose_remedy(situations.after(situation, choose_remedy(situation)))
 
@@ -134,7 +130,7 @@ def test_the_same_step_twice_is_no_chance(situations: Situations) -> None:
 
 
 def test_a_transient_failure_is_tried_again_after_each_progress(situations: Situations) -> None:
-    situation = situations("network-error", nature=TRANSIENT)
+    situation = situations("network-error", nature=Nature.TRANSIENT)
 
     for steps in (200, 300, 400):
         choice = choose_remedy(situation)
@@ -167,7 +163,7 @@ def test_an_unknown_failure_is_tried_again_only_after_progress(situations: Situa
 def test_fragmented_memory_is_left_behind_as_long_as_that_brings_it_further(
     situations: Situations,
 ) -> None:
-    situation = situations("oom-fragmentation", nature=DETERMINISTIC)
+    situation = situations("oom-fragmentation", nature=Nature.DETERMINISTIC)
 
     for steps in (140, 180, 220):
         choice = choose_remedy(situation)
@@ -237,7 +233,7 @@ def test_what_was_tried_again_after_it_took_the_machine_down_is_judged_by_that(
     down = situations("machine-went-down")
     again = RemedyChoice(strategy=Strategy(), remedy="", why="asked for with --again")
 
-    stumbled = situations.after(down, again, "network-error", steps=50, nature=TRANSIENT)
+    stumbled = situations.after(down, again, "network-error", steps=50, nature=Nature.TRANSIENT)
 
     assert choose_remedy(down).strategy is None
     assert choose_remedy(stumbled).strategy == Strategy()
@@ -261,7 +257,7 @@ def test_only_what_is_allowed_and_nothing_that_is_denied(situations: Situations)
 def test_a_setting_with_nothing_to_act_on_is_passed_over_and_undone(
     situations: Situations,
 ) -> None:
-    situation = situations("nan-loss", nature=DETERMINISTIC)
+    situation = situations("nan-loss", nature=Nature.DETERMINISTIC)
     further = situations.after(situation, choose_remedy(situation), steps=300)
     idle = msgspec.structs.replace(further, ineffective=("precision",))
 
@@ -276,7 +272,7 @@ def test_a_setting_with_nothing_to_act_on_is_passed_over_and_undone(
 
 def test_harmful_variables_are_unset_one_at_a_time(situations: Situations) -> None:
     variables = {"AMD_SERIALIZE_KERNEL": "3", "HIP_LAUNCH_BLOCKING": "1", "HSA_XNACK": "1"}
-    situation = situations("hang-in-sync", variables=variables, nature=DETERMINISTIC)
+    situation = situations("hang-in-sync", variables=variables, nature=Nature.DETERMINISTIC)
 
     choices = preview(situation)
 
@@ -289,17 +285,19 @@ def test_harmful_variables_are_unset_one_at_a_time(situations: Situations) -> No
 def test_a_checkpoint_passed_over_is_not_passed_over_again_after_progress(
     situations: Situations,
 ) -> None:
-    situation = situations("checkpoint-corrupt", nature=DETERMINISTIC)
+    situation = situations("checkpoint-corrupt", nature=Nature.DETERMINISTIC)
     choice = choose_remedy(situation)
 
-    further = situations.after(situation, choice, "network-error", steps=300, nature=TRANSIENT)
+    further = situations.after(
+        situation, choice, "network-error", steps=300, nature=Nature.TRANSIENT
+    )
 
     assert choice.strategy == Strategy(checkpoints_back=1)
     assert choose_remedy(further).strategy == Strategy()
 
 
 def test_budgets_end_it(situations: Situations) -> None:
-    situation = situations("nan-loss", nature=DETERMINISTIC)
+    situation = situations("nan-loss", nature=Nature.DETERMINISTIC)
 
     def tried(budget: Budget) -> int:
         return len(preview(msgspec.structs.replace(situation, budget=budget))) - 1
@@ -310,7 +308,7 @@ def test_budgets_end_it(situations: Situations) -> None:
 
 
 def test_progress_refills_the_budget(situations: Situations) -> None:
-    situation = situations("nan-loss", nature=DETERMINISTIC, budget=Budget(tries=1))
+    situation = situations("nan-loss", nature=Nature.DETERMINISTIC, budget=Budget(tries=1))
 
     further = situations.after(situation, choose_remedy(situation), steps=200)
 
@@ -322,7 +320,9 @@ def test_parts_get_smaller_until_they_fit_or_are_single_samples(situations: Situ
     """What was in force is told by each attempt; a half that failed is taken back first."""
     part, parts = 16, []
     situation = situations(
-        "oom-device", nature=DETERMINISTIC, batch_split=BatchSplit(batch=16, micro_batch=part)
+        "oom-device",
+        nature=Nature.DETERMINISTIC,
+        batch_split=BatchSplit(batch=16, micro_batch=part),
     )
     while (choice := choose_remedy(situation)).remedy == "half-micro-batch":
         assert choice.strategy is not None
@@ -337,11 +337,11 @@ def test_parts_get_smaller_until_they_fit_or_are_single_samples(situations: Situ
 
 def test_a_part_that_brought_the_run_further_is_kept(situations: Situations) -> None:
     situation = situations(
-        "oom-device", nature=DETERMINISTIC, batch_split=BatchSplit(batch=16, micro_batch=16)
+        "oom-device", nature=Nature.DETERMINISTIC, batch_split=BatchSplit(batch=16, micro_batch=16)
     )
     choice = choose_remedy(situation)
 
-    further = situations.after(situation, choice, "hang-in-loader", steps=200, nature=EITHER)
+    further = situations.after(situation, choice, "hang-in-loader", steps=200, nature=Nature.EITHER)
 
     following = choose_remedy(further)
     assert choice.strategy == Strategy(micro_batch=8)

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rocsteady.doctor.knowledge.failures import Nature
 from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.doctor.machine.torch_build import made_by
 from rocsteady.failures.difference import changed
 from rocsteady.failures.ladder import RemedyChoice, choose_remedy, preview
 from rocsteady.failures.remedy import ANY, load_remedies
-from rocsteady.failures.situation import DETERMINISTIC, EITHER, TRANSIENT, FailedAttempt, Situation
+from rocsteady.failures.situation import FailedAttempt, Situation
 from rocsteady.model import Certainty, Failure, Fingerprint, Strategy
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 KINDS = sorted({kind for remedy in load_remedies().values() for kind in remedy.answers} - {ANY})
 KINDS += ["unknown", "script-error", "network-error", "hang", "disk-full"]
 NATURES = {
-    kind: (TRANSIENT, DETERMINISTIC, EITHER)[number % 3] for number, kind in enumerate(KINDS)
+    kind: (Nature.TRANSIENT, Nature.DETERMINISTIC, Nature.EITHER)[number % 3]
+    for number, kind in enumerate(KINDS)
 }
 PERSON = {"disk-full": Fix(text="Free some space.")}
 PLACES = ("train.py step", "librocblas.so", "")

@@ -410,8 +410,8 @@ def _situation(kind: FailureKind, machine: Machine, knowledge: Knowledge) -> Sit
     )
     return Situation(
         failure=failure,
-        nature=kind.nature.value,
-        whose=kind.whose.value,
+        nature=kind.nature,
+        component=kind.component,
         person=kind.fix,
         strategy=Strategy(),
         tried=(failed,),

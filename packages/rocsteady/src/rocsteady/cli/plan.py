@@ -91,7 +91,6 @@ PAGES = {".md": decision_markdown, ".html": decision_html, ".htm": decision_html
     help="Write the files needed to run an option of the last plan elsewhere.",
 )
 @click.option("--option", type=click.IntRange(1), help="With --export: option number.")
-@click.option("--way", type=click.IntRange(1), hidden=True)
 @click.option(
     "--bucket",
     default="",
@@ -125,7 +124,6 @@ def command(  # noqa: PLR0913 - one argument an option
     yes: bool,
     export: str | None,
     option: int | None,
-    way: int | None,
     bucket: str,
     force: bool,
     report: Path | None,
@@ -141,7 +139,6 @@ def command(  # noqa: PLR0913 - one argument an option
     Exit code: 0 an option was found, 1 none was found, 2 incorrect usage, 3 this machine or a
     recording cannot be read, 130 on ^C.
     """
-    option = _renamed(way) if way is not None else option
     _check_together(ctx, option)
     folder = Path.cwd() if command else enter(find_job_folder(Path.cwd()))
     if (explain is not None or report is not None) and root is None:
@@ -266,11 +263,6 @@ def _check_interrupt(trials: Trials) -> None:
     """Say the same wherever ^C was pressed: during a trial, or between two."""
     if trials.stopped:
         raise KeyboardInterrupt
-
-
-def _renamed(way: int) -> int:
-    tell("rocsteady: --way is deprecated; use --option.")
-    return way
 
 
 def _ask(job: Job, folder: Path, *, yes: bool) -> None:

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from rocsteady.doctor.knowledge.failures import (
     SCRIPT_ERROR,
     UNKNOWN,
+    Component,
     FailureKind,
     FailureKnowledge,
-    Whose,
 )
 from rocsteady.doctor.knowledge.waits import WaitKnowledge, load_waits
 from rocsteady.failures.candidate import Candidate, Ends
@@ -56,7 +56,13 @@ VAGUE_ABOUT_GPU = (
     "miopen-failure",
 )
 # Whose failures leave the rest of a run waiting; others are handled by the script, and it goes on.
-LEAVE_OTHERS_WAITING = (Whose.DEVICE, Whose.MACHINE, Whose.MEMORY, Whose.RANKS, Whose.LOADER)
+LEAVE_OTHERS_WAITING = (
+    Component.DEVICE,
+    Component.MACHINE,
+    Component.MEMORY,
+    Component.RANKS,
+    Component.LOADER,
+)
 DUMP_LENGTH = 1 << 20  # characters at the end of a log in which stacks are looked for
 UNPARSED_LENGTH = 1 << 16  # characters of a text that is searched for names of frames
 LAST_LINES_LENGTH = 600  # characters at the end of a log that say what was under way
@@ -93,9 +99,9 @@ class Classifier:
         line = crash_line(signs.log[-DUMP_LENGTH:]) if chosen.kind in CRASHES else ""
         return replace(failure, line=line) if line else failure
 
-    def whose(self, candidate: Candidate) -> Whose:
+    def component(self, candidate: Candidate) -> Component:
         """Return what failed in a failure of this kind."""
-        return self.kinds[candidate.kind].whose
+        return self.kinds[candidate.kind].component
 
     def _failure(self, chosen: Candidate, signs: _Signs) -> Failure:
         kind, found, symptoms = self.kinds[chosen.kind], signs.found, signs.symptoms
@@ -127,7 +133,7 @@ class Classifier:
     def _role_beside(self, other: Candidate, chosen: Candidate) -> Role:
         if other.role is not Role.ROOT:
             return other.role
-        alike = self.whose(other) is self.whose(chosen)
+        alike = self.component(other) is self.component(chosen)
         return Role.CONFIRMATION if alike else Role.CASCADE
 
 
@@ -144,14 +150,14 @@ class _Signs:
         if symptoms.signal == SIGKILL:  # so the crash that the kernel reports is another's
             self.found.kernel[:] = [it for it in self.found.kernel if it.kind not in CRASHES]
 
-    def whose(self, candidate: Candidate) -> Whose:
-        return self._classifier.whose(candidate)
+    def component(self, candidate: Candidate) -> Component:
+        return self._classifier.component(candidate)
 
     @cached_property
     def kernel_root(self) -> Candidate | None:
         """The first root that the kernel reports; hardware goes before what it does."""
         roots = [it for it in self.found.kernel if it.role is Role.ROOT and self._counts(it)]
-        hardware = [it for it in roots if self.whose(it) is Whose.MACHINE and it.alone]
+        hardware = [it for it in roots if self.component(it) is Component.MACHINE and it.alone]
         return next(iter(hardware or [it for it in roots if it.alone] or roots), None)
 
     @cached_property
@@ -215,13 +221,15 @@ class _Signs:
         """Return the line that reported the same thing before an exception did, if one did."""
         if root.kind == SCRIPT_ERROR:
             return root
-        same = [it for it in lines if it.at < root.at and self.whose(it) is self.whose(root)]
+        same = [
+            it for it in lines if it.at < root.at and self.component(it) is self.component(root)
+        ]
         return min([root, *same], key=lambda it: it.at)
 
     def _may_hang_others(self, root: Candidate, hang: Candidate) -> bool:
         """Return whether a run that hangs may do so because of this error."""
         waits_for_others = hang.kind in (IN_COLLECTIVE, IN_LOADER)
-        return waits_for_others or self.whose(root) in LEAVE_OTHERS_WAITING
+        return waits_for_others or self.component(root) in LEAVE_OTHERS_WAITING
 
     def _hang(self) -> Candidate | None:
         """Return where it hangs: by stacks, else by the last phase that it reported."""
@@ -250,7 +258,7 @@ def _machine_went_down(signs: _Signs) -> Candidate | None:
     if not signs.symptoms.machine_went_down:
         return None
     kernel = signs.kernel_root
-    if kernel and signs.whose(kernel) is Whose.MACHINE:
+    if kernel and signs.component(kernel) is Component.MACHINE:
         return kernel
     return _plain(WENT_DOWN, "another boot of the machine")
 
@@ -264,10 +272,10 @@ def _reported_by_kernel(signs: _Signs) -> Candidate | None:
     kernel, root = signs.kernel_root, signs.process_root
     if kernel is None or root is None:
         return kernel
-    if signs.whose(kernel) is Whose.MACHINE:
-        explains = signs.whose(root) is Whose.DEVICE
+    if signs.component(kernel) is Component.MACHINE:
+        explains = signs.component(root) is Component.DEVICE
     else:
-        explains = signs.whose(kernel) is Whose.DEVICE and root.kind in VAGUE_ABOUT_GPU
+        explains = signs.component(kernel) is Component.DEVICE and root.kind in VAGUE_ABOUT_GPU
     return kernel if explains else None
 
 

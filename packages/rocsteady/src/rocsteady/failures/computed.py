@@ -12,10 +12,11 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
+from rocsteady.doctor.knowledge.failures import Nature
 from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
 from rocsteady.doctor.machine.gpus import gfx_name
 from rocsteady.failures.history import strategies_tried
-from rocsteady.failures.situation import DETERMINISTIC, TRANSIENT, Refused, Situation
+from rocsteady.failures.situation import Refused, Situation
 from rocsteady.model import Strategy
 
 ALREADY_TRIED = "already tried"
@@ -30,11 +31,13 @@ def retry(situation: Situation) -> Strategy | Refused:
     why = ""
     if kind == "unknown":
         why = "" if last.progressed else "the cause is not known, and the retry made no progress"
-    elif situation.nature == DETERMINISTIC:
+    elif situation.nature is Nature.DETERMINISTIC:
         why = "the run would fail in the same way"
     elif _was_retried(situation):
         why = ALREADY_TRIED
-    elif situation.nature != TRANSIENT and not last.steps and not kind.startswith("hang"):
+    elif (
+        situation.nature is not Nature.TRANSIENT and not last.steps and not kind.startswith("hang")
+    ):
         why = "the script failed before its first step"
     return Refused(why=why) if why else situation.strategy
 
@@ -42,7 +45,7 @@ def retry(situation: Situation) -> Strategy | Refused:
 def _was_retried(situation: Situation) -> bool:
     """Return whether this kind has had its retry; for a transient one, progress gives another."""
     tried = situation.tried
-    if situation.nature == TRANSIENT:
+    if situation.nature is Nature.TRANSIENT:
         first = max((at for at, entry in enumerate(tried) if entry.progressed), default=0)
         tried = tried[first:]
     return any(

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import msgspec
 
+from rocsteady.doctor.knowledge.failures import Nature
 from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.failures.computed import ALREADY_TRIED
 from rocsteady.failures.difference import changed, describe_changes
@@ -23,7 +24,7 @@ from rocsteady.failures.history import (
     strategies_tried,
 )
 from rocsteady.failures.remedy import RETRY, Remedy, load_remedies
-from rocsteady.failures.situation import DETERMINISTIC, FailedAttempt, Refused, Situation
+from rocsteady.failures.situation import FailedAttempt, Refused, Situation
 from rocsteady.model import Strategy, Value
 
 # Attempts in a row without progress, where there was some and no remedy is left.
@@ -148,7 +149,7 @@ def _to_be_answered(situation: Situation, standing: Standing) -> Situation:
     failure = msgspec.structs.replace(
         situation.failure, kind=fingerprint.kind, fingerprint=fingerprint
     )
-    return msgspec.structs.replace(here, failure=failure, nature=DETERMINISTIC)
+    return msgspec.structs.replace(here, failure=failure, nature=Nature.DETERMINISTIC)
 
 
 def _applied(remedy: Remedy, here: Situation, situation: Situation) -> Strategy | Refused:
@@ -213,7 +214,7 @@ def _nothing_left(
     kind, strategy = standing.current_failure.kind, standing.strategy
     without_progress = _without_progress(situation.tried)
     limit = 0
-    if situation.nature != DETERMINISTIC:
+    if situation.nature is not Nature.DETERMINISTIC:
         limit = min(LAST_RETRIES, len(situation.tried) - 1)
     retries = without_progress <= limit and not _unwanted(RETRY, situation)
     if retries and not _ruled_out(strategy, situation, strategy):

@@ -14,6 +14,7 @@ import msgspec
 
 from rocsteady.doctor.condition_match import Matcher
 from rocsteady.doctor.facts import Facts
+from rocsteady.doctor.knowledge.failures import Nature
 from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
 from rocsteady.doctor.knowledge.reader import DataFolder
 from rocsteady.doctor.knowledge.rules import PLACEHOLDER, Condition, leaves, problems
@@ -22,13 +23,7 @@ from rocsteady.doctor.machine.torch_build import made_by
 from rocsteady.errors import KnowledgeError
 from rocsteady.failures.computed import COMPUTED
 from rocsteady.failures.difference import describe_changes
-from rocsteady.failures.situation import (
-    DETERMINISTIC,
-    NEEDS,
-    FailedAttempt,
-    Refused,
-    Situation,
-)
+from rocsteady.failures.situation import NEEDS, FailedAttempt, Refused, Situation
 from rocsteady.model import Certainty, Failure, Fingerprint, Strategy, Value
 from rocsteady.versions import version_fits
 
@@ -153,7 +148,7 @@ def requested_strategy(
     for name in names:
         situation = Situation(
             failure=failure,
-            nature=DETERMINISTIC,
+            nature=Nature.DETERMINISTIC,
             strategy=strategy,
             tried=(FailedAttempt(strategy=strategy, failure=nothing),),
             machine=machine,

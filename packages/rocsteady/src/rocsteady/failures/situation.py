@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from rocsteady.doctor.knowledge.failures import Component, Nature
 from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.doctor.machine.machine import Machine
 from rocsteady.hangs.heartbeat_pages import BatchSplit, LoaderFacts
 from rocsteady.model import Failure, Fingerprint, Strategy, Value
 
-TRANSIENT, DETERMINISTIC, EITHER = "transient", "deterministic", "either"
 NEEDS = ("gpu", "rocm", "rocr")  # what a remedy may have no effect without
 
 
@@ -35,8 +35,8 @@ class Situation(Value, frozen=True, kw_only=True):
     """Where a run stands after an attempt failed."""
 
     failure: Failure
-    nature: str  # transient, deterministic, either
-    whose: str = "unknown"
+    nature: Nature
+    component: Component = Component.UNKNOWN
     person: Fix | None = None  # what somebody must do, where nobody else can
     strategy: Strategy  # that failed
     tried: tuple[

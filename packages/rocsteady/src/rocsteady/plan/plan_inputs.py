@@ -110,8 +110,8 @@ def _under_way_when_it_went_down(
 ) -> list[Strategy]:
     """Return how these scripts ran when the machine went down, if no run has looked back since."""
     try:
-        left = [each.deed for each in journal.unfinished() if each.fate is Fate.MACHINE_WENT_DOWN]
-        found = [journal.attempt_of(deed) for deed in left if deed.kind is IntentKind.START]
+        left = [each.intent for each in journal.unfinished() if each.fate is Fate.MACHINE_WENT_DOWN]
+        found = [journal.attempt_of(intent) for intent in left if intent.kind is IntentKind.START]
     except JournalError:
         return []
     return [

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from rocsteady.doctor.knowledge.failures import Whose, load_failures
+from rocsteady.doctor.knowledge.failures import Component, load_failures
 from rocsteady.hangs.heartbeat_pages import LoaderFacts, Size
 from rocsteady.model import TRIAL, Observation, Outcome, ProbeOutcome, Strategy, Value
 from rocsteady.plan.completion import FailureHistory
@@ -143,13 +143,17 @@ def survived(result: TrialResult) -> bool:
     ):
         return False
     kind = load_failures().kinds.get(result.failure)
-    return kind is not None and kind.whose in (Whose.DEVICE, Whose.LOADER, Whose.MEMORY)
+    return kind is not None and kind.component in (
+        Component.DEVICE,
+        Component.LOADER,
+        Component.MEMORY,
+    )
 
 
 def is_of_loaders(kind: str) -> bool:
     """Tell whether a kind of failure is one of loader processes."""
     known = load_failures().kinds.get(kind)
-    return known is not None and known.whose is Whose.LOADER
+    return known is not None and known.component is Component.LOADER
 
 
 def failed(result: TrialResult) -> str:

@@ -11,7 +11,7 @@ import msgspec
 
 from rocsteady.model import Strategy, Value
 
-PLAN_VERSION = 1
+PLAN_VERSION = 2
 
 
 class Basis(Enum):
@@ -119,7 +119,7 @@ class Plan(Value, frozen=True, kw_only=True):
     budget: float | None = None  # dollars
     trials: int = 0
     trial_seconds: float = 0.0  # of all of them together
-    options: tuple[Option, ...] = msgspec.field(default=(), name="ways")
+    options: tuple[Option, ...] = ()
     ruled_out: tuple[Option, ...] = ()  # by a failure, a finding or a source
     not_tried: tuple[Option, ...] = ()  # that could run here, of which nothing is known yet
     machine: str = ""  # the recorded machine that it is for; "": this one

@@ -182,8 +182,8 @@ def _not_failed(
 
 def _seen_at(story: RunStory, attempt: int) -> float:
     """Return when it was known: by the verdict, or with the end of the process."""
-    kills = [deed for deed in story.deeds if deed.kind is IntentKind.KILL]
-    verdicts = [deed.at for deed in kills if deed.attempt == attempt]
+    kills = [intent for intent in story.intents if intent.kind is IntentKind.KILL]
+    verdicts = [intent.at for intent in kills if intent.attempt == attempt]
     ended = [each.ended for each in story.attempts if each.number == attempt and each.ended]
     return min([*verdicts, *ended], default=0.0)
 

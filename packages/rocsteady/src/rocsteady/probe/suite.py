@@ -108,12 +108,12 @@ def recover(journal: Journal, memory: Memory, software: str) -> tuple[Observatio
     """Remember which probes crashed the machine: their intents have no outcome."""
     found = []
     for entry in journal.unfinished():
-        deed = entry.deed
-        if deed.kind is not IntentKind.PROBE or entry.fate is Fate.UNDER_WAY:
+        intent = entry.intent
+        if intent.kind is not IntentKind.PROBE or entry.fate is Fate.UNDER_WAY:
             continue
-        journal.settle(deed, entry.fate.value)
+        journal.settle(intent, entry.fate.value)
         if entry.fate is Fate.MACHINE_WENT_DOWN:
-            observation = _took_down(deed.what, deed.at, software)
+            observation = _took_down(intent.what, intent.at, software)
             memory.took_down(entry)
             memory.observed(journal.here.machine, observation)
             found.append(observation)
@@ -123,8 +123,8 @@ def recover(journal: Journal, memory: Memory, software: str) -> tuple[Observatio
 def let_go(journal: Journal) -> None:
     """Give the probe that somebody interrupted its outcome: it did no harm."""
     for entry in journal.unfinished():
-        if entry.deed.kind is IntentKind.PROBE and entry.deed.process == journal.here.process:
-            journal.settle(entry.deed, "interrupted")
+        if entry.intent.kind is IntentKind.PROBE and entry.intent.process == journal.here.process:
+            journal.settle(entry.intent, "interrupted")
 
 
 def fewer_than_one_in(tries: int) -> int:

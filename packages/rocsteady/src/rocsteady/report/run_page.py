@@ -140,7 +140,7 @@ def _timeline(report: RunReport) -> Iterator[Markup]:
 def _plots(report: RunReport) -> Iterator[Markup]:
     axis, marks = _axis(report), _marks(report)
     buckets = in_attempts(report.story.progress, report.story.attempts)
-    speeds = rates(buckets, report.story.deeds)
+    speeds = rates(buckets, report.story.intents)
     if any(speeds):
         yield plot.line_plot("Steps per second", speeds, axis, marks, lambda rate: f"{rate:.3g}")
     of_gpus: dict[str, list[Markup]] = {}

@@ -13,7 +13,6 @@ from rocsteady.store.values import (
     INJECTED,
     AttemptRecord,
     DecisionRecord,
-    Fate,
     Incident,
     RunStory,
     paused_between,
@@ -79,7 +78,7 @@ def costs_of(story: RunStory, at: float) -> Costs:
         idle=sum(loss.idle for loss in story.losses) + _down(story, story.run.ended or at),
         redone=sum(loss.redoing for loss in story.losses),
         starting=whole if first is None else max(0.0, first - story.run.started),
-        paused=paused_between(story.deeds, first or story.run.started, story.run.ended or at),
+        paused=paused_between(story.intents, first or story.run.started, story.run.ended or at),
     )
 
 
@@ -171,11 +170,10 @@ def next_step(report: RunReport) -> tuple[str, str]:
 
 def crashed_attempts(story: RunStory) -> tuple[int, ...]:
     """Return the attempts during which the machine crashed."""
-    went_down = Fate.MACHINE_WENT_DOWN.value
     return tuple(
-        deed.attempt
-        for deed in story.deeds
-        if deed.kind is IntentKind.START and deed.outcome == went_down and deed.attempt is not None
+        intent.attempt
+        for intent in story.intents
+        if intent.kind is IntentKind.START and intent.crashed_machine and intent.attempt is not None
     )
 
 
@@ -195,7 +193,7 @@ def decision_in_words(decision: DecisionRecord) -> str:
         return "Ended the run."
     if decision.changes_nothing:
         return "Restarted the run without changes."
-    what = "another option of the plan" if decision.falls_back else decision.what
+    what = "another option of the plan" if decision.fallback else decision.what
     return f"Restarted the run with {what}."
 
 

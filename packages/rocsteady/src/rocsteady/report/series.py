@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from rocsteady.store.values import AttemptRecord, Bucket, Deed, paused_between
+from rocsteady.store.values import AttemptRecord, Bucket, Intent, paused_between
 
 HIGHEST = 1e100  # that is plotted
 MOST_POINTS = 500  # of a plot: it is about 800 pixels wide
@@ -48,7 +48,7 @@ def gauge(buckets: Iterable[Bucket], name: str) -> Series:
     return _lines(found)
 
 
-def rates(buckets: Iterable[Bucket], deeds: Sequence[Deed] = ()) -> Series:
+def rates(buckets: Iterable[Bucket], intents: Sequence[Intent] = ()) -> Series:
     """Return steps a second, from the last progress in one bucket to that in the next, unpaused.
 
     The first bucket of an attempt gives none: it has the start, and the jump to where it resumed.
@@ -60,7 +60,7 @@ def rates(buckets: Iterable[Bucket], deeds: Sequence[Deed] = ()) -> Series:
             continue
         step, at = last.get(bucket.attempt, (bucket.last_step, bucket.last_progress))
         last[bucket.attempt] = bucket.last_step, bucket.last_progress
-        paused = paused_between(deeds, at, bucket.last_progress)
+        paused = paused_between(intents, at, bucket.last_progress)
         steps, seconds = bucket.last_step - step, bucket.last_progress - at - paused
         if steps > 0 and seconds > 0:
             rate = steps / seconds

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rocsteady.doctor.knowledge.failures import SCRIPT_ERROR, UNKNOWN, Whose
+from rocsteady.doctor.knowledge.failures import SCRIPT_ERROR, UNKNOWN, Component
 from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED, RETRY
 from rocsteady.failures.ladder import RemedyChoice, choose_remedy
 from rocsteady.failures.situation import Situation
@@ -19,14 +19,13 @@ from rocsteady.model import Next, Outcome, Strategy, Value
 from rocsteady.run.attempt_end import AttemptEnd
 from rocsteady.run.attempt_settings import Settings
 from rocsteady.run.start_points import MOST
-from rocsteady.store.values import FALLBACK
 from rocsteady.wording import plural
 
 CPU = "cpu"  # as a device
 BY_SIGNAL = 128
 ASKED_BY = (2, 9, 15)  # SIGINT, SIGKILL and SIGTERM: what a run that is stopped may end by
 # Whose failures are the same with every option.
-NO_OPTION_HELPS = (Whose.SCRIPT.value, Whose.DISK.value, Whose.NETWORK.value)
+NO_OPTION_HELPS = (Component.SCRIPT, Component.DISK, Component.NETWORK)
 
 
 class FallTo(Value, frozen=True, kw_only=True):
@@ -40,7 +39,7 @@ class FallTo(Value, frozen=True, kw_only=True):
     @property
     def decision(self) -> str:
         """As the journal names that it was taken."""
-        return f"{FALLBACK}{self.number}"
+        return f"option-{self.number}"
 
 
 class Decision(Value, frozen=True, kw_only=True):
@@ -105,7 +104,7 @@ def propose(situation: Situation, choices: Choices) -> RemedyChoice:
     if not choices.fallbacks:
         return step
     if step.strategy is None:
-        hopeless = step.person is not None or situation.whose in NO_OPTION_HELPS
+        hopeless = step.person is not None or situation.component in NO_OPTION_HELPS
         if hopeless and not choices.blamed:
             return step
         why = "This option does not work" if choices.blamed else "No remedies are left"

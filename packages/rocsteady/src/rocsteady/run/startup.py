@@ -34,12 +34,14 @@ class Startup:
         for left in self._journal.unfinished():
             if left.fate not in (Fate.MACHINE_WENT_DOWN, Fate.KILLED):
                 continue
-            deed, crashed = left.deed, left.fate is Fate.MACHINE_WENT_DOWN
+            intent, crashed = left.intent, left.fate is Fate.MACHINE_WENT_DOWN
             what = "the machine crashed" if crashed else "rocsteady was killed"
-            self._announcer.say(f"{what} during an earlier action: {deed.kind.value} {deed.what}.")
+            self._announcer.say(
+                f"{what} during an earlier action: {intent.kind.value} {intent.what}."
+            )
             if crashed:
                 self._remember_death(left)
-            self._journal.settle(deed, left.fate.value)
+            self._journal.settle(intent, left.fate.value)
 
     def set_out(self, earlier: RunStory | None) -> str:
         """Choose the first strategy. Returns why there is none; "" if there is one."""
@@ -62,8 +64,8 @@ class Startup:
     def _remember_death(self, left: Unfinished) -> None:
         if self._memory is not None:
             self._memory.took_down(left)
-        attempted = self._journal.attempt_of(left.deed)
-        if attempted is not None and left.deed.kind is IntentKind.START:
+        attempted = self._journal.attempt_of(left.intent)
+        if attempted is not None and left.intent.kind is IntentKind.START:
             self._course.took_down(*attempted, self._folder)
 
 
@@ -72,4 +74,4 @@ def first_attempt(earlier: RunStory | None) -> int:
     if earlier is None:
         return 1
     made = [attempt.number for attempt in earlier.attempts]
-    return 1 + max([*made, *(deed.attempt or 0 for deed in earlier.deeds)], default=0)
+    return 1 + max([*made, *(intent.attempt or 0 for intent in earlier.intents)], default=0)

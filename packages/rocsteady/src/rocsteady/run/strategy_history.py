@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from rocsteady.doctor.knowledge.failures import FailureKnowledge, Whose, load_failures
+from rocsteady.doctor.knowledge.failures import Component, FailureKnowledge, load_failures
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.machine.machine import Machine, software_of
 from rocsteady.errors import RocsteadyError
@@ -145,7 +145,7 @@ class StrategyHistory:
 
     def is_of_gpu(self, failure: Failure) -> bool:
         """Tell a failure of the device."""
-        return self._failures.kinds[failure.kind].whose is Whose.DEVICE
+        return self._failures.kinds[failure.kind].component is Component.DEVICE
 
     def gpu_trouble(self, since: float) -> str:
         """Return what the kernel has said of a GPU since a moment; "" if nothing."""
@@ -209,8 +209,8 @@ class StrategyHistory:
         self._split = (end.batch_split if end else None) or self._split
         return Situation(
             failure=failure,
-            nature=kind.nature.value,
-            whose=kind.whose.value,
+            nature=kind.nature,
+            component=kind.component,
             person=kind.fix,
             strategy=self.strategy,
             tried=tuple(self._tried[self._before :]),
@@ -254,10 +254,10 @@ class StrategyHistory:
 
     def _leave_out_taken(self, story: RunStory) -> None:
         """Leave out the options that a run has taken; go on with the last if it was not tried."""
-        taken = {decision.what: decision.attempt for decision in story.decisions}
+        taken = {each.fallback: each.attempt for each in story.decisions if each.fallback}
         last = story.attempts[-1].number if story.attempts else None
-        waiting = [each.strategy for each in self.fallbacks if taken.get(each.decision, 0) == last]
-        self.fallbacks = tuple(each for each in self.fallbacks if each.decision not in taken)
+        waiting = [each.strategy for each in self.fallbacks if taken.get(each.number, 0) == last]
+        self.fallbacks = tuple(each for each in self.fallbacks if each.number not in taken)
         self.strategy = waiting[-1] if waiting else self.strategy
 
     def _may_fall_to(self, strategy: Strategy) -> bool:

@@ -14,7 +14,7 @@ from rocsteady.model import IntentKind
 from rocsteady.run.attempt_context import AttemptContext, AttemptTools
 from rocsteady.run.engines.processes import AttemptProcesses
 from rocsteady.run.watch_requests import STACKS, RequestKind, take_request
-from rocsteady.store.intents import Intent
+from rocsteady.store.intents import IntentHandle
 from rocsteady.store.redaction.redactor import hide_secrets
 from rocsteady.system.atomic_file import write_whole
 
@@ -24,7 +24,7 @@ class RequestedActions:
 
     def __init__(self, setting: AttemptContext, means: AttemptTools, known: NativeStacks) -> None:
         self._setting, self._means, self._known = setting, means, known
-        self._pause: Intent | None = None  # while there is one
+        self._pause: IntentHandle | None = None  # while there is one
         self._interrupts = 0  # before the pause
 
     @property

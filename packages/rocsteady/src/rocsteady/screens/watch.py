@@ -69,7 +69,7 @@ def render_watch(  # noqa: PLR0913 - each is said by name
 def is_paused(story: RunStory) -> bool:
     """Tell whether the user has paused a run."""
     return story.run.ended is None and any(
-        deed.kind is IntentKind.PAUSE and deed.outcome is None for deed in story.deeds
+        intent.kind is IntentKind.PAUSE and intent.outcome is None for intent in story.intents
     )
 
 
@@ -201,7 +201,9 @@ class _Screen:
             return
         buckets = of_last_attempt(progress)
         room = max(1, min(SPARK_MOST, self._width - LABEL - 36))
-        for label, text in series_rows(buckets, self._view.story.deeds, room, blocks=self._blocks):
+        for label, text in series_rows(
+            buckets, self._view.story.intents, room, blocks=self._blocks
+        ):
             yield self._row(label, text)
         spent: Counter[str] = Counter()
         for bucket in buckets:

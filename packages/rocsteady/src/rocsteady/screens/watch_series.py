@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from rocsteady.screens.sparkline import sparkline
-from rocsteady.store.values import Bucket, Deed, Gauge, paused_between
+from rocsteady.store.values import Bucket, Gauge, Intent, paused_between
 from rocsteady.wording import duration, size
 
 LOSS, HOST = "loss", "host memory"  # gauges of the journal
@@ -20,18 +20,18 @@ def of_last_attempt(progress: Sequence[Bucket]) -> tuple[Bucket, ...]:
     return tuple(bucket for bucket in progress if bucket.attempt == progress[-1].attempt)
 
 
-def step_times(buckets: Sequence[Bucket], deeds: Sequence[Deed] = ()) -> tuple[float, ...]:
+def step_times(buckets: Sequence[Bucket], intents: Sequence[Intent] = ()) -> tuple[float, ...]:
     """Return the mean seconds of a step, a bucket each, without pauses."""
     moved = [(each.last_progress, each.last_step) for each in buckets if each.last_progress]
     return tuple(
-        (end - begin - paused_between(deeds, begin, end)) / (after - before)
+        (end - begin - paused_between(intents, begin, end)) / (after - before)
         for (begin, before), (end, after) in pairwise(moved)
         if after > before
     )
 
 
 def series_rows(
-    buckets: Sequence[Bucket], deeds: Sequence[Deed], room: int, *, blocks: bool
+    buckets: Sequence[Bucket], intents: Sequence[Intent], room: int, *, blocks: bool
 ) -> Iterator[tuple[str, str]]:
     """Yield a label and a text for each thing that was measured; ``room`` is for the curves."""
     losses = [each.gauges[LOSS].mean for each in buckets if LOSS in each.gauges]
@@ -39,7 +39,7 @@ def series_rows(
         least = min(losses[-room:])  # a curve from its lowest: a loss need not end at 0
         curve = sparkline([loss - least for loss in losses[-room:]], room, blocks=blocks)
         yield "loss", f"{curve} {losses[-1]:.4g}"
-    times = step_times(buckets, deeds)
+    times = step_times(buckets, intents)
     if len(times) > 1:
         drawn = sparkline(times[-room:], room, blocks=blocks)
         slowest = duration(max(times[-room:]))

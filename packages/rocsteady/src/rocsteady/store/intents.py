@@ -1,4 +1,4 @@
-"""Intent before deed: what might take the machine down is on disk before it is done.
+"""Intent before action: what might take the machine down is on disk before it is done.
 
 An intent without an outcome is itself a finding. From another boot of this machine it says: during
 this, the machine went down.
@@ -13,15 +13,15 @@ from typing import final
 
 from rocsteady.store.identity import Identity, is_alive
 from rocsteady.store.rows import Work, select
-from rocsteady.store.values import Deed, Fate, Unfinished
+from rocsteady.store.values import Fate, Intent, Unfinished
 
 DONE = "done"
 NOT_DONE = "not done: the journal's disk was too slow"
 
 
 @final
-class Intent:
-    """A deed that is on disk and not yet done. Its outcome is recorded once, whichever way."""
+class IntentHandle:
+    """An action that is on disk and not yet done. Its outcome is recorded once, whichever way."""
 
     def __init__(self, number: int, record: Callable[[int, str], None]) -> None:
         self.number = number
@@ -34,7 +34,7 @@ class Intent:
             self._ended = True
             self._record(self.number, outcome)
 
-    def __enter__(self) -> Intent:
+    def __enter__(self) -> IntentHandle:
         return self
 
     def __exit__(
@@ -56,20 +56,20 @@ def settled(number: int, outcome: str, at: float) -> Work:
 
 def unfinished(connection: sqlite3.Connection, here: Identity) -> tuple[Unfinished, ...]:
     """Return the intents without an outcome, oldest first."""
-    deeds = select(connection, Deed, "WHERE outcome IS NULL ORDER BY id")
-    return tuple(Unfinished(deed=deed, fate=fate(deed, here)) for deed in deeds)
+    intents = select(connection, Intent, "WHERE outcome IS NULL ORDER BY id")
+    return tuple(Unfinished(intent=intent, fate=fate(intent, here)) for intent in intents)
 
 
-def fate(deed: Deed, here: Identity) -> Fate:
+def fate(intent: Intent, here: Identity) -> Fate:
     """Tell why an intent has no outcome, as seen from here."""
-    if not (deed.boot_id and here.boot_id):
+    if not (intent.boot_id and here.boot_id):
         return Fate.UNKNOWN
-    if deed.boot_id != here.boot_id:
-        same = deed.machine == here.machine
+    if intent.boot_id != here.boot_id:
+        same = intent.machine == here.machine
         return Fate.MACHINE_WENT_DOWN if same else Fate.UNKNOWN
-    if deed.process == here.process:
+    if intent.process == here.process:
         return Fate.UNDER_WAY
-    alive = is_alive(deed.process)
+    alive = is_alive(intent.process)
     if alive is None:
         return Fate.UNKNOWN
     return Fate.UNDER_WAY if alive else Fate.KILLED

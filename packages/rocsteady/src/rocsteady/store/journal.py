@@ -2,7 +2,7 @@
 
 Those who watch call ``record``, ``progressed`` and ``end_run``: they hand over and never wait.
 Those who are about to do something that may take the machine down call ``intend``, which returns
-when the intent is on disk, or raises within its bound; then the deed must not be done.
+when the intent is on disk, or raises within its bound; then it must not be done.
 
 Any number of supervisors may use one journal at a time.
 """
@@ -24,15 +24,15 @@ from rocsteady.model import IntentKind, RunOutcome, Strategy, Value
 from rocsteady.run.job.run_names import check_name, new_name
 from rocsteady.store import intents, queries, schema
 from rocsteady.store.identity import Identity, is_alive, this_process
-from rocsteady.store.intents import Intent
+from rocsteady.store.intents import IntentHandle
 from rocsteady.store.location import RUNS, Place, make_run_folder
 from rocsteady.store.progress import Meter, age
 from rocsteady.store.rows import Work, insert, put, select
 from rocsteady.store.values import (
     AttemptRecord,
     DecisionRecord,
-    Deed,
     Incident,
+    Intent,
     MessageRecord,
     NamedFailure,
     Run,
@@ -166,7 +166,7 @@ class Journal:
         *,
         run: int | None = None,
         attempt: int | None = None,
-    ) -> Intent:
+    ) -> IntentHandle:
         """Put on disk what is about to be done, or raise NotRecordedError: then do not do it."""
         row = {
             "run": run,
@@ -179,15 +179,15 @@ class Journal:
             "at": self._clock(),
         }
         number = self._writer.now(
-            lambda connection: insert(connection, Deed, row),
+            lambda connection: insert(connection, Intent, row),
             self._intend_within,
             undo=lambda late: intents.settled(late, intents.NOT_DONE, self._clock()),
         )
-        return Intent(number, self._end_intent)
+        return IntentHandle(number, self._end_intent)
 
-    def settle(self, deed: Deed, outcome: str) -> None:
+    def settle(self, intent: Intent, outcome: str) -> None:
         """Give an unfinished intent of the past its outcome, once a person was told."""
-        self._end_intent(deed.id, outcome)
+        self._end_intent(intent.id, outcome)
 
     def unfinished(self) -> tuple[Unfinished, ...]:
         """Return the intents without an outcome, oldest first, and why they have none."""
@@ -206,10 +206,10 @@ class Journal:
                 raise JournalError(f"there is no run {name!r}: nothing was run here yet")
             return queries.story(connection, name)
 
-    def attempt_of(self, deed: Deed) -> tuple[Run, AttemptRecord] | None:
+    def attempt_of(self, intent: Intent) -> tuple[Run, AttemptRecord] | None:
         """Return the attempt that an intent belongs to, if both were written down."""
         with self._reader() as connection:
-            return queries.attempt_of(connection, deed) if connection else None
+            return queries.attempt_of(connection, intent) if connection else None
 
     def command(self, name: str) -> tuple[str, ...]:
         """Return a run's command to be started again, to the byte."""
@@ -286,7 +286,7 @@ class Journal:
         return run
 
     def _end_intent(self, number: int, outcome: str) -> None:
-        """Wait for the outcome to be on disk, but only so long: the deed is done anyway."""
+        """Wait for the outcome to be on disk, but only so long: the action is done anyway."""
         work = intents.settled(number, outcome, self._clock())
         try:
             self._writer.now(work, self._intend_within)

@@ -66,14 +66,14 @@ class Memory:
 
     def took_down(self, unfinished: Unfinished) -> None:
         """Remember what was being done when the machine went down."""
-        deed = unfinished.deed
+        intent = unfinished.intent
         self._put(
             Takedown(
-                machine=deed.machine,
-                boot_id=deed.boot_id,
-                kind=deed.kind,
-                what=deed.what,
-                at=deed.at,
+                machine=intent.machine,
+                boot_id=intent.boot_id,
+                kind=intent.kind,
+                what=intent.what,
+                at=intent.at,
             )
         )
 

@@ -23,8 +23,8 @@ from rocsteady.store.values import (
     AttemptRecord,
     Bucket,
     DecisionRecord,
-    Deed,
     Incident,
+    Intent,
     MessageRecord,
     NamedFailure,
     Run,
@@ -116,7 +116,7 @@ def story(connection: sqlite3.Connection, name: str) -> RunStory:
             failures=_failures(connection, run.id),
             decisions=select(connection, DecisionRecord, "WHERE run = ? ORDER BY id", run.id),
             messages=_messages(connection, run),
-            deeds=select(connection, Deed, "WHERE run = ? ORDER BY id", run.id),
+            intents=select(connection, Intent, "WHERE run = ? ORDER BY id", run.id),
             progress=progress,
             losses=losses,
             seconds_lost=sum(loss.idle + loss.redoing for loss in losses),
@@ -125,7 +125,7 @@ def story(connection: sqlite3.Connection, name: str) -> RunStory:
         connection.execute("ROLLBACK")
 
 
-def rate(buckets: Sequence[Bucket], deeds: Sequence[Deed] = ()) -> float | None:
+def rate(buckets: Sequence[Bucket], intents: Sequence[Intent] = ()) -> float | None:
     """Return steps a second over the last of the buckets, without pauses; None: not known."""
     moving = [bucket for bucket in buckets if bucket.last_progress is not None]
     if not moving:
@@ -137,15 +137,15 @@ def rate(buckets: Sequence[Bucket], deeds: Sequence[Deed] = ()) -> float | None:
     if len(late) > 1:  # an attempt's first bucket begins at step 0, whatever it goes on from
         begin, first = late[0].last_progress or begin, late[0].last_step
     steps = late[-1].last_step - first
-    seconds = end - begin - paused_between(deeds, begin, end)
+    seconds = end - begin - paused_between(intents, begin, end)
     return steps / seconds if seconds > 0 and steps > 0 else None
 
 
-def attempt_of(connection: sqlite3.Connection, deed: Deed) -> tuple[Run, AttemptRecord] | None:
+def attempt_of(connection: sqlite3.Connection, intent: Intent) -> tuple[Run, AttemptRecord] | None:
     """Return the attempt that an intent belongs to, if both were written down."""
-    runs = select(connection, Run, "WHERE id = ?", deed.run)
+    runs = select(connection, Run, "WHERE id = ?", intent.run)
     attempts = select(
-        connection, AttemptRecord, "WHERE run = ? AND number = ?", deed.run, deed.attempt
+        connection, AttemptRecord, "WHERE run = ? AND number = ?", intent.run, intent.attempt
     )
     return (runs[0], attempts[0]) if runs and attempts else None
 
@@ -173,7 +173,7 @@ def _line(connection: sqlite3.Connection, run: Run, here: Identity, now: float) 
     newest = f"WHERE run = ? ORDER BY start DESC, attempt DESC LIMIT {most}"
     last = select(connection, Bucket, newest, run.id, without=("gauges",))[::-1]  # JSON, not shown
     pauses = "WHERE run = ? AND kind = ?", run.id, IntentKind.PAUSE.value
-    speed = rate(last, select(connection, Deed, *pauses) if run.ended is None else ())
+    speed = rate(last, select(connection, Intent, *pauses) if run.ended is None else ())
     step = last[-1].last_step if last else None
     total = next((b.total for b in reversed(last) if b.total is not None), None)
     left = max(0, total - step) if total is not None and step is not None else None

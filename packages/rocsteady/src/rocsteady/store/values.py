@@ -5,6 +5,7 @@ Times are seconds since 1970 by the wall clock: they must mean something after a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from enum import Enum
 
@@ -24,7 +25,7 @@ from rocsteady.model import (
 )
 
 INJECTED = "faults are injected into this run"  # how the message begins that says so
-FALLBACK = "way-"  # begins ``Decision.what`` where a run falls back to another option
+FALLBACK = re.compile(r"(?:option|way)-(\d+)")  # "way": until November 2026
 
 
 class Run(Value, frozen=True, kw_only=True):
@@ -105,9 +106,10 @@ class DecisionRecord(Value, frozen=True, kw_only=True):
         return self.what in ("", "retry", Next.AGAIN.value)
 
     @property
-    def falls_back(self) -> bool:
-        """Tell whether the run fell back to another option of its plan."""
-        return self.what.startswith(FALLBACK)
+    def fallback(self) -> int | None:
+        """The number of the option of its plan that the run fell back to, if it did."""
+        found = FALLBACK.fullmatch(self.what)
+        return int(found[1]) if found else None
 
 
 class MessageRecord(Value, frozen=True, kw_only=True):
@@ -118,7 +120,7 @@ class MessageRecord(Value, frozen=True, kw_only=True):
     at: float
 
 
-class Deed(Value, frozen=True, kw_only=True):
+class Intent(Value, frozen=True, kw_only=True):
     """An intent: what is about to be done, written before it is."""
 
     id: int
@@ -133,13 +135,18 @@ class Deed(Value, frozen=True, kw_only=True):
     outcome: str | None = None
     ended: float | None = None
 
+    @property
+    def crashed_machine(self) -> bool:
+        """Whether the machine went down while this was done."""
+        return self.outcome == Fate.MACHINE_WENT_DOWN.value
 
-def paused_between(deeds: Iterable[Deed], begin: float, end: float) -> float:
+
+def paused_between(intents: Iterable[Intent], begin: float, end: float) -> float:
     """Return for how many of these seconds the user had paused the run."""
     pauses = (
-        (deed.at, end if deed.ended is None else deed.ended)
-        for deed in deeds
-        if deed.kind is IntentKind.PAUSE
+        (intent.at, end if intent.ended is None else intent.ended)
+        for intent in intents
+        if intent.kind is IntentKind.PAUSE
     )
     return sum(max(0.0, min(end, until) - max(begin, since)) for since, until in pauses)
 
@@ -196,7 +203,7 @@ class Fate(Enum):
 class Unfinished(Value, frozen=True, kw_only=True):
     """An intent without an outcome."""
 
-    deed: Deed
+    intent: Intent
     fate: Fate
 
 
@@ -230,7 +237,7 @@ class RunStory(Value, frozen=True, kw_only=True):
     failures: tuple[NamedFailure, ...]
     decisions: tuple[DecisionRecord, ...]
     messages: tuple[MessageRecord, ...]
-    deeds: tuple[Deed, ...]
+    intents: tuple[Intent, ...]
     progress: tuple[Bucket, ...]
     losses: tuple[AttemptCost, ...]
     seconds_lost: float

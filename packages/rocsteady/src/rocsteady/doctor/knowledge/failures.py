@@ -27,7 +27,7 @@ class Nature(Enum):
     EITHER = "either"
 
 
-class Whose(Enum):
+class Component(Enum):
     """What failed, as far as that tells what may be changed."""
 
     DEVICE = "device"
@@ -62,7 +62,7 @@ class FailureKind(Value, frozen=True, kw_only=True):
     gpu_words: str = ""  # the same, where a GPU may be involved
     rank_words: str = ""  # the same, where there may be several ranks
     nature: Nature
-    whose: Whose
+    component: Component
     sources: tuple[str, ...]  # "owner/repo#number", or the short name of a document
     fix: Fix | None = None  # where nothing but a person helps
     advice: Fix | None = None  # what a person can do as well, where the program has remedies
