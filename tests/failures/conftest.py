@@ -14,10 +14,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # so that tests can share th
 
 
 @pytest.fixture(scope="session")
-def knowledge() -> FailureKnowledge:
+def failure_knowledge() -> FailureKnowledge:
     return load_failures()
 
 
 @pytest.fixture(scope="session")
-def classifier(knowledge: FailureKnowledge) -> Classifier:
-    return Classifier(knowledge)
+def classifier(failure_knowledge: FailureKnowledge) -> Classifier:
+    return Classifier(failure_knowledge)

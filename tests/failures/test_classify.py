@@ -587,9 +587,9 @@ def test_healthy_output_names_nothing(classifier: Classifier, log: str) -> None:
 
 
 def test_a_sign_that_is_not_enough_alone_is_with_a_failure(
-    classifier: Classifier, knowledge: FailureKnowledge
+    classifier: Classifier, failure_knowledge: FailureKnowledge
 ) -> None:
-    line = next(it.sample for it in knowledge.signatures if it.id == "bitsandbytes-missing")
+    line = next(it.sample for it in failure_knowledge.signatures if it.id == "bitsandbytes-missing")
 
     assert classifier.name(Symptoms(log=line)).kind == "unknown"
     assert classifier.name(Symptoms(log=line, exit_code=0)).kind == "unknown"

@@ -88,7 +88,7 @@ def test_every_kind_is_reached(classifier: Classifier, kind: str) -> None:
     assert classifier.name(ways[0]).kind == kind
 
 
-def test_what_is_known_is_known_once(knowledge: FailureKnowledge) -> None:
-    patterns = [it.pattern for it in knowledge.signatures if it.pattern]
+def test_what_is_known_is_known_once(failure_knowledge: FailureKnowledge) -> None:
+    patterns = [it.pattern for it in failure_knowledge.signatures if it.pattern]
 
     assert len(patterns) == len(set(patterns))
