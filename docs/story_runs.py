@@ -137,7 +137,7 @@ def until_step(name: str, folder: Path, variables: dict[str, str], step: int) ->
     """Wait until a run has made so many steps."""
     end = time.monotonic() + WITHIN
     while time.monotonic() < end:
-        listed = rocsteady_json(folder, variables, "runs", "--json")
+        listed = rocsteady_json(folder, variables, "status", "--json")
         lines = [line for line in listed.get("runs", ()) if line["run"]["name"] == name]
         if lines and (lines[0]["step"] or 0) >= step:
             return

@@ -60,7 +60,7 @@ deadline = "7d"
     report=("HIPBLAS_STATUS_ALLOC_FAILED", "lost to failures"),
     after=(
         Step(
-            words="run --yes --name both --fresh -- torchrun --standalone --nproc-per-node 2"
+            words="run --yes --name both --resume never -- torchrun --standalone --nproc-per-node 2"
             " train.py --epochs 1 --folds 2 --hidden_layers 32,16 --batch_size 64",
             lines=(r"rank 0: \d+ steps", r"rank 1: \d+ steps", r"done\. (About )?\d+ steps"),
             why="Without the fault, both ranks train: each says its steps and its processor time.",

@@ -175,7 +175,7 @@ class Telling:
                 self.go_down(child, name)
                 self.carry_out(REFUSED)
                 name += "-cpu"
-                words = f"run --yes --name {name} --with cpu --continue -- {self.train()}"
+                words = f"run --yes --name {name} --with cpu --resume auto -- {self.train()}"
                 child = self.start(words, output, **self.faults)
             self.until((self.folder / ".rocsteady" / "runs" / name).exists, child)
             watch = self.start(f"watch {name} --interval 5s", subprocess.PIPE)

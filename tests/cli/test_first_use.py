@@ -72,7 +72,7 @@ def test_a_script_that_is_a_program_runs(project: Project) -> None:
         (("docter",), "no command named 'docter'. Did you mean 'doctor'?"),
         (("frobnicate",), "no command named 'frobnicate'. To list them: rocsteady --help"),
         (("checkpoint", "lst"), "no command named 'lst'. Did you mean 'list'?"),
-        (("runs", "--jsn"), "--json"),
+        (("status", "--jsn"), "--json"),
         (
             ("run", "--allow", "loader-inlin", "--", "true"),
             "no workaround named 'loader-inlin'. Did you mean 'loader-inline'?",
@@ -123,7 +123,7 @@ def test_an_unknown_run_is_answered_with_the_closest_and_the_last_is_reported(
     for ended in wrong:
         assert ended.code == 2
         assert f"no run named {near!r}. Did you mean {name!r}?" in ended.err
-    assert "no run named 'zzz'. To list them: rocsteady runs" in nowhere_near.err
+    assert "no run named 'zzz'. To list them: rocsteady status" in nowhere_near.err
     assert (taken.code, f"rocsteady run --resume {name}" in taken.err) == (2, True)
     assert (last.code, f"# Run {other}" in last.out) == (0, True)
     assert f'"name": "{other}"' in last_json.out
@@ -188,7 +188,7 @@ def test_reading_makes_nothing_where_the_journal_is_elsewhere(cli: Rocsteady) ->
     ran = inner("run", "--", "true")
     (project / ".rocsteady").unlink()
 
-    listed = inner("runs")
+    listed = inner("status")
 
     assert ran.code == 0, ran.err
     assert "done" in listed.out
@@ -205,9 +205,9 @@ def test_the_project_is_found_from_its_subfolders(project: Project) -> None:
     project.folder = deep
     ran = project.say("run", "--yes")
     typed = project.run("pwd", name=other)
-    listed = project.say("runs")
+    listed = project.say("status")
     shutil.rmtree(deep / ".rocsteady")
-    from_below = [project.say(*words) for words in (("runs",), ("report",), ("report", "--json"))]
+    from_below = [project.say(*words) for words in (("status",), ("report",), ("report", "--json"))]
     resumed = project.say("run", "--resume", name)
     project.folder = top
 
@@ -322,7 +322,7 @@ def test_completion_works_as_the_reference_says(cli: Rocsteady, shell: str) -> N
     completed = cli(env={"_ROCSTEADY_COMPLETE": f"{shell}_complete", **typed})
 
     assert (source.code, f"_ROCSTEADY_COMPLETE={shell}_complete" in source.out) == (0, True)
-    assert all(word in completed.out for word in ("run", "runs", "report"))
+    assert all(word in completed.out for word in ("run", "status", "report"))
     assert "doctor" not in completed.out
 
 

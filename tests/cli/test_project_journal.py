@@ -13,8 +13,8 @@ import pytest
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (("runs",), 0, ""),
-        (("runs", "--json"), 0, ""),
+        (("status",), 0, ""),
+        (("status", "--json"), 0, ""),
         (("report",), 2, "no runs: this project has no runs"),
         (("report", "calm-otter"), 2, "no run named 'calm-otter': this project has no runs"),
         (("stop", "calm-otter"), 2, "no run named 'calm-otter'"),

@@ -56,7 +56,7 @@ class Project:
         )
 
     def names(self) -> list[str]:
-        listed = self.rocsteady("runs", "--json")
+        listed = self.rocsteady("status", "--json")
         assert listed.returncode == 0, listed.stderr
         return [line["run"]["name"] for line in json.loads(listed.stdout)["runs"]]
 
@@ -121,7 +121,7 @@ def test_a_write_ahead_log_on_read_only_media_is_read(
     for suffix in lost:
         (project.folder / ".rocsteady" / f"journal.db{suffix}").unlink()
 
-    shown = project.rocsteady("runs", read_only=True)
+    shown = project.rocsteady("status", read_only=True)
 
     assert shown.returncode == 0, shown.stderr
     assert ("calm-otter" in shown.stdout) == ("-wal" not in lost)
@@ -133,7 +133,7 @@ def test_a_run_resumes_where_it_is_recorded(project: Project) -> None:
     (project.folder / ".rocsteady").unlink()
     record(project, "late-heron")
 
-    project.rocsteady("run", "--yes", "--from-scratch", "--resume", "calm-otter")
+    project.rocsteady("run", "--yes", "--resume", "calm-otter")
 
     own, elsewhere = existing_places(project.folder, state=project.state)
     assert not (own.folder / "runs" / "calm-otter").exists()

@@ -114,12 +114,22 @@ class Folder:
         )
 
     def start(self, name: str) -> None:
-        words = ("run", "--detach", "--anyway", "--name", name, "--", sys.executable, "train.py")
+        words = (
+            "run",
+            "--detach",
+            "--resume",
+            "never",
+            "--name",
+            name,
+            "--",
+            sys.executable,
+            "train.py",
+        )
         resumes = ("--resume", "latest")  # so that a restart loses nothing
         assert self.rocsteady(*words, *resumes).returncode == 0
 
     def line(self, name: str) -> dict[str, object]:
-        runs = json.loads(self.rocsteady("runs", "--json").stdout)["runs"]
+        runs = json.loads(self.rocsteady("status", "--json").stdout)["runs"]
         return next(line for line in runs if line["run"]["name"] == name)
 
     def intents(self, name: str, kind: str) -> list[dict[str, object]]:
@@ -131,7 +141,7 @@ class Folder:
 def folder(tmp_path: Path) -> Iterator[Folder]:
     made = Folder(tmp_path)
     yield made
-    for line in json.loads(made.rocsteady("runs", "--json").stdout)["runs"]:
+    for line in json.loads(made.rocsteady("status", "--json").stdout)["runs"]:
         if line["alive"]:
             made.rocsteady("stop", line["run"]["name"])
 

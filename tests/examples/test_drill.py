@@ -22,7 +22,7 @@ import sys
 sys.path.insert(0, {str(Path(__file__).parents[1] / "victims")!r})
 import hurried
 from rocsteady.probe import rehearsal as drills
-drills.Settings = lambda **given: hurried.SETTINGS(**{{**given, "patience": hurried.PATIENCE}})
+hurried.hurry(drills)
 hurried.main()
 """
 KINDS = ("hang:backward", "oom", "kill", "segv", "nan")

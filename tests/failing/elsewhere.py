@@ -13,11 +13,10 @@ import hurried
 from rocsteady.cli import run
 from rocsteady.cli.main import main
 from rocsteady.doctor.machine.recording import RecordedRoot, read_recording
-from rocsteady.run import supervision
+from rocsteady.run import strategy_history
 
 if __name__ == "__main__":
     recording = read_recording(Path(sys.argv.pop(1)))
-    wanted = {"patience": hurried.PATIENCE}
-    setattr(run, "Settings", lambda **given: hurried.SETTINGS(**{**given, **wanted}))  # noqa: B010 - not typed
-    setattr(supervision, "DiskRoot", lambda: RecordedRoot(recording))  # noqa: B010 - the same
+    hurried.hurry(run)
+    setattr(strategy_history, "DiskRoot", lambda: RecordedRoot(recording))  # noqa: B010 - not typed
     main()

@@ -26,7 +26,7 @@ import hurried
 from rocsteady.cli import run
 from rocsteady.probe import rehearsal as drills
 for command in (drills, run):
-    command.Settings = lambda **given: hurried.SETTINGS(**{{**given, "patience": hurried.PATIENCE}})
+    hurried.hurry(command)
 hurried.main()
 """
 SLOW_ONCE = """

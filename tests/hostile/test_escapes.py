@@ -77,7 +77,7 @@ def test_what_is_told_of_runs(command: Command, tmp_path: Path) -> None:
         write_journal(project, [text.replace("\x00", "\x01")])
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(project)
-            for words in (("report", NAME), ("runs",)):
+            for words in (("report", NAME), ("status",)):
                 assert raw(command(*words)) == []
                 assert raw(command(*words, "--json")) == []
             assert raw(command("report", NAME, "--format", "text")) == []

@@ -84,7 +84,7 @@ def test_a_name_or_an_end_with_lines_stays_in_its_row(command: Command, hostile:
         journal.execute("UPDATE runs SET name = ?, outcome = ?", (hostile, hostile))
     journal.close()
 
-    said = command("runs")
+    said = command("status")
 
     assert said.code == 0
     assert len(said.out.splitlines()) == 2  # the titles, and one run

@@ -12,7 +12,7 @@ SOURCE = Path(rocsteady.__file__).parent
 MAY = {
     "untrusted_file.py": "the opener itself",
     "inside/": "opens what it makes itself, in the training process",
-    "attempts/engines/ranks.py": "files of the kernel",
+    "attempts/torchrun.py": "files of the kernel",
     "evidence/cgroups.py": "files of the kernel",
     "evidence/gpu_stall_signs.py": "files of the kernel",
     "evidence/members.py": "files of the kernel",

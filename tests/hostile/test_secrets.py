@@ -234,9 +234,9 @@ def test_what_is_watched_and_notified_holds_no_secret(command: Command) -> None:
 def test_lists_of_runs_hold_no_secret(command: Command) -> None:
     write_journal(Path.cwd(), [each.text for each in secrets()])
 
-    for said in (command("runs"), command("runs", "--json")):
+    for said in (command("status"), command("status", "--json")):
         assert said.code == 0, said.err
-        assert remaining(secrets(), said.out, "rocsteady runs, text and JSON") == []
+        assert remaining(secrets(), said.out, "rocsteady status, text and JSON") == []
 
 
 def test_explain_holds_no_secret(command: Command) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from rocsteady.doctor.knowledge.waits import load_waits
 from rocsteady.hangs.blame import Blame, RankRecord, Sign
-from rocsteady.hangs.collect import Processes
+from rocsteady.hangs.collect import Collected
 from rocsteady.hangs.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
 from rocsteady.run.rank_evidence import blame_by_evidence, suspects_first
 
@@ -42,21 +42,22 @@ def beat(rank: int, pid: int) -> Heartbeat:
     )  # fmt: skip
 
 
-def keep(folder: Path, *processes: ProcessSeen) -> None:
-    snapshot = Snapshot(at=1.0, processes=processes, stacks=True)
-    kept = msgspec.json.encode(Processes(snapshot=snapshot, in_kernel=()))
-    (folder / "processes.json").write_bytes(kept)
+def evidence(folder: Path, *processes: ProcessSeen) -> Collected:
+    snapshot = Snapshot(at=1.0, processes=processes, stacks=True) if processes else None
+    return Collected(
+        folder=str(folder), attempt="", seconds=1.0, files=(), missing={}, snapshot=snapshot
+    )
 
 
 def test_the_rank_is_named_and_all_records_are_kept(tmp_path: Path) -> None:
-    keep(
+    collected = evidence(
         tmp_path,
         seen(7_000_001, Wait.SLEEP, REDUCE, "main (demo/train.py:40)"),
         seen(7_000_002, Wait.LOCK, "load (demo/data.py:8)", "main (demo/train.py:40)"),
     )
     beats = (beat(0, 7_000_001), beat(1, 7_000_002))
 
-    found = blame_by_evidence(str(tmp_path), beats, KNOWN, began=time.monotonic())
+    found = blame_by_evidence(collected, beats, KNOWN, began=time.monotonic())
 
     assert found is not None
     assert found.why == "rank 1 is waiting for a lock at data.py:8 load, and 1 rank waits for it"
@@ -83,10 +84,11 @@ def test_flight_recorders_tell_ranks_apart_that_wait_at_one_line(tmp_path: Path)
             dump = {"version": "2.10", "entries": [entry]}
             (tmp_path / f"trace_{rank}").write_bytes(pickle.dumps(dump))
         pids = [process.pid for process in started]
-        keep(tmp_path, *(seen(pid, Wait.DEVICE, "main (demo/train.py:40)") for pid in pids))
+        stuck = (seen(pid, Wait.DEVICE, "main (demo/train.py:40)") for pid in pids)
+        collected = evidence(tmp_path, *stuck)
 
         found = blame_by_evidence(
-            str(tmp_path), [beat(rank, pid) for rank, pid in enumerate(pids)], KNOWN, began=began
+            collected, [beat(rank, pid) for rank, pid in enumerate(pids)], KNOWN, began=began
         )
     finally:
         for process in started:
@@ -98,12 +100,10 @@ def test_flight_recorders_tell_ranks_apart_that_wait_at_one_line(tmp_path: Path)
 
 
 def test_one_rank_or_no_evidence_blames_nobody(tmp_path: Path) -> None:
-    keep(tmp_path, seen(7_000_001, Wait.LOCK, "main (demo/train.py:40)"))
+    one = evidence(tmp_path, seen(7_000_001, Wait.LOCK, "main (demo/train.py:40)"))
 
-    assert blame_by_evidence(str(tmp_path), [beat(0, 7_000_001)], KNOWN, began=0.0) is None
-    assert blame_by_evidence("", [beat(0, 7_000_001)], KNOWN, began=0.0) is None
-    (tmp_path / "processes.json").write_bytes(b"\xff")
-    assert blame_by_evidence(str(tmp_path), [beat(0, 7_000_001)], KNOWN, began=0.0) is None
+    assert blame_by_evidence(one, [beat(0, 7_000_001)], KNOWN, began=0.0) is None
+    assert blame_by_evidence(evidence(tmp_path), [beat(0, 7_000_001)], KNOWN, began=0.0) is None
 
 
 def test_evidence_of_suspects_is_taken_first() -> None:

@@ -121,7 +121,18 @@ def test_another_run_leaves_ranks_without_a_watcher_alone(start: Starts, ranks_p
     os.kill(watcher_of(torchrun), signal.SIGKILL)
 
     other = subprocess.run(
-        [ranks_python, "-m", "rocsteady", "run", "--anyway", "--", ranks_python, "-c", "pass"],
+        [
+            ranks_python,
+            "-m",
+            "rocsteady",
+            "run",
+            "--resume",
+            "never",
+            "--",
+            ranks_python,
+            "-c",
+            "pass",
+        ],
         cwd=torchrun.folder,
         env={**os.environ, "HOME": str(torchrun.folder.parent)},
         check=False,
@@ -181,7 +192,7 @@ def test_the_journal_has_the_run(start: Starts, ranks_python: str) -> None:
 
     assert ended(torchrun) == 0, torchrun.said()
     told = subprocess.run(
-        [ranks_python, "-m", "rocsteady", "runs", "--json"],
+        [ranks_python, "-m", "rocsteady", "status", "--json"],
         cwd=torchrun.folder,
         env={**os.environ, "HOME": str(torchrun.folder.parent)},
         check=True,

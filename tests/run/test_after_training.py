@@ -25,7 +25,7 @@ from rocsteady.hangs.values import Heartbeat
 from rocsteady.run import live_processes
 from rocsteady.run.job.done_when import proves
 from rocsteady.run.job.values import DoneWhen, WantedFile
-from rocsteady.run.live_processes import Living
+from rocsteady.run.live_processes import LiveProcesses
 
 VICTIMS = Path(__file__).parent.parent / "victims"
 PAUSE = 14  # seconds; hurried, "still for 8 s after the script's own code is done" was too long
@@ -89,18 +89,18 @@ def births(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
 
 
 def test_a_page_is_left_out_once_its_process_is_gone(births: dict[int, int]) -> None:
-    alive = Living()
+    alive = LiveProcesses()
     births[7] = 100
     assert alive.among([beat(7, ended=True)]) == (beat(7, ended=True),)
 
     births[7] = 900  # another process has its number
 
     assert alive.among([beat(7, ended=True)]) == ()
-    assert Living().among([beat(8, ended=True)]) == ()
+    assert LiveProcesses().among([beat(8, ended=True)]) == ()
 
 
 def test_a_process_without_a_pid_here_counts_while_it_beats(births: dict[int, int]) -> None:
-    alive = Living()
+    alive = LiveProcesses()
     assert alive.among([beat(7)]) == (beat(7),)
     births[7] = 100
     assert alive.among([beat(7)]) == (beat(7),)
@@ -111,7 +111,7 @@ def test_a_process_without_a_pid_here_counts_while_it_beats(births: dict[int, in
 
 
 def test_a_rank_that_is_gone_counts_while_another_lives(births: dict[int, int]) -> None:
-    alive = Living()
+    alive = LiveProcesses()
     ranks = (beat(7, rank=0, world=2), beat(8, rank=1, world=2))
     births |= {7: 1, 8: 1}
     assert alive.among(ranks) == ranks

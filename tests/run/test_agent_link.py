@@ -13,7 +13,7 @@ if sys.platform == "win32":
     pytest.skip("runs are of POSIX; Windows is unconfirmed", allow_module_level=True)
 
 from rocsteady.errors import LauncherError
-from rocsteady.run.engines.elastic import AgentLink, Message
+from rocsteady.run.torchrun import AgentLink, Message
 
 MINE: Message = {"weight": 1, "why": "mine"}
 

@@ -54,10 +54,10 @@ def test_ten_days_cover_the_corpus_and_its_halves_are_about_equal() -> None:
 @pytest.mark.turns(1)
 def test_a_tenth_of_the_corpus_is_judged_as_it_should_be(torch_python: str, tmp_path: Path) -> None:
     build(tmp_path)
-    setting = Setting(python=torch_python, libraries=tmp_path, short=True, late=LATE)
+    context = Setting(python=torch_python, libraries=tmp_path, short=True, late=LATE)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        results = list(pool.map(lambda case: run(case, setting), of_today()))
+        results = list(pool.map(lambda case: run(case, context), of_today()))
 
     wrong = [f"{r.name}: {r.wrong}\n{r.output[-2000:]}" for r in results if r.wrong]
     assert not wrong, "\n\n".join(wrong)

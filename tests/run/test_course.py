@@ -21,9 +21,9 @@ from rocsteady.model import (
     Strategy,
 )
 from rocsteady.run.attempt_end import AttemptEnd
-from rocsteady.run.attempt_settings import Settings
-from rocsteady.run.recovery import Choices, propose
-from rocsteady.run.strategy_history import RunWishes, StrategyHistory
+from rocsteady.run.options import RunOptions
+from rocsteady.run.recovery import propose
+from rocsteady.run.strategy_history import StrategyHistory
 from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.values import Run
@@ -62,9 +62,11 @@ def memory(tmp_path: Path) -> Memory:
     return Memory(find_place(tmp_path, state=tmp_path / "state"))
 
 
-def course(recorded: Recorded, memory: Memory, wanted: RunWishes | None = None) -> StrategyHistory:
+def strategies(
+    recorded: Recorded, memory: Memory, options: RunOptions | None = None
+) -> StrategyHistory:
     return StrategyHistory(
-        wanted or RunWishes(),
+        options or RunOptions(),
         script="s",
         here="m",
         memory=memory,
@@ -74,18 +76,18 @@ def course(recorded: Recorded, memory: Memory, wanted: RunWishes | None = None) 
     )
 
 
-def answer(course: StrategyHistory, failed: Failure, end: AttemptEnd, run: Run) -> RemedyChoice:
-    course.failed(failed, end, run)
-    situation = course.situation(failed, end, can_resume=True, checkpoints=1)
-    proposal = propose(situation, Choices(settings=Settings()))
-    course.take(proposal, failed)
+def answer(strategies: StrategyHistory, failed: Failure, end: AttemptEnd, run: Run) -> RemedyChoice:
+    strategies.failed(failed, end, run)
+    situation = strategies.situation(failed, end, can_resume=True, checkpoints=1)
+    proposal = propose(situation)
+    strategies.take(proposal, failed)
     return proposal
 
 
 def test_a_change_with_which_it_came_further_is_remembered(
     recorded: Recorded, memory: Memory
 ) -> None:
-    climbing = course(recorded, memory)
+    climbing = strategies(recorded, memory)
     steps = [answer(climbing, HUNG, END, RUN) for _ in range(3)]
     climbing.ended(msgspec.structs.replace(END, last_step=120), RUN)
     memory.close()
@@ -97,7 +99,7 @@ def test_a_change_with_which_it_came_further_is_remembered(
 
 
 def test_the_same_again_is_not_a_change(recorded: Recorded, memory: Memory) -> None:
-    climbing = course(recorded, memory)
+    climbing = strategies(recorded, memory)
     step = answer(climbing, HUNG, END, RUN)
     climbing.ended(msgspec.structs.replace(END, last_step=120), RUN)
     memory.close()
@@ -107,7 +109,7 @@ def test_the_same_again_is_not_a_change(recorded: Recorded, memory: Memory) -> N
 
 
 def test_what_was_asked_for_answered_no_failure(recorded: Recorded, memory: Memory) -> None:
-    asked = course(recorded, memory, RunWishes(start_with=("loader-inline",)))
+    asked = strategies(recorded, memory, RunOptions(start_with=("loader-inline",)))
     asked.start()
     asked.ended(END, RUN)
     memory.close()
@@ -125,7 +127,7 @@ def test_what_probes_saw_here_decides_what_comes_first(recorded: Recorded, memor
     for seen in (fork, inline):
         memory.observed("m", seen)
     memory.flush()
-    climbing = course(recorded, memory)
+    climbing = strategies(recorded, memory)
 
     step = answer(climbing, HUNG, END, RUN)
     memory.close()

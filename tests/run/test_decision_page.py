@@ -118,7 +118,7 @@ def test_an_option_that_is_set_up_first_and_has_an_old_price_says_so_in_todays_l
         "Check the price of option 1; it is of 22 Aug 2026.",
         "Set up option 1: 1-2 h of manual work.",
         "Start option 1: rocsteady plan --export skypilot --option 1",
-        "After an hour, compare its pace and its end with this page: rocsteady runs",
+        "After an hour, compare its pace and its end with this page: rocsteady status",
     ]
     assert section(page, "Timeline")[:2] == [
         "Sun 15 Nov 2026 00:00 UTC | Set-up of option 1",

@@ -74,7 +74,9 @@ def test_the_job_file_or_an_option_decides(
 def test_refusing_says_what_to_type(folder: Path) -> None:
     job = replace(JOB, resume=replace(RESUME, existing=Existing.REFUSE))
 
-    with pytest.raises(RocsteadyError, match="Use --continue to resume from them, or --fresh"):
+    with pytest.raises(
+        RocsteadyError, match="Use --resume auto to continue from them, or --resume never"
+    ):
         choose(job, folder, [], Choice())
     _, said, _ = choose(job, folder, [], Choice(typed=True))
     assert "the command runs as typed" in said

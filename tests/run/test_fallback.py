@@ -14,10 +14,10 @@ from rocsteady.model import Certainty, Failure, Fingerprint, Outcome, Strategy
 from rocsteady.plan.saved_plan import options_after
 from rocsteady.plan.values import Basis, Option, Pace, Plan
 from rocsteady.run.attempt_end import AttemptEnd
-from rocsteady.run.attempt_settings import Settings
 from rocsteady.run.forecast import fell_after
-from rocsteady.run.recovery import Choices, FallTo, propose
-from rocsteady.run.strategy_history import RunWishes, StrategyHistory
+from rocsteady.run.options import Fallback, RunOptions
+from rocsteady.run.recovery import propose
+from rocsteady.run.strategy_history import StrategyHistory
 from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.values import (
@@ -49,8 +49,8 @@ END = AttemptEnd(
     last_step=25, wrote_checkpoint=True, found=None, learned=PhaseHistory(), processes=(1,),
 )  # fmt: skip
 FIRST = Strategy(attention="math")
-CPU = FallTo(number=2, title="CPU, 2 threads", strategy=Strategy(device="cpu"), rate=2.0)
-SLOW = FallTo(number=4, title="one GPU", strategy=Strategy(gpus=(0,)), rate=8.0)
+CPU = Fallback(number=2, title="CPU, 2 threads", strategy=Strategy(device="cpu"), rate=2.0)
+SLOW = Fallback(number=4, title="one GPU", strategy=Strategy(gpus=(0,)), rate=8.0)
 
 
 def failure(kind: str) -> Failure:
@@ -69,9 +69,11 @@ def memory(tmp_path: Path) -> Memory:
     return Memory(find_place(tmp_path, state=tmp_path / "state"))
 
 
-def course(recorded: Recorded, memory: Memory | None = None, *options: FallTo) -> StrategyHistory:
+def strategies(
+    recorded: Recorded, memory: Memory | None = None, *options: Fallback
+) -> StrategyHistory:
     return StrategyHistory(
-        RunWishes(strategy=FIRST, options=options or (CPU, SLOW)),
+        RunOptions(strategy=FIRST, fallbacks=options or (CPU, SLOW)),
         script="s",
         here="m",
         memory=memory,
@@ -82,18 +84,21 @@ def course(recorded: Recorded, memory: Memory | None = None, *options: FallTo) -
 
 
 def answer(  # as the supervisor does it
-    course: StrategyHistory, failed: Failure, end: AttemptEnd, run: Run, needs: float | None = None
+    strategies: StrategyHistory,
+    failed: Failure,
+    end: AttemptEnd,
+    run: Run,
+    needs: float | None = None,
 ) -> RemedyChoice:
-    course.failed(failed, end, run)
-    situation = course.situation(failed, end, can_resume=True, checkpoints=1)
-    choices = Choices(
-        settings=Settings(),
-        fallbacks=course.open_fallbacks(),
-        blamed=course.is_option_to_blame(failed),
+    strategies.failed(failed, end, run)
+    situation = strategies.situation(failed, end, can_resume=True, checkpoints=1)
+    proposal = propose(
+        situation,
+        strategies.open_fallbacks(),
+        blamed=strategies.is_option_to_blame(failed),
         needs=needs,
     )
-    proposal = propose(situation, choices)
-    course.take(proposal, failed)
+    strategies.take(proposal, failed)
     return proposal
 
 
@@ -113,14 +118,14 @@ def until_it_falls(climbing: StrategyHistory, kind: str) -> RemedyChoice:
 
 
 def test_a_run_starts_with_the_strategy_of_its_option(recorded: Recorded) -> None:
-    assert course(recorded).start() is None
-    assert course(recorded).strategy == FIRST
+    assert strategies(recorded).start() is None
+    assert strategies(recorded).strategy == FIRST
 
 
 def test_remedies_come_first_then_the_options_in_their_order_and_then_it_ends(
     recorded: Recorded,
 ) -> None:
-    climbing = course(recorded)
+    climbing = strategies(recorded)
 
     assert fails(climbing, "abort").remedy == "retry"
     one = until_it_falls(climbing, "abort")
@@ -140,14 +145,14 @@ def test_remedies_come_first_then_the_options_in_their_order_and_then_it_ends(
 
 @pytest.mark.parametrize("kind", ["script-error", "disk-full", "gpu-overheated", "device-assert"])
 def test_what_no_option_mends_ends_it(recorded: Recorded, kind: str) -> None:
-    climbing = course(recorded)
+    climbing = strategies(recorded)
 
     assert fails(climbing, kind).strategy is None
     assert climbing.fallbacks == (CPU, SLOW)
 
 
 def test_an_option_on_which_the_script_does_not_start_is_passed_over(recorded: Recorded) -> None:
-    climbing = course(recorded)
+    climbing = strategies(recorded)
     until_it_falls(climbing, "abort")
 
     step = fails(climbing, "script-error", steps=0)
@@ -157,7 +162,7 @@ def test_an_option_on_which_the_script_does_not_start_is_passed_over(recorded: R
 
 
 def test_the_scripts_own_error_later_on_an_option_is_its_own(recorded: Recorded) -> None:
-    climbing = course(recorded)
+    climbing = strategies(recorded)
     until_it_falls(climbing, "abort")
 
     assert fails(climbing, "script-error", steps=90).strategy is None
@@ -171,7 +176,7 @@ def test_what_was_tried_or_took_the_machine_down_is_never_fallen_to(
     memory.killed(Deadly(machine="m", script="s", strategy=back, command="python", at=1.0))
     memory.flush()
 
-    step = until_it_falls(course(recorded, memory, same, CPU, SLOW), "abort")
+    step = until_it_falls(strategies(recorded, memory, same, CPU, SLOW), "abort")
     memory.close()
 
     assert step.remedy == "option-4"
@@ -182,7 +187,7 @@ def test_a_first_option_that_took_the_machine_down_is_fallen_from_at_once(
 ) -> None:
     memory.killed(Deadly(machine="m", script="s", strategy=FIRST, command="python", at=1.0))
     memory.flush()
-    climbing = course(recorded, memory)
+    climbing = strategies(recorded, memory)
 
     step = climbing.start()
     memory.close()
@@ -197,7 +202,7 @@ def test_a_gpu_that_took_the_machine_down_is_not_fallen_to_with_other_settings(
 ) -> None:
     memory.killed(Deadly(machine="m", script="s", strategy=Strategy(), command="", at=1.0))
     memory.flush()
-    climbing = course(recorded, memory, SLOW, CPU)
+    climbing = strategies(recorded, memory, SLOW, CPU)
     memory.close()
 
     assert until_it_falls(climbing, "abort").remedy == "option-2"  # past SLOW, which is a GPU
@@ -206,7 +211,7 @@ def test_a_gpu_that_took_the_machine_down_is_not_fallen_to_with_other_settings(
 def test_an_option_that_is_fallen_to_is_no_remedy_that_helped(
     recorded: Recorded, memory: Memory
 ) -> None:
-    climbing = course(recorded, memory)
+    climbing = strategies(recorded, memory)
     until_it_falls(climbing, "abort")
     climbing.ended(msgspec.structs.replace(END, last_step=120), RUN)
     memory.close()
@@ -217,7 +222,7 @@ def test_an_option_that_is_fallen_to_is_no_remedy_that_helped(
 def test_a_restart_takes_the_first_option_that_is_in_time_where_this_one_is_not(
     recorded: Recorded,
 ) -> None:
-    climbing = course(recorded)
+    climbing = strategies(recorded)
 
     step = fails(climbing, "abort", needs=5.0)
 
@@ -233,11 +238,11 @@ def test_a_restart_takes_the_first_option_that_is_in_time_where_this_one_is_not(
 def test_no_option_is_taken_for_a_deadline_that_none_meets(
     recorded: Recorded, needs: float | None
 ) -> None:
-    assert fails(course(recorded), "abort", needs=needs).remedy == "retry"
+    assert fails(strategies(recorded), "abort", needs=needs).remedy == "retry"
 
 
 def test_an_error_of_the_script_is_not_hurried_past(recorded: Recorded) -> None:
-    assert fails(course(recorded), "script-error", needs=1.0).strategy is None
+    assert fails(strategies(recorded), "script-error", needs=1.0).strategy is None
 
 
 def story(*attempts: tuple[int, Strategy], fell: int) -> RunStory:
@@ -269,9 +274,9 @@ def story(*attempts: tuple[int, Strategy], fell: int) -> RunStory:
 
 def test_a_run_that_was_left_goes_on_with_the_option_that_it_fell_to(recorded: Recorded) -> None:
     left = story((1, FIRST), (2, FIRST), fell=2)
-    climbing = course(recorded)
+    climbing = strategies(recorded)
 
-    climbing.go_on(left)
+    climbing.resume(left)
 
     assert fell_after(left.decisions) == 2
     assert climbing.strategy == CPU.strategy  # decided, and not yet begun
@@ -280,9 +285,9 @@ def test_a_run_that_was_left_goes_on_with_the_option_that_it_fell_to(recorded: R
 
 
 def test_the_attempts_on_the_option_that_it_fell_to_count(recorded: Recorded) -> None:
-    climbing = course(recorded)
+    climbing = strategies(recorded)
 
-    climbing.go_on(story((1, FIRST), (2, FIRST), (3, CPU.strategy), fell=2))
+    climbing.resume(story((1, FIRST), (2, FIRST), (3, CPU.strategy), fell=2))
 
     assert climbing.strategy == CPU.strategy
     assert until_it_falls(climbing, "abort").remedy == "option-4"
@@ -307,5 +312,5 @@ def test_only_options_that_ran_here_with_the_same_command_follow() -> None:
         options=options,
     )  # fmt: skip
 
-    follow = (FallTo(number=3, title="CPU", strategy=CPU.strategy, rate=3.0),)
+    follow = (Fallback(number=3, title="CPU", strategy=CPU.strategy, rate=3.0),)
     assert [options_after(plan, number) for number in (1, 2, 3, 9)] == [follow, (), (), ()]

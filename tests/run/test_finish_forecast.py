@@ -9,25 +9,17 @@ import pytest
 
 from rocsteady.model import RunOutcome, RunState, Strategy
 from rocsteady.run.announcer import Announcer
-from rocsteady.run.finish_forecast import LONGEST, MOST, Outlook, Slip
+from rocsteady.run.finish_forecast import LONGEST, MOST, DeadlineMonitor, LatenessFilter
 from rocsteady.run.forecast import lines_ahead, story_ahead
 from rocsteady.run.job.values import Deadline
-from rocsteady.run.recovery import FallTo
+from rocsteady.run.options import Fallback
 from rocsteady.store.values import DecisionRecord, Forecast, Run, RunLine, RunStory, Sample
 
 RUN = Run(
-    id=1,
-    name="calm-otter",
-    command=("python",),
-    job={},
-    strategy=Strategy(),
-    folder="/r",
-    machine="m",
-    boot_id="b",
-    process="",
-    started=1000.0,
-)
-FASTER = FallTo(number=3, title="CPU, 2 threads", strategy=Strategy(device="cpu"), rate=4.0)
+    id=1, name="calm-otter", command=("python",), job={}, strategy=Strategy(), folder="/r",
+    machine="m", boot_id="b", process="", started=1000.0,
+)  # fmt: skip
+FASTER = Fallback(number=3, title="CPU, 2 threads", strategy=Strategy(device="cpu"), rate=4.0)
 STORY = RunStory(
     run=RUN, attempts=(), incidents=(), failures=(), decisions=(), messages=(), intents=(),
     progress=(), losses=(), seconds_lost=0.0,
@@ -47,11 +39,11 @@ class Training:
     """A run as its samples show it."""
 
     def __init__(
-        self, within: timedelta | None, options: tuple[FallTo, ...] = (), *, resumes: bool = True
+        self, within: timedelta | None, options: tuple[Fallback, ...] = (), *, resumes: bool = True
     ) -> None:
         self.told = Told()
         self.at, self.step = RUN.started, 0
-        self.outlook = Outlook(
+        self.deadline_monitor = DeadlineMonitor(
             RUN,
             Deadline(within=within) if within else None,
             self.told,
@@ -59,7 +51,7 @@ class Training:
             resumes=lambda: resumes,
             between=lambda: None,
         )
-        self.outlook.begin(1)
+        self.deadline_monitor.begin(1)
 
     def goes(self, steps: int, each: float = 1.0) -> None:
         for _ in range(steps):
@@ -73,7 +65,7 @@ class Training:
 
     def snapshots(self) -> None:
         sample = Sample(at=self.at, step=self.step, verdict=RunState.HEALTHY, quiet=0.0, total=1000)
-        self.outlook.seen(sample)
+        self.deadline_monitor.seen(sample)
 
 
 def test_a_slip_is_said_once_with_what_could_be_done() -> None:
@@ -155,26 +147,26 @@ def test_without_a_deadline_nothing_is_said_and_all_is_known() -> None:
 
     training.goes(500)
 
-    ahead = training.outlook.forecast(training.at)
+    ahead = training.deadline_monitor.forecast(training.at)
     assert ahead is not None
     assert ahead.at == pytest.approx(RUN.started + 1000, rel=0.001)
-    assert (training.told.lines, training.outlook.remains()) == ([], "")
+    assert (training.told.lines, training.deadline_monitor.remains()) == ([], "")
 
 
 def test_the_points_of_a_long_run_stay_few_and_say_the_same() -> None:
     training = Training(None)
     training.goes(990, each=0.1)
-    few = training.outlook.forecast(training.at)
+    few = training.deadline_monitor.forecast(training.at)
     for number in range(2, 12):  # again and again from the beginning
-        training.outlook.begin(number)
+        training.deadline_monitor.begin(number)
         training.step = 0
         training.goes(990, each=0.1)
 
-    many = training.outlook.forecast(training.at)
+    many = training.deadline_monitor.forecast(training.at)
 
     assert few is not None and many is not None  # noqa: PT018 - for mypy
     assert many.rate == pytest.approx(few.rate, rel=0.02)
-    assert len(training.outlook._points) <= MOST + 1
+    assert len(training.deadline_monitor._points) <= MOST + 1
 
 
 def test_what_is_needed_is_asked_for_only_where_this_option_cannot() -> None:
@@ -186,12 +178,12 @@ def test_what_is_needed_is_asked_for_only_where_this_option_cannot() -> None:
     try:
         now.setattr("time.time", lambda: late.at)
 
-        assert in_time.outlook.needs() is None
-        assert late.outlook.needs() == pytest.approx(600 / 400 / 0.9)
-        assert anew.outlook.needs() == pytest.approx(1000 / 400 / 0.9)
-        assert "600 of 1,000 steps left, 10 min at" in late.outlook.remains()
-        assert late.outlook.remains().endswith(": too late at this pace")
-        assert ": on time if resumed by " in in_time.outlook.remains()
+        assert in_time.deadline_monitor.needs() is None
+        assert late.deadline_monitor.needs() == pytest.approx(600 / 400 / 0.9)
+        assert anew.deadline_monitor.needs() == pytest.approx(1000 / 400 / 0.9)
+        assert "600 of 1,000 steps left, 10 min at" in late.deadline_monitor.remains()
+        assert late.deadline_monitor.remains().endswith(": too late at this pace")
+        assert ": on time if resumed by " in in_time.deadline_monitor.remains()
     finally:
         now.undo()
 
@@ -200,12 +192,12 @@ def test_after_another_option_was_taken_the_old_pace_does_not_count() -> None:
     training = Training(timedelta(seconds=800))
     training.goes(400)
 
-    training.outlook.other_option()
-    training.outlook.begin(2)
+    training.deadline_monitor.other_option()
+    training.deadline_monitor.begin(2)
 
-    assert training.outlook.forecast(training.at) is None
+    assert training.deadline_monitor.forecast(training.at) is None
     training.goes(100, each=0.2)
-    ahead = training.outlook.forecast(training.at)
+    ahead = training.deadline_monitor.forecast(training.at)
     assert ahead is not None
     assert ahead.rate == pytest.approx(5.0, rel=0.01)
 
@@ -216,13 +208,13 @@ def forecast_at(at: float, off: float) -> Forecast:
 
 def test_each_change_must_last_longer_than_the_one_before() -> None:
     deadline, at = 1e6, 0.0
-    slip = Slip(0.0, deadline)
+    lateness = LatenessFilter(0.0, deadline)
     changes = []
     for turn in range(8):
         off = -1.0 if turn % 2 else 1.0
         for _ in range(1300):
             at += 1.0
-            if slip.changes(at, forecast_at(deadline + off, 10.0)):
+            if lateness.changes(at, forecast_at(deadline + off, 10.0)):
                 changes.append(turn)
 
     assert changes == [0, 1]  # 600 s, then 1200 s, and from then on it never lasts long enough
@@ -230,9 +222,9 @@ def test_each_change_must_last_longer_than_the_one_before() -> None:
 
 
 def test_where_the_whole_interval_is_late_it_is_said_sooner() -> None:
-    slip = Slip(0.0, 1000.0)  # 20 s
+    lateness = LatenessFilter(0.0, 1000.0)  # 20 s
 
-    said = [second for second in range(20) if slip.changes(second, forecast_at(2000.0, 500.0))]
+    said = [second for second in range(20) if lateness.changes(second, forecast_at(2000.0, 500.0))]
 
     assert said == [5]
 

@@ -40,7 +40,7 @@ def test_a_deadline_that_slips_is_said_once_and_the_run_goes_on(project: Project
 
     child = project.start()
     until(lambda: (project.line().get("step") or 0) > 20)
-    line, listed = project.line(), project.say("runs").out
+    line, listed = project.line(), project.say("status").out
     ended = project.ended(child)
 
     assert line["deadline"] == pytest.approx(line["run"]["started"] + 12)
@@ -52,7 +52,7 @@ def test_a_deadline_that_slips_is_said_once_and_the_run_goes_on(project: Project
     assert len(late) == 1, ended.said
     assert "the run continues. To find faster options: rocsteady plan" in ended.said
     assert re.fullmatch(r"done\. 400 steps in \d+ s, \d+(\.\d)? s late\.", ended.said[-1])
-    assert re.search(r"\n  \d+(\.\d)? s late\n", project.say("runs").out)
+    assert re.search(r"\n  \d+(\.\d)? s late\n", project.say("status").out)
 
 
 def test_a_restart_takes_the_option_that_is_in_time(project: Project) -> None:

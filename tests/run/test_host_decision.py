@@ -127,15 +127,19 @@ def test_no_restart_costs_a_host_its_checkpoints() -> None:
 
 
 def test_a_host_takes_up_the_strategy_and_the_history_of_the_one_that_decides() -> None:
-    course = Course()
+    strategies = Course()
     other = HostDecision(
         host=1, weight=Weight.CAUSE, strategy=INLINE, remedy="loader-inline", tried=TRIED, why="so"
     )
-    agreement = HostAgreement(Hosts(other), course, Announcer())  # type: ignore[arg-type]
+    agreement = HostAgreement(Hosts(other), strategies, Announcer())  # type: ignore[arg-type]
 
     decision = agreement.settle(AGAIN, ended(Outcome.REPLACED), None)
 
-    assert (course.strategy, course.tried, course.remedy) == (INLINE, TRIED, "loader-inline")
+    assert (strategies.strategy, strategies.tried, strategies.remedy) == (
+        INLINE,
+        TRIED,
+        "loader-inline",
+    )
     assert decision == Decision(
         next=Next.AGAIN,
         why="decided by host 1 for all hosts: so",
@@ -158,13 +162,13 @@ def test_a_host_that_follows_into_the_end_has_its_code() -> None:
     [("peer-died", INLINE), ("unknown", Strategy()), ("oom-device", Strategy())],
 )
 def test_a_rank_that_only_lost_another_is_no_cause(kind: str, strategy: Strategy) -> None:
-    course = Course()
+    strategies = Course()
     other = HostDecision(host=1, strategy=INLINE, tried=TRIED)
-    agreement = HostAgreement(Hosts(other), course, Announcer())  # type: ignore[arg-type]
+    agreement = HostAgreement(Hosts(other), strategies, Announcer())  # type: ignore[arg-type]
 
     agreement.settle(AGAIN, ended(Outcome.BY_ITSELF), failed(kind))
 
-    assert course.strategy == strategy
+    assert strategies.strategy == strategy
 
 
 def test_nothing_is_prepared_if_torchrun_has_ended() -> None:

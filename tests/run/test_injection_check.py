@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from rocsteady.run.announcer import Announcer
-from rocsteady.run.injection_check import EVERY, Unseen, keeps_us_out
+from rocsteady.run.injection_check import EVERY, HeartbeatCheck, keeps_us_out
 
 
 @pytest.mark.parametrize(
@@ -37,10 +37,10 @@ def said() -> list[str]:
     return []
 
 
-def unseen(said: list[str], *, pages: bool = True) -> Unseen:
+def unseen(said: list[str], *, pages: bool = True) -> HeartbeatCheck:
     announcer = Announcer()
     announcer.through = said.append
-    return Unseen(announcer, pages=pages, began=0.0)
+    return HeartbeatCheck(announcer, pages=pages, began=0.0)
 
 
 def test_it_is_said_before_the_start_and_not_again(said: list[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -15,6 +15,7 @@ from rocsteady.hangs.verdict import Patience, Verdict
 from rocsteady.model import RunState
 from rocsteady.run.announcer import Announcer
 from rocsteady.run.job_hang import SAY_AFTER, JobHang
+from rocsteady.run.torchrun import AgentLink
 
 HUNG = Verdict(condition=RunState.HUNG, why="", quiet=9.0)
 HEALTHY = Verdict(condition=RunState.HEALTHY, why="", quiet=0.1)
@@ -69,7 +70,7 @@ class Host:
         self.link = Link(HangChannel(HostChannel(store, place, hosts), now=lambda: clock[0]))
         self.announcer = Announcer()
         self.announcer.quiet = True
-        self.watch = JobHang(self.link, self.announcer, Patience())
+        self.watch = JobHang(cast("AgentLink", self.link), self.announcer, Patience())
         self.beats = tuple(beat(2 * place + local, world) for local in range(2))
         self.verdict, self.proves = HUNG, True
 

@@ -249,7 +249,7 @@ def test_a_run_tells_of_its_end_and_the_address_is_shown_nowhere(
     tried = run_words(tmp_path, "notify", "--test")
     listed = run_words(tmp_path, "notify")
     run = run_words(tmp_path, "run", "--yes", "--name", "one")
-    shown = [run_words(tmp_path, *words) for words in (("report", "--json"), ("runs", "--json"))]
+    shown = [run_words(tmp_path, *words) for words in (("report", "--json"), ("status", "--json"))]
     (tmp_path / "rocsteady.toml").write_text(
         f'command = ["{sys.executable}", "fails.py"]\n[notify]\nwebhook = "{server}/0th3r"\n'
     )
@@ -283,7 +283,7 @@ def test_two_crashes_of_a_kind_are_told_once(server: str, tmp_path: Path) -> Non
         f'command = ["{sys.executable}", "crashes.py"]\n[notify]\nwebhook = "{server}/hook"\n'
     )
 
-    run = run_words(tmp_path, "run", "--yes", "--from-scratch", "--no-remedies", "--name", "one")
+    run = run_words(tmp_path, "run", "--yes", "--resume", "never", "--no-remedies", "--name", "one")
 
     assert run.returncode == 0, run.stderr
     assert (tmp_path / "kept").read_text() == "3"

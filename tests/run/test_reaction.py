@@ -15,13 +15,13 @@ import pytest
 
 from rocsteady.hangs.snapshot import take_snapshot
 from rocsteady.hangs.wait_set import Member, WaitSet
-from rocsteady.run.signal_response import Reaction
+from rocsteady.run.signal_response import SignalResponse
 from rocsteady.system.child import Child, start_child
 from rocsteady.system.child_end import DETACHED, How, Stopping
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and /proc")
 
-Stuck = Callable[[str], tuple[Child, Reaction]]
+Stuck = Callable[[str], tuple[Child, SignalResponse]]
 PROMPT = 3.0  # seconds; 1.0 on a machine with nothing else to do, and 10 without the proof
 NATIVE = """
     import ctypes, signal, sys
@@ -68,7 +68,7 @@ def stuck(tmp_path: Path) -> Iterator[Stuck]:
     """Start a script, wait until it is stuck, and give the means to end it."""
     children: list[Child] = []
 
-    def start(script: str) -> tuple[Child, Reaction]:
+    def start(script: str) -> tuple[Child, SignalResponse]:
         (tmp_path / "script.py").write_text(textwrap.dedent(script))
         child = start_child(
             [sys.executable, "script.py"],
@@ -95,7 +95,7 @@ def stuck(tmp_path: Path) -> Iterator[Stuck]:
             enders=(),
             cpu=thread.cpu,
         )
-        return child, Reaction(child.tree, WaitSet(at=seen.at, members=(member,)), seen)
+        return child, SignalResponse(child.tree, WaitSet(at=seen.at, members=(member,)), seen)
 
     yield start
     for child in children:

@@ -10,15 +10,14 @@ from rocsteady.failures.ladder import RemedyChoice
 from rocsteady.hangs.phase_history import PhaseHistory
 from rocsteady.model import Next, Outcome, Strategy
 from rocsteady.run.attempt_end import AttemptEnd
-from rocsteady.run.attempt_settings import Settings
+from rocsteady.run.options import RunOptions
 from rocsteady.run.recovery import (
-    Choices,
     Decision,
     History,
+    base_decision,
     exit_code,
     joined,
     recover,
-    without_remedies,
 )
 from rocsteady.system.child_end import Exit
 
@@ -45,10 +44,10 @@ def chosen(
     *,
     number: int = 1,
     can_resume: bool = False,
-    settings: Settings | None = None,
+    options: RunOptions | None = None,
 ) -> tuple[Next, int]:
-    settings = settings or Settings(remedies=False)
-    decision = without_remedies(attempt, number=number, can_resume=can_resume, settings=settings)
+    options = options or RunOptions(no_remedies=True)
+    decision = base_decision(attempt, options, attempts=number, can_resume=can_resume)
     return decision.next, decision.code
 
 
@@ -62,11 +61,11 @@ def test_what_was_terminated_at_exit_needs_a_person_unless_its_criteria_are_met(
 
 @pytest.mark.parametrize("outcome", [Outcome.HUNG, Outcome.AT_EXIT, Outcome.UNKILLABLE])
 def test_exit_code_0_of_what_rocsteady_killed_is_no_success(outcome: Outcome) -> None:
-    decision = without_remedies(
+    decision = base_decision(
         end(outcome=outcome, exit=Exit(code=0)),
-        number=4,
+        RunOptions(no_remedies=True),
+        attempts=4,
         can_resume=False,
-        settings=Settings(remedies=False),
     )
 
     assert decision.code != 0
@@ -84,8 +83,8 @@ def test_a_crash_that_lost_little_is_tried_again() -> None:
 def test_real_progress_is_not_thrown_away_unasked(changes: dict[str, object]) -> None:
     assert chosen(end(**changes)) == (Next.END, 1)
     assert chosen(end(outcome=Outcome.HUNG, exit=None, **changes)) == (Next.END, 76)
-    scratch = Settings(from_scratch=True)
-    assert chosen(end(**changes), settings=scratch)[0] is Next.AGAIN_FROM_SCRATCH
+    scratch = RunOptions(from_scratch=True)
+    assert chosen(end(**changes), options=scratch)[0] is Next.AGAIN_FROM_SCRATCH
 
 
 def test_a_script_that_can_resume_goes_on() -> None:
@@ -95,10 +94,10 @@ def test_a_script_that_can_resume_goes_on() -> None:
 
 def test_attempts_have_an_end_and_say_whether_a_person_is_needed() -> None:
     hung = end(outcome=Outcome.HUNG, exit=Exit(signal=9))
-    limit = Settings(max_attempts=2)
-    assert chosen(hung, number=2, can_resume=True, settings=limit) == (Next.END, 75)
-    assert chosen(hung, number=2, settings=limit) == (Next.END, 76)
-    assert chosen(end(exit=Exit(code=7)), number=2, settings=limit) == (Next.END, 7)
+    limit = RunOptions(max_attempts=2)
+    assert chosen(hung, number=2, can_resume=True, options=limit) == (Next.END, 75)
+    assert chosen(hung, number=2, options=limit) == (Next.END, 76)
+    assert chosen(end(exit=Exit(code=7)), number=2, options=limit) == (Next.END, 7)
 
 
 def test_nothing_is_started_beside_what_cannot_be_killed() -> None:
@@ -106,7 +105,7 @@ def test_nothing_is_started_beside_what_cannot_be_killed() -> None:
 
 
 def test_observing_never_restarts() -> None:
-    assert chosen(end(), settings=Settings(observe=True)) == (Next.END, 1)
+    assert chosen(end(), options=RunOptions(observe=True)) == (Next.END, 1)
 
 
 @pytest.mark.parametrize("code", [0, 1, 130])
@@ -156,27 +155,21 @@ def test_the_ladder_does_not_overrule_what_may_not_be_thrown_away() -> None:
     assert (found.next, found.remedy, found.why) == (Next.AGAIN, "loader-inline", "No workers.")
 
 
-STUCK = History(attempts=3, failed=True, is_stuck=True)
-CHOICES = Choices(settings=Settings(), can_resume=True)
+STUCK = History(attempts=3, is_stuck=True)
+AGAIN = Decision(next=Next.AGAIN, why="it can resume", code=1)
 
 
 def test_too_many_attempts_from_one_checkpoint_end_the_run() -> None:
-    decision = recover(CRASHED, STUCK, CHOICES)
+    decision = recover(AGAIN, CRASHED, STUCK)
 
     assert (decision.next, decision.code) == (Next.END, 76)
     assert decision.why == "3 attempts started from the same checkpoint, and none got past it"
 
 
-def test_an_attempt_that_did_not_fail_is_not_judged_by_earlier_ones() -> None:
-    decision = recover(
-        end(exit=Exit(code=0)), msgspec.structs.replace(STUCK, failed=False), CHOICES
-    )
-
-    assert (decision.next, decision.code) == (Next.END, 0)
+def test_ranks_that_other_hosts_replaced_start_again() -> None:
+    assert chosen(end(outcome=Outcome.REPLACED))[0] is Next.AGAIN
 
 
 def test_that_the_gpu_failed_is_handed_on() -> None:
-    history = History(attempts=1, failed=True, gpu_failed=True)
-
-    assert recover(CRASHED, history, CHOICES).gpu_failed
-    assert not recover(CRASHED, History(attempts=1, failed=True), CHOICES).gpu_failed
+    assert recover(AGAIN, CRASHED, History(attempts=1, gpu_failed=True)).gpu_failed
+    assert not recover(AGAIN, CRASHED, History(attempts=1)).gpu_failed

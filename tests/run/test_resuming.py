@@ -229,7 +229,7 @@ def test_20_restarts_from_scratch_lose_no_checkpoint(project: Project, torch_pyt
     crash = ("--steps", "4", "--every", "2", "--crash-at", "4")
     terminal = project.on_terminal(
         *run,
-        *("--no-remedies", "--from-scratch", "--max-attempts", "21", "--", torch_python),
+        *("--no-remedies", "--resume", "never", "--max-attempts", "21", "--", torch_python),
         *(script, *crash),
     )
 
@@ -250,7 +250,7 @@ def test_taking_over_shows_the_command_and_goes_on_with_the_next_attempt(project
     project.job(RESUMES, project.script(LASTS))
     child = project.start()
     until(lambda: "step 3/" in project.log())
-    running = project.run("--resume", project.name)
+    running = project.say("run", "--resume", project.name)
     child.kill()
     gone = until(lambda: not project.processes(), 5.0, lambda: str(project.processes()))
     assert project.line()["alive"] is False
@@ -258,13 +258,13 @@ def test_taking_over_shows_the_command_and_goes_on_with_the_next_attempt(project
     (project.folder / "finish").touch()
     ended = project.run("--resume", project.name)
 
-    stop = f"{project.name} is still running. To stop it: rocsteady stop {project.name}"
-    assert (running.code, running.said) == (76, [stop])
+    assert running.code == 76
+    assert f"rocsteady run --resume {project.name} --yes" in running.said[-1]
     assert gone < 5
     assert ended.code == 0
     said = "\n".join(ended.said)
     assert f"resuming run {project.name}: {sys.executable} train.py" in said
-    assert "rocsteady was killed during an earlier action: start" in said
+    assert "rocsteady was killed while running:" in said
     assert f"run {project.name} started (attempt 2" in said
     assert [a["number"] for a in project.story()["attempts"]] == [1, 2]
     again = project.run("--resume", project.name)
@@ -280,17 +280,15 @@ def test_a_run_that_cannot_resume_is_not_stopped_for_a_restart(project: Project)
     child = project.start("--", sys.executable, project.script(LASTS))
     until(lambda: "step 3/" in project.log())
 
-    refused = project.say("restart", project.name)
+    refused = project.run("--resume", project.name)
     still = project.line()["alive"]
-    again = project.say("restart", "--detach", "--from-scratch", project.name)
     (project.folder / "finish").touch()
     until(lambda: project.line()["run"]["ended"])
 
-    assert (refused.code, still) == (1, True)
+    assert (refused.code, still) == (76, True)
     assert f"{project.name} was not stopped" in refused.err
-    assert again.code == 0, again.err
-    assert child.wait() != 0
-    assert [a["number"] for a in project.story()["attempts"]] == [1, 2]
+    assert child.wait() == 0
+    assert [a["number"] for a in project.story()["attempts"]] == [1]
 
 
 def test_a_run_is_restarted_by_hand_from_its_newest_checkpoint(project: Project) -> None:
@@ -298,7 +296,7 @@ def test_a_run_is_restarted_by_hand_from_its_newest_checkpoint(project: Project)
     child = project.start()
     until(lambda: "step 3/" in project.log())
 
-    restarted = project.say("restart", "--detach", project.name)
+    restarted = project.run("--detach", "--resume", project.name)
     (project.folder / "finish").touch()
     until(lambda: project.line()["run"]["ended"])
 
@@ -307,7 +305,7 @@ def test_a_run_is_restarted_by_hand_from_its_newest_checkpoint(project: Project)
     assert f"{project.name} has ended." in restarted.err
     assert [a["number"] for a in project.story()["attempts"]] == [1, 2]
     assert project.line()["run"]["outcome"] == "done"
-    assert project.say("restart", project.name).code == 1
+    assert project.run("--resume", project.name).code == 0  # it is done
 
 
 def test_taking_over_does_not_write_over_what_was_saved(project: Project) -> None:
@@ -323,13 +321,9 @@ def test_taking_over_does_not_write_over_what_was_saved(project: Project) -> Non
     (project.folder / "finish").touch()
 
     refused = project.run("--resume", project.name)
-    ended = project.run("--resume", project.name, "--from-scratch")
 
-    assert (refused.code, "--from-scratch" in refused.said[-2]) == (76, True)
-    assert ended.code == 0
-    assert (project.folder / "model.pt").read_bytes() == b"xx"
-    aside = project.folder / ".rocsteady" / "runs" / project.name / "aside-1"
-    assert (aside / "model.pt").read_bytes() == b"x"
+    assert (refused.code, "--resume never" in refused.said[-2]) == (76, True)
+    assert (project.folder / "model.pt").read_bytes() == b"x"
 
 
 def test_kills_at_random_moments_leave_nothing_but_an_intact_journal(project: Project) -> None:

@@ -201,7 +201,7 @@ def test_runs_lists_step_rate_progress_and_time_left(project: Project) -> None:
     until(lambda: (project.line().get("step") or 0) > 100)
 
     line = project.line()
-    text = project.say("runs").out
+    text = project.say("status").out
 
     assert (line["alive"], line["total"], line["attempts"]) == (True, 600, 1)
     assert 10 < line["rate"] < 21

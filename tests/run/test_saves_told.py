@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.run.announcer import Announcer
-from rocsteady.run.verdict_messages import Teller
+from rocsteady.run.verdict_messages import VerdictMessages
 
 
 class Heard(Announcer):
@@ -40,7 +40,7 @@ def beat(save_failed: int | None) -> Heartbeat:
 
 def test_a_failed_save_is_said_once_and_so_is_its_end() -> None:
     heard = Heard()
-    teller = Teller(heard, "calm-otter")
+    teller = VerdictMessages(heard, "calm-otter")
 
     for failed in (None, 1200, 1200, 1300, 1400, None, None, 1600):
         teller.saves([beat(failed), beat(None)])

@@ -141,7 +141,7 @@ def test_from_scratch_is_not_for_a_script_that_resumes(
     shutil.rmtree(training.folder / "checkpoints")
 
     ended = training.run(
-        *("--from-scratch", "--", torch_python, script(training, KILLED_ONCE)),
+        *("--resume", "never", "--", torch_python, script(training, KILLED_ONCE)),
         name=f"{training.name}-2",
         within=180,
     )

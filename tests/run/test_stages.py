@@ -55,7 +55,7 @@ def ran(project: Project) -> list[str]:
 
 def outcomes(project: Project) -> dict[str, str]:
     """Return how each run of the project ended."""
-    told = json.loads(project.say("runs", "--json").out)["runs"]
+    told = json.loads(project.say("status", "--json").out)["runs"]
     return {line["run"]["name"]: line["run"]["outcome"] for line in told}
 
 

@@ -6,11 +6,11 @@ from rocsteady.run.step_times import MOST, StepTimes
 
 
 def test_a_checkpoint_has_at_most_the_step_that_was_next_seen() -> None:
-    marks = StepTimes()
+    step_times = StepTimes()
     for at, step in ((10.0, 100), (11.0, 200), (12.0, 300), (20.0, 210), (21.0, 220)):
-        marks.add(at, step)
+        step_times.add(at, step)
 
-    found = [marks.step_at(when) for when in (9.0, 10.5, 12.0, 15.0, 20.5, 99.0)]
+    found = [step_times.step_at(when) for when in (9.0, 10.5, 12.0, 15.0, 20.5, 99.0)]
     assert found == [(100, 100), (100, 200), (200, 300), (210, 210), (210, 220), (220, 220)]
 
 
@@ -19,29 +19,29 @@ def test_nothing_is_known_at_first() -> None:
 
 
 def test_a_clock_that_goes_back_is_passed_over() -> None:
-    marks = StepTimes()
+    step_times = StepTimes()
     for at, step in ((10.0, 1), (5.0, 2), (11.0, 3)):
-        marks.add(at, step)
+        step_times.add(at, step)
 
-    assert marks.step_at(4.0) == (1, 1)
-    assert marks.step_at(10.5) == (1, 3)
+    assert step_times.step_at(4.0) == (1, 1)
+    assert step_times.step_at(10.5) == (1, 3)
 
 
 def test_a_clock_that_was_set_back_by_a_day_begins_anew() -> None:
-    marks = StepTimes()
+    step_times = StepTimes()
     for at, step in ((90_000.0, 1), (90_001.0, 2), (3600.0, 3), (3601.0, 9)):
-        marks.add(at, step)
+        step_times.add(at, step)
 
-    assert marks.step_at(3600.5) == (3, 9)
+    assert step_times.step_at(3600.5) == (3, 9)
 
 
 @pytest.mark.parametrize("steps", [MOST, MOST + 1, 3 * MOST, 5 * MOST])
 def test_a_long_run_is_remembered_more_coarsely(steps: int) -> None:
-    marks = StepTimes()
+    step_times = StepTimes()
     for step in range(steps):
-        marks.add(float(step), step)
+        step_times.add(float(step), step)
 
-    assert len(marks._at) <= MOST
+    assert len(step_times._at) <= MOST
     for when in (0, steps // 3, steps - 1):
-        least, most = marks.step_at(when)
+        least, most = step_times.step_at(when)
         assert when - 16 <= least <= when <= most <= when + 16

@@ -11,7 +11,7 @@ from rocsteady.hangs.verdict import Verdict
 from rocsteady.hangs.wait_set import Member, WaitSet
 from rocsteady.model import RunState
 from rocsteady.run.announcer import Announcer
-from rocsteady.run.verdict_messages import Teller
+from rocsteady.run.verdict_messages import VerdictMessages
 
 
 class Heard:
@@ -27,7 +27,7 @@ class Heard:
 
 def told(*verdicts: Verdict, observe: bool = False) -> list[str]:
     heard = Heard()
-    teller = Teller(cast("Announcer", heard), "calm-otter", observe=observe)
+    teller = VerdictMessages(cast("Announcer", heard), "calm-otter", observe=observe)
     for verdict in verdicts:
         teller.tell(verdict, inspected=True)
     return heard.said
@@ -52,8 +52,8 @@ def test_slow_is_said_once_with_its_limit_and_what_to_type() -> None:
     assert said == (
         "slow: no step for 30 s; the training thread is waiting for a lock. This is not proven to"
         " be a hang. rocsteady does not stop the run until 30 min after the last progress. To act"
-        " now: rocsteady restart calm-otter, or rocsteady stop calm-otter. To change the limit, use"
-        " --hang-after."
+        " now: rocsteady run --resume calm-otter, or rocsteady stop calm-otter. To change the"
+        " limit, use --hang-after."
     )
 
 
@@ -82,7 +82,7 @@ ALIKE = Blame(sign=Sign.NONE, why="no rank stands out: all 2 ranks are in step 9
 @pytest.mark.parametrize("found", [LOCKED, ALIKE, None])
 def test_a_hang_is_said_with_the_rank_or_that_none_stands_out(found: Blame | None) -> None:
     heard = Heard()
-    teller = Teller(cast("Announcer", heard), "calm-otter")
+    teller = VerdictMessages(cast("Announcer", heard), "calm-otter")
 
     teller.hung(
         Verdict(condition=RunState.HUNG, why="no step for 9 s", quiet=9.0, blame=found),
@@ -95,7 +95,7 @@ def test_a_hang_is_said_with_the_rank_or_that_none_stands_out(found: Blame | Non
 
 def test_ranks_of_one_host_that_are_alike_are_not_said_of_a_hang_over_several() -> None:
     heard = Heard()
-    teller = Teller(cast("Announcer", heard), "calm-otter")
+    teller = VerdictMessages(cast("Announcer", heard), "calm-otter")
     why = "no step for 9 s"
     apart = Verdict(condition=RunState.HUNG, why=why, quiet=9.0, blame=ALIKE, apart=True)
 
@@ -106,7 +106,7 @@ def test_ranks_of_one_host_that_are_alike_are_not_said_of_a_hang_over_several() 
 
 def test_evidence_is_said_only_if_it_says_more() -> None:
     heard = Heard()
-    teller = Teller(cast("Announcer", heard), "calm-otter")
+    teller = VerdictMessages(cast("Announcer", heard), "calm-otter")
 
     for found, before in ((None, None), (LOCKED, LOCKED), (ALIKE, LOCKED), (LOCKED, ALIKE)):
         teller.blamed(found, before)

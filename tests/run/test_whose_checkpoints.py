@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import sys
 import time
@@ -139,7 +138,7 @@ def test_fresh_passes_on_only_what_this_run_wrote_and_moves_nothing(trains: Proj
     before = files(trains)
     trains.environment["FAIL"] = "once"
 
-    ended = trains.run("--fresh", name=f"{trains.name}-second")
+    ended = trains.run("--resume", "never", name=f"{trains.name}-second")
 
     assert ended.code == 0, ended.err
     assert starts(trains) == ["", "", "--resume checkpoints/step-3.pt"]
@@ -175,7 +174,7 @@ def test_what_another_process_saves_before_the_first_attempt_is_not_the_runs_own
 def test_a_fresh_run_that_saved_nothing_does_not_lead_back_to_an_older_one(trains: Project) -> None:
     trains.run()
     trains.script("import sys; sys.exit(3)")
-    trains.run("--fresh", name=f"{trains.name}-second")
+    trains.run("--resume", "never", name=f"{trains.name}-second")
     trains.script(TRAINS)
 
     ended = trains.run(name=f"{trains.name}-third")
@@ -206,7 +205,7 @@ def test_a_run_that_is_resumed_uses_only_its_own_checkpoints(trains: Project) ->
     time.sleep(0.05)
     for path in trains.folder.glob("checkpoints/*"):  # so that the other run leaves them alone
         shutil.copy2(path, trains.folder / f"kept-{path.name}")
-    unfinished(trains, "--continue", name=f"{trains.name}-second")
+    unfinished(trains, "--resume", "auto", name=f"{trains.name}-second")
 
     ended = trains.run("--resume", trains.name)
 
@@ -226,7 +225,7 @@ def test_a_run_whose_checkpoint_another_has_replaced_is_not_resumed_from_it(
 ) -> None:
     trains.environment["AS"] = "last.pt"
     unfinished(trains)
-    unfinished(trains, "--fresh", name=f"{trains.name}-second")
+    unfinished(trains, "--resume", "never", name=f"{trains.name}-second")
     before = files(trains)
 
     ended = trains.run("--resume", trains.name)
@@ -234,7 +233,7 @@ def test_a_run_whose_checkpoint_another_has_replaced_is_not_resumed_from_it(
     assert ended.code == 76
     assert (
         f"{trains.name} has no checkpoint of its own: checkpoints/last.pt belongs to another"
-        " run. Use --from-scratch to start from the beginning."
+        f" run. To start over: rocsteady run --resume never -- {sys.executable} train.py."
     ) in ended.said
     assert files(trains) == before
     assert len(starts(trains)) == 2
@@ -249,7 +248,7 @@ def test_the_same_job_is_not_run_twice_at_once(trains: Project) -> None:
     train = (sys.executable, "train.py", "--other")
     shares = trains.run("--", *train, name=f"{trains.name}-shares")
     other = trains.start("--", *train[:1], "-c", OTHER, name=f"{trains.name}-other")
-    anyway = trains.start("--anyway", name=f"{trains.name}-third")
+    anyway = trains.start("--resume", "never", name=f"{trains.name}-third")
     until(lambda: len(starts(trains)) == 3)
 
     assert second.code == 76
@@ -259,9 +258,9 @@ def test_the_same_job_is_not_run_twice_at_once(trains: Project) -> None:
         f"run {trains.name} with the same checkpoints is running in this folder, and both would"
         f" write to 'checkpoints/*.pt'. To stop it: rocsteady stop {trains.name}."
     ) in shares.err
-    assert "--anyway" in second.err
-    assert "--anyway" in shares.err
-    names = [line["run"]["name"] for line in json.loads(trains.say("runs", "--json").out)["runs"]]
+    assert "--resume never" in second.err
+    assert "--resume never" in shares.err
+    names = [line["run"]["name"] for line in json.loads(trains.say("status", "--json").out)["runs"]]
     assert sorted(names) == sorted([f"{trains.name}{each}" for each in ("-third", "-other", "")])
     for child in (first, other, anyway):
         child.terminate()
@@ -271,7 +270,7 @@ def test_the_same_job_is_not_run_twice_at_once(trains: Project) -> None:
 def test_detached_it_keeps_the_choice(trains: Project) -> None:
     trains.run()
 
-    started = trains.run("--detach", "--continue", name=f"{trains.name}-second")
+    started = trains.run("--detach", "--resume", "auto", name=f"{trains.name}-second")
 
     assert started.code == 0, started.err
     until(lambda: trains.line(f"{trains.name}-second")["run"]["outcome"] == "done")
@@ -279,9 +278,8 @@ def test_detached_it_keeps_the_choice(trains: Project) -> None:
 
 
 def test_options_that_contradict_are_refused(trains: Project) -> None:
-    both = trains.run("--fresh", "--continue")
-    resume = trains.run("--resume", "x", "--fresh")
+    named = trains.run("--name", "never")
+    resume = trains.say("run", "--resume", "x", "--name", "y")
 
-    assert (both.code, resume.code) == (2, 2)
+    assert (named.code, resume.code) == (2, 2)
     assert not Path(trains.folder / "starts").exists()
-    assert re.search("cannot be combined", both.err)

@@ -27,7 +27,7 @@ COMMANDS = {
     **{
         f"help-{name}": (name, "--help")
         for name in (
-            "doctor", "env", "wheels", "probe", "init", "plan", "run", "drill", "runs", "watch",
+            "doctor", "env", "wheels", "probe", "init", "plan", "run", "drill", "status", "watch",
             "logs", "notify", "stop", "report", "checkpoint", "explain",
         )
     },

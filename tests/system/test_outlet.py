@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from rocsteady.system.output_buffer import Outlet
+from rocsteady.system.output_buffer import OutputBuffer
 
 
 def notice(count: int) -> bytes:
@@ -22,62 +22,62 @@ def read_all(descriptor: int) -> bytes:
 
 def test_everything_is_written_in_order() -> None:
     read, write = os.pipe()
-    outlet = Outlet(write)
+    output_buffer = OutputBuffer(write)
     for number in range(1000):
-        outlet.put(b"%d " % number)
+        output_buffer.put(b"%d " % number)
 
-    assert outlet.close(5)
+    assert output_buffer.close(5)
     os.close(write)
 
     assert read_all(read) == b"".join(b"%d " % number for number in range(1000))
-    assert outlet.missed == 0
+    assert output_buffer.missed == 0
 
 
 def test_a_stuck_reader_costs_little_time_and_is_told_when_it_reads_again() -> None:
     read, write = os.pipe()  # takes 64 KiB
-    outlet = Outlet(write, notice=notice, limit=100_000)
+    output_buffer = OutputBuffer(write, notice=notice, limit=100_000)
     began = time.monotonic()
     for _ in range(50):
-        outlet.put(b"x" * 10_000)
+        output_buffer.put(b"x" * 10_000)
     took = time.monotonic() - began
-    missed = outlet.missed
+    missed = output_buffer.missed
 
     shown = b""
     while b"left out]" not in shown:
         shown += os.read(read, 65536)
-    outlet.put(b"again")
+    output_buffer.put(b"again")
 
-    assert outlet.close(5)
+    assert output_buffer.close(5)
     os.close(write)
     shown += read_all(read)
 
     assert took < 1
     assert missed > 0
     assert shown == b"x" * (500_000 - missed) + notice(missed) + b"again"
-    assert outlet.untold == 0
+    assert output_buffer.untold == 0
 
 
 def test_a_reader_that_is_gone_is_counted() -> None:
     read, write = os.pipe()
     os.close(read)
-    outlet = Outlet(write, notice=notice)
-    outlet.put(b"one")
-    while not outlet.dead:
+    output_buffer = OutputBuffer(write, notice=notice)
+    output_buffer.put(b"one")
+    while not output_buffer.dead:
         time.sleep(0.01)
-    outlet.put(b"two")
+    output_buffer.put(b"two")
 
-    assert outlet.close(1)
+    assert output_buffer.close(1)
     os.close(write)
-    assert (outlet.missed, outlet.untold) == (6, 6)
+    assert (output_buffer.missed, output_buffer.untold) == (6, 6)
 
 
 def test_one_that_never_reads_is_given_up_in_time() -> None:
     read, write = os.pipe()
-    outlet = Outlet(write)
-    outlet.put(b"x" * 1_000_000)
+    output_buffer = OutputBuffer(write)
+    output_buffer.put(b"x" * 1_000_000)
     began = time.monotonic()
 
-    assert not outlet.close(0.3)
+    assert not output_buffer.close(0.3)
 
     assert time.monotonic() - began < 2
     os.close(read)  # which also ends its thread
@@ -87,14 +87,14 @@ def test_one_that_never_reads_is_given_up_in_time() -> None:
 def test_a_descriptor_that_does_not_block_is_waited_for() -> None:
     read, write = os.pipe()
     os.set_blocking(write, False)
-    outlet = Outlet(write)
-    outlet.put(b"x" * 200_000)
+    output_buffer = OutputBuffer(write)
+    output_buffer.put(b"x" * 200_000)
     time.sleep(0.1)
     found = os.read(read, 65536)
     while len(found) < 200_000:
         found += os.read(read, 65536)
 
-    assert outlet.close(5)
+    assert output_buffer.close(5)
     os.close(write)
     os.close(read)
-    assert (len(found), outlet.missed) == (200_000, 0)
+    assert (len(found), output_buffer.missed) == (200_000, 0)

@@ -8,11 +8,10 @@ from pathlib import Path
 
 from rocsteady.cli import run
 from rocsteady.model import Strategy
-from rocsteady.run.recovery import FallTo
-from rocsteady.run.strategy_history import RunWishes
+from rocsteady.run.options import Fallback, RunOptions
 
-CPU = FallTo(number=2, title="CPU, 2 threads", strategy=Strategy(device="cpu"), rate=100.0)
+CPU = Fallback(number=2, title="CPU, 2 threads", strategy=Strategy(device="cpu"), rate=100.0)
 
 if __name__ == "__main__":
-    setattr(run, "RunWishes", partial(RunWishes, options=(CPU,)))  # noqa: B010 - not typed
+    setattr(run, "RunOptions", partial(RunOptions, fallbacks=(CPU,)))  # noqa: B010 - not typed
     runpy.run_path(str(Path(__file__).with_name("hurried.py")), run_name="__main__")

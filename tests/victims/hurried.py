@@ -6,14 +6,14 @@ Every duration that is waited for is divided by HURRY; what is compared with wha
 from __future__ import annotations
 
 from datetime import timedelta
-from functools import partial
+from types import ModuleType
 
 import msgspec
 
 from rocsteady.cli import run
 from rocsteady.cli.main import main
 from rocsteady.hangs.verdict import Patience
-from rocsteady.run.attempt_settings import Settings
+from rocsteady.run.options import Timing
 from rocsteady.system.child_end import Stopping
 
 HURRY = 2.5
@@ -27,15 +27,21 @@ PATIENCE = msgspec.structs.replace(
         if isinstance(value := getattr(USUAL, name), timedelta) and name not in OURS
     },
 )
-SETTINGS = partial(
-    Settings,
+TIMING = Timing(
+    patience=PATIENCE,
     quick_crash=timedelta(0),
     stopping=Stopping(save_wait=timedelta(seconds=6)),
-    continue_after=Settings().continue_after / HURRY,
-    continue_unattended_after=Settings().continue_after / HURRY,
+    continue_after=Timing().continue_after / HURRY,
+    continue_unattended_after=Timing().continue_after / HURRY,
 )
 
+
+def hurry(command: ModuleType, timing: Timing = TIMING) -> None:
+    """Have the runs of a command timed so."""
+    options = getattr(command, "RunOptions")  # noqa: B009 - not typed
+    setattr(command, "RunOptions", lambda **given: options(**{**given, "timing": timing}))  # noqa: B010
+
+
 if __name__ == "__main__":
-    wanted = {"patience": PATIENCE}
-    setattr(run, "Settings", lambda **given: SETTINGS(**{**given, **wanted}))  # noqa: B010 - not typed
+    hurry(run)
     main()

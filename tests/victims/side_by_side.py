@@ -111,8 +111,8 @@ class SideBySide:
         return json.loads(bare.out), json.loads(watched.out)
 
     def story(self) -> dict[str, Any]:
-        """Return the last watched run as ``rocsteady runs --json`` lists it."""
-        listed = self._run([*self.rocsteady, "runs", "--json"], b"", {})
+        """Return the last watched run as ``rocsteady status --json`` lists it."""
+        listed = self._run([*self.rocsteady, "status", "--json"], b"", {})
         assert listed.code == 0, listed.err
         (found,) = [
             line for line in json.loads(listed.out)["runs"] if line["run"]["name"] == self.name

@@ -85,7 +85,8 @@ class Project:
 
     def start(self, *words: str, name: str | None = None) -> subprocess.Popen[bytes]:
         """Start ``rocsteady run`` in a process group of its own, without a terminal."""
-        named = () if "--resume" in words else ("--name", name or self.name)
+        resumed = words[words.index("--resume") + 1] if "--resume" in words else "auto"
+        named = ("--name", name or self.name) if resumed in ("auto", "never") else ()
         return self.popen("run", "--yes", *named, *words)
 
     def popen(self, *words: str) -> subprocess.Popen[bytes]:
@@ -118,8 +119,8 @@ class Project:
         return terminal
 
     def line(self, name: str | None = None) -> dict[str, Any]:
-        """Return a run as ``rocsteady runs --json`` has it."""
-        told = json.loads(self.say("runs", "--json").out)
+        """Return a run as ``rocsteady status --json`` has it."""
+        told = json.loads(self.say("status", "--json").out)
         assert told["version"] == 1
         found = [line for line in told["runs"] if line["run"]["name"] == (name or self.name)]
         return dict(found[0]) if found else {}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from functools import partial
+
+from hurried import hurry
 
 from rocsteady.cli import run
 from rocsteady.cli.main import main
-from rocsteady.run.attempt_settings import Settings
+from rocsteady.run.options import Timing
 
 if __name__ == "__main__":
-    setattr(run, "Settings", partial(Settings, quick_crash=timedelta(0)))  # noqa: B010 - not typed
+    hurry(run, Timing(quick_crash=timedelta(0)))
     main()

@@ -95,7 +95,9 @@ def test_one_host_is_a_job(an_export: Callable[..., Export]) -> None:
     assert [*written] == ["es-futures-job.yaml"]
     (text,) = written.values()
     assert "export PET_RDZV_BACKEND=rocsteady\n" in text
-    assert "exec rocsteady run --yes --continue -- torchrun --nproc-per-node 8 train.py\n" in text
+    assert (
+        "exec rocsteady run --yes --resume auto -- torchrun --nproc-per-node 8 train.py\n" in text
+    )
 
 
 @pytest.mark.parametrize(

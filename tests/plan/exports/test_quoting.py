@@ -81,7 +81,7 @@ def test_the_command_is_the_users_own(
 def test_what_a_scheduler_starts_again_resumes(
     place: Callable[[Export], str], an_export: Callable[..., Export]
 ) -> None:
-    assert shlex.split(place(an_export()))[:4] == ["rocsteady", "run", "--yes", "--continue"]
+    assert shlex.split(place(an_export()))[:5] == ["rocsteady", "run", "--yes", "--resume", "auto"]
 
 
 @settings(deadline=None)

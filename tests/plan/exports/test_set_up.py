@@ -136,7 +136,7 @@ class Place:
 
     def runs(self) -> list[dict[str, Any]]:
         """Return the runs in the folder."""
-        return list(json.loads(self.rocsteady("runs", "--json"))["runs"])
+        return list(json.loads(self.rocsteady("status", "--json"))["runs"])
 
     def rocsteady(self, *words: str) -> str:
         """Carry out a command beside the run."""

@@ -94,7 +94,7 @@ def test_one_host_is_watched_by_a_run(an_export: Callable[..., Export]) -> None:
     text = sbatch(an_export(command=command))
 
     assert "\nexport PET_RDZV_BACKEND=rocsteady\n" in text
-    assert f"\nrocsteady run --yes --continue -- {' '.join(command)} &\n" in text
+    assert f"\nrocsteady run --yes --resume auto -- {' '.join(command)} &\n" in text
     assert "ENDPOINT" not in text
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import hurried
@@ -24,8 +25,9 @@ from rocsteady.model import Strategy
 from rocsteady.plan import trials
 from rocsteady.plan.planner import TrialKind
 from rocsteady.plan.trial_result import TrialResult
-from rocsteady.run import supervision
+from rocsteady.run import strategy_history
 from rocsteady.run.job.values import Job
+from rocsteady.run.options import Timing
 
 SOON = timedelta(seconds=5)
 PATIENCE = replace(hurried.PATIENCE, start_after=SOON, seldom_after=SOON)
@@ -52,8 +54,8 @@ if __name__ == "__main__":
     recording = read_recording(Path(sys.argv.pop(1)))
     KeptTrials.file = Path(sys.argv.pop(1))
     for module, name, value in (
-        (supervision, "DiskRoot", lambda: RecordedRoot(recording)),
-        (trials, "patience_for", lambda _: PATIENCE),
+        (strategy_history, "DiskRoot", lambda: RecordedRoot(recording)),
+        (trials, "Timing", partial(Timing, patience=PATIENCE)),
         (trials, "STARTING", STARTING),
         (plan, "PlanTrials", KeptTrials),
     ):

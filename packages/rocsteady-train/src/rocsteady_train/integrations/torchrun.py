@@ -53,7 +53,7 @@ HOSTS_WITHIN = 120.0  # seconds for the other hosts to say so
 CONTACT_WITHIN = 60.0  # seconds that the other hosts may be out of reach while ranks run
 TRIES = 3  # rendezvous in a row in which hosts did not agree
 RETRY, PERSON_NEEDED = 75, 76  # exit codes
-OPTIONS = ("--yes", "--anyway")
+OPTIONS = ("--yes",)
 SEVERAL = "--several-hosts"
 # Torch's own errors of a store are among these; the signal that ends the agent is not.
 FAULTS = (OSError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, ImportError)

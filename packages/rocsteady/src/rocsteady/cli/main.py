@@ -33,17 +33,16 @@ COMMANDS = {
     "plan": ("rocsteady.cli.plan", "Compare every option for the job, with short trials."),
     "run": ("rocsteady.cli.run", "Run a training command and keep it alive until it is done."),
     "drill": ("rocsteady.cli.drill", "Inject faults into a copy of the job and see what happens."),
-    "runs": ("rocsteady.cli.runs", "List the runs of this project."),
+    "status": ("rocsteady.cli.status", "List the runs of this project."),
     "watch": ("rocsteady.cli.watch", "View a run in progress on a full screen."),
     "logs": ("rocsteady.cli.logs", "Print the output of a run, or follow it."),
     "stop": ("rocsteady.cli.stop", "Stop a run."),
-    "restart": ("rocsteady.cli.restart", "Stop a run and resume it from its newest checkpoint."),
     "report": ("rocsteady.cli.report", "Explain what happened in a run, and why."),
     "notify": ("rocsteady.cli.notify", "List notification channels, or send a test."),
     "checkpoint": ("rocsteady.cli.checkpoint", "List, verify, export and import checkpoints."),
     "explain": ("rocsteady.cli.explain", "Identify an error; show what is known, and workarounds."),
 }
-NOT_ON_WINDOWS = {"probe", "init", "plan", "run", "drill", "watch", "stop", "restart"}
+NOT_ON_WINDOWS = {"probe", "init", "plan", "run", "drill", "watch", "stop"}
 ERROR, USAGE, COULD_NOT_EXAMINE = 1, 2, 3
 
 

@@ -26,7 +26,7 @@ from rocsteady.plan.values import Option
 from rocsteady.run.forecast import due
 from rocsteady.run.job.metric_goals import metric_files
 from rocsteady.run.job.values import DoneWhen, Job
-from rocsteady.run.supervision import examined
+from rocsteady.run.strategy_history import examined
 from rocsteady.run.visible_gpus import visible_to_a_run
 from rocsteady.screens.screen import show, tell
 from rocsteady.wording import plural

@@ -74,5 +74,5 @@ def find_run(journal: Journal | None, name: str | None) -> RunLine:
         return lines[0]
     known = {line.run.name: line for line in lines}
     if name not in known:
-        raise click.UsageError(no_such("run", name, known, "To list them: rocsteady runs"))
+        raise click.UsageError(no_such("run", name, known, "To list them: rocsteady status"))
     return known[name]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from rocsteady.cli.detach import WITHOUT_TERMINAL, detach
 from rocsteady.cli.duration import Duration
 from rocsteady.cli.project import enter, find_job_folder, find_project
 from rocsteady.cli.project_journal import find_run, kept_journal
+from rocsteady.cli.stop import stop
 from rocsteady.errors import (
     ExaminationError,
     JobError,
@@ -25,16 +25,14 @@ from rocsteady.errors import (
 from rocsteady.exit_codes import PERSON_NEEDED
 from rocsteady.failures.remedy import load_remedies
 from rocsteady.plan.saved_plan import command_of, planned
-from rocsteady.run.attempt_settings import Settings
-from rocsteady.run.engines.elastic import AgentLink
 from rocsteady.run.existing_checkpoints import Choice
 from rocsteady.run.job import FILE
 from rocsteady.run.job.run_names import check_name
 from rocsteady.run.job.values import Existing, Job
+from rocsteady.run.options import AUTO, NEVER, RunOptions
 from rocsteady.run.runs import RunLauncher
+from rocsteady.run.script_resume import can_resume
 from rocsteady.run.stages import Turn, are_done, carry_out_stages, turns_of
-from rocsteady.run.strategy_history import RunWishes
-from rocsteady.run.supervision import patience_for
 from rocsteady.screens.command_check import check_interpreter
 from rocsteady.screens.job_questions import ask_about_run, ask_existing, at_a_terminal, job_here
 from rocsteady.screens.screen import tell
@@ -42,10 +40,11 @@ from rocsteady.store.journal import Journal
 from rocsteady.store.location import Place, existing_places, find_place
 from rocsteady.store.machine_history import Memory
 from rocsteady.suggestions import no_such
-from rocsteady.system.child_end import DETACHED, OURS
 from rocsteady.system.full_screen import FullScreen
 
 EXAMPLE = "rocsteady run -- python train.py"
+WORDS = "rocsteady.run.words"  # by which the context knows what was typed
+CHOICES = {Existing.CONTINUE: AUTO, Existing.FRESH: NEVER}  # about earlier checkpoints
 
 
 class RunName(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -56,7 +55,9 @@ class RunName(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> str:
-        """Return it, or say how a name is written."""
+        """Return it, or fail with how a name is written."""
+        if value in (AUTO, NEVER):
+            self.fail(f"--resume {value} already has a meaning; choose another name", param, ctx)
         try:
             return check_name(str(value))
         except JournalError as error:
@@ -71,7 +72,7 @@ class Remedies(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
-        """Read them, or say which one there is not."""
+        """Read them, or fail with the one there is not."""
         if isinstance(value, tuple):
             return value
         ids = tuple(word.strip() for word in str(value).split(",") if word.strip())
@@ -85,6 +86,11 @@ class Remedies(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 class RunCommand(click.Command):
     """A command of which every refusal needs a person: 1 would be taken for the script's own."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Remember what was typed, so that --detach can pass it on."""
+        ctx.meta[WORDS] = list(args)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click has it
         """Run it."""
         try:
@@ -96,9 +102,19 @@ class RunCommand(click.Command):
             ctx.exit(PERSON_NEEDED)
 
 
+# To add an option: a click.option here, and a field of the same name in RunOptions
+# (attempts/options.py). Nothing else has to change for it to arrive where it is read.
 # What follows the command's first word is the command's own, also an option that we have too.
 @click.command("run", cls=RunCommand, context_settings={"allow_interspersed_args": False})
 @click.option("--name", type=RunName(), help="Name of the run. Default: two random words.")
+@click.option(
+    "--resume",
+    metavar="[auto|never|RUN]",
+    help="RUN: continue that run; if it is still running, stop it first. auto: continue from the"
+    " newest existing checkpoint. never: start from the beginning, even next to a run of the same"
+    " job, and retry even a script that cannot resume (its output is backed up first). Default:"
+    " continue if the last run of this job was left unfinished.",
+)
 @click.option(
     "--max-attempts",
     type=click.IntRange(1, 1000),
@@ -111,40 +127,22 @@ class RunCommand(click.Command):
     metavar="DURATION",
     help="Stop the run after this long without progress, even if it is not proven to be stuck.",
 )
-@click.option(
-    "--from-scratch",
-    is_flag=True,
-    help="Restart even a script that cannot resume; its output files are backed up first.",
-)
 @click.option("--no-remedies", is_flag=True, help="Retry without changing any settings.")
 @click.option("--allow", type=Remedies(), default=(), help="Use only these remedies.")
 @click.option("--deny", type=Remedies(), default=(), help="Never use these remedies.")
 @click.option(
     "--with", "start_with", type=Remedies(), default=(), help="Start with these remedies applied."
 )
-@click.option("--again", is_flag=True, help="Also allow settings that have crashed this machine.")
 @click.option(
-    "--detach", "detached", is_flag=True, help="Run in the background, detached from this terminal."
-)
-@click.option(
-    "--watch",
-    "watched",
+    "--again",
+    "retry_crashed",
     is_flag=True,
-    help="Run in the background and open rocsteady watch here.",
+    help="Also allow settings that have crashed this machine.",
 )
-@click.option("--resume", metavar="RUN", help="Resume a run that ended or was stopped.")
-@click.option("--fresh", is_flag=True, help="Ignore checkpoints from before this run.")
-@click.option(
-    "--continue", "go_on", is_flag=True, help="Resume from the newest existing checkpoint."
-)
-@click.option(
-    "--anyway",
-    is_flag=True,
-    help="Start even if a run of the same job or with the same checkpoints is running here.",
-)
+@click.option("--detach", is_flag=True, help="Run in the background, detached from this terminal.")
+@click.option("--watch", is_flag=True, help="Run in the background and open rocsteady watch here.")
 @click.option(
     "--plan",
-    "plan",
     type=click.IntRange(1),
     metavar="N",
     help="Run option N of the last plan; fall back to the options after it.",
@@ -155,27 +153,12 @@ class RunCommand(click.Command):
     is_flag=True,
     help="Skip all confirmations; also allow --stage out of order.",
 )
-@click.option(WITHOUT_TERMINAL, "alone", is_flag=True, hidden=True)
-@click.option("--ranks", type=int, hidden=True)  # a socket to the torchrun whose ranks are watched
-@click.option("--several-hosts", is_flag=True, hidden=True)  # have ranks of that torchrun's job
+@click.option(WITHOUT_TERMINAL, is_flag=True, hidden=True)
+@click.option("--ranks", type=int, hidden=True)
+@click.option("--several-hosts", is_flag=True, hidden=True)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
-def command(  # noqa: PLR0913 - one argument an option
-    ctx: click.Context,
-    /,
-    *,
-    name: str | None,
-    resume: str | None,
-    fresh: bool,
-    go_on: bool,
-    anyway: bool,
-    plan: int | None,
-    stage: str | None,
-    yes: bool,
-    alone: bool,
-    command: tuple[str, ...],
-    **_: object,  # which _settings, _wishes, _link and _launch read
-) -> None:
+def command(ctx: click.Context, /, **chosen: Any) -> None:  # noqa: ANN401 - RunOptions has types
     """Run COMMAND, watch its progress, and restart it when it hangs or crashes.
 
     rocsteady run -- python train.py. Without COMMAND, runs the command in rocsteady.toml.
@@ -183,88 +166,68 @@ def command(  # noqa: PLR0913 - one argument an option
     Exit code: the script's own; 75 the run can be retried automatically, 76 a person is needed or
     the run ended before the job was done, 2 incorrect usage, 130 on ^C.
     """
-    _check(ctx.params)
-    folder = _folder(command, resume)
-    typed, command = bool(command), command if plan is None else command_of(folder, command)
-    _check_job(folder, command, resume)
-    place = _place(folder, resume)
+    options = RunOptions(**chosen, from_scratch=chosen["resume"] == NEVER)
+    _check(options)
+    folder = _folder(options)
+    typed = bool(options.command)
+    if options.plan is not None:
+        options = msgspec.structs.replace(options, command=command_of(folder, options.command))
+    _check_job(folder, options)
+    _stop_first(options)
+    place = _place(folder, options)
     memory, journal = Memory(place), Journal(place)
     code = PERSON_NEEDED
     try:
         journal.flush()  # within its bound; what reads the journal from here on has none
-        job = _job(folder, command, resume, journal, memory, yes=yes)
-        job, wanted = _wishes(ctx.params, folder, job)
-        if stage is not None and not job.stages:
+        job = _job(folder, options, journal, memory)
+        if options.plan is not None:
+            job, option, after = planned(folder, job, options.plan)
+            options = msgspec.structs.replace(options, strategy=option.strategy, fallbacks=after)
+        if options.stage is not None and not job.stages:
             raise click.UsageError(f"--stage needs stages in {FILE}; leave out the command")
-        turns = turns_of(job, journal, name=name, first=stage, yes=yes)
+        turns = turns_of(job, journal, name=options.name, first=options.stage, yes=options.yes)
         if not turns:
-            _check_free(name, journal)
-        runner = RunLauncher(
+            _check_free(options.name, journal)
+        launcher = RunLauncher(
             folder=folder,
-            settings=_settings(ctx.params, job),
-            wanted=wanted,
+            options=options,
             journal=journal,
             memory=memory,
-            terminal=DETACHED if alone else OURS,
-            choice=_choice(typed=typed, fresh=fresh, go_on=go_on, ask=not (yes or alone)),
-            alone=not anyway,
-            link=_link(ctx.params),
+            choice=_choice(options, typed=typed),
         )
-        runner = runner.chosen(_first(job, turns), resume)
-        code = _launch(ctx.params, job, turns, runner)
+        launcher = launcher.chosen(_first(job, turns))
+        code = _launch(job, turns, launcher, ctx.meta[WORDS])
     except NotRecordedError as error:
         tell(f"rocsteady: {error}. Nothing was started.")
     finally:
-        kept = journal.close()
+        written = journal.close()
         memory.close()
-    if not kept:
+    if not written:
         tell("rocsteady: the last journal entries could not be written.")
     ctx.exit(code)
 
 
-def _wishes(options: dict[str, Any], folder: Path, job: Job) -> tuple[Job, RunWishes]:
-    """Return what was said of remedies, and the job: with --plan that of an option."""
-    names = ("allow", "deny", "start_with", "again")
-    wanted = RunWishes(**{name: options[name] for name in names})
-    if options["plan"] is None:
-        return job, wanted
-    job, option, after = planned(folder, job, options["plan"])
-    return job, msgspec.structs.replace(wanted, strategy=option.strategy, options=after)
-
-
-def _link(options: dict[str, Any]) -> AgentLink | None:
-    if options["ranks"] is None:
-        return None
-    return AgentLink(options["ranks"], os.environ, several_hosts=options["several_hosts"])
-
-
-def _settings(options: dict[str, Any], job: Job) -> Settings:
-    return Settings(
-        max_attempts=options["max_attempts"],
-        observe=options["observe"],
-        from_scratch=options["from_scratch"],
-        remedies=not options["no_remedies"],
-        patience=patience_for(options["hang_after"] or job.hang_after),
-    )
-
-
-def _launch(options: dict[str, Any], job: Job, turns: tuple[Turn, ...], runner: RunLauncher) -> int:
+def _launch(job: Job, turns: tuple[Turn, ...], launcher: RunLauncher, words: list[str]) -> int:
     """Carry out the run, here or in the background, or the stages that are left of it."""
+    options = launcher.options
     if turns and are_done(turns):
         return 0
-    if options["resume"] is not None and runner.is_done(options["resume"]):
-        tell(f"rocsteady: {options['resume']} is done; there is nothing to resume.")
+    if options.resumed_run is not None and launcher.is_done(options.resumed_run):
+        tell(f"rocsteady: {options.resumed_run} is done; there is nothing to resume.")
         return 0
-    if options["detached"] or options["watched"]:
-        name = detach(_again(options, runner.choice), runner.folder, runner.journal)
-        return _view(runner.journal, name) if options["watched"] else 0
+    if (options.detach or options.watch) and not options.without_terminal:
+        answered = ["--yes"]  # whatever there was to ask
+        if options.resume is None and launcher.choice.existing is not None:
+            answered += ["--resume", CHOICES[launcher.choice.existing]]
+        name = detach([*answered, *words], launcher.folder, launcher.journal)
+        return _view(launcher.journal, name) if options.watch else 0
     if turns:
-        return carry_out_stages(turns, runner.carry_out)
-    return runner.carry_out(job, name=options["name"], resume=options["resume"])[0]
+        return carry_out_stages(turns, launcher.carry_out)
+    return launcher.carry_out(job, options.name)[0]
 
 
 def _view(journal: Journal, name: str) -> int:
-    """Show the run on a full screen until the user leaves it, and say what became of it."""
+    """Show the run on a full screen until the user leaves it, then report what became of it."""
     from rocsteady.cli.watch_screen import watch_screen  # noqa: PLC0415 - only --watch needs it
 
     code = watch_screen(journal, name)
@@ -278,49 +241,73 @@ def _view(journal: Journal, name: str) -> int:
     return code
 
 
-def _folder(command: tuple[str, ...], resume: str | None) -> Path:
+def _folder(options: RunOptions) -> Path:
     """Return where the run takes place; refuse what cannot run before anything is created."""
     here = Path.cwd()
-    if command:  # as it was typed, here
-        check_interpreter(command, here)
+    if options.command:  # as it was typed, here
+        check_interpreter(options.command, here)
         return here
-    return enter(find_project(here) if resume is not None else find_job_folder(here))
+    resumes = options.resumed_run is not None
+    return enter(find_project(here) if resumes else find_job_folder(here))
 
 
-def _check_job(folder: Path, command: tuple[str, ...], resume: str | None) -> None:
+def _check_job(folder: Path, options: RunOptions) -> None:
     """Refuse a run of nothing, before a journal is created for it."""
-    if resume is not None and not existing_places(folder):
-        find_run(None, resume)
-    if resume is None and not command and not os.path.lexists(folder / FILE):
+    resumed = options.resumed_run
+    if resumed is not None and not existing_places(folder):
+        find_run(None, resumed)
+    if resumed is None and not options.command and not os.path.lexists(folder / FILE):
         raise click.UsageError(f"name a command: {EXAMPLE}")
 
 
-def _place(folder: Path, resume: str | None) -> Place:
+def _stop_first(options: RunOptions) -> None:
+    """Stop the run to resume if it is still going, once its user has confirmed that."""
+    name = options.resumed_run
+    if name is None or options.without_terminal:
+        return
+    with kept_journal(name) as journal:
+        line = find_run(journal, name)
+        if not line.alive or line.run.ended is not None or journal is None:
+            return
+        if not can_resume(line.run, journal):
+            raise RocsteadyError(
+                f"{name} was not stopped: rocsteady does not know how its script resumes, and a"
+                f" restart would lose its progress. To stop it: rocsteady stop {name}"
+            )
+    if not options.yes:
+        still = f"{name} is still running"
+        if not at_a_terminal():
+            raise RocsteadyError(
+                f"{still}. To stop and resume it: rocsteady run --resume {name} --yes"
+            )
+        click.confirm(f"{still}. Stop it, and resume it here?", abort=True, err=True)
+    stop(name)
+
+
+def _place(folder: Path, options: RunOptions) -> Place:
     """Return where the run is recorded: one that is resumed where it was before."""
     here = find_place(folder)
-    if resume is None:
+    if options.resumed_run is None:
         return here
-    with kept_journal(resume) as journal:
-        kept = journal.place if journal else None
+    with kept_journal(options.resumed_run) as journal:
+        before = journal.place if journal else None
     return (
-        msgspec.structs.replace(here, folder=kept.folder, database=kept.database, wal=kept.wal)
-        if kept
+        msgspec.structs.replace(
+            here, folder=before.folder, database=before.database, wal=before.wal
+        )
+        if before
         else here
     )
 
 
-def _check(options: dict[str, object]) -> None:
+def _check(options: RunOptions) -> None:
     """Refuse options that contradict each other."""
-    if options["watched"] and not FullScreen.is_possible():
+    if options.watch and not options.without_terminal and not FullScreen.is_possible():
         raise click.UsageError("--watch needs a terminal; without it, use --detach")
-    own = ("command", "name", "stage", "plan")
-    if options["resume"] is not None and any(options[each] for each in own):
-        raise click.UsageError("--resume uses the run's own command and name; leave yours out")
-    if options["fresh"] and options["go_on"]:
-        raise click.UsageError("--fresh and --continue cannot be combined")
-    if options["resume"] is not None and (options["fresh"] or options["go_on"]):
-        raise click.UsageError("--resume cannot be combined with --fresh or --continue")
-    if options["plan"] is not None and options["start_with"]:
+    own = (options.command, options.name, options.stage, options.plan)
+    if options.resumed_run is not None and any(own):
+        raise click.UsageError("--resume RUN uses that run's own command and name; leave yours out")
+    if options.plan is not None and options.start_with:
         raise click.UsageError("--plan has its own settings and cannot be combined with --with")
 
 
@@ -333,10 +320,10 @@ def _check_free(name: str | None, journal: Journal) -> None:
         )
 
 
-def _choice(*, typed: bool, fresh: bool, go_on: bool, ask: bool) -> Choice:
-    existing = Existing.FRESH if fresh else Existing.CONTINUE if go_on else None
-    asks = ask_existing if ask and at_a_terminal() else None
-    return Choice(existing=existing, typed=typed, ask=asks)
+def _choice(options: RunOptions, *, typed: bool) -> Choice:
+    existing = {AUTO: Existing.CONTINUE, NEVER: Existing.FRESH}.get(options.resume or "")
+    asks = not (options.yes or options.without_terminal) and at_a_terminal()
+    return Choice(existing=existing, typed=typed, ask=ask_existing if asks else None)
 
 
 def _first(job: Job, turns: tuple[Turn, ...]) -> Job:
@@ -344,41 +331,15 @@ def _first(job: Job, turns: tuple[Turn, ...]) -> Job:
     return next((turn.job for turn in turns if not turn.done_by), job)
 
 
-def _again(options: dict[str, object], choice: Choice) -> list[str]:
-    """Spell our own options once more, for the one that goes on without a terminal."""
-    flags = ("observe", "from_scratch", "no_remedies", "again", "anyway")
-    words = ["--yes", *(f"--{flag.replace('_', '-')}" for flag in flags if options[flag])]
-    if choice.existing is not None:
-        words.append(f"--{choice.existing.value}")
-    for option in ("name", "resume", "plan", "stage", "max_attempts"):
-        if options[option] is not None:
-            words += [f"--{option.replace('_', '-')}", str(options[option])]
-    for option, spelt in (("allow", "--allow"), ("deny", "--deny"), ("start_with", "--with")):
-        ids = options[option]
-        if isinstance(ids, tuple) and ids:
-            words += [spelt, ",".join(ids)]
-    if isinstance(options["hang_after"], timedelta):
-        words += ["--hang-after", f"{options['hang_after'].total_seconds():.3f}s"]
-    command = options["command"]
-    return [*words, "--", *command] if isinstance(command, tuple) else words
-
-
-def _job(  # noqa: PLR0913 - each says where a job may come from
-    folder: Path,
-    command: tuple[str, ...],
-    resume: str | None,
-    journal: Journal,
-    memory: Memory,
-    *,
-    yes: bool,
-) -> Job:
-    if resume is not None:
-        run = find_run(journal, resume).run
-        ask_about_run(run, journal.place, memory, yes=yes)
+def _job(folder: Path, options: RunOptions, journal: Journal, memory: Memory) -> Job:
+    resumed = options.resumed_run
+    if resumed is not None:
+        run = find_run(journal, resumed).run
+        ask_about_run(run, journal.place, memory, yes=options.yes)
         try:
-            kept = msgspec.convert(run.job, Job)
+            job = msgspec.convert(run.job, Job)
         except msgspec.ValidationError as error:
-            raise RocsteadyError(f"{resume}: its job cannot be read: {error}") from None
-        return msgspec.structs.replace(kept, command=journal.command(resume))
-    job = job_here(folder, command, memory, yes=yes, example=EXAMPLE)
-    return msgspec.structs.replace(job, stages=()) if command else job
+            raise RocsteadyError(f"{resumed}: its job cannot be read: {error}") from None
+        return msgspec.structs.replace(job, command=journal.command(resumed))
+    job = job_here(folder, options.command, memory, yes=options.yes, example=EXAMPLE)
+    return msgspec.structs.replace(job, stages=()) if options.command else job

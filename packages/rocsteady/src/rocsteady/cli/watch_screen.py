@@ -243,7 +243,7 @@ class WatchScreen:
 
     def _restart(self, view: WatchView) -> str:
         name = view.line.run.name
-        command = [sys.executable, "-m", "rocsteady", "restart", "--detach", name]
+        command = [sys.executable, "-m", "rocsteady", "run", "--detach", "--yes", "--resume", name]
         output = self._journal.place.folder / OUTPUT
         start_detached(command, os.environ, Path.cwd(), output)
         return f"restarting {name}"

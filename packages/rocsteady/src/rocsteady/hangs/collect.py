@@ -52,6 +52,7 @@ class Collected(Value, frozen=True, kw_only=True):
     seconds: float
     files: tuple[CollectedFile, ...]
     missing: dict[str, str]  # what, and why: a file's name, or "stacks of 4711"
+    snapshot: Snapshot | None = None  # with native frames, where they could be had
 
 
 class InKernel(Value, frozen=True, kw_only=True):
@@ -121,6 +122,7 @@ def collect(  # noqa: PLR0913 - what there is to know of an attempt, each by nam
             CollectedFile(name=name, bytes=size) for name, size in sorted(incident.files.items())
         ),
         missing={**incident.missing, **done.missing},
+        snapshot=incident.snapshot,
     )
 
 
@@ -131,6 +133,7 @@ class _Incident:
         self._folder, self._pids, self._within = folder, pids, within
         self.files: dict[str, int] = {}
         self.missing: dict[str, str] = {}
+        self.snapshot: Snapshot | None = None
 
     def put(self, name: str, content: bytes) -> None:
         write_whole(self._folder / name, content)  # 0600 from the start
@@ -145,6 +148,7 @@ class _Incident:
         seen = take_snapshot(
             self._pids, stacks=True, within=self._within, native=self._pids, known=known
         )
+        self.snapshot = seen
         lines = map(hide_secrets, stacks_text(seen).split("\n"))
         self.put("stacks.txt", "\n".join(lines).encode())
         self.put_json("stacks.json", [process for process in seen.processes if process.python])

@@ -184,7 +184,7 @@ def _first_steps(best: Option) -> Iterator[str]:
         yield "Check that the script resumes after a failure: rocsteady drill"
     if best.do:
         yield f"Start option {best.number}: {best.do}"
-        yield "After an hour, compare its pace and its end with this page: rocsteady runs"
+        yield "After an hour, compare its pace and its end with this page: rocsteady status"
 
 
 def _next(plan: Plan) -> str:

@@ -24,7 +24,7 @@ from rocsteady.plan.planner import Goal
 from rocsteady.run.forecast import due
 from rocsteady.run.job.stages import commands_of
 from rocsteady.run.job.values import Job
-from rocsteady.run.supervision import examined
+from rocsteady.run.strategy_history import examined
 from rocsteady.run.visible_gpus import visible_to_a_run
 from rocsteady.store.identity import script_fingerprint
 from rocsteady.store.journal import Journal

@@ -30,7 +30,7 @@ from rocsteady.plan.trial_result import observation
 from rocsteady.plan.trials import PlanTrials, Trials
 from rocsteady.plan.values import Basis, Option, Plan, Risk
 from rocsteady.run.job.values import Job
-from rocsteady.run.supervision import examined
+from rocsteady.run.strategy_history import examined
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory
 

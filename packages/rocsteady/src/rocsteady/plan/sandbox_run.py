@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -12,17 +12,18 @@ from msgspec.structs import replace
 from rocsteady.errors import RequestError, RocsteadyError
 from rocsteady.plan.sandbox.folder_tree import FolderTree
 from rocsteady.plan.sandbox.scratch import AbsolutePathError, Method, Scratch, make_scratch, remove
-from rocsteady.run.attempt_settings import Settings
+from rocsteady.run.announcer import Announcer
+from rocsteady.run.context import RunSpec, Services
 from rocsteady.run.injection import OWNER, read_owner
 from rocsteady.run.job.metric_goals import moved_metrics
 from rocsteady.run.job.resume import Launch
 from rocsteady.run.job.values import Job
 from rocsteady.run.loop import Supervisor
 from rocsteady.run.observer import ObservedRun, Observer
-from rocsteady.run.run_spec import RunSpec
-from rocsteady.run.strategy_history import RunWishes
-from rocsteady.run.supervision import SupervisorFactory, Surroundings
+from rocsteady.run.options import RunOptions
 from rocsteady.store.identity import fingerprint, is_alive
+from rocsteady.store.journal import Journal
+from rocsteady.store.machine_history import Memory
 from rocsteady.system.child_end import TerminalUse
 
 TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
@@ -134,29 +135,31 @@ class SandboxRun:
 
     name: str
     scratch: Scratch
-    surroundings: Surroundings
-    settings: Settings
-    factory: SupervisorFactory
-    wanted: RunWishes = field(default_factory=RunWishes)
+    environment: Mapping[str, str]
+    terminal: TerminalUse
+    options: RunOptions
+    journal: Journal
+    memory: Memory | None = None  # by which strategies are chosen
+    quiet: bool = False  # nothing is printed
 
     def carry_out(self, job: Job, observer: Observer) -> tuple[Supervisor, int]:
         """Carry it out; return who did, and its exit code. What is learnt in it is not kept."""
-        journal = self.factory.journal
+        journal = self.journal
         job = replace(job_in(self.scratch, job), deadline=None)  # of the run, not of a rehearsal
-        run = journal.begin_run(job.command, job=job, strategy=self.wanted.strategy, name=self.name)
-        spec = RunSpec(
-            job=job,
-            run=run,
-            folder=self.scratch.folder,
-            seen_as=(self.scratch.project,),
-            is_listed=False,
+        run = journal.begin_run(
+            job.command, job=job, strategy=self.options.strategy, name=self.name
         )
-        supervisor = self.factory.supervisor(
-            spec,
-            self.wanted,
-            self.settings,
-            learns=False,
-            surroundings=self.surroundings,
+        supervisor = Supervisor(
+            RunSpec(job=job, run=run, folder=self.scratch.folder, seen_as=(self.scratch.project,)),
+            self.options,
+            Services(
+                journal=journal,
+                announcer=Announcer(journal, run.id, quiet=self.quiet, names_run=False),
+                memory=self.memory,
+                learns=False,
+                terminal=self.terminal,
+                environment=self.environment,
+            ),
             observers=(_InSandbox(self.scratch), observer),
         )
         code = supervisor.carry_out()

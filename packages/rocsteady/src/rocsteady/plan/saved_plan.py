@@ -18,7 +18,7 @@ from rocsteady.plan.values import PLAN_VERSION, Basis, Option, Plan
 from rocsteady.run.job import FILE as JOB_FILE
 from rocsteady.run.job.stages import with_variant
 from rocsteady.run.job.values import Job
-from rocsteady.run.recovery import FallTo
+from rocsteady.run.options import Fallback
 from rocsteady.store.redaction.redactor import shown_command
 from rocsteady.store.user_folders import state_folder
 from rocsteady.system.atomic_file import write_whole
@@ -87,7 +87,7 @@ def _numbers(plan: Plan) -> str:
     return "1" if len(plan.options) == 1 else f"1 to {len(plan.options)}"
 
 
-def planned(folder: Path, job: Job, number: int) -> tuple[Job, Option, tuple[FallTo, ...]]:
+def planned(folder: Path, job: Job, number: int) -> tuple[Job, Option, tuple[Fallback, ...]]:
     """Return the job of an option of the last plan, the option, and what follows it in the plan."""
     plan = load_plan(folder)
     option = option_numbered(plan, number)
@@ -103,7 +103,7 @@ def planned(folder: Path, job: Job, number: int) -> tuple[Job, Option, tuple[Fal
     return taken, option, options_after(plan, option.number)
 
 
-def options_after(plan: Plan, number: int) -> tuple[FallTo, ...]:
+def options_after(plan: Plan, number: int) -> tuple[Fallback, ...]:
     """Return the options after the one that is taken, of those that ran here with its command.
 
     Another variant is another model, bf16 has other numbers, and what only an estimate speaks for
@@ -111,7 +111,7 @@ def options_after(plan: Plan, number: int) -> tuple[FallTo, ...]:
     """
     taken = next((option for option in plan.options if option.number == number), None)
     return tuple(
-        FallTo(
+        Fallback(
             number=option.number,
             title=option.title,
             strategy=option.strategy,
@@ -129,17 +129,17 @@ def _is_same_job(option: Option, taken: Option) -> bool:
     return same_model and option.strategy.precision in (None, taken.strategy.precision)
 
 
-def keep_options(options: tuple[FallTo, ...], run: Path) -> None:
+def keep_options(options: tuple[Fallback, ...], run: Path) -> None:
     """Write them into the folder of a run. Without a disk it can be run, and not resumed so."""
     with contextlib.suppress(OSError):
         write_whole(run / OPTIONS, msgspec.json.encode(options))
 
 
-def kept_options(run: Path) -> tuple[FallTo, ...]:
+def kept_options(run: Path) -> tuple[Fallback, ...]:
     """Read them; none, if there are none or they cannot be read."""
     try:
         return msgspec.json.decode(
-            read_regular(run / OPTIONS, OPTIONS_LIMIT), type=tuple[FallTo, ...]
+            read_regular(run / OPTIONS, OPTIONS_LIMIT), type=tuple[Fallback, ...]
         )
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return ()

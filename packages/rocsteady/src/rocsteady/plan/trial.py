@@ -83,7 +83,7 @@ class Measurement(Observer):
             pages=run.pages,
             log=run.folder / f"attempt-{run.attempt}.log",
             scratch=self._scratch,
-            step_times=run.marks,
+            step_times=run.step_times,
             since=self._begun[run.attempt],
         )
 
@@ -109,7 +109,7 @@ class Measurement(Observer):
         size = read_size(run.pages) if run.pages else None
         if size is not None:
             self.sizes[number] = size
-        step_times = [StepTime(*mark) for mark in run.marks.since(self._begun[number])]
+        step_times = [StepTime(*mark) for mark in run.step_times.since(self._begun[number])]
         pace = measure(step_times, started=self._begun[number])
         if pace is None:
             return

@@ -19,12 +19,12 @@ from rocsteady.plan.saved_plan import home
 from rocsteady.plan.trial import SHARE, Bounds, Measurement
 from rocsteady.plan.trial_result import TrialResult, tried
 from rocsteady.run.announcer import Announcer
-from rocsteady.run.attempt_settings import Settings
+from rocsteady.run.context import Services
 from rocsteady.run.injection import claim
 from rocsteady.run.job.values import Job
+from rocsteady.run.options import RunOptions, Timing
 from rocsteady.run.startup import Startup
-from rocsteady.run.strategy_history import RunWishes
-from rocsteady.run.supervision import SupervisorFactory, Surroundings, patience_for
+from rocsteady.run.strategy_history import strategies_of
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
@@ -41,9 +41,14 @@ class Trials:
     """Runs trials of one folder's script, and removes what they wrote."""
 
     def __init__(
-        self, folder: Path, memory: Memory, say: Callable[[str], None], *, again: bool = False
+        self,
+        folder: Path,
+        memory: Memory,
+        say: Callable[[str], None],
+        *,
+        retry_crashed: bool = False,
     ) -> None:
-        self.folder, self._memory, self._again = folder, memory, again
+        self.folder, self._memory, self._retry_crashed = folder, memory, retry_crashed
         self._say = say
         self._root = _root(folder)
         self.seconds = 0.0  # that the trials took
@@ -63,9 +68,6 @@ class Trials:
             busy="another command is running trials in it",
         )
         self._journal = Journal(find_place(self._root))
-        self._factory = SupervisorFactory(
-            folder=self.folder, journal=self._journal, memory=self._memory
-        )
         claim(self._root, self._journal.here.process)
         self._before = read_folder_tree(self.folder)
         return self
@@ -119,21 +121,24 @@ class Trials:
         if self.count == 1:
             for line in where(scratch, NAME):
                 self._say(line)
-        settings = Settings(
+        options = RunOptions(
             max_attempts=None if remedies else 1,
-            remedies=remedies,
+            no_remedies=not remedies,
             from_scratch=True,
-            quick_crash=timedelta(0),
-            patience=patience_for(job.hang_after),
+            retry_crashed=self._retry_crashed,
+            strategy=strategy,
+            timing=Timing(quick_crash=timedelta(0)),
         )
         self._trial = trial = Measurement(bounds, scratch, sample_stacks=sample_stacks)
         sandbox_run = SandboxRun(
             name=name,
             scratch=scratch,
-            surroundings=Surroundings(terminal=DETACHED, environment=environment, quiet=True),
-            settings=settings,
-            factory=self._factory,
-            wanted=RunWishes(strategy=strategy, again=self._again),
+            environment=environment,
+            terminal=DETACHED,
+            options=options,
+            journal=self._journal,
+            memory=self._memory,
+            quiet=True,
         )
         try:
             supervisor, _ = sandbox_run.carry_out(job, trial)
@@ -155,9 +160,9 @@ def look_back(folder: Path, memory: Memory) -> None:
     journal = Journal(find_place(_root(folder)))
     announcer = Announcer()
     try:
-        factory = SupervisorFactory(folder=folder, journal=journal, memory=memory)
-        course = factory.course(RunWishes(), Job(command=("",)))
-        Startup(journal, memory, announcer, course, folder).tell_what_is_unfinished()
+        services = Services(journal=journal, announcer=announcer, memory=memory)
+        strategies = strategies_of(RunOptions(), services, ("",), folder)
+        Startup(services, strategies, folder).report_unfinished()
     finally:
         announcer.close()
         journal.close()

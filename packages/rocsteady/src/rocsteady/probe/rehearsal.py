@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from rocsteady.doctor.knowledge.reader import load_knowledge
 from rocsteady.plan.sandbox.folder_tree import differences, read_folder_tree
 from rocsteady.plan.sandbox_run import (
     ON_STDERR,
@@ -18,15 +19,10 @@ from rocsteady.plan.sandbox_run import (
 )
 from rocsteady.probe.drill import FaultInjection, read_fired, results
 from rocsteady.probe.faults import Fault, not_tried
-from rocsteady.run.attempt_settings import Settings
 from rocsteady.run.job.done_when import matches
 from rocsteady.run.job.values import Job
-from rocsteady.run.supervision import (
-    SupervisorFactory,
-    Surroundings,
-    examined,
-    patience_for,
-)
+from rocsteady.run.options import RunOptions, Timing
+from rocsteady.run.strategy_history import examined
 from rocsteady.run.visible_gpus import visible_to_a_run
 from rocsteady.screens.drill import DrillResult
 from rocsteady.store.journal import Journal
@@ -53,13 +49,13 @@ class Drill:
         for line in where(scratch, NAME):
             self.say(line)
         # What is learnt from faults of ours is not true of this machine: it has no memory.
-        factory = SupervisorFactory(folder=self.folder, journal=self.journal, memory=None)
         run = SandboxRun(
             name=NAME,
             scratch=scratch,
-            surroundings=Surroundings(terminal=ON_STDERR, environment=environment),
-            settings=Settings(quick_crash=timedelta(0), patience=patience_for(job.hang_after)),
-            factory=factory,
+            environment=environment,
+            terminal=ON_STDERR,
+            options=RunOptions(timing=Timing(quick_crash=timedelta(0))),
+            journal=self.journal,
         )
         injection = FaultInjection(faults, marks)
         supervisor, code = run.carry_out(job, injection)
@@ -72,7 +68,7 @@ class Drill:
             losses=injection.losses,
         )
         after = read_folder_tree(self.folder)
-        known = factory.known
+        known = load_knowledge()
         result = DrillResult(
             command=job.command,
             faults=fault_results,

@@ -15,7 +15,7 @@ from rocsteady.printable import printable
 from rocsteady.screens.text_page import coloured, takes_colour
 from rocsteady.store.journal import Journal
 from rocsteady.store.values import MessageRecord
-from rocsteady.system.output_buffer import Outlet
+from rocsteady.system.output_buffer import OutputBuffer
 
 PREFIX = "rocsteady: "
 _HEAD = re.compile(r"[^:.(;]+")
@@ -25,15 +25,21 @@ READER_WAIT = 0.5  # seconds without a byte taken, after which a reader is not w
 class Announcer:
     """Says things once."""
 
-    def __init__(self, journal: Journal | None = None, run: int | None = None) -> None:
+    def __init__(
+        self,
+        journal: Journal | None = None,
+        run: int | None = None,
+        *,
+        quiet: bool = False,  # only the journal is told
+        names_run: bool = True,  # other commands know the run by its name
+    ) -> None:
         self._journal = journal
         self._run = run
-        self._outlet: Outlet | None = None
+        self._output_buffer: OutputBuffer | None = None
         self._colour: bool | None = None  # None: not known yet
         self.through: Callable[[str], None] | None = None  # the child's way to stderr
         self.mid_line = False  # the script's last line on stderr has no end
-        self.quiet = False  # only the journal is told
-        self.names_run = True  # other commands know the run by its name
+        self.quiet, self.names_run = quiet, names_run
 
     def say(self, text: str, *, style: str = "") -> None:
         """Print one line, and keep it for the report; ``style`` colours how it begins."""
@@ -58,14 +64,14 @@ class Announcer:
 
     def flush(self) -> None:
         """Let what was said come before what others will write, if its reader lets it."""
-        if self._outlet is not None:
-            self._outlet.flush(READER_WAIT)
+        if self._output_buffer is not None:
+            self._output_buffer.flush(READER_WAIT)
 
     def close(self) -> None:
         """Say what is left."""
-        if self._outlet is not None:
-            self._outlet.close(READER_WAIT)
-            self._outlet = None
+        if self._output_buffer is not None:
+            self._output_buffer.close(READER_WAIT)
+            self._output_buffer = None
 
     def _styled(self, text: str, style: str) -> str:
         """Colour what comes before the first colon, full stop or parenthesis."""
@@ -81,12 +87,12 @@ class Announcer:
 
     def _to_stderr(self, line: str) -> None:
         try:
-            if self._outlet is None:
-                self._outlet = Outlet(sys.stderr.fileno())
+            if self._output_buffer is None:
+                self._output_buffer = OutputBuffer(sys.stderr.fileno())
         except (AttributeError, OSError, ValueError):  # none, or none of the system's
             _write(line)
         else:
-            self._outlet.put(f"{line}\n".encode(errors="replace"))
+            self._output_buffer.put(f"{line}\n".encode(errors="replace"))
 
 
 def _write(line: str) -> None:

@@ -14,6 +14,7 @@ from rocsteady.errors import NotRecordedError
 from rocsteady.hangs.exceptions import read_raised
 from rocsteady.hangs.gpu_stall_signs import GpuSigns
 from rocsteady.hangs.heartbeat_pages import (
+    Resumes,
     read_applied,
     read_batch_split,
     read_checkpoint,
@@ -32,30 +33,33 @@ from rocsteady.hangs.snapshot import take_snapshot
 from rocsteady.hangs.values import Snapshot, Tick
 from rocsteady.hangs.verdict import Verdict
 from rocsteady.model import IntentKind, Outcome, RunState
-from rocsteady.run.attempt_context import AttemptContext, AttemptTools
+from rocsteady.run import processes as plain
 from rocsteady.run.attempt_end import AttemptEnd, HangEvidence
-from rocsteady.run.engines import plain
-from rocsteady.run.engines.processes import AttemptProcesses
+from rocsteady.run.context import AttemptContext, Services
 from rocsteady.run.gauges import Gauges
 from rocsteady.run.hang_evidence import hang_evidence
-from rocsteady.run.injection_check import Unseen
+from rocsteady.run.injection_check import HeartbeatCheck
 from rocsteady.run.job.resume import Launch
+from rocsteady.run.job.values import Total
 from rocsteady.run.job_hang import JobHang
 from rocsteady.run.leftovers import named
-from rocsteady.run.live_processes import Living
+from rocsteady.run.live_processes import LiveProcesses
 from rocsteady.run.log_end import sign
+from rocsteady.run.options import RunOptions
+from rocsteady.run.processes import AttemptProcesses
 from rocsteady.run.progress import AttemptProgress
 from rocsteady.run.refusals import Refusals
 from rocsteady.run.save_request import ask_to_save
-from rocsteady.run.signal_response import Reaction
+from rocsteady.run.signal_response import SignalResponse
+from rocsteady.run.step_times import StepTimes
 from rocsteady.run.stopwatch import boot_clock
 from rocsteady.run.strategy_environment import environment
 from rocsteady.run.suspension import Suspension
 from rocsteady.run.termination import end_tree, interrupted_twice
-from rocsteady.run.verdict_messages import Teller
+from rocsteady.run.verdict_messages import VerdictMessages
 from rocsteady.run.watch_actions import RequestedActions
 from rocsteady.store.values import Sample
-from rocsteady.system.child_end import Exit, Stopping, TerminalUse
+from rocsteady.system.child_end import Exit, Stopping
 
 LAST_SNAPSHOTS = 3  # before a signal, until one confirms the verdict
 MOST_SNAPSHOTS = 40  # kept; older ones say nothing more
@@ -65,119 +69,126 @@ ASK_JOURNAL_EVERY = 30.0  # seconds, for a kill that it would not write down
 class Attempt:
     """Watches one launch from its start to its end."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is about, and three callbacks
         self,
-        setting: AttemptContext,
-        means: AttemptTools,
-        sampled: Callable[[Sample], None] | None = None,
+        context: AttemptContext,
+        options: RunOptions,
+        services: Services,
+        *,
+        step_times: StepTimes,
+        on_sample: Callable[[Sample], None],
+        on_resumes: Callable[[tuple[Resumes, ...]], None],  # once the script says that it does
     ) -> None:
-        self._setting = setting
-        self._means = means
-        self._sampled = sampled
-        self._settings = means.settings
-        self._teller = Teller(means.announcer, setting.records.name, observe=means.settings.observe)
+        self._context, self._options, self._services = context, options, services
+        self._on_sample: Callable[[Sample], None] | None = on_sample
+        self._on_resumes = on_resumes
+        self._announcer, self._timing = services.announcer, options.timing
+        self._patience = options.patience
+        job, records = context.spec.job, context.spec.records
+        total = job.total or Total()
+        self._messages = VerdictMessages(services.announcer, records.name, observe=options.observe)
         self._began = time.monotonic()
-        self._unseen = Unseen(
-            means.announcer, pages=setting.injection is not None, began=self._began
+        self._heartbeat_check = HeartbeatCheck(
+            services.announcer, pages=context.injection is not None, began=self._began
         )
-        apart = means.hosts is not None
-        self._pulse: Pulse = begin(self._began, boot_clock(), setting.learned, apart=apart)
-        self._counter = OutputCounter(setting.pattern)
+        apart = services.hosts is not None
+        self._pulse: Pulse = begin(self._began, boot_clock(), context.learned, apart=apart)
+        self._counter = OutputCounter(total.log)
         self._gauges = Gauges(self._counter.take_loss)
         self._snapshots: tuple[Snapshot, ...] = ()
         self._native_stacks = NativeStacks()
-        self._reached = AttemptProgress(
+        self._progress = AttemptProgress(
             lambda: self._counter.progress,
-            setting.total,
-            before=setting.before,
-            resumed=setting.resumed,
-            marks=means.marks,
-            by_log=bool(setting.pattern),
+            total.count,
+            before=context.before,
+            resumed=context.resumed,
+            step_times=step_times,
+            by_log=bool(total.log),
         )
-        self._living = Living()
-        self._suspension = Suspension(means.settings, means.announcer)
+        self._live_processes = LiveProcesses()
+        self._suspension = Suspension(options, services.announcer)
         self._unwatched = False  # because of a fault of ours
         self._resumes = False  # the script has told that it does
         self._kill_after = 0.0  # when the journal is asked again
         self._groups: tuple[GroupMemory, ...] = ()  # that the command is in, as it starts
         self._members = MemberCollector(self._began)
         self._gpu_signs = GpuSigns(self._began)
-        self._refusals = Refusals(means.announcer, setting, self._began)
-        self._job_hang = JobHang(means.hosts, means.announcer, means.settings.patience)
-        self._asked = RequestedActions(setting, means, self._native_stacks)
+        self._refusals = Refusals(services.announcer, context, self._began)
+        self._job_hang = JobHang(services.hosts, services.announcer, options.patience)
+        self._asked = RequestedActions(context, options, services, self._native_stacks)
 
-    def start(self, launch: Launch, terminal: TerminalUse) -> AttemptProcesses:
+    def start(self, launch: Launch) -> AttemptProcesses:
         """Start the command. Raises OSError if it cannot be started."""
-        self._unseen.starts(launch.command)
+        self._heartbeat_check.starts(launch.command)
         chosen = plain.chosen_rendezvous(launch.command)
-        if chosen not in ("", "rocsteady") and self._setting.number == 1:
-            self._means.announcer.say(f"torchrun uses the rendezvous that you chose: {chosen}.")
-        self._means.announcer.flush()
-        return self._means.engine(
+        if chosen not in ("", "rocsteady") and self._context.number == 1:
+            self._announcer.say(f"torchrun uses the rendezvous that you chose: {chosen}.")
+        self._announcer.flush()
+        return self._services.engine(
             launch,
             environment=self._environment(),
-            folder=self._setting.folder,
-            run_id=self._setting.run_id,
-            log=self._setting.log,
+            folder=self._context.spec.folder,
+            run_id=self._context.run_id,
+            log=self._context.log,
             on_output=lambda chunk: self._counter.feed(chunk, time.monotonic()),
-            terminal=terminal,
-            log_rules=self._setting.log_rules,
+            terminal=self._services.terminal,
+            log_rules=self._context.spec.job.log_rules,
         )
 
     def watch(self, child: AttemptProcesses) -> AttemptEnd:
         """Stay with it to its end."""
-        self._means.announcer.through = child.tell
-        self._means.wishes.pass_on = child.pass_on
+        self._announcer.through = child.tell
+        self._services.stop_requests.pass_on = child.pass_on
         self._groups = read_groups((child.pid,))
         try:
             end = self._watch(child)
         finally:
-            self._means.wishes.pass_on = None
-            self._means.announcer.through = None
+            self._services.stop_requests.pass_on = None
+            self._announcer.through = None
             self._asked.end_pause(child)
             child.close()
-            self._means.announcer.mid_line = child.mid_line
-        sign(self._setting.log, end)
+            self._announcer.mid_line = child.mid_line
+        sign(self._context.log, end)
         return end
 
     def notes(self) -> dict[int, str]:
         """Return why processes have no page, as they said it."""
-        injection = self._setting.injection
+        injection = self._context.injection
         return read_notes(injection.pages) if injection else {}
 
     def _environment(self) -> dict[str, str]:
-        injection, existing = self._setting.injection, dict(self._setting.environment)
-        added, unset = environment(self._setting.strategy, existing)
+        injection, existing = self._context.injection, dict(self._services.environment)
+        added, unset = environment(self._context.strategy, existing)
         existing = {name: value for name, value in existing.items() if name not in unset} | added
-        existing |= self._setting.saving
+        existing |= self._context.saving
         if injection is None:
             return existing
-        added = injection.environment(existing, run_id=self._setting.run_id, supervisor=os.getpid())
+        added = injection.environment(existing, run_id=self._context.run_id, supervisor=os.getpid())
         return {**existing, **added}
 
     def _watch(self, child: AttemptProcesses) -> AttemptEnd:
         """Tick until the command ends, the user wants it to, or it is hung."""
-        wishes = self._means.wishes
+        stop_requests = self._services.stop_requests
         while True:
-            exited = child.wait(self._settings.tick.total_seconds())
+            exited = child.wait(self._timing.tick.total_seconds())
             if exited is not None:
                 self._counter.end()
                 self._carefully(child, alive=False)
                 if left := named(child.left_running()):
-                    self._means.announcer.say(
+                    self._announcer.say(
                         f"the command ended; terminating the processes it left: {left}."
                     )
                 outcome = Outcome.REPLACED if exited.replaced else Outcome.BY_ITSELF
                 return self._end(child, outcome, exited)
-            if wishes.terminal_lost:
-                wishes.terminal_lost = False
+            if stop_requests.terminal_lost:
+                stop_requests.terminal_lost = False
                 child.detach_terminal()
-            if wishes.suspend:
-                wishes.suspend = False
+            if stop_requests.suspend:
+                stop_requests.suspend = False
                 child.suspend()
-            if wishes.stop is not None:
+            if stop_requests.stop is not None:
                 self._asked.end_pause(child)  # so that it can save
-                return self._stopped(child, self._settings.stopping)
+                return self._stopped(child, self._timing.stopping)
             if interrupted_twice(child):
                 return self._interrupted_twice(child)
             if self._is_paused(child):
@@ -191,15 +202,15 @@ class Attempt:
         try:
             self._asked.act(child)
         except Exception as error:  # noqa: BLE001 - it costs the request, never the run
-            self._means.announcer.bug("the run continues", error)
+            self._announcer.bug("the run continues", error)
             self._asked.end_pause(child)
         return self._asked.paused
 
     def _interrupted_twice(self, child: AttemptProcesses) -> AttemptEnd:
-        self._means.announcer.say(
+        self._announcer.say(
             "the script ignored two interrupts; terminating it. Press ^C again to kill it at once."
         )
-        stopping = self._settings.stopping
+        stopping = self._timing.stopping
         quick = msgspec.structs.replace(stopping, save_wait=stopping.terminate_wait)
         return self._stopped(child, quick)
 
@@ -212,63 +223,63 @@ class Attempt:
             return self._act(child, verdict) if alive else None
         except Exception as error:  # noqa: BLE001 - whatever it is, training goes on
             self._unwatched = True
-            self._means.announcer.bug("the run continues unwatched", error)
+            self._announcer.bug("the run continues unwatched", error)
             return None
 
     def _tick(self, child: AttemptProcesses, *, alive: bool) -> Verdict:
         now = time.monotonic()
         tree = functools.cache(child.tree)  # listing all processes is expensive: once per tick
-        if self._setting.injection is not None:
-            known = [beat.pid for beat in self._reached.heartbeats if beat.step]
-            self._reached.heartbeats = read_pages(self._setting.injection.pages, known)
-            if not self._resumes and (told := read_resumes(self._setting.injection.pages)):
+        if self._context.injection is not None:
+            known = [beat.pid for beat in self._progress.heartbeats if beat.step]
+            self._progress.heartbeats = read_pages(self._context.injection.pages, known)
+            if not self._resumes and (resumes := read_resumes(self._context.injection.pages)):
                 self._resumes = True
-                self._means.resumes(told)
+                self._on_resumes(resumes)
         tick = Tick(
             at=now,
             boot=boot_clock(),
-            heartbeats=self._job_hang.seen(self._living.among(self._reached.heartbeats)),
+            heartbeats=self._job_hang.seen(self._live_processes.among(self._progress.heartbeats)),
             output=self._counter.output,
             alive=alive,
         )
         before = self._pulse.progress
         self._pulse, verdict = judge(
-            self._pulse, tick, self._snapshots, self._settings.patience, self._means.waits
+            self._pulse, tick, self._snapshots, self._patience, self._services.waits
         )
         if self._pulse.progress != before:
             self._snapshots = ()
-        sample = self._reached.seen(now, verdict, self._gauges.read(now, tree))
-        self._means.journal.progressed(self._setting.run, self._setting.number, sample)
+        sample = self._progress.seen(now, verdict, self._gauges.read(now, tree))
+        self._services.journal.progressed(self._context.spec.run.id, self._context.number, sample)
         self._hand_on(sample)
         if alive and verdict.examine:
             self._examine(child, verdict)
         if alive:
             self._members.poll(tree, now)
             self._refusals.poll(now)
-            self._unseen.poll(tree, now, beats=bool(self._reached.heartbeats))
-            self._teller.tell(verdict, inspected=bool(self._snapshots))
-            self._teller.loss(self._reached.heartbeats, self._setting.before)
-            self._teller.saves(self._reached.heartbeats)
+            self._heartbeat_check.poll(tree, now, beats=bool(self._progress.heartbeats))
+            self._messages.tell(verdict, inspected=bool(self._snapshots))
+            self._messages.loss(self._progress.heartbeats, self._context.before)
+            self._messages.saves(self._progress.heartbeats)
         return verdict
 
     def _hand_on(self, sample: Sample) -> None:
-        if self._sampled is None:
+        if self._on_sample is None:
             return
         try:
-            self._sampled(sample)
+            self._on_sample(sample)
         except Exception as error:  # noqa: BLE001 - it costs the forecast, never the watching
-            self._sampled = None
-            self._means.announcer.bug("no more forecasts", error)
+            self._on_sample = None
+            self._announcer.bug("no more forecasts", error)
 
     def _examine(self, child: AttemptProcesses, verdict: Verdict) -> None:
         first = not self._snapshots and not verdict.over
-        if first and self._setting.injection is not None and not self._settings.observe:
-            ask_to_save(self._setting.injection.pages)
+        if first and self._context.injection is not None and not self._options.observe:
+            ask_to_save(self._context.injection.pages)
         self._take_snapshot(child)
 
     def _take_snapshot(self, child: AttemptProcesses) -> None:
         """Look closer; at what the GPU says too, if that is waited for."""
-        pids, within = child.tree(), self._settings.snapshot_within
+        pids, within = child.tree(), self._timing.snapshot_within
         taken = take_snapshot(pids, stacks=True, within=within, known=self._native_stacks)
         if waits_for_gpu(self._pulse):
             signs = self._gpu_signs.read(pids, self._members.members(), within)
@@ -282,50 +293,51 @@ class Attempt:
             self._suspension.over()
         hangs = self._job_hang.is_proven(
             verdict,
-            self._living.among(self._reached.heartbeats),
+            self._live_processes.among(self._progress.heartbeats),
             lambda: self._confirmed(child),
         )
         return self._hung(child, verdict) if hangs else None
 
     def _hung(self, child: AttemptProcesses, verdict: Verdict) -> AttemptEnd | None:
         verdict = self._job_hang.judged(verdict)
-        if self._settings.observe:
-            self._teller.hung(verdict, "Only observing: rocsteady does not stop the run.")
+        if self._options.observe:
+            self._messages.hung(verdict, "Only observing: rocsteady does not stop the run.")
             return None
-        setting, announcer = self._setting, self._means.announcer
-        self._teller.hung(verdict, f"Incident {setting.incident}.")
+        context = self._context
+        self._messages.hung(verdict, f"Incident {context.incident}.")
         if time.monotonic() < self._kill_after:
             return None
-        number, journal = setting.number, self._means.journal
+        number, journal = context.number, self._services.journal
         try:
             intent = journal.intend(
-                IntentKind.KILL, f"attempt {number}", run=setting.run, attempt=number
+                IntentKind.KILL, f"attempt {number}", run=context.spec.run.id, attempt=number
             )
         except NotRecordedError as error:
             self._kill_after = time.monotonic() + ASK_JOURNAL_EVERY
-            announcer.say(f"not stopped yet: the journal is not writable: {error}. Retrying.")
+            self._announcer.say(f"not stopped yet: the journal is not writable: {error}. Retrying.")
             return None
         with intent:
             pids = child.tree()
             found = hang_evidence(
-                setting,
-                self._means,
+                context,
+                self._services,
+                self._timing.evidence_within,
                 verdict,
                 pids=pids,
                 since=self._began,
                 known=self._native_stacks,
-                heartbeats=self._reached.heartbeats,
+                heartbeats=self._progress.heartbeats,
                 blame=self._job_hang.blame,
             )
-            self._teller.blamed(found.blame, verdict.blame)
+            self._messages.blamed(found.blame, verdict.blame)
             if not self._job_hang.settled and not self._confirmed(child):
                 intent.end("withdrawn: the run moved")
                 return None
             first = signal.SIGTERM if verdict.over else signal.SIGINT
-            futile = self._reaction(child, verdict)
-            stopping = self._settings.stopping
-            ended = end_tree(child, stopping, first, self._means, patience=1, futile=futile)
-        raised = any(beat.raised for beat in self._reached.heartbeats)
+            futile = self._signal_response(child, verdict)
+            stopping = self._timing.stopping
+            ended = end_tree(child, stopping, first, self._services, patience=1, futile=futile)
+        raised = any(beat.raised for beat in self._progress.heartbeats)
         outcome = Outcome.AT_EXIT if verdict.over and not raised else Outcome.HUNG
         if ended.unkillable:
             outcome = Outcome.UNKILLABLE
@@ -342,17 +354,19 @@ class Attempt:
             if self._pulse.progress != progress:
                 break
         self._pulse = withdrawn(self._pulse, time.monotonic() - since)
-        self._teller.withdrawn()
+        self._messages.withdrawn()
         return False
 
-    def _reaction(self, child: AttemptProcesses, verdict: Verdict) -> Callable[[], bool] | None:
+    def _signal_response(
+        self, child: AttemptProcesses, verdict: Verdict
+    ) -> Callable[[], bool] | None:
         """Return how to tell that nobody reacts to a signal, where a hang is proven."""
         if verdict.waits is None or not verdict.waits.closed or not self._snapshots:
             return None
-        return Reaction(child.tree, verdict.waits, self._snapshots[-1]).none
+        return SignalResponse(child.tree, verdict.waits, self._snapshots[-1]).none
 
     def _stopped(self, child: AttemptProcesses, stopping: Stopping) -> AttemptEnd:
-        ended = end_tree(child, stopping, signal.SIGTERM, self._means, patience=0)
+        ended = end_tree(child, stopping, signal.SIGTERM, self._services, patience=0)
         return self._end(child, Outcome.STOPPED, ended.exit)
 
     def _end(
@@ -364,36 +378,36 @@ class Attempt:
         pids: tuple[int, ...] = (),
     ) -> AttemptEnd:
         by_interrupt = exited is not None and exited.signal == signal.SIGINT
-        wishes = self._means.wishes
+        stop_requests = self._services.stop_requests
         if child.interrupts.stopped_it(time.monotonic(), by_interrupt=by_interrupt):
-            wishes.stop = wishes.stop or signal.SIGINT
-        if wishes.stop is not None and outcome in (
+            stop_requests.stop = stop_requests.stop or signal.SIGINT
+        if stop_requests.stop is not None and outcome in (
             Outcome.BY_ITSELF,
             Outcome.HUNG,
             Outcome.AT_EXIT,
         ):
             outcome = Outcome.STOPPED  # whatever code it gave: nothing follows
         self._refusals.say()
-        reached = self._reached
-        pages = self._setting.injection.pages if self._setting.injection else None
+        progress = self._progress
+        pages = self._context.pages
         return AttemptEnd(
             outcome=outcome,
             exit=exited,
             seconds=time.monotonic() - self._began,
-            progress_seconds=reached.seconds,
-            first_step=reached.first_step,
-            last_step=reached.step,
-            confirmed=reached.own_step is not None,
-            own_counts=reached.own_counts,
-            wrote_checkpoint=reached.wrote_checkpoint,
+            progress_seconds=progress.seconds,
+            first_step=progress.first_step,
+            last_step=progress.step,
+            confirmed=progress.own_step is not None,
+            own_counts=progress.own_counts,
+            wrote_checkpoint=progress.wrote_checkpoint,
             read=read_checkpoint(pages) if pages else None,
             found=found,
-            learned=learn(msgspec.structs.replace(self._pulse, heartbeats=reached.heartbeats)),
+            learned=learn(msgspec.structs.replace(self._pulse, heartbeats=progress.heartbeats)),
             processes=pids or (child.pid,),
             began=self._began,
             snapshots=self._snapshots,
             members=self._members.members(self._snapshots),
-            heartbeats=reached.heartbeats,
+            heartbeats=progress.heartbeats,
             oom_kills=oom_kills_since(self._groups),
             raised=read_raised(pages) if pages else (),
             applied=read_applied(pages) if pages else (),

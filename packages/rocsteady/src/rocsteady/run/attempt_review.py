@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import islice
-from pathlib import Path
 
 import msgspec
 
@@ -12,176 +10,180 @@ from rocsteady.doctor.knowledge.failures import SCRIPT_ERROR, UNKNOWN
 from rocsteady.failures.computed import ALREADY_TRIED
 from rocsteady.failures.ladder import RemedyChoice
 from rocsteady.failures.memory_arguments import memory_arguments
-from rocsteady.failures.symptoms import Symptoms, signal_name
+from rocsteady.failures.symptoms import signal_name
 from rocsteady.hangs.collect import collect
 from rocsteady.model import Failure, Next, Outcome
-from rocsteady.run.announcer import Announcer
-from rocsteady.run.attempt_end import AttemptEnd
-from rocsteady.run.attempt_settings import Settings
+from rocsteady.run.attempt_end import AttemptEnd, is_failure
 from rocsteady.run.checkpoints import Checkpoints
-from rocsteady.run.finish_forecast import Outlook
+from rocsteady.run.context import AttemptContext, RunSpec, Services
+from rocsteady.run.finish_forecast import DeadlineMonitor
 from rocsteady.run.job.resume import Checkpoint
 from rocsteady.run.job.stages import seed_option
-from rocsteady.run.journal_records import Records
-from rocsteady.run.recovery import Choices, Decision, History, recover, without_remedies
+from rocsteady.run.journal_records import JournalRecords
+from rocsteady.run.options import RunOptions
+from rocsteady.run.recovery import (
+    Decision,
+    History,
+    base_decision,
+    recover,
+)
 from rocsteady.run.start_points import StartPoints
 from rocsteady.run.strategy_history import StrategyHistory
+from rocsteady.run.symptom_collection import collect_symptoms
 from rocsteady.screens.text_page import RED
 from rocsteady.store.redaction.redactor import hide_secrets
-from rocsteady.store.values import Run
 
 CHECKPOINT_BACK = "checkpoint-back"
 OUT_OF_MEMORY = "oom-"  # what the kinds of running out of memory begin with
 
 
 class AttemptReview:
-    """Looks back on each attempt of one run."""
+    """Looks back on each attempt of one run: names its failure, and decides what comes next."""
 
-    def __init__(  # noqa: PLR0913 - each is said by name
+    def __init__(  # noqa: PLR0913 - what it looks at
         self,
-        run: Run,
+        spec: RunSpec,
+        options: RunOptions,
+        services: Services,
         *,
         checkpoints: Checkpoints,
-        settings: Settings,
-        announcer: Announcer,
-        records: Records,
-        course: StrategyHistory,
-        outlook: Outlook,
-        told: Mapping[str, str],  # the variables that evidence may hold
+        records: JournalRecords,
+        strategies: StrategyHistory,
+        deadline_monitor: DeadlineMonitor,
     ) -> None:
-        self._run, self._checkpoints = run, checkpoints
-        self._settings, self._announcer, self._records = settings, announcer, records
-        self._course, self._outlook, self._told = course, outlook, told
+        self._spec, self._options, self._services = spec, options, services
+        self._announcer, self._checkpoints, self._records = services.announcer, checkpoints, records
+        self._strategies, self._deadline_monitor = strategies, deadline_monitor
         self._lowering: set[str] = set()  # kinds for which arguments were named
         self.starts = StartPoints()
-        self._save_after: int | None = None  # as it was said
-        self._offered = False  # another seed
+        self._save_after: int | None = None  # as it was last announced
+        self._offered_seed = False
         self._gpu_failed = False  # in the last attempt
-        self.failure: Failure | None = None  # of the last attempt, once it has a name
+
+    def name(self, context: AttemptContext, end: AttemptEnd) -> Failure | None:
+        """Name why an attempt failed; None if it did not, or if a fault of ours prevents it."""
+        self._gpu_failed = False
+        for applied in end.applied:
+            if applied.outcome == "no effect":  # what was refused was announced at once
+                self._announcer.say(f"{applied.setting} had no effect in this script.")
+        self._checkpoints.ended(end)
+        if not is_failure(end):
+            self._strategies.ended(end, self._spec.run)
+            return None
+        try:
+            failure = self._named(context, end)
+            if self._asks_ladder(failure, end):
+                self._strategies.failed(failure, end, self._spec.run)
+            else:
+                self._strategies.ended(end, self._spec.run)
+        except Exception as error:  # noqa: BLE001 - a fault of ours costs the remedy, never the run
+            self._announcer.bug("retrying without changes", error)
+            return None
+        return failure
 
     def decide(
         self,
         end: AttemptEnd,
-        symptoms: Symptoms | None,
+        failure: Failure | None,
         *,
-        number: int,
         attempts: int,
-        went_on_from: Checkpoint | None,
+        started_from: Checkpoint | None,
     ) -> Decision:
-        """Say why an attempt ended, and choose what comes next."""
-        self.failure = None
-        for each in end.applied:
-            if each.outcome == "no effect":  # what was refused was said at once
-                self._announcer.say(f"{each.setting} had no effect in this script.")
-        self._checkpoints.ended(end)
-        can_resume = self._checkpoints.can_resume
-        choices = Choices(settings=self._settings, can_resume=can_resume)
-        history = History(attempts=attempts, failed=symptoms is not None)
-        if symptoms is None:
-            self._course.ended(end, self._run)
-            return recover(end, history, choices)
-        failure, asked = None, False
-        try:
-            self.failure = failure = self._named(symptoms, end, number)
-            asked = self._asks_ladder(failure, end)
-            if asked:
-                self._course.failed(failure, end, self._run)
-            else:
-                self._course.ended(end, self._run)
-        except Exception as error:  # noqa: BLE001 - a fault of ours costs the remedy, never the run
-            self._announcer.bug("retrying without changes", error)
-            asked = False
-        history = self._with_starts(history, end)
-        again = without_remedies(
-            end, number=attempts, can_resume=can_resume, settings=self._settings
+        """Choose what comes next: the base decision, after a failure with a remedy or an option."""
+        base = base_decision(
+            end, self._options, attempts=attempts, can_resume=self._checkpoints.can_resume
         )
-        if again.next is not Next.END:
-            self._say_starts(history, end)
-        decision = recover(end, history, choices)
-        if asked and failure is not None:
+        if not is_failure(end):
+            return base
+        history = self._history(end, attempts)
+        if base.next is not Next.END:
+            self._announce_starts(history, end)
+        decision = None
+        if failure is not None and self._asks_ladder(failure, end):
             try:
-                decision = self._remedied(end, failure, history, choices)
-            except Exception as error:  # noqa: BLE001 - the same
+                decision = recover(base, end, self._with_ladder(history, failure, end))
+            except Exception as error:  # noqa: BLE001 - a fault of ours costs the remedy only
                 self._announcer.bug("retrying without changes", error)
-        self._act(decision, failure, went_on_from)
+        decision = decision or recover(base, end, history)
+        self._act(decision, failure, started_from)
         return decision
 
-    def _named(self, symptoms: Symptoms, end: AttemptEnd, number: int) -> Failure:
-        """Name a failure, keep its evidence, and say it."""
-        self._gpu_failed = False
-        failure = self._course.name(symptoms)
-        self._gpu_failed = self._course.is_of_gpu(failure)
+    def _named(self, context: AttemptContext, end: AttemptEnd) -> Failure:
+        """Name a failure, keep its evidence, and announce it."""
+        symptoms = collect_symptoms(context, self._services, end)
+        failure = self._strategies.name(symptoms)
+        self._gpu_failed = self._strategies.is_of_gpu(failure)
+        number = context.number
         evidence = end.found.evidence.folder if end.found else self._keep(number, end)
         self._records.failed(number, failure, evidence)
-        self._tell(failure, end, None if symptoms.hung else symptoms.signal)
+        self._announce(failure, end, None if symptoms.hung else symptoms.signal)
         return failure
 
     def _asks_ladder(self, failure: Failure, end: AttemptEnd) -> bool:
-        if self._settings.observe or end.outcome is Outcome.UNKILLABLE:
+        if self._options.observe or end.outcome is Outcome.UNKILLABLE:
             return False
-        return self._settings.remedies or failure.kind == SCRIPT_ERROR
+        return not self._options.no_remedies or failure.kind == SCRIPT_ERROR
 
-    def _remedied(
-        self, end: AttemptEnd, failure: Failure, history: History, choices: Choices
-    ) -> Decision:
-        """Choose with the ladder and the options of the plan."""
-        situation = self._course.situation(
+    def _with_ladder(self, history: History, failure: Failure, end: AttemptEnd) -> History:
+        """Add what the ladder and the options of the plan are chosen by."""
+        situation = self._strategies.situation(
             failure,
             end,
-            can_resume=choices.can_resume,
+            can_resume=self._checkpoints.can_resume,
             checkpoints=len(tuple(islice(self._checkpoints.whole(), 2))),
         )
-        choices = msgspec.structs.replace(
-            choices,
-            fallbacks=self._course.open_fallbacks(),
-            blamed=self._course.is_option_to_blame(failure),
-            needs=self._outlook.needs(),
+        return msgspec.structs.replace(
+            history,
+            situation=situation,
+            fallbacks=self._strategies.open_fallbacks(),
+            blamed=self._strategies.is_option_to_blame(failure),
+            needs=self._deadline_monitor.needs(),
         )
-        return recover(end, msgspec.structs.replace(history, situation=situation), choices)
 
     def _act(
-        self, decision: Decision, failure: Failure | None, went_on_from: Checkpoint | None
+        self, decision: Decision, failure: Failure | None, started_from: Checkpoint | None
     ) -> None:
         """Take up what was decided."""
         proposal = decision.proposal
         if proposal is None or failure is None:
             return
-        self._course.take(proposal, failure)
-        if proposal.remedy == CHECKPOINT_BACK and went_on_from is not None:
-            self._checkpoints.avoid.append(went_on_from)
+        self._strategies.take(proposal, failure)
+        if proposal.remedy == CHECKPOINT_BACK and started_from is not None:
+            self._checkpoints.avoid.append(started_from)
         if decision.fallback:
-            self._outlook.other_option()
+            self._deadline_monitor.other_option()
         if decision.next is Next.END:
-            self._tell_end(proposal)
+            self._announce_end(proposal)
 
-    def _with_starts(self, history: History, end: AttemptEnd) -> History:
-        """Add from where attempts started, and whether they got past it."""
-        self.starts.ended(end.start, end.made, progressed=self._course.progressed)
-        return msgspec.structs.replace(
-            history,
+    def _history(self, end: AttemptEnd, attempts: int) -> History:
+        """Return from where attempts started, and whether they got past it."""
+        progressed = self._strategies.progressed
+        self.starts.ended(end.start, end.made, progressed=progressed)
+        return History(
+            attempts=attempts,
             gpu_failed=self._gpu_failed,
-            progressed=self._course.progressed,
+            progressed=progressed,
             is_stuck=self.starts.is_stuck,
             save_after=self.starts.save_after,
             saves_earlier=self._save_after != self.starts.save_after,
         )
 
-    def _say_starts(self, history: History, end: AttemptEnd) -> None:
+    def _announce_starts(self, history: History, end: AttemptEnd) -> None:
         self._save_after = history.save_after
         if history.saves_earlier or history.is_stuck:
             self._offer_seed()
         asked = end.batch_split is not None and history.save_after is not None
         if asked and history.saves_earlier and not history.is_stuck:
             self._announcer.say(
-                "two attempts failed before the next checkpoint; rocsteady asks the script to save"
-                f" after {history.save_after} steps."
+                "two attempts failed before reaching a checkpoint. Asking the script to save after"
+                f" {history.save_after} steps."
             )
 
     def _offer_seed(self) -> None:
         """Name the option by which a fault that depends on the order of the data may be avoided."""
         job, folder = self._checkpoints.job, self._checkpoints.folder
-        if not self._offered and (option := seed_option(job.command, folder)):
-            self._offered = True
+        if not self._offered_seed and (option := seed_option(job.command, folder)):
+            self._offered_seed = True
             self._announcer.say(
                 f"if the data or its order causes this, another value of {option} may avoid it."
                 " rocsteady does not change it on its own."
@@ -189,7 +191,7 @@ class AttemptReview:
 
     def _keep(self, number: int, end: AttemptEnd) -> str:
         """Keep what there is to know of a crash; "" where it cannot be kept."""
-        records = Path(self._run.folder)
+        records = self._spec.records
         try:
             return collect(
                 records / f"evidence-{number}",
@@ -198,13 +200,13 @@ class AttemptReview:
                 log=records / f"attempt-{number}.log",
                 since=end.began,
                 attempt=f"attempt {number}",
-                variables=self._told,
-                within=self._settings.evidence_within,
+                variables=self._services.known_variables,
+                within=self._options.timing.evidence_within,
             ).folder
         except OSError:
             return ""
 
-    def _tell(self, failure: Failure, end: AttemptEnd, ended_by: int | None) -> None:
+    def _announce(self, failure: Failure, end: AttemptEnd, ended_by: int | None) -> None:
         step = f" at step {end.last_step:,}" if end.last_step else ""
         if failure.kind == SCRIPT_ERROR:
             seen = hide_secrets(failure.seen[0]) if failure.seen else failure.title
@@ -214,12 +216,12 @@ class AttemptReview:
         elif failure.kind != UNKNOWN:
             at = f", in {failure.line}" if failure.line else ""
             self._announcer.say(f"{failure.title}{step}{at} ({failure.kind}).", style=RED)
-            self._tell_what_to_lower(failure.kind)
+            self._announce_what_to_lower(failure.kind)
         elif ended_by is not None:
             name = signal_name(ended_by)
             self._announcer.say(f"the process was terminated by {name}{step}.", style=RED)
 
-    def _tell_what_to_lower(self, kind: str) -> None:
+    def _announce_what_to_lower(self, kind: str) -> None:
         """Name the arguments by which the script would need less memory, once a run."""
         if not kind.startswith(OUT_OF_MEMORY) or kind in self._lowering:
             return
@@ -229,14 +231,14 @@ class AttemptReview:
             names = " or ".join(f"{name} (now {value:,})" for name, value in found[:2])
             self._announcer.say(f"to use less memory, lower {names}.")
 
-    def _tell_end(self, step: RemedyChoice) -> None:
+    def _announce_end(self, choice: RemedyChoice) -> None:
         """Say what was not tried, and what a person can do, if this is the end."""
-        if step.strategy is not None:
+        if choice.strategy is not None:
             return
-        untried = [each for each in step.skipped if each[1] != ALREADY_TRIED]
+        untried = [skipped for skipped in choice.skipped if skipped[1] != ALREADY_TRIED]
         for remedy, why in untried:
             self._announcer.note(f"not tried: {remedy}: {why}.")
         if untried:
             self._announcer.say(f"not tried: {', '.join(name for name, _ in untried)}.")
-        if step.person is not None:
-            self._announcer.say(" ".join([step.person.text, *step.person.commands]))
+        if choice.person is not None:
+            self._announcer.say(" ".join([choice.person.text, *choice.person.commands]))

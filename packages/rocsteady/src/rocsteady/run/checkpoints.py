@@ -30,6 +30,7 @@ from rocsteady.run.job.values import Job, Resume
 from rocsteady.run.printed_epochs import last_epoch_printed
 from rocsteady.run.progress_counts import EPOCH, READ, SAVED
 from rocsteady.run.restart_preparation import StartsAt
+from rocsteady.store.redaction.redactor import shown_command
 from rocsteady.store.values import Run
 
 
@@ -79,7 +80,7 @@ class Checkpoints:
         self._new = True
         save_origin(self._origin, self._records)
 
-    def take_over(self, run: Run, others: Iterable[Run], *, from_scratch: bool) -> None:
+    def take_over(self, run: Run, others: Iterable[Run]) -> None:
         """Tell those of a run that was left from those that other runs have written since.
 
         A run without any of its own is not started again over those of another.
@@ -87,14 +88,14 @@ class Checkpoints:
         found = find_checkpoints(self.job.resume, self.folder)
         self._origin = taken_over(run, others, self.job.resume, found)
         theirs = sorted(each.path for each in found & (self._origin.foreign - self._origin.before))
-        if theirs and self.newest() is None and not from_scratch:
+        if theirs and self.newest() is None:
             raise RocsteadyError(
-                f"{run.name} has no checkpoint of its own: {theirs[-1]} belongs to another run. Use"
-                " --from-scratch to start from the beginning"
+                f"{run.name} has no checkpoint of its own: {theirs[-1]} belongs to another run. To"
+                f" start over: rocsteady run --resume never -- {shown_command(run.command)}"
             )
         save_origin(self._origin, self._records)
 
-    def told(self, job: Job) -> None:
+    def resumes_by_itself(self, job: Job) -> None:
         """Take up that the script resumes by itself, from what it has found already."""
         self.job = job
         self._origin = Origin(before=find_checkpoints(job.resume, self.folder))

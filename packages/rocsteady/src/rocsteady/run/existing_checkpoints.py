@@ -18,7 +18,7 @@ from rocsteady.store.values import RunLine
 class Choice:
     """What was asked for on the command line."""
 
-    existing: Existing | None = None  # --fresh or --continue
+    existing: Existing | None = None  # --resume auto or never
     typed: bool = False  # the command: it runs as it is
     ask: Callable[[str, Existing], Existing] | None = None  # a person; None: there is none
 
@@ -43,7 +43,7 @@ def choose(
     if made is Existing.REFUSE:
         raise RocsteadyError(
             f"{found}; {job.command[-1]} was not started, because the job file refuses to. Use"
-            " --continue to resume from them, or --fresh to ignore them"
+            " --resume auto to continue from them, or --resume never to ignore them"
         )
     if made is None:
         made = usual
@@ -51,8 +51,8 @@ def choose(
         why, foreign = "", before if made is Existing.FRESH else frozenset()
         origin = Origin(before=before, foreign=foreign)
     if made is Existing.CONTINUE:
-        return origin, f"{found}; continuing{why}. Use --fresh to ignore them.", choice
-    return origin, f"{found}; not used{why}. Use --continue to resume from them.", choice
+        return origin, f"{found}; continuing{why}. Use --resume never to ignore them.", choice
+    return origin, f"{found}; not used{why}. Use --resume auto to continue from them.", choice
 
 
 def _refuse_what_resumes_by_itself(job: Job, folder: Path, lines: Sequence[RunLine]) -> None:
@@ -61,8 +61,8 @@ def _refuse_what_resumes_by_itself(job: Job, folder: Path, lines: Sequence[RunLi
     resumes = next((found for run in same if (found := script_resume.kept(Path(run.folder)))), None)
     if resumes is not None and find_checkpoints(resumes, folder):
         raise RocsteadyError(
-            f"--fresh has no effect: the script itself resumes from {script_resume.where(resumes)}."
-            " Give the script another folder"
+            "--resume never has no effect: the script itself resumes from"
+            f" {script_resume.where(resumes)}. Give the script another folder"
         )
 
 

@@ -21,7 +21,7 @@ from rocsteady.run.forecast import (
     totals,
 )
 from rocsteady.run.job.values import Deadline
-from rocsteady.run.recovery import FallTo
+from rocsteady.run.options import Fallback
 from rocsteady.screens import deadline as words
 from rocsteady.screens.times import moment
 from rocsteady.store.values import Forecast, Run, RunStory, Sample
@@ -58,7 +58,7 @@ class Saves:
         self._spent, self._under_way = spent, under_way
 
 
-class Slip:
+class LatenessFilter:
     """Tells a deadline that will be missed from a hiccup. Each change must last longer to count."""
 
     def __init__(self, started: float, deadline: float) -> None:
@@ -81,7 +81,7 @@ class Slip:
         return True
 
 
-class Outlook:
+class DeadlineMonitor:
     """Follows one run over all its attempts."""
 
     def __init__(  # noqa: PLR0913 - each is said by name
@@ -90,7 +90,7 @@ class Outlook:
         deadline: Deadline | None,
         announcer: Announcer,
         *,
-        options: Callable[[], Sequence[FallTo]],  # of the plan, that are left
+        options: Callable[[], Sequence[Fallback]],  # of the plan, that are left
         resumes: Callable[[], bool],  # else another start has all the steps before it
         between: Callable[[], float | None],  # seconds between two failures here
         earlier: RunStory | None = None,
@@ -107,7 +107,7 @@ class Outlook:
         self._apart = 0.0  # seconds, at least, between two points
         self._saves = Saves()
         self._looked = 0.0
-        self._slip = Slip(run.started, self.due) if self.due is not None else None
+        self._lateness = LatenessFilter(run.started, self.due) if self.due is not None else None
         self._passed = False  # it was said that the deadline has
 
     def begin(self, attempt: int) -> None:
@@ -123,9 +123,9 @@ class Outlook:
         self.total = sample.total if sample.total is not None else self.total
         self._add(ProgressPoint(sample.at, sample.step, self._attempt))
         self._saves.update(sample)
-        if self._slip is not None and abs(sample.at - self._looked) >= POLL_EVERY:
+        if self._lateness is not None and abs(sample.at - self._looked) >= POLL_EVERY:
             self._looked = sample.at
-            self._look(sample.at, self._slip)
+            self._look(sample.at, self._lateness)
 
     def forecast(self, now: float) -> Forecast | None:
         """Say when it will be done."""
@@ -169,15 +169,15 @@ class Outlook:
             del points[1:-1:2]
             self._apart = (points[-1].at - points[0].at) / len(points)
 
-    def _look(self, now: float, slip: Slip) -> None:
+    def _look(self, now: float, lateness: LatenessFilter) -> None:
         ahead = self.forecast(now)
-        if ahead is not None and self.due is not None and slip.changes(now, ahead):
-            said = self._said(ahead, self.due, now, late=slip.late)
+        if ahead is not None and self.due is not None and lateness.changes(now, ahead):
+            said = self._said(ahead, self.due, now, late=lateness.late)
             self._announcer.say(said)
-            if slip.late:
+            if lateness.late:
                 self._slipped(said)
                 self._announcer.say(self._could(ahead, self.due, now))
-        elif self.due is not None and now > self.due and not (slip.late or self._passed):
+        elif self.due is not None and now > self.due and not (lateness.late or self._passed):
             self._passed = True
             self._announcer.say(f"the deadline, {moment(self.due, now=now)}, has passed.")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from rocsteady.hangs.blame import Blame, Sign
 from rocsteady.hangs.collect import Collected, collect
@@ -10,14 +11,15 @@ from rocsteady.hangs.native_stacks import NativeStacks
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.hangs.verdict import Verdict
 from rocsteady.hangs.wait_set import sentences
-from rocsteady.run.attempt_context import AttemptContext, AttemptTools
 from rocsteady.run.attempt_end import HangEvidence
+from rocsteady.run.context import AttemptContext, Services
 from rocsteady.run.rank_evidence import blame_by_evidence, suspects_first
 
 
 def hang_evidence(  # noqa: PLR0913 - each is said by name
-    setting: AttemptContext,
-    means: AttemptTools,
+    context: AttemptContext,
+    services: Services,
+    within: timedelta,
     verdict: Verdict,
     *,
     pids: tuple[int, ...],
@@ -30,27 +32,27 @@ def hang_evidence(  # noqa: PLR0913 - each is said by name
 
     ``blame`` is what all hosts found together, if there are several.
     """
-    injection, attempt = setting.injection, f"attempt {setting.number}"
+    attempt = f"attempt {context.number}"
     try:
         evidence = collect(
-            setting.records / f"incident-{setting.incident}",
+            context.spec.records / f"incident-{context.incident}",
             pids=suspects_first(pids, verdict.blame),
-            pages=injection.pages if injection else None,
-            log=setting.log,
+            pages=context.pages,
+            log=context.log,
             since=since,
             attempt=attempt,
-            variables=setting.told,
+            variables=services.known_variables,
             waits=sentences(verdict.waits) if verdict.waits else (),
             known=known,
-            within=means.settings.evidence_within,
+            within=within,
         )
     except OSError as error:  # no room for its folder: what is hung is still hung
         why = error.strerror or str(error)
-        means.announcer.say(f"no evidence could be saved: {why}.")
+        services.announcer.say(f"no evidence could be saved: {why}.")
         evidence = Collected(
             folder="", attempt=attempt, seconds=0.0, files=(), missing={"all": why}
         )
-    by_evidence = blame_by_evidence(evidence.folder, heartbeats, means.waits, began=since)
+    by_evidence = blame_by_evidence(evidence, heartbeats, services.waits, began=since)
     blame = blame or more_telling(by_evidence, verdict.blame)
     return HangEvidence(verdict=verdict, evidence=evidence, blame=blame)
 

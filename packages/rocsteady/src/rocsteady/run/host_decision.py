@@ -6,9 +6,9 @@ replaces the history of all, so that any host can lead the next time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -18,9 +18,9 @@ from rocsteady.failures.situation import FailedAttempt
 from rocsteady.model import Failure, Next, Outcome, Strategy, Value
 from rocsteady.run.announcer import Announcer
 from rocsteady.run.attempt_end import AttemptEnd
-from rocsteady.run.job_hang import HostLink
 from rocsteady.run.recovery import Decision
 from rocsteady.run.strategy_history import StrategyHistory
+from rocsteady.run.torchrun import AgentLink
 from rocsteady.wording import plural
 
 # What ranks report that only lost another one.
@@ -56,13 +56,6 @@ class HostDecision(Value, frozen=True, kw_only=True):
     given_up: int = 0  # how many of these were on options that were given up
 
 
-class Hosts(HostLink, Protocol):
-    """The way to the other hosts."""
-
-    def agree(self, mine: Message, choose: Callable[[list[Message]], Message]) -> Message | None:
-        """Propose, and return what was decided; None if there is no next generation."""
-
-
 def choose(proposals: Sequence[HostDecision]) -> HostDecision:
     """Choose what all hosts do: what the host proposes that knows most of the cause."""
     chosen = min(
@@ -82,8 +75,10 @@ def choose(proposals: Sequence[HostDecision]) -> HostDecision:
 class HostAgreement:
     """Has each decision of a run made for all hosts; with one host, there is nothing to do."""
 
-    def __init__(self, hosts: Hosts | None, course: StrategyHistory, announcer: Announcer) -> None:
-        self._hosts, self._course, self._announcer = hosts, course, announcer
+    def __init__(
+        self, hosts: AgentLink | None, strategies: StrategyHistory, announcer: Announcer
+    ) -> None:
+        self._hosts, self._strategies, self._announcer = hosts, strategies, announcer
 
     def start(self) -> None:
         """Agree on what the first attempt of this watcher runs with."""
@@ -122,10 +117,10 @@ class HostAgreement:
         )
 
     def _proposal(self, **known: Any) -> HostDecision:  # noqa: ANN401 - fields, by name
-        course = self._course
-        tried = tuple(course.tried)[-MOST_TRIED:]
-        given_up = max(0, course.given_up - (len(course.tried) - len(tried)))
-        return HostDecision(strategy=course.strategy, tried=tried, given_up=given_up, **known)
+        strategies = self._strategies
+        tried = tuple(strategies.tried)[-MOST_TRIED:]
+        given_up = max(0, strategies.given_up - (len(strategies.tried) - len(tried)))
+        return HostDecision(strategy=strategies.strategy, tried=tried, given_up=given_up, **known)
 
     def _agreed(self, mine: HostDecision) -> HostDecision | None:
         if self._hosts is None:
@@ -135,7 +130,7 @@ class HostAgreement:
             return None
         decision = msgspec.convert(said, HostDecision)
         if not _is_same(decision, mine):
-            self._course.adopt(
+            self._strategies.adopt(
                 decision.strategy, decision.remedy, decision.tried, decision.given_up
             )
         return decision

@@ -23,7 +23,7 @@ WITHIN = timedelta(seconds=1)
 TORCH = b"libtorch"  # begins the names of its libraries
 
 
-class Unseen:
+class HeartbeatCheck:
     """Looks for it in one attempt, and says it once."""
 
     def __init__(self, announcer: Announcer, *, pages: bool, began: float) -> None:

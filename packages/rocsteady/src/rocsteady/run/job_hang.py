@@ -9,7 +9,7 @@ clocks are compared, and nobody is left who could end a wait.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -19,25 +19,17 @@ from rocsteady.hangs.values import Heartbeat
 from rocsteady.hangs.verdict import Patience, Verdict
 from rocsteady.model import RunState
 from rocsteady.run.announcer import Announcer
+from rocsteady.run.torchrun import AgentLink
 from rocsteady.wording import duration
 
 KINDS = ("confirm", "hosts", "hangs", "lost")  # of messages
 SAY_AFTER = 60.0  # seconds that this host is stuck and others are not known to be
 
 
-class HostLink(Protocol):
-    """The way to the other hosts."""
-
-    messages: list[dict[str, Any]]  # that nobody has taken yet
-
-    def tell(self, **message: object) -> None:
-        """Send one message."""
-
-
 class JobHang:
     """Whether this host's verdict is one for the whole job; with one host, it is."""
 
-    def __init__(self, hosts: HostLink | None, announcer: Announcer, patience: Patience) -> None:
+    def __init__(self, hosts: AgentLink | None, announcer: Announcer, patience: Patience) -> None:
         self._hosts, self._announcer, self._patience = hosts, announcer, patience
         self._stuck_for: float | None = None  # seconds without progress, when that was told
         self._said = False

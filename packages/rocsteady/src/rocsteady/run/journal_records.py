@@ -10,7 +10,7 @@ from rocsteady.hangs import phase_history
 from rocsteady.model import Failure, Outcome, Strategy
 from rocsteady.run.attempt_end import AttemptEnd
 from rocsteady.run.recovery import Decision
-from rocsteady.run.stopwatch import Since
+from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.store.identity import machine_fingerprint
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory
@@ -26,7 +26,7 @@ from rocsteady.store.values import (
 DEVICE_WAIT, LOCKED_WAIT = "(device wait)", "(locked wait)"  # kept like phases
 
 
-class Records:
+class JournalRecords:
     """The journal of one run."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Records:
         self._script = script
         self._journal = journal
         self._memory = memory
-        self._since = Since()  # the last attempt
+        self._since = Stopwatch()  # the last attempt
 
     def begin(self, number: int, strategy: Strategy) -> AttemptRecord:
         """Write down that an attempt starts."""
@@ -55,7 +55,7 @@ class Records:
             started=time.time(),
         )
         self._journal.record(row)
-        self._since = Since()
+        self._since = Stopwatch()
         return row
 
     def not_started(self, row: AttemptRecord) -> None:

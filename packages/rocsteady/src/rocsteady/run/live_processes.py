@@ -12,7 +12,7 @@ from rocsteady.hangs.values import Heartbeat
 from rocsteady.system import procfs
 
 
-class Living:
+class LiveProcesses:
     """Remembers when each process of one attempt was born, so that a reused pid is not mistaken."""
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ from rocsteady.run.job.notify import Notify, NotifyEvent, WebhookKind, kind_of
 from rocsteady.run.job.values import Job
 from rocsteady.run.recovery import Decision
 from rocsteady.run.restart_preparation import UNCHANGED
-from rocsteady.run.stopwatch import Since
+from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.store.redaction.machine_names import redactor_here
 from rocsteady.store.values import Run
 from rocsteady.system import webhook_post as sender
@@ -261,7 +261,7 @@ class RunNotices:
 
     def __init__(self, run: Run, announcer: Announcer, sender: Notifier | None) -> None:
         self._run, self._announcer, self._sender = run, announcer, sender
-        self._since = Since()
+        self._since = Stopwatch()
         self._why = ""  # the last decision
 
     def failed(self, failure: Failure | None, decision: Decision, ranks: str = "") -> None:

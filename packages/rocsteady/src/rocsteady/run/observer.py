@@ -8,11 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rocsteady.run.announcer import Announcer
 from rocsteady.run.attempt_end import AttemptEnd
+from rocsteady.run.context import Services
 from rocsteady.run.job.resume import Launch
 from rocsteady.run.step_times import StepTimes
-from rocsteady.run.stop_requests import StopRequests
 from rocsteady.store.values import Run
 
 TICK = 0.1  # seconds
@@ -21,15 +20,13 @@ TICK = 0.1  # seconds
 class ObservedRun:
     """What an observer sees of a run, and how it ends one."""
 
-    def __init__(
-        self, run: Run, marks: StepTimes, announcer: Announcer, wishes: StopRequests
-    ) -> None:
-        self.run, self.marks = run, marks
+    def __init__(self, run: Run, step_times: StepTimes, services: Services) -> None:
+        self.run, self.step_times = run, step_times
         self.attempt = 0  # the number of the one under way
         self.steps_before = 0  # that this attempt does not have to make
         self.pages: Path | None = None  # of this attempt, once it has started
         self.is_over = False  # an observer has ended the run: there is nothing more to see
-        self._announcer, self._wishes = announcer, wishes
+        self._announcer, self._stop_requests = services.announcer, services.stop_requests
 
     @property
     def folder(self) -> Path:
@@ -39,7 +36,7 @@ class ObservedRun:
     @property
     def stopped_by_user(self) -> bool:
         """Tell whether somebody stopped it before it was over."""
-        return self._wishes.stop is not None and not self.is_over
+        return self._stop_requests.stop is not None and not self.is_over
 
     def say(self, text: str) -> None:
         """Tell the user something about the run."""
@@ -50,7 +47,7 @@ class ObservedRun:
         self.is_over = True
         if why:
             self.say(why)
-        self._wishes.stop = signal.SIGTERM
+        self._stop_requests.stop = signal.SIGTERM
 
 
 class Observer:

@@ -59,7 +59,7 @@ class AttemptProgress:
         *,
         before: int = 0,
         resumed: bool = False,
-        marks: StepTimes | None = None,
+        step_times: StepTimes | None = None,
         by_log: bool = False,
     ) -> None:
         self.heartbeats: tuple[Heartbeat, ...] = ()
@@ -67,7 +67,7 @@ class AttemptProgress:
         self._resumed = resumed or before > 0
         self._counter = PrintedCounter()
         self._by_log = by_log
-        self._marks = marks or StepTimes()
+        self._step_times = step_times or StepTimes()
         self._printed = printed
         self._total = total
         self._first: int | None = None
@@ -148,7 +148,7 @@ class AttemptProgress:
             self._first = step
         if step != self._step:
             self._step = step
-            self._marks.add(time.time(), step)
+            self._step_times.add(time.time(), step)
         self._see_work(now, step)
         told = next((beat.total for beat in self._counting if beat.total), None)
         return Sample(

@@ -8,14 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
-from rocsteady_train.untrusted_file import read_regular
 
+from rocsteady.doctor.knowledge.waits import WaitKnowledge
 from rocsteady.hangs.blame import Blame, blame
-from rocsteady.hangs.collect import Processes
+from rocsteady.hangs.collect import Collected
 from rocsteady.hangs.members import gpus_of
 from rocsteady.hangs.rank_records import CollectiveCount, rank_records, world_size
-from rocsteady.hangs.stack_facts import KnownWaits
-from rocsteady.hangs.values import Heartbeat, Snapshot
+from rocsteady.hangs.values import Heartbeat
 from rocsteady.run.collectives.flight_recorder import (
     ask_flight_recorders,
     comparable,
@@ -30,7 +29,6 @@ from rocsteady.run.collectives.ras_service import (
 from rocsteady.store.redaction.redactor import hide_secrets
 from rocsteady.system.atomic_file import write_whole
 
-SNAPSHOT_LIMIT = 64 * 1024 * 1024  # bytes
 WITHIN = 2.0  # seconds, for flight recorders and again for the RAS service
 VERSION = 1  # of ranks.json
 
@@ -42,13 +40,13 @@ def suspects_first(pids: tuple[int, ...], found: Blame | None) -> tuple[int, ...
 
 
 def blame_by_evidence(
-    folder: str, heartbeats: Sequence[Heartbeat], known: KnownWaits, *, began: float
+    evidence: Collected, heartbeats: Sequence[Heartbeat], known: WaitKnowledge, *, began: float
 ) -> Blame | None:
     """Compare the ranks once more, by the snapshot that has native frames, and write that down.
 
     None: there are no two ranks to compare. ``began`` is of the attempt, by the monotonic clock.
     """
-    snapshot = kept_snapshot(folder)
+    snapshot, folder = evidence.snapshot, Path(evidence.folder)
     first = rank_records(snapshot, heartbeats, known) if snapshot else ()
     if snapshot is None or len(first) < 2:  # noqa: PLR2004 - to compare
         return None
@@ -61,12 +59,12 @@ def blame_by_evidence(
         heartbeats,
         known,
         gpus={pid: gpus_of(pid) for pid in pids.values()},
-        launched=_launched(Path(folder), pids, world, began),
+        launched=_launched(folder, pids, world, began),
     )
     found = blame(records, world)
     content = msgspec.json.encode({"version": VERSION, "blame": found, "ranks": records})
     with contextlib.suppress(OSError):
-        write_whole(Path(folder) / "ranks.json", msgspec.json.format(content, indent=1) + b"\n")
+        write_whole(folder / "ranks.json", msgspec.json.format(content, indent=1) + b"\n")
     return found
 
 
@@ -94,14 +92,3 @@ def _asked(
         with contextlib.suppress(OSError):
             write_whole(folder / "ras.txt", hide_secrets(answer.text).encode())
     return launched(answer.text, world)
-
-
-def kept_snapshot(folder: str) -> Snapshot | None:
-    """Return the snapshot that was taken for the evidence."""
-    if not folder:
-        return None
-    try:
-        kept = read_regular(Path(folder) / "processes.json", SNAPSHOT_LIMIT)
-        return msgspec.json.decode(kept, type=Processes).snapshot
-    except (OSError, msgspec.MsgspecError):
-        return None

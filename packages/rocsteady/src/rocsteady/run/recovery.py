@@ -1,7 +1,7 @@
 """What comes after an attempt: an end, the same again, a remedy, or another option of the plan.
 
-One pure function, ``recover``, of how the attempt ended, of what was tried before and of what there
-is to choose from. The supervisor does what it says.
+Two pure functions: ``base_decision`` says whether there may be another attempt at all; after a
+failure, ``recover`` adds what was tried before and what is left to try.
 
 A restart never costs what the user already has: a script with no known way to resume is not
 started again once it has made real progress, unless that was asked for.
@@ -17,7 +17,7 @@ from rocsteady.failures.ladder import RemedyChoice, choose_remedy
 from rocsteady.failures.situation import Situation
 from rocsteady.model import Next, Outcome, Strategy, Value
 from rocsteady.run.attempt_end import AttemptEnd
-from rocsteady.run.attempt_settings import Settings
+from rocsteady.run.options import Fallback, RunOptions
 from rocsteady.run.start_points import MOST
 from rocsteady.wording import plural
 
@@ -26,20 +26,6 @@ BY_SIGNAL = 128
 ASKED_BY = (2, 9, 15)  # SIGINT, SIGKILL and SIGTERM: what a run that is stopped may end by
 # Whose failures are the same with every option.
 NO_OPTION_HELPS = (Component.SCRIPT, Component.DISK, Component.NETWORK)
-
-
-class FallTo(Value, frozen=True, kw_only=True):
-    """An option of the plan that a run may fall to: the same command."""
-
-    number: int  # as it is typed, `run --plan 2`
-    title: str
-    strategy: Strategy
-    rate: float | None = None  # steps a second, as its trial had it
-
-    @property
-    def decision(self) -> str:
-        """As the journal names that it was taken."""
-        return f"option-{self.number}"
 
 
 class Decision(Value, frozen=True, kw_only=True):
@@ -56,72 +42,66 @@ class Decision(Value, frozen=True, kw_only=True):
 
 
 class History(Value, frozen=True, kw_only=True):
-    """What was tried so far, the attempt that has just ended included."""
+    """What was tried so far, the attempt that has just failed included, and what is left."""
 
     attempts: int  # that this supervisor has made
-    failed: bool = False  # the last one did
     situation: Situation | None = None  # for the ladder; None: it is not asked
     gpu_failed: bool = False
     progressed: bool = False  # the last one came further than all before it
     is_stuck: bool = False  # too many attempts started from one checkpoint
     save_after: int | None = None  # steps, where attempts did not get past a checkpoint
     saves_earlier: bool = False  # than it did before
-
-
-class Choices(Value, frozen=True, kw_only=True):
-    """What there is to choose from."""
-
-    settings: Settings
-    can_resume: bool = False
-    fallbacks: tuple[FallTo, ...] = ()  # options of the plan that may be run, best first
+    fallbacks: tuple[Fallback, ...] = ()  # options of the plan that may be run, best first
     blamed: bool = False  # the present option is itself the cause of the failure
     needs: float | None = None  # steps a second to be in time, if the present option is too slow
 
 
-def recover(end: AttemptEnd, history: History, choices: Choices) -> Decision:
-    """Choose what comes after an attempt."""
-    if end.outcome is Outcome.REPLACED:
-        return Decision(next=Next.AGAIN, why="other hosts restarted the job", code=PERSON_NEEDED)
-    plain = without_remedies(
-        end, number=history.attempts, can_resume=choices.can_resume, settings=choices.settings
-    )
-    if not history.failed:
-        return plain
-    decision, proposal = plain, None
+def recover(base: Decision, end: AttemptEnd, history: History) -> Decision:
+    """Choose what comes after an attempt that failed: ``base``, a remedy, or an option."""
+    decision, proposal = base, None
     if history.situation is not None:
-        needs = None if plain.next is Next.END else choices.needs
-        hurried = msgspec.structs.replace(choices, needs=needs)
-        proposal = propose(history.situation, hurried)
+        proposal = propose(
+            history.situation,
+            history.fallbacks,
+            blamed=history.blamed,
+            needs=None if base.next is Next.END else history.needs,
+        )
         kind = history.situation.failure.kind
-        decision = joined(plain, proposal, kind=kind, attempts=history.attempts)
-    decision = _past_checkpoint(decision, plain, proposal, end, history)
+        decision = joined(base, proposal, kind=kind, attempts=history.attempts)
+    decision = _past_checkpoint(decision, base, proposal, end, history)
     return msgspec.structs.replace(decision, proposal=proposal, gpu_failed=history.gpu_failed)
 
 
-def propose(situation: Situation, choices: Choices) -> RemedyChoice:
-    """Choose a remedy; fall back to another option where it ends or only that is in time."""
-    step = choose_remedy(situation)
-    if not choices.fallbacks:
-        return step
-    if step.strategy is None:
-        hopeless = step.person is not None or situation.component in NO_OPTION_HELPS
-        if hopeless and not choices.blamed:
-            return step
-        why = "This option does not work" if choices.blamed else "No remedies are left"
-        option = choices.fallbacks[0]
+def propose(
+    situation: Situation,
+    fallbacks: tuple[Fallback, ...] = (),
+    *,
+    blamed: bool = False,
+    needs: float | None = None,
+) -> RemedyChoice:
+    """Choose a remedy; fall back to another option where none is left or only that is in time."""
+    choice = choose_remedy(situation)
+    if not fallbacks:
+        return choice
+    if choice.strategy is None:
+        hopeless = choice.person is not None or situation.component in NO_OPTION_HELPS
+        if hopeless and not blamed:
+            return choice
+        why = "This option does not work" if blamed else "No remedies are left"
+        option = fallbacks[0]
         words = f"{why}; falling back to option {option.number} of the plan: {option.title}."
         return _fall_to(option, words)
-    for option in choices.fallbacks:
-        if None not in (choices.needs, option.rate) and (option.rate or 0) >= (choices.needs or 0):
+    for option in fallbacks:
+        if None not in (needs, option.rate) and (option.rate or 0) >= (needs or 0):
             words = (
                 "At this pace the run misses the deadline; switching to option"
                 f" {option.number} of the plan, which would be on time: {option.title}."
             )
             return _fall_to(option, words)
-    return step
+    return choice
 
 
-def _fall_to(option: FallTo, why: str) -> RemedyChoice:
+def _fall_to(option: Fallback, why: str) -> RemedyChoice:
     return RemedyChoice(
         strategy=option.strategy, remedy=option.decision, fallback=option.number, why=why
     )
@@ -129,13 +109,13 @@ def _fall_to(option: FallTo, why: str) -> RemedyChoice:
 
 def _past_checkpoint(
     decision: Decision,
-    plain: Decision,
+    base: Decision,
     proposal: RemedyChoice | None,
     end: AttemptEnd,
     history: History,
 ) -> Decision:
     """Get past a checkpoint by saving earlier, or give up on it, whatever the ladder says."""
-    if plain.next is Next.END:
+    if base.next is Next.END:
         return decision
     if history.is_stuck:
         why = f"{MOST} attempts started from the same checkpoint, and none got past it"
@@ -145,15 +125,17 @@ def _past_checkpoint(
     exhausted = proposal is not None and proposal.exhausted
     if exhausted and (history.saves_earlier or history.progressed):
         why = "saving earlier may let the run get past the failure"
-        return msgspec.structs.replace(plain, why=why)
+        return msgspec.structs.replace(base, why=why)
     return decision
 
 
-def without_remedies(
-    end: AttemptEnd, *, number: int, can_resume: bool, settings: Settings
+def base_decision(  # noqa: PLR0911 - one return a reason
+    end: AttemptEnd, options: RunOptions, *, attempts: int, can_resume: bool
 ) -> Decision:
     """Choose between an end and the same again. Whether exit code 0 means done is not judged."""
     code = exit_code(end)
+    if end.outcome is Outcome.REPLACED:
+        return Decision(next=Next.AGAIN, why="other hosts restarted the job", code=PERSON_NEEDED)
     if end.outcome is Outcome.STOPPED:
         return Decision(next=Next.END, why="stopped by the user", code=code)
     if end.outcome is Outcome.AT_EXIT:
@@ -167,61 +149,61 @@ def without_remedies(
     hung = end.outcome is Outcome.HUNG
     if hung:
         code = RETRY if can_resume else PERSON_NEEDED
-    against = _against_another(end, number=number, hung=hung, settings=settings)
+    against = _against_another(end, options, attempts=attempts, hung=hung)
     if against:
         return Decision(next=Next.END, why=against, code=code)
-    return _again(end, can_resume=can_resume, settings=settings, code=code)
+    return _again(end, options, can_resume=can_resume, code=code)
 
 
-def joined(plain: Decision, proposal: RemedyChoice, *, kind: str, attempts: int) -> Decision:
-    """Join what may be done at all with what the ladder says.
+def joined(base: Decision, proposal: RemedyChoice, *, kind: str, attempts: int) -> Decision:
+    """Join what may be done at all with the proposal.
 
-    The script's own code is given for its own errors, for what is not known, and where nothing
-    was tried; giving up, or needing a person, is a code of ours.
+    The exit code is the script's for script errors, unknown failures, and when nothing was tried;
+    it is 76 if rocsteady gave up or a person is needed.
     """
     if proposal.strategy is None:
         gave_up = attempts > 1 and kind != UNKNOWN
         own = kind == SCRIPT_ERROR or not (gave_up or proposal.person)
-        code = plain.code if own else PERSON_NEEDED
+        code = base.code if own else PERSON_NEEDED
         return Decision(next=Next.END, why=proposal.why, code=code, kind=kind)
-    if plain.next is Next.END:
-        return plain
+    if base.next is Next.END:
+        return base
     return msgspec.structs.replace(
-        plain, why=proposal.why, remedy=proposal.remedy, fallback=proposal.fallback
+        base, why=proposal.why, remedy=proposal.remedy, fallback=proposal.fallback
     )
 
 
-def _against_another(end: AttemptEnd, *, number: int, hung: bool, settings: Settings) -> str:
-    """Say what speaks against any further attempt; "" if nothing does."""
-    if settings.observe:
+def _against_another(end: AttemptEnd, options: RunOptions, *, attempts: int, hung: bool) -> str:
+    """Return what speaks against any further attempt; "" if nothing does."""
+    if options.observe:
         return "only observing"
-    if number >= settings.most_attempts:
-        return f"the limit of {plural(number, 'attempt')} is reached"
-    if not settings.remedies and not hung and not end.last_step:
+    if attempts >= options.attempt_limit:
+        return f"the limit of {plural(attempts, 'attempt')} is reached"
+    if options.no_remedies and not hung and not end.last_step:
         return "the script failed before its first step"
     return ""
 
 
-def _again(end: AttemptEnd, *, can_resume: bool, settings: Settings, code: int) -> Decision:
+def _again(end: AttemptEnd, options: RunOptions, *, can_resume: bool, code: int) -> Decision:
     """Start it again where that costs nothing; else only if that was asked for."""
     if can_resume:
         return Decision(
             next=Next.AGAIN, why="retrying without changes from the last checkpoint", code=code
         )
-    precious = end.progress_seconds >= settings.precious_after.total_seconds()
+    precious = end.progress_seconds >= options.timing.precious_after.total_seconds()
     if not (precious or end.wrote_checkpoint):
         return Decision(
             next=Next.AGAIN, why="retrying without changes; little progress can be lost", code=code
         )
-    if settings.from_scratch:
+    if options.from_scratch:
         return Decision(
             next=Next.AGAIN_FROM_SCRATCH,
-            why="retrying without changes; --from-scratch was given",
+            why="retrying without changes from the beginning",
             code=code,
         )
     why = (
         "rocsteady does not know how the script resumes, and a restart would lose its progress;"
-        " set [resume] in rocsteady.toml, or use --from-scratch"
+        " set [resume] in rocsteady.toml, or use --resume never"
     )
     return Decision(next=Next.END, why=why, code=code)
 

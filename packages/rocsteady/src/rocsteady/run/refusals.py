@@ -5,7 +5,7 @@ from __future__ import annotations
 from rocsteady.hangs.heartbeat_pages import read_applied
 from rocsteady.model import Strategy
 from rocsteady.run.announcer import Announcer
-from rocsteady.run.attempt_context import AttemptContext
+from rocsteady.run.context import AttemptContext
 
 EVERY = 1.0  # seconds between looks
 REFUSED = "refused"
@@ -14,9 +14,9 @@ REFUSED = "refused"
 class Refusals:
     """Looks for refusals in one attempt, and says each once."""
 
-    def __init__(self, announcer: Announcer, setting: AttemptContext, began: float) -> None:
-        changes = setting.strategy != Strategy()
-        self._pages = setting.injection.pages if setting.injection and changes else None
+    def __init__(self, announcer: Announcer, context: AttemptContext, began: float) -> None:
+        changes = context.strategy != Strategy()
+        self._pages = context.pages if changes else None
         self._announcer = announcer
         self._due = began + EVERY
         self._said: set[str] = set()

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import Next, Outcome
-from rocsteady.run.announcer import Announcer
 from rocsteady.run.attempt_end import AttemptEnd
-from rocsteady.run.attempt_settings import Settings
 from rocsteady.run.backup import copy_aside, wrote_model
+from rocsteady.run.context import RunSpec, Services
 from rocsteady.run.gpu_release import KFD, wait_until_free, wait_until_quiet
+from rocsteady.run.options import RunOptions
 from rocsteady.run.recovery import Decision
-from rocsteady.run.stop_requests import StopRequests
-from rocsteady.run.stopwatch import Since
-from rocsteady.store.values import Run, RunStory
+from rocsteady.run.stopwatch import Stopwatch
+from rocsteady.store.redaction.redactor import shown_command
+from rocsteady.store.values import RunStory
 from rocsteady.wording import duration, plural
 
 UNCHANGED = ("", "retry")  # the same again
@@ -37,34 +37,29 @@ class StartsAt(Enum):
 class Restart:
     """Gets one run ready for its next attempt."""
 
-    def __init__(  # noqa: PLR0913 - each is said by name
+    def __init__(
         self,
-        run: Run,
-        *,
-        folder: Path,
-        settings: Settings,
-        announcer: Announcer,
-        wishes: StopRequests,
+        spec: RunSpec,
+        options: RunOptions,
+        services: Services,
         gpu_trouble: Callable[[float], str],  # what the kernel said since a moment
     ) -> None:
-        self._run, self._folder, self._settings = run, folder, settings
+        self._run, self._folder, self._timing = spec.run, spec.folder, options.timing
+        self._announcer, self._stop_requests = services.announcer, services.stop_requests
         self._gpu_trouble = gpu_trouble
-        self._announcer, self._wishes = announcer, wishes
-        self._since = Since()
+        self._since = Stopwatch()
         self._quick_crashes = 0
 
-    def take_over(self, earlier: RunStory, number: int) -> None:
-        """See to it that taking over a run that cannot resume does not write over its work."""
+    def take_over(self, earlier: RunStory) -> None:
+        """Refuse to take over a run that cannot resume, if that would overwrite its work."""
         saved = any(bucket.seconds_in.get("checkpoint") for bucket in earlier.progress)
         if not saved and not wrote_model(self._folder, self._run.started):
             return
-        if not self._settings.from_scratch:
-            raise RocsteadyError(
-                "the run has written checkpoints, but rocsteady does not know how the script"
-                " resumes, and a restart would overwrite them. Set [resume] in rocsteady.toml, or"
-                " use --from-scratch"
-            )
-        self._copy_aside(number)
+        raise RocsteadyError(
+            "the run has written checkpoints, but rocsteady does not know how the script resumes,"
+            " and a restart would overwrite them. Set [resume] in rocsteady.toml, or start over:"
+            f" rocsteady run --resume never -- {shown_command(self._run.command)}"
+        )
 
     def prepare(
         self, end: AttemptEnd, decision: Decision, number: int, *, beginning: StartsAt
@@ -87,19 +82,19 @@ class Restart:
             self._copy_aside(number)
         elif beginning is StartsAt.UNABLE:
             self._copy_aside(number, at_most=MOST_UNASKED)
-        left = wait_until_free(end.processes, self._settings.kfd_within)
+        left = wait_until_free(end.processes, self._timing.kfd_within)
         if left:
             uses = "process of the last attempt still uses"
             use = "processes of the last attempt still use"
             self._announcer.say(f"{plural(len(left), uses, use)} the GPU.")
         if decision.gpu_failed:
             self._check_gpu()
-        quick = end.seconds < self._settings.quick_crash.total_seconds()
+        quick = end.seconds < self._timing.quick_crash.total_seconds()
         crashed = quick and end.outcome is Outcome.BY_ITSELF
         self._quick_crashes = self._quick_crashes + 1 if crashed else 0
         if self._quick_crashes > 1:
-            doubled = self._settings.back_off * 2 ** min(self._quick_crashes - 2, 10)
-            wait = min(doubled, self._settings.back_off_at_most).total_seconds()
+            doubled = self._timing.back_off * 2 ** min(self._quick_crashes - 2, 10)
+            wait = min(doubled, self._timing.back_off_at_most).total_seconds()
             self._announcer.say(f"the script crashed quickly again; waiting {duration(wait)}.")
             self._sleep(wait)
 
@@ -107,18 +102,21 @@ class Restart:
         """Let a GPU that failed come to rest; one that does not is left alone."""
         if not KFD.exists():
             return
-        rest, at_most = self._settings.gpu_rest, self._settings.gpu_rest_at_most
+        rest, at_most = self._timing.gpu_rest, self._timing.gpu_rest_at_most
         self._announcer.say(
             "the GPU failed; waiting until the kernel has reported no GPU errors for"
             f" {duration(rest.total_seconds())}."
         )
-        told = wait_until_quiet(
-            self._gpu_trouble, rest=rest, at_most=at_most, stop=lambda: bool(self._wishes.stop)
+        trouble = wait_until_quiet(
+            self._gpu_trouble,
+            rest=rest,
+            at_most=at_most,
+            stop=lambda: bool(self._stop_requests.stop),
         )
-        if told:
+        if trouble:
             raise RocsteadyError(
                 f"not restarted: after {duration(at_most.total_seconds())} the kernel still reports"
-                f" GPU errors ({told}). Reset the GPU or reboot, then: rocsteady run"
+                f" GPU errors ({trouble}). Reset the GPU or reboot, then: rocsteady run"
                 f" --resume {self._run.name}"
             )
 
@@ -138,7 +136,7 @@ class Restart:
 
     def _sleep(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        while self._wishes.stop is None and time.monotonic() < deadline:
+        while self._stop_requests.stop is None and time.monotonic() < deadline:
             time.sleep(0.1)
 
 

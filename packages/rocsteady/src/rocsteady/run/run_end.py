@@ -9,19 +9,16 @@ from pathlib import Path
 from rocsteady.doctor.knowledge.failures import SCRIPT_ERROR
 from rocsteady.exit_codes import PERSON_NEEDED, RETRY
 from rocsteady.model import Outcome, RunOutcome
-from rocsteady.run.announcer import Announcer
 from rocsteady.run.attempt_end import AttemptEnd
 from rocsteady.run.busy_gpus import BusyGpus
-from rocsteady.run.finish_forecast import Outlook
+from rocsteady.run.context import RunSpec, Services
+from rocsteady.run.finish_forecast import DeadlineMonitor
 from rocsteady.run.job.done_when import RunEvidence, done, proves
-from rocsteady.run.job.values import Job
 from rocsteady.run.printed_epochs import epochs_printed
 from rocsteady.run.recovery import Decision, exit_code
-from rocsteady.run.stop_requests import StopRequests
-from rocsteady.run.stopwatch import Since
+from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.screens.deadline import met
 from rocsteady.screens.text_page import GREEN, RED
-from rocsteady.store.values import Run
 from rocsteady.system.child_end import Exit
 from rocsteady.wording import duration, plural
 
@@ -29,20 +26,15 @@ from rocsteady.wording import duration, plural
 class RunEnd:
     """Knows since when the run goes, and what it must have done."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - all that an end rests on
-        self,
-        job: Job,
-        run: Run,
-        announcer: Announcer,
-        wishes: StopRequests,
-        folder: Path,
-        outlook: Outlook,
+    def __init__(
+        self, spec: RunSpec, services: Services, deadline_monitor: DeadlineMonitor
     ) -> None:
-        self._job, self._run, self._announcer = job, run, announcer
-        self._wishes, self._folder, self._outlook = wishes, folder, outlook
-        self._since = Since()
-        self._report = f"rocsteady report {run.name}"
-        self._gpus = BusyGpus() if job.done_when.gpus_busy is not None else None
+        self._job, self._run, self._folder = spec.job, spec.run, spec.folder
+        self._announcer, self._stop_requests = services.announcer, services.stop_requests
+        self._deadline_monitor = deadline_monitor
+        self._since = Stopwatch()
+        self._report = f"rocsteady report {spec.run.name}"
+        self._gpus = BusyGpus() if spec.job.done_when.gpus_busy is not None else None
 
     def close(self) -> None:
         """Watch nothing any more."""
@@ -55,7 +47,8 @@ class RunEnd:
         own = "" if end is None or end.exit is None else _own_code(end.exit)
         self._announcer.say(f"stopped after {self._took()}{own}.")
         self.say_next(self._resume())
-        return exit_code(end, self._wishes.code) if end else self._wishes.code, RunOutcome.STOPPED
+        code = self._stop_requests.code
+        return exit_code(end, code) if end else code, RunOutcome.STOPPED
 
     def refused(self, why: str) -> RunOutcome:
         """Say that nothing was started, and why."""
@@ -94,13 +87,12 @@ class RunEnd:
         wanted = self._job.done_when.steps or 0
         if 0 < (end.last_step or 0) < wanted:
             self._announcer.say(
-                f"counted {end.last_step:,} of {wanted:,} steps. The run resumed from a checkpoint"
-                f" whose step is known only to within {end.unsure:,}, and the script finished on"
-                " its own."
+                f"counted {end.last_step:,} of {wanted:,} steps, but the checkpoint's step is only"
+                f" known to within {end.unsure:,} and the script exited normally: done."
             )
         about = "about " if end.unsure else ""
         steps = f"{about}{end.last_step:,} steps in {took}" if end.last_step else f"took {took}"
-        due = self._outlook.due
+        due = self._deadline_monitor.due
         in_time = "" if due is None else f", {met(time.time(), due)}"
         told = f" Report: {self._report}" if self._announcer.names_run else ""
         more = f", {tried}.{told}" if incidents or attempts > 1 else "."
@@ -124,7 +116,7 @@ class RunEnd:
 
     def _resume(self) -> str:
         again = f"rocsteady run --resume {self._run.name}"
-        if self._outlook.can_resume():
+        if self._deadline_monitor.can_resume():
             return again
         why = "there is no checkpoint that the script is known to resume from"
         return f"{again} (from the beginning: {why})"
@@ -132,7 +124,7 @@ class RunEnd:
     def _tell_what_is_left(self) -> None:
         """Say what a deadline still asks for."""
         with contextlib.suppress(Exception):  # a fault of the forecast costs only the forecast
-            if left := self._outlook.remains():
+            if left := self._deadline_monitor.remains():
                 self._announcer.say(f"{left}.")
 
     def _took(self) -> str:

@@ -21,7 +21,7 @@ SIGNALS = 1 << 1 | 1 << 14  # SIGINT and SIGTERM, as the kernel writes them
 LAUNCHERS = (b"torchrun", b"torch.distributed.run", b"torch/distributed/run.py")
 
 
-class Reaction:
+class SignalResponse:
     """Compares snapshots of a tree that was proven to be stuck, from the first signal on."""
 
     def __init__(self, tree: Callable[[], tuple[int, ...]], proof: WaitSet, seen: Snapshot) -> None:

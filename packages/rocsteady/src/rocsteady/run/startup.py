@@ -6,39 +6,30 @@ import time
 from pathlib import Path
 
 from rocsteady.model import IntentKind
-from rocsteady.run.announcer import Announcer
+from rocsteady.run.context import Services
 from rocsteady.run.strategy_history import StrategyHistory
-from rocsteady.store.journal import Journal
-from rocsteady.store.machine_history import Memory
 from rocsteady.store.values import Fate, RunStory, Unfinished
 
 
 class Startup:
     """Looks back on what came before a run."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        memory: Memory | None,
-        announcer: Announcer,
-        course: StrategyHistory,
-        folder: Path,
-    ) -> None:
-        self._journal, self._memory, self._announcer = journal, memory, announcer
-        self._course, self._folder = course, folder
+    def __init__(self, services: Services, strategies: StrategyHistory, folder: Path) -> None:
+        self._services, self._strategies, self._folder = services, strategies, folder
+        self._journal, self._announcer = services.journal, services.announcer
 
-    def tell_what_is_unfinished(self) -> None:
-        """Say and remember what has no outcome."""
+    def report_unfinished(self) -> None:
+        """Report and remember intents without an outcome."""
         for note in self._journal.place.notes:
             self._announcer.say(f"{note}.")
         for left in self._journal.unfinished():
             if left.fate not in (Fate.MACHINE_WENT_DOWN, Fate.KILLED):
                 continue
             intent, crashed = left.intent, left.fate is Fate.MACHINE_WENT_DOWN
-            what = "the machine crashed" if crashed else "rocsteady was killed"
-            self._announcer.say(
-                f"{what} during an earlier action: {intent.kind.value} {intent.what}."
-            )
+            who = "the machine crashed" if crashed else "rocsteady was killed"
+            is_start = intent.kind is IntentKind.START
+            action = intent.what if is_start else f"{intent.kind.value} {intent.what}"
+            self._announcer.say(f"{who} while running: {action}.")
             if crashed:
                 self._remember_death(left)
             self._journal.settle(intent, left.fate.value)
@@ -46,9 +37,9 @@ class Startup:
     def set_out(self, earlier: RunStory | None) -> str:
         """Choose the first strategy. Returns why there is none; "" if there is one."""
         if earlier is not None:
-            self._course.go_on(earlier)
-        step = self._course.start()
-        for helped in self._course.offers():
+            self._strategies.resume(earlier)
+        step = self._strategies.start()
+        for helped in self._strategies.offers():
             day = time.strftime("%Y-%m-%d", time.localtime(helped.at))
             self._announcer.say(
                 f"{helped.remedy} helped this script here on {day} ({helped.failure}, run"
@@ -62,11 +53,11 @@ class Startup:
         return ""
 
     def _remember_death(self, left: Unfinished) -> None:
-        if self._memory is not None:
-            self._memory.took_down(left)
+        if self._services.writable_memory is not None:
+            self._services.writable_memory.took_down(left)
         attempted = self._journal.attempt_of(left.intent)
         if attempted is not None and left.intent.kind is IntentKind.START:
-            self._course.took_down(*attempted, self._folder)
+            self._strategies.took_down(*attempted, self._folder)
 
 
 def first_attempt(earlier: RunStory | None) -> int:

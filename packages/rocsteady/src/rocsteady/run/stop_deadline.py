@@ -17,9 +17,8 @@ from datetime import timedelta
 
 from rocsteady.exit_codes import TERMINATED
 from rocsteady.model import RunOutcome
-from rocsteady.run.announcer import Announcer
-from rocsteady.run.engines.processes import AttemptProcesses
-from rocsteady.store.journal import Journal
+from rocsteady.run.context import Services
+from rocsteady.run.processes import AttemptProcesses
 from rocsteady.store.values import Run
 from rocsteady.system.child_end import Stopping
 
@@ -31,10 +30,8 @@ RECORD_WITHIN = timedelta(seconds=0.3)
 class StopDeadline:
     """Watches that SIGTERM is acted on. Only for the main thread of a POSIX system."""
 
-    def __init__(
-        self, run: Run, journal: Journal, announcer: Announcer, stopping: Stopping
-    ) -> None:
-        self._run, self._journal, self._announcer = run, journal, announcer
+    def __init__(self, run: Run, services: Services, stopping: Stopping) -> None:
+        self._run, self._journal, self._announcer = run, services.journal, services.announcer
         self._stopping = stopping
         self._child: AttemptProcesses | None = None
         self._reacted = threading.Event()

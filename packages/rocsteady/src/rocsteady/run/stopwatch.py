@@ -10,7 +10,7 @@ def boot_clock() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class Since:
+class Stopwatch:
     """A moment."""
 
     def __init__(self) -> None:

@@ -1,18 +1,21 @@
-"""The course of a run: which strategy is in force, what was tried, and what comes next."""
+"""The strategies of a run: which one is in force, what was tried, and what may come next."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import msgspec
 
 from rocsteady.doctor.knowledge.failures import Component, FailureKnowledge, load_failures
+from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
 from rocsteady.doctor.knowledge.reader import Knowledge
-from rocsteady.doctor.machine.machine import Machine, software_of
+from rocsteady.doctor.machine.disk_root import DiskRoot
+from rocsteady.doctor.machine.machine import Machine, examine, software_of
 from rocsteady.errors import RocsteadyError
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.difference import describe_changes
@@ -24,12 +27,13 @@ from rocsteady.failures.situation import FailedAttempt, Refused, Situation
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.hangs.heartbeat_pages import BatchSplit
 from rocsteady.hangs.kernel_log import read_kernel_log
-from rocsteady.model import Certainty, Failure, Fingerprint, Outcome, Strategy, Value
+from rocsteady.model import Certainty, Failure, Fingerprint, Outcome, Strategy
 from rocsteady.run.attempt_end import AttemptEnd, is_failure
-from rocsteady.run.attempt_settings import Settings
+from rocsteady.run.context import Services
 from rocsteady.run.forecast import fell_after
+from rocsteady.run.options import Fallback, RunOptions
 from rocsteady.run.progress_counts import ProgressCounts
-from rocsteady.run.recovery import Choices, FallTo, is_as_deadly, propose
+from rocsteady.run.recovery import is_as_deadly, propose
 from rocsteady.run.visible_gpus import Visible, visible_to_a_run
 from rocsteady.store.identity import script_fingerprint
 from rocsteady.store.machine_history import Memory
@@ -39,23 +43,12 @@ WENT_DOWN = "machine-went-down"
 KERNEL_WITHIN = timedelta(seconds=2)
 
 
-class RunWishes(Value, frozen=True, kw_only=True):
-    """What the user said of remedies, and the option of a plan that is taken."""
-
-    allow: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    start_with: tuple[str, ...] = ()
-    again: bool = False  # also what crashed the machine
-    strategy: Strategy = Strategy()  # to start with
-    options: tuple[FallTo, ...] = ()  # of the plan, after the one that is taken; best first
-
-
 class StrategyHistory:
     """The strategy of a run, and what follows when it fails."""
 
     def __init__(  # noqa: PLR0913 - each is said by name
         self,
-        wanted: RunWishes,
+        options: RunOptions,
         *,
         script: str,
         here: str,  # the machine, as the journal names it
@@ -64,12 +57,12 @@ class StrategyHistory:
         machine: Callable[[], Machine],  # examined when it is needed
         variables: dict[str, str],
     ) -> None:
-        self.strategy = wanted.strategy
-        self.fallbacks = wanted.options  # that are left, best first
+        self.strategy = options.strategy
+        self.fallbacks = options.fallbacks  # that are left, best first
         self.remedy = ""  # that led to the strategy; "" for the first
         self.progressed = False  # with the last attempt
         self._changed = False  # by that remedy: the same again can be had without asking
-        self._wanted, self._script, self._here, self._memory = wanted, script, here, memory
+        self._options, self._script, self._here, self._memory = options, script, here, memory
         self._knowledge = knowledge
         self._machine = machine
         self._variables = variables
@@ -81,8 +74,8 @@ class StrategyHistory:
         kept = memory.deadly(here, script) if memory else ()
         self._deadly = [entry.strategy for entry in kept]
 
-    def go_on(self, story: RunStory) -> None:
-        """Take up the course of a run that was left."""
+    def resume(self, story: RunStory) -> None:
+        """Take up the strategies of a run that was left."""
         if story.attempts:
             self.strategy = story.attempts[-1].strategy
         fell = fell_after(story.decisions)
@@ -95,22 +88,18 @@ class StrategyHistory:
         self._leave_out_taken(story)
 
     def start(self) -> RemedyChoice | None:
-        """Choose the first strategy. A step is returned if the one at hand was deadly."""
-        if self._wanted.start_with:
+        """Choose the first strategy. Returns the choice if the one at hand crashed the machine."""
+        if self._options.start_with:
             self._start_with()
-        if self._wanted.again or self.strategy not in self._deadly:
+        if self._options.retry_crashed or self.strategy not in self._deadly:
             return None
         failure = self._went_down()
         self._tried.append(FailedAttempt(strategy=self.strategy, failure=failure.fingerprint))
         situation = self.situation(failure, None, can_resume=True, checkpoints=0)
-        choices = Choices(
-            settings=Settings(),
-            fallbacks=self.open_fallbacks(),
-            blamed=self.is_option_to_blame(failure),
-        )
-        step = propose(situation, choices)
-        self.take(step, failure)
-        return step
+        blamed = self.is_option_to_blame(failure)
+        choice = propose(situation, self.open_fallbacks(), blamed=blamed)
+        self.take(choice, failure)
+        return choice
 
     def offers(self) -> tuple[Helped, ...]:
         """Return what helped this script here before, and is not in force."""
@@ -119,7 +108,7 @@ class StrategyHistory:
         return tuple(
             helped
             for helped in self._memory.what_helped(self._here, self._script)
-            if helped.remedy not in self._wanted.start_with and helped.remedy in load_remedies()
+            if helped.remedy not in self._options.start_with and helped.remedy in load_remedies()
         )
 
     def took_down(self, run: Run, attempt: AttemptRecord, folder: Path) -> None:
@@ -228,8 +217,8 @@ class StrategyHistory:
             ineffective=no_effect(end) if end else (),
             crashed_machine=self._never(),
             helped_before=(*(helped.remedy for helped in self.offers()), *self._probed()),
-            allow=self._wanted.allow,
-            deny=self._wanted.deny,
+            allow=self._options.allow,
+            deny=self._options.deny,
         )
 
     def _probed(self) -> tuple[str, ...]:
@@ -248,7 +237,7 @@ class StrategyHistory:
         first = 0 < self._before == len(self._tried) - 1
         return first and failure.kind in BROUGHT_ABOUT and not self._tried[-1].progressed
 
-    def open_fallbacks(self) -> tuple[FallTo, ...]:
+    def open_fallbacks(self) -> tuple[Fallback, ...]:
         """Return the options of the plan that may be fallen back to."""
         return tuple(option for option in self.fallbacks if self._may_fall_to(option.strategy))
 
@@ -266,7 +255,7 @@ class StrategyHistory:
             return False
         never = [msgspec.structs.replace(one, checkpoints_back=0) for one in self._never()]
         deadly = strategy in never or any(is_as_deadly(strategy, one) for one in never)
-        return self._wanted.again or not deadly
+        return self._options.retry_crashed or not deadly
 
     def take(self, step: RemedyChoice, failure: Failure) -> None:
         """Go on with what was proposed after a failure."""
@@ -312,11 +301,11 @@ class StrategyHistory:
     def _start_with(self) -> None:
         seen = self._seen()
         found = requested_strategy(
-            self._wanted.start_with, self._machine(), self._variables, gpus=seen.gpus
+            self._options.start_with, self._machine(), self._variables, gpus=seen.gpus
         )
         if isinstance(found, Refused):
             raise RocsteadyError(f"--with {found.why}")
-        self.strategy, self.remedy = found, self._wanted.start_with[-1]
+        self.strategy, self.remedy = found, self._options.start_with[-1]
 
     def _seen(self) -> Visible:
         return visible_to_a_run(self._machine(), self._knowledge)
@@ -332,6 +321,28 @@ class StrategyHistory:
             seen=(),
             sources=kind.sources,
         )
+
+
+def strategies_of(
+    options: RunOptions, services: Services, command: tuple[str, ...], folder: Path
+) -> StrategyHistory:
+    """Return those of a run here; the machine is examined when that is first needed."""
+    known = services.knowledge
+    names = {*known.variables, *(variable.name for variable in harmful_variables())}
+    return StrategyHistory(
+        options,
+        script=script_fingerprint(command, str(folder)),
+        here=services.journal.here.machine,
+        memory=services.memory,
+        knowledge=known,
+        machine=cache(lambda: examined(known)),
+        variables={name: os.environ[name] for name in names if name in os.environ},
+    )
+
+
+def examined(knowledge: Knowledge) -> Machine:
+    """Return what this machine is."""
+    return examine(DiskRoot(), knowledge.variables)[0]
 
 
 def no_effect(end: AttemptEnd) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ import time
 
 from rocsteady.hangs.values import Snapshot
 from rocsteady.run.announcer import Announcer
-from rocsteady.run.attempt_settings import Settings
-from rocsteady.run.engines.processes import AttemptProcesses
+from rocsteady.run.options import RunOptions
+from rocsteady.run.processes import AttemptProcesses
 from rocsteady.system import procfs
 from rocsteady.wording import duration
 
@@ -18,8 +18,8 @@ from rocsteady.wording import duration
 class Suspension:
     """Whether an attempt is stopped, since when, and whether it was continued."""
 
-    def __init__(self, settings: Settings, announcer: Announcer) -> None:
-        self._settings, self._announcer = settings, announcer
+    def __init__(self, options: RunOptions, announcer: Announcer) -> None:
+        self._options, self._announcer = options, announcer
         self._continued = False
         self._since: float | None = None
 
@@ -29,15 +29,15 @@ class Suspension:
 
     def seen(self, child: AttemptProcesses, snapshot: Snapshot | None) -> None:
         """Continue a stopped attempt once, when it has waited long enough."""
-        now, settings = time.monotonic(), self._settings
+        now, timing = time.monotonic(), self._options.timing
         if self._since is None:
             self._since = now
         waited = now - self._since
         stopped = _stopped_by_signal(snapshot)
         by_user = any(map(_has_terminal, stopped))  # ^Z: it may have been meant
-        after = settings.continue_after if by_user else settings.continue_unattended_after
+        after = timing.continue_after if by_user else timing.continue_unattended_after
         due = waited >= after.total_seconds()
-        if self._continued or settings.observe or not due or not stopped:
+        if self._continued or self._options.observe or not due or not stopped:
             return
         self._continued = True
         self._announcer.say(

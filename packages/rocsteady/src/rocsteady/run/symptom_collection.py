@@ -15,10 +15,9 @@ from rocsteady.hangs.kernel_log import concerning, read_kernel_log
 from rocsteady.hangs.memory import shared_memory_is_full
 from rocsteady.hangs.parallel import run_all
 from rocsteady.model import Outcome
-from rocsteady.run.attempt_context import AttemptContext
 from rocsteady.run.attempt_end import AttemptEnd
+from rocsteady.run.context import AttemptContext, Services
 from rocsteady.run.log_end import unsigned
-from rocsteady.run.rank_evidence import kept_snapshot
 from rocsteady.system.logfile import STAMP
 
 LOG_TAIL = 1024 * 1024  # bytes
@@ -29,12 +28,12 @@ DISKS_WITHIN = timedelta(seconds=1)
 KERNEL_WITHIN = timedelta(seconds=2)
 
 
-def symptoms(setting: AttemptContext, end: AttemptEnd) -> Symptoms:
-    """Gather them. What cannot be had is left out."""
+def collect_symptoms(context: AttemptContext, services: Services, end: AttemptEnd) -> Symptoms:
+    """Collect what is known of an attempt that failed. What cannot be had is left out."""
     trainer = end.heartbeats[0] if end.heartbeats else None
-    last = kept_snapshot(end.found.evidence.folder) if end.found else None  # has native frames
+    last = end.found.evidence.snapshot if end.found else None  # has native frames
     return Symptoms(
-        log=log_tail(setting.log),
+        log=log_tail(context.log),
         kernel=concerning(read_kernel_log(end.began, within=KERNEL_WITHIN).lines, end.members),
         exit_code=end.exit.code if end.exit else None,
         signal=end.exit.signal if end.exit else None,
@@ -43,23 +42,23 @@ def symptoms(setting: AttemptContext, end: AttemptEnd) -> Symptoms:
         heartbeats=end.heartbeats,
         phase=trainer.phase if trainer else "",
         step=end.last_step,
-        start=f"{end.read.path} {end.read.written}" if end.read and not setting.resumed else "",
+        start=f"{end.read.path} {end.read.written}" if end.read and not context.resumed else "",
         oom_kills=end.oom_kills,
         loader_workers=end.loader is not None and end.loader.workers > 0,
         shared_full=shared_memory_is_full(),
         raised=tuple(
             Raised(
-                type=told.type,
-                bases=told.bases,
-                message=told.message,
-                place=told.place,
-                traceback=told.traceback,
+                type=raised.type,
+                bases=raised.bases,
+                message=raised.message,
+                place=raised.place,
+                traceback=raised.traceback,
             )
-            for told in end.raised
+            for raised in end.raised
         ),
-        variables=dict(setting.told),
-        disk_free=_free(setting.folder),
-        gpu=setting.strategy.device != CPU and (bool(end.members.all_gpus) or _other_gpu()),
+        variables=services.known_variables,
+        disk_free=_free(context.spec.folder),
+        gpu=context.strategy.device != CPU and (bool(end.members.all_gpus) or _other_gpu()),
         ranks=not end.heartbeats or any((each.world or 1) > 1 for each in end.heartbeats),
     )
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 
-from rocsteady.run.attempt_context import AttemptTools
-from rocsteady.run.engines.processes import AttemptProcesses
+from rocsteady.run.context import Services
+from rocsteady.run.processes import AttemptProcesses
 from rocsteady.run.stop_requests import StopRequests
 from rocsteady.system.child_end import Stopping, StopResult
 from rocsteady.wording import plural
@@ -20,7 +20,7 @@ def end_tree(  # noqa: PLR0913 - how, each by name
     child: AttemptProcesses,
     stopping: Stopping,
     first: signal.Signals,
-    means: AttemptTools,
+    services: Services,
     *,
     patience: int,
     futile: Callable[[], bool] | None = None,
@@ -29,24 +29,24 @@ def end_tree(  # noqa: PLR0913 - how, each by name
 
     ``futile`` tells that nobody reacts to the last signal.
     """
-    wishes = means.wishes
-    if wishes.stop is not None:
-        wishes.reacted()
+    stop_requests = services.stop_requests
+    if stop_requests.stop is not None:
+        stop_requests.reacted()
     before = len(child.interrupts)
-    if _at_once(child, wishes, before):
+    if _at_once(child, stop_requests, before):
         ended = child.stop(stopping, first=None)
     else:
         with ThreadPoolExecutor(1, thread_name_prefix="rocsteady-ending") as pool:
             ending = pool.submit(child.stop, stopping, first=first, futile=futile)
             while not wait([ending], timeout=POLL_EVERY).done:
-                if wishes.stop is not None:
-                    wishes.reacted()
-                if _at_once(child, wishes, before + patience):
+                if stop_requests.stop is not None:
+                    stop_requests.reacted()
+                if _at_once(child, stop_requests, before + patience):
                     child.stop(stopping, first=None)  # beside the mild one, which finds it ended
                     break
             ended = ending.result()
     if ended.unkillable:
-        means.announcer.say(
+        services.announcer.say(
             f"{plural(len(ended.unkillable), 'process', 'processes')} stuck in the kernel"
             " cannot be killed. The machine may need a reboot."
         )
@@ -63,6 +63,6 @@ def interrupted_twice(child: AttemptProcesses) -> bool:
     return True
 
 
-def _at_once(child: AttemptProcesses, wishes: StopRequests, interrupts: int) -> bool:
+def _at_once(child: AttemptProcesses, stop_requests: StopRequests, interrupts: int) -> bool:
     """Tell whether the user will not wait: asked to end it again, or typed too many interrupts."""
-    return wishes.at_once or len(child.interrupts) > interrupts
+    return stop_requests.at_once or len(child.interrupts) > interrupts

@@ -16,7 +16,7 @@ WORTH_SAYING = 4.0  # seconds: shorter pauses are inspected without a word
 CALM = (RunState.HEALTHY, RunState.STARTING, RunState.FINISHING)
 
 
-class Teller:
+class VerdictMessages:
     """Remembers what was said of one attempt."""
 
     def __init__(self, announcer: Announcer, run: str, *, observe: bool = False) -> None:
@@ -52,7 +52,7 @@ class Teller:
         """Say how long it is left alone, and what a person can type."""
         if self._observe:
             return " Only observing: rocsteady does not stop the run."
-        act = f"To act now: rocsteady restart {self._run}, or rocsteady stop {self._run}."
+        act = f"To act now: rocsteady run --resume {self._run}, or rocsteady stop {self._run}."
         if verdict.apart:
             return f" rocsteady stops the run if the ranks of all hosts are stuck. {act}"
         proven = verdict.waits is not None and verdict.waits.closed

@@ -11,8 +11,9 @@ from rocsteady.hangs.collect import stacks_text
 from rocsteady.hangs.native_stacks import NativeStacks
 from rocsteady.hangs.snapshot import take_snapshot
 from rocsteady.model import IntentKind
-from rocsteady.run.attempt_context import AttemptContext, AttemptTools
-from rocsteady.run.engines.processes import AttemptProcesses
+from rocsteady.run.context import AttemptContext, Services
+from rocsteady.run.options import RunOptions
+from rocsteady.run.processes import AttemptProcesses
 from rocsteady.run.watch_requests import STACKS, RequestKind, take_request
 from rocsteady.store.intents import IntentHandle
 from rocsteady.store.redaction.redactor import hide_secrets
@@ -22,8 +23,15 @@ from rocsteady.system.atomic_file import write_whole
 class RequestedActions:
     """Takes requests up, one a tick."""
 
-    def __init__(self, setting: AttemptContext, means: AttemptTools, known: NativeStacks) -> None:
-        self._setting, self._means, self._known = setting, means, known
+    def __init__(
+        self,
+        context: AttemptContext,
+        options: RunOptions,
+        services: Services,
+        known: NativeStacks,
+    ) -> None:
+        self._context, self._options, self._services = context, options, services
+        self._known = known
         self._pause: IntentHandle | None = None  # while there is one
         self._interrupts = 0  # before the pause
 
@@ -34,7 +42,7 @@ class RequestedActions:
 
     def act(self, child: AttemptProcesses) -> None:
         """Do what was asked since the last tick."""
-        wanted = take_request(self._setting.records)
+        wanted = take_request(self._context.spec.records)
         if self._pause is not None:
             interrupted = len(child.interrupts) > self._interrupts  # which it must hear
             if wanted is RequestKind.CONTINUE or interrupted or not child.is_stopped():
@@ -51,17 +59,17 @@ class RequestedActions:
         child.end_pause()
         self._pause.end("continued")
         self._pause = None
-        self._means.announcer.say("continued.")
+        self._services.announcer.say("continued.")
 
     def _begin_pause(self, child: AttemptProcesses) -> None:
-        setting, say = self._setting, self._means.announcer.say
-        if self._means.settings.observe:
+        context, say = self._context, self._services.announcer.say
+        if self._options.observe:
             say("not paused: rocsteady only observes this run.")
             return
-        what = f"attempt {setting.number}"
+        what = f"attempt {context.number}"
         try:
-            intent = self._means.journal.intend(
-                IntentKind.PAUSE, what, run=setting.run, attempt=setting.number
+            intent = self._services.journal.intend(
+                IntentKind.PAUSE, what, run=context.spec.run.id, attempt=context.number
             )
         except RocsteadyError as error:
             say(f"not paused: {error}.")
@@ -74,18 +82,19 @@ class RequestedActions:
             return
         self._pause, self._interrupts = intent, len(child.interrupts)
         say(
-            f"paused by the user. To continue: rocsteady watch {setting.records.name}, then press p"
+            "paused by the user. To continue:"
+            f" rocsteady watch {context.spec.run.name}, then press p"
         )
 
     def _write_stacks(self, child: AttemptProcesses) -> None:
         taken = take_snapshot(
             child.tree(),
             stacks=True,
-            within=self._means.settings.snapshot_within,
+            within=self._options.timing.snapshot_within,
             known=self._known,
         )
         lines = map(hide_secrets, stacks_text(taken).split("\n"))
         try:
-            write_whole(self._setting.records / STACKS, "\n".join(lines).encode())
+            write_whole(self._context.spec.records / STACKS, "\n".join(lines).encode())
         except OSError as error:
-            self._means.announcer.say(f"the stacks could not be saved: {error.strerror}.")
+            self._services.announcer.say(f"the stacks could not be saved: {error.strerror}.")

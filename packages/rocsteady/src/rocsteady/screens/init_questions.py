@@ -17,7 +17,7 @@ from rocsteady.plan.script_facts import scripts_here
 from rocsteady.plan.work_amount import Work
 from rocsteady.run.job.quantities import deadline, dollars
 from rocsteady.run.job.values import Total
-from rocsteady.run.supervision import examined
+from rocsteady.run.strategy_history import examined
 from rocsteady.screens.screen import tell
 
 PLACES = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")

@@ -45,7 +45,7 @@ def run_named(connection: sqlite3.Connection, name: str) -> Run:
     """Return a run by its name."""
     for run in select(connection, Run, "WHERE name = ?", name):
         return _shown(run)
-    raise JournalError(f"there is no run {name!r} in this journal; to list them: rocsteady runs")
+    raise JournalError(f"there is no run {name!r} in this journal; to list them: rocsteady status")
 
 
 def command_of(connection: sqlite3.Connection, name: str) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ def refuse_second(
             raise JournalError(
                 f"run {run.name} with {same} is running in this folder, and both would"
                 f" write to {files}. To stop it: rocsteady stop {run.name}. To start a"
-                " second run anyway: --anyway"
+                " second run anyway: --resume never"
             )
 
 

@@ -105,9 +105,9 @@ class Child:
     def missed_bytes(self) -> int:
         """Bytes that were not shown, because their reader was slow or gone; the log has them."""
         return sum(
-            source.outlet.missed
+            source.output_buffer.missed
             for source in self._wiring.sources.values()
-            if source.outlet is not None
+            if source.output_buffer is not None
         )
 
     @property
@@ -225,8 +225,8 @@ class Child:
         """Go on without our terminal, which is gone; the log goes on."""
         self._pump.forget_terminal()
         for source in self._wiring.sources.values():
-            if source.pty and source.outlet is not None:
-                source.outlet.give_up()
+            if source.pty and source.output_buffer is not None:
+                source.output_buffer.give_up()
 
     @property
     def mid_line(self) -> bool:
@@ -269,12 +269,14 @@ class Child:
 
     def _close_outlets(self) -> None:
         """End the place of our stderr last: it is told what the others missed."""
-        outlets = [source.outlet for source in self._wiring.sources.values() if source.outlet]
+        outlets = [
+            source.output_buffer for source in self._wiring.sources.values() if source.output_buffer
+        ]
         complaints = self._wiring.complaints
-        for outlet in outlets:
-            if outlet is not complaints:
-                outlet.close(READER_WAIT)
-        untold = sum(outlet.untold for outlet in outlets)
+        for output_buffer in outlets:
+            if output_buffer is not complaints:
+                output_buffer.close(READER_WAIT)
+        untold = sum(output_buffer.untold for output_buffer in outlets)
         if untold:
             self.tell(f"rocsteady: {untold} bytes were not shown; the log has them")
         if complaints is not None:

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from rocsteady.model import Value
-from rocsteady.system.output_buffer import Outlet
+from rocsteady.system.output_buffer import OutputBuffer
 
 LIMIT = 200_000_000  # bytes of an attempt
 LEAST = 1_000_000  # bytes; less would keep next to nothing
@@ -224,7 +224,7 @@ class LogFile:
             os.close(self._descriptor)
             raise
         self._stamp = Timestamp()
-        self._outlet = Outlet(
+        self._output_buffer = OutputBuffer(
             self._descriptor,
             notice=self._say_missing,
             lasting=True,
@@ -235,7 +235,7 @@ class LogFile:
     @property
     def missed(self) -> int:
         """Bytes of the log that the disk did not take."""
-        return self._outlet.missed
+        return self._output_buffer.missed
 
     def add(self, lines: Lines, chunk: bytes) -> None:
         """Take a chunk of one stream."""
@@ -257,11 +257,11 @@ class LogFile:
 
     def flush(self, within: float) -> bool:
         """Wait until all of it is written, as long as the disk moves."""
-        return self._outlet.flush(within)
+        return self._output_buffer.flush(within)
 
     def close(self, within: float) -> None:
         """Write what waits and close the file, unless the disk is stuck."""
-        if self._outlet.close(within):
+        if self._output_buffer.close(within):
             os.close(self._descriptor)
             os.close(self._shortened)
 
@@ -271,7 +271,7 @@ class LogFile:
         if self._last is not None and self._last is not lines:
             out = self._last.interrupt() + out
         self._last = lines
-        self._outlet.put(out)
+        self._output_buffer.put(out)
 
     def _say_missing(self, count: int) -> bytes:
         stamp = Timestamp().at(time.time())

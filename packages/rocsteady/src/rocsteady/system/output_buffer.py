@@ -41,7 +41,7 @@ class WritePatience:
         self._spent += seconds
 
 
-class Outlet:
+class OutputBuffer:
     """One place, its buffer and its thread. ``put`` is called by one thread only."""
 
     def __init__(

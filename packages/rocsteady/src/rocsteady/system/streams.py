@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from rocsteady.system.child_end import TerminalUse
 from rocsteady.system.logfile import Lines, LogFile
-from rocsteady.system.output_buffer import Outlet
+from rocsteady.system.output_buffer import OutputBuffer
 from rocsteady.system.terminal import Terminal, copy_size, open_pty, special_keys
 
 PIPE_SIZE = 1024 * 1024
@@ -40,13 +40,13 @@ class OutputWire:
     given: int
     descriptor: int
     pty: bool
-    outlet: Outlet | None = None
+    output_buffer: OutputBuffer | None = None
     lines: Lines = field(default_factory=Lines)
 
     def show_on(self, ours: int | None) -> None:
         """Carry it to a descriptor of ours, unless it is carried already or none can be written."""
-        if self.outlet is None and ours is not None and _is_writable(ours):
-            self.outlet = Outlet(ours, notice=_notice if self.pty else None)
+        if self.output_buffer is None and ours is not None and _is_writable(ours):
+            self.output_buffer = OutputBuffer(ours, notice=_notice if self.pty else None)
 
 
 @dataclass(kw_only=True)
@@ -57,7 +57,7 @@ class Wiring:
     sources: dict[FileIdentity | None, OutputWire] = field(default_factory=dict)
     terminal: Terminal | None = None  # ours, if the child reads from it
     keys: int | None = None  # our end of the pty that its keys go to
-    complaints: Outlet | None = None  # the place of our stderr
+    complaints: OutputBuffer | None = None  # the place of our stderr
     _nothing: int | None = None  # the child's stdin, if it has none
 
     def close_given(self) -> None:
@@ -89,7 +89,7 @@ class Wiring:
     def give_output(self, ours: int | None) -> None:
         """Give the child a stream to write to; the last one given is its stderr."""
         source = self._source(_identity(ours), ours)
-        self.complaints = source.outlet
+        self.complaints = source.output_buffer
         self.given.append(source.given)
 
     def _source(self, identity: FileIdentity | None, ours: int | None) -> OutputWire:
@@ -256,8 +256,8 @@ class Pump:
             terminal.enter()
             copy_size(terminal.descriptor, keys)
         for source in self._wiring.sources.values():
-            if source.pty and source.descriptor != keys and source.outlet is not None:
-                copy_size(source.outlet.descriptor, source.descriptor)
+            if source.pty and source.descriptor != keys and source.output_buffer is not None:
+                copy_size(source.output_buffer.descriptor, source.descriptor)
         self._watch_keys()
 
     def _read_output(self, source: OutputWire) -> None:
@@ -288,8 +288,8 @@ class Pump:
             with contextlib.suppress(Exception):  # who counts bytes must not stop them
                 self._told.output(chunk)
         self._log.add(source.lines, chunk)
-        if source.outlet is not None:
-            source.outlet.put(chunk)
+        if source.output_buffer is not None:
+            source.output_buffer.put(chunk)
 
     def _read_status(self) -> None:
         report = os.read(self._status, 4096)

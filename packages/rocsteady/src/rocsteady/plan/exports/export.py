@@ -80,7 +80,7 @@ def job_command(export: Export) -> str:
     command = command_elsewhere(export.command)
     if several_hosts(command):
         return shlex.join(without_meeting(command))
-    resumes = ("--continue",) if export.checkpoints else ()
+    resumes = ("--resume", "auto") if export.checkpoints else ()
     return shlex.join(("rocsteady", "run", "--yes", *resumes, "--", *command))
 
 

@@ -1,49 +1,155 @@
-"""A generation of ranks below torchrun's agent, which starts and reaps them.
+"""The TorchElastic engine: an attempt is a generation of ranks that somebody's torchrun starts.
 
-This side only observes them, and ends those that the agent cannot.
+rocsteady's rendezvous (``integrations/torchrun.py``) is at the other end of a socket, in torchrun's
+agent. It says that a generation is about to start and waits for its variables; it starts a new one
+when it is asked to; it says that torchrun is over.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import signal
+import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from rocsteady.errors import RocsteadyError
+from rocsteady.errors import LauncherError, RocsteadyError
+from rocsteady.run.job.resume import Launch
+from rocsteady.run.processes import AttemptProcesses, Engine
 from rocsteady.system import keeper, procfs
-from rocsteady.system.child_end import Exit, How, Stopping, StopResult
+from rocsteady.system.child_end import Exit, How, Stopping, StopResult, TerminalUse
 from rocsteady.system.interrupts import Interrupt, Interrupts
 from rocsteady.system.keeper import Family
-from rocsteady.system.output_buffer import Outlet
+from rocsteady.system.logfile import LogRules
+from rocsteady.system.output_buffer import OutputBuffer
 from rocsteady.system.terminal import taken
 
-STOP_WITHIN = 5.0  # seconds, where torchrun itself would wait for 30
-ASKED_WITHIN = 30.0  # seconds for the agent to take up that it must restart
-LOOK = 0.1  # seconds
-READER_WAIT = 0.5  # seconds
+Message = dict[str, Any]
+POLL_EVERY = 5.0  # seconds
+SEND_WITHIN = 3.0  # seconds
 
 
-class Agent(Protocol):
-    """The agent of torchrun, at the other end of a conversation."""
+class AgentLink:
+    """The agent's end of the conversation, as the watcher sees it."""
 
-    pid: int
-    is_gone: bool
-    messages: list[dict[str, Any]]  # that nobody has taken yet
+    def __init__(
+        self, descriptor: int, environment: Mapping[str, str], *, several_hosts: bool = False
+    ) -> None:
+        self._socket = socket.socket(fileno=descriptor)
+        self._socket.settimeout(0)
+        self._environment = dict(environment)  # the agent's, with which this process was started
+        self._heard = b""
+        self.pid = os.getppid()  # the agent
+        self.several_hosts = several_hosts  # have ranks of its job
+        self.is_gone = False
+        self.messages: list[dict[str, Any]] = []  # that nobody has taken yet
+        self._is_agreed = False  # the hosts have decided what the next generation runs with
 
     def fileno(self) -> int:
         """Return what to wait for."""
+        return self._socket.fileno()
 
     def listen(self) -> None:
         """Take in what was said."""
+        with contextlib.suppress(BlockingIOError):
+            try:
+                while said := self._socket.recv(65536):
+                    self._heard += said
+                self.is_gone = True
+            except ConnectionError:
+                self.is_gone = True
+        *lines, self._heard = self._heard.split(b"\n")
+        self.messages += [json.loads(line) for line in lines]
 
     def tell(self, **message: object) -> None:
         """Send one message."""
+        self._socket.settimeout(SEND_WITHIN)
+        with contextlib.suppress(OSError):
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
+        self._socket.settimeout(0)
+
+    def agree(self, mine: Message, choose: Callable[[list[Message]], Message]) -> Message | None:
+        """Propose what all hosts do before the next generation; return what was decided.
+
+        None if there is no next generation. ``choose`` is asked where this host leads.
+        """
+        while (message := self._next()) is not None:
+            if "generation" in message:  # also once more, if the hosts did not all arrive
+                mine = {**mine, "host": message["host"]}
+                self.tell(proposal=mine)
+            elif "proposals" in message:
+                self.tell(decision=choose([mine, *message["proposals"]]))
+            elif "decision" in message:
+                self._is_agreed = True
+                return dict(message["decision"])
+        return None
+
+    def start(self, environment: Mapping[str, str], run_id: str) -> AttemptProcesses:
+        """Wait for a generation, and have it started with this environment."""
+        while not self._is_agreed:
+            message = self._next()
+            if message is None:
+                raise LauncherError("torchrun has ended and will not restart its ranks")
+            if "generation" in message:
+                break
+        self._is_agreed = False
+        before = self._environment
+        changed = {name: value for name, value in environment.items() if before.get(name) != value}
+        unset = dict.fromkeys(name for name in before if name not in environment)
+        self.tell(set={**changed, **unset})
+        return RankGroup(self, run_id)
+
+    def _next(self) -> Message | None:
+        """Wait for a message, and take it; None if torchrun is over, or gone."""
+        while not self.messages:
+            if self.is_gone:
+                return None
+            select.select([self], [], [], POLL_EVERY)
+            self.listen()
+        if "over" in self.messages[0]:
+            return None
+        return self.messages.pop(0)
+
+    def end(self, code: int) -> None:
+        """Say how the run ended; torchrun exits with that code."""
+        self.tell(end=code)
+        self._socket.close()
+
+
+def torchrun_engine(link: AgentLink) -> Engine:
+    """Return how a generation of ranks of this agent is started."""
+
+    def start(  # noqa: PLR0913 - each is said by name
+        launch: Launch,
+        *,
+        environment: Mapping[str, str],
+        folder: Path,
+        run_id: str,
+        log: Path,
+        on_output: Callable[[bytes], None],
+        terminal: TerminalUse,
+        log_rules: LogRules,
+    ) -> AttemptProcesses:
+        del folder, log, on_output, terminal, log_rules  # these are the agent's
+        return link.start({**environment, **launch.environment}, run_id)
+
+    return start
+
+
+# A generation of ranks below torchrun's agent, which starts and reaps them.
+#
+# This side only observes them, and ends those that the agent cannot.
+
+STOP_WITHIN = 5.0  # seconds, where torchrun itself would wait for 30
+ASKED_WITHIN = 30.0  # seconds for the agent to take up that it must restart
+RANKS_POLL_EVERY = 0.1  # seconds
+READER_WAIT = 0.5  # seconds
 
 
 class RankFamily:
@@ -66,13 +172,13 @@ class RankGroup:
 
     mid_line = False
 
-    def __init__(self, link: Agent, run_id: str) -> None:
+    def __init__(self, link: AgentLink, run_id: str) -> None:
         self.pid = link.pid
         self.interrupts = Interrupts()
         self._link = link
         self._family = RankFamily(link.pid, run_id)
         self._mark = f"\0{keeper.RUN}={run_id}\0".encode()
-        self._outlet = Outlet(sys.stderr.fileno())
+        self._output_buffer = OutputBuffer(sys.stderr.fileno())
         self._ranks: dict[int, int] = {}  # a pidfd of each, by pid
         self._failed: Exit | None = None  # the first rank that did
         self._failed_at = 0.0
@@ -83,7 +189,7 @@ class RankGroup:
         """Wait for the end of the generation, at most so many seconds."""
         deadline = time.monotonic() + (timeout or 0.0)
         while self._exit is None:
-            self._look(max(0.0, min(LOOK, deadline - time.monotonic())))
+            self._look(max(0.0, min(RANKS_POLL_EVERY, deadline - time.monotonic())))
             if time.monotonic() >= deadline:
                 break
         return self._exit
@@ -111,7 +217,7 @@ class RankGroup:
             if nobody or time.monotonic() >= deadline or self._link.is_gone:
                 how = How.KILLED
                 break
-            time.sleep(LOOK)
+            time.sleep(RANKS_POLL_EVERY)
         left = keeper.kill_all(self._family, stopping.kill_wait.total_seconds())
         how = How.UNKILLABLE if left else how
         self._exit = self._exit or Exit(signal=signal.SIGKILL)
@@ -124,11 +230,11 @@ class RankGroup:
         for descriptor in self._ranks.values():
             os.close(descriptor)
         self._ranks.clear()
-        self._outlet.close(READER_WAIT)
+        self._output_buffer.close(READER_WAIT)
 
     def tell(self, line: str) -> None:
         """Show one line of our own on stderr, without ever waiting for it."""
-        self._outlet.put(f"{line}\n".encode(errors="replace"))
+        self._output_buffer.put(f"{line}\n".encode(errors="replace"))
 
     def left_running(self) -> dict[int, str]:
         """Name nothing: the agent ends what ranks leave."""

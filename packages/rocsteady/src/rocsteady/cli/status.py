@@ -1,4 +1,4 @@
-"""``rocsteady runs``: every run of this project, with its step, rate and end."""
+"""``rocsteady status``: every run of this project, with its step, rate and end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rocsteady.store.redaction.redactor import hide_secrets
 from rocsteady.store.values import RunLine
 
 
-@click.command("runs")
+@click.command("status")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(*, as_json: bool) -> None:
     """List the runs of this project, newest first, with their ETA and deadline."""

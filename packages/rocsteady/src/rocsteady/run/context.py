@@ -1,0 +1,109 @@
+"""What a run is about, what it uses, and where one of its attempts takes place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocsteady_train.inside import wire
+
+from rocsteady.doctor.knowledge.reader import Knowledge, load_knowledge
+from rocsteady.doctor.knowledge.waits import WaitKnowledge, load_waits
+from rocsteady.hangs.phase_history import PhaseHistory
+from rocsteady.model import Strategy, Value
+from rocsteady.run.announcer import Announcer
+from rocsteady.run.injection import Injection
+from rocsteady.run.job.resume import Origin
+from rocsteady.run.job.values import Job
+from rocsteady.run.processes import Engine, start_command
+from rocsteady.run.stop_requests import StopRequests
+from rocsteady.run.torchrun import AgentLink
+from rocsteady.store.journal import Journal
+from rocsteady.store.machine_history import Memory
+from rocsteady.store.values import Run, RunStory
+from rocsteady.system.child_end import OURS, TerminalUse
+
+if TYPE_CHECKING:  # it imports this module
+    from rocsteady.run.notifications import Notifier
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """What is carried out, and where."""
+
+    job: Job
+    run: Run
+    folder: Path  # the user's
+    seen_as: tuple[Path, ...] = ()  # other paths by which the script sees its folder
+    earlier: RunStory | None = None  # of a run that was left
+    origin: Origin | None = None  # of the checkpoints that a new run finds
+    note: str = ""  # what is to be said of them
+
+    @property
+    def records(self) -> Path:
+        """Where the log and the evidence of the run lie."""
+        return Path(self.run.folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services:
+    """What a run uses that is not its own: one value, from the command to the attempt."""
+
+    journal: Journal
+    announcer: Announcer
+    memory: Memory | None = None  # of this machine
+    learns: bool = True  # what the run shows is true of this machine, and added to its memory
+    notifier: Notifier | None = None
+    terminal: TerminalUse = OURS
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)  # the user's
+    engine: Engine = start_command
+    hosts: AgentLink | None = None  # that run the same job; None: this one only
+    knowledge: Knowledge = field(default_factory=load_knowledge)
+    waits: WaitKnowledge = field(default_factory=load_waits)
+    stop_requests: StopRequests = field(default_factory=StopRequests)
+
+    @property
+    def writable_memory(self) -> Memory | None:
+        """The memory, if the run may add to it."""
+        return self.memory if self.learns else None
+
+    @property
+    def known_variables(self) -> dict[str, str]:
+        """The variables of the environment that evidence may hold."""
+        known = self.knowledge.variables
+        return {name: value for name, value in self.environment.items() if name in known}
+
+
+class AttemptContext(Value, frozen=True, kw_only=True):
+    """Where and as what an attempt takes place."""
+
+    spec: RunSpec
+    number: int
+    run_id: str  # of this attempt, by which its processes are found
+    incident: int  # the number that the next incident gets
+    injection: Injection | None  # None: the page could not be made
+    learned: PhaseHistory | None
+    strategy: Strategy = Strategy()
+    before: int = 0  # steps that the checkpoint has, from which it goes on, about
+    resumed: bool = False  # it goes on from a checkpoint
+    save_after: int | None = None  # steps, where earlier attempts did not come to a save
+    between_failures: float | None = None  # seconds, as earlier runs here showed
+
+    @property
+    def saving(self) -> dict[str, str]:
+        """When rocsteady_train.Loop is to save, as variables."""
+        values = {wire.BETWEEN_FAILURES: self.between_failures, wire.SAVE_AFTER: self.save_after}
+        return {name: f"{value:.0f}" for name, value in values.items() if value is not None}
+
+    @property
+    def pages(self) -> Path | None:
+        """Where its processes write their heartbeats."""
+        return self.injection.pages if self.injection else None
+
+    @property
+    def log(self) -> Path:
+        """The kept log."""
+        return self.spec.records / f"attempt-{self.number}.log"

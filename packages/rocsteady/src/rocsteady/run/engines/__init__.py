@@ -1,1 +1,0 @@
-"""One file an engine: how an attempt's processes come into being."""

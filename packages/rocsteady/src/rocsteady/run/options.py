@@ -1,0 +1,97 @@
+"""What the user chose for a run, and the durations and limits that only tests and trials change."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from rocsteady.hangs.verdict import Patience
+from rocsteady.model import Strategy, Value
+from rocsteady.system.child_end import Stopping
+
+AUTO, NEVER = "auto", "never"  # what --resume takes beside the name of a run
+ATTEMPTS = 4  # without remedies
+ATTEMPTS_WITH_REMEDIES = 1000  # the ladder has a budget of its own, which progress refills
+
+
+class Timing(Value, frozen=True, kw_only=True):
+    """Durations of one run."""
+
+    tick: timedelta = timedelta(milliseconds=200)
+    snapshot_within: timedelta = timedelta(seconds=3)
+    evidence_within: timedelta = timedelta(seconds=10)
+    patience: Patience = Patience()
+    stopping: Stopping = Stopping()
+    continue_after: timedelta = timedelta(seconds=60)  # a stopped run, once
+    continue_unattended_after: timedelta = timedelta(seconds=10)  # the same without a terminal
+    precious_after: timedelta = timedelta(minutes=10)  # progress that is not thrown away unasked
+    quick_crash: timedelta = timedelta(seconds=10)  # a second one within it backs off
+    back_off: timedelta = timedelta(seconds=5)  # doubled each time
+    back_off_at_most: timedelta = timedelta(minutes=2)
+    gpu_rest: timedelta = timedelta(seconds=60)  # that the kernel is quiet about a GPU that failed
+    gpu_rest_at_most: timedelta = timedelta(minutes=5)
+    kfd_within: timedelta = timedelta(seconds=15)  # for old processes to leave the GPU
+
+
+class Fallback(Value, frozen=True, kw_only=True):
+    """An option of the plan that a run may fall back to: the same command."""
+
+    number: int  # as it is typed, `run --plan 2`
+    title: str
+    strategy: Strategy
+    rate: float | None = None  # steps a second, as its trial had it
+
+    @property
+    def decision(self) -> str:
+        """As the journal names that it was taken."""
+        return f"option-{self.number}"
+
+
+class RunOptions(Value, frozen=True, kw_only=True):
+    """What the user chose: one value, from the command line to the attempt.
+
+    To add an option to ``rocsteady run``: a field here, and a click.option of the same name in
+    cli/run.py. Whatever has the options of the run can then read it; ``--detach`` passes it on.
+    """
+
+    command: tuple[str, ...] = ()  # as it was typed; (): that of the job file
+    name: str | None = None
+    resume: str | None = None  # AUTO, NEVER or the name of a run; None: by the last run of the job
+    plan: int | None = None  # the option of the last plan that is run
+    stage: str | None = None  # of the job file, to start at
+    max_attempts: int | None = None  # None: as many as the ladder's budget has, or ATTEMPTS
+    hang_after: timedelta | None = None  # None: as the job file says, else as it is measured
+    observe: bool = False  # never act
+    no_remedies: bool = False  # retry without changing anything
+    allow: tuple[str, ...] = ()  # remedies
+    deny: tuple[str, ...] = ()
+    start_with: tuple[str, ...] = ()
+    retry_crashed: bool = False  # also what crashed the machine
+    yes: bool = False  # ask nothing
+    detach: bool = False
+    watch: bool = False
+    without_terminal: bool = False  # this is the process that --detach has started
+    ranks: int | None = None  # a socket to the torchrun whose ranks are watched
+    several_hosts: bool = False  # have ranks of that torchrun's job
+    from_scratch: bool = False  # restart even if all work is done again; --resume never implies it
+    strategy: Strategy = Strategy()  # to start with: that of the option of the plan
+    fallbacks: tuple[Fallback, ...] = ()  # the options after it, best first
+    timing: Timing = Timing()
+
+    @property
+    def resumed_run(self) -> str | None:
+        """The name of the run to continue; None: a new one starts."""
+        return None if self.resume in (AUTO, NEVER) else self.resume
+
+    @property
+    def attempt_limit(self) -> int:
+        """How many attempts there may be."""
+        if self.max_attempts is not None:
+            return self.max_attempts
+        return ATTEMPTS if self.no_remedies else ATTEMPTS_WITH_REMEDIES
+
+    @property
+    def patience(self) -> Patience:
+        """How long is too long; the user's own limit replaces those of all that is unproven."""
+        return replace(self.timing.patience, hang_after=self.hang_after)
