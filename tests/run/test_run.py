@@ -17,7 +17,7 @@ from supervised import ROCSTEADY, Project, until
 
 from rocsteady.run.job.job_file import read_job
 
-JOBS = Path(__file__).parents[1] / "job"
+JOBS = Path(__file__).parent / "job"
 TRAINS = """
     import json, os, pathlib, sys, zipfile
     without = os.environ.get("WITHOUT", "")

@@ -103,7 +103,7 @@ class RunCommand(click.Command):
 
 
 # To add an option: a click.option here, and a field of the same name in RunOptions
-# (attempts/options.py). Nothing else has to change for it to arrive where it is read.
+# (run/options.py). Nothing else has to change for it to arrive where it is read.
 # What follows the command's first word is the command's own, also an option that we have too.
 @click.command("run", cls=RunCommand, context_settings={"allow_interspersed_args": False})
 @click.option("--name", type=RunName(), help="Name of the run. Default: two random words.")
