@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rocsteady.doctor.knowledge.failures import UNKNOWN
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
+from rocsteady.model import FailureKind
 
 REPORTS = tomllib.loads((Path(__file__).parent / "reports.toml").read_text("utf-8"))["report"]
 
@@ -29,7 +29,7 @@ def symptoms(report: dict[str, Any]) -> Symptoms:
 def measured(classifier: Classifier) -> tuple[float, float]:
     """Return precision and the share that was named; single reports are not to be looked at."""
     named = [(it["failure"], classifier.name(symptoms(it)).kind) for it in REPORTS]
-    known = [(is_, called) for is_, called in named if called != UNKNOWN]
+    known = [(is_, called) for is_, called in named if called != FailureKind.UNKNOWN]
     right = sum(is_ == called for is_, called in known)
     return right / len(known), len(known) / len(REPORTS)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from rocsteady.doctor.knowledge.failures import (
-    UNKNOWN,
     FailureKnowledge,
     Signature,
     Where,
@@ -13,7 +12,7 @@ from rocsteady.doctor.knowledge.failures import (
 )
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
-from rocsteady.model import Role
+from rocsteady.model import FailureKind, Role
 
 KNOWN = load_failures()
 # What code tells and not a signature: numbers in a message, facts that are handed in, the rest.
@@ -56,8 +55,8 @@ def fires(signature: Signature) -> Symptoms:
 def test_its_own_sample_fires_it(classifier: Classifier, signature: Signature) -> None:
     failure = classifier.name(fires(signature))
 
-    if signature.failure == UNKNOWN:
-        assert failure.kind == UNKNOWN
+    if signature.failure == FailureKind.UNKNOWN:
+        assert failure.kind == FailureKind.UNKNOWN
     elif signature.role is Role.CONFIRMATION and signature.where is Where.KERNEL:
         assert signature.failure in (failure.kind, *(kind for kind, _ in failure.also))
     else:

@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from rocsteady.doctor.knowledge.failures import UNKNOWN, load_failures
+from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
-from rocsteady.model import Certainty
+from rocsteady.model import Certainty, FailureKind
 
 HERE = Path(__file__).parent
 PARTS = ("tuning", "held-out", "healthy")
@@ -91,11 +91,11 @@ def score(part: str, classifier: Classifier) -> Score:
         certain_right += failure.certainty is Certainty.CERTAIN and named == text.label
         confused[text.label, named] += 1
         whole += "whole: yes" in (HERE / part / text.name).read_text("utf-8", "replace")[:2000]
-        if named not in (text.label, UNKNOWN):
+        if named not in (text.label, FailureKind.UNKNOWN):
             wrong.append(f"{text.name}: called {named}")
         elif named != text.label and text.label:
             wrong.append(f"{text.name}: not named")
-    named_ones = {pair: n for pair, n in confused.items() if pair[1] != UNKNOWN}
+    named_ones = {pair: n for pair, n in confused.items() if pair[1] != FailureKind.UNKNOWN}
     return Score(
         texts=sum(confused.values()),
         whole=whole,
@@ -142,7 +142,9 @@ def told_of(part: str, it: Score) -> str:
         )
     off = sorted(pair for pair in it.confused if pair[0] != pair[1])
     rows = [
-        (is_, called, it.confused[is_, called]) for is_, called in off if is_ or called != UNKNOWN
+        (is_, called, it.confused[is_, called])
+        for is_, called in off
+        if is_ or called != FailureKind.UNKNOWN
     ]
     if rows:
         head += f"  {'is':<24} {'called':<24} texts\n"

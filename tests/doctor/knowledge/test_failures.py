@@ -17,6 +17,7 @@ from rocsteady.doctor.knowledge.failures import (
 )
 from rocsteady.doctor.knowledge.reader import DataFolder
 from rocsteady.errors import KnowledgeError
+from rocsteady.model import FailureKind
 
 KIND = """
 [[failure]]
@@ -151,3 +152,10 @@ def test_every_kind_that_needs_a_person_says_what_to_do() -> None:
     } <= {id_ for id_, kind in kinds.items() if kind.fix}  # fmt: skip
     assert not [id_ for id_, kind in kinds.items() if kind.fix and kind.advice]
     assert not [id_ for id_, kind in kinds.items() if kind.fix and not kind.fix.text.strip()]
+
+
+def test_the_kinds_that_code_refers_to_are_known() -> None:
+    named = {value for name, value in vars(FailureKind).items() if name.isupper()}
+
+    assert named <= load_failures().kinds.keys()
+    assert FailureKind.MACHINE_WENT_DOWN in named

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from rocsteady.doctor.knowledge.failures import (
-    UNKNOWN,
     KnownMessage,
     find_message,
     known_messages,
@@ -17,6 +16,7 @@ from rocsteady.doctor.knowledge.reader import DataFolder
 from rocsteady.errors import KnowledgeError
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
+from rocsteady.model import FailureKind
 
 each_message = pytest.mark.parametrize("message", known_messages(), ids=lambda it: it.id)
 
@@ -36,7 +36,7 @@ def test_a_message_is_found_and_says_what_to_do(message: KnownMessage) -> None:
 def test_a_run_is_not_judged_by_it(message: KnownMessage) -> None:
     named = Classifier(load_failures()).name(Symptoms(log=message.sample))
 
-    assert named.kind == UNKNOWN
+    assert named.kind == FailureKind.UNKNOWN
 
 
 def test_ids_and_titles_are_those_of_one_message() -> None:

@@ -105,7 +105,7 @@ def test_without_a_gpu_it_gets_there(
     mended: Callable[[Strategy], bool],
     path: list[str],
 ) -> None:
-    nature = KINDS[kind].nature.value
+    nature = KINDS[kind].nature
     loader = situations.loader()
 
     situation = situations(kind, nature=nature, loader=loader, **given)  # type: ignore[arg-type]
@@ -148,7 +148,7 @@ def test_without_a_gpu_it_gets_there(
 def test_the_field_notes_to_the_end_of_the_ladder(
     situations: Situations, kind: str, on: str, path: list[str]
 ) -> None:
-    situation = situations(kind, on, nature=KINDS[kind].nature.value)
+    situation = situations(kind, on, nature=KINDS[kind].nature)
     taken = []
     while (choice := choose_remedy(situation)).strategy is not None:
         taken.append(choice.remedy)
@@ -165,7 +165,7 @@ def test_what_nothing_mends_ends_soon_and_says_what_was_tried(
     situations: Situations, kind: str, path: list[str]
 ) -> None:
     about = KINDS[kind]
-    situation = situations(kind, nature=about.nature.value, person=about.fix)
+    situation = situations(kind, nature=about.nature, person=about.fix)
     taken = []
     while (choice := choose_remedy(situation)).strategy is not None:
         taken.append(choice.remedy)

@@ -68,7 +68,7 @@ def sequences(situations: Situations) -> Iterator[str]:
         yield kind
         found: dict[tuple[str, ...], list[str]] = {}
         for history, given in histories(situations, kind).items():
-            there = {"nature": about.nature.value, "person": about.fix, **given}
+            there = {"nature": about.nature, "person": about.fix, **given}
             tried = tuple(tried_on(situations, kind, machine, there) for machine in MACHINES)
             found.setdefault(tried, []).append(history)
         for tried, same in found.items():

@@ -7,6 +7,7 @@ around is the class that is written as JSON and the class its schema is made fro
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 import msgspec
 
@@ -78,6 +79,55 @@ class IntentKind(OpenEnum):
     PAUSE = "pause"  # until it has an outcome, the user has paused the run
     PROBE = "probe"
     OTHER = "unknown"
+
+
+class FailureKind:
+    """The kinds of failure that code refers to; the knowledge has these and more."""
+
+    ABORT: Final = "abort"
+    BLAS_ERROR: Final = "blas-error"
+    BLAS_HANDLE_FAILED: Final = "blas-handle-failed"
+    BUS_ERROR: Final = "bus-error"
+    COLLECTIVE_ERROR: Final = "collective-error"
+    COLLECTIVE_TIMEOUT: Final = "collective-timeout"
+    DISK_ERROR: Final = "disk-error"
+    DISK_FULL: Final = "disk-full"
+    GPU_HANG: Final = "gpu-hang"
+    GPU_HARDWARE_ERROR: Final = "gpu-hardware-error"
+    GPU_LAUNCH_FAILURE: Final = "gpu-launch-failure"
+    HANG: Final = "hang"
+    HANG_AT_IMPORT: Final = "hang-at-import"
+    HANG_IN_BACKWARD: Final = "hang-in-backward"
+    HANG_IN_CHECKPOINT: Final = "hang-in-checkpoint"
+    HANG_IN_COLLECTIVE: Final = "hang-in-collective"
+    HANG_IN_COMPILE: Final = "hang-in-compile"
+    HANG_IN_COPY: Final = "hang-in-copy"
+    HANG_IN_DOWNLOAD: Final = "hang-in-download"
+    HANG_IN_LOADER: Final = "hang-in-loader"
+    HANG_IN_SCRIPT: Final = "hang-in-script"
+    HANG_IN_SYNC: Final = "hang-in-sync"
+    HANG_LOST_INTERRUPT: Final = "hang-lost-interrupt"
+    HIP_INVALID_VALUE: Final = "hip-invalid-value"
+    HSA_OUT_OF_RESOURCES: Final = "hsa-out-of-resources"
+    INTERRUPTED: Final = "interrupted"
+    MACHINE_WENT_DOWN: Final = "machine-went-down"
+    MEMORY_ACCESS_FAULT: Final = "memory-access-fault"
+    MIOPEN_FAILURE: Final = "miopen-failure"
+    NAN_LOSS: Final = "nan-loss"
+    NO_CODE_FOR_GPU: Final = "no-code-for-gpu"
+    NO_GPU_VISIBLE: Final = "no-gpu-visible"
+    OOM_DEVICE: Final = "oom-device"
+    OOM_FRAGMENTATION: Final = "oom-fragmentation"
+    OOM_HOST: Final = "oom-host"
+    OOM_WHILE_FREE: Final = "oom-while-free"
+    PEER_DIED: Final = "peer-died"
+    RENDEZVOUS_FAILED: Final = "rendezvous-failed"
+    SCRIPT_ERROR: Final = "script-error"
+    SEGFAULT: Final = "segfault"
+    SHM_TOO_SMALL: Final = "shm-too-small"
+    STOPPED_BY_ROCSTEADY: Final = "stopped-by-rocsteady"
+    UNKNOWN: Final = "unknown"
+    WRONG_DEVICE_MASK: Final = "wrong-device-mask"
 
 
 class Role(Enum):

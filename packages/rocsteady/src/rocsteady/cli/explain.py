@@ -16,9 +16,8 @@ from rocsteady_train.untrusted_file import read_tail
 
 from rocsteady.cli.machine_options import open_root, python_option, root_option
 from rocsteady.doctor.knowledge.failures import (
-    UNKNOWN,
-    FailureKind,
     FailureKnowledge,
+    KnownFailure,
     KnownMessage,
     Nature,
     find_message,
@@ -37,7 +36,7 @@ from rocsteady.failures.ladder import RemedyChoice, preview
 from rocsteady.failures.remedy import ANY, Remedy, load_remedies
 from rocsteady.failures.situation import FailedAttempt, Situation
 from rocsteady.failures.symptoms import Symptoms
-from rocsteady.model import Certainty, Failure, Fingerprint, Strategy
+from rocsteady.model import Certainty, Failure, FailureKind, Fingerprint, Strategy
 from rocsteady.run.visible_gpus import visible_to_a_run
 from rocsteady.screens.screen import layout, show, show_json
 from rocsteady.screens.text_page import BOLD, DIM, Page
@@ -113,15 +112,17 @@ def _show_failure(text: str, *, as_json: bool) -> int:
         given = _given(text)
         classifier = Classifier(knowledge)
         named = classifier.name(Symptoms(log=given))
-        earlier = named.kind == UNKNOWN and classifier.name(Symptoms(log=given), recovered=True)
-        recovered = bool(earlier and earlier.kind != UNKNOWN)
+        earlier = named.kind == FailureKind.UNKNOWN and classifier.name(
+            Symptoms(log=given), recovered=True
+        )
+        recovered = bool(earlier and earlier.kind != FailureKind.UNKNOWN)
         if earlier and recovered:
             named = msgspec.structs.replace(earlier, certainty=Certainty.LIKELY)
-        message = find_message(given) if named.kind == UNKNOWN else None
+        message = find_message(given) if named.kind == FailureKind.UNKNOWN else None
         if message is not None:
             _show_message(*message, as_json=as_json)
             return NAMED
-        if named.kind == UNKNOWN and given == text:
+        if named.kind == FailureKind.UNKNOWN and given == text:
             _refuse_name(text, knowledge)
     failure = msgspec.convert(redactor_here().value(msgspec.to_builtins(named)), Failure)
     if as_json:
@@ -137,7 +138,7 @@ def _show_failure(text: str, *, as_json: bool) -> int:
     else:
         width, colour = layout(sys.stdout)
         show(render(failure, knowledge, width=width, colour=colour, recovered=recovered))
-    return NOT_NAMED if failure.kind == UNKNOWN else NAMED
+    return NOT_NAMED if failure.kind == FailureKind.UNKNOWN else NAMED
 
 
 def _refuse_name(text: str, knowledge: FailureKnowledge) -> None:
@@ -150,7 +151,7 @@ def _refuse_name(text: str, knowledge: FailureKnowledge) -> None:
         raise click.BadParameter(unknown, param_hint="TEXT")
 
 
-def _failure_of(kind: FailureKind) -> Failure:
+def _failure_of(kind: KnownFailure) -> Failure:
     """Return a failure of which only the kind is known."""
     return Failure(
         kind=kind.id,
@@ -163,7 +164,7 @@ def _failure_of(kind: FailureKind) -> Failure:
     )
 
 
-def _workarounds_for(kind: FailureKind) -> list[str]:
+def _workarounds_for(kind: KnownFailure) -> list[str]:
     """Return what may be tried against a failure on some machine; none where a person is needed."""
     remedies = load_remedies().values()
     return [] if kind.fix else [it.id for it in remedies if kind.id in it.answers]
@@ -201,7 +202,7 @@ def render(
 ) -> str:
     """Lay out what is known of a failure."""
     page = Page(width, colour=colour)
-    if failure.kind == UNKNOWN:
+    if failure.kind == FailureKind.UNKNOWN:
         page.paragraph("No known failure was found in this text.", style=BOLD)
         page.paragraph(
             "It may not be a failure, or rocsteady may not know this one yet. More output may help:"
@@ -249,7 +250,7 @@ def _seen(page: Page, failure: Failure) -> None:
         page.paragraph(f"Also seen: {others}.", indent=2, style=DIM)
 
 
-def _to_do(page: Page, kind: FailureKind) -> None:
+def _to_do(page: Page, kind: KnownFailure) -> None:
     """Add what a person can do."""
     fix = kind.fix or kind.advice
     if fix is None:
@@ -315,7 +316,7 @@ def _end_of(stream: BinaryIO) -> str:
 class Previewed(NamedTuple):
     """What would be tried against one kind of failure on one machine."""
 
-    kind: FailureKind
+    kind: KnownFailure
     choices: Sequence[RemedyChoice]
     end: RemedyChoice
     ranks: int
@@ -401,7 +402,7 @@ def _previewed(name: str, root: Root) -> Previewed:
     return Previewed(kinds[name], choices, end, situation.ranks)
 
 
-def _situation(kind: FailureKind, machine: Machine, knowledge: Knowledge) -> Situation:
+def _situation(kind: KnownFailure, machine: Machine, knowledge: Knowledge) -> Situation:
     """Return a plain run that has just failed so: one rank a GPU, able to resume."""
     failure = _failure_of(kind)
     seen = visible_to_a_run(machine, knowledge)

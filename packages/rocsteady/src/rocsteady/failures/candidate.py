@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 from rocsteady.doctor.knowledge.failures import Signature, Where
 from rocsteady.failures.symptoms import Symptoms, signal_name
-from rocsteady.model import Certainty, Role
+from rocsteady.model import Certainty, FailureKind, Role
 
 PLENTY = 1 << 30  # bytes of free disk at which a failed write was not for lack of room
 EXIT_CODES = 2**32  # Windows gives codes below this, Python may show them as negative
-FULL, IN_PIECES, WHILE_FREE = "oom-device", "oom-fragmentation", "oom-while-free"
 SHARE_FREE = 0.25  # of the device, from which on it is not full
 SHARE_HELD = 0.10  # of the device, held by PyTorch and not in use, from which on it is in pieces
 
@@ -48,11 +47,11 @@ class Candidate(NamedTuple):
 
 def kind_by_numbers(kind: str, text: str, symptoms: Symptoms) -> str:
     """Return the kind that it is by the numbers in its text and of the machine."""
-    if kind == FULL:
+    if kind == FailureKind.OOM_DEVICE:
         return kind_of_oom(text)
     guessed = not re.search(r"(?i)no space|quota|disk is full|os error 28|\[Errno 28\]", text)
-    if kind == "disk-full" and guessed and (symptoms.disk_free or 0) > PLENTY:
-        return "disk-error"
+    if kind == FailureKind.DISK_FULL and guessed and (symptoms.disk_free or 0) > PLENTY:
+        return FailureKind.DISK_ERROR
     return kind
 
 
@@ -89,15 +88,19 @@ def kind_of_oom(message: str) -> str:
     """Return the kind; a message without numbers says no more than that memory was out."""
     asked, capacity, free = (_size(it, message) for it in (_ASKED, _CAPACITY, _FREE))
     if asked is None or not capacity:
-        return FULL
+        return FailureKind.OOM_DEVICE
     free = free or 0
     if free > asked and free >= SHARE_FREE * capacity:
-        return WHILE_FREE
+        return FailureKind.OOM_WHILE_FREE
     held = _size(_HELD, message)
     if held is None:
         reserved, allocated = _size(_RESERVED, message), _size(_ALLOCATED, message)
         held = reserved - allocated if reserved is not None and allocated is not None else 0
-    return IN_PIECES if held + free >= asked and held >= SHARE_HELD * capacity else FULL
+    return (
+        FailureKind.OOM_FRAGMENTATION
+        if held + free >= asked and held >= SHARE_HELD * capacity
+        else FailureKind.OOM_DEVICE
+    )
 
 
 def _size(pattern: re.Pattern[str], message: str) -> float | None:

@@ -12,7 +12,7 @@ from rocsteady.failures.exceptions import Exceptions
 from rocsteady.failures.signature_search import Hit, Scanner
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.failures.tracebacks import Traceback, find_bare, find_tracebacks, unlabelled
-from rocsteady.model import Certainty, Role
+from rocsteady.model import Certainty, FailureKind, Role
 
 # Lines of progress after which an error was not the end: of a run that ended well, of one whose end
 # is not known, and of one that failed, whose other ranks go on for a while.
@@ -87,7 +87,9 @@ def rank_first_seen(log: str) -> int | None:
 
 
 def _is_a_mere_number(signature: Signature) -> bool:
-    return signature.failure == "nan-loss" and signature.certainty is not Certainty.CERTAIN
+    return (
+        signature.failure == FailureKind.NAN_LOSS and signature.certainty is not Certainty.CERTAIN
+    )
 
 
 def _from_hit(hit: Hit, symptoms: Symptoms) -> Candidate:

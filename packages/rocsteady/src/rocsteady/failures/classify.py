@@ -13,20 +13,15 @@ from functools import cached_property
 from msgspec.structs import replace
 
 from rocsteady.doctor.knowledge.failures import (
-    SCRIPT_ERROR,
-    UNKNOWN,
     Component,
-    FailureKind,
     FailureKnowledge,
+    KnownFailure,
 )
 from rocsteady.doctor.knowledge.waits import WaitKnowledge, load_waits
 from rocsteady.failures.candidate import Candidate, Ends
 from rocsteady.failures.candidate_search import Reader, rank_first_seen
 from rocsteady.failures.hangs import (
     BY_PHASE,
-    HANG,
-    IN_COLLECTIVE,
-    IN_LOADER,
     Hang,
     Hangs,
     place_of,
@@ -36,24 +31,26 @@ from rocsteady.failures.stack_dumps import is_dump, read_dump
 from rocsteady.failures.stacks import from_snapshots
 from rocsteady.failures.symptoms import Symptoms, signal_name
 from rocsteady.failures.tracebacks import crash_line, line_of
-from rocsteady.model import Certainty, Failure, Fingerprint, Role
+from rocsteady.model import Certainty, Failure, FailureKind, Fingerprint, Role
 
-WENT_DOWN, OUT_OF_MEMORY = "machine-went-down", "oom-host"
-INTERRUPTED, PEER_DIED, STOPPED = "interrupted", "peer-died", "stopped-by-rocsteady"
-BUS_ERROR, SHARED_MEMORY = "bus-error", "shm-too-small"
-CRASHES = ("segfault", "abort", BUS_ERROR)
+CRASHES = (FailureKind.SEGFAULT, FailureKind.ABORT, FailureKind.BUS_ERROR)
 SIGKILL = 9
 # Lines that end a process whatever Python says besides.
-FATAL = ("memory-access-fault", "gpu-hang", "no-code-for-gpu", "gpu-hardware-error")
+FATAL = (
+    FailureKind.MEMORY_ACCESS_FAULT,
+    FailureKind.GPU_HANG,
+    FailureKind.NO_CODE_FOR_GPU,
+    FailureKind.GPU_HARDWARE_ERROR,
+)
 # How a process notices that its GPU is gone or wedged; the kernel tells more.
 VAGUE_ABOUT_GPU = (
-    "gpu-hang",
-    "gpu-launch-failure",
-    "hsa-out-of-resources",
-    "hip-invalid-value",
-    "blas-error",
-    "blas-handle-failed",
-    "miopen-failure",
+    FailureKind.GPU_HANG,
+    FailureKind.GPU_LAUNCH_FAILURE,
+    FailureKind.HSA_OUT_OF_RESOURCES,
+    FailureKind.HIP_INVALID_VALUE,
+    FailureKind.BLAS_ERROR,
+    FailureKind.BLAS_HANDLE_FAILED,
+    FailureKind.MIOPEN_FAILURE,
 )
 # Whose failures leave the rest of a run waiting; others are handled by the script, and it goes on.
 LEAVE_OTHERS_WAITING = (
@@ -91,8 +88,8 @@ class Classifier:
         chosen = next((found for rule in RULES if (found := rule(signs))), None)
         if chosen is None:
             chosen = _unknown(signs)
-        elif chosen.kind == BUS_ERROR and _shares_memory(signs):
-            chosen = chosen._replace(kind=SHARED_MEMORY)
+        elif chosen.kind == FailureKind.BUS_ERROR and _shares_memory(signs):
+            chosen = chosen._replace(kind=FailureKind.SHM_TOO_SMALL)
         elif chosen.kind in CRASHES and not chosen.place:
             chosen = chosen._replace(place=_crash_place(signs.log))
         failure = self._failure(chosen, signs)
@@ -111,22 +108,24 @@ class Classifier:
             kind=kind.id,
             title=kind.title,
             words=_words(kind, symptoms),
-            certainty=Certainty.UNKNOWN if kind.id == UNKNOWN else chosen.certainty,
+            certainty=Certainty.UNKNOWN if kind.id == FailureKind.UNKNOWN else chosen.certainty,
             fingerprint=Fingerprint(
                 kind=kind.id, place=chosen.place, step=symptoms.step, start=symptoms.start
             ),
             seen=tuple(dict.fromkeys(map(_printable, (*chosen.seen, *same))))[:EVIDENCE_LINES],
-            line=line_of(chosen.traceback) if kind.id == SCRIPT_ERROR else "",
+            line=line_of(chosen.traceback) if kind.id == FailureKind.SCRIPT_ERROR else "",
             signature=chosen.signature,
             rank=chosen.rank,
             also=tuple(
                 dict.fromkeys(
                     (it.kind, self._role_beside(it, chosen))
                     for it in others
-                    if it.kind not in (chosen.kind, UNKNOWN)
+                    if it.kind not in (chosen.kind, FailureKind.UNKNOWN)
                 )
             ),
-            traceback=chosen.traceback if kind.id in (SCRIPT_ERROR, UNKNOWN) else "",
+            traceback=chosen.traceback
+            if kind.id in (FailureKind.SCRIPT_ERROR, FailureKind.UNKNOWN)
+            else "",
             sources=tuple(dict.fromkeys((*kind.sources, *self._sources.get(chosen.signature, ())))),
         )
 
@@ -172,7 +171,7 @@ class _Signs:
     def hang(self) -> Candidate | None:
         """Where it hangs; by the last lines before the silence if the stacks do not tell."""
         hang = self._hang()
-        if hang is None or hang.kind != HANG:
+        if hang is None or hang.kind != FailureKind.HANG:
             return hang
         last = len(self.log.rstrip()) - LAST_LINES_LENGTH
         hints = (it for it in reversed(self.found.lines) if it.at >= last)
@@ -182,7 +181,7 @@ class _Signs:
     def consequences(self) -> list[Candidate]:
         """What usually follows from another failure; in the order of failures.toml."""
         found = (*self.found.raised, *self.found.in_log, *self.found.kernel)
-        follow = [it for it in found if it.role is Role.CASCADE and it.kind != UNKNOWN]
+        follow = [it for it in found if it.role is Role.CASCADE and it.kind != FailureKind.UNKNOWN]
         follow += self._classifier.ends.name(self.symptoms)
         order = {kind: index for index, kind in enumerate(self._classifier.kinds)}
         return sorted(filter(self._counts, follow), key=lambda it: (order[it.kind], it.at))
@@ -194,7 +193,11 @@ class _Signs:
     def _first_root(self) -> Candidate | None:
         found = self.found
         raised, exceptions, lines = (
-            [it for it in each if it.role is Role.ROOT and it.kind != UNKNOWN and self._counts(it)]
+            [
+                it
+                for it in each
+                if it.role is Role.ROOT and it.kind != FailureKind.UNKNOWN and self._counts(it)
+            ]
             for each in (_before_interrupt(found.raised), found.exceptions, found.lines)
         )
         cascade = min((it.at for it in found.in_log if _precedes_own(it)), default=float("inf"))
@@ -219,7 +222,7 @@ class _Signs:
 
     def _earliest_report(self, root: Candidate, lines: Sequence[Candidate]) -> Candidate:
         """Return the line that reported the same thing before an exception did, if one did."""
-        if root.kind == SCRIPT_ERROR:
+        if root.kind == FailureKind.SCRIPT_ERROR:
             return root
         same = [
             it for it in lines if it.at < root.at and self.component(it) is self.component(root)
@@ -228,7 +231,7 @@ class _Signs:
 
     def _may_hang_others(self, root: Candidate, hang: Candidate) -> bool:
         """Return whether a run that hangs may do so because of this error."""
-        waits_for_others = hang.kind in (IN_COLLECTIVE, IN_LOADER)
+        waits_for_others = hang.kind in (FailureKind.HANG_IN_COLLECTIVE, FailureKind.HANG_IN_LOADER)
         return waits_for_others or self.component(root) in LEAVE_OTHERS_WAITING
 
     def _hang(self) -> Candidate | None:
@@ -238,19 +241,19 @@ class _Signs:
             return None
         stacks = from_snapshots(symptoms.snapshots, symptoms.heartbeats) or read_dump(end)
         hang = hangs.name(stacks)
-        if symptoms.hung and not symptoms.phase and (hang is None or hang.kind == HANG):
+        if symptoms.hung and not symptoms.phase and (hang is None or hang.kind == FailureKind.HANG):
             hang = hangs.name_text(end[-UNPARSED_LENGTH:]) or hang
         if hang is not None:
             return _from_hang(hang, several=len(symptoms.snapshots) > 1)
         if not symptoms.hung:
             return None
-        kind = BY_PHASE.get(symptoms.phase, HANG)
+        kind = BY_PHASE.get(symptoms.phase, FailureKind.HANG)
         seen = f"no progress, phase {symptoms.phase}" if symptoms.phase else "no progress"
         return _plain(kind, seen)._replace(certainty=Certainty.LIKELY)
 
 
 def _stopped_by_rocsteady(signs: _Signs) -> Candidate | None:
-    lines = [it for it in signs.found.lines if it.kind == STOPPED]
+    lines = [it for it in signs.found.lines if it.kind == FailureKind.STOPPED_BY_ROCSTEADY]
     return lines[-1] if lines and not signs.failed else None
 
 
@@ -260,7 +263,7 @@ def _machine_went_down(signs: _Signs) -> Candidate | None:
     kernel = signs.kernel_root
     if kernel and signs.component(kernel) is Component.MACHINE:
         return kernel
-    return _plain(WENT_DOWN, "another boot of the machine")
+    return _plain(FailureKind.MACHINE_WENT_DOWN, "another boot of the machine")
 
 
 def _reported_by_kernel(signs: _Signs) -> Candidate | None:
@@ -287,7 +290,7 @@ def _killed_for_memory(signs: _Signs) -> Candidate | None:
     kills = signs.symptoms.oom_kills
     if not kills or not (signs.failed or signs.found.in_log):
         return None
-    return _plain(OUT_OF_MEMORY, f"its cgroup counted {kills} oom_kill")
+    return _plain(FailureKind.OOM_HOST, f"its cgroup counted {kills} oom_kill")
 
 
 def _hung(signs: _Signs) -> Candidate | None:
@@ -339,7 +342,7 @@ RULES: tuple[Callable[[_Signs], Candidate | None], ...] = (
 
 def _before_interrupt(raised: Sequence[Candidate]) -> Sequence[Candidate]:
     """Leave out what broke because the processes had been asked to end."""
-    ends = [index for index, it in enumerate(raised) if it.kind == INTERRUPTED]
+    ends = [index for index, it in enumerate(raised) if it.kind == FailureKind.INTERRUPTED]
     return raised[: ends[0]] if ends else raised
 
 
@@ -348,11 +351,14 @@ def _precedes_own(candidate: Candidate) -> bool:
 
     A lost rank does not count: it is reported last.
     """
-    return candidate.role is Role.CASCADE and candidate.kind not in (UNKNOWN, PEER_DIED)
+    return candidate.role is Role.CASCADE and candidate.kind not in (
+        FailureKind.UNKNOWN,
+        FailureKind.PEER_DIED,
+    )
 
 
 def _not_own(candidates: Iterable[Candidate]) -> list[Candidate]:
-    return [it for it in candidates if it.kind != SCRIPT_ERROR]
+    return [it for it in candidates if it.kind != FailureKind.SCRIPT_ERROR]
 
 
 def _printable(line: str) -> str:
@@ -396,18 +402,18 @@ def _unknown(signs: _Signs) -> Candidate:
     symptoms, log = signs.symptoms, signs.log
     vague = [it for it in (*signs.found.raised, *signs.found.exceptions) if not it.signature]
     if vague:
-        return vague[0]._replace(kind=UNKNOWN)
+        return vague[0]._replace(kind=FailureKind.UNKNOWN)
     if not signs.failed:
-        return _plain(UNKNOWN, "")._replace(seen=())
+        return _plain(FailureKind.UNKNOWN, "")._replace(seen=())
     end = log[-DUMP_LENGTH // 64 :].split("\n")
     last = [line.strip()[:300] for line in end if line.strip()][-3:]
     ended = [] if symptoms.exit_code is None else [f"exit code {symptoms.exit_code}"]
     if symptoms.signal:
         ended = [f"ended by {signal_name(symptoms.signal)}"]
-    return _plain(UNKNOWN, "")._replace(seen=(*last, *ended))
+    return _plain(FailureKind.UNKNOWN, "")._replace(seen=(*last, *ended))
 
 
-def _words(kind: FailureKind, symptoms: Symptoms) -> str:
+def _words(kind: KnownFailure, symptoms: Symptoms) -> str:
     """Return what a failure means; of the GPU and of other ranks only where there may be some."""
     parts = (kind.words, kind.gpu_words * symptoms.gpu, kind.rank_words * symptoms.ranks)
     return " ".join(" ".join(parts).split())

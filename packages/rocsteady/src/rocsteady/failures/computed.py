@@ -17,7 +17,7 @@ from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
 from rocsteady.doctor.machine.gpus import gfx_name
 from rocsteady.failures.history import strategies_tried
 from rocsteady.failures.situation import Refused, Situation
-from rocsteady.model import Strategy
+from rocsteady.model import FailureKind, Strategy
 
 ALREADY_TRIED = "already tried"
 CANNOT_RESUME = "rocsteady does not know how the script resumes"
@@ -29,7 +29,7 @@ def retry(situation: Situation) -> Strategy | Refused:
     """Change nothing, once: a first failure is often chance."""
     kind, last = situation.failure.kind, situation.tried[-1]
     why = ""
-    if kind == "unknown":
+    if kind == FailureKind.UNKNOWN:
         why = "" if last.progressed else "the cause is not known, and the retry made no progress"
     elif situation.nature is Nature.DETERMINISTIC:
         why = "the run would fail in the same way"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from rocsteady.doctor.knowledge.failures import SCRIPT_ERROR, UNKNOWN, Signature, Where, words_of
+from rocsteady.doctor.knowledge.failures import Signature, Where, words_of
 from rocsteady.failures.candidate import Candidate, kind_by_numbers, place_in
 from rocsteady.failures.stacks import Pattern, Stacked, forward
 from rocsteady.failures.symptoms import Raised, Symptoms
 from rocsteady.failures.tracebacks import Traceback, find_tracebacks, is_own, place_of
-from rocsteady.model import Certainty, Role
+from rocsteady.model import Certainty, FailureKind, Role
 
 TRACEBACK_LENGTH = 8000  # characters of a traceback that are kept: its end
 MATCHED_LENGTH = 4000  # characters of an exception that patterns see
@@ -71,11 +71,11 @@ class Exceptions:
         """Name the tracebacks that a log has."""
         chains = _chains(traces)
         found = [it for chain in chains if (it := self._of_chain(log, chain, symptoms))]
-        reliable = [it for it in found if it.kind != UNKNOWN and not it.bare]
+        reliable = [it for it in found if it.kind != FailureKind.UNKNOWN and not it.bare]
         if not reliable:
             return found
         # Where there are tracebacks, a line that looks like an exception is something else.
-        return [it for it in found if not it.bare or it.kind != SCRIPT_ERROR]
+        return [it for it in found if not it.bare or it.kind != FailureKind.SCRIPT_ERROR]
 
     def _of_process(self, raised: Raised, at: float, symptoms: Symptoms) -> Candidate:
         traces = find_tracebacks(raised.traceback)
@@ -85,9 +85,11 @@ class Exceptions:
             frames=traces[-1].frames if traces else (),
         )
         named = self._named(trace, raised.bases, symptoms)
-        if named.kind in (UNKNOWN, SCRIPT_ERROR) and traces:  # it may be because of another
+        if (
+            named.kind in (FailureKind.UNKNOWN, FailureKind.SCRIPT_ERROR) and traces
+        ):  # it may be because of another
             cause = self._of_chain(raised.traceback, traces, symptoms)
-            named = cause if cause and cause.kind != UNKNOWN else named
+            named = cause if cause and cause.kind != FailureKind.UNKNOWN else named
         return named._replace(
             at=at,
             place=named.place or _without_line(raised.place),
@@ -102,15 +104,15 @@ class Exceptions:
         text = log[chain[0].start : chain[-1].end][-TRACEBACK_LENGTH:]
         named = [self._named(trace, (), symptoms) for trace in chain if not trace.wraps]
         named = named or [self._named(chain[-1], (), symptoms)]
-        known = [it for it in named if it.kind != UNKNOWN]
-        roots = [it for it in known if it.kind != SCRIPT_ERROR and it.role is Role.ROOT]
-        only_own = [it for it in known if it.kind == SCRIPT_ERROR] == known
+        known = [it for it in named if it.kind != FailureKind.UNKNOWN]
+        roots = [it for it in known if it.kind != FailureKind.SCRIPT_ERROR and it.role is Role.ROOT]
+        only_own = [it for it in known if it.kind == FailureKind.SCRIPT_ERROR] == known
         chosen = (roots or (known[-1:] if only_own else known) or named)[0]
-        if chain[-1].thread and chosen.kind == SCRIPT_ERROR:
+        if chain[-1].thread and chosen.kind == FailureKind.SCRIPT_ERROR:
             chosen = chosen._replace(role=Role.CASCADE, alone=False)
         places = [place for trace in reversed(chain) if (place := place_of(trace.frames))]
         if all(trace.ignored for trace in chain):
-            if chosen.kind in (SCRIPT_ERROR, UNKNOWN):
+            if chosen.kind in (FailureKind.SCRIPT_ERROR, FailureKind.UNKNOWN):
                 return None
             chosen = chosen._replace(alone=False)
         bare = not any(trace.frames for trace in chain)
@@ -122,7 +124,7 @@ class Exceptions:
         if trace.type == "AssertionError" and not trace.message and trace.frames:
             text = f"{text}: {trace.frames[-1].source}"  # its line is all it says
         words = words_of(text)
-        kind, signature, place = SCRIPT_ERROR, None, ""
+        kind, signature, place = FailureKind.SCRIPT_ERROR, None, ""
         for exceptional in self._exceptions:
             found = exceptional.match(trace, (trace.type, *bases), text, words)
             if found is not None:
@@ -131,7 +133,7 @@ class Exceptions:
                 break
         else:
             if not _is_the_scripts(trace):
-                kind = UNKNOWN
+                kind = FailureKind.UNKNOWN
         return Candidate(
             kind=kind,
             role=signature.role if signature else Role.ROOT,

@@ -15,26 +15,21 @@ from rocsteady.doctor.knowledge.failures import Signature, Where
 from rocsteady.doctor.knowledge.waits import WaitKnowledge
 from rocsteady.failures.stacks import Pattern, Stack, Stacked
 from rocsteady.hangs.values import Wait
+from rocsteady.model import FailureKind
 
-HANG, IN_SCRIPT, IN_LOADER, IN_COLLECTIVE = (
-    "hang",
-    "hang-in-script",
-    "hang-in-loader",
-    "hang-in-collective",
-)
 BY_PHASE = {
-    "data": IN_LOADER,
-    "backward": "hang-in-backward",
-    "checkpoint": "hang-in-checkpoint",
-    "compile": "hang-in-compile",
+    "data": FailureKind.HANG_IN_LOADER,
+    "backward": FailureKind.HANG_IN_BACKWARD,
+    "checkpoint": FailureKind.HANG_IN_CHECKPOINT,
+    "compile": FailureKind.HANG_IN_COMPILE,
 }
 SHOWN = 4  # frames of a stack
 MOST_LINES = 400  # of a text that is no dump
 FEW_LINES = 5  # of one in which a line of source is surely about the hang
 
 # What other threads may be in while all is well: theirs, and those of the runtime.
-_OF_OTHERS = (IN_LOADER, "hang-in-download", "hang-at-import")
-_OF_RUNTIME = ("hang-in-sync", "hang-lost-interrupt", "hang-in-copy")
+_OF_OTHERS = (FailureKind.HANG_IN_LOADER, FailureKind.HANG_IN_DOWNLOAD, FailureKind.HANG_AT_IMPORT)
+_OF_RUNTIME = (FailureKind.HANG_IN_SYNC, FailureKind.HANG_LOST_INTERRUPT, FailureKind.HANG_IN_COPY)
 
 _INSTALLED = re.compile(
     r"(?:^|/)(?:site|dist)-packages/|(?:^|/)python\d[.\d]*/|(?:^|/)Lib/|^<|_rocsteady_inside/"
@@ -93,7 +88,7 @@ class Hangs:
         self._collectives = [
             pattern
             for it, patterns, _ in self._signatures
-            if it.failure == IN_COLLECTIVE
+            if it.failure == FailureKind.HANG_IN_COLLECTIVE
             for pattern in patterns
         ]
         self._waits = waits
@@ -135,7 +130,7 @@ class Hangs:
             self._known([*others, training] if backward else [training], training)
             or self._known(others, training)
             or _in_script(training)
-            or Hang(HANG, place_of(training), _shown(training, training.frames[0]))
+            or Hang(FailureKind.HANG, place_of(training), _shown(training, training.frames[0]))
         )
         return self._with_worker(hang._replace(rank=training.rank), workers)
 
@@ -163,7 +158,7 @@ class Hangs:
 
     def _with_worker(self, hang: Hang, workers: Sequence[list[Stack]]) -> Hang:
         """Say of a wait for the loader which worker is stuck, and where."""
-        stuck = self._of_workers(workers) if hang.kind == IN_LOADER else None
+        stuck = self._of_workers(workers) if hang.kind == FailureKind.HANG_IN_LOADER else None
         if stuck is None:
             return hang
         return hang._replace(place=stuck.place, seen=(*hang.seen, *stuck.seen))
@@ -173,7 +168,9 @@ class Hangs:
         for mine in workers:
             main = next((s for s in mine if s.trains), mine[0])
             if not any(_IDLE_WORKER.fits(frame) for frame in main.frames):
-                return Hang(IN_LOADER, place_of(main), _shown(main, main.frames[0]))
+                return Hang(
+                    FailureKind.HANG_IN_LOADER, place_of(main), _shown(main, main.frames[0])
+                )
         return None
 
 
@@ -221,7 +218,7 @@ def _in_script(stack: Stack) -> Hang | None:
         return None
     if not (native or above or stack.wait in _WAITS or _BLOCKS.search(own.source)):
         return None
-    return Hang(IN_SCRIPT, _spelled(own), _shown(stack, stack.frames[0]))
+    return Hang(FailureKind.HANG_IN_SCRIPT, _spelled(own), _shown(stack, stack.frames[0]))
 
 
 def _odd_one_out(hangs: Sequence[Hang]) -> Hang | None:

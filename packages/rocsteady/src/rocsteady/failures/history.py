@@ -14,11 +14,13 @@ import msgspec
 
 from rocsteady.failures.difference import changed
 from rocsteady.failures.situation import FailedAttempt, Situation
-from rocsteady.model import Fingerprint, Strategy
+from rocsteady.model import FailureKind, Fingerprint, Strategy
 
 UNCHANGED = ("", "retry", "fresh-process")  # what leads to an attempt without changing a setting
 # What a change of ours can bring about in a script that would not fail so by itself.
-BROUGHT_ABOUT = frozenset({"script-error", "no-gpu-visible", "wrong-device-mask"})
+BROUGHT_ABOUT = frozenset(
+    {FailureKind.SCRIPT_ERROR, FailureKind.NO_GPU_VISIBLE, FailureKind.WRONG_DEVICE_MASK}
+)
 
 
 class Standing(NamedTuple):

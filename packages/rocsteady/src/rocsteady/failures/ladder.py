@@ -25,11 +25,10 @@ from rocsteady.failures.history import (
 )
 from rocsteady.failures.remedy import RETRY, Remedy, load_remedies
 from rocsteady.failures.situation import FailedAttempt, Refused, Situation
-from rocsteady.model import Strategy, Value
+from rocsteady.model import FailureKind, Strategy, Value
 
 # Attempts in a row without progress, where there was some and no remedy is left.
 LAST_RETRIES = 2
-SCRIPT_ERROR, WENT_DOWN, UNKNOWN = "script-error", "machine-went-down", "unknown"
 MAY_BE_TRANSIENT = "This may be transient; retrying without changes."
 
 
@@ -82,7 +81,7 @@ def _end_at_once(situation: Situation) -> RemedyChoice | None:
     if situation.person is not None:
         why = f"{failure.title or failure.kind}: this needs a person."
         return RemedyChoice(strategy=None, why=why, person=situation.person)
-    if failure.kind == SCRIPT_ERROR:
+    if failure.kind == FailureKind.SCRIPT_ERROR:
         why = "The script raised an error that no setting can fix."
         return RemedyChoice(strategy=None, why=why)
     return None
@@ -198,7 +197,8 @@ def _crashed_machine(tried: Sequence[FailedAttempt]) -> list[Strategy]:
     return [
         attempt.strategy
         for at, attempt in enumerate(tried)
-        if attempt.failure.kind == WENT_DOWN and settings[at] not in settings[at + 1 :]
+        if attempt.failure.kind == FailureKind.MACHINE_WENT_DOWN
+        and settings[at] not in settings[at + 1 :]
     ]
 
 
@@ -233,7 +233,7 @@ def _nothing_left(
         strategy=None,
         exhausted=not (_unwanted(RETRY, situation) or situation.crashed_machine),
         reverted=standing.reverted,
-        why=("The cause is not known." if kind == UNKNOWN else known) + names,
+        why=("The cause is not known." if kind == FailureKind.UNKNOWN else known) + names,
         skipped=skipped,
     )
 

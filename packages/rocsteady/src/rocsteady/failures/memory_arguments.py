@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from rocsteady.model import FailureKind
+
 # By how much they usually save, the most first; names as scripts and configuration tools have them.
 _OF_THE_DEVICE = (
     r"(?:\w*_)?(?:micro_)?batch(?:_?size)?(?:_per_\w+)?|bs|b",
@@ -25,7 +27,7 @@ _NAME = re.compile(r"-{1,2}[A-Za-z][\w.-]*")
 
 def memory_arguments(command: Sequence[str], kind: str) -> tuple[tuple[str, int], ...]:
     """Return names and values, those that usually save the most first."""
-    families = _OF_THE_HOST if kind == "oom-host" else _OF_THE_DEVICE
+    families = _OF_THE_HOST if kind == FailureKind.OOM_HOST else _OF_THE_DEVICE
     given = list(_given(command))
     found = [
         (name, value)

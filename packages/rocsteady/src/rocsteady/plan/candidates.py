@@ -9,7 +9,7 @@ import msgspec
 from rocsteady.doctor.knowledge.values import Severity
 from rocsteady.doctor.values import ComputeDevice
 from rocsteady.failures.difference import describe_changes
-from rocsteady.model import Strategy
+from rocsteady.model import FailureKind, Strategy
 from rocsteady.plan.circumstances import Circumstances
 from rocsteady.plan.values import Basis, Option, Risk
 from rocsteady.run.recovery import is_as_deadly
@@ -19,7 +19,6 @@ AS_IS = "unchanged"
 SHORT = 40  # letters of a sentence that says little
 FEW = 2  # variables that are named in a title
 ON_CPU = Strategy(device="cpu")
-WENT_DOWN = "machine-went-down"
 
 
 def local_options(here: Circumstances) -> tuple[Option, ...]:
@@ -103,8 +102,8 @@ def _against_gpu(strategy: Strategy, here: Circumstances) -> str:
     """Say what rules the GPU out, by finding or observation; "" if nothing does."""
     if any(is_as_deadly(strategy, deadly) for deadly in here.deadly):
         return (
-            f"{WENT_DOWN}: these settings crashed the machine before; use --again to try them"
-            " anyway"
+            f"{FailureKind.MACHINE_WENT_DOWN}: these settings crashed the machine before;"
+            " use --again to try them anyway"
         )
     blocking = [each for each in here.findings if each.severity is Severity.BLOCKS]
     if here.trains_on is ComputeDevice.CPU and blocking:

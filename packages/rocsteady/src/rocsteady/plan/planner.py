@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from rocsteady.model import Strategy, Value
+from rocsteady.model import FailureKind, Strategy, Value
 from rocsteady.plan import candidates, estimates
 from rocsteady.plan.bottleneck import limits, own_share
 from rocsteady.plan.candidates import CPU
@@ -102,7 +102,7 @@ class Planner:
     def work(self) -> None:
         """Try and estimate."""
         if self._here.deadly:
-            self.failures.append(candidates.WENT_DOWN)
+            self.failures.append(FailureKind.MACHINE_WENT_DOWN)
         for _, history in self._here.histories:
             self.failures += history.kinds
         for option in candidates.local_options(self._here):
@@ -266,7 +266,7 @@ class Planner:
             else:
                 row = estimates.row(option, measured, gpus=self._here.gpus)
                 # A card that crashed the machine is trusted no more under other software.
-                went_down = candidates.WENT_DOWN in self.failures
+                went_down = FailureKind.MACHINE_WENT_DOWN in self.failures
                 rows = [replace(row, risk=Risk.HIGH) if went_down else row]
             self._rows += [_Row(each, self._job) for each in rows]
 

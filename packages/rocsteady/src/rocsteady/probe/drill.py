@@ -12,7 +12,7 @@ from rocsteady_train.inside import wire
 from rocsteady_train.untrusted_file import read_regular
 
 from rocsteady.hangs.heartbeat_pages import read_pages
-from rocsteady.model import IntentKind, Next, RunOutcome, Value
+from rocsteady.model import FailureKind, IntentKind, Next, RunOutcome, Value
 from rocsteady.probe.faults import HIGHEST, Fault, for_inside
 from rocsteady.run.job.resume import Launch
 from rocsteady.run.observer import ObservedRun, Observer
@@ -21,7 +21,6 @@ from rocsteady.store.values import DecisionRecord, RunStory
 
 PAST = 50  # steps after the last fault, after which there is nothing more to see
 SLOW_PAST, SLOW = 5, 120.0  # the same where that many steps took so many seconds
-NAN = "nan-loss"
 FIRED_LIMIT = 64 * 1024  # bytes
 
 
@@ -137,7 +136,11 @@ def _to_blame(
     """Return the fault that an attempt failed of: the last one, or the NaN that is named."""
     here = sorted((it.at, number) for number, it in fired.items() if it.attempt == attempt)
     numbers = [number for _, number in here]
-    nans = [number for number in numbers if faults[number].kind == "nan" and kind == NAN]
+    nans = [
+        number
+        for number in numbers
+        if faults[number].kind == "nan" and kind == FailureKind.NAN_LOSS
+    ]
     return next(reversed(nans or numbers), None)
 
 
@@ -174,7 +177,7 @@ def _not_failed(
     return msgspec.structs.replace(
         plain,
         seen_after=max(0.0, seen.at - fired.at),
-        called=NAN,
+        called=FailureKind.NAN_LOSS,
         done=went_on,
         survived=passed and not seen.lasting,
     )

@@ -20,14 +20,14 @@ from typing import Protocol
 import msgspec
 from rocsteady_train.untrusted_file import read_regular, read_tail
 
-from rocsteady.doctor.knowledge.failures import UNKNOWN, load_failures
+from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Raised, Symptoms
 from rocsteady.hangs.collect import collect
 from rocsteady.hangs.processor_wait import ProcessorWait
 from rocsteady.hangs.snapshot import take_snapshot
 from rocsteady.hangs.values import Snapshot
-from rocsteady.model import IntentKind, Observation, ProbeOutcome, Value
+from rocsteady.model import FailureKind, IntentKind, Observation, ProbeOutcome, Value
 from rocsteady.probe.catalog import Probe
 from rocsteady.probe.processes import Forks, Fresh, UnfitError, lay_out, tidy
 from rocsteady.store.journal import Journal
@@ -266,7 +266,7 @@ class _Watch:
 
     def _named(self, symptoms: Symptoms) -> tuple[str, str]:
         named = Classifier(load_failures()).name(symptoms)
-        kind = "" if named.kind == UNKNOWN else named.kind
+        kind = "" if named.kind == FailureKind.UNKNOWN else named.kind
         return kind, named.fingerprint.place
 
     def _beat(self) -> int:

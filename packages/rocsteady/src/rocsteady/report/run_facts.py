@@ -12,6 +12,7 @@ from rocsteady_train.untrusted_file import read_head, read_tail
 
 from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.doctor.knowledge.values import Fix
+from rocsteady.model import FailureKind
 from rocsteady.printable import printable
 from rocsteady.report.run_report import IncidentProof, RunReport, crashed_attempts
 from rocsteady.run.forecast import story_ahead
@@ -22,7 +23,6 @@ from rocsteady.store.location import RUNS
 from rocsteady.store.redaction.machine_names import redactor_here
 from rocsteady.store.values import RunLine, RunStory
 
-WENT_DOWN = "machine-went-down"  # a kind of failure
 MOST_INCIDENTS = 40  # whose stacks are shown
 STACKS, WAITS, LOG_TAIL = 24 * 1024, 8 * 1024, 8 * 1024  # bytes
 MOST_BYTES = 1024 * 1024  # of what the doctor said
@@ -95,7 +95,9 @@ def _proof(folder: Path, number: int) -> IncidentProof:
 
 
 def _crash_words(story: RunStory) -> str:
-    return " ".join(load_failures().kinds[WENT_DOWN].words.split()) * bool(crashed_attempts(story))
+    return " ".join(load_failures().kinds[FailureKind.MACHINE_WENT_DOWN].words.split()) * bool(
+        crashed_attempts(story)
+    )
 
 
 def _advice(story: RunStory) -> dict[str, Fix]:

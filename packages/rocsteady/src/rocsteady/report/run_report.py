@@ -8,7 +8,7 @@ import msgspec
 
 from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.doctor.values import Brief, Diagnosis
-from rocsteady.model import Failure, IntentKind, Outcome, RunOutcome, Value
+from rocsteady.model import Failure, FailureKind, IntentKind, Outcome, RunOutcome, Value
 from rocsteady.store.values import (
     INJECTED,
     AttemptRecord,
@@ -157,7 +157,7 @@ def next_step(report: RunReport) -> tuple[str, str]:
     last = story.decisions[-1] if story.decisions else None
     decided = last.why.rstrip(".") if last is not None and last.ends else ""
     failed = failure_of(story, story.attempts[-1].number) if story.attempts else None
-    if failed is not None and failed.kind == "script-error":
+    if failed is not None and failed.kind == FailureKind.SCRIPT_ERROR:
         place = f" at {failed.line}" if failed.line else ""
         error = f" ({failed.seen[0]})" if failed.seen else ""
         return (

@@ -6,13 +6,12 @@ from itertools import islice
 
 import msgspec
 
-from rocsteady.doctor.knowledge.failures import SCRIPT_ERROR, UNKNOWN
 from rocsteady.failures.computed import ALREADY_TRIED
 from rocsteady.failures.ladder import RemedyChoice
 from rocsteady.failures.memory_arguments import memory_arguments
 from rocsteady.failures.symptoms import signal_name
 from rocsteady.hangs.collect import collect
-from rocsteady.model import Failure, Next, Outcome
+from rocsteady.model import Failure, FailureKind, Next, Outcome
 from rocsteady.run.attempt_end import AttemptEnd, is_failure
 from rocsteady.run.checkpoints import Checkpoints
 from rocsteady.run.context import AttemptContext, RunSpec, Services
@@ -122,7 +121,7 @@ class AttemptReview:
     def _asks_ladder(self, failure: Failure, end: AttemptEnd) -> bool:
         if self._options.observe or end.outcome is Outcome.UNKILLABLE:
             return False
-        return not self._options.no_remedies or failure.kind == SCRIPT_ERROR
+        return not self._options.no_remedies or failure.kind == FailureKind.SCRIPT_ERROR
 
     def _with_ladder(self, history: History, failure: Failure, end: AttemptEnd) -> History:
         """Add what the ladder and the options of the plan are chosen by."""
@@ -208,12 +207,12 @@ class AttemptReview:
 
     def _announce(self, failure: Failure, end: AttemptEnd, ended_by: int | None) -> None:
         step = f" at step {end.last_step:,}" if end.last_step else ""
-        if failure.kind == SCRIPT_ERROR:
+        if failure.kind == FailureKind.SCRIPT_ERROR:
             seen = hide_secrets(failure.seen[0]) if failure.seen else failure.title
             place = failure.line or failure.fingerprint.place
             at = f" ({place})" if place else ""
             self._announcer.say(f"error in the script: {seen}{at}.", style=RED)
-        elif failure.kind != UNKNOWN:
+        elif failure.kind != FailureKind.UNKNOWN:
             at = f", in {failure.line}" if failure.line else ""
             self._announcer.say(f"{failure.title}{step}{at} ({failure.kind}).", style=RED)
             self._announce_what_to_lower(failure.kind)

@@ -12,10 +12,9 @@ from typing import Any
 
 import msgspec
 
-from rocsteady.doctor.knowledge.failures import UNKNOWN
 from rocsteady.errors import LauncherError
 from rocsteady.failures.situation import FailedAttempt
-from rocsteady.model import Failure, Next, Outcome, Strategy, Value
+from rocsteady.model import Failure, FailureKind, Next, Outcome, Strategy, Value
 from rocsteady.run.announcer import Announcer
 from rocsteady.run.attempt_end import AttemptEnd
 from rocsteady.run.recovery import Decision
@@ -24,9 +23,14 @@ from rocsteady.run.torchrun import AgentLink
 from rocsteady.wording import plural
 
 # What ranks report that only lost another one.
-CASCADES = ("peer-died", "collective-error", "collective-timeout", "rendezvous-failed")
+CASCADES = (
+    FailureKind.PEER_DIED,
+    FailureKind.COLLECTIVE_ERROR,
+    FailureKind.COLLECTIVE_TIMEOUT,
+    FailureKind.RENDEZVOUS_FAILED,
+)
 # What may also be a rank that waits for others, as those of another host; the surest first.
-VAGUE = ("hang-in-backward", UNKNOWN, "hang-in-collective")
+VAGUE = (FailureKind.HANG_IN_BACKWARD, FailureKind.UNKNOWN, FailureKind.HANG_IN_COLLECTIVE)
 MOST_TRIED = 64  # failed attempts that are passed on; budgets look no further back
 
 Message = dict[str, Any]

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import msgspec
 
-from rocsteady.doctor.knowledge.failures import SCRIPT_ERROR, UNKNOWN, Component
+from rocsteady.doctor.knowledge.failures import Component
 from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED, RETRY
 from rocsteady.failures.ladder import RemedyChoice, choose_remedy
 from rocsteady.failures.situation import Situation
-from rocsteady.model import Next, Outcome, Strategy, Value
+from rocsteady.model import FailureKind, Next, Outcome, Strategy, Value
 from rocsteady.run.attempt_end import AttemptEnd
 from rocsteady.run.options import Fallback, RunOptions
 from rocsteady.run.start_points import MOST
@@ -162,8 +162,8 @@ def joined(base: Decision, proposal: RemedyChoice, *, kind: str, attempts: int) 
     it is 76 if rocsteady gave up or a person is needed.
     """
     if proposal.strategy is None:
-        gave_up = attempts > 1 and kind != UNKNOWN
-        own = kind == SCRIPT_ERROR or not (gave_up or proposal.person)
+        gave_up = attempts > 1 and kind != FailureKind.UNKNOWN
+        own = kind == FailureKind.SCRIPT_ERROR or not (gave_up or proposal.person)
         code = base.code if own else PERSON_NEEDED
         return Decision(next=Next.END, why=proposal.why, code=code, kind=kind)
     if base.next is Next.END:

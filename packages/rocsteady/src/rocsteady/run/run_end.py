@@ -6,9 +6,8 @@ import contextlib
 import time
 from pathlib import Path
 
-from rocsteady.doctor.knowledge.failures import SCRIPT_ERROR
 from rocsteady.exit_codes import PERSON_NEEDED, RETRY
-from rocsteady.model import Outcome, RunOutcome
+from rocsteady.model import FailureKind, Outcome, RunOutcome
 from rocsteady.run.attempt_end import AttemptEnd
 from rocsteady.run.busy_gpus import BusyGpus
 from rocsteady.run.context import RunSpec, Services
@@ -110,7 +109,7 @@ class RunEnd:
             self._announcer.say(f"next: {what or self._report}")
 
     def _after(self, decision: Decision) -> str:
-        if decision.kind == SCRIPT_ERROR:
+        if decision.kind == FailureKind.SCRIPT_ERROR:
             return f"fix the error in the script, then: {self._resume()}"
         return self._resume() if decision.code == RETRY else ""
 

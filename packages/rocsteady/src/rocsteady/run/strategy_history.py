@@ -27,7 +27,7 @@ from rocsteady.failures.situation import FailedAttempt, Refused, Situation
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.hangs.heartbeat_pages import BatchSplit
 from rocsteady.hangs.kernel_log import read_kernel_log
-from rocsteady.model import Certainty, Failure, Fingerprint, Outcome, Strategy
+from rocsteady.model import Certainty, Failure, FailureKind, Fingerprint, Outcome, Strategy
 from rocsteady.run.attempt_end import AttemptEnd, is_failure
 from rocsteady.run.context import Services
 from rocsteady.run.forecast import fell_after
@@ -39,7 +39,6 @@ from rocsteady.store.identity import script_fingerprint
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.values import AttemptRecord, Deadly, Helped, NamedFailure, Run, RunStory
 
-WENT_DOWN = "machine-went-down"
 KERNEL_WITHIN = timedelta(seconds=2)
 
 
@@ -230,7 +229,10 @@ class StrategyHistory:
     def _never(self) -> tuple[Strategy, ...]:
         """Return what crashed the machine, here or on an option that was given up."""
         given_up = self._tried[: self._before]
-        return (*self._deadly, *(e.strategy for e in given_up if e.failure.kind == WENT_DOWN))
+        return (
+            *self._deadly,
+            *(e.strategy for e in given_up if e.failure.kind == FailureKind.MACHINE_WENT_DOWN),
+        )
 
     def is_option_to_blame(self, failure: Failure) -> bool:
         """Tell whether an option that was fallen back to has brought the failure about itself."""
@@ -311,13 +313,13 @@ class StrategyHistory:
         return visible_to_a_run(self._machine(), self._knowledge)
 
     def _went_down(self) -> Failure:
-        kind = self._failures.kinds[WENT_DOWN]
+        kind = self._failures.kinds[FailureKind.MACHINE_WENT_DOWN]
         return Failure(
-            kind=WENT_DOWN,
+            kind=FailureKind.MACHINE_WENT_DOWN,
             title=kind.title,
             words=kind.words,
             certainty=Certainty.CERTAIN,
-            fingerprint=Fingerprint(kind=WENT_DOWN),
+            fingerprint=Fingerprint(kind=FailureKind.MACHINE_WENT_DOWN),
             seen=(),
             sources=kind.sources,
         )

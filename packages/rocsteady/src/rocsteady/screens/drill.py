@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocsteady.model import Value
+from rocsteady.model import FailureKind, Value
 from rocsteady.screens.table import Column, Table
 from rocsteady.screens.text_page import GREEN, RED, Page
 from rocsteady.wording import duration, plural
@@ -107,7 +107,7 @@ def _sentences(result: DrillResult) -> list[str]:
             " again from the beginning, which rocsteady does not do on its own after real progress."
             " Set [resume] in rocsteady.toml."
         )
-    poisoned = [it for it in result.faults if it.called == "nan-loss" and not it.survived]
+    poisoned = [it for it in result.faults if it.called == FailureKind.NAN_LOSS and not it.survived]
     if poisoned:
         sentences.append(
             "The loss stayed NaN, and the script did not notice. If it raised an error, rocsteady"

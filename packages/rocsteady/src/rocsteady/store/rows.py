@@ -21,6 +21,7 @@ from rocsteady.errors import DamagedJournalError, JournalError
 from rocsteady.model import (
     Certainty,
     Failure,
+    FailureKind,
     Fingerprint,
     Observation,
     ProbeOutcome,
@@ -69,11 +70,11 @@ TABLES: Mapping[type[Value], str] = {
 UNREADABLE: Mapping[object, Value] = {
     Strategy: Strategy(),
     Failure: Failure(
-        kind="unknown",
+        kind=FailureKind.UNKNOWN,
         title="A failure that only a newer version of rocsteady can read",
         words="",
         certainty=Certainty.UNKNOWN,
-        fingerprint=Fingerprint(kind="unknown"),
+        fingerprint=Fingerprint(kind=FailureKind.UNKNOWN),
         seen=(),
     ),
     Observation: Observation(probe="", outcome=ProbeOutcome.NOT_RUN, tries=0, seconds=0.0),

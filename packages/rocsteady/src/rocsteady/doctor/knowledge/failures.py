@@ -12,9 +12,8 @@ from functools import cache
 from rocsteady.doctor.knowledge.reader import SLUG, DataFolder, Problems
 from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.errors import KnowledgeError
-from rocsteady.model import Certainty, Role, Value
+from rocsteady.model import Certainty, FailureKind, Role, Value
 
-UNKNOWN, SCRIPT_ERROR = "unknown", "script-error"  # kinds that no signature is needed for
 _WORD = frozenset(b"_ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 _BLANK = bytes(code if code in _WORD else ord(" ") for code in range(256))
 
@@ -53,7 +52,7 @@ class Where(Enum):
     EXIT = "exit"  # how the process ended
 
 
-class FailureKind(Value, frozen=True, kw_only=True):
+class KnownFailure(Value, frozen=True, kw_only=True):
     """One way in which an attempt ends."""
 
     id: str
@@ -94,7 +93,7 @@ class Signature(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class FailureKnowledge(Value, frozen=True, kw_only=True):
     """All kinds by their ids, in the order of the file, and all signatures."""
 
-    kinds: dict[str, FailureKind]
+    kinds: dict[str, KnownFailure]
     signatures: tuple[Signature, ...]
 
 
@@ -103,12 +102,12 @@ def load_failures(data: DataFolder | None = None) -> FailureKnowledge:
     """Read kinds and signatures."""
     data = data or DataFolder()
     kinds = data.named(
-        data.entries(data.document("failures.toml", "failure"), "failure", FailureKind),
+        data.entries(data.document("failures.toml", "failure"), "failure", KnownFailure),
         lambda kind: kind.id,
         "id",
         _wrong_with_kind,
     )
-    for needed in (UNKNOWN, SCRIPT_ERROR):
+    for needed in (FailureKind.UNKNOWN, FailureKind.SCRIPT_ERROR):
         if needed not in kinds:
             raise KnowledgeError(f"failures.toml: {needed}: missing")
 
@@ -131,7 +130,7 @@ def words_of(text: str) -> frozenset[bytes]:
     return frozenset(text.encode(errors="replace").translate(_BLANK).split())
 
 
-def _wrong_with_kind(kind: FailureKind) -> Problems:
+def _wrong_with_kind(kind: KnownFailure) -> Problems:
     if not SLUG.fullmatch(kind.id):
         yield "id", "lower case words joined by hyphens"
     for field in ("title", "words"):
