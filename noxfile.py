@@ -31,10 +31,7 @@ WHEEL_VENV = HERE / ".ci" / "wheel-venv"
 TORCH_PYTHON = "ROCSTEADY_TEST_TORCH_PYTHON"
 # The fast tests whose result can depend on the interpreter; the others run on one of them.
 BY_INTERPRETER = ("cli/test_main.py", "system", "inside", "store", "doctor/knowledge")
-ON_WINDOWS = [
-    f"packages/rocsteady/src/rocsteady/cli/{name}.py"
-    for name in ("doctor", "machine", "env", "explain")
-]
+ON_WINDOWS = [f"packages/rocsteady/src/rocsteady/cli/{name}.py" for name in ("doctor", "explain")]
 LOCK = ".ci/requirements-dev.txt"
 MOST_PACKAGES = 26  # that installing the wheel may bring, rocsteady included
 DOCTOR_ENDS_WITH = (0, 1, 3)  # nothing blocks, something blocks, could not examine

@@ -12,7 +12,7 @@ from rocsteady.wording import plural
 COLUMN = 11
 NO_GPU = (
     "Effects that depend on the GPU cannot be judged here. To judge them for another machine:"
-    " rocsteady env FILE --root RECORDING"
+    " rocsteady doctor env FILE --root RECORDING"
 )
 STYLES = {
     Effect.HARMS: f"{BOLD};{RED}",
