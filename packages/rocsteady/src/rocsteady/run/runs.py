@@ -28,8 +28,7 @@ from rocsteady.run.processes import start_command
 from rocsteady.run.run_exports import exports_of
 from rocsteady.run.torchrun import AgentLink, torchrun_engine
 from rocsteady.store.journal import Journal
-from rocsteady.store.machine_history import Memory
-from rocsteady.store.run_trust import remember_run
+from rocsteady.store.machine_history import Memory, remember_run
 from rocsteady.store.values import Run, RunStory
 from rocsteady.system.child_end import DETACHED, OURS
 

@@ -15,7 +15,7 @@ from rocsteady.run.context import AttemptContext, Services
 from rocsteady.run.options import RunOptions
 from rocsteady.run.processes import AttemptProcesses
 from rocsteady.run.watch_requests import STACKS, RequestKind, take_request
-from rocsteady.store.intents import IntentHandle
+from rocsteady.store.journal import IntentHandle
 from rocsteady.store.redaction.redactor import hide_secrets
 from rocsteady.system.atomic_file import write_whole
 
