@@ -50,7 +50,7 @@ def watcher_of(torchrun: Torchrun) -> int:
     return torchrun.watcher()
 
 
-@pytest.mark.turns(1)
+@pytest.mark.ci
 def test_faults_cost_one_restart_each_and_no_bit_of_the_weights(start: Starts) -> None:
     torchrun = start(200)
     assert torchrun.until(lambda: len(torchrun.told("saved")) > 1), torchrun.said()

@@ -1,7 +1,7 @@
 """Every screen, whole and plain at 80 columns; three of them also wider, and in colour.
 
 The files in ``expected/`` are for people: a change of wording shows in their diff. To write them
-anew: ``nox -s screens``.
+anew: ``nox -s expected``.
 """
 
 from __future__ import annotations
