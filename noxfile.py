@@ -1,8 +1,8 @@
 """The sessions of this repository. CI (`.ci/run`) uses the same ones.
 
 ``nox -l`` lists them, ``nox -s near`` tests what you changed, ``nox`` runs what must pass before a
-commit. Each has an environment of its own below ``.nox``. In an environment that has the ``dev`` group,
-``nox --no-venv --no-install`` uses that one instead, which is faster and is what CI does.
+commit. Each has an environment of its own below ``.nox``. In an environment that has the ``dev``
+group, ``nox --no-venv --no-install`` uses that one instead, which is faster and is what CI does.
 """
 
 from __future__ import annotations

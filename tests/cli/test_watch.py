@@ -158,6 +158,7 @@ def watched(folder: Folder) -> Iterator[Watched]:
     os.close(watch.slave)
 
 
+@pytest.mark.ci
 def test_the_screen_follows_the_run_and_the_terminal_is_restored(watched: Watched) -> None:
     screen = watched.until("/2000")
 
@@ -249,6 +250,7 @@ def test_interrupt_leaves_and_the_run_continues(watched: Watched, folder: Folder
     assert folder.line("one")["alive"] is True
 
 
+@pytest.mark.ci
 def test_a_run_is_started_and_viewed_in_one_terminal(folder: Folder) -> None:
     words = ("--watch", "--name", "one", "--", sys.executable, "train.py")
     watch = Watched(folder.path, folder.environment, *words, command="run")

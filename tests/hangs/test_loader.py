@@ -19,6 +19,7 @@ TORCH_PYTHON = os.environ.get("ROCSTEADY_TEST_TORCH_PYTHON", "")
 SOON = timedelta(seconds=10)
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.skipif(not TORCH_PYTHON, reason="needs ROCSTEADY_TEST_TORCH_PYTHON")
 def test_a_worker_blocked_on_a_semaphore_is_found_and_named(start: Start, victims: str) -> None:

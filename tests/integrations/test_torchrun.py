@@ -68,6 +68,7 @@ def launched(python: str, folder: Path, script: str, **more: str) -> tuple[int, 
     return done.returncode, done.stdout.splitlines(), done.stderr
 
 
+@pytest.mark.ci
 def test_one_variable_gives_each_generation_a_store(
     project: Project, torch_python: str, beside_torch: str
 ) -> None:
@@ -108,6 +109,7 @@ def test_an_unknown_version_is_named(
     assert "unset PET_RDZV_BACKEND" in said[0]
 
 
+@pytest.mark.ci
 def test_run_chooses_it_without_rocsteady_beside_torch(project: Project, torch_python: str) -> None:
     torchrun = (torch_python, "-m", "torch.distributed.run", *RANKS)
 

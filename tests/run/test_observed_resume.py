@@ -73,6 +73,7 @@ def test_a_script_that_replaces_the_file_it_read_is_restarted(
     assert "resumes on its own" in "\n".join(ended.said)
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_a_script_that_starts_from_a_fixed_file_is_not_restarted_over_its_work(
     project: Project, torch_python: str

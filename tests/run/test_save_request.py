@@ -110,6 +110,7 @@ def test_every_rank_is_asked(tmp_path: Path) -> None:
     assert [words_of(path)[wire.W_SAVE] for path in paths] == [1, 1]
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_a_script_that_was_suspected_saves_at_its_next_step(
     project: Project, torch_python: str
