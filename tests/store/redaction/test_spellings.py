@@ -116,6 +116,7 @@ NEEDED = (
     "could not export key layer_17",
     "setenv ROCM_PATH /opt/rocm-6.4.1",
     '$env:HIP_VISIBLE_DEVICES = "0,1"',
+    "2026-11-15 05:15:10,623 | INFO | passwords 3\n2026-11-15 05:15:10,623 | INFO | lr 0.002",
     "<key>layer1</key>",
     "<name>resnet50</name>",
     "'Enter the password:\\nKilled'",

@@ -40,7 +40,7 @@ from rocsteady.model import Certainty, Failure, FailureKind, Fingerprint, Strate
 from rocsteady.run.visible_gpus import visible_to_a_run
 from rocsteady.screens.screen import layout, show, show_json
 from rocsteady.screens.text_page import BOLD, DIM, Page
-from rocsteady.store.redaction.machine_names import redactor_here
+from rocsteady.store.redaction.redactor import redactor_here
 from rocsteady.suggestions import no_such
 from rocsteady.wording import plural
 

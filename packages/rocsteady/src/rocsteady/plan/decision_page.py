@@ -34,7 +34,7 @@ from rocsteady.screens.option import (
 from rocsteady.screens.plan import AGED, limits
 from rocsteady.screens.table import NONE
 from rocsteady.screens.times import full_moment
-from rocsteady.store.redaction.machine_names import redactor_here
+from rocsteady.store.redaction.redactor import redactor_here
 from rocsteady.wording import CENT, duration, money, plural
 
 OPTIONS = ("", "Option", "Steps/s", "Finishes", "On time", "Cost", "Set-up", "Risk", "Based on")

@@ -20,7 +20,7 @@ from rocsteady.run.machine_at_start import machine_at_start
 from rocsteady.run.script_resume import can_resume
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import RUNS
-from rocsteady.store.redaction.machine_names import redactor_here
+from rocsteady.store.redaction.redactor import redactor_here
 from rocsteady.store.values import RunLine, RunStory
 
 MOST_INCIDENTS = 40  # whose stacks are shown
