@@ -40,7 +40,9 @@ def strategy(**settings: object) -> str:
 
 
 def outcomes(inside: Inside) -> list[tuple[str, str, int]]:
-    return [(one.setting, one.outcome, one.times) for one in read_applied(inside.injection.pages)]
+    return [
+        (one.setting, one.outcome.value, one.times) for one in read_applied(inside.injection.pages)
+    ]
 
 
 def why(inside: Inside, setting: str) -> str:

@@ -10,9 +10,9 @@ import os
 import re
 import struct
 from collections.abc import Iterable
+from enum import Enum
 from itertools import islice
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 from rocsteady_train.inside import wire
@@ -31,7 +31,13 @@ _WORDS = struct.Struct(f"={wire.SIZE // 8}Q")
 _NANO = 1e-9
 _PATTERN = re.compile(r"[A-Za-z0-9_.*?\[\]][A-Za-z0-9_.*?\[\]-]{0,200}")  # of one name
 
-Outcome = Literal["applied", "no effect", "refused"]
+
+class SettingOutcome(Enum):
+    """What came of a setting; the process itself writes the first two."""
+
+    APPLIED = "applied"
+    REFUSED = "refused"
+    NO_EFFECT = "no effect"
 
 
 class Applied(Value, frozen=True, kw_only=True):
@@ -39,7 +45,7 @@ class Applied(Value, frozen=True, kw_only=True):
 
     pid: int
     setting: str  # the field of model.Strategy
-    outcome: Outcome
+    outcome: SettingOutcome
     times: int  # of attention the first use only; after a crash perhaps too few, never too many
     why: str
 
@@ -95,7 +101,7 @@ class _ReadFile(CheckpointRead, frozen=True, kw_only=True):
 
 class _AppliedSetting(Value, frozen=True, kw_only=True):
     setting: str
-    outcome: Literal["applied", "refused"]
+    outcome: SettingOutcome
     times: int
     why: str
 
@@ -127,7 +133,9 @@ def read_applied(folder: Path) -> tuple[Applied, ...]:
 def _applied(pid: int, file: _AppliedFile, found: set[str]) -> Iterable[Applied]:
     for setting in file.asked:
         if setting not in found:
-            yield Applied(pid=pid, setting=setting, outcome="no effect", times=0, why="")
+            yield Applied(
+                pid=pid, setting=setting, outcome=SettingOutcome.NO_EFFECT, times=0, why=""
+            )
     for told in file.told:
         yield Applied(
             pid=pid, setting=told.setting, outcome=told.outcome, times=told.times, why=told.why

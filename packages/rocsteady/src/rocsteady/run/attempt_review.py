@@ -11,6 +11,7 @@ from rocsteady.failures.ladder import RemedyChoice
 from rocsteady.failures.memory_arguments import memory_arguments
 from rocsteady.failures.symptoms import signal_name
 from rocsteady.hangs.collect import collect
+from rocsteady.hangs.heartbeat_pages import SettingOutcome
 from rocsteady.model import Failure, FailureKind, Next, Outcome
 from rocsteady.run.attempt_end import AttemptEnd, is_failure
 from rocsteady.run.checkpoints import Checkpoints
@@ -63,7 +64,9 @@ class AttemptReview:
         """Name why an attempt failed; None if it did not, or if a fault of ours prevents it."""
         self._gpu_failed = False
         for applied in end.applied:
-            if applied.outcome == "no effect":  # what was refused was announced at once
+            if (
+                applied.outcome is SettingOutcome.NO_EFFECT
+            ):  # what was refused was announced at once
                 self._announcer.say(f"{applied.setting} had no effect in this script.")
         self._checkpoints.ended(end)
         if not is_failure(end):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from rocsteady.hangs.heartbeat_pages import read_applied
+from rocsteady.hangs.heartbeat_pages import SettingOutcome, read_applied
 from rocsteady.model import Strategy
 from rocsteady.run.announcer import Announcer
 from rocsteady.run.context import AttemptContext
 
 EVERY = 1.0  # seconds between looks
-REFUSED = "refused"
 
 
 class Refusals:
@@ -30,7 +29,7 @@ class Refusals:
     def say(self) -> None:
         """Say what is new."""
         for each in read_applied(self._pages) if self._pages else ():
-            if each.outcome == REFUSED and each.setting not in self._said:
+            if each.outcome is SettingOutcome.REFUSED and each.setting not in self._said:
                 self._said.add(each.setting)
                 self._announcer.say(
                     f"{each.setting} was not applied; using the script's own setting:"

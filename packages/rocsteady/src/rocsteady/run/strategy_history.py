@@ -25,7 +25,7 @@ from rocsteady.failures.probe_evidence import supported
 from rocsteady.failures.remedy import load_remedies, requested_strategy
 from rocsteady.failures.situation import FailedAttempt, Refused, Situation
 from rocsteady.failures.symptoms import Symptoms
-from rocsteady.hangs.heartbeat_pages import BatchSplit
+from rocsteady.hangs.heartbeat_pages import BatchSplit, SettingOutcome
 from rocsteady.hangs.kernel_log import read_kernel_log
 from rocsteady.model import Certainty, Failure, FailureKind, Fingerprint, Outcome, Strategy
 from rocsteady.run.attempt_end import AttemptEnd, is_failure
@@ -349,7 +349,9 @@ def examined(knowledge: Knowledge) -> Machine:
 
 def no_effect(end: AttemptEnd) -> tuple[str, ...]:
     """Return the settings of the strategy that changed nothing in an attempt."""
-    return tuple(sorted({each.setting for each in end.applied if each.outcome != "applied"}))
+    return tuple(
+        sorted({each.setting for each in end.applied if each.outcome is not SettingOutcome.APPLIED})
+    )
 
 
 def in_words(strategy: Strategy) -> str:
