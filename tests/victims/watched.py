@@ -132,14 +132,7 @@ def _carried_out(  # noqa: PLR0913, PLR0917 - all that a run is made of
     limit: float,
 ) -> tuple[int | None, str, str]:
     command = [*program, "run", "--name", name, "--max-attempts", "1", "--"]
-    daemon = None
     arguments = victim.command(python)
-    if victim.deed == "daemon":
-        socket = str(folder / "socket")
-        daemon = subprocess.Popen(
-            [python, str(victim.path), "--daemon", socket], env=environment, cwd=folder
-        )
-        arguments.append(socket)
     if victim.deed in ("typist", "job control"):
         return _typed(victim, [*command, *arguments], folder, environment, limit)
     stdout = subprocess.PIPE
@@ -177,10 +170,6 @@ def _carried_out(  # noqa: PLR0913, PLR0917 - all that a run is made of
         child.send_signal(signal.SIGTERM)
         out, _ = child.communicate(timeout=60)
         return None, (out or b"").decode(errors="replace"), said.read_text(errors="replace")
-    finally:
-        if daemon:
-            daemon.kill()
-            daemon.wait()
     if reader:
         out, _ = reader.communicate(timeout=60)
     return child.returncode, (out or b"").decode(errors="replace"), said.read_text(errors="replace")
