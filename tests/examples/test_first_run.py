@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -16,9 +17,10 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "first_run"
 def test_a_deadlock_in_a_worker_is_found_worked_around_and_the_run_is_done(
     project: Project, torch_python: str
 ) -> None:
-    shutil.copy(EXAMPLE / "train.py", project.folder)
+    shutil.copytree(EXAMPLE, project.folder, dirs_exist_ok=True)
+    project.environment["PATH"] = f"{Path(torch_python).parent}{os.pathsep}{os.environ['PATH']}"
 
-    ended = project.run("--", torch_python, "train.py", within=300)
+    ended = project.run(within=300)
 
     assert ended.code == 0, ended.err
     assert (project.folder / "model.pt").exists()

@@ -69,11 +69,7 @@ JOBS: tuple[Job, ...] = (
 )
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(job, id=job.name, marks=[pytest.mark.ci] * (job.name == "eeg")) for job in JOBS
-    ]
-)
+@pytest.fixture(params=JOBS, ids=lambda job: job.name)
 def job(request: pytest.FixtureRequest) -> Job:
     given: Job = request.param
     return given
@@ -173,6 +169,11 @@ def test_it_learns_and_goes_on_after_a_kill(trained: Trained) -> None:
     assert _gain(after) >= after["margin"]
 
 
+@pytest.mark.parametrize(
+    "job",
+    [pytest.param(job, id=job.name, marks=[pytest.mark.ci] * (job.name == "eeg")) for job in JOBS],
+    indirect=True,
+)
 def test_a_hang_is_found_and_the_job_done(trained: Trained) -> None:
     job = trained.folder / "rocsteady.toml"
     text = job.read_text().partition("[[stages]]")[0]
