@@ -8,7 +8,7 @@ from io import BytesIO
 from pathlib import Path
 
 from rocsteady.model import Strategy
-from rocsteady.report.run_facts import bundle
+from rocsteady.report.facts import bundle
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
 

@@ -16,8 +16,8 @@ import msgspec
 from rocsteady.doctor.values import Diagnosis
 from rocsteady.model import Observation, Outcome, ProbeOutcome, RunOutcome, RunState, Strategy
 from rocsteady.plan.values import Basis, Finish, Limit, Option, Pace, Plan, Price, Risk
-from rocsteady.report.markdown_report import render_story
-from rocsteady.report.run_report import RunReport
+from rocsteady.report.html import render_markdown
+from rocsteady.report.story import RunFacts, build_story
 from rocsteady.run.announcer import Announcer
 from rocsteady.screens.diagnosis import render_diagnosis
 from rocsteady.screens.drill import DrillResult, FaultResult, render_drill
@@ -422,7 +422,7 @@ SAMPLES: dict[str, Callable[[], None]] = {
     "plan-explain-estimate": partial(_option, 4),
     "status": partial(_runs, RUNS),
     "status-none": partial(_runs, ()),
-    "report": lambda: show(render_story(RunReport(at=NOW, story=STORY))),
+    "report": lambda: show(render_markdown(build_story(RunFacts(at=NOW, record=STORY)))),
     "watch": partial(_watch, WATCHED),
     "watch-ranks": partial(_watch, RANKS),
     "watch-choice": _choice,

@@ -249,11 +249,11 @@ class WatchScreen:
         return f"restarting {name}"
 
     def _show_report(self) -> None:
-        from rocsteady.report.markdown_report import render_story  # noqa: PLC0415 - slow, seldom
-        from rocsteady.report.run_facts import gather  # noqa: PLC0415 - the same
+        from rocsteady.report.facts import read_story  # noqa: PLC0415 - slow, seldom
+        from rocsteady.report.html import render_markdown  # noqa: PLC0415 - the same
 
-        report = gather(self._journal, self._view.line, now=time.time())
-        lines = render_story(report).splitlines()
+        story = read_story(self._journal, self._view.line, now=time.time())
+        lines = render_markdown(story).splitlines()
         self._text = TextPage(f"Report of {self._watcher.name}", lines)
 
     def _list(self) -> None:

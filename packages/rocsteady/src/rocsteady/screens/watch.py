@@ -12,7 +12,7 @@ from datetime import datetime, tzinfo
 
 from rocsteady.model import IntentKind, RunOutcome, Value
 from rocsteady.printable import printable
-from rocsteady.report.run_report import incident_title
+from rocsteady.report.story import incident_title
 from rocsteady.screens.deadline import spare, until
 from rocsteady.screens.runs import state_of, style_of
 from rocsteady.screens.sparkline import long_bar

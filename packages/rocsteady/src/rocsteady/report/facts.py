@@ -1,4 +1,4 @@
-"""Puts the report of a run together: its story, its machine, and the evidence of its incidents."""
+"""Reads all that a report needs: the journal, the machine at the start, the evidence; redacted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.model import FailureKind
 from rocsteady.printable import printable
-from rocsteady.report.run_report import IncidentProof, RunReport, crashed_attempts
+from rocsteady.report.story import (
+    IncidentEvidence,
+    RunFacts,
+    Story,
+    build_story,
+    crashed_attempts,
+)
 from rocsteady.run.forecast import story_ahead
 from rocsteady.run.machine_at_start import machine_at_start
 from rocsteady.run.script_resume import can_resume
@@ -23,39 +29,44 @@ from rocsteady.store.location import RUNS
 from rocsteady.store.redaction.redactor import redactor_here
 from rocsteady.store.values import RunLine, RunStory
 
-MOST_INCIDENTS = 40  # whose stacks are shown
+INCIDENTS = 40  # of many, the last; their evidence is read
 STACKS, WAITS, LOG_TAIL = 24 * 1024, 8 * 1024, 8 * 1024  # bytes
-MOST_BYTES = 1024 * 1024  # of what the doctor said
+BUNDLED_BYTES = 1024 * 1024  # of a file
 BUNDLED = ("wait-set.txt", "stacks.txt", "kernel.txt", "memory.json", "gpu.json", "variables.json",
            "log-tail.txt")  # fmt: skip
 
 
-def gather(journal: Journal, line: RunLine, *, now: float) -> RunReport:
+def read_story(journal: Journal, line: RunLine, *, now: float) -> Story:
+    """Read a run, and explain it."""
+    return build_story(read_facts(journal, line, now=now))
+
+
+def read_facts(journal: Journal, line: RunLine, *, now: float) -> RunFacts:
     """Read everything about a run, redacted so that it can be sent."""
-    story = story_ahead(journal.story(line.run.name), journal.runs(), now=now)
+    record = story_ahead(journal.story(line.run.name), journal.runs(), now=now)
     folder = journal.place.folder / RUNS / line.run.name
     start = machine_at_start(folder)
-    numbers = [incident.number for incident in story.incidents][-MOST_INCIDENTS:]
-    report = RunReport(
+    numbers = [incident.number for incident in record.incidents][-INCIDENTS:]
+    facts = RunFacts(
         at=now,
-        story=story,
+        record=record,
         is_running=bool(line.alive) and line.run.ended is None,
         resumes=can_resume(line.run, journal),
         diagnosis=start.diagnosis if start else None,
         variables=start.variables if start else {},
-        proofs=tuple(_proof(folder, number) for number in numbers),
-        crash=_crash_words(story),
-        advice=_advice(story),
+        evidence=tuple(_evidence(folder, number) for number in numbers),
+        crash=_crash_explanation(record),
+        advice=_advice(record),
         log_tail=_log_tail(folder),
     )
-    return _redacted(report)
+    return _redacted(facts)
 
 
-def _redacted(report: RunReport) -> RunReport:
+def _redacted(facts: RunFacts) -> RunFacts:
     """Redact everything. Of progress, most of a long run, only names could hold something."""
-    redactor, progress = redactor_here(), report.story.progress
-    rest = replace(report, story=replace(report.story, progress=()))
-    clean = msgspec.convert(redactor.value(msgspec.to_builtins(rest)), RunReport)
+    redactor, progress = redactor_here(), facts.record.progress
+    rest = replace(facts, record=replace(facts.record, progress=()))
+    clean = msgspec.convert(redactor.value(msgspec.to_builtins(rest)), RunFacts)
     used = {name for bucket in progress for name in (*bucket.seconds_in, *bucket.gauges)}
     names = {name: redactor.text(name) for name in used}
     if any(name != safe for name, safe in names.items()):
@@ -67,7 +78,7 @@ def _redacted(report: RunReport) -> RunReport:
             )
             for bucket in progress
         )
-    return replace(clean, story=replace(clean.story, progress=progress))
+    return replace(clean, record=replace(clean.record, progress=progress))
 
 
 def bundle(journal: Journal, line: RunLine, page: str) -> bytes:
@@ -76,33 +87,33 @@ def bundle(journal: Journal, line: RunLine, page: str) -> bytes:
     content = BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("report.html", page)
-        for incident in sorted(folder.glob("incident-*"))[-MOST_INCIDENTS:]:
+        for incident in sorted(folder.glob("incident-*"))[-INCIDENTS:]:
             for name in BUNDLED:
-                text = _text(incident / name, MOST_BYTES)
+                text = _text(incident / name, BUNDLED_BYTES)
                 if text:
                     archive.writestr(f"{incident.name}/{name}", printable(redactor.text(text)))
     return content.getvalue()
 
 
-def _proof(folder: Path, number: int) -> IncidentProof:
+def _evidence(folder: Path, number: int) -> IncidentEvidence:
     incident = folder / f"incident-{number}"
     waits = _text(incident / "wait-set.txt", WAITS).splitlines()
-    return IncidentProof(
+    return IncidentEvidence(
         incident=number,
         waits=tuple(line for line in waits if line.strip()),
         stacks=_text(incident / "stacks.txt", STACKS),
     )
 
 
-def _crash_words(story: RunStory) -> str:
-    return " ".join(load_failures().kinds[FailureKind.MACHINE_WENT_DOWN].words.split()) * bool(
-        crashed_attempts(story)
-    )
+def _crash_explanation(record: RunStory) -> str:
+    if not crashed_attempts(record):
+        return ""
+    return " ".join(load_failures().kinds[FailureKind.MACHINE_WENT_DOWN].words.split())
 
 
-def _advice(story: RunStory) -> dict[str, Fix]:
+def _advice(record: RunStory) -> dict[str, Fix]:
     """Return what a person can do about each failure, where something is known."""
-    kinds = {row.failure.kind for row in story.failures}
+    kinds = {row.failure.kind for row in record.failures}
     known = load_failures().kinds if kinds else {}
     fixes = {kind: known[kind].fix or known[kind].advice for kind in kinds & known.keys()}
     return {kind: fix for kind, fix in fixes.items() if fix is not None}
