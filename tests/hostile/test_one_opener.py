@@ -34,12 +34,12 @@ MAY = {
     "cli/report.py": "a page that it has just written, in a browser",
     "report/html.py": "files that come with rocsteady",
     "cli/explain.py": "a pipe that the shell has opened: /dev/fd/N",
-    "run/collectives/flight_recorder.py": "a pipe that a rank has made, without blocking",
+    "run/flight_recorder.py": "a pipe that a rank has made, without blocking",
     "run/injection.py": "files that come with rocsteady, files of the kernel, new files",
     "probe/processes.py": "files that come with rocsteady",
     "run/run_exports.py": "adds to a file of its own, and follows no link",
     "run/stop_deadline.py": "a pipe of its own",
-    "run/logout.py": "files of the system",
+    "run/startup.py": "files of the system",
     "integrations/lightning.py": "a part of a zip that was judged before",
 }
 OPENS = {"open", "read_text", "read_bytes", "fdopen"}

@@ -15,7 +15,7 @@ from rocsteady.hangs.heartbeat_pages import CheckpointRead, read_checkpoint
 from rocsteady.run.attempt_end import AttemptEnd
 from rocsteady.run.checkpoints import Checkpoints, Steps
 from rocsteady.run.job.values import Job
-from rocsteady.run.progress_counts import READ, ProgressCounts
+from rocsteady.run.progress import READ, ProgressCounts
 
 TRAINS = """
 import os, signal, sys

@@ -11,7 +11,7 @@ from pathlib import Path
 from rocsteady.run.attempt_end import AttemptEnd
 from rocsteady.run.context import Services
 from rocsteady.run.job.resume import Launch
-from rocsteady.run.step_times import StepTimes
+from rocsteady.run.progress import StepTimes
 from rocsteady.store.values import Run
 
 TICK = 0.1  # seconds

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from rocsteady.doctor.facts import VisibleGpus, visible_to_a_run
 from rocsteady.doctor.knowledge.failures import Component, FailureKnowledge, load_failures
 from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
 from rocsteady.doctor.knowledge.reader import Knowledge
@@ -32,9 +33,8 @@ from rocsteady.run.attempt_end import AttemptEnd, is_failure
 from rocsteady.run.context import Services
 from rocsteady.run.forecast import fell_after
 from rocsteady.run.options import Fallback, RunOptions
-from rocsteady.run.progress_counts import ProgressCounts
+from rocsteady.run.progress import ProgressCounts
 from rocsteady.run.recovery import is_as_deadly, propose
-from rocsteady.run.visible_gpus import Visible, visible_to_a_run
 from rocsteady.store.identity import script_fingerprint
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.values import AttemptRecord, Deadly, Helped, NamedFailure, Run, RunStory
@@ -309,7 +309,7 @@ class StrategyHistory:
             raise RocsteadyError(f"--with {found.why}")
         self.strategy, self.remedy = found, self._options.start_with[-1]
 
-    def _seen(self) -> Visible:
+    def _seen(self) -> VisibleGpus:
         return visible_to_a_run(self._machine(), self._knowledge)
 
     def _went_down(self) -> Failure:

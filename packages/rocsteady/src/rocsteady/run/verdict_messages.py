@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rocsteady.hangs.blame import Blame, Sign
+from rocsteady.hangs.heartbeat_pages import SettingOutcome, read_applied
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.hangs.verdict import Verdict
-from rocsteady.model import RunState
+from rocsteady.model import RunState, Strategy
 from rocsteady.run.announcer import Announcer
+from rocsteady.run.context import AttemptContext
 from rocsteady.screens.text_page import GREEN, RED, YELLOW
 from rocsteady.wording import duration
 
@@ -134,3 +136,33 @@ def _stands_out(found: Blame | None) -> bool:
 
 def _sentence(found: Blame | None) -> str:
     return f" {found.why[:1].upper()}{found.why[1:]}." if found else ""
+
+
+REFUSALS_POLL_INTERVAL = 1.0  # seconds between looks
+
+
+class RefusedSettings:
+    """Looks for refusals in one attempt, and says each once."""
+
+    def __init__(self, announcer: Announcer, context: AttemptContext, began: float) -> None:
+        changes = context.strategy != Strategy()
+        self._pages = context.pages if changes else None
+        self._announcer = announcer
+        self._due = began + REFUSALS_POLL_INTERVAL
+        self._said: set[str] = set()
+
+    def poll(self, now: float) -> None:
+        """Say what is new, now and then."""
+        if now >= self._due:
+            self._due = now + REFUSALS_POLL_INTERVAL
+            self.say()
+
+    def say(self) -> None:
+        """Say what is new."""
+        for each in read_applied(self._pages) if self._pages else ():
+            if each.outcome is SettingOutcome.REFUSED and each.setting not in self._said:
+                self._said.add(each.setting)
+                self._announcer.say(
+                    f"{each.setting} was not applied; using the script's own setting:"
+                    f" {each.why.rstrip('.')}."
+                )

@@ -9,7 +9,7 @@ import pytest
 
 from rocsteady.model import RunOutcome, RunState, Strategy
 from rocsteady.run.announcer import Announcer
-from rocsteady.run.finish_forecast import LONGEST, MOST, DeadlineMonitor, LatenessFilter
+from rocsteady.run.deadline_monitor import LONGEST_WAIT, MAX_POINTS, DeadlineMonitor, LatenessFilter
 from rocsteady.run.forecast import lines_ahead, story_ahead
 from rocsteady.run.job.values import Deadline
 from rocsteady.run.options import Fallback
@@ -166,7 +166,7 @@ def test_the_points_of_a_long_run_stay_few_and_say_the_same() -> None:
 
     assert few is not None and many is not None  # noqa: PT018 - for mypy
     assert many.rate == pytest.approx(few.rate, rel=0.02)
-    assert len(training.deadline_monitor._points) <= MOST + 1
+    assert len(training.deadline_monitor._points) <= MAX_POINTS + 1
 
 
 def test_what_is_needed_is_asked_for_only_where_this_option_cannot() -> None:
@@ -218,7 +218,7 @@ def test_each_change_must_last_longer_than_the_one_before() -> None:
                 changes.append(turn)
 
     assert changes == [0, 1]  # 600 s, then 1200 s, and from then on it never lasts long enough
-    assert LONGEST == 600.0
+    assert LONGEST_WAIT == 600.0
 
 
 def test_where_the_whole_interval_is_late_it_is_said_sooner() -> None:

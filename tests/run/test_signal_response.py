@@ -15,7 +15,7 @@ import pytest
 
 from rocsteady.hangs.snapshot import take_snapshot
 from rocsteady.hangs.wait_set import Member, WaitSet
-from rocsteady.run.signal_response import SignalResponse
+from rocsteady.run.termination import SignalResponse
 from rocsteady.system.child import Child, start_child
 from rocsteady.system.child_end import DETACHED, How, Stopping
 
@@ -113,7 +113,7 @@ def stuck(tmp_path: Path) -> Iterator[Stuck]:
 def test_who_cannot_run_python_is_not_waited_for(stuck: Stuck, before: str, how: How) -> None:
     child, reaction = stuck(NATIVE.format(before=before))
 
-    ended = child.stop(Stopping(), futile=reaction.none)
+    ended = child.stop(Stopping(), futile=reaction.is_absent)
 
     assert ended.how is how
     assert ended.seconds < PROMPT
@@ -123,7 +123,7 @@ def test_who_cannot_run_python_is_not_waited_for(stuck: Stuck, before: str, how:
 def test_who_saves_when_asked_to_end_has_its_time(stuck: Stuck, tmp_path: Path, save: str) -> None:
     child, reaction = stuck(HANDLED.format(save=SAVES[save]))
 
-    ended = child.stop(Stopping(), futile=reaction.none)
+    ended = child.stop(Stopping(), futile=reaction.is_absent)
 
     assert (tmp_path / "saved").exists()
     assert ended.how is How.INTERRUPTED

@@ -26,13 +26,13 @@ from rocsteady.screens import deadline as words
 from rocsteady.screens.times import moment
 from rocsteady.store.values import Forecast, Run, RunStory, Sample
 
-MOST = 500  # points; every second one is forgotten when there are more
+MAX_POINTS = 500  # points; every second one is forgotten when there are more
 POLL_EVERY = 2.0  # seconds
 CHECKPOINT = "checkpoint"  # the phase
-MARGIN = 0.9  # of the pace of a trial, on which a run counts
+PACE_MARGIN = 0.9  # of the pace of a trial, on which a run counts
 # How long it must look so before it is said: a part of the time that there is, in seconds between.
-PART, SHORTEST, LONGEST = 0.02, 4.0, 600.0
-SURE = 4  # times as soon, where the whole interval says so
+WAIT_SHARE, SHORTEST_WAIT, LONGEST_WAIT = 0.02, 4.0, 600.0
+SURE_FACTOR = 4  # times as soon, where the whole interval says so
 
 
 class Saves:
@@ -64,7 +64,7 @@ class LatenessFilter:
     def __init__(self, started: float, deadline: float) -> None:
         self.late = False
         self._deadline = deadline
-        self._wait = min(LONGEST, max(SHORTEST, PART * (deadline - started)))
+        self._wait = min(LONGEST_WAIT, max(SHORTEST_WAIT, WAIT_SHARE * (deadline - started)))
         self._since: float | None = None  # it looks the other way
 
     def changes(self, now: float, ahead: Forecast) -> bool:
@@ -75,7 +75,7 @@ class LatenessFilter:
         if self._since is None:
             self._since = now
         sure = ahead.late <= self._deadline if self.late else ahead.early > self._deadline
-        if now - self._since < self._wait / (SURE if sure else 1):
+        if now - self._since < self._wait / (SURE_FACTOR if sure else 1):
             return False
         self.late, self._wait, self._since = not self.late, 2 * self._wait, None
         return True
@@ -142,7 +142,7 @@ class DeadlineMonitor:
         ahead = self.forecast(now)
         if ahead is None or self.due is None or ahead.early <= self.due:
             return None
-        return needed(self._left_elsewhere(ahead), self.due, now) / MARGIN
+        return needed(self._left_elsewhere(ahead), self.due, now) / PACE_MARGIN
 
     def remains(self) -> str:
         """Say what is left of a run that ended, if there is a deadline; "" else."""
@@ -165,7 +165,7 @@ class DeadlineMonitor:
         if together and late[1].at < late[0].at + self._apart:
             points.pop()
         points.append(point)
-        if len(points) > MOST:
+        if len(points) > MAX_POINTS:
             del points[1:-1:2]
             self._apart = (points[-1].at - points[0].at) / len(points)
 
@@ -195,7 +195,7 @@ class DeadlineMonitor:
         """Say what could be done. Nothing is."""
         left = self._left_elsewhere(ahead)
         ends = [
-            (now + left / (option.rate * MARGIN), option)
+            (now + left / (option.rate * PACE_MARGIN), option)
             for option in self._options()
             if option.rate
         ]
