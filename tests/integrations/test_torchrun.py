@@ -46,11 +46,11 @@ TRAIN = """
 def beside_torch(tmp_path: Path) -> str:
     """Return a folder that is to PYTHONPATH what pip installs beside torch."""
     folder = tmp_path / "beside"
-    about = folder / "rocsteady.dist-info"
+    about = folder / "rocsteady_train.dist-info"
     about.mkdir(parents=True)
-    (folder / "rocsteady").symlink_to(Path(rocsteady_train.__file__).parent)
+    (folder / "rocsteady_train").symlink_to(Path(rocsteady_train.__file__).parent)
     for name in ("METADATA", "entry_points.txt"):
-        (about / name).write_text(distribution("rocsteady").read_text(name) or "")
+        (about / name).write_text(distribution("rocsteady-train").read_text(name) or "")
     return str(folder)
 
 

@@ -158,7 +158,6 @@ def script(project: Project, *parts: str, name: str = "t.py") -> str:
     return project.script(text, name)
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_work_after_training_is_not_cut_short(
     tmp_path: Path, torch_python: str, receiver: int
