@@ -1,6 +1,6 @@
 """The story of a run: one typed value that the page, the text, the Markdown and the JSON render.
 
-``run_facts.py`` reads what is known of a run; ``build_story`` turns it into the story. Everything
+``facts.py`` reads what is known of a run; ``build_story`` turns it into the story. Everything
 here is a pure function.
 """
 

@@ -1,6 +1,6 @@
 """JSON Schemas of what rocsteady writes, made from the classes that it writes.
 
-They are kept in ``docs/schemas``; ``pytest tests/report/test_schemas.py --update-expected`` writes
+They are in ``docs/schemas``; ``pytest tests/report/test_schemas.py --update-expected`` writes
 them anew.
 """
 
