@@ -54,7 +54,7 @@ from rocsteady.store.values import Sample
 from rocsteady.system.child_end import Exit, Stopping
 
 LAST_SNAPSHOTS = 3  # before a signal, until one confirms the verdict
-MOST_SNAPSHOTS = 40  # kept; older ones say nothing more
+MAX_SNAPSHOTS = 40  # kept; older ones say nothing more
 ASK_JOURNAL_EVERY = 30.0  # seconds, for a kill that it would not write down
 
 
@@ -276,7 +276,7 @@ class Attempt:
         if waits_for_gpu(self._pulse):
             signs = self._gpu_signs.read(pids, self._members.members(), within)
             taken = msgspec.structs.replace(taken, gpu_signs=signs)
-        self._snapshots = (*self._snapshots, taken)[-MOST_SNAPSHOTS:]
+        self._snapshots = (*self._snapshots, taken)[-MAX_SNAPSHOTS:]
 
     def _act(self, child: AttemptProcesses, verdict: Verdict) -> AttemptEnd | None:
         if verdict.condition is RunState.STOPPED:

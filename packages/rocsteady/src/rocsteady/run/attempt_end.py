@@ -71,7 +71,7 @@ class AttemptEnd(Value, frozen=True, kw_only=True):
 
 
 def is_failure(end: AttemptEnd) -> bool:
-    """Tell an attempt that failed from one that ended well or was stopped."""
+    """Return whether it failed: neither ended well nor was stopped."""
     if end.outcome in (Outcome.STOPPED, Outcome.AT_EXIT, Outcome.REPLACED):
         return False
     return end.outcome is not Outcome.BY_ITSELF or end.exit is None or end.exit.code != 0

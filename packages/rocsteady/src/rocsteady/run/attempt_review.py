@@ -242,7 +242,7 @@ class AttemptReview:
             self._announcer.say(f"to use less memory, lower {names}.")
 
     def _announce_end(self, choice: RemedyChoice) -> None:
-        """Say what was not tried, and what a person can do, if this is the end."""
+        """Announce what was not tried, and what a person can do, if this is the end."""
         if choice.strategy is not None:
             return
         untried = [skipped for skipped in choice.skipped if skipped[1] != ALREADY_TRIED]

@@ -68,7 +68,7 @@ class LatenessFilter:
         self._since: float | None = None  # it looks the other way
 
     def changes(self, now: float, ahead: Forecast) -> bool:
-        """Tell whether it is now late, or in time again, and was not before."""
+        """Return whether it is now late, or in time again, and was not before."""
         if (ahead.at > self._deadline) == self.late:
             self._since = None
             return False
@@ -84,7 +84,7 @@ class LatenessFilter:
 class DeadlineMonitor:
     """Follows one run over all its attempts."""
 
-    def __init__(  # noqa: PLR0913 - each is said by name
+    def __init__(  # noqa: PLR0913 - all are keyword arguments
         self,
         run: Run,
         deadline: Deadline | None,
@@ -128,7 +128,7 @@ class DeadlineMonitor:
             self._look(sample.at, self._lateness)
 
     def forecast(self, now: float) -> Forecast | None:
-        """Say when it will be done."""
+        """Return when it will be done."""
         restarts = Restarts(
             between=self._between() or PRIOR_BETWEEN,
             started=self._run.started,
@@ -145,7 +145,7 @@ class DeadlineMonitor:
         return needed(self._left_elsewhere(ahead), self.due, now) / PACE_MARGIN
 
     def remains(self) -> str:
-        """Say what is left of a run that ended, if there is a deadline; "" else."""
+        """Return what is left of a run that ended, if there is a deadline; "" else."""
         if self.due is None:
             return ""
         now = time.time()
@@ -172,27 +172,27 @@ class DeadlineMonitor:
     def _look(self, now: float, lateness: LatenessFilter) -> None:
         ahead = self.forecast(now)
         if ahead is not None and self.due is not None and lateness.changes(now, ahead):
-            said = self._said(ahead, self.due, now, late=lateness.late)
-            self._announcer.say(said)
+            sentence = self._sentence(ahead, self.due, now, late=lateness.late)
+            self._announcer.say(sentence)
             if lateness.late:
-                self._slipped(said)
+                self._slipped(sentence)
                 self._announcer.say(self._could(ahead, self.due, now))
         elif self.due is not None and now > self.due and not (lateness.late or self._passed):
             self._passed = True
             self._announcer.say(f"the deadline, {moment(self.due, now=now)}, has passed.")
 
     @staticmethod
-    def _said(ahead: Forecast, deadline: float, now: float, *, late: bool) -> str:
-        told = words.ahead(ahead, deadline, now=now)
+    def _sentence(ahead: Forecast, deadline: float, now: float, *, late: bool) -> str:
+        forecast_text = words.ahead(ahead, deadline, now=now)
         state = "will miss the deadline at this pace" if late else "is on time again"
-        return f"the run {state}: {told}."
+        return f"the run {state}: {forecast_text}."
 
     def _left_elsewhere(self, ahead: Forecast) -> int:
         """Return the steps that another attempt has before it."""
         return ahead.left if self.can_resume() else self.total or ahead.left
 
     def _could(self, ahead: Forecast, deadline: float, now: float) -> str:
-        """Say what could be done. Nothing is."""
+        """Return what the user could do. rocsteady does nothing."""
         left = self._left_elsewhere(ahead)
         ends = [
             (now + left / (option.rate * PACE_MARGIN), option)

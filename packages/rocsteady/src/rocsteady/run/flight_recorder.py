@@ -30,7 +30,7 @@ STEMS = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 PIPE_STEM = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
 LIMIT = 32 * 1024 * 1024  # bytes of one dump
 ENVIRONMENT_LIMIT = 1024 * 1024  # bytes
-MOST_FILES = 16
+MAX_FILES = 16
 LOOK = 0.1  # seconds
 
 
@@ -103,13 +103,13 @@ def ask_flight_recorders(
     """
     deadline = time.monotonic() + within
     files: dict[int, Path] = {}
-    for rank, pid in [*ranks.items()][:MOST_FILES]:
-        told = environment_of(pid)
-        stem = next((told[name] for name in STEMS if told.get(name)), "")
+    for rank, pid in [*ranks.items()][:MAX_FILES]:
+        variables = environment_of(pid)
+        stem = next((variables[name] for name in STEMS if variables.get(name)), "")
         if stem:
             files[rank] = Path(f"/proc/{pid}/cwd", f"{stem}{rank}")
-            if told.get(PIPE_STEM):
-                _request(Path(f"/proc/{pid}/cwd", f"{told[PIPE_STEM]}{rank}.pipe"))
+            if variables.get(PIPE_STEM):
+                _request(Path(f"/proc/{pid}/cwd", f"{variables[PIPE_STEM]}{rank}.pipe"))
     found: dict[int, Groups] = {}
     while True:
         for rank, path in files.items():

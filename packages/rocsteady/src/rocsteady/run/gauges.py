@@ -71,17 +71,17 @@ def gpu_readings(counters: Iterable[GpuCounters]) -> dict[str, float]:
     """Name each number that a GPU gave: GPU 0 memory, in bytes, percent, W, degrees C or Hz."""
     measured: dict[str, float] = {}
     for number, gpu in enumerate(counters):
-        told = gpu.reading
-        if told is None:
+        reading = gpu.reading
+        if reading is None:
             continue
-        sensors = told.temperatures_celsius
+        sensors = reading.temperatures_celsius
         hot = next((sensors[name] for name in HOTTEST if name in sensors), None)
         values = {
-            GPU_MEMORY: told.vram_used_bytes,
-            GPU_BUSY: told.busy_percent,
-            GPU_POWER: told.power_watts,
+            GPU_MEMORY: reading.vram_used_bytes,
+            GPU_BUSY: reading.busy_percent,
+            GPU_POWER: reading.power_watts,
             GPU_TEMPERATURE: hot,
-            GPU_CLOCK: told.clock_hz,
+            GPU_CLOCK: reading.clock_hz,
         }
         measured |= {
             f"GPU {number} {name}": float(value)

@@ -36,7 +36,7 @@ from rocsteady.store.redaction.redactor import hide_secrets
 from rocsteady.system.atomic_file import write_whole
 
 
-def hang_evidence(  # noqa: PLR0913 - each is said by name
+def hang_evidence(  # noqa: PLR0913 - all are keyword arguments
     context: AttemptContext,
     services: Services,
     within: timedelta,
@@ -140,11 +140,11 @@ def _asked(
 ) -> dict[int, CollectiveCount]:
     since = time.time() - (time.monotonic() - began)
     groups = ask_flight_recorders(pids, since=since, within=COLLECTIVES_WITHIN)
-    told = comparable(groups) if len(groups) == len(pids) else {}
-    asked = next((pid for pid in pids.values() if uses_collectives_library(pid)), None)
-    if told or asked is None:
-        return told
-    answer = ask_ras(environment_of(asked, (ADDRESS,)).get(ADDRESS, ""), within=COLLECTIVES_WITHIN)
+    counts = comparable(groups) if len(groups) == len(pids) else {}
+    user = next((pid for pid in pids.values() if uses_collectives_library(pid)), None)
+    if counts or user is None:
+        return counts
+    answer = ask_ras(environment_of(user, (ADDRESS,)).get(ADDRESS, ""), within=COLLECTIVES_WITHIN)
     if answer.text:
         with contextlib.suppress(OSError):
             write_whole(folder / "ras.txt", hide_secrets(answer.text).encode())

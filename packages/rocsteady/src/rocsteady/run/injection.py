@@ -117,9 +117,14 @@ def runtime_folder(
     if RUN_ID.fullmatch(run_id) is None:
         raise RocsteadyError(f"{run_id!r} is not a valid run name.")
     name = f"{PREFIX}{run_id}"
-    told = Path(environment.get("XDG_RUNTIME_DIR", ""))
-    if told.is_absolute() and told.is_dir() and _is_own(told) and _is_usable(told, mounts):
-        return _private(told / name)
+    runtime = Path(environment.get("XDG_RUNTIME_DIR", ""))
+    if (
+        runtime.is_absolute()
+        and runtime.is_dir()
+        and _is_own(runtime)
+        and _is_usable(runtime, mounts)
+    ):
+        return _private(runtime / name)
     if _is_usable(shared_memory, mounts):
         return _private(shared_memory / name)
     raise RocsteadyError(
@@ -191,8 +196,8 @@ def _owner(folder: Path) -> str:
         return ""
 
 
-def _left_in(told: str, shared_memory: Path) -> Iterator[Path]:
-    for place in {Path(told), shared_memory}:
+def _left_in(runtime: str, shared_memory: Path) -> Iterator[Path]:
+    for place in {Path(runtime), shared_memory}:
         if place.is_absolute():
             yield from place.glob(f"{PREFIX}*")
 
@@ -217,7 +222,7 @@ def _is_own(folder: Path) -> bool:
 
 
 def _is_usable(folder: Path, mounts: Path) -> bool:
-    """Tell whether a folder is in memory and can be written to."""
+    """Return whether a folder is in memory and can be written to."""
     if os.pathsep in str(folder) or not os.access(folder, os.W_OK | os.X_OK):
         return False
     kinds = {Path("/"): ""}
@@ -258,7 +263,7 @@ class HeartbeatCheck:
         )  # None: nothing more to say
 
     def starts(self, command: Sequence[str]) -> None:
-        """Say it before the start, if the command itself shows it."""
+        """Announce it before the start, if the command itself shows it."""
         option = option_against_hooks(command)
         if option and self._due is not None:
             self._say(f"{Path(command[0]).name} {option} prevents rocsteady's hooks from loading")

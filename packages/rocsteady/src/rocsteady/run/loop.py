@@ -341,12 +341,12 @@ class Supervisor:
         self._notices.failed(failure, decision, blame.why if blame and blame.ranks else "")
         return decision
 
-    def _script_resumes(self, told: tuple[Resumes, ...]) -> None:
+    def _script_resumes(self, reported: tuple[Resumes, ...]) -> None:
         """Take up that a script resumes by itself. A way that the job names comes first."""
         job = self._checkpoints.job
         if job.resume is not None:
             return
-        resume = resume_of(told, (self._spec.folder, *self._spec.seen_as))
+        resume = resume_of(reported, (self._spec.folder, *self._spec.seen_as))
         self._checkpoints.resumes_by_itself(msgspec.structs.replace(job, resume=resume))
         save_resume(resume, self._spec.records)
         self._announcer.say(

@@ -35,11 +35,11 @@ class ObservedRun:
 
     @property
     def stopped_by_user(self) -> bool:
-        """Tell whether somebody stopped it before it was over."""
+        """Return whether somebody stopped it before it was over."""
         return self._stop_requests.stop is not None and not self.is_over
 
     def say(self, text: str) -> None:
-        """Tell the user something about the run."""
+        """Print a line about the run."""
         self._announcer.say(text)
 
     def end(self, why: str = "") -> None:

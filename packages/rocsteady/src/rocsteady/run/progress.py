@@ -50,7 +50,7 @@ class ProgressCounts:
 
 
 SET_BACK = 60.0  # seconds by which a clock goes back that was set
-MAX_STEP_TIMES = 20_000  # marks; every second one is forgotten when there are more
+MAX_STEP_TIMES = 20_000  # entries; every second one is forgotten when there are more
 
 
 class StepTimes:
@@ -60,7 +60,7 @@ class StepTimes:
         self._at: list[float] = []
         self._steps: list[int] = []
         self._latest = 0  # step
-        self._apart = 0.0  # seconds, at least, between two marks
+        self._apart = 0.0  # seconds, at least, between two entries
         for bucket in earlier:
             self.add(bucket.first_progress or bucket.start, bucket.first_step)
             self.add(bucket.last_progress or bucket.start, bucket.last_step)
@@ -80,7 +80,7 @@ class StepTimes:
             self._apart = (self._at[-1] - self._at[0]) / len(self._at)
 
     def since(self, when: float) -> tuple[tuple[float, int], ...]:
-        """Return the marks from a moment on."""
+        """Return the times and steps from a moment on."""
         first = bisect_left(self._at, when)
         return tuple(zip(self._at[first:], self._steps[first:], strict=False))
 
@@ -121,7 +121,7 @@ class LiveProcesses:
         )
 
     def _is_gone(self, beat: Heartbeat) -> bool:
-        """Tell a process that has ended from one whose pid means nothing here, as in a container.
+        """Return whether a process has ended. In a container, its pid may mean nothing here.
 
         Such a one has never been seen under this pid, and it beats until its own code is done.
         """
@@ -188,7 +188,7 @@ class AttemptProgress:
     Where the job names a pattern, ``by_log``, that alone counts: its units are not those of a page.
     """
 
-    def __init__(  # noqa: PLR0913 - each is said by name
+    def __init__(  # noqa: PLR0913 - all are keyword arguments
         self,
         printed: Callable[[], Progress | None],
         total: int | None,
@@ -228,9 +228,9 @@ class AttemptProgress:
             printed = self._printed()
             unclear = self._resumed and self._counter.resets and not self._by_log
             return printed.n if printed and not unclear else None
-        told = [beat.base + beat.step for beat in self._counting if beat.base]
-        if told:
-            return max(told)
+        steps = [beat.base + beat.step for beat in self._counting if beat.base]
+        if steps:
+            return max(steps)
         if not self._resumed or any(beat.total for beat in self._counting):
             return self._made
         ahead = self._counter.ahead
@@ -267,7 +267,7 @@ class AttemptProgress:
 
     @property
     def wrote_checkpoint(self) -> bool:
-        """Tell whether it wrote one, or may have: who has no page cannot be seen to."""
+        """Return whether it wrote one, or may have: who has no page cannot be seen to."""
         if not self.heartbeats:
             return bool(self.step)
         return any(beat.seconds_in.get("checkpoint") for beat in self.heartbeats)
@@ -286,14 +286,14 @@ class AttemptProgress:
             self._step = step
             self._step_times.add(time.time(), step)
         self._see_work(now, step)
-        told = next((beat.total for beat in self._counting if beat.total), None)
+        own_total = next((beat.total for beat in self._counting if beat.total), None)
         return Sample(
             at=time.time(),
             step=step,
             verdict=verdict.condition,
             quiet=verdict.quiet,
             began_at=self._began_at,
-            total=self._total or told or (printed.total if printed else None),
+            total=self._total or own_total or (printed.total if printed else None),
             seconds_in=self.heartbeats[0].seconds_in if self.heartbeats else {},
             measured=dict(measured or {}),
         )

@@ -36,7 +36,7 @@ class RasAnswer(Value, frozen=True, kw_only=True):
 
 
 def uses_collectives_library(pid: int) -> bool:
-    """Tell whether a process has RCCL or NCCL loaded: others have no such service."""
+    """Return whether a process has RCCL or NCCL loaded: others have no such service."""
     try:
         maps = procfs.text(f"{procfs.PROC}/{pid}/maps", MAPS_LIMIT)
     except OSError:

@@ -45,7 +45,7 @@ class StartPoints:
 
     @property
     def is_stuck(self) -> bool:
-        """Tell whether there were enough attempts from one checkpoint."""
+        """Return whether there were enough attempts from one checkpoint."""
         return bool(self._start) and self._without_progress >= MAX_ATTEMPTS_PER_CHECKPOINT
 
 
@@ -250,7 +250,7 @@ def exit_code(end: AttemptEnd, stopped: int = INTERRUPTED) -> int:
 
 
 def is_as_deadly(strategy: Strategy, deadly: Strategy) -> bool:
-    """Tell whether a strategy is still the thing that took the machine down.
+    """Return whether a strategy is still the thing that took the machine down.
 
     A GPU that takes the machine down is not trusted with another loader or variable either: only
     what keeps the run off it is another thing.

@@ -183,7 +183,7 @@ def back_up(folder: Path, since: float, target: Path, at_most: int | None = None
 
 
 def wrote_model(folder: Path, since: float) -> bool:
-    """Tell whether a file with the name of a model was written since then; or may have been."""
+    """Return whether a file with the name of a model was written since then; or may have been."""
     try:
         return any(path.suffix.lower() in MODELS for path, _ in _written(folder, since))
     except (OSError, RocsteadyError):  # it cannot be told, so nothing is put at risk
@@ -231,7 +231,7 @@ def _written(folder: Path, since: float) -> Iterator[tuple[Path, int]]:
 
 
 def _is_next(path: str, known: set[str]) -> bool:
-    """Tell whether a folder is to be looked into, and that it was not before."""
+    """Return whether a folder is to be looked into, and that it was not before."""
     real = os.path.realpath(path)
     if os.path.basename(path) in SKIPPED_FOLDERS or real in known:  # noqa: PTH119 - as above
         return False
@@ -274,12 +274,12 @@ def wait_until_quiet(
     """
     began = since = time.monotonic()
     while not stop():
-        told, now = trouble(since), time.monotonic()
-        if not told and now - since >= rest.total_seconds():
+        reported, now = trouble(since), time.monotonic()
+        if not reported and now - since >= rest.total_seconds():
             return ""
-        if told:
+        if reported:
             since = now
             if now - began >= at_most.total_seconds():
-                return told
+                return reported
         time.sleep(min(1.0, rest.total_seconds() / 4))
     return ""

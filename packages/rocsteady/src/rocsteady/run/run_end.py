@@ -43,7 +43,7 @@ class RunEnd:
             self._gpus.close()
 
     def stopped(self, end: AttemptEnd | None = None) -> tuple[int, RunOutcome]:
-        """Say that the user stopped it; the code is the script's own, if it gave one."""
+        """Announce that the user stopped it; the code is the script's own, if it gave one."""
         self._tell_what_is_left()
         own = "" if end is None or end.exit is None else _own_code(end.exit)
         self._announcer.say(f"stopped after {self._took()}{own}.")
@@ -52,7 +52,7 @@ class RunEnd:
         return exit_code(end, code) if end else code, RunOutcome.STOPPED
 
     def refused(self, why: str) -> RunOutcome:
-        """Say that nothing was started, and why."""
+        """Announce that nothing was started, and why."""
         self._announcer.say(f"not started: {why}.", style=RED)
         self.say_next("rocsteady doctor, or use --again to start anyway")
         return RunOutcome.NOT_DONE
@@ -60,7 +60,7 @@ class RunEnd:
     def conclude(
         self, end: AttemptEnd, decision: Decision, incidents: int, attempts: int
     ) -> tuple[int, RunOutcome]:
-        """Say how the run ended, and give its exit code and its outcome."""
+        """Announce how the run ended, and give its exit code and its outcome."""
         if end.outcome is Outcome.STOPPED and not self._went_on_to_the_end(end):
             return self.stopped(end)
         hangs = f", {plural(incidents, 'hang')}" if incidents else ""
@@ -95,13 +95,13 @@ class RunEnd:
         steps = f"{about}{end.last_step:,} steps in {took}" if end.last_step else f"took {took}"
         due = self._deadline_monitor.due
         in_time = "" if due is None else f", {met(time.time(), due)}"
-        told = f" Report: {self._report}" if self._announcer.names_run else ""
-        more = f", {tried}.{told}" if incidents or attempts > 1 else "."
+        report = f" Report: {self._report}" if self._announcer.names_run else ""
+        more = f", {tried}.{report}" if incidents or attempts > 1 else "."
         self._announcer.say(f"done. {steps[:1].upper()}{steps[1:]}{in_time}{more}", style=GREEN)
         return 0, RunOutcome.DONE
 
     def _went_on_to_the_end(self, end: AttemptEnd) -> bool:
-        """Tell whether a script that was to stop did all of its work nevertheless."""
+        """Return whether a script that was to stop did all of its work nevertheless."""
         ended_well = end.exit is not None and end.exit.code == 0
         return ended_well and proves(self._job.done_when) and not self._missing(end)
 
@@ -123,7 +123,7 @@ class RunEnd:
         return f"{again} (from the beginning: {why})"
 
     def _tell_what_is_left(self) -> None:
-        """Say what a deadline still asks for."""
+        """Announce what a deadline still asks for."""
         with contextlib.suppress(Exception):  # a fault of the forecast costs only the forecast
             if left := self._deadline_monitor.remains():
                 self._announcer.say(f"{left}.")

@@ -66,7 +66,7 @@ class RunWatcher:
 
     @property
     def has_ended(self) -> bool:
-        """Tell whether nothing more is to come."""
+        """Return whether nothing more is to come."""
         return self._line.run.ended is not None or self._line.alive is False
 
     def _read(self) -> tuple[tuple[RunLine, ...], RunLine, RunStory]:
@@ -107,7 +107,7 @@ def line_with_time(line: str) -> str:
 
 
 def line_of_text(view: WatchView, state: str, ahead: str) -> str:
-    """Say how a run is in one line."""
+    """Announce how a run is in one line."""
     line = view.line
     words = [state]
     if line.step is not None:

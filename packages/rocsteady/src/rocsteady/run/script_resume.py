@@ -27,16 +27,16 @@ RESUME_FILE = "resumes.json"
 RESUME_FILE_LIMIT = 64 * 1024  # bytes
 
 
-def resume_of(told: Iterable[Resumes], folders: Sequence[Path]) -> Resume:
+def resume_of(reported: Iterable[Resumes], folders: Sequence[Path]) -> Resume:
     """Return how to resume. A place in one of ``folders`` is named from there."""
-    patterns = dict.fromkeys(_checkpoint_pattern(each, folders) for each in told)
+    patterns = dict.fromkeys(_checkpoint_pattern(each, folders) for each in reported)
     return Resume(environment={wire.RESUME_FROM: CHECKPOINT}, checkpoints=tuple(patterns))
 
 
 def can_resume(run: Run, journal: Journal) -> bool:
-    """Tell whether a run could go on from a checkpoint: by its job, by itself, or as it told."""
-    told = saved_resume(journal.place.folder / RUNS / run.name) is not None
-    return bool(run.job.get("resume")) or told or bool(resume_argument(run.command))
+    """Return whether a run could go on from a checkpoint: by its job, by itself, or as it told."""
+    reported = saved_resume(journal.place.folder / RUNS / run.name) is not None
+    return bool(run.job.get("resume")) or reported or bool(resume_argument(run.command))
 
 
 def checkpoint_folders(resume: Resume) -> str:
@@ -60,11 +60,11 @@ def saved_resume(records: Path) -> Resume | None:
         return None
 
 
-def _checkpoint_pattern(told: Resumes, folders: Sequence[Path]) -> str:
-    place = Path(told.folder)
+def _checkpoint_pattern(reported: Resumes, folders: Sequence[Path]) -> str:
+    place = Path(reported.folder)
     for folder in folders:
         if place.is_relative_to(folder):
             near = str(place.relative_to(folder))
             if not near.startswith("-"):  # it could be taken for an option
-                return f"{glob.escape(near)}/{told.pattern}"
-    return f"{glob.escape(told.folder)}/{told.pattern}"
+                return f"{glob.escape(near)}/{reported.pattern}"
+    return f"{glob.escape(reported.folder)}/{reported.pattern}"

@@ -79,15 +79,15 @@ LOGOUT_WARNING = (
 
 
 def logging_out_ends_us(root: Path = Path("/")) -> bool:
-    """Tell from settings and cgroup; distributions that say nothing do not kill."""
+    """Read it from settings and cgroup; without a setting, logind does not kill."""
     if ".scope" not in (group := _text(root / "proc/self/cgroup")) or "session-" not in group:
         return False
     # Later ones count more: the administrator's file, then drop-ins by name.
     files = [root / name for name in reversed(SETTINGS)]
     dropped = [part for name in SETTINGS for part in (root / f"{name}.d").glob("*.conf")]
     files += sorted(dropped, key=lambda path: path.name)
-    said = [word for path in files for word in _KILLS.findall(_text(path))]
-    return bool(said) and said[-1].lower() in _YES
+    values = [word for path in files for word in _KILLS.findall(_text(path))]
+    return bool(values) and values[-1].lower() in _YES
 
 
 def _text(path: Path) -> str:

@@ -45,7 +45,7 @@ KERNEL_WITHIN = timedelta(seconds=2)
 class StrategyHistory:
     """The strategy of a run, and what follows when it fails."""
 
-    def __init__(  # noqa: PLR0913 - each is said by name
+    def __init__(  # noqa: PLR0913 - all are keyword arguments
         self,
         options: RunOptions,
         *,
@@ -70,8 +70,8 @@ class StrategyHistory:
         self._answered = ""  # the kind of failure that the remedy is for
         self._furthest = ProgressCounts()
         self._split: BatchSplit | None = None  # that was seen last
-        kept = memory.deadly(here, script) if memory else ()
-        self._deadly = [entry.strategy for entry in kept]
+        crashes = memory.deadly(here, script) if memory else ()
+        self._deadly = [entry.strategy for entry in crashes]
 
     def resume(self, story: RunStory) -> None:
         """Take up the strategies of a run that was left."""
@@ -128,11 +128,11 @@ class StrategyHistory:
             )
 
     def name(self, symptoms: Symptoms) -> Failure:
-        """Say why an attempt ended."""
+        """Name why an attempt ended."""
         return Classifier(self._failures).name(symptoms)
 
     def is_of_gpu(self, failure: Failure) -> bool:
-        """Tell a failure of the device."""
+        """Return whether a failure is one of the device."""
         return self._failures.kinds[failure.kind].component is Component.DEVICE
 
     def gpu_trouble(self, since: float) -> str:
@@ -162,7 +162,7 @@ class StrategyHistory:
         )
 
     def ended(self, end: AttemptEnd, run: Run) -> bool:
-        """Tell whether an attempt came further than all before it; what helped it is remembered.
+        """Return whether an attempt came further than all before it; what helped it is remembered.
 
         Only the script's own count tells: steps that were made over again are none.
         """
@@ -235,7 +235,7 @@ class StrategyHistory:
         )
 
     def is_option_to_blame(self, failure: Failure) -> bool:
-        """Tell whether an option that was fallen back to has brought the failure about itself."""
+        """Return whether an option that was fallen back to has brought the failure about itself."""
         first = 0 < self._before == len(self._tried) - 1
         return first and failure.kind in BROUGHT_ABOUT and not self._tried[-1].progressed
 
@@ -252,7 +252,7 @@ class StrategyHistory:
         self.strategy = waiting[-1] if waiting else self.strategy
 
     def _may_fall_to(self, strategy: Strategy) -> bool:
-        """Tell a strategy that was not tried and is not what crashed the machine."""
+        """Return whether it was not tried and is not what crashed the machine."""
         if any(entry.strategy == strategy for entry in self._tried):
             return False
         never = [msgspec.structs.replace(one, checkpoints_back=0) for one in self._never()]
@@ -355,5 +355,5 @@ def no_effect(end: AttemptEnd) -> tuple[str, ...]:
 
 
 def in_words(strategy: Strategy) -> str:
-    """Say a strategy to a person."""
+    """Describe a strategy to a person."""
     return describe_changes(Strategy(), strategy) or "unchanged"

@@ -69,7 +69,7 @@ def end_tree(  # noqa: PLR0913 - how, each by name
 
 
 def interrupted_twice(child: AttemptProcesses) -> bool:
-    """Tell whether two interrupts ask for the end, and not for a prompt that shows by now."""
+    """Return whether two interrupts ask for the end, and not for a prompt that shows by now."""
     if not child.interrupts.ask_for_the_end(time.monotonic()):
         return False
     if child.at_prompt():
@@ -79,7 +79,7 @@ def interrupted_twice(child: AttemptProcesses) -> bool:
 
 
 def _at_once(child: AttemptProcesses, stop_requests: StopRequests, interrupts: int) -> bool:
-    """Tell whether the user will not wait: asked to end it again, or typed too many interrupts."""
+    """Return whether the user asked to end it again, or typed too many interrupts."""
     return stop_requests.at_once or len(child.interrupts) > interrupts
 
 
@@ -105,7 +105,7 @@ class SignalResponse:
         self._before: tuple[float, dict[Key, int]] | None = None  # since when nothing ran
 
     def is_absent(self) -> bool:
-        """Tell whether nothing has run for a while, and nothing is about to."""
+        """Return whether nothing has run for a while, and nothing is about to."""
         now = take_snapshot(self._tree(), stacks=False, within=SNAPSHOT_WITHIN)
         processes = [process for process in now.processes if not _is_launcher(process)]
         runs = {
@@ -125,7 +125,7 @@ class SignalResponse:
         )
 
     def _lies_still(self, key: Key, thread: ThreadSeen) -> bool:
-        """Tell whether a thread will not run by itself; one without Python code must only wait."""
+        """Return whether a thread cannot run by itself; without Python code, it must only wait."""
         if not thread.switches or thread.state != "S" or thread.wait is Wait.NOTHING:
             return False
         if key in self._native:
@@ -150,7 +150,7 @@ def _native_threads(seen: Snapshot) -> list[Key]:
 
 
 def _has_to_hear(pid: int) -> bool:
-    """Tell whether a signal has been sent that the process has not taken yet, and will."""
+    """Return whether a signal has been sent that the process has not taken yet, and will."""
     try:
         status = procfs.fields(f"{procfs.PROC}/{pid}/status")
         waiting = int(status["SigPnd"], 16) | int(status["ShdPnd"], 16)
@@ -160,7 +160,7 @@ def _has_to_hear(pid: int) -> bool:
 
 
 def _is_launcher(process: ProcessSeen) -> bool:
-    """Tell whether this is torchrun, which only waits for its ranks."""
+    """Return whether this is torchrun, which only waits for its ranks."""
     try:
         words = procfs.read(f"{procfs.PROC}/{process.pid}/cmdline").split(b"\0")[:4]
     except OSError:
@@ -209,7 +209,7 @@ def _stopped_by_signal(snapshot: Snapshot | None) -> list[int]:
 
 
 def _has_terminal(pid: int) -> bool:
-    """Tell whether a process has a terminal, whose ^Z could have stopped it."""
+    """Return whether a process has a terminal, whose ^Z could have stopped it."""
     try:
         return procfs.stat(pid).terminal != 0
     except (OSError, ValueError, IndexError):

@@ -103,7 +103,7 @@ class RequestedActions:
 
     @property
     def paused(self) -> bool:
-        """Tell whether the user has paused it."""
+        """Return whether the user has paused it."""
         return self._pause is not None
 
     def act(self, child: AttemptProcesses) -> None:
