@@ -30,7 +30,7 @@ from rocsteady.report.story import (
     costs_of,
 )
 from rocsteady.screens.summary_screen import render_summary
-from rocsteady.screens.watch_series import step_times
+from rocsteady.screens.watch import step_times
 from rocsteady.store.values import Forecast, Gauge, MessageRecord, NamedFailure
 
 EXPECTED = Path(__file__).parent / "expected"

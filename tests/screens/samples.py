@@ -33,8 +33,7 @@ from rocsteady.screens.probe import (
 from rocsteady.screens.runs import render_runs
 from rocsteady.screens.screen import layout, show
 from rocsteady.screens.text_page import GREEN, RED, YELLOW
-from rocsteady.screens.text_view import render_choice
-from rocsteady.screens.watch import RankView, WatchView, render_watch
+from rocsteady.screens.watch import RankView, WatchView
 from rocsteady.store.values import (
     AttemptRecord,
     Bucket,
@@ -273,7 +272,6 @@ RANKS = msgspec.structs.replace(
         RankView(rank=n, step=4_575, phase="data" if n == 5 else "backward", quiet=14.0)
         for n in range(8)
     ),
-    note="Stop calm-otter? y/n",
 )
 
 
@@ -363,16 +361,6 @@ def _runs(lines: tuple[RunLine, ...]) -> None:
     show(render_runs(lines, now=NOW, width=width, colour=colour, zone=UTC))
 
 
-def _watch(view: WatchView, height: int = 24) -> None:
-    width, colour = layout(sys.stdout)
-    show(render_watch(view, width=width, height=height, colour=colour, zone=UTC) + "\n")
-
-
-def _choice() -> None:
-    width, colour = layout(sys.stdout)
-    show(render_choice(RUNS, 1, width=width, height=8, colour=colour) + "\n")
-
-
 def _drill(result: DrillResult) -> None:
     width, colour = layout(sys.stdout)
     show(render_drill(result, width=width, colour=colour))
@@ -423,9 +411,6 @@ SAMPLES: dict[str, Callable[[], None]] = {
     "status": partial(_runs, RUNS),
     "status-none": partial(_runs, ()),
     "report": lambda: show(render_markdown(build_story(RunFacts(at=NOW, record=STORY)))),
-    "watch": partial(_watch, WATCHED),
-    "watch-ranks": partial(_watch, RANKS),
-    "watch-choice": _choice,
     "drill": partial(_drill, DRILL),
     "drill-lost": partial(_drill, LOST),
     "probe": _probes,

@@ -30,7 +30,7 @@ from rocsteady.screens.option import (
     titled,
 )
 from rocsteady.screens.plan import AGED, limits
-from rocsteady.screens.table import NONE
+from rocsteady.screens.text_page import NONE
 from rocsteady.screens.times import full_moment
 from rocsteady.store.redaction.redactor import redactor_here
 from rocsteady.wording import CENT, duration, money, plural

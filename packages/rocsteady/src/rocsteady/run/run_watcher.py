@@ -46,7 +46,7 @@ class RunWatcher:
         self._read_at = self._wait = 0.0
         self.lines, self._line, self._story = self._read()
 
-    def view(self, note: str = "", *, fresh: bool = False) -> WatchView:
+    def view(self, *, fresh: bool = False) -> WatchView:
         """Return the run as it is now. ``fresh``: read the journal whatever that costs."""
         if fresh or time.monotonic() >= self._read_at + self._wait:
             with contextlib.suppress(JournalError):  # locked for long: what is known stays
@@ -61,7 +61,6 @@ class RunWatcher:
             story=self._story,
             ranks=_ranks(beats),
             log=self._log(),
-            note=note,
         )
 
     @property
