@@ -66,7 +66,7 @@ class BatchSplit(Value, frozen=True, kw_only=True):
     """How rocsteady_train.Loop trains a batch, in the process that has the largest."""
 
     batch: int  # samples
-    micro_batch: int  # samples that are trained at a time
+    micro_batch: int  # samples that are trained at a time; 0: the batch cannot be split
 
 
 class Size(Value, frozen=True, kw_only=True):
@@ -168,8 +168,8 @@ def read_batch_split(folder: Path) -> BatchSplit | None:
     if not told:
         return None
     most = max(told, key=lambda words: words[wire.W_BATCH])
-    size = most[wire.W_MICRO_BATCH] or most[wire.W_BATCH]
-    return BatchSplit(batch=most[wire.W_BATCH], micro_batch=min(size, most[wire.W_BATCH]))
+    batch = most[wire.W_BATCH]
+    return BatchSplit(batch=batch, micro_batch=min(most[wire.W_MICRO_BATCH], batch))
 
 
 def read_precision(folder: Path) -> str:
