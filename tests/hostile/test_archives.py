@@ -53,6 +53,8 @@ def test_a_run_of_ones_own_is_resumed_without_asking(project: Project) -> None:
     assert starts(project) == 2
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_run_that_this_account_never_started_is_shown_first(project: Project) -> None:
     left_run(project)
     another_account(project)
@@ -89,6 +91,8 @@ def test_a_command_that_was_changed_in_the_journal_is_shown_first(project: Proje
     assert not (project.folder / "owned").exists()
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_paths_in_the_journal_are_not_believed(project: Project, tmp_path: Path) -> None:
     left_run(project)
     elsewhere = tmp_path / "elsewhere"
