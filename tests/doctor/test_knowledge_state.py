@@ -141,12 +141,7 @@ def marked(prefix: Path, *files: str) -> Path:
             "pip",
             '"{prefix}/bin/python" -m pip install --upgrade rocsteady-knowledge',
         ),
-        (
-            "usr",
-            [],
-            "",
-            "{prefix}/bin/python -m pip install --upgrade rocsteady-knowledge",
-        ),
+        ("usr", [], "", "{prefix}/bin/python -m pip install --upgrade rocsteady-knowledge"),
     ],
 )
 def test_the_upgrade_command_is_that_of_the_installer(
@@ -155,10 +150,7 @@ def test_the_upgrade_command_is_that_of_the_installer(
     place = marked(tmp_path / prefix, *files)
 
     found = upgrade_command(
-        "rocsteady-knowledge",
-        prefix=place,
-        python=f"{place}/bin/python",
-        installer=installer,
+        "rocsteady-knowledge", prefix=place, python=f"{place}/bin/python", installer=installer
     )
 
     assert found == command.format(prefix=place)

@@ -31,11 +31,7 @@ def name(classifier: Classifier, *snapshots: Snapshot, **symptoms: object) -> Fa
 
 
 def test_the_stuck_worker_is_the_place_of_a_hang_in_the_loader(classifier: Classifier) -> None:
-    tree = {
-        10: [thread(10, LOADER)],
-        20: [thread(20, IDLE_WORKER)],
-        21: [thread(21, WORKER)],
-    }
+    tree = {10: [thread(10, LOADER)], 20: [thread(20, IDLE_WORKER)], 21: [thread(21, WORKER)]}
 
     failure = name(classifier, snapshot_of(tree), snapshot_of(tree), step=7)
 

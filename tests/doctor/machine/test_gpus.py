@@ -9,19 +9,21 @@ from hypothesis import strategies as st
 from rocsteady.doctor.machine.gpus import (
     NODES,
     PCI,
+    Access,
     Gpu,
     GpuSurvey,
+    Node,
     PciGpu,
     gfx_name,
     parse_properties,
     pci_address,
+    read_access,
     survey_gpus,
 )
 from rocsteady.doctor.machine.pci import Link
-from rocsteady.doctor.machine.recording import Entry, RecordedRoot, Recording
-from rocsteady.doctor.machine.view import View
-
-Files = dict[str, str | Entry]
+from rocsteady.doctor.machine.recording import Entry
+from rocsteady.doctor.machine.root import Device, User
+from tests.doctor.machine.recorded_files import Files, view_of
 
 GIB = 1024**3
 MI300X = {
@@ -60,10 +62,7 @@ NODE_1 = Gpu(
 
 
 def survey(files: Files) -> GpuSurvey:
-    recording = Recording(
-        version=1, note="", platform="linux", folder="/", files=files, environment={}
-    )
-    return survey_gpus(View(RecordedRoot(recording)))
+    return survey_gpus(view_of(files))
 
 
 def node(number: int, *, gpu_id: int, **properties: int) -> Files:
@@ -269,11 +268,7 @@ def test_the_link_of_a_sleeping_card_is_not_read_as_that_would_wake_it() -> None
     files = node(1, gpu_id=1, **MI300X)
     files |= on_bus(address, current_link_width="16", current_link_speed="16.0 GT/s PCIe")
     files[f"{PCI}/{address}/power/runtime_status"] = "suspended\n"
-    view = View(
-        RecordedRoot(
-            Recording(version=1, note="", platform="linux", folder="/", files=files, environment={})
-        )
-    )
+    view = view_of(files)
 
     (gpu,) = survey_gpus(view).gpus
 
@@ -388,3 +383,49 @@ def test_no_node_is_too_strange_to_survey(
     files[f"{NODES}/2/properties"] = properties
 
     assert [gpu.node for gpu in survey(files).gpus] == [1, 2]
+
+
+ALICE = User(uid=1000, groups={"1000": "alice", "992": "render"})
+
+
+def access(files: Files, user: User | None = ALICE) -> Access:
+    return read_access(view_of(files, user=user))
+
+
+def device(gid: int, rights: str) -> Entry:
+    return Entry(device=Device(mode="0660", uid=0, gid=gid, access=rights))
+
+
+def test_nodes_that_may_be_read_and_written_are_usable() -> None:
+    files: Files = {
+        "/dev/kfd": device(992, "rw"),
+        "/dev/dri/renderD128": device(992, "rw"),
+        "/dev/dri/card0": device(44, ""),
+    }
+
+    assert access(files) == Access(
+        kfd=Node(path="/dev/kfd", mode="0660", group="render", usable=True),
+        kfd_known=True,
+        render=(Node(path="/dev/dri/renderD128", mode="0660", group="render", usable=True),),
+        user=ALICE,
+    )
+
+
+def test_reading_alone_is_not_enough_and_an_unknown_group_keeps_its_number() -> None:
+    files: Files = {"/dev/kfd": device(109, "r")}
+
+    assert access(files).kfd == Node(path="/dev/kfd", mode="0660", group="109", usable=False)
+
+
+def test_no_node_is_an_answer() -> None:
+    assert access({}) == Access(kfd=None, kfd_known=True, render=(), user=ALICE)
+
+
+def test_a_copied_folder_cannot_say() -> None:
+    assert access({}, user=None) == Access(kfd=None, kfd_known=False, render=(), user=None)
+
+
+def test_a_plain_file_in_the_place_of_a_device_is_no_device() -> None:
+    assert access({"/dev/kfd": "", "/dev/dri/renderD128": ""}) == Access(
+        kfd=None, kfd_known=True, render=(), user=ALICE
+    )

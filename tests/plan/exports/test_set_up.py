@@ -36,7 +36,7 @@ pytestmark = pytest.mark.slow  # each takes a minute or more
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[2]
-MACHINE = HERE.parent / "machines" / "rx7900xtx.json"
+MACHINE = HERE.parents[1] / "machines" / "rx7900xtx.json"
 JOBS = ("predator_prey", "futures", "detector", "eeg")
 NEEDED = {"predator_prey": {"numpy", "matplotlib"}, "futures": {"numpy", "matplotlib"}}
 NEEDED |= {"detector": {"numpy", "matplotlib"}, "eeg": {"numpy", "matplotlib", "mne"}}

@@ -163,12 +163,7 @@ def test_one_that_tells_rocsteady_needs_nothing_else() -> None:
 
 def test_a_job_file_says_what_each_line_rests_on(expected: Expected) -> None:
     loader = LoaderFacts(
-        loaders=2,
-        workers=4,
-        context="fork",
-        pickles=None,
-        main_guarded=None,
-        map_style=True,
+        loaders=2, workers=4, context="fork", pickles=None, main_guarded=None, map_style=True
     )
     tried = replace(one(COUNTER, checkpoints=("c/*.pt",), models=("m.pt",)), loader=loader)
     draft = Draft(
