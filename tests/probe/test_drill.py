@@ -41,7 +41,7 @@ def decided(number: int, what: str) -> DecisionRecord:
 
 
 def verdict(number: int, at: float) -> Intent:
-    unread = dict.fromkeys(("what", "machine", "boot_id", "process"), "")
+    unread: dict[str, Any] = dict.fromkeys(("what", "machine", "boot_id", "process"), "")
     return Intent(id=1, run=1, attempt=number, kind=IntentKind.KILL, at=at, **unread)
 
 
