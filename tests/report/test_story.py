@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
@@ -32,6 +33,9 @@ from rocsteady.report.story import (
 from rocsteady.screens.summary_screen import render_summary
 from rocsteady.screens.watch import step_times
 from rocsteady.store.values import Forecast, Gauge, MessageRecord, NamedFailure
+
+if TYPE_CHECKING:
+    from tests.conftest import Expected
 
 EXPECTED = Path(__file__).parent / "expected"
 
@@ -325,13 +329,12 @@ def test_numbers_that_cannot_be_plotted_are_left_out(value: float) -> None:
     assert dict(told.phases) == {"backward": 40.0, "data": 10.0}
 
 
-def test_the_text_and_the_markdown_are_as_expected(expected: object) -> None:
+def test_the_text_and_the_markdown_are_as_expected(expected: Expected) -> None:
     fix = Fix(text="Give the container more.", commands=("df -h /dev/shm",))
     told = build_story(replace(facts(deadline=2000.0), advice={"hang-in-script": fix}))
 
     screen = render_summary(told, width=80, colour=False)
 
-    assert callable(expected)
     expected(EXPECTED / "run.md", render_markdown(told))
     expected(EXPECTED / "run.txt", screen)
     assert len(screen.splitlines()) <= 24
