@@ -231,11 +231,12 @@ def test_what_is_watched_and_notified_holds_no_secret(command: Command) -> None:
 
 
 def test_lists_of_runs_hold_no_secret(command: Command) -> None:
-    write_journal(Path.cwd(), [each.text for each in secrets()[:: number(6, 1)]])
+    planted = secrets()[:: number(6, 1)]
+    write_journal(Path.cwd(), [each.text for each in planted])
 
     for said in (command("status"), command("status", "--json")):
         assert said.code == 0, said.err
-        assert remaining(secrets(), said.out, "rocsteady status, text and JSON") == []
+        assert remaining(planted, said.out, "rocsteady status, text and JSON") == []
 
 
 def test_explain_holds_no_secret(command: Command) -> None:
