@@ -19,6 +19,7 @@ from rocsteady.plan.estimates import UNKNOWN_SETUP
 from rocsteady.plan.ranking import in_time, recommends, too_dear
 from rocsteady.plan.values import Basis, Finish, Option, Plan
 from rocsteady.report.html import render_template
+from rocsteady.report.story import UNCONFIRMED
 from rocsteady.screens.option import (
     based_on,
     chance,
@@ -37,7 +38,6 @@ from rocsteady.store.redaction.redactor import redactor_here
 from rocsteady.wording import CENT, duration, money, plural
 
 OPTIONS = ("", "Option", "Steps/s", "Finishes", "On time", "Cost", "Set-up", "Risk", "Based on")
-UNCONFIRMED = "rocsteady's authors have not confirmed any of this on AMD hardware."
 PROBABILITIES = (
     "Probabilities include the measured speed, observed and expected failures, and the risk that an"
     " estimated option does not work. Ranges are 90 % intervals."

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from rocsteady.printable import cell, code, inert, printable
 from rocsteady.report.plot import LinePlot, line_plot, share_bar, timeline
-from rocsteady.report.story import ATTEMPT_COLUMNS, Story, torch_of
+from rocsteady.report.story import ATTEMPT_COLUMNS, UNCONFIRMED, Story, torch_of
 from rocsteady.screens.times import stamp
 from rocsteady.wording import duration, plural
 
@@ -104,7 +104,7 @@ def _environment() -> jinja2.Environment:
         code=code,
         quoted=_quoted,
     )
-    environment.globals["rows_shown"] = ROWS
+    environment.globals.update(rows_shown=ROWS, unconfirmed=UNCONFIRMED)
     return environment
 
 
@@ -119,7 +119,7 @@ def _sentence(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Show lines in Markdown as they are, whatever marks are in them."""
+    """Show lines in Markdown as they are, whatever characters are in them."""
     return "\n".join(f"    {line}" for line in text.rstrip().splitlines())
 
 

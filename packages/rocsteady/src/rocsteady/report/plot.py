@@ -42,7 +42,7 @@ class Bar(Value, frozen=True, kw_only=True):
     title: str
 
 
-class Mark(Value, frozen=True, kw_only=True):
+class IncidentLine(Value, frozen=True, kw_only=True):
     """A moment that every picture shows: an incident."""
 
     x: float
@@ -61,8 +61,8 @@ class Picture(Value, frozen=True, kw_only=True):
     """What all pictures over time have."""
 
     title: str  # for a screen reader, and for the caption
-    marks: tuple[Mark, ...]
-    mark_labels: tuple[Label, ...]
+    incidents: tuple[IncidentLine, ...]
+    incident_labels: tuple[Label, ...]
     ticks: tuple[Label, ...]
 
 
@@ -116,7 +116,7 @@ def time_axis(story: Story) -> TimeAxis:
 
 
 def line_plot(plot: Plot, story: Story) -> LinePlot:
-    """Lay out one quantity, with the incidents of the run as marks."""
+    """Lay out one quantity, with the incidents of the run as vertical lines."""
     axis, text = time_axis(story), plot.unit.text
     points = [point for line in plot.series for point in line]
     lowest, highest = min(p.least for p in points), max(p.most for p in points)
@@ -136,12 +136,12 @@ def line_plot(plot: Plot, story: Story) -> LinePlot:
     span = dict.fromkeys((text(lowest), text(highest)))  # often the same
     title = f"{plot.title}: {' to '.join(span)}"
     title += f", last {text(points[-1].mean)}" * (len(span) > 1)
-    marks, mark_labels = _marks(story, axis)
+    lines, line_labels = _incidents(story, axis)
     return LinePlot(
         title=title,
         gpu=plot.gpu,
-        marks=marks,
-        mark_labels=mark_labels,
+        incidents=lines,
+        incident_labels=line_labels,
         ticks=axis.ticks(),
         grid=tuple(Label(text=text(at), position=y(at)) for at in (low, (low + high) / 2, high)),
         curves=tuple(curves),
@@ -176,11 +176,11 @@ def timeline(story: Story) -> Timeline:
                 width=_percent_of_width(width),
             )
         )
-    marks, mark_labels = _marks(story, axis)
+    lines, line_labels = _incidents(story, axis)
     return Timeline(
         title=f"Timeline: {'; '.join(titles[:TITLES])}",
-        marks=marks,
-        mark_labels=mark_labels,
+        incidents=lines,
+        incident_labels=line_labels,
         ticks=axis.ticks(),
         bars=tuple(bars),
         bar_labels=tuple(labels) if len(labels) <= LABELS else (),
@@ -200,18 +200,18 @@ def share_bar(shares: Sequence[tuple[str, float]]) -> tuple[Bar, ...]:
     return tuple(bars)
 
 
-def _marks(story: Story, axis: TimeAxis) -> tuple[tuple[Mark, ...], tuple[Label, ...]]:
-    """Return a mark for each incident, and its number above it; of many, every n-th."""
+def _incidents(story: Story, axis: TimeAxis) -> tuple[tuple[IncidentLine, ...], tuple[Label, ...]]:
+    """Return a line for each incident, and its number above it; of many, every n-th."""
     incidents = story.record.incidents
-    marks = tuple(
-        Mark(x=axis.x(each.at), title=f"incident {each.number}: {incident_title(each)}")
+    lines = tuple(
+        IncidentLine(x=axis.x(each.at), title=f"incident {each.number}: {incident_title(each)}")
         for each in incidents
     )
     labels = tuple(
         Label(text=str(each.number), position=_percent_of_width(axis.x(each.at)))
         for each in incidents[:: max(1, -(-len(incidents) // LABELS))]
     )
-    return marks, labels
+    return lines, labels
 
 
 def _percent(share: float) -> str:

@@ -497,8 +497,8 @@ def _happened(facts: RunFacts, state: State, causes: dict[str, int], *, injected
         State.STOPPED: f"The run was stopped by the user{progress} after {took}",
         State.FAILED: f"The run ended without finishing{progress} after {took}",
     }[state]
-    told_by_state = (RunOutcome.NONE, RunOutcome.DONE, RunOutcome.STOPPED, RunOutcome.NOT_DONE)
-    outcome = "" if run.outcome in told_by_state else f": {run.outcome.value}"
+    named_by_state = (RunOutcome.NONE, RunOutcome.DONE, RunOutcome.STOPPED, RunOutcome.NOT_DONE)
+    outcome = "" if run.outcome in named_by_state else f": {run.outcome.value}"
     note = "Faults were injected into this run on purpose. " if injected else ""
     now = open_incident(record) if state is State.RUNNING else None
     handled = f" Incident {now.number}, {incident_title(now)}, is being handled." if now else ""
@@ -658,7 +658,7 @@ def _in_project(path: str) -> str:
 
 
 def _unknown(facts: RunFacts) -> tuple[str, ...]:
-    missing = [UNCONFIRMED]
+    missing = []
     if facts.diagnosis is None:
         missing.append("The machine was not examined when this run began.")
     else:
