@@ -12,6 +12,7 @@ import click
 
 from rocsteady import __version__
 from rocsteady.cli.main import COMMANDS, rocsteady
+from rocsteady.run.options import RunOptions
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Rocsteady
@@ -170,3 +171,9 @@ def test_interrupted_is_130(tmp_path: Path) -> None:
 
     assert (ended.returncode, ended.stdout) == (130, "")
     assert "Traceback" not in ended.stderr
+
+
+def test_every_option_of_run_is_a_field_of_its_options() -> None:
+    (run,) = (command for name, command in commands_of(rocsteady) if name == "run")
+
+    assert {parameter.name for parameter in run.params} <= {*RunOptions.__struct_fields__}
