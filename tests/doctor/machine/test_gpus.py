@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rocsteady.doctor.machine.gpus import (
     NODES,
@@ -72,6 +73,15 @@ def node(number: int, *, gpu_id: int, **properties: int) -> Files:
     return {f"{folder}/gpu_id": f"{gpu_id}\n", f"{folder}/properties": "".join(lines)}
 
 
+def cards(*places: int, serial: int = 77) -> Files:
+    """Lay out nodes that differ in their place only."""
+    files: Files = {}
+    for number, place in enumerate(places, start=1):
+        own = {"location_id": place, "unique_id": serial}
+        files |= node(number, gpu_id=number, **MI300X | own)
+    return files
+
+
 def bank(number: int, heap: int, size: int) -> Files:
     text = f"heap_type {heap}\nsize_in_bytes {size}\nflags 0\n"
     return {f"{NODES}/1/mem_banks/{number}/properties": text}
@@ -125,65 +135,40 @@ def test_everything_that_the_card_itself_publishes_is_read() -> None:
         | {f"{PCI}/{address}/fw_version/smc_fw_version": "0x00557800\n"}
     )
 
-    assert only(files) == Gpu(
-        node=1,
-        gfx="gfx942",
+    assert only(files) == replace(
+        NODE_1,
         name="AMD Instinct MI300X OAM",
-        pci_address=address,
-        device=0x74A1,
         revision=1,
-        serial="77",
-        partition=None,
-        integrated=False,
-        compute_units=304,
         vram_bytes=192 * GIB,
         gtt_bytes=64 * GIB,
-        render_minor=128,
         link=Link(width=16, speed=32.0, max_width=16, max_speed=32.0),
         iommu="identity",
-        asleep=False,
         firmware={"smc": "0x00557800", "kfd": "177", "kfd_sdma": "22"},
     )
 
 
 @pytest.mark.parametrize("shift", [0, 28], ids=["in the function", "in the top bits"])
-def test_partitions_of_one_card_share_its_serial_and_are_counted(shift: int) -> None:
-    files: Files = {}
-    for index in range(3):
-        place = {"location_id": 0x0500 | index << shift}
-        files |= node(index + 1, gpu_id=index + 1, **MI300X | place)
+@pytest.mark.parametrize("serial", [77, 0], ids=["with a serial", "without"])
+def test_partitions_of_one_card_are_counted(shift: int, serial: int) -> None:
+    gpus = survey(cards(*(0x0500 | index << shift for index in range(3)), serial=serial)).gpus
 
-    gpus = survey(files).gpus
-
-    assert [(gpu.partition, gpu.serial) for gpu in gpus] == [(0, "77"), (1, "77"), (2, "77")]
+    assert [gpu.partition for gpu in gpus] == [0, 1, 2]
+    assert {gpu.serial for gpu in gpus} == {"77" if serial else ""}
     assert {gpu.pci_address[:-1] for gpu in gpus} == {"0000:05:00."}
 
 
-@pytest.mark.parametrize("shift", [0, 28], ids=["in the function", "in the top bits"])
-def test_partitions_are_known_by_their_place_where_the_card_has_no_serial(shift: int) -> None:
-    files: Files = {}
-    for index in range(2):
-        place = {"location_id": 0x0500 | index << shift, "unique_id": 0}
-        files |= node(index + 1, gpu_id=index + 1, **MI300X | place)
-
-    assert [gpu.partition for gpu in survey(files).gpus] == [0, 1]
-
-
 def test_two_cards_without_serials_are_two_whole_cards() -> None:
-    files: Files = {}
-    for index in range(2):
-        place = {"location_id": 0x0500 + 0x100 * index, "unique_id": 0}
-        files |= node(index + 1, gpu_id=index + 1, **MI300X | place)
+    gpus = survey(cards(0x0500, 0x0600, serial=0)).gpus
 
-    assert [(gpu.partition, gpu.serial) for gpu in survey(files).gpus] == [(None, ""), (None, "")]
+    assert [(gpu.partition, gpu.serial) for gpu in gpus] == [(None, ""), (None, "")]
 
 
 def test_partitions_read_what_only_the_card_publishes_from_its_first_function() -> None:
     files = on_bus("0000:05:00.0", revision="0x02", mem_info_gtt_total="7")
-    for index in range(2):
-        files |= node(index + 1, gpu_id=index + 1, **MI300X | {"location_id": 0x0500 + index})
 
-    assert [(gpu.revision, gpu.gtt_bytes) for gpu in survey(files).gpus] == [(2, 7), (2, 7)]
+    gpus = survey(files | cards(0x0500, 0x0501)).gpus
+
+    assert [(gpu.revision, gpu.gtt_bytes) for gpu in gpus] == [(2, 7), (2, 7)]
 
 
 def test_nodes_come_in_number_order_not_name_order() -> None:
@@ -417,15 +402,10 @@ def test_reading_alone_is_not_enough_and_an_unknown_group_keeps_its_number() -> 
     assert access(files).kfd == Node(path="/dev/kfd", mode="0660", group="109", usable=False)
 
 
-def test_no_node_is_an_answer() -> None:
-    assert access({}) == Access(kfd=None, kfd_known=True, render=(), user=ALICE)
+@pytest.mark.parametrize("files", [{}, {"/dev/kfd": "", "/dev/dri/renderD128": ""}])
+def test_no_node_is_an_answer_and_a_plain_file_is_no_device(files: Files) -> None:
+    assert access(files) == Access(kfd=None, kfd_known=True, render=(), user=ALICE)
 
 
 def test_a_copied_folder_cannot_say() -> None:
     assert access({}, user=None) == Access(kfd=None, kfd_known=False, render=(), user=None)
-
-
-def test_a_plain_file_in_the_place_of_a_device_is_no_device() -> None:
-    assert access({"/dev/kfd": "", "/dev/dri/renderD128": ""}) == Access(
-        kfd=None, kfd_known=True, render=(), user=ALICE
-    )
