@@ -641,10 +641,10 @@ def _grouped(troubles: Sequence[Trouble]) -> tuple[TroubleGroup, ...]:
     """Put incidents together that hung at the same place for the same reason."""
     groups: dict[tuple[object, ...], list[Trouble]] = {}
     for number, trouble in enumerate(troubles):
-        kind = trouble.failure.kind if trouble.failure else ""
+        failure = trouble.failure
         key: tuple[object, ...] = (number,)
         if trouble.incident is not None and trouble.incident.place:
-            key = (kind, trouble.title)
+            key = (trouble.title, (failure.kind, failure.line) if failure else None)
         groups.setdefault(key, []).append(trouble)
     return tuple(
         TroubleGroup(title=found[0].title, troubles=tuple(found)) for found in groups.values()
