@@ -115,14 +115,13 @@ class MicroBatches:
                 self._warn(f"rocsteady: {error}. The batch is trained whole.")
             return []
         pieces = []
-        if reduction is None:
-            trained = total, 0  # it cannot be split
-        elif self.size is not None and self.size < total:
+        if reduction is not None and self.size is not None and self.size < total:
             pieces = split(batch, total, self.size, reduction, count)
             self._warn_of_batch_norm()
-            trained = total, self.size
+        if reduction is None:
+            trained = total, 0  # it cannot be split
         else:
-            trained = total, total
+            trained = total, (self.size or total) if pieces else total
         if trained != self.trained:  # reported first: this may be the last that is heard of us
             self.trained = trained
             supervisor_link.micro_batches(*trained)
