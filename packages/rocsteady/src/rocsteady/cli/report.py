@@ -12,9 +12,11 @@ from rocsteady_train.untrusted_file import read_head
 
 from rocsteady.cli.project_journal import find_run, kept_journal, nothing_run
 from rocsteady.exit_codes import INTERRUPTED
-from rocsteady.report.facts import bundle, read_story
-from rocsteady.report.html import render_markdown, render_page
-from rocsteady.report.story import Story
+from rocsteady.printable import printable
+from rocsteady.report.markdown_report import render_story
+from rocsteady.report.run_facts import bundle, gather
+from rocsteady.report.run_page import render_page
+from rocsteady.report.run_report import RunReport
 from rocsteady.screens.screen import json_text, layout, show, show_json, tell
 from rocsteady.screens.summary_screen import render_summary
 from rocsteady.store.journal import Journal
@@ -89,16 +91,16 @@ def command(  # noqa: PLR0913 - one argument an option
             if goes_on and not _follow(journal, line, target):
                 ctx.exit(INTERRUPTED)
             return
-        story = read_story(journal, line, now=time.time())
+        report = gather(journal, line, now=time.time())
     if wanted == "json" and output is None:
-        show_json(story.record)
+        show_json(report.story)
     else:
-        _print(story, wanted, output)
+        _print(report, wanted, output)
 
 
 def _page(journal: Journal, line: RunLine, *, reloads: bool = False) -> str:
-    story = read_story(journal, line, now=time.time())
-    return render_page(story, reload_after=REWRITE_EVERY if reloads else None)
+    report = gather(journal, line, now=time.time())
+    return render_page(report, reload_after=REWRITE_EVERY if reloads else None)
 
 
 def _follow(journal: Journal, line: RunLine, target: Path) -> bool:
@@ -153,18 +155,18 @@ def _ours(target: Path, *, force: bool) -> Path:
     return target
 
 
-def _print(story: Story, wanted: str, output: Path | None) -> None:
+def _print(report: RunReport, wanted: str, output: Path | None) -> None:
     width, colour = layout(sys.stdout) if output is None else (80, False)
     if wanted == "json":
-        text = json_text(story.record)
+        told = json_text(report.story)
     elif wanted == "text":
-        text = render_summary(story, width=width, colour=colour)
+        told = render_summary(report, width=width, colour=colour)
     else:
-        text = render_markdown(story)
+        told = printable(render_story(report))
     if output is None:
-        show(text)
+        show(told)
     else:
-        _write(output, text.encode())
+        _write(output, told.encode())
 
 
 def _write(target: Path, content: bytes) -> None:

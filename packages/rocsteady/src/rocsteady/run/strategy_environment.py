@@ -25,24 +25,24 @@ def environment(
     strategy: Strategy, existing: Mapping[str, str]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Give the variables to set, and those to unset."""
-    variables = {name: value for name, value in strategy.variables.items() if value is not None}
+    told = {name: value for name, value in strategy.variables.items() if value is not None}
     unset = [name for name, value in strategy.variables.items() if value is None]
-    left = {name: value for name, value in existing.items() if name not in unset} | variables
+    left = {name: value for name, value in existing.items() if name not in unset} | told
     if strategy.micro_batch is not None:
-        variables[wire.MICRO_BATCH] = str(strategy.micro_batch)
+        told[wire.MICRO_BATCH] = str(strategy.micro_batch)
     if strategy.compile is False:
-        variables[NO_COMPILE] = "1"
+        told[NO_COMPILE] = "1"
     if strategy.device == "cpu":
-        variables |= {HIP: NONE, CUDA: NONE, ROCR: ""}
+        told |= {HIP: NONE, CUDA: NONE, ROCR: ""}
     elif strategy.gpus is not None:
         visible = ",".join(_among(_shown(left), gpu) for gpu in strategy.gpus)
-        variables |= {HIP: visible, CUDA: visible}
+        told |= {HIP: visible, CUDA: visible}
     inside = _for_inside(strategy)
     if inside:
-        variables[wire.STRATEGY] = json.dumps({"version": wire.STRATEGY_VERSION, **inside})
+        told[wire.STRATEGY] = json.dumps({"version": wire.STRATEGY_VERSION, **inside})
     elif wire.STRATEGY in existing:  # of a run that this one was started by
         unset.append(wire.STRATEGY)
-    return variables, tuple(name for name in unset if name not in variables)
+    return told, tuple(name for name in unset if name not in told)
 
 
 def _for_inside(strategy: Strategy) -> dict[str, object]:

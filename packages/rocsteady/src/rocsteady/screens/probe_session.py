@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from rocsteady.exit_codes import INTERRUPTED
-from rocsteady.model import Observation, ProbeOutcome
+from rocsteady.model import ProbeOutcome
 from rocsteady.probe.catalog import FRESH_START
 from rocsteady.probe.suite import Planned, Suite, line_of
 from rocsteady.screens.probe import (
@@ -16,8 +17,8 @@ from rocsteady.screens.probe import (
     render_probe,
     title_column,
 )
-from rocsteady.screens.progress import Progress, progress
 from rocsteady.screens.screen import layout, show, show_json, tell
+from rocsteady.screens.status_line import Redrawn, bar
 from rocsteady.screens.text_page import Page
 from rocsteady.wording import plural, rough_duration
 
@@ -34,6 +35,7 @@ class ProbeSession:
         self._software, self._as_json = software, as_json
         self._width, self._colour = layout(sys.stdout)
         self._column = title_column(each.probe.title for each in planned)
+        self._foot = Redrawn(sys.stderr if as_json else sys.stdout, self._width)
         self._lines: list[ProbeLine] = []
         live = [each for each in planned if not each.why_not]
         fresh = all(each.probe.fresh for each in live)
@@ -61,10 +63,13 @@ class ProbeSession:
     def run(self) -> None:
         """Run all of it."""
         for number, planned in enumerate(self._planned):
-            observation = self._observe(planned, number)
+            progress = self._progress(planned, number)
+            progress(0)
+            observation = self._suite.run(planned, progress=progress)
             self._left -= planned.about
             line = line_of(planned.probe, observation)
             self._lines.append(line)
+            self._foot.clear()
             if self._as_json:
                 print_json({"observation": observation, "one_in": line.one_in})
             else:
@@ -74,6 +79,7 @@ class ProbeSession:
 
     def conclude(self) -> int:
         """Show the summary, and return the exit code."""
+        self._foot.clear()
         outcomes = [line.observation for line in self._lines]
         summary = ProbeSummary(
             level=self._level,
@@ -102,25 +108,21 @@ class ProbeSession:
             page.paragraph("Details: rocsteady probe --explain")
         show(str(page))
 
-    def _observe(self, planned: Planned, number: int) -> Observation:
-        """Run one probe, and show how far it is."""
-        if planned.why_not:
-            return self._suite.run(planned)
-        tried = 0
+    def _progress(self, planned: Planned, number: int) -> Callable[[int], None]:
+        began = time.monotonic()
 
-        def count(tries: int) -> None:
-            nonlocal tried
-            tried = tries
-
-        def now(elapsed: float) -> Progress:
-            left = max(self._left - min(elapsed, planned.about), 0.0)
+        def draw(tries: int) -> None:
+            if planned.why_not:
+                return
+            left = max(self._left - min(time.monotonic() - began, planned.about), 0.0)
             done = 1 - left / self._total if self._total else 1.0
-            tries = f"{tried:,} of {planned.tries:,} {planned.probe.what}" if tried else "starting"
-            of_all = f"{number + 1} of {len(self._planned)}: {planned.probe.title}"
-            return Progress(f"{of_all}, {tries}, about {rough_duration(left)} left", done)
+            count = f"{tries:,} of {planned.tries:,} {planned.probe.what}" if tries else "starting"
+            self._foot.draw(
+                f"{bar(done)} {number + 1} of {len(self._planned)}: {planned.probe.title},"
+                f" {count}, about {rough_duration(left)} left"
+            )
 
-        with progress(now):
-            return self._suite.run(planned, progress=count)
+        return draw
 
 
 def print_json(line: dict[str, object]) -> None:

@@ -1,0 +1,100 @@
+"""Does to a running attempt what its user asks for in ``rocsteady watch``.
+
+A paused attempt is not judged: it makes no progress because the user wants none. The journal has a
+pause as an intent, which has its outcome once the run is continued.
+"""
+
+from __future__ import annotations
+
+from rocsteady.errors import RocsteadyError
+from rocsteady.hangs.collect import stacks_text
+from rocsteady.hangs.native_stacks import NativeStacks
+from rocsteady.hangs.snapshot import take_snapshot
+from rocsteady.model import IntentKind
+from rocsteady.run.context import AttemptContext, Services
+from rocsteady.run.options import RunOptions
+from rocsteady.run.processes import AttemptProcesses
+from rocsteady.run.watch_requests import STACKS, RequestKind, take_request
+from rocsteady.store.intents import IntentHandle
+from rocsteady.store.redaction.redactor import hide_secrets
+from rocsteady.system.atomic_file import write_whole
+
+
+class RequestedActions:
+    """Takes requests up, one a tick."""
+
+    def __init__(
+        self,
+        context: AttemptContext,
+        options: RunOptions,
+        services: Services,
+        known: NativeStacks,
+    ) -> None:
+        self._context, self._options, self._services = context, options, services
+        self._known = known
+        self._pause: IntentHandle | None = None  # while there is one
+        self._interrupts = 0  # before the pause
+
+    @property
+    def paused(self) -> bool:
+        """Tell whether the user has paused it."""
+        return self._pause is not None
+
+    def act(self, child: AttemptProcesses) -> None:
+        """Do what was asked since the last tick."""
+        wanted = take_request(self._context.spec.records)
+        if self._pause is not None:
+            interrupted = len(child.interrupts) > self._interrupts  # which it must hear
+            if wanted is RequestKind.CONTINUE or interrupted or not child.is_stopped():
+                self.end_pause(child)
+        elif wanted is RequestKind.PAUSE:
+            self._begin_pause(child)
+        if wanted is RequestKind.STACKS:
+            self._write_stacks(child)
+
+    def end_pause(self, child: AttemptProcesses) -> None:
+        """Continue it, if it is paused."""
+        if self._pause is None:
+            return
+        child.end_pause()
+        self._pause.end("continued")
+        self._pause = None
+        self._services.announcer.say("continued.")
+
+    def _begin_pause(self, child: AttemptProcesses) -> None:
+        context, say = self._context, self._services.announcer.say
+        if self._options.observe:
+            say("not paused: rocsteady only observes this run.")
+            return
+        what = f"attempt {context.number}"
+        try:
+            intent = self._services.journal.intend(
+                IntentKind.PAUSE, what, run=context.spec.run.id, attempt=context.number
+            )
+        except RocsteadyError as error:
+            say(f"not paused: {error}.")
+            return
+        try:
+            child.pause()
+        except RocsteadyError as error:
+            intent.end(f"not paused: {error}")
+            say(f"not paused: {error}")
+            return
+        self._pause, self._interrupts = intent, len(child.interrupts)
+        say(
+            "paused by the user. To continue:"
+            f" rocsteady watch {context.spec.run.name}, then press p"
+        )
+
+    def _write_stacks(self, child: AttemptProcesses) -> None:
+        taken = take_snapshot(
+            child.tree(),
+            stacks=True,
+            within=self._options.timing.snapshot_within,
+            known=self._known,
+        )
+        lines = map(hide_secrets, stacks_text(taken).split("\n"))
+        try:
+            write_whole(self._context.spec.records / STACKS, "\n".join(lines).encode())
+        except OSError as error:
+            self._services.announcer.say(f"the stacks could not be saved: {error.strerror}.")
