@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import msgspec
 import pytest
-from json_schemas import (
+
+from rocsteady.report.schemas import (
     SCHEMAS,
     doctor_schema,
     machine_schema,
