@@ -1,8 +1,8 @@
-"""The verbs of this repository. CI (`.ci/run`) uses the same ones.
+"""The sessions of this repository. CI (`.ci/run`) uses the same ones.
 
-``nox -l`` lists them, ``nox -s lint types`` runs two, ``nox`` runs those to pass before a commit.
-Each has an environment of its own below ``.nox``. In an environment that has the ``dev`` group,
-``nox --no-venv --no-install`` uses that one instead, which is faster and is what CI does.
+``nox -l`` lists them, ``nox -s near`` tests what you changed, ``nox`` runs what must pass before a
+commit. Each has an environment of its own below ``.nox``. In an environment that has the ``dev``
+group, ``nox --no-venv --no-install`` uses that one instead, which is faster and is what CI does.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import nox
 nox.needs_version = ">=2024.10.9"
 nox.options.default_venv_backend = "venv"
 nox.options.reuse_existing_virtualenvs = True
-nox.options.sessions = ["format_check", "lint", "types", "contracts", "tests"]
+nox.options.sessions = ["lint", "types", "tests"]
 
 HERE = Path(__file__).parent
 PACKAGES = ("rocsteady-knowledge", "rocsteady-train", "rocsteady")
 CHECKOUT = tuple(word for name in PACKAGES for word in ("-e", f"packages/{name}"))
-SUPPORTED = ("3.11", "3.12", "3.13")
+SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
 TORCH = "torch==2.13.0"  # what slow tests and benchmarks compare with; never a dependency
 BESIDE_TORCH = "numpy>=2,<3"  # as users have it: torch alone warns on stderr that it is not there
 TORCH_VENV = HERE / ".ci" / "torch-venv"
@@ -31,10 +31,17 @@ WHEEL_VENV = HERE / ".ci" / "wheel-venv"
 TORCH_PYTHON = "ROCSTEADY_TEST_TORCH_PYTHON"
 # The fast tests whose result can depend on the interpreter; the others run on one of them.
 BY_INTERPRETER = ("cli/test_main.py", "system", "inside", "store", "doctor/knowledge")
-ON_WINDOWS = [
-    f"packages/rocsteady/src/rocsteady/cli/{name}.py"
-    for name in ("doctor", "machine", "env", "explain")
-]
+TRAINING_PYTHON = "ROCSTEADY_TEST_TRAINING_PYTHON"
+ALL_OF_IT = {  # what is too long for the slow tests as such
+    "ROCSTEADY_HOSTILE_ALL": "1",
+    "ROCSTEADY_RANK_FAULTS": "200",
+    "ROCSTEADY_TEST_ALL_NOTES": "1",
+    "ROCSTEADY_TEST_SKY_PYTHON": "make",
+}
+ELSEWHERE = {  # whose tests are not in a folder of that name
+    "loop": Path("tests/checkpoints"),
+    "machines": Path("tests/doctor/test_machines.py"),
+}
 LOCK = ".ci/requirements-dev.txt"
 MOST_PACKAGES = 26  # that installing the wheel may bring, rocsteady included
 DOCTOR_ENDS_WITH = (0, 1, 3)  # nothing blocks, something blocks, could not examine
@@ -73,39 +80,79 @@ def _torch_python(session: nox.Session) -> str:
 
 @nox.session(name="format")
 def format_(session: nox.Session) -> None:
-    """Rewrite the code as ruff formats it, and mend what ruff can mend safely."""
+    """Format the code and apply ruff's safe fixes."""
     _install(session, "--group", "lint")
     session.run("ruff", "check", "--fix-only", ".")
     session.run("ruff", "format", ".")
 
 
 @nox.session
-def format_check(session: nox.Session) -> None:
-    """Fail if the code is not as ruff formats it."""
-    _install(session, "--group", "lint")
-    session.run("ruff", "format", "--check", "--diff", ".")
-
-
-@nox.session
 def lint(session: nox.Session) -> None:
-    """Run every ruff rule, but for those that pyproject.toml gives a reason against."""
-    _install(session, "--group", "lint")
+    """Check the format, every ruff rule that pyproject.toml does not except, and the imports."""
+    _install(session, "--group", "lint", *CHECKOUT)
+    session.run("ruff", "format", "--check", "--diff", ".")
     session.run("ruff", "check", *session.posargs, ".")
+    session.run("lint-imports")
 
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Run mypy, strict: everything for this system, what Windows supports for Windows too."""
+    """Run mypy, strict."""
     _install(session, "--group", "dev", *CHECKOUT)
     session.run("mypy")
-    session.run("mypy", "--platform", "win32", *ON_WINDOWS)
 
 
 @nox.session
-def contracts(session: nox.Session) -> None:
-    """Check that imports go down only, and that torch and subprocess stay in their rooms."""
-    _install(session, "--group", "lint", *CHECKOUT)
-    session.run("lint-imports")
+def near(session: nox.Session) -> None:
+    """Run the fast tests of the rooms that differ from main (or from the commit before)."""
+    _install(session, "--group", "test", *CHECKOUT)
+    changed = _changed(session)
+    tests = sorted({test for path in changed for test in _tests_of(path)})
+    # What is below a folder that runs anyway need not be named.
+    tests = [t for t in tests if not any(str(p) in tests for p in Path(t).parents)]
+    if not tests:
+        session.skip(f"{len(changed)} files changed, none with tests of its own: nox -s tests")
+    session.log(f"{len(changed)} files changed: {' '.join(tests)}")
+    nothing_fast = 5  # pytest's code if all of them are slow
+    session.run("pytest", "--quiet", *session.posargs, *tests, success_codes=[0, nothing_fast])
+
+
+def _changed(session: nox.Session) -> list[str]:
+    """List what differs from main, committed or not; on main, from the commit before."""
+
+    def git(*words: str) -> str:
+        return str(session.run("git", *words, external=True, silent=True, log=False)).strip()
+
+    since = git("merge-base", "main", "HEAD")
+    if since == git("rev-parse", "HEAD") and not git("status", "--porcelain"):
+        since = "HEAD~"
+    changed = git("diff", "--name-only", since).splitlines()
+    return changed + git("ls-files", "--others", "--exclude-standard").splitlines()
+
+
+def _tests_of(path: str) -> list[str]:
+    """List the tests of a file: those of its room, or the file itself."""
+    top, *inner = Path(path).parts
+    if top == "tests":
+        place = Path(path)
+    elif "rocsteady-knowledge" in inner:
+        return ["tests/doctor", "tests/failures"]
+    elif "src" in inner:  # packages/NAME/src/NAME/ROOM/...
+        place = Path("tests", *inner[inner.index("src") + 2 :])
+    else:
+        place = Path("tests", f"test_{Path(path).stem.lower()}.py")  # such as README.md
+    if place.parent == Path("tests") and not place.name.startswith("test_"):
+        place = place.with_name(f"test_{place.name}")  # a module in no room
+    place = ELSEWHERE.get(place.parts[1], place)
+    while not _has_tests(HERE / place):
+        place = place.parent
+    return [] if place == Path("tests") else [str(place)]
+
+
+def _has_tests(place: Path) -> bool:
+    if place.is_dir():
+        return any(place.rglob("test_*.py"))
+    return place.is_file() and place.name.startswith("test_")
 
 
 @nox.session
@@ -116,31 +163,63 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
-def slow(session: nox.Session) -> None:
-    """Run the slow tests, some of them beside a real torch."""
-    _install(session, "--group", "test", *CHECKOUT)
-    env = {TORCH_PYTHON: _torch_python(session)}
-    wanted = ("-m", "slow and not hardware", "--durations=10")
-    session.run("pytest", *wanted, *session.posargs, env=env)
+def torch(session: nox.Session) -> None:
+    """Create the environment with torch that slow tests and the benchmark use."""
+    session.log(_torch_python(session))
 
 
 @nox.session
-def ranks(session: nox.Session) -> None:
-    """Inject faults into ranks of torchrun at random moments. The argument is how many."""
+def slow(session: nox.Session) -> None:
+    """Run the slow tests that are marked ``ci``, many of them with a real torch. 8 min."""
     _install(session, "--group", "test", *CHECKOUT)
-    env = {TORCH_PYTHON: _torch_python(session), "ROCSTEADY_RANK_FAULTS": "200"}
+    env = {TORCH_PYTHON: _torch_python(session)}
+    session.run("pytest", "-m", "ci", "--durations=20", *session.posargs, env=env)
+
+
+@nox.session
+def full(session: nox.Session) -> None:
+    """Run all slow tests, hostile inputs and forecasts at full length. Takes hours."""
+    _install(session, "--group", "test", *CHECKOUT)
+    python = _torch_python(session)
+    env = {TORCH_PYTHON: python, **ALL_OF_IT}
+    wanted = ("-m", "slow and not hardware", "--durations=20")
     if session.posargs:
-        env["ROCSTEADY_RANK_FAULTS"] = session.posargs[0]
-    session.run("pytest", "-m", "slow", "-n", "0", "-s", "tests/ranks/test_faults.py", env=env)
+        session.run("pytest", *wanted, *session.posargs, env=env)
+        return
+    session.run("pytest", *wanted, "--ignore=tests/hostile", env=env)
+    session.run("python", "tests/victims/corpus.py", "--python", python)
+    session.run("python", "benchmarks/forecast.py", "--python", python, "--check")
+    session.notify("hostile")
 
 
 @nox.session
 def hostile(session: nox.Session) -> None:
     """Try to make it leak, write elsewhere or stop, and print the counts. 45 min."""
     _install(session, "--group", "test", *CHECKOUT)
-    env = {TORCH_PYTHON: _torch_python(session), "ROCSTEADY_HOSTILE_ALL": "1"}
+    env = {TORCH_PYTHON: _torch_python(session), **ALL_OF_IT}
     wanted = ("-m", "not hardware", "-n", "0", "--quiet", "tests/hostile")
     session.run("pytest", *wanted, *session.posargs, env=env)
+
+
+@nox.session(python=SUPPORTED)
+def compatibility(session: nox.Session) -> None:
+    """Import every module, and run the fast tests that can depend on the interpreter."""
+    _install(session, "--group", "test", *CHECKOUT)
+    session.run("python", "tests/import_all.py", "rocsteady", "rocsteady_train")
+    folders = [f"tests/{each}" for each in BY_INTERPRETER]
+    session.run("pytest", "--quiet", *folders, *session.posargs)
+
+
+@nox.session
+def oldest_training(session: nox.Session) -> None:
+    """Import rocsteady-train on Python 3.9, and inject it into scripts of that Python."""
+    _install(session, "--group", "test", *CHECKOUT)
+    say = ("python3.9", "-c", "import sys; print(sys.executable)")
+    python = str(session.run(*say, external=True, silent=True)).strip()
+    source = {"PYTHONPATH": str(HERE / "packages/rocsteady-train/src")}
+    session.run(python, "tests/import_all.py", "rocsteady_train", external=True, env=source)
+    env = {TRAINING_PYTHON: python}
+    session.run("pytest", "--quiet", "tests/inside/test_start.py", *session.posargs, env=env)
 
 
 @nox.session
@@ -156,7 +235,7 @@ def lowest(session: nox.Session) -> None:
 
 @nox.session
 def lock(session: nox.Session) -> None:
-    """Write anew which versions CI and development install, each with its hashes."""
+    """Update the versions that CI and development install, each with its hashes."""
     session.install("-qq", "uv>=0.8")
     how = ("--universal", "--generate-hashes", "--python-version", SUPPORTED[0], "--upgrade")
     ours = ("--no-emit-package", "rocsteady-train", "--no-emit-package", "rocsteady-knowledge")
@@ -170,42 +249,12 @@ def lock(session: nox.Session) -> None:
     session.run("uv", "pip", "compile", *how, *ours, *output, *projects)
 
 
-@nox.session(python=SUPPORTED)
-def matrix(session: nox.Session) -> None:
-    """Run the fast tests on every supported Python that is installed."""
-    _install(session, "--group", "test", *CHECKOUT)
-    session.run("pytest", "--quiet", *session.posargs)
-
-
-@nox.session(python=SUPPORTED)
-def compatibility(session: nox.Session) -> None:
-    """Import every module, and run the fast tests that can depend on the interpreter."""
-    _install(session, "--group", "test", *CHECKOUT)
-    session.run("python", "tests/import_all.py")
-    folders = [f"tests/{each}" for each in BY_INTERPRETER]
-    session.run("pytest", "--quiet", *folders, *session.posargs)
-
-
 @nox.session
 def expected(session: nox.Session) -> None:
-    """Write anew what the doctor says of each recorded machine. Read the diff before you commit."""
+    """Rewrite the expected output of machines and screens. Read the diff before you commit."""
     _install(session, "--group", "test", *CHECKOUT)
-    chosen = session.posargs or ["tests/doctor/test_machines.py"]
+    chosen = session.posargs or ["tests/doctor/test_machines.py", "tests/screens"]
     session.run("pytest", "--quiet", "--update-expected", *chosen)
-
-
-@nox.session
-def screens(session: nox.Session) -> None:
-    """Write anew what every screen looks like. Read the diff before you commit."""
-    _install(session, "--group", "test", *CHECKOUT)
-    session.run("pytest", "--quiet", "--update-expected", "tests/screens", *session.posargs)
-
-
-@nox.session
-def full(session: nox.Session) -> None:
-    """Run everything at full length: slow tests, hostile cases, plans. Takes hours."""
-    for each in ("slow", "hostile", "plan"):
-        session.notify(each)
 
 
 @nox.session
@@ -260,15 +309,3 @@ def bench(session: nox.Session) -> None:
     _install(session, *CHECKOUT)
     python = _torch_python(session)
     session.run("python", "benchmarks/doctor_speed.py", "--python", python, *session.posargs)
-
-
-@nox.session
-def plan(session: nox.Session) -> None:
-    """Show all that a plan claims, on a quiet machine: notes, exports, forecasts. 2 h."""
-    _install(session, "--group", "test", *CHECKOUT)
-    python = _torch_python(session)
-    all_of_it = {"ROCSTEADY_TEST_ALL_NOTES": "1", "ROCSTEADY_TEST_SKY_PYTHON": "make"}
-    shown = ("planner", "exports", "cli/test_plan.py", "cli/test_init.py", "guides/test_init.py")
-    tests = [f"tests/{each}" for each in shown]
-    session.run("pytest", "-m", "slow", *tests, env={TORCH_PYTHON: python, **all_of_it})
-    session.run("python", "benchmarks/forecast.py", "--python", python, "--check")

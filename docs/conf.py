@@ -40,7 +40,7 @@ html_copy_source = False
 html_show_sphinx = False
 
 HERE = Path(__file__).parent
-SOURCE = HERE.parent / "src" / "rocsteady" / "training"
+SOURCE = HERE.parent / "packages" / "rocsteady-train" / "src" / "rocsteady_train"
 SEVERITIES = {
     Severity.BLOCKS: "Do not expect training to work until this is fixed.",
     Severity.RISKS: "Training may work, but this is known to slow, hang or corrupt it.",
@@ -285,4 +285,4 @@ write_page(
     "options.md",
     options_page(load_other_options(), load_offers(), load_speeds(), knowledge.sources),
 )
-write_page("api.md", api_page({"Loop": "loop", "Checkpointer": "checkpointer"}))
+write_page("api.md", api_page({"Loop": "loop/loop", "Checkpointer": "checkpoints/checkpointer"}))

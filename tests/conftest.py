@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
-import zlib
 from collections.abc import Iterator
 from datetime import date
 from functools import cache
@@ -25,10 +23,7 @@ if os.name != "nt":
 
 RECORDINGS = Path(__file__).parent / "machines"
 TORCH_PYTHON = "ROCSTEADY_TEST_TORCH_PYTHON"
-DAY = "ROCSTEADY_TEST_DAY"  # a number of days, to repeat the selection of another day
 TODAY = date(2026, 11, 17)  # for the age of the knowledge
-TURNS = 7  # with --todays, a slow test runs once a week unless its marker says otherwise
-
 
 settings.register_profile("here", deadline=None)  # a busy machine is no failure; CI has its own
 if not os.environ.get("CI"):
@@ -86,50 +81,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write expected output and schemas anew instead of comparing; read the diff",
     )
-    parser.addoption(
-        "--todays",
-        action="store_true",
-        help=f"run only the slow tests whose turn is today; {DAY} names another day",
-    )
-    parser.addoption(
-        "--begin-before",
-        type=float,
-        help="skip the tests that would begin after this moment, given in seconds since 1970",
-    )
-    parser.addoption("--shard", help="run the I-th of N parts of the tests, given as I/N")
-
-
-def today() -> int:
-    """Return the number of the day by which slow tests take turns."""
-    return int(os.environ.get(DAY) or time.time() // 86_400)
-
-
-def is_due(item: pytest.Item) -> bool:
-    """Say whether it is this test's turn today. Fast tests always run."""
-    marker = item.get_closest_marker("turns")
-    turns = int(marker.args[0]) if marker else TURNS
-    mine = zlib.crc32(item.nodeid.encode()) % turns
-    return mine == today() % turns or item.get_closest_marker("slow") is None
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of this shard and, with --todays, those whose turn it is."""
-    kept = items
-    if config.getoption("--todays"):
-        kept = [item for item in kept if is_due(item)]
-    if shard := config.getoption("--shard"):
-        part, parts = (int(each) for each in shard.split("/"))
-        kept = [i for i in kept if zlib.crc32(i.nodeid.encode()) % parts == part % parts]
-    if kept is not items:
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
-        items[:] = kept
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what begins too late; pytest lists it."""
-    latest = item.config.getoption("--begin-before")
-    if latest is not None and time.time() > latest:
-        pytest.skip("no time left: its turn comes again another day")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -158,7 +109,7 @@ def torch_python() -> str:
     """Return an interpreter with torch, which does not have rocsteady."""
     python = os.environ.get(TORCH_PYTHON)
     if not python:
-        pytest.fail(f"{TORCH_PYTHON} names no interpreter with torch: use nox -s slow")
+        pytest.fail(f"{TORCH_PYTHON} names no interpreter with torch: use nox -s full")
     return python
 
 

@@ -43,10 +43,7 @@ class Training:
     environment: dict[str, str] = field(default_factory=dict)
 
     def start(
-        self,
-        *more: str,
-        under: tuple[str, ...] = (),
-        variables: dict[str, str] | None = None,
+        self, *more: str, under: tuple[str, ...] = (), variables: dict[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
         """Start it, or go on with it."""
         with (self.folder / "stderr").open("ab") as complaints:

@@ -23,6 +23,7 @@ def _interruptions() -> Any:  # noqa: ANN401 - a module
     return module
 
 
+@pytest.mark.ci
 def test_interruptions_of_all_kinds_change_nothing(torch_python: str) -> None:
     difference, done = _interruptions().compare(torch_python, seed=0, interruptions=5, epochs=3)
     assert difference == ""

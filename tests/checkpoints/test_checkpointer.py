@@ -9,5 +9,6 @@ import pytest
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.ci
 def test_states_of_every_kind(cases: Callable[[str], dict[str, str]]) -> None:
     assert cases("state.py") == {}

@@ -16,6 +16,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.ci
 def test_faults_damage_and_planted_pickles(cases: Callable[[str], dict[str, str]]) -> None:
     assert cases("faults.py") == {}
 

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slow
 CASES = Path(__file__).parent / "loops" / "cases.py"
 
 
+@pytest.mark.ci
 def test_all_cases(torch_python: str, tmp_path: Path) -> None:
     names = re.findall(r"^@case\ndef (\w+)", CASES.read_text(encoding="utf-8"), re.MULTILINE)
     done = subprocess.run(

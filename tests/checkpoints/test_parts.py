@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 FOLDER = Path(__file__).parent / "parts"
-SOURCE = Path(__file__).parents[2] / "src"
+SOURCE = Path(__file__).parents[2] / "packages" / "rocsteady-train" / "src"
 FILES = ("exact.py", "errors.py", "memory.py", "ranks.py")
 GLIBC = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}  # see memory.py
 

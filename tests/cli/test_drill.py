@@ -87,6 +87,7 @@ def drills(project: Project) -> list[Path]:
     return list((project.home / ".local" / "state" / "rocsteady" / "drills").glob("*"))
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_five_faults_are_seen_and_survived(project: Project, torch_python: str) -> None:
     project.script(TRAINS)

@@ -1,4 +1,4 @@
-"""``rocsteady env`` from the outside."""
+"""``rocsteady doctor env`` from the outside."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECRET = "hf_" + "Qx7Rk2Lm9Tz4Wv8Yb1Nc6Dp3Fs5Gh0Ja"
 
 
 def test_the_variables_in_effect_are_judged(cli: Rocsteady) -> None:
-    shown = cli("env", env={"HSA_ENABLE_SMDA": "0", "EDITOR": "vi"})
+    shown = cli("doctor", "env", env={"HSA_ENABLE_SMDA": "0", "EDITOR": "vi"})
 
     assert shown.code == 1
     assert "unknown    HSA_ENABLE_SMDA" in shown.out
@@ -25,14 +25,14 @@ def test_the_variables_in_effect_are_judged(cli: Rocsteady) -> None:
 
 
 def test_nothing_set_is_nothing_wrong(cli: Rocsteady) -> None:
-    shown = cli("env", "--root", cli.machine("rx7900xtx"))
+    shown = cli("doctor", "env", "--root", cli.machine("rx7900xtx"))
 
     assert shown.code == 0, shown.out
 
 
 def test_json_has_the_sources_and_the_same_verdicts(cli: Rocsteady) -> None:
     (cli.folder / "run.sh").write_text("export HSA_XNACK=1\n")
-    told = cli("env", "run.sh", "--root", cli.machine("rx7900xtx"), "--json")
+    told = cli("doctor", "env", "run.sh", "--root", cli.machine("rx7900xtx"), "--json")
 
     review = json.loads(told.out)
 
@@ -48,7 +48,7 @@ def test_no_secret_is_shown(cli: Rocsteady) -> None:
     (cli.folder / "run.sh").write_text(script)
 
     for words in (("--json",), ()):
-        shown = cli("env", "run.sh", "--root", cli.machine("rx7900xtx"), *words)
+        shown = cli("doctor", "env", "run.sh", "--root", cli.machine("rx7900xtx"), *words)
         assert "HSA_TOKEN" in shown.out
         assert SECRET not in shown.out + shown.err
 
@@ -57,10 +57,10 @@ def test_a_file_that_is_not_there_or_cannot_be_read_is_one_line(cli: Rocsteady) 
     (cli.folder / "bad.ipynb").write_text("{")
     (cli.folder / "bad.toml").write_text("a = = 1")
 
-    assert cli("env", "none.sh").code == 2
-    assert cli("env", ".").code == 2
+    assert cli("doctor", "env", "none.sh").code == 2
+    assert cli("doctor", "env", ".").code == 2
     for name in ("bad.ipynb", "bad.toml"):
-        shown = cli("env", name)
+        shown = cli("doctor", "env", name)
         assert shown.code == 3
         assert shown.err.startswith(f"rocsteady: {name}: ")
         assert len(shown.err.splitlines()) == 1
@@ -70,7 +70,7 @@ def test_a_copied_folder_has_no_variables_in_effect(cli: Rocsteady) -> None:
     (cli.folder / "copy/proc").mkdir(parents=True)
     (cli.folder / "copy/proc/version").write_text("Linux version 6.8.0")
 
-    shown = cli("env", "--root", cli.folder / "copy")
+    shown = cli("doctor", "env", "--root", cli.folder / "copy")
 
     assert shown.code == 3
     assert "name a file" in shown.err
@@ -82,11 +82,11 @@ def test_a_mark_of_the_encoding_hides_nothing(
 ) -> None:
     file = tmp_path / ".env"
     file.write_text("AMD_LOG_LEVEL=3\n", encoding=encoding)
-    assert "AMD_LOG_LEVEL" in cli("env", str(file)).out
+    assert "AMD_LOG_LEVEL" in cli("doctor", "env", str(file)).out
 
 
 def test_what_is_no_text_is_not_examined(cli: Rocsteady, tmp_path: Path) -> None:
     file = tmp_path / "train.sh"
     file.write_bytes(b"\x7fELF\0\0AMD_LOG_LEVEL=3\n")
-    said = cli("env", str(file))
+    said = cli("doctor", "env", str(file))
     assert (said.code, "not a text file" in said.err) == (3, True)

@@ -209,7 +209,7 @@ WINDOWS = {
     ),
     "AssertionError: Torch not compiled with CUDA enabled": (
         "torch-without-gpu-support",
-        "rocsteady wheels",
+        "rocsteady doctor wheels",
     ),
 }
 

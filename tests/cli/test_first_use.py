@@ -275,6 +275,7 @@ def test_what_was_not_tried_is_one_line_and_the_report_says_why(project: Project
     assert all(f"not tried: {name}: " in report for name in names)
 
 
+@pytest.mark.ci
 def test_an_interrupted_run_says_how_to_resume(project: Project) -> None:
     project.script("import time; print('up', flush=True); time.sleep(60)")
     terminal = project.on_terminal(
@@ -290,6 +291,7 @@ def test_an_interrupted_run_says_how_to_resume(project: Project) -> None:
     )
 
 
+@pytest.mark.ci
 def test_the_output_of_a_detached_run_can_be_followed(project: Project) -> None:
     project.script(
         """

@@ -127,6 +127,7 @@ def left(project: Project) -> Sequence[Path]:
             ("--epochs", "10"),
             Resume(arguments=("--resume", "{checkpoint}"), checkpoints=("checkpoints/epoch-*.pt",)),
             id="argparse",
+            marks=pytest.mark.ci,
         ),
         pytest.param(trains(OVERRIDES), ("train.epochs=10",), None, id="overrides"),
     ],

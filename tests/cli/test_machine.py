@@ -1,4 +1,4 @@
-"""``rocsteady machine``: shows, tells programs, and records what may be sent."""
+"""``rocsteady doctor --facts`` and ``--record``: the facts, and a recording of them to send."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def test_shows_the_facts_and_judges_nothing(cli: Rocsteady) -> None:
-    told = cli("machine", "--root", cli.machine("rx5700xt-override"))
+    told = cli("doctor", "--facts", "--root", cli.machine("rx5700xt-override"))
 
     assert told.code == 0
     assert "gfx1010" in told.out
@@ -23,7 +23,9 @@ def test_shows_the_facts_and_judges_nothing(cli: Rocsteady) -> None:
 
 
 def test_json_has_what_the_screen_has(cli: Rocsteady) -> None:
-    machine = json.loads(cli("machine", "--json", "--root", cli.machine("mi300x-cpx")).out)
+    machine = json.loads(
+        cli("doctor", "--facts", "--json", "--root", cli.machine("mi300x-cpx")).out
+    )
 
     assert len(machine["gpus"]["gpus"]) == 63
     assert {gpu["gfx"] for gpu in machine["gpus"]["gpus"]} == {"gfx942"}
@@ -34,7 +36,7 @@ def test_a_recording_of_this_machine_replays_to_the_same_diagnosis(
 ) -> None:
     recording = tmp_path / "mine.json"
 
-    written = cli("machine", "--record", recording)
+    written = cli("doctor", "--record", recording)
     here, there = cli("doctor", "--json"), cli("doctor", "--json", "--root", recording)
 
     assert (written.code, written.out) == (0, "")
@@ -59,7 +61,7 @@ def test_a_recording_names_nobody(cli: Rocsteady, tmp_path: Path) -> None:
         "NCCL_SOCKET_IFNAME": "eth0",
     }
 
-    cli("machine", "--record", recording, env=secrets)
+    cli("doctor", "--record", recording, env=secrets)
 
     text = recording.read_text()
     assert json.loads(text)["environment"]["LD_LIBRARY_PATH"] == "/tmp/user/lib"
@@ -70,7 +72,7 @@ def test_a_recording_names_nobody(cli: Rocsteady, tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_to_is_said_in_one_line(
     cli: Rocsteady, tmp_path: Path
 ) -> None:
-    ended = cli("machine", "--record", tmp_path / "missing" / "mine.json")
+    ended = cli("doctor", "--record", tmp_path / "missing" / "mine.json")
 
     assert (ended.code, ended.out) == (3, "")
     assert len(ended.err.splitlines()) == 1
@@ -80,10 +82,10 @@ def test_a_recording_is_not_left_half_written(cli: Rocsteady, tmp_path: Path) ->
     target = tmp_path / "target"
     target.mkdir()
 
-    assert cli("machine", "--record", target).code == 2
+    assert cli("doctor", "--record", target).code == 2
     assert list(target.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["rx9070xt-windows", "wsl2", "old-kernel", "no-amd-gpu"])
 def test_every_kind_of_machine_can_be_shown(cli: Rocsteady, name: str) -> None:
-    assert cli("machine", "--root", cli.machine(name)).code == 0
+    assert cli("doctor", "--facts", "--root", cli.machine(name)).code == 0

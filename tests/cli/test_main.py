@@ -12,15 +12,18 @@ import click
 
 from rocsteady import __version__
 from rocsteady.cli.main import COMMANDS, rocsteady
+from rocsteady.run.options import RunOptions
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Rocsteady
 
 SURFACE = {
-    "doctor": {"--json", "--python", "--root", "--list", "--explain", "--knowledge", "--strict"},
-    "machine": {"--json", "--record", "--python", "--root"},
-    "env": {"--json", "--python", "--root", "file"},
-    "wheels": {"--all", "--gpu", "--json", "--list", "--os", "--python", "--root"},
+    "doctor": {
+        "--json", "--python", "--root", "--list", "--explain", "--knowledge", "--facts", "--record",
+        "--strict",
+    },
+    "doctor env": {"--json", "--python", "--root", "file"},
+    "doctor wheels": {"--all", "--gpu", "--json", "--list", "--os", "--python", "--root"},
     "probe": {
         "--level",
         "--python",
@@ -85,7 +88,7 @@ SURFACE = {
     },
     "checkpoint list": {"--json", "folder"},
     "checkpoint verify": {"--json", "folder"},
-}
+}  # fmt: skip
 
 
 def test_the_public_surface_is_this_list() -> None:
@@ -103,10 +106,10 @@ def commands_of(group: click.Group) -> Iterator[tuple[str, click.Command]]:
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
+        if not isinstance(command, click.Group) or command.invoke_without_command:
+            yield name, command
         if isinstance(command, click.Group):
             yield from ((f"{name} {inner}", found) for inner, found in commands_of(command))
-        else:
-            yield name, command
 
 
 def test_help_lists_every_command(cli: Rocsteady) -> None:
@@ -168,3 +171,9 @@ def test_interrupted_is_130(tmp_path: Path) -> None:
 
     assert (ended.returncode, ended.stdout) == (130, "")
     assert "Traceback" not in ended.stderr
+
+
+def test_every_option_of_run_is_a_field_of_its_options() -> None:
+    (run,) = (command for name, command in commands_of(rocsteady) if name == "run")
+
+    assert {parameter.name for parameter in run.params} <= {*RunOptions.__struct_fields__}

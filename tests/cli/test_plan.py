@@ -349,6 +349,7 @@ def test_trials_here_are_scaled_to_a_recorded_machine(project: Project) -> None:
     assert plan["take"].startswith("Best estimate: option ")
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_a_script_without_torch_is_planned_and_run_by_what_it_prints(project: Project) -> None:
     project.script(COUNTS)

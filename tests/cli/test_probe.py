@@ -137,6 +137,7 @@ def test_to_explain_makes_nothing(cli: Rocsteady) -> None:
     assert not (cli.folder / ".local").exists()
 
 
+@pytest.mark.ci
 @posix
 @pytest.mark.slow
 def test_level_1_from_the_outside(probing: Probing) -> None:

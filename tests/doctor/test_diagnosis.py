@@ -100,14 +100,10 @@ def test_what_could_not_be_told_is_said_once_with_all_rules_that_needed_it(
 
     assert diagnosis.unchecked == (
         Unchecked(
-            what="IOMMU",
-            why="neither the PCI files nor the command line say",
-            rules=("one", "two"),
+            what="IOMMU", why="neither the PCI files nor the command line say", rules=("one", "two")
         ),
         Unchecked(
-            what="code in torch",
-            why="neither its files nor the release table say",
-            rules=("two",),
+            what="code in torch", why="neither its files nor the release table say", rules=("two",)
         ),
     )
     assert diagnosis.rules_checked == 0
@@ -172,10 +168,7 @@ def test_a_summary_names_values_what_checks_saw_and_variables(
     recorded: Recorded, knowledge: Knowledge
 ) -> None:
     condition = Condition(
-        all=(
-            Condition(fact="variable:HSA_XNACK", is_="1"),
-            Condition(check="unknown-variable"),
-        )
+        all=(Condition(fact="variable:HSA_XNACK", is_="1"), Condition(check="unknown-variable"))
     )
     told = msgspec.structs.replace(
         rule("one", Severity.NOTES, condition), summary="{set}; {seen}; {gpu.gfx}; {container}"

@@ -102,66 +102,35 @@ def marked(prefix: Path, *files: str) -> Path:
     return prefix
 
 
+UPGRADE = "install --upgrade rocsteady-knowledge"
+IN_HOME = "home/u/.local/share"
+CONDA = "conda-meta/history conda-meta/rocsteady-knowledge-2026.11.0-0.json"
+
+
 @pytest.mark.parametrize(
     ("prefix", "files", "installer", "command"),
     [
-        (
-            "home/u/.local/share/pipx/venvs/rocsteady",
-            ["pyvenv.cfg", "pipx_metadata.json"],
-            "pip",
-            "pipx runpip rocsteady install --upgrade rocsteady-knowledge",
-        ),
-        (
-            "home/u/.local/share/uv/tools/rocsteady",
-            ["pyvenv.cfg", "uv-receipt.toml"],
-            "uv",
-            "uv tool upgrade rocsteady",
-        ),
-        (
-            "opt/miniforge3/envs/train",
-            ["conda-meta/history", "conda-meta/rocsteady-knowledge-2026.11.0-0.json"],
-            "conda",
-            "conda update --prefix {prefix} rocsteady-knowledge",
-        ),
-        (
-            "opt/miniforge3/envs/train",
-            ["conda-meta/history"],
-            "pip",
-            "{prefix}/bin/python -m pip install --upgrade rocsteady-knowledge",
-        ),
-        (
-            "home/u/project/.venv",
-            ["pyvenv.cfg"],
-            "uv",
-            "uv pip install --python {prefix}/bin/python --upgrade rocsteady-knowledge",
-        ),
-        (
-            "home/u/my project/venv",
-            ["pyvenv.cfg"],
-            "pip",
-            '"{prefix}/bin/python" -m pip install --upgrade rocsteady-knowledge',
-        ),
-        (
-            "usr",
-            [],
-            "",
-            "{prefix}/bin/python -m pip install --upgrade rocsteady-knowledge",
-        ),
+        (f"{IN_HOME}/pipx/venvs/rocsteady", "pyvenv.cfg pipx_metadata.json", "pip",
+         f"pipx runpip rocsteady {UPGRADE}"),
+        (f"{IN_HOME}/uv/tools/rocsteady", "pyvenv.cfg uv-receipt.toml", "uv",
+         "uv tool upgrade rocsteady"),
+        ("opt/conda/envs/train", CONDA, "conda", "conda update --prefix {} rocsteady-knowledge"),
+        ("opt/conda/envs/train", "conda-meta/history", "pip", f"{{}}/bin/python -m pip {UPGRADE}"),
+        ("home/u/project/.venv", "pyvenv.cfg", "uv",
+         "uv pip install --python {}/bin/python --upgrade rocsteady-knowledge"),
+        ("home/u/my project/venv", "pyvenv.cfg", "pip", f'"{{}}/bin/python" -m pip {UPGRADE}'),
+        ("usr", "", "", f"{{}}/bin/python -m pip {UPGRADE}"),
     ],
-)
+)  # fmt: skip
 def test_the_upgrade_command_is_that_of_the_installer(
-    tmp_path: Path, prefix: str, files: list[str], installer: str, command: str
+    tmp_path: Path, prefix: str, files: str, installer: str, command: str
 ) -> None:
-    place = marked(tmp_path / prefix, *files)
+    place = marked(tmp_path / prefix, *files.split())
+    python = f"{place}/bin/python"
 
-    found = upgrade_command(
-        "rocsteady-knowledge",
-        prefix=place,
-        python=f"{place}/bin/python",
-        installer=installer,
-    )
+    found = upgrade_command("rocsteady-knowledge", prefix=place, python=python, installer=installer)
 
-    assert found == command.format(prefix=place)
+    assert found == command.format(place)
 
 
 def test_a_tool_that_is_one_package_is_upgraded_by_its_name(tmp_path: Path) -> None:

@@ -67,7 +67,6 @@ def test_a_python_that_is_too_new_or_too_old_leaves_builds_out(recorded: Recorde
 def test_every_architecture_that_amd_lists_has_a_build(recorded: Recorded) -> None:
     listed = {gfx for index in recorded.knowledge.indexes for gfx in index.arches}
 
-    assert len(listed) == 26
     assert all(offered(recorded, gfx).offers for gfx in listed)
     assert not offered(recorded, "gfx803").usable()
 
@@ -109,14 +108,6 @@ def test_a_card_can_be_named_as_people_do(recorded: Recorded, name: str, gfx: st
 def test_what_is_no_card_or_several_is_not_guessed(recorded: Recorded, name: str) -> None:
     with pytest.raises(LookupError):
         named_gfx(name, recorded.knowledge)
-
-
-def test_rows_go_up_to_torch_2_14_and_rocm_10(recorded: Recorded) -> None:
-    knowledge = recorded.knowledge
-
-    assert knowledge.wheels[-1].latest == "2.14.0"
-    assert {"7.14", "10.0"} <= {wheel.rocm for wheel in (*knowledge.wheels, *knowledge.indexes)}
-    assert all(wheel.latest and wheel.python for wheel in knowledge.wheels)
 
 
 LISTS = {  # TheRock RELEASES.md and AMD's table of specifications, each as it was opened

@@ -50,9 +50,7 @@ def test_the_first_filter_renumbers_for_the_second(
     assert [gpu.node for gpu in visible(machine)] == nodes
 
 
-def test_one_trains_on_cards_and_on_the_processors_own_only_without_one(
-    recorded: Recorded,
-) -> None:
+def test_one_trains_on_cards_and_on_the_processors_own_only_without_one(recorded: Recorded) -> None:
     both = recorded.machine("rx6900xt-igpu")
 
     assert [gpu.gfx for gpu in trainable(both)] == ["gfx1030"]

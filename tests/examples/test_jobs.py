@@ -169,6 +169,11 @@ def test_it_learns_and_goes_on_after_a_kill(trained: Trained) -> None:
     assert _gain(after) >= after["margin"]
 
 
+@pytest.mark.parametrize(
+    "job",
+    [pytest.param(job, id=job.name, marks=[pytest.mark.ci] * (job.name == "eeg")) for job in JOBS],
+    indirect=True,
+)
 def test_a_hang_is_found_and_the_job_done(trained: Trained) -> None:
     job = trained.folder / "rocsteady.toml"
     text = job.read_text().partition("[[stages]]")[0]
@@ -200,10 +205,3 @@ def test_a_hang_is_found_and_the_job_done(trained: Trained) -> None:
 def test_every_example_is_here() -> None:
     folders = {path.parent.name for path in EXAMPLES.glob("*/README.md")}
     assert {job.name for job in JOBS} == folders
-
-
-def test_a_script_can_be_read_in_five_minutes() -> None:
-    for job in JOBS:
-        lines = (EXAMPLES / job.name / "train.py").read_text().splitlines()
-        assert 150 <= len(lines) <= 300, f"{job.name}: {len(lines)} lines"
-        assert len((EXAMPLES / job.name / "README.md").read_text().splitlines()) <= 40

@@ -26,6 +26,7 @@ def done(ended: Ended) -> bool:
     return ended.code == 0 and "DONE" in ended.out
 
 
+@pytest.mark.ci
 def test_workers_that_hang_are_done_without(failing: Failing) -> None:
     """Field note C."""
     ended = failing.run("worker-lock")
@@ -111,6 +112,7 @@ def test_what_nothing_mends_ends_within_its_budget(failing: Failing) -> None:
     assert "Tried: " in ended.said[-2] or "No workaround for abort is known" in ended.said[-2]
 
 
+@pytest.mark.ci
 def test_the_scripts_own_error_ends_it_at_once(failing: Failing) -> None:
     ended = failing.run("own-bug")
 
@@ -158,6 +160,7 @@ def test_what_took_the_machine_down_is_not_tried_again(failing: Failing) -> None
     assert failing.run("own-bug", options=("--again",)).code == 1
 
 
+@pytest.mark.ci
 def test_what_helped_is_offered_at_the_next_start(failing: Failing) -> None:
     assert done(failing.run("blas-handle", HIPBLASLT_WORKSPACE_SIZE=str(64 << 30)))
 

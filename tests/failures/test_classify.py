@@ -594,13 +594,3 @@ def test_a_sign_that_is_not_enough_alone_is_with_a_failure(
     assert classifier.name(Symptoms(log=line)).kind == "unknown"
     assert classifier.name(Symptoms(log=line, exit_code=0)).kind == "unknown"
     assert classifier.name(Symptoms(log=line, exit_code=1)).kind == "broken-install"
-
-
-def test_an_error_in_the_script_names_its_line(classifier: Classifier) -> None:
-    trace = (
-        'Traceback (most recent call last):\n  File "/home/me/train.py", line 8, in <module>\n'
-        '    step(batch)\n  File "/home/me/train.py", line 4, in step\n    x["y"]\n'
-        "KeyError: 'y'\n"
-    )
-
-    assert classifier.name(Symptoms(log=trace, exit_code=1)).line == "train.py:4 in step"

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocsteady.doctor.knowledge.failures import (
-    FailureKnowledge,
-    Signature,
-    Where,
-    load_failures,
-)
+from rocsteady.doctor.knowledge.failures import FailureKnowledge, Signature, Where, load_failures
 from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.model import FailureKind, Role

@@ -15,6 +15,7 @@ from rocsteady_train.inside import wire
 from rocsteady.hangs.heartbeat_pages import (
     Applied,
     LoaderFacts,
+    SettingOutcome,
     Size,
     read_applied,
     read_loader_facts,
@@ -54,15 +55,15 @@ def test_each_outcome_of_each_process_is_told(tmp_path: Path) -> None:
     tell(tmp_path, 7, ("workers", "applied", 2), ("workers", "refused", 1))
 
     assert read_applied(tmp_path) == (
-        Applied(pid=7, setting="workers", outcome="applied", times=2, why="so"),
-        Applied(pid=7, setting="workers", outcome="refused", times=1, why="so"),
+        Applied(pid=7, setting="workers", outcome=SettingOutcome.APPLIED, times=2, why="so"),
+        Applied(pid=7, setting="workers", outcome=SettingOutcome.REFUSED, times=1, why="so"),
     )
 
 
 def test_what_was_asked_for_and_never_done_had_no_effect(tmp_path: Path) -> None:
     tell(tmp_path, 7, ("workers", "applied", 1), asked="workers precision")
 
-    assert [(one.setting, one.outcome, one.times) for one in read_applied(tmp_path)] == [
+    assert [(one.setting, one.outcome.value, one.times) for one in read_applied(tmp_path)] == [
         ("precision", "no effect", 0),
         ("workers", "applied", 1),
     ]
@@ -72,7 +73,7 @@ def test_a_launcher_without_loaders_does_not_speak_against_its_ranks(tmp_path: P
     tell(tmp_path, 1)
     tell(tmp_path, 2, ("workers", "applied", 3))
 
-    assert [(one.pid, one.outcome) for one in read_applied(tmp_path)] == [(2, "applied")]
+    assert [(one.pid, one.outcome.value) for one in read_applied(tmp_path)] == [(2, "applied")]
 
 
 def test_what_is_not_ours_is_passed_over(tmp_path: Path) -> None:

@@ -53,6 +53,8 @@ def test_a_run_of_ones_own_is_resumed_without_asking(project: Project) -> None:
     assert starts(project) == 2
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_run_that_this_account_never_started_is_shown_first(project: Project) -> None:
     left_run(project)
     another_account(project)
@@ -89,6 +91,8 @@ def test_a_command_that_was_changed_in_the_journal_is_shown_first(project: Proje
     assert not (project.folder / "owned").exists()
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_paths_in_the_journal_are_not_believed(project: Project, tmp_path: Path) -> None:
     left_run(project)
     elsewhere = tmp_path / "elsewhere"
@@ -156,24 +160,6 @@ def test_a_link_in_the_place_of_the_journal_is_not_followed(
     assert "is a link" in ended.err
     assert target.read_bytes() == before
     assert not (project.folder / "starts").exists()
-
-
-def test_a_journal_that_changes_what_is_written_to_it_is_not_used(project: Project) -> None:
-    left_run(project)
-    command = json.dumps({"version": 1, "value": ["touch", f"{project.folder}/owned"]})
-    change = f"UPDATE runs SET command = '{command}'"  # noqa: S608 - ours
-    with sqlite3.connect(project.folder / ".rocsteady" / "journal.db") as connection:
-        connection.execute(f"CREATE TRIGGER t AFTER INSERT ON runs BEGIN {change}; END")
-    connection.close()
-    script = project.script(SCRIPT)
-    words = ("--name", "later", "--max-attempts", "1", "--no-remedies")
-
-    project.say("run", *words, "--", sys.executable, script)
-    project.say("run", "--resume", "later", "--max-attempts", "1")
-
-    assert starts(project) == 3
-    assert not (project.folder / "owned").exists()
-    assert list((project.folder / ".rocsteady").glob("journal.db.broken-1"))
 
 
 def test_stop_ends_no_process_that_is_not_a_supervisor(project: Project) -> None:

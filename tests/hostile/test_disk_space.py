@@ -99,7 +99,7 @@ def small_disk(project: Project) -> Iterator[Path]:
 
 TRAINS = """
     import os, pathlib, time
-    import torch, rocsteady
+    import torch, rocsteady_train
     from rocsteady_train import CheckpointError
     model = torch.nn.Linear(500, 500)
     optimizer = torch.optim.Adam(model.parameters())

@@ -92,14 +92,14 @@ def test_what_is_told_of_runs(command: Command, tmp_path: Path) -> None:
             assert raw(command("run", "--resume", NAME)) == []
 
 
-@pytest.mark.parametrize("name", ["doctor", "machine"])
-def test_recordings(command: Command, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [("doctor",), ("doctor", "--facts")])
+def test_recordings(command: Command, words: tuple[str, ...], tmp_path: Path) -> None:
     kept = json.loads((RECORDINGS / "rx7900xtx.json").read_text())
     for seed in range(number(3, MANY)):
         path = tmp_path / "machine.json"
         path.write_text(json.dumps(_spoilt(kept, seed)))
-        assert raw(command(name, "--root", str(path))) == []
-        assert raw(command(name, "--root", str(path), "--json")) == []
+        assert raw(command(*words, "--root", str(path))) == []
+        assert raw(command(*words, "--root", str(path), "--json")) == []
 
 
 def _spoilt(value: object, seed: int) -> object:

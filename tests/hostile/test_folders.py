@@ -253,6 +253,7 @@ def test_without_mounts_nothing_is_written_here(
     assert changed == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [("drill", "--faults", "kill@5"), ("plan", "--trial", "20s"), ("init",)]
 )

@@ -102,6 +102,7 @@ def test_nothing_is_left_and_the_run_resumes(project: Project, kill: int) -> Non
     count(f"kills, {whom}", "resumed to done, with nothing left behind")
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_a_second_training_never_starts_beside_the_first(project: Project) -> None:
     endless = TRAINS.replace("range(done + 1, 31)", "range(done + 1, 10_000)")

@@ -5,38 +5,41 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import rocsteady_train
+
 import rocsteady
 
-SOURCE = Path(rocsteady.__file__).parent
+SOURCES = [Path(each.__path__[0]) for each in (rocsteady, rocsteady_train)]
 # Who opens files by other means, and why that is right. Folders end with a slash.
 MAY = {
     "untrusted_file.py": "the opener itself",
     "inside/": "opens what it makes itself, in the training process",
-    "attempts/torchrun.py": "files of the kernel",
-    "evidence/cgroups.py": "files of the kernel",
-    "evidence/gpu_stall_signs.py": "files of the kernel",
-    "evidence/members.py": "files of the kernel",
-    "evidence/gpu_counter_program.py": "files of the kernel, in a child with a deadline",
-    "evidence/kernel_log.py": "a device of the kernel, without blocking",
-    "host/": "descriptors of its own; files of the kernel",
-    "knowledge/": "data that comes with rocsteady, or that the user has named as such",
+    "run/torchrun.py": "files of the kernel",
+    "hangs/cgroups.py": "files of the kernel",
+    "hangs/gpu_stall_signs.py": "files of the kernel",
+    "hangs/members.py": "files of the kernel",
+    "hangs/gpu_counter_program.py": "files of the kernel, in a child with a deadline",
+    "hangs/kernel_log.py": "a device of the kernel, without blocking",
+    "system/": "descriptors of its own; files of the kernel",
+    "doctor/knowledge/": "data that comes with rocsteady, or that the user has named as such",
     "doctor/knowledge_report.py": "a file of the installation itself",
-    "machine/disk_root.py": "has the same rules, below a root",
-    "sandbox/folder_copy.py": "regular files of the project, which it has listed",
-    "journal/writer.py": "a folder, to make its names durable",
-    "training/tensor_files.py": "writes new files",
-    "training/folder_changes.py": "a lock of its own",
-    "redaction/machine_names.py": "a file of the system",
+    "doctor/machine/disk_root.py": "has the same rules, below a root",
+    "plan/sandbox/folder_copy.py": "regular files of the project, which it has listed",
+    "store/writer.py": "a folder, to make its names durable",
+    "checkpoints/tensor_files.py": "writes new files",
+    "checkpoints/folder_changes.py": "a lock of its own",
+    "store/redaction/": "a file of the system, and data that comes with rocsteady",
     "cli/main.py": "/dev/null",
-    "terminal/screen.py": "/dev/null",
+    "screens/screen.py": "/dev/null",
     "cli/report.py": "a page that it has just written, in a browser",
-    "page/page_elements.py": "files that come with rocsteady",
+    "report/html.py": "files that come with rocsteady",
     "cli/explain.py": "a pipe that the shell has opened: /dev/fd/N",
-    "attempts/collectives/flight_recorder.py": "a pipe that a rank has made, without blocking",
-    "attempts/injection.py": "files that come with rocsteady, files of the kernel, new files",
-    "probes/processes.py": "files that come with rocsteady",
-    "supervisor/stop_deadline.py": "a pipe of its own",
-    "supervisor/logout.py": "files of the system",
+    "run/flight_recorder.py": "a pipe that a rank has made, without blocking",
+    "run/injection.py": "files that come with rocsteady, files of the kernel, new files",
+    "probe/processes.py": "files that come with rocsteady",
+    "run/run_exports.py": "adds to a file of its own, and follows no link",
+    "run/stop_deadline.py": "a pipe of its own",
+    "run/startup.py": "files of the system",
     "integrations/lightning.py": "a part of a zip that was judged before",
 }
 OPENS = {"open", "read_text", "read_bytes", "fdopen"}
@@ -56,8 +59,8 @@ def opened_in(path: Path) -> list[int]:
 
 def test_nothing_else_opens_files_that_others_can_write() -> None:
     found = {}
-    for path in sorted(SOURCE.rglob("*.py")):
-        where = path.relative_to(SOURCE).as_posix()
+    for source, path in [(each, path) for each in SOURCES for path in sorted(each.rglob("*.py"))]:
+        where = path.relative_to(source).as_posix()
         allowed = where in MAY or any(where.startswith(each) for each in MAY if each[-1] == "/")
         if not allowed and (lines := opened_in(path)):
             found[where] = lines

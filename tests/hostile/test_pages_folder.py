@@ -10,7 +10,10 @@ import pytest
 from in_process import count
 from supervised import ROCSTEADY, Project, until
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="makes FIFOs and devices")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="makes FIFOs and devices"),
+]
 SUFFIXES = (".page", ".note", ".raised", ".resumes", ".read", ".applied", ".stacks")
 HOSTILE = f"""
     import os, socket, sys, time
@@ -54,6 +57,7 @@ MOST = f"""
 AT_MOST = 2.0  # seconds, as promised
 
 
+@pytest.mark.ci
 def test_fifos_links_and_devices_do_not_block_the_run(project: Project) -> None:
     ended = project.run("--", sys.executable, project.script(HOSTILE), "1")
 
@@ -99,6 +103,7 @@ BLOCKED = """
 """
 
 
+@pytest.mark.ci
 def test_a_request_to_end_works_while_the_supervisor_waits_for_ever(project: Project) -> None:
     program = project.script(BLOCKED, "blocked.py")
     project.program = (sys.executable, program)

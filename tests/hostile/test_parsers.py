@@ -1,4 +1,4 @@
-"""Mutated pages, manifests, recordings, job files and journals: an answer or an error of ours."""
+"""Mutated pages, manifests, recordings and job files: an answer or an error of ours."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import random
-import sqlite3
 import struct
 import sys
 import time
@@ -27,7 +26,7 @@ from rocsteady_train.inside import wire
 
 from rocsteady.doctor.machine.machine import examine
 from rocsteady.doctor.machine.recording import RecordedRoot, read_recording
-from rocsteady.errors import JobError, JournalError, RecordingError
+from rocsteady.errors import JobError, RecordingError
 from rocsteady.hangs.exceptions import read_raised
 from rocsteady.hangs.heartbeat_pages import (
     read_applied,
@@ -39,10 +38,7 @@ from rocsteady.hangs.heartbeat_pages import (
     read_resumes,
     read_size,
 )
-from rocsteady.model import Strategy
 from rocsteady.run.job.job_file import read_job
-from rocsteady.store.journal import Journal
-from rocsteady.store.location import find_place
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="makes FIFOs and devices")
 AT_MOST = 10.0  # seconds for one input, on a machine that does other things too
@@ -220,36 +216,6 @@ def test_job_files(tmp_path: Path) -> None:
             read_job(path)
 
     all_answer("job files", 150, attempt)
-
-
-def test_journals(tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    project.mkdir()
-    place = find_place(project, state=tmp_path / "state")
-    journal = Journal(place)
-    name = journal.begin_run(("python", "train.py"), job={}, strategy=Strategy()).name
-    assert journal.close()
-    with sqlite3.connect(place.database) as connection:  # one file, without a log beside it
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    connection.close()
-    whole = place.database.read_bytes()
-
-    def attempt(draw: random.Random) -> None:
-        for left in place.database.parent.glob(f"{place.database.name}*"):
-            left.unlink()
-        place.database.write_bytes(mutated(whole, draw))
-        opened = None
-        try:
-            opened = Journal(place)
-            opened.runs()
-            opened.story(name)
-        except JournalError:
-            pass
-        finally:
-            if opened is not None:
-                opened.close()
-
-    all_answer("journals", 30, attempt)
 
 
 @pytest.mark.parametrize("name", ["machine.json", "rocsteady.toml"])

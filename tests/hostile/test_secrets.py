@@ -20,8 +20,7 @@ from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.hangs.collect import collect
 from rocsteady.run.notifications import redacted, sample_notice
-from rocsteady.store.redaction.machine_names import redactor_here
-from rocsteady.store.redaction.redactor import Redactor, Secrets
+from rocsteady.store.redaction.redactor import Redactor, Secrets, redactor_here
 
 PIECE = 8  # characters of a secret that must not stand together
 AT_MOST = 60.0  # seconds for 10 MB, on a machine with other things to do
@@ -161,7 +160,7 @@ def test_the_password_of_an_address_is_hidden_where_it_stands_alone() -> None:
 
 
 def test_reports_hold_no_secret(command: Command) -> None:
-    planted = secrets() + places()
+    planted = (secrets() + places())[:: number(6, 1)]
     key, lines = key_of_lines()
     write_journal(Path.cwd(), [*(each.text for each in planted), key], ["--password", "hunter2-x"])
 
@@ -232,16 +231,17 @@ def test_what_is_watched_and_notified_holds_no_secret(command: Command) -> None:
 
 
 def test_lists_of_runs_hold_no_secret(command: Command) -> None:
-    write_journal(Path.cwd(), [each.text for each in secrets()])
+    planted = secrets()[:: number(6, 1)]
+    write_journal(Path.cwd(), [each.text for each in planted])
 
     for said in (command("status"), command("status", "--json")):
         assert said.code == 0, said.err
-        assert remaining(secrets(), said.out, "rocsteady status, text and JSON") == []
+        assert remaining(planted, said.out, "rocsteady status, text and JSON") == []
 
 
 def test_explain_holds_no_secret(command: Command) -> None:
     planted = secrets() + places()
-    for each in planted[:: number(7, 1)]:
+    for each in planted[:: number(14, 1)]:
         place = f'  File "/x/{each.text}/train.py", line 3'
         log = f"{place}\nRuntimeError: HIP out of memory. {each.text}\n"
         for words in ((), ("--json",)):
@@ -261,7 +261,7 @@ def test_recordings_hold_no_secret(
             texts = [each.text for each in chunk[index :: len(names)]]
             monkeypatch.setenv(name, " ".join(texts))
         monkeypatch.setenv("VIRTUAL_ENV", f"/data/{planted[start // 27 + 2].text}/venv")
-        said = command("machine", "--record", str(tmp_path / "machine.json"))
+        said = command("doctor", "--record", str(tmp_path / "machine.json"))
         assert said.code == 0, said.err
         told = (tmp_path / "machine.json").read_text()
         assert remaining(chunk, told, "recordings of a machine") == []
@@ -269,7 +269,7 @@ def test_recordings_hold_no_secret(
             break
 
 
-@pytest.mark.parametrize("words", [("machine",), ("doctor",), ("doctor", "--json")])
+@pytest.mark.parametrize("words", [("doctor", "--facts"), ("doctor",), ("doctor", "--json")])
 def test_what_is_said_of_a_machine_holds_no_secret(
     command: Command, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
@@ -331,7 +331,7 @@ def test_every_real_log_is_named_the_same_after_redaction(folder: str) -> None:
 )
 def test_time_grows_with_the_length_only(piece: str) -> None:
     took = []
-    for length in (20_000, 160_000):
+    for length in (10_000, 80_000):
         text = (piece * length)[:length]
         began = time.process_time()
         nobody().text(text)

@@ -44,5 +44,7 @@ def test_ranks_of_one_gpu(  # noqa: PLR0913, PLR0917 - the case
 
     assert (done.code, inside.notes()) == (0, ""), done.err.decode()
     assert int(done.out) == started
-    outcomes = [(it.setting, it.outcome, it.why) for it in read_applied(inside.injection.pages)]
+    outcomes = [
+        (it.setting, it.outcome.value, it.why) for it in read_applied(inside.injection.pages)
+    ]
     assert outcomes == told

@@ -34,13 +34,21 @@ BEGIN = """
 """
 
 
+def facts(workers: int = 1, **other: Any) -> LoaderFacts:  # noqa: ANN401 - any field
+    """Return what is told of forked workers of a guarded script, unless ``other`` differs."""
+    usual = {"loaders": 1, "context": "fork", "pickles": None, "main_guarded": True}
+    return LoaderFacts(workers=workers, **{"map_style": True, **usual, **other})
+
+
 def strategy(**settings: object) -> str:
     """Spell the variable of a strategy."""
     return json.dumps({"version": 1, **settings})
 
 
 def outcomes(inside: Inside) -> list[tuple[str, str, int]]:
-    return [(one.setting, one.outcome, one.times) for one in read_applied(inside.injection.pages)]
+    return [
+        (one.setting, one.outcome.value, one.times) for one in read_applied(inside.injection.pages)
+    ]
 
 
 def why(inside: Inside, setting: str) -> str:
@@ -95,13 +103,8 @@ def test_no_workers_for_every_loader_however_it_was_made(inside: Inside, torch_p
         "num_workers 2 -> 0; random numbers that the dataset draws are then the training's own;"
         " an iterable dataset may give other batches to another number of workers"
     )
-    assert read_loader_facts(inside.injection.pages) == LoaderFacts(
-        loaders=6,
-        workers=4,
-        context="fork",
-        pickles=None,
-        main_guarded=False,
-        map_style=False,
+    assert read_loader_facts(inside.injection.pages) == facts(
+        4, loaders=6, main_guarded=False, map_style=False
     )
 
 
@@ -155,9 +158,7 @@ def test_another_start_of_workers(inside: Inside, torch_python: str, context: st
 
     assert said == [context, WHOLE]
     assert outcomes(inside) == [("worker_context", "applied", 1)]
-    facts = read_loader_facts(inside.injection.pages)
-    assert facts is not None
-    assert (facts.context, facts.pickles, facts.main_guarded) == ("fork", True, True)
+    assert read_loader_facts(inside.injection.pages) == facts(pickles=True)
 
 
 @pytest.mark.parametrize(
@@ -223,8 +224,7 @@ def test_another_start_is_refused_where_something_cannot_be_pickled(
     ):
         assert text.startswith(begin)
     assert outcomes(inside) == [("worker_context", "refused", 6)]
-    facts = read_loader_facts(inside.injection.pages)
-    assert facts is None  # none was iterated over
+    assert read_loader_facts(inside.injection.pages) is None  # none was iterated over
 
 
 def test_tensors_are_not_copied_to_see_whether_they_can_be_sent(
@@ -279,56 +279,27 @@ def test_without_a_strategy_nothing_of_it_is_imported_or_wrapped(
 FACTS = {
     "no workers": (
         "values(DataLoader(Numbers()))",
-        LoaderFacts(
-            loaders=1,
-            workers=0,
-            context="",
-            pickles=None,
-            main_guarded=None,
-            map_style=True,
-        ),
+        facts(0, context="", main_guarded=None),
     ),
     "workers": (
         """
     if __name__ == "__main__":
         values(DataLoader(Numbers(), num_workers=1))
         values(DataLoader(Numbers(), num_workers=2, multiprocessing_context="spawn"))""",
-        LoaderFacts(
-            loaders=2,
-            workers=2,
-            context="spawn",
-            pickles=None,
-            main_guarded=True,
-            map_style=True,
-        ),
+        facts(2, loaders=2, context="spawn"),
     ),
     "workers that persist": (
         """
     if __name__ == "__main__":
         values(DataLoader(Numbers(), num_workers=1, persistent_workers=True))
         values(DataLoader(Numbers(), num_workers=1))""",
-        LoaderFacts(
-            loaders=2,
-            workers=1,
-            context="fork",
-            pickles=None,
-            main_guarded=True,
-            map_style=True,
-            persistent=True,
-        ),
+        facts(loaders=2, persistent=True),
     ),
     "one line": (
         """
     def main(): values(DataLoader(Stream(), num_workers=1))
     if '__main__' == __name__: main()""",
-        LoaderFacts(
-            loaders=1,
-            workers=1,
-            context="fork",
-            pickles=None,
-            main_guarded=True,
-            map_style=False,
-        ),
+        facts(map_style=False),
     ),
 }
 
@@ -337,12 +308,12 @@ FACTS = {
 def test_facts_of_loaders_are_told_without_a_strategy(
     inside: Inside, torch_python: str, case: str
 ) -> None:
-    text, facts = FACTS[case]
+    text, told = FACTS[case]
 
     done = inside.run(torch_python, inside.script(BEGIN + "    " + text))
 
     assert (done, inside.notes()) == ((0, b"", b""), "")
-    assert read_loader_facts(inside.injection.pages) == facts
+    assert read_loader_facts(inside.injection.pages) == told
 
 
 def test_ranks_apply_it_and_loader_workers_do_not(inside: Inside, torch_python: str) -> None:

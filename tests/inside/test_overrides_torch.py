@@ -36,7 +36,7 @@ def run(inside: Inside, python: str, text: str, **settings: object) -> Any:  # n
 
 def outcomes(inside: Inside) -> list[tuple[str, str, int, str]]:
     told = read_applied(inside.injection.pages)
-    return [(one.setting, one.outcome, one.times, one.why) for one in told]
+    return [(one.setting, one.outcome.value, one.times, one.why) for one in told]
 
 
 KERNELS = """

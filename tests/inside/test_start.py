@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ from rocsteady_train.inside import wire
 if TYPE_CHECKING:
     from tests.inside.conftest import Inside
 
+# What the training runs on; CI also tries the oldest that is supported.
+PYTHON = os.environ.get("ROCSTEADY_TEST_TRAINING_PYTHON", sys.executable)
 SAY = """
     import json, sys
     ours = [name for name in sys.modules if "rocsteady" in name]
@@ -42,9 +45,9 @@ def write(path: Path, text: str) -> None:
 def test_a_script_without_torch_sees_nothing_of_us(inside: Inside, arguments: list[str]) -> None:
     inside.script(SAY)
 
-    watched = inside.run(sys.executable, *arguments)
+    watched = inside.run(PYTHON, *arguments)
 
-    assert watched == inside.run(sys.executable, *arguments, watched=False)
+    assert watched == inside.run(PYTHON, *arguments, watched=False)
     assert watched.code == 0
     assert json.loads(watched.out.splitlines()[0])[2] == []
     assert list(inside.injection.pages.iterdir()) == []
@@ -55,9 +58,9 @@ def test_the_users_own_sitecustomize_and_pythonpath_are_as_without_us(inside: In
     path = f"{inside.folder}/own:{inside.folder}/other"
     script = inside.script(SAY)
 
-    watched = inside.run(sys.executable, script, PYTHONPATH=path)
+    watched = inside.run(PYTHON, script, PYTHONPATH=path)
 
-    assert watched == inside.run(sys.executable, script, watched=False, PYTHONPATH=path)
+    assert watched == inside.run(PYTHON, script, watched=False, PYTHONPATH=path)
     assert b"True " + str(inside.folder).encode() + b"/own/sitecustomize.py" in watched.out
 
 
@@ -66,9 +69,9 @@ def test_a_users_sitecustomize_that_fails_says_so_as_without_us(inside: Inside, 
     write(inside.folder / "own" / "sitecustomize.py", error + "\n")
     script, path = inside.script(SAY), str(inside.folder / "own")
 
-    watched = inside.run(sys.executable, script, PYTHONPATH=path)
+    watched = inside.run(PYTHON, script, PYTHONPATH=path)
 
-    assert watched == inside.run(sys.executable, script, watched=False, PYTHONPATH=path)
+    assert watched == inside.run(PYTHON, script, watched=False, PYTHONPATH=path)
     assert b"Error in sitecustomize" in watched.err
 
 
@@ -80,7 +83,7 @@ def test_where_we_cannot_get_in_nothing_breaks_and_there_is_no_page(
     write(inside.folder / "torch" / "autograd.py", STAND_IN)
     script = inside.script("import sys; sys.path[:0] = ['.']; import torch.autograd; print('done')")
 
-    assert inside.run(sys.executable, option, script) == (0, b"done\n", b"")
+    assert inside.run(PYTHON, option, script) == (0, b"done\n", b"")
     assert list(inside.injection.pages.iterdir()) == []
 
 
@@ -89,9 +92,9 @@ def test_a_torch_that_fails_to_import_prints_what_it_prints_without_us(inside: I
     write(inside.folder / "torch" / "lib.py", "raise OSError('libamdhip64.so.6: cannot open')\n")
     script = inside.script("import torch\n")
 
-    watched = inside.run(sys.executable, script)
+    watched = inside.run(PYTHON, script)
 
-    assert watched == inside.run(sys.executable, script, watched=False)
+    assert watched == inside.run(PYTHON, script, watched=False)
     assert (watched.code, watched.err.count(b"File ")) == (1, 3)
     assert inside.page().end == wire.RAISED
 
@@ -107,7 +110,7 @@ def test_asking_whether_there_is_torch_does_not_spoil_the_hook(inside: Inside) -
         print(torch.autograd.backward())
     """)
 
-    assert inside.run(sys.executable, script) == (0, b"gradient\n", b"")
+    assert inside.run(PYTHON, script) == (0, b"gradient\n", b"")
     assert inside.page().words[wire.W_HOOKS] == 1 << wire.HOOKS.index("backward")
     assert inside.page().words[wire.W_BEATS] >= 2
 
@@ -117,7 +120,7 @@ def test_a_torch_that_we_do_not_know_leaves_a_note_and_works(inside: Inside) -> 
     write(inside.folder / "torch" / "autograd.py", "")
     script = inside.script("import torch.autograd; print('done')")
 
-    assert inside.run(sys.executable, script) == (0, b"done\n", b"")
+    assert inside.run(PYTHON, script) == (0, b"done\n", b"")
     note = inside.notes()
     assert note.startswith("hook of torch.autograd: AttributeError: ")
     assert note.count("\n") == 1
@@ -133,7 +136,7 @@ def test_a_page_that_cannot_be_made_leaves_a_note_and_the_script_works(inside: I
         print(torch.autograd.backward())
     """)
 
-    assert inside.run(sys.executable, script) == (0, b"gradient\n", b"")
+    assert inside.run(PYTHON, script) == (0, b"gradient\n", b"")
     assert "heartbeat is off: FileExistsError" in inside.notes()
 
 
@@ -143,7 +146,7 @@ def test_a_folder_for_pages_that_is_gone_harms_nobody(inside: Inside) -> None:
     script = inside.script("import torch.autograd; print(torch.autograd.backward())")
     inside.injection.pages.rmdir()
 
-    assert inside.run(sys.executable, script) == (0, b"gradient\n", b"")
+    assert inside.run(PYTHON, script) == (0, b"gradient\n", b"")
 
 
 def test_an_error_of_ours_turns_the_heartbeat_off_and_leaves_a_note(inside: Inside) -> None:
@@ -153,7 +156,7 @@ def test_an_error_of_ours_turns_the_heartbeat_off_and_leaves_a_note(inside: Insi
     hot.write_text(hot.read_text().replace("after = back[heart.phase]", "after = back[1000]"))
     script = inside.script("import torch.autograd as a; print(a.backward(), a.backward())")
 
-    assert inside.run(sys.executable, script) == (0, b"gradient gradient\n", b"")
+    assert inside.run(PYTHON, script) == (0, b"gradient gradient\n", b"")
     assert inside.notes() == "heartbeat is off: IndexError: tuple index out of range\n"
     assert inside.pages() == []
 
@@ -164,7 +167,7 @@ def test_a_refused_ptracer_leaves_a_note(inside: Inside) -> None:
     page.write_text(page.read_text().replace("/proc/sys/kernel/yama/ptrace_scope", "/proc"))
     script = inside.script("import torch; print('done')")
 
-    done = inside.run(sys.executable, script)
+    done = inside.run(PYTHON, script)
 
     assert done == (0, b"done\n", b"")
     if not Path("/proc/sys/kernel/yama").exists():
@@ -173,7 +176,7 @@ def test_a_refused_ptracer_leaves_a_note(inside: Inside) -> None:
 
 def test_it_costs_less_than_3_ms_at_each_start(inside: Inside) -> None:
     cost = re.compile(rb"\| +(\d+) \|   sitecustomize$", re.MULTILINE)
-    command = (sys.executable, "-X", "importtime", "-c", "pass")
+    command = (PYTHON, "-X", "importtime", "-c", "pass")
     found = [
         cost.findall(inside.run(*command).err.replace(b"import time:", b"|")) for _ in range(9)
     ]
@@ -189,4 +192,4 @@ def test_the_site_folder_offers_one_package_and_no_other_module(inside: Inside) 
         print([name for name in names if importlib.util.find_spec(name)])
     """)
 
-    assert inside.run(sys.executable, script) == (0, b"['_rocsteady_inside']\n", b"")
+    assert inside.run(PYTHON, script) == (0, b"['_rocsteady_inside']\n", b"")

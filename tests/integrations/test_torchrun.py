@@ -46,11 +46,11 @@ TRAIN = """
 def beside_torch(tmp_path: Path) -> str:
     """Return a folder that is to PYTHONPATH what pip installs beside torch."""
     folder = tmp_path / "beside"
-    about = folder / "rocsteady.dist-info"
+    about = folder / "rocsteady_train.dist-info"
     about.mkdir(parents=True)
-    (folder / "rocsteady").symlink_to(Path(rocsteady_train.__file__).parent)
+    (folder / "rocsteady_train").symlink_to(Path(rocsteady_train.__file__).parent)
     for name in ("METADATA", "entry_points.txt"):
-        (about / name).write_text(distribution("rocsteady").read_text(name) or "")
+        (about / name).write_text(distribution("rocsteady-train").read_text(name) or "")
     return str(folder)
 
 
@@ -68,6 +68,7 @@ def launched(python: str, folder: Path, script: str, **more: str) -> tuple[int, 
     return done.returncode, done.stdout.splitlines(), done.stderr
 
 
+@pytest.mark.ci
 def test_one_variable_gives_each_generation_a_store(
     project: Project, torch_python: str, beside_torch: str
 ) -> None:
@@ -108,6 +109,7 @@ def test_an_unknown_version_is_named(
     assert "unset PET_RDZV_BACKEND" in said[0]
 
 
+@pytest.mark.ci
 def test_run_chooses_it_without_rocsteady_beside_torch(project: Project, torch_python: str) -> None:
     torchrun = (torch_python, "-m", "torch.distributed.run", *RANKS)
 

@@ -46,26 +46,8 @@ def test_levels_take_as_long_as_they_say() -> None:
     assert estimate(2, gpus=1) <= 120.0
 
 
-def test_the_first_level_is_the_one_people_see_first() -> None:
-    assert [probe.title for probe in at_level(1)] == [
-        "import",
-        "device",
-        "copies pageable",
-        "copies pinned",
-        "matmul-gradient fp32",
-        "matmul-gradient bf16",
-        "convolution-gradient",
-        "attention-backward math",
-        "attention-backward flash",
-        "loader 0 workers",
-        "loader 2 workers, fork",
-        "ranks nccl",
-    ]
+def test_nothing_risky_runs_below_the_third_level() -> None:
     assert not any(probe.risky for probe in at_level(2))
-
-
-def test_loaders_are_asked_for_400_batches_at_the_second_level() -> None:
-    assert min(probe.tries[1] for probe in PROBES if probe.name == "loader") >= 400
 
 
 def test_what_starts_processes_starts_in_one_of_its_own() -> None:

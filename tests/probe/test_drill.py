@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from rocsteady.model import Certainty, Failure, Fingerprint, IntentKind, RunOutcome, Strategy
 from rocsteady.probe.drill import Fired, LossSeen, read_fired, results
@@ -19,19 +20,12 @@ from rocsteady.store.values import (
 
 
 def attempt(number: int, last_step: int, *, ended: float = 0.0) -> AttemptRecord:
-    return AttemptRecord(
-        run=1,
-        number=number,
-        strategy=Strategy(),
-        boot_id="b",
-        started=0.0,
-        ended=ended,
-        last_step=last_step,
-    )
+    fields = {"run": 1, "strategy": Strategy(), "boot_id": "b", "started": 0.0}
+    return AttemptRecord(number=number, last_step=last_step, ended=ended, **fields)  # type: ignore[arg-type]
 
 
-def named(kind: str) -> Failure:
-    return Failure(
+def failed(number: int, kind: str) -> NamedFailure:
+    failure = Failure(
         kind=kind,
         title="",
         words="",
@@ -39,10 +33,7 @@ def named(kind: str) -> Failure:
         fingerprint=Fingerprint(kind=kind),
         seen=(),
     )
-
-
-def failed(number: int, kind: str) -> NamedFailure:
-    return NamedFailure(run=1, attempt=number, failure=named(kind), evidence="", at=0.0)
+    return NamedFailure(run=1, attempt=number, failure=failure, evidence="", at=0.0)
 
 
 def decided(number: int, what: str) -> DecisionRecord:
@@ -50,49 +41,24 @@ def decided(number: int, what: str) -> DecisionRecord:
 
 
 def verdict(number: int, at: float) -> Intent:
-    return Intent(
-        id=1,
-        run=1,
-        attempt=number,
-        kind=IntentKind.KILL,
-        what="",
-        machine="",
-        boot_id="b",
-        process="",
-        at=at,
-    )
+    unread: dict[str, Any] = dict.fromkeys(("what", "machine", "boot_id", "process"), "")
+    return Intent(id=1, run=1, attempt=number, kind=IntentKind.KILL, at=at, **unread)
 
 
-def story(
-    *attempts: AttemptRecord,
-    failures: tuple[NamedFailure, ...] = (),
-    decisions: tuple[DecisionRecord, ...] = (),
-    intents: tuple[Intent, ...] = (),
-    outcome: RunOutcome = RunOutcome.NOT_DONE,
-) -> RunStory:
+def story(*records: object, outcome: RunOutcome = RunOutcome.NOT_DONE) -> RunStory:
+    """Return the story of a run with these records."""
+    unread: dict[str, Any] = dict.fromkeys(("folder", "machine", "boot_id", "process"), "")
+    empty: dict[str, Any] = dict.fromkeys(("incidents", "messages", "progress", "losses"), ())
+    run = Run(id=1, name="drill", command=("python",), job={}, strategy=Strategy(), started=0.0,
+              outcome=outcome, **unread)  # fmt: skip
     return RunStory(
-        run=Run(
-            id=1,
-            name="drill",
-            command=("python",),
-            job={},
-            strategy=Strategy(),
-            folder="",
-            machine="",
-            boot_id="b",
-            process="",
-            started=0.0,
-            outcome=outcome,
-        ),
-        attempts=attempts,
-        incidents=(),
-        failures=failures,
-        decisions=decisions,
-        messages=(),
-        intents=intents,
-        progress=(),
-        losses=(),
+        run=run,
+        attempts=tuple(each for each in records if isinstance(each, AttemptRecord)),
+        failures=tuple(each for each in records if isinstance(each, NamedFailure)),
+        decisions=tuple(each for each in records if isinstance(each, DecisionRecord)),
+        intents=tuple(each for each in records if isinstance(each, Intent)),
         seconds_lost=0.0,
+        **empty,
     )
 
 
@@ -108,9 +74,11 @@ def test_a_hang_is_seen_by_its_verdict_and_a_crash_by_its_end() -> None:
             attempt(1, 19, ended=27.0),
             attempt(2, 49, ended=30.5),
             attempt(3, 60),
-            failures=(failed(1, "hang-in-backward"), failed(2, "killed")),
-            decisions=(decided(1, "retry"), decided(2, "fresh-process")),
-            intents=(verdict(1, 19.5),),
+            failed(1, "hang-in-backward"),
+            failed(2, "killed"),
+            decided(1, "retry"),
+            decided(2, "fresh-process"),
+            verdict(1, 19.5),
         ),
         went_on_from={1: 0, 2: 15, 3: 0},
         losses={},
@@ -146,7 +114,7 @@ def test_a_run_that_does_not_come_further_has_not_survived() -> None:
     (told,) = results(
         read_faults("kill@50"),
         {0: fired(1, 50)},
-        story(attempt(1, 49, ended=11.0), attempt(2, 49), failures=(failed(1, "killed"),)),
+        story(attempt(1, 49, ended=11.0), attempt(2, 49), failed(1, "killed")),
         went_on_from={1: 0, 2: 40},
         losses={},
     )
@@ -158,11 +126,7 @@ def test_a_run_that_is_given_up_has_not_survived() -> None:
     (told,) = results(
         read_faults("kill@50"),
         {0: fired(1, 50)},
-        story(
-            attempt(1, 49, ended=11.0),
-            failures=(failed(1, "killed"),),
-            decisions=(decided(1, "end"),),
-        ),
+        story(attempt(1, 49, ended=11.0), failed(1, "killed"), decided(1, "end")),
         went_on_from={1: 0},
         losses={},
     )
@@ -177,8 +141,8 @@ def test_a_job_that_is_done_has_survived_even_if_its_steps_were_not_seen() -> No
         story(
             attempt(1, 49, ended=11.0),
             attempt(2, 3),
-            failures=(failed(1, "killed"),),
-            decisions=(decided(1, "again"),),
+            failed(1, "killed"),
+            decided(1, "again"),
             outcome=RunOutcome.DONE,
         ),
         went_on_from={1: 0, 2: 49},
@@ -192,12 +156,7 @@ def test_what_the_script_catches_itself_is_not_called_by_what_came_after() -> No
     caught, killed = results(
         read_faults("oom@20,kill@50"),
         {0: fired(1, 20), 1: fired(1, 50, at=20.0)},
-        story(
-            attempt(1, 49, ended=21.0),
-            attempt(2, 60),
-            failures=(failed(1, "killed"),),
-            decisions=(decided(1, "retry"),),
-        ),
+        story(attempt(1, 49, ended=21.0), attempt(2, 60), failed(1, "killed"), decided(1, "retry")),
         went_on_from={1: 0, 2: 40},
         losses={},
     )
@@ -229,7 +188,7 @@ def test_a_nan_that_the_script_finds_is_its_failure_whatever_it_is_called() -> N
         (told,) = results(
             read_faults("nan@20"),
             {0: fired(1, 20)},
-            story(attempt(1, 20, ended=11.0), attempt(2, 70), failures=(failed(1, kind),)),
+            story(attempt(1, 20, ended=11.0), attempt(2, 70), failed(1, kind)),
             went_on_from={1: 0, 2: 10},
             losses={1: LossSeen(at=10.25, lasting=True)},
         )

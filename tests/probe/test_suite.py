@@ -85,6 +85,29 @@ def memory(place: Place) -> Iterator[Memory]:
     memory.close()
 
 
+@pytest.fixture
+def runner(place: Place, tmp_path: Path) -> Iterator[ProbeRunner]:
+    """Give a runner without torch; a folder ``fake`` in its path may hold one."""
+    scratch, journal = tmp_path / "scratch", Journal(place)
+    scratch.mkdir()
+    runner = ProbeRunner(
+        sys.executable,
+        folder=scratch,
+        journal=journal,
+        environment={**os.environ, "PYTHONPATH": str(tmp_path / "fake")},
+        software=SOFTWARE,
+    )
+    yield runner
+    runner.close()
+    journal.close()
+
+
+def fake_torch(tmp_path: Path, source: str) -> None:
+    package = tmp_path / "fake" / "torch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(source, encoding="utf-8")
+
+
 def titles(planned: tuple[Planned, ...]) -> list[str]:
     return [each.probe.title for each in planned if not each.why_not]
 
@@ -202,14 +225,8 @@ def test_a_probe_that_was_killed_or_interrupted_took_nothing_down(
 
 
 def test_a_bad_probe_is_remembered_with_its_evidence_and_nothing_else_is_left(
-    place: Place, memory: Memory, tmp_path: Path
+    runner: ProbeRunner, memory: Memory, tmp_path: Path
 ) -> None:
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    journal = Journal(place)
-    runner = ProbeRunner(
-        sys.executable, folder=scratch, journal=journal, environment=os.environ, software=SOFTWARE
-    )
     suite = Suite(runner, memory, "m", tmp_path / "kept")
     planned = Planned(probe=PROBES[0], tries=1, seconds=20.0, about=1.0)  # there is no torch here
 
@@ -217,14 +234,13 @@ def test_a_bad_probe_is_remembered_with_its_evidence_and_nothing_else_is_left(
     left_out = suite.run(replace(planned, why_not="one GPU"))
     runner.close()
     memory.flush()
-    journal.close()
 
     assert observation.outcome is ProbeOutcome.EXCEPTION
     assert observation.why.startswith("ModuleNotFoundError")
     assert memory.observations("m") == (observation,)
     assert Path(observation.evidence).parent == tmp_path / "kept"
     assert (Path(observation.evidence) / "result.json").is_file()
-    assert [path.name for path in scratch.iterdir()] == ["site"]
+    assert [path.name for path in (tmp_path / "scratch").iterdir()] == ["site"]
     assert (left_out.outcome, left_out.why) == (ProbeOutcome.NOT_RUN, "one GPU")
 
 
@@ -251,24 +267,13 @@ raise ImportError("it was slow, and is here")
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell who waits")
 def test_what_has_no_processor_is_not_called_hung(
-    place: Place, memory: Memory, tmp_path: Path
+    runner: ProbeRunner, memory: Memory, tmp_path: Path
 ) -> None:
-    scratch, fake = tmp_path / "scratch", tmp_path / "fake" / "torch"
-    scratch.mkdir()
-    fake.mkdir(parents=True)
-    (fake / "__init__.py").write_text(STARVED, encoding="utf-8")
-    journal = Journal(place)
-    environment = {**os.environ, "PYTHONPATH": str(fake.parent)}
-    runner = ProbeRunner(
-        sys.executable, folder=scratch, journal=journal, environment=environment, software=SOFTWARE
-    )
+    fake_torch(tmp_path, STARVED)
     suite = Suite(runner, memory, "m", tmp_path / "kept")
     slow = replace(PROBES[0], first=3.0, patience=3.0, fresh=True)
 
     observation = suite.run(Planned(probe=slow, tries=1, seconds=20.0, about=1.0))
-    runner.close()
-    memory.flush()
-    journal.close()
 
     assert (observation.outcome, observation.why) == (
         ProbeOutcome.EXCEPTION,
@@ -279,31 +284,22 @@ def test_what_has_no_processor_is_not_called_hung(
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="unconfirmed on Windows")
 def test_what_hangs_is_ended_and_where_it_hung_is_kept(
-    place: Place, memory: Memory, tmp_path: Path
+    runner: ProbeRunner, memory: Memory, tmp_path: Path
 ) -> None:
-    scratch, fake = tmp_path / "scratch", tmp_path / "fake" / "torch"
-    scratch.mkdir()
-    fake.mkdir(parents=True)
-    (fake / "__init__.py").write_text("import time\ntime.sleep(600)\n", encoding="utf-8")
-    journal = Journal(place)
-    environment = {**os.environ, "PYTHONPATH": str(fake.parent)}
-    runner = ProbeRunner(
-        sys.executable, folder=scratch, journal=journal, environment=environment, software=SOFTWARE
-    )
+    fake_torch(tmp_path, "import time\ntime.sleep(600)\n")
     suite = Suite(runner, memory, "m", tmp_path / "kept")
     hanging = replace(PROBES[0], first=1.0, patience=1.0)
 
     observation = suite.run(Planned(probe=hanging, tries=1, seconds=20.0, about=1.0))
     runner.close()
     memory.flush()
-    journal.close()
 
     assert observation.outcome is ProbeOutcome.HANG
     assert observation.why.startswith("at try 1, terminated after ")
     assert memory.observations("m") == (observation,)
     kept = [path.name for path in (Path(observation.evidence) / "evidence").iterdir()]
     assert any("stacks" in name for name in kept), kept
-    assert [path.name for path in scratch.iterdir()] == ["site"]
+    assert [path.name for path in (tmp_path / "scratch").iterdir()] == ["site"]
 
 
 def test_of_evidence_the_newest_folders_are_kept(tmp_path: Path) -> None:

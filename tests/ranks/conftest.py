@@ -1,4 +1,4 @@
-"""An interpreter with torch and rocsteady, as for a user who installs both in one place."""
+"""An interpreter with torch and rocsteady-train; the command is in another environment."""
 
 from __future__ import annotations
 
@@ -17,25 +17,24 @@ if TYPE_CHECKING:
 
 CHECKOUT = Path(__file__).parents[2]
 VENV = CHECKOUT / ".ci" / "ranks-venv"
-WANTED = ("click", "msgspec", "packaging", "platformdirs", "py-spy", "regex", "tomli")
 
 
 @pytest.fixture(scope="session")
 def ranks_python(torch_python: str) -> str:
-    """Return it; what torch needs is shared, and rocsteady is this checkout."""
+    """Return it; what torch needs is shared, and rocsteady-train is this checkout's."""
     from beside_torch import python_with  # noqa: PLC0415 - of POSIX
 
-    python = python_with(WANTED, VENV, torch_python)
+    python = python_with((), VENV, torch_python)
     asks = "import sysconfig; print(sysconfig.get_path('purelib'))"
     told = subprocess.run([python, "-c", asks], check=True, capture_output=True, text=True)
     packages = Path(told.stdout.strip())
-    (packages / "rocsteady.pth").write_text(
+    (packages / "rocsteady-train.pth").write_text(
         f"{CHECKOUT / 'packages' / 'rocsteady-train' / 'src'}\n", encoding="utf-8"
     )
-    about = packages / "rocsteady.dist-info"
+    about = packages / "rocsteady_train.dist-info"
     about.mkdir(exist_ok=True)
     for name in ("METADATA", "entry_points.txt"):
-        text = distribution("rocsteady").read_text(name) or ""
+        text = distribution("rocsteady-train").read_text(name) or ""
         (about / name).write_text(text, encoding="utf-8")
     return python
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocsteady.hangs.rank_records import CollectiveCount
-from rocsteady.run.collectives.flight_recorder import (
+from rocsteady.run.flight_recorder import (
     ask_flight_recorders,
     comparable,
     read_dump,

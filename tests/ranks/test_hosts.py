@@ -23,8 +23,7 @@ pytestmark = [
     pytest.mark.skipif(bool(why_not()), reason=why_not() or "-"),
 ]
 Starts = Callable[..., Job]
-seldom = pytest.mark.turns(21)  # eight ranks take minutes
-either = pytest.mark.parametrize("hosts", [2, pytest.param(4, marks=seldom)])
+either = pytest.mark.parametrize("hosts", [2, 4])  # eight ranks take minutes
 
 
 def ended_well(job: Job) -> bool:
@@ -68,7 +67,7 @@ def test_a_killed_rank_costs_all_hosts_one_restart(start: Starts, hosts: int) ->
 
 @pytest.mark.parametrize(
     ("hosts", "rank", "where"),
-    [(2, 3, "backward"), (2, 0, "allreduce"), pytest.param(4, 7, "lock", marks=seldom)],
+    [(2, 3, "backward"), (2, 0, "allreduce"), (4, 7, "lock")],
 )
 def test_a_deadlocked_rank_is_found_on_whichever_host(
     start: Starts, hosts: int, rank: int, where: str
@@ -175,7 +174,6 @@ def test_a_slow_host_is_left_alone(start: Starts, hosts: int) -> None:
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
-@seldom
 @pytest.mark.parametrize(("hosts", "minutes"), [(2, -10), (2, 10), (4, -10), (4, 10)])
 def test_a_clock_that_is_off_does_no_harm(
     start: Starts, tmp_path: Path, hosts: int, minutes: int

@@ -17,7 +17,7 @@ from rocsteady.doctor.knowledge.waits import load_waits
 from rocsteady.hangs.blame import Blame, RankRecord, Sign
 from rocsteady.hangs.collect import Collected
 from rocsteady.hangs.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
-from rocsteady.run.rank_evidence import blame_by_evidence, suspects_first
+from rocsteady.run.hang_evidence import blame_by_evidence, suspects_first
 
 if sys.platform == "win32":
     pytest.skip("ranks are of POSIX", allow_module_level=True)

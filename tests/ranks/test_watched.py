@@ -17,6 +17,7 @@ if sys.platform == "win32":
     pytest.skip("runs are of POSIX; Windows is unconfirmed", allow_module_level=True)
 
 from rank_faults import RANKS, WITHIN, Torchrun, inject, is_alive
+from supervised import ROCSTEADY
 
 from rocsteady.exit_codes import PERSON_NEEDED
 
@@ -50,7 +51,7 @@ def watcher_of(torchrun: Torchrun) -> int:
     return torchrun.watcher()
 
 
-@pytest.mark.turns(1)
+@pytest.mark.ci
 def test_faults_cost_one_restart_each_and_no_bit_of_the_weights(start: Starts) -> None:
     torchrun = start(200)
     assert torchrun.until(lambda: len(torchrun.told("saved")) > 1), torchrun.said()
@@ -121,18 +122,7 @@ def test_another_run_leaves_ranks_without_a_watcher_alone(start: Starts, ranks_p
     os.kill(watcher_of(torchrun), signal.SIGKILL)
 
     other = subprocess.run(
-        [
-            ranks_python,
-            "-m",
-            "rocsteady",
-            "run",
-            "--resume",
-            "never",
-            "--",
-            ranks_python,
-            "-c",
-            "pass",
-        ],
+        [*ROCSTEADY, "run", "--resume", "never", "--", ranks_python, "-c", "pass"],
         cwd=torchrun.folder,
         env={**os.environ, "HOME": str(torchrun.folder.parent)},
         check=False,
@@ -187,12 +177,12 @@ def test_what_no_restart_can_help_ends_the_job(start: Starts) -> None:
     assert torchrun.generations() == 1
 
 
-def test_the_journal_has_the_run(start: Starts, ranks_python: str) -> None:
+def test_the_journal_has_the_run(start: Starts) -> None:
     torchrun = start(40)
 
     assert ended(torchrun) == 0, torchrun.said()
     told = subprocess.run(
-        [ranks_python, "-m", "rocsteady", "status", "--json"],
+        [*ROCSTEADY, "status", "--json"],
         cwd=torchrun.folder,
         env={**os.environ, "HOME": str(torchrun.folder.parent)},
         check=True,

@@ -12,10 +12,10 @@ from pathlib import Path
 import jsonschema
 import msgspec
 import pytest
+from json_schemas import plan_schema
 
 from rocsteady.model import Strategy
 from rocsteady.plan.values import Basis, Finish, Limit, Option, Pace, Plan, Price, Risk
-from rocsteady.report.schemas import plan_schema
 from rocsteady.screens.plan import render_plan
 
 H, D = 3600.0, 86400.0

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import msgspec
 import pytest
-
-from rocsteady.report.schemas import (
+from json_schemas import (
     SCHEMAS,
     doctor_schema,
     machine_schema,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.run import backup
-from rocsteady.run.backup import copy_aside, wrote_model
+from rocsteady.run import restart_preparation as backup
+from rocsteady.run.restart_preparation import back_up, wrote_model
 
 
 def test_only_what_the_run_wrote_is_copied(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_only_what_the_run_wrote_is_copied(tmp_path: Path) -> None:
         os.utime(project / name, (when, when))
     (project / "link").symlink_to(project / "out" / "model.pt")
 
-    copied = copy_aside(project, 200, target)
+    copied = back_up(project, 200, target)
 
     assert (copied.files, copied.bytes) == (1, len("out/model.pt"))
     assert (target / "out" / "model.pt").read_text() == "out/model.pt"
@@ -31,12 +31,12 @@ def test_only_what_the_run_wrote_is_copied(tmp_path: Path) -> None:
 def test_a_folder_of_too_many_files_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backup, "MOST_FILES", 2)
+    monkeypatch.setattr(backup, "MAX_FILES", 2)
     for number in range(3):
         (tmp_path / f"{number}").touch()
 
     with pytest.raises(RocsteadyError, match="more than 2 files"):
-        copy_aside(tmp_path, 0, tmp_path / "aside")
+        back_up(tmp_path, 0, tmp_path / "aside")
 
 
 def test_a_disk_without_room_is_not_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +44,7 @@ def test_a_disk_without_room_is_not_filled(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(backup, "RESERVE", 1 << 60)
 
     with pytest.raises(RocsteadyError, match="not enough disk space"):
-        copy_aside(tmp_path, 0, tmp_path / "aside")
+        back_up(tmp_path, 0, tmp_path / "aside")
     assert not (tmp_path / "aside").exists()
 
 
@@ -56,7 +56,7 @@ def test_outputs_behind_a_link_are_copied_and_a_circle_is_walked_once(tmp_path: 
     (disk / "round").symlink_to(project)
     (disk / "step-1.pt").write_text("x")
 
-    copied = copy_aside(project, 0, tmp_path / "aside")
+    copied = back_up(project, 0, tmp_path / "aside")
 
     assert copied.files == 1
     assert (tmp_path / "aside" / "checkpoints" / "step-1.pt").read_text() == "x"
@@ -67,7 +67,7 @@ def test_what_cannot_be_copied_is_said(tmp_path: Path) -> None:
     (tmp_path / "aside").write_text("in the way")
 
     with pytest.raises(RocsteadyError, match="cannot be backed up"):
-        copy_aside(tmp_path, 0, tmp_path / "aside")
+        back_up(tmp_path, 0, tmp_path / "aside")
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def test_what_resumes_by_itself_cannot_be_started_fresh(folder: Path) -> None:
     job = replace(JOB, resume=None)
     lines = [line(folder, RunOutcome.DONE)]
     choose(job, folder, lines, Choice(existing=Existing.FRESH))
-    script_resume.keep(RESUME, folder)
+    script_resume.save_resume(RESUME, folder)
 
     with pytest.raises(RocsteadyError, match="the script itself resumes from"):
         choose(job, folder, lines, Choice(existing=Existing.FRESH))

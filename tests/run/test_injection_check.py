@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from rocsteady.run.announcer import Announcer
-from rocsteady.run.injection_check import EVERY, HeartbeatCheck, keeps_us_out
+from rocsteady.run.injection import TORCH_POLL_INTERVAL, HeartbeatCheck, option_against_hooks
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from rocsteady.run.injection_check import EVERY, HeartbeatCheck, keeps_us_out
     ],
 )
 def test_an_option_of_python_is_told_from_those_of_the_script(command: str, option: str) -> None:
-    assert keeps_us_out(command.split()) == option
+    assert option_against_hooks(command.split()) == option
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_it_is_said_before_the_start_and_not_again(said: list[str]) -> None:
     watching = unseen(said)
 
     watching.starts(["/a/python", "-I", "train.py"])
-    watching.poll(lambda: pytest.fail("looked"), EVERY, beats=False)
+    watching.poll(lambda: pytest.fail("looked"), TORCH_POLL_INTERVAL, beats=False)
 
     start = "rocsteady: python -I prevents rocsteady's hooks from loading: "
     assert said == [f"{start}steps cannot be observed."]
@@ -64,17 +64,15 @@ def test_a_process_with_torch_and_without_a_page_is_named(
     said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     maps = {"/proc/7/maps": b"7f00 r-xp /lib/libc.so.6", "/proc/8/maps": b"/x/libtorch_cpu.so"}
-    monkeypatch.setattr(
-        "rocsteady.run.injection_check.procfs.read", lambda path, _limit: maps[path]
-    )
+    monkeypatch.setattr("rocsteady.run.injection.procfs.read", lambda path, _limit: maps[path])
     watching = unseen(said)
 
-    watching.poll(lambda: (7, 8), EVERY - 1, beats=False)
-    watching.poll(lambda: (7,), EVERY, beats=False)
-    watching.poll(lambda: (7, 8), 2 * EVERY, beats=True)
+    watching.poll(lambda: (7, 8), TORCH_POLL_INTERVAL - 1, beats=False)
+    watching.poll(lambda: (7,), TORCH_POLL_INTERVAL, beats=False)
+    watching.poll(lambda: (7, 8), 2 * TORCH_POLL_INTERVAL, beats=True)
     assert said == []
-    watching.poll(lambda: (7, 8), 3 * EVERY, beats=False)
-    watching.poll(lambda: (7, 8), 4 * EVERY, beats=False)
+    watching.poll(lambda: (7, 8), 3 * TORCH_POLL_INTERVAL, beats=False)
+    watching.poll(lambda: (7, 8), 4 * TORCH_POLL_INTERVAL, beats=False)
 
     (line,) = said
     assert "process 8 uses torch" in line

@@ -37,6 +37,7 @@ print("DONE", flush=True)
 """
 
 
+@pytest.mark.ci
 def test_a_run_that_moves_while_evidence_is_collected_is_left_alone(
     tmp_path: Path, torch_python: str
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.run.logout import logging_out_ends_us
+from rocsteady.run.startup import logging_out_ends_us
 
 SESSION = "0::/user.slice/user-1000.slice/session-3.scope\n"
 KILLS, SPARES = "[Login]\nKillUserProcesses=yes\n", "[Login]\nKillUserProcesses=no\n"

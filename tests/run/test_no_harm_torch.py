@@ -70,12 +70,14 @@ def seen(runs: SideBySide) -> int:
     return int(runs.story()["step"])
 
 
+@pytest.mark.ci
 def test_a_script_alone(runs: SideBySide, torch_python: str) -> None:
     runs.both(torch_python, runs.script(ALONE), "--lr", "0.1")
 
     assert seen(runs) == 5
 
 
+@pytest.mark.ci
 def test_torchrun_with_two_ranks(runs: SideBySide, torch_python: str) -> None:
     script = runs.script(TRAIN + RANKS + "    rank()")
     launcher = str(Path(torch_python).with_name("torchrun"))

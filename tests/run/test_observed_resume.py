@@ -15,7 +15,7 @@ from rocsteady.hangs.heartbeat_pages import CheckpointRead, read_checkpoint
 from rocsteady.run.attempt_end import AttemptEnd
 from rocsteady.run.checkpoints import Checkpoints, Steps
 from rocsteady.run.job.values import Job
-from rocsteady.run.progress_counts import READ, ProgressCounts
+from rocsteady.run.progress import READ, ProgressCounts
 
 TRAINS = """
 import os, signal, sys
@@ -73,6 +73,7 @@ def test_a_script_that_replaces_the_file_it_read_is_restarted(
     assert "resumes on its own" in "\n".join(ended.said)
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_a_script_that_starts_from_a_fixed_file_is_not_restarted_over_its_work(
     project: Project, torch_python: str

@@ -60,6 +60,7 @@ LASTS = """
 KILLS = 20
 
 
+@pytest.mark.ci
 def test_a_crash_is_resumed_from_the_newest_checkpoint_that_is_whole(project: Project) -> None:
     project.job(RESUMES, project.script(GOES_ON))
 
@@ -199,6 +200,7 @@ def test_a_script_without_a_page_that_made_steps_is_not_started_over(project: Pr
     assert "a restart would lose its progress" in ended.said[-2]
 
 
+@pytest.mark.ci
 def test_a_script_that_cannot_resume_is_not_started_over(
     project: Project, torch_python: str
 ) -> None:
@@ -326,6 +328,7 @@ def test_taking_over_does_not_write_over_what_was_saved(project: Project) -> Non
     assert (project.folder / "model.pt").read_bytes() == b"x"
 
 
+@pytest.mark.ci
 def test_kills_at_random_moments_leave_nothing_but_an_intact_journal(project: Project) -> None:
     project.job(RESUMES, project.script(LASTS))
     chance = random.Random(os.environ.get("ROCSTEADY_TEST_SEED", "3"))  # noqa: S311 - no secret

@@ -12,7 +12,7 @@ import rocsteady_train
 from rocsteady_train.inside import wire
 from supervised import Project, until
 
-from rocsteady.run.save_request import ask_to_save
+from rocsteady.run.injection import ask_to_save
 
 WORDS = wire.SIZE // 8
 HURRIED = Path(__file__).parents[1] / "victims" / "hurried.py"
@@ -110,6 +110,7 @@ def test_every_rank_is_asked(tmp_path: Path) -> None:
     assert [words_of(path)[wire.W_SAVE] for path in paths] == [1, 1]
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_a_script_that_was_suspected_saves_at_its_next_step(
     project: Project, torch_python: str

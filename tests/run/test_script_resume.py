@@ -14,7 +14,13 @@ from supervised import Project, until
 from rocsteady.hangs.heartbeat_pages import Resumes
 from rocsteady.run.job.done_when import matches
 from rocsteady.run.job.values import Resume
-from rocsteady.run.script_resume import FILE, keep, kept, resume_of, where
+from rocsteady.run.script_resume import (
+    RESUME_FILE,
+    checkpoint_folders,
+    resume_of,
+    save_resume,
+    saved_resume,
+)
 
 HURRIED = Path(__file__).parents[1] / "victims" / "hurried.py"
 
@@ -46,7 +52,7 @@ def test_what_several_processes_tell_alike_is_one_place() -> None:
     resume = resume_of(told("/job/a") * 3 + told("/job/b", "checkpoint-*"), [Path("/job")])
 
     assert resume.checkpoints == ("a/step-*", "b/checkpoint-*")
-    assert where(resume) == "a/, b/"
+    assert checkpoint_folders(resume) == "a/, b/"
 
 
 def test_a_strange_name_is_found_and_nothing_else(tmp_path: Path) -> None:
@@ -60,17 +66,17 @@ def test_a_strange_name_is_found_and_nothing_else(tmp_path: Path) -> None:
 def test_it_is_kept_for_whoever_takes_over(tmp_path: Path) -> None:
     resume = resume_of(told("/job/checkpoints"), [Path("/job")])
 
-    assert kept(tmp_path) is None
-    keep(resume, tmp_path)
-    assert kept(tmp_path) == resume
-    keep(resume, tmp_path / "gone")  # is no reason to stop
+    assert saved_resume(tmp_path) is None
+    save_resume(resume, tmp_path)
+    assert saved_resume(tmp_path) == resume
+    save_resume(resume, tmp_path / "gone")  # is no reason to stop
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b'{"checkpoints": 3}'])
 def test_what_cannot_be_read_is_not_known(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / FILE).write_bytes(content)
+    (tmp_path / RESUME_FILE).write_bytes(content)
 
-    assert kept(tmp_path) is None
+    assert saved_resume(tmp_path) is None
 
 
 # ---- Real trainings ----
@@ -161,7 +167,7 @@ def test_a_run_that_was_left_is_taken_over_at_its_newest_checkpoint(
 ) -> None:
     child = training.start("--", torch_python, script(training, NOTHING))
     until(lambda: list(training.folder.glob("checkpoints/step-*")), 120)
-    until(lambda: list(training.folder.glob(f".rocsteady/runs/*/{FILE}")), 10)
+    until(lambda: list(training.folder.glob(f".rocsteady/runs/*/{RESUME_FILE}")), 10)
     child.kill()
     until(lambda: not training.processes(), 10.0, lambda: str(training.processes()))
 

@@ -29,6 +29,7 @@ SAVES = """
 """
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_script_that_saves_is_not_cut_short(project: Project, number: signal.Signals) -> None:

@@ -63,6 +63,7 @@ def about_stages(said: list[str]) -> list[str]:
     return [line for line in said if line.startswith("stage ")]
 
 
+@pytest.mark.ci
 def test_each_stage_is_a_run_and_a_second_time_there_is_nothing_to_do(staged: Project) -> None:
     ended = staged.say("run", "--yes")
     again = staged.say("run")

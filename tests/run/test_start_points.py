@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rocsteady.run.progress_counts import ProgressCounts
-from rocsteady.run.start_points import StartPoints
+from rocsteady.run.progress import ProgressCounts
+from rocsteady.run.recovery import StartPoints
 
 
 def after(*ends: tuple[str, int, bool]) -> StartPoints:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocsteady.run.step_times import MOST, StepTimes
+from rocsteady.run.progress import MAX_STEP_TIMES, StepTimes
 
 
 def test_a_checkpoint_has_at_most_the_step_that_was_next_seen() -> None:
@@ -35,13 +35,15 @@ def test_a_clock_that_was_set_back_by_a_day_begins_anew() -> None:
     assert step_times.step_at(3600.5) == (3, 9)
 
 
-@pytest.mark.parametrize("steps", [MOST, MOST + 1, 3 * MOST, 5 * MOST])
+@pytest.mark.parametrize(
+    "steps", [MAX_STEP_TIMES, MAX_STEP_TIMES + 1, 3 * MAX_STEP_TIMES, 5 * MAX_STEP_TIMES]
+)
 def test_a_long_run_is_remembered_more_coarsely(steps: int) -> None:
     step_times = StepTimes()
     for step in range(steps):
         step_times.add(float(step), step)
 
-    assert len(step_times._at) <= MOST
+    assert len(step_times._at) <= MAX_STEP_TIMES
     for when in (0, steps // 3, steps - 1):
         least, most = step_times.step_at(when)
         assert when - 16 <= least <= when <= most <= when + 16

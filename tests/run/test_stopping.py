@@ -140,6 +140,7 @@ def test_an_interrupt_shortens_a_request_to_end_that_is_not_heard(project: Proje
     assert time.monotonic() - again < 3  # of the 30 s that it is given otherwise
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.parametrize(("arguments", "most", "code"), [((), 9.0, 143), (("3",), 3.0, 3)])
 def test_a_request_to_end_ends_the_tree(

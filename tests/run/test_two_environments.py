@@ -58,6 +58,7 @@ def clean_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     return python
 
 
+@pytest.mark.ci
 def test_nothing_of_ours_is_seen_where_the_training_is(
     tmp_path: Path, clean_python: str, torch_python: str
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.run.watch_requests import FILE, RequestKind, put_request, take_request
+from rocsteady.run.watch_requests import REQUEST_FILE, RequestKind, put_request, take_request
 
 
 def test_a_request_is_taken_once(tmp_path: Path) -> None:
@@ -29,16 +29,16 @@ def test_a_request_is_taken_once(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_request_is_removed(tmp_path: Path, content: str) -> None:
-    (tmp_path / FILE).write_text(content.replace("NOW", f"{time.time():.0f}"))
+    (tmp_path / REQUEST_FILE).write_text(content.replace("NOW", f"{time.time():.0f}"))
 
     assert take_request(tmp_path) is None
-    assert not (tmp_path / FILE).exists()
+    assert not (tmp_path / REQUEST_FILE).exists()
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     put_request(tmp_path, RequestKind.PAUSE)
-    (tmp_path / FILE).rename(tmp_path / "kept")
-    (tmp_path / FILE).symlink_to("kept")
+    (tmp_path / REQUEST_FILE).rename(tmp_path / "kept")
+    (tmp_path / REQUEST_FILE).symlink_to("kept")
 
     assert take_request(tmp_path) is None
     assert (tmp_path / "kept").exists()

@@ -110,6 +110,7 @@ def test_a_resume_argument_for_another_script_is_not_given(trains: Project) -> N
     assert "ignoring its total, deadline, resume." in ended.said[0]
 
 
+@pytest.mark.ci
 def test_what_was_left_unfinished_is_continued(trains: Project) -> None:
     unfinished(trains)
 
@@ -132,6 +133,7 @@ def test_after_a_run_that_is_done_a_new_one_starts_at_the_beginning(trains: Proj
     assert files(trains).keys() == before.keys()
 
 
+@pytest.mark.ci
 def test_fresh_passes_on_only_what_this_run_wrote_and_moves_nothing(trains: Project) -> None:
     unfinished(trains)
     (trains.folder / "checkpoints" / "step-3.pt").rename(trains.folder / "checkpoints/step-9.pt")

@@ -16,8 +16,8 @@ import msgspec
 from rocsteady.doctor.values import Diagnosis
 from rocsteady.model import Observation, Outcome, ProbeOutcome, RunOutcome, RunState, Strategy
 from rocsteady.plan.values import Basis, Finish, Limit, Option, Pace, Plan, Price, Risk
-from rocsteady.report.markdown_report import render_story
-from rocsteady.report.run_report import RunReport
+from rocsteady.report.html import render_markdown
+from rocsteady.report.story import RunFacts, build_story
 from rocsteady.run.announcer import Announcer
 from rocsteady.screens.diagnosis import render_diagnosis
 from rocsteady.screens.drill import DrillResult, FaultResult, render_drill
@@ -33,8 +33,7 @@ from rocsteady.screens.probe import (
 from rocsteady.screens.runs import render_runs
 from rocsteady.screens.screen import layout, show
 from rocsteady.screens.text_page import GREEN, RED, YELLOW
-from rocsteady.screens.text_view import render_choice
-from rocsteady.screens.watch import RankView, WatchView, render_watch
+from rocsteady.screens.watch import RankView, WatchView
 from rocsteady.store.values import (
     AttemptRecord,
     Bucket,
@@ -273,7 +272,6 @@ RANKS = msgspec.structs.replace(
         RankView(rank=n, step=4_575, phase="data" if n == 5 else "backward", quiet=14.0)
         for n in range(8)
     ),
-    note="Stop calm-otter? y/n",
 )
 
 
@@ -363,16 +361,6 @@ def _runs(lines: tuple[RunLine, ...]) -> None:
     show(render_runs(lines, now=NOW, width=width, colour=colour, zone=UTC))
 
 
-def _watch(view: WatchView, height: int = 24) -> None:
-    width, colour = layout(sys.stdout)
-    show(render_watch(view, width=width, height=height, colour=colour, zone=UTC) + "\n")
-
-
-def _choice() -> None:
-    width, colour = layout(sys.stdout)
-    show(render_choice(RUNS, 1, width=width, height=8, colour=colour) + "\n")
-
-
 def _drill(result: DrillResult) -> None:
     width, colour = layout(sys.stdout)
     show(render_drill(result, width=width, colour=colour))
@@ -422,10 +410,7 @@ SAMPLES: dict[str, Callable[[], None]] = {
     "plan-explain-estimate": partial(_option, 4),
     "status": partial(_runs, RUNS),
     "status-none": partial(_runs, ()),
-    "report": lambda: show(render_story(RunReport(at=NOW, story=STORY))),
-    "watch": partial(_watch, WATCHED),
-    "watch-ranks": partial(_watch, RANKS),
-    "watch-choice": _choice,
+    "report": lambda: show(render_markdown(build_story(RunFacts(at=NOW, record=STORY)))),
     "drill": partial(_drill, DRILL),
     "drill-lost": partial(_drill, LOST),
     "probe": _probes,

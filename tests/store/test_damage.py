@@ -11,9 +11,9 @@ import pytest
 
 from rocsteady.errors import JournalError
 from rocsteady.model import RunOutcome, RunState, Strategy
+from rocsteady.store.database import LATEST
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import Place, find_place
-from rocsteady.store.rows import LATEST
 from rocsteady.store.values import AttemptRecord, Incident, Sample
 
 

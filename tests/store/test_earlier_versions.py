@@ -127,6 +127,8 @@ def test_what_is_new_in_a_later_version_reads_as_unknown(journal: Journal, place
     database.execute("UPDATE runs SET outcome = 'abducted'")
     database.execute("UPDATE intents SET kind = 'abduct'")
     database.execute("UPDATE incidents SET verdict = 'abducted'")
+    blame = json.dumps({"version": 1, "value": {"sign": "abducted", "why": "", "ranks": []}})
+    database.execute("UPDATE incidents SET blame = ?", (blame,))
     database.commit()
     database.close()
     change(place.database, "attempts", "strategy", levitate=True)
@@ -140,6 +142,7 @@ def test_what_is_new_in_a_later_version_reads_as_unknown(journal: Journal, place
     assert {attempt.outcome for attempt in story.attempts} == {Outcome.OTHER}
     assert {intent.kind for intent in story.intents} == {IntentKind.OTHER}
     assert {incident.verdict for incident in story.incidents} == {RunState.OTHER}
+    assert {incident.blame for incident in story.incidents} == {None}
     assert story.attempts[2].strategy == Strategy(worker_context="forkserver")
     assert {failed.failure.kind for failed in story.failures} == {"hang-in-loader"}
     assert {each.outcome for each in memory.observations(MACHINE)} == {ProbeOutcome.NOT_RUN}

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from rocsteady.errors import NotRecordedError
 from rocsteady.model import IntentKind
 from rocsteady.store.identity import Identity, is_alive, this_process
-from rocsteady.store.intents import fate
-from rocsteady.store.journal import Journal
+from rocsteady.store.journal import Journal, fate
 from rocsteady.store.location import Place
 from rocsteady.store.values import Fate, Intent, Unfinished
 

@@ -77,6 +77,7 @@ def test_a_killed_writer_leaves_a_journal_that_opens(place: Place, tmp_path: Pat
     check(place, killed_after(start(place, tmp_path), 0.05))
 
 
+@pytest.mark.ci
 @linux
 @pytest.mark.slow
 def test_two_hundred_kills_at_random_moments(place: Place, tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from rocsteady.doctor.machine.disk_root import DiskRoot
 from rocsteady.model import IntentKind, Observation, ProbeOutcome, Strategy
+from rocsteady.store.database import MEMORY
 from rocsteady.store.identity import machine_fingerprint, script_fingerprint, this_process
 from rocsteady.store.location import Place
 from rocsteady.store.machine_history import MOST_OBSERVATIONS, Memory, memory_to_read
-from rocsteady.store.schema import MEMORY
 from rocsteady.store.values import (
     Deadly,
     Fate,

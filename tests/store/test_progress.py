@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rocsteady.model import RunState
+from rocsteady.store.database import JOURNAL, connect, put, select
 from rocsteady.store.progress import DAY, FINE, HOUR, LADDER, MINUTE, Meter, age, merged
-from rocsteady.store.rows import put, select
-from rocsteady.store.schema import JOURNAL, connect
 from rocsteady.store.values import Bucket, Gauge, Sample
 from rocsteady.store.writer import RETRY
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from rocsteady.errors import NotRecordedError
-from rocsteady.store import schema
-from rocsteady.store.rows import Work, put
+from rocsteady.store import database
+from rocsteady.store.database import Work, put
 from rocsteady.store.values import MessageRecord, UnwrittenEntries
 from rocsteady.store.writer import JournalWriter
 
@@ -42,7 +42,7 @@ class Disk:
         self.answers.wait(20)
         if self.trouble:
             raise self.trouble
-        return schema.connect(self.path, schema.JOURNAL, wal=True, busy=BUSY, doubtful=doubtful)
+        return database.connect(self.path, database.JOURNAL, wal=True, busy=BUSY, doubtful=doubtful)
 
 
 @pytest.fixture
@@ -106,7 +106,9 @@ def test_a_database_that_fills_up_in_earnest_says_so_and_goes_on(tmp_path: Path)
     full = True
 
     def connect(*, doubtful: bool) -> sqlite3.Connection:
-        connection = schema.connect(path, schema.JOURNAL, wal=True, busy=BUSY, doubtful=doubtful)
+        connection = database.connect(
+            path, database.JOURNAL, wal=True, busy=BUSY, doubtful=doubtful
+        )
         if full:
             connection.execute("PRAGMA max_page_count = 1")  # SQLite's own "disk is full"
         return connection

@@ -36,6 +36,8 @@ def _make(wanted: tuple[str, ...], venv: Path, torch_python: str, python: Path) 
     run(torch_python, "-m", "venv", "--clear", str(venv))
     theirs, ours = run(torch_python, "-c", folder), run(str(python), "-c", folder)
     Path(ours, "torch-venv.pth").write_text(f"{theirs}\n")
+    if not wanted:
+        return
     constraints = venv / "constraints.txt"
     constraints.write_text(f"{TORCH}\n")
     run(str(python), "-m", "pip", "install", "-qq", "-c", str(constraints), TORCH, *wanted)

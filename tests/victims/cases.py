@@ -22,10 +22,9 @@ class Kind(Enum):
 
 
 # What the test does beside starting it. "reader": the output goes into reader_stops.py. "typist":
-# types `c` and return after the pause. "daemon": starts foreign_processes.py --daemon SOCKET, out
-# of the watched tree, and gives SOCKET to the victim. "job control": ^Z for the pause, then fg.
-# "suspend": SIGSTOP for the watcher and the tree for the pause, then SIGCONT.
-Deed = Literal["", "reader", "typist", "daemon", "job control", "suspend"]
+# types `c` and return after the pause. "job control": ^Z for the pause, then fg. "suspend": SIGSTOP
+# for the watcher and the tree for the pause, then SIGCONT.
+Deed = Literal["", "reader", "typist", "job control", "suspend"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +39,6 @@ class Victim:
     ranks: int = 1  # more than one: by torchrun
     within: float | None = None  # from the last step, or the start if there is none, to the verdict
     place: str = ""  # what one frame of the stack must name
-    native: bool = False  # that frame is a native one
     needs: tuple[str, ...] = ()  # programs, beside Python
     torch: bool = True
     pause: float = 0  # what VICTIM_SPEED divides
@@ -51,16 +49,6 @@ class Victim:
     def path(self) -> Path:
         """The script."""
         return HERE / (self.script or f"{self.name}.py")
-
-    @property
-    def seconds(self) -> float:
-        """About how long it lasts when left alone, if it ends at all."""
-        return self.lasts(1)
-
-    @property
-    def ends(self) -> bool:
-        """Whether it ends by itself."""
-        return self.kind is Kind.LOOK_ALIKE
 
     def lasts(self, speed: float) -> float:
         """Give about how long it lasts with this VICTIM_SPEED."""
@@ -105,7 +93,6 @@ def _helper(name: str, shows: str) -> Victim:
 VICTIMS: tuple[Victim, ...] = (
     _hang("hang_backward_gil", "1a", 12, "fused_backward"),
     _hang("hang_worker_semaphore", "1b", 12, "take_reader"),
-    _hang("hang_worker_pipe", "1b", 12, "ask_decoder"),
     Victim(
         name="hang_allreduce",
         kind=Kind.HANG,
@@ -117,16 +104,6 @@ VICTIMS: tuple[Victim, ...] = (
     _hang("hang_lock_across_fork", "1d", 12, "look_up"),
     # The thread that redraws the bar sleeps, and could hold the semaphore: this is no proof.
     _slow("hang_worker_with_tracker", "take_reader"),
-    # A long kernel looks the same: without a second sign, a device wait has 5 minutes.
-    Victim(
-        name="hang_device_spin",
-        kind=Kind.SLOW,
-        shows="1f",
-        within=60,
-        place="hsa_signal_wait_scacquire",
-        native=True,
-        needs=("gcc",),
-    ),
     _hang("hang_at_import", "1 no step", 120, "load_plugins"),
     _hang("hang_first_step", "1 no step", 120, "build_kernel"),
     Victim(name="stopped_self", kind=Kind.STOPPED, shows="1 stopped", within=12, place="stop_here"),
@@ -157,14 +134,8 @@ VICTIMS: tuple[Victim, ...] = (
     _look_alike("torch_compile_real", 0, "g++", rest=100),
     _look_alike("tuning_prints", 100, place="tune"),
     _look_alike("validation_60s", 60, place="validate"),
-    _look_alike("python_metric_40s", 40, place="word_error_rate"),
     _look_alike("native_op_30s", 30, place="decompose", rest=15),
     _look_alike("native_op_150s", 150, place="decompose", rest=25),
-    _look_alike("burst_then_wait", 60, place="wait_for_games", rest=8),
-    _look_alike("checkpoint_throttled", 85, place="save_slowly"),
-    _look_alike("data_stall_slow_io", 45, place="read_shard"),
-    _look_alike("silent_socket", 60, place="ask_labels"),
-    _look_alike("worker_backoff_sleep", 60, place="back_off"),
     _look_alike("micro_steps_500", 60, rest=8),
     Victim(
         name="micro_steps_500_no_loader",
@@ -177,8 +148,6 @@ VICTIMS: tuple[Victim, ...] = (
     ),
     _look_alike("scaler_skips", 60),
     _look_alike("growing_steps", 228),
-    _look_alike("rank0_validates", 90, place="validate", rest=20, ranks=2),
-    _look_alike("sleeps_between_epochs", 60, place="cool_down"),
     _look_alike("debugger_attached", 60),
     Victim(
         name="prints_to_stopped_reader",
@@ -194,16 +163,6 @@ VICTIMS: tuple[Victim, ...] = (
         pause=60,
         place="look_around",
         deed="typist",
-    ),
-    Victim(
-        name="foreign_processes",
-        kind=Kind.LOOK_ALIKE,
-        shows="2",
-        pause=90,
-        rest=1,
-        place="wait_for_daemon",
-        torch=False,
-        deed="daemon",
     ),
     Victim(
         name="stopped_by_terminal",
@@ -234,13 +193,4 @@ VICTIMS: tuple[Victim, ...] = (
     _helper("steady", "3, 4, 7"),
     _helper("crash_at", "8"),
     _helper("cannot_resume", "3"),
-    _helper("spawns_grandchildren", "3"),
-    _helper("ignores_sigterm", "3"),
 )
-
-BY_NAME = {victim.name: victim for victim in VICTIMS}
-
-
-def of_kind(*kinds: Kind) -> tuple[Victim, ...]:
-    """Give the victims of these kinds, in the order of the table."""
-    return tuple(victim for victim in VICTIMS if victim.kind in kinds)

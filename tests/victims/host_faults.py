@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -140,6 +141,7 @@ class Job:
         here.mkdir(exist_ok=True)
         variables = {
             "PET_RDZV_BACKEND": "rocsteady",
+            "ROCSTEADY_COMMAND": f"{sys.executable} -m rocsteady",
             "GLOO_SOCKET_IFNAME": "eth0",
             "HOME": str(here),
             "XDG_STATE_HOME": str(here / "state"),
@@ -219,7 +221,7 @@ class Job:
         """Return what the journal of a host says of its last run, oldest first."""
         here = self.folder / f"host-{host}"
         told = subprocess.run(
-            [self._python, "-m", "rocsteady", "report", "--json"],
+            [sys.executable, "-m", "rocsteady", "report", "--json"],
             cwd=here,
             env={**os.environ, "HOME": str(here), "XDG_STATE_HOME": str(here / "state")},
             check=True,

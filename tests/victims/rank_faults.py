@@ -2,7 +2,7 @@
 
     python tests/victims/rank_faults.py TORCH_PYTHON FOLDER 40 [SEED]
 
-TORCH_PYTHON is an interpreter with torch and rocsteady. Prints a line a fault, then the counts.
+TORCH_PYTHON has torch and rocsteady-train. Prints a line a fault, then the counts.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class Torchrun:
     def __init__(self, python: str, folder: Path, steps: int, **variables: str) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        chosen = {"PET_RDZV_BACKEND": "rocsteady", **variables}
+        command = f"{sys.executable} -m rocsteady"
+        chosen = {"PET_RDZV_BACKEND": "rocsteady", "ROCSTEADY_COMMAND": command, **variables}
         program = str(Path(python).parent)
         launch = ("-m", "torch.distributed.run", "--nproc-per-node", str(self.ranks))
         options = ("--max-restarts", str(self.restarts), "--log-dir", "logs")

@@ -87,7 +87,6 @@ def watch(victim: Victim, python: str, *, speed: float = 1.0, hurried: bool = Fa
     folder = Path(tempfile.mkdtemp(prefix=f"rocsteady-{victim.name}-"))
     name = f"victim-{os.getpid()}-{threading.get_ident() % 100000}"
     environment = {**os.environ, "VICTIM_SPEED": str(speed), "HOME": str(folder)}
-    environment["ROCSTEADY_RECORD_NAME"] = victim.name
     environment.pop("VIRTUAL_ENV", None)
     limit = _limit(victim, speed)
     start = time.monotonic()
@@ -133,14 +132,7 @@ def _carried_out(  # noqa: PLR0913, PLR0917 - all that a run is made of
     limit: float,
 ) -> tuple[int | None, str, str]:
     command = [*program, "run", "--name", name, "--max-attempts", "1", "--"]
-    daemon = None
     arguments = victim.command(python)
-    if victim.deed == "daemon":
-        socket = str(folder / "socket")
-        daemon = subprocess.Popen(
-            [python, str(victim.path), "--daemon", socket], env=environment, cwd=folder
-        )
-        arguments.append(socket)
     if victim.deed in ("typist", "job control"):
         return _typed(victim, [*command, *arguments], folder, environment, limit)
     stdout = subprocess.PIPE
@@ -178,10 +170,6 @@ def _carried_out(  # noqa: PLR0913, PLR0917 - all that a run is made of
         child.send_signal(signal.SIGTERM)
         out, _ = child.communicate(timeout=60)
         return None, (out or b"").decode(errors="replace"), said.read_text(errors="replace")
-    finally:
-        if daemon:
-            daemon.kill()
-            daemon.wait()
     if reader:
         out, _ = reader.communicate(timeout=60)
     return child.returncode, (out or b"").decode(errors="replace"), said.read_text(errors="replace")

@@ -65,10 +65,7 @@ def case_others() -> int:
 
 
 def case_real_ones_of_this_allocator() -> list[str]:
-    seen = [
-        raised(lambda: torch.empty(1 << 50)),
-        raised(lambda: bytearray(1 << 60)),
-    ]
+    seen = [raised(lambda: torch.empty(1 << 50)), raised(lambda: bytearray(1 << 60))]
     assert all(is_out_of_memory(error) for error in seen)
     return [f"{type(error).__name__}: {error}"[:200] for error in seen]
 

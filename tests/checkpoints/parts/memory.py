@@ -227,7 +227,7 @@ def case_an_undeclared_loss_is_never_split() -> None:
     room = Room(8)
     parts = MicroBatches(room.net, 4)
     room.train(parts, 8)
-    assert (room.sizes, parts.trained) == ([8], None)
+    assert (room.sizes, parts.trained) == ([8], (8, 0))  # reported as a batch that cannot be split
     assert isinstance(refused(room, parts, 9), torch.OutOfMemoryError)
 
 

@@ -116,9 +116,7 @@ def takes_less(at: int, code: int) -> Callable[[str, int, Callable[..., Any], An
 
 
 def survives(
-    folder: Path,
-    said: list[str],
-    fail: Callable[[str, int, Callable[..., Any], Any], Any],
+    folder: Path, said: list[str], fail: Callable[[str, int, Callable[..., Any], Any], Any]
 ) -> bool:
     """Save three times, the second with a fault. Tell whether it was saved all the same."""
     said.clear()
@@ -389,11 +387,7 @@ def case_nothing_is_copied_from_a_mapping_of_a_file(folder: Path, said: list[str
         mmap.mmap = None  # type: ignore[assignment, misc]
         wide = torch.zeros(3, 4 << 20)
         fresh = {
-            "model": {
-                "rows": wide[:, ::2],
-                "one": torch.zeros(2)[1],
-                "none": torch.empty(3, 0).T,
-            }
+            "model": {"rows": wide[:, ::2], "one": torch.zeros(2)[1], "none": torch.empty(3, 0).T}
         }
         assert rows.nbytes > tensor_files.STAGED
         restoring = Checkpointer(folder)

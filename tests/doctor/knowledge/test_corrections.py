@@ -9,14 +9,11 @@ import msgspec
 import pytest
 
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
-from rocsteady.doctor.knowledge.failures import load_failures
 from rocsteady.doctor.knowledge.options import load_other_options
 from rocsteady.doctor.knowledge.reader import DATA, Knowledge
 from rocsteady.doctor.knowledge.values import Confidence
 from rocsteady.doctor.machine.system import SetVariable
 from rocsteady.doctor.training_gpus import effect
-from rocsteady.failures.remedy import load_remedies
-from rocsteady.plan.estimates import _setup_rests_on
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded
@@ -31,33 +28,6 @@ def test_no_wheel_for_rocm_6_4_or_later_is_said_to_have_code_for_vegas(
 
     assert later
     assert not {"gfx900", "gfx906"} & {gfx for wheel in later for gfx in wheel.arches}
-
-
-def test_a_hang_at_import_is_put_down_to_libnuma_and_not_to_the_driver() -> None:
-    kind = load_failures().kinds["hang-at-import"]
-
-    assert kind.advice is not None
-    assert "libnuma" in kind.words
-    assert "kfd" not in kind.advice.text
-
-
-def test_caching_off_is_not_called_wrong_where_it_was_the_cure(knowledge: Knowledge) -> None:
-    rule = knowledge.rules["caching-off"]
-
-    assert "gfx1200" in rule.why
-    assert "rocm-6647" in rule.sources
-
-
-def test_remedies_name_the_costs_that_were_reported() -> None:
-    assert "RDNA4" in load_remedies()["allocator-expandable"].cost
-    assert "Conv3d" in load_remedies()["miopen-fast-find"].cost
-
-
-def test_what_was_removed_is_said_to_be_of_older_releases(knowledge: Knowledge) -> None:
-    msccl = [it for name, it in knowledge.variables.items() if "MSCCL" in name]
-
-    assert msccl
-    assert {variable.read_by for variable in msccl} == {"RCCL up to ROCm 7.2"}
 
 
 def test_no_wheel_is_offered_for_the_gpu_of_the_steam_deck() -> None:
@@ -89,13 +59,6 @@ def test_what_is_our_own_conclusion_is_not_called_official(knowledge: Knowledge)
         "visible-devices-fewer",
     } <= whole
     assert all(ours.search(knowledge.rules[rule].why) for rule in whole)
-
-
-def test_minutes_of_a_field_note_are_told_as_such() -> None:
-    noted = [option for option in load_other_options() if option.setup_by.startswith("field-note")]
-
-    assert noted
-    assert all("one write-up" in " ".join(_setup_rests_on(option)) for option in noted)
 
 
 def test_citations_that_do_not_support_their_statement_are_gone(knowledge: Knowledge) -> None:

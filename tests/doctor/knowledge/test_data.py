@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import tomllib
 from collections import Counter
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -224,3 +228,35 @@ def test_the_release_table_has_each_release_once(knowledge: Knowledge) -> None:
     ends = [wheel.torch.partition(",<")[2] for wheel in knowledge.wheels]
 
     assert starts[1:] == ends[:-1]
+
+
+def test_no_two_rules_have_one_title_or_one_condition(knowledge: Knowledge) -> None:
+    rules = knowledge.rules.values()
+
+    assert len({rule.title for rule in rules}) == len(rules)
+    assert len({repr((rule.when, rule.severity)) for rule in rules}) == len(rules)
+
+
+ROOT = Path(__file__).resolve().parents[3]
+CLAIMS = tomllib.loads((ROOT / "docs" / "claims.toml").read_text("utf-8"))["claim"]
+
+
+def test_each_claim_is_there_once() -> None:
+    assert len({claim["claim"] for claim in CLAIMS}) == len(CLAIMS)
+
+
+def test_each_has_a_verdict_and_sources_that_exist(knowledge: Knowledge) -> None:
+    for claim in CLAIMS:
+        assert claim["verdict"] in {"true", "partly", "false", "outdated", "unproven"}, claim
+        assert claim["answer"].endswith(".")
+        assert claim["sources"]
+        assert set(claim["sources"]) <= set(knowledge.sources), claim
+
+
+def test_the_page_is_the_one_that_is_made_of_them() -> None:
+    code = "import runpy; print(runpy.run_path('tools/claims.py')['page'](), end='')"
+    made = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT
+    ).stdout
+
+    assert (ROOT / "docs" / "claims.md").read_text("utf-8") == made

@@ -96,20 +96,7 @@ def test_what_is_advised_against_is_a_high_risk(option: OtherOption) -> None:
     assert not option.against or option.risk is Risk.HIGH
 
 
-def test_what_no_source_bears_out_is_not_repeated() -> None:
-    texts = " ".join(
-        f"{option.title} {option.verdict} {option.note}" for option in OPTIONS.values()
-    )
-
-    for folklore in ("95 %", "99 %", "HCCL", "inference only", "dropped", "2.9"):
-        assert folklore not in texts
-    assert "does train" in OPTIONS["directml"].verdict
-    assert "has no source" in OPTIONS["data-parallel"].verdict
-
-
-def test_a_wheel_of_pytorch_is_had_for_what_some_release_contains(
-    knowledge: Knowledge,
-) -> None:
+def test_a_wheel_of_pytorch_is_had_for_what_some_release_contains(knowledge: Knowledge) -> None:
     had = {gfx for wheel in knowledge.wheels for gfx in wheel.arches}
 
     assert set(OPTIONS["wheel-pytorch"].where[0].gfx) == had

@@ -15,13 +15,6 @@ LIBRARIES = {  # what our list calls a reader, and where it was looked for
 }
 
 
-def test_several_releases_of_each_library_were_looked_at() -> None:
-    seen = load_seen()
-
-    assert all(len(seen.libraries[library]) >= 2 for library in LIBRARIES.values())
-    assert len(seen.names) > 1000
-
-
 def test_nearly_all_of_our_variables_were_seen_in_the_library_that_reads_them(
     knowledge: Knowledge,
 ) -> None:
@@ -53,13 +46,6 @@ def test_the_readers_of_gpu_code_find_what_two_releases_of_rocblas_have() -> Non
     assert {"gfx906", "gfx90a", "gfx1030", "gfx1100"} <= set(code["rocBLAS 6.4.4"])
     assert set(code["rocBLAS 7.2.4"]) - set(code["rocBLAS 6.4.4"]) >= {"gfx942", "gfx1201"}
     assert "gfx1100" in code["RCCL 5.4.3"]  # from its .hip_fatbin, not from names of files
-
-
-def test_error_texts_of_signatures_were_seen_too() -> None:
-    texts = load_seen().texts
-
-    assert any("HSA_STATUS_ERROR" in text for text in texts)
-    assert len(texts) > 100
 
 
 def test_each_variable_says_where_it_was_found(knowledge: Knowledge) -> None:

@@ -5,23 +5,26 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rocsteady.doctor.machine.gpus import (
     NODES,
     PCI,
+    Access,
     Gpu,
     GpuSurvey,
+    Node,
     PciGpu,
     gfx_name,
     parse_properties,
     pci_address,
+    read_access,
     survey_gpus,
 )
 from rocsteady.doctor.machine.pci import Link
-from rocsteady.doctor.machine.recording import Entry, RecordedRoot, Recording
-from rocsteady.doctor.machine.view import View
-
-Files = dict[str, str | Entry]
+from rocsteady.doctor.machine.recording import Entry
+from rocsteady.doctor.machine.root import Device, User
+from tests.doctor.machine.recorded_files import Files, view_of
 
 GIB = 1024**3
 MI300X = {
@@ -60,10 +63,7 @@ NODE_1 = Gpu(
 
 
 def survey(files: Files) -> GpuSurvey:
-    recording = Recording(
-        version=1, note="", platform="linux", folder="/", files=files, environment={}
-    )
-    return survey_gpus(View(RecordedRoot(recording)))
+    return survey_gpus(view_of(files))
 
 
 def node(number: int, *, gpu_id: int, **properties: int) -> Files:
@@ -71,6 +71,15 @@ def node(number: int, *, gpu_id: int, **properties: int) -> Files:
     lines = [f"{name} {value}\n" for name, value in properties.items()]
     folder = f"{NODES}/{number}"
     return {f"{folder}/gpu_id": f"{gpu_id}\n", f"{folder}/properties": "".join(lines)}
+
+
+def cards(*places: int, serial: int = 77) -> Files:
+    """Lay out nodes that differ in their place only."""
+    files: Files = {}
+    for number, place in enumerate(places, start=1):
+        own = {"location_id": place, "unique_id": serial}
+        files |= node(number, gpu_id=number, **MI300X | own)
+    return files
 
 
 def bank(number: int, heap: int, size: int) -> Files:
@@ -126,65 +135,40 @@ def test_everything_that_the_card_itself_publishes_is_read() -> None:
         | {f"{PCI}/{address}/fw_version/smc_fw_version": "0x00557800\n"}
     )
 
-    assert only(files) == Gpu(
-        node=1,
-        gfx="gfx942",
+    assert only(files) == replace(
+        NODE_1,
         name="AMD Instinct MI300X OAM",
-        pci_address=address,
-        device=0x74A1,
         revision=1,
-        serial="77",
-        partition=None,
-        integrated=False,
-        compute_units=304,
         vram_bytes=192 * GIB,
         gtt_bytes=64 * GIB,
-        render_minor=128,
         link=Link(width=16, speed=32.0, max_width=16, max_speed=32.0),
         iommu="identity",
-        asleep=False,
         firmware={"smc": "0x00557800", "kfd": "177", "kfd_sdma": "22"},
     )
 
 
 @pytest.mark.parametrize("shift", [0, 28], ids=["in the function", "in the top bits"])
-def test_partitions_of_one_card_share_its_serial_and_are_counted(shift: int) -> None:
-    files: Files = {}
-    for index in range(3):
-        place = {"location_id": 0x0500 | index << shift}
-        files |= node(index + 1, gpu_id=index + 1, **MI300X | place)
+@pytest.mark.parametrize("serial", [77, 0], ids=["with a serial", "without"])
+def test_partitions_of_one_card_are_counted(shift: int, serial: int) -> None:
+    gpus = survey(cards(*(0x0500 | index << shift for index in range(3)), serial=serial)).gpus
 
-    gpus = survey(files).gpus
-
-    assert [(gpu.partition, gpu.serial) for gpu in gpus] == [(0, "77"), (1, "77"), (2, "77")]
+    assert [gpu.partition for gpu in gpus] == [0, 1, 2]
+    assert {gpu.serial for gpu in gpus} == {"77" if serial else ""}
     assert {gpu.pci_address[:-1] for gpu in gpus} == {"0000:05:00."}
 
 
-@pytest.mark.parametrize("shift", [0, 28], ids=["in the function", "in the top bits"])
-def test_partitions_are_known_by_their_place_where_the_card_has_no_serial(shift: int) -> None:
-    files: Files = {}
-    for index in range(2):
-        place = {"location_id": 0x0500 | index << shift, "unique_id": 0}
-        files |= node(index + 1, gpu_id=index + 1, **MI300X | place)
-
-    assert [gpu.partition for gpu in survey(files).gpus] == [0, 1]
-
-
 def test_two_cards_without_serials_are_two_whole_cards() -> None:
-    files: Files = {}
-    for index in range(2):
-        place = {"location_id": 0x0500 + 0x100 * index, "unique_id": 0}
-        files |= node(index + 1, gpu_id=index + 1, **MI300X | place)
+    gpus = survey(cards(0x0500, 0x0600, serial=0)).gpus
 
-    assert [(gpu.partition, gpu.serial) for gpu in survey(files).gpus] == [(None, ""), (None, "")]
+    assert [(gpu.partition, gpu.serial) for gpu in gpus] == [(None, ""), (None, "")]
 
 
 def test_partitions_read_what_only_the_card_publishes_from_its_first_function() -> None:
     files = on_bus("0000:05:00.0", revision="0x02", mem_info_gtt_total="7")
-    for index in range(2):
-        files |= node(index + 1, gpu_id=index + 1, **MI300X | {"location_id": 0x0500 + index})
 
-    assert [(gpu.revision, gpu.gtt_bytes) for gpu in survey(files).gpus] == [(2, 7), (2, 7)]
+    gpus = survey(files | cards(0x0500, 0x0501)).gpus
+
+    assert [(gpu.revision, gpu.gtt_bytes) for gpu in gpus] == [(2, 7), (2, 7)]
 
 
 def test_nodes_come_in_number_order_not_name_order() -> None:
@@ -269,11 +253,7 @@ def test_the_link_of_a_sleeping_card_is_not_read_as_that_would_wake_it() -> None
     files = node(1, gpu_id=1, **MI300X)
     files |= on_bus(address, current_link_width="16", current_link_speed="16.0 GT/s PCIe")
     files[f"{PCI}/{address}/power/runtime_status"] = "suspended\n"
-    view = View(
-        RecordedRoot(
-            Recording(version=1, note="", platform="linux", folder="/", files=files, environment={})
-        )
-    )
+    view = view_of(files)
 
     (gpu,) = survey_gpus(view).gpus
 
@@ -388,3 +368,44 @@ def test_no_node_is_too_strange_to_survey(
     files[f"{NODES}/2/properties"] = properties
 
     assert [gpu.node for gpu in survey(files).gpus] == [1, 2]
+
+
+ALICE = User(uid=1000, groups={"1000": "alice", "992": "render"})
+
+
+def access(files: Files, user: User | None = ALICE) -> Access:
+    return read_access(view_of(files, user=user))
+
+
+def device(gid: int, rights: str) -> Entry:
+    return Entry(device=Device(mode="0660", uid=0, gid=gid, access=rights))
+
+
+def test_nodes_that_may_be_read_and_written_are_usable() -> None:
+    files: Files = {
+        "/dev/kfd": device(992, "rw"),
+        "/dev/dri/renderD128": device(992, "rw"),
+        "/dev/dri/card0": device(44, ""),
+    }
+
+    assert access(files) == Access(
+        kfd=Node(path="/dev/kfd", mode="0660", group="render", usable=True),
+        kfd_known=True,
+        render=(Node(path="/dev/dri/renderD128", mode="0660", group="render", usable=True),),
+        user=ALICE,
+    )
+
+
+def test_reading_alone_is_not_enough_and_an_unknown_group_keeps_its_number() -> None:
+    files: Files = {"/dev/kfd": device(109, "r")}
+
+    assert access(files).kfd == Node(path="/dev/kfd", mode="0660", group="109", usable=False)
+
+
+@pytest.mark.parametrize("files", [{}, {"/dev/kfd": "", "/dev/dri/renderD128": ""}])
+def test_no_node_is_an_answer_and_a_plain_file_is_no_device(files: Files) -> None:
+    assert access(files) == Access(kfd=None, kfd_known=True, render=(), user=ALICE)
+
+
+def test_a_copied_folder_cannot_say() -> None:
+    assert access({}, user=None) == Access(kfd=None, kfd_known=False, render=(), user=None)

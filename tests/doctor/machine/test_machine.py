@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -14,12 +15,11 @@ from hypothesis import strategies as st
 
 from rocsteady.doctor.machine.disk_root import DiskRoot
 from rocsteady.doctor.machine.gpus import NODES
-from rocsteady.doctor.machine.machine import Machine, examine
+from rocsteady.doctor.machine.machine import Machine, changes, examine, software_of
 from rocsteady.doctor.machine.recording import (
     MOST_NAMES,
     Entry,
     RecordedRoot,
-    Recording,
     decode_recording,
     read_recording,
     record,
@@ -28,23 +28,18 @@ from rocsteady.doctor.machine.system import SetVariable
 from rocsteady.doctor.machine.windows import ADAPTERS
 from rocsteady.errors import ExaminationError, RecordingError
 from rocsteady.store.redaction.redactor import Redactor
+from tests.doctor.machine.recorded_files import Files, root_of
+
+if TYPE_CHECKING:
+    from tests.conftest import Recorded
 
 RECORDINGS = sorted((Path(__file__).parents[2] / "machines").glob("*.json"))
 KNOWN = {"HSA_OVERRIDE_GFX_VERSION"}
 
 
-def machine_of(
-    files: dict[str, str | Entry], *, platform: str = "linux", **environment: str
-) -> Machine:
-    recording = Recording(
-        version=1,
-        note="",
-        platform=platform,
-        folder="/work",
-        files=files,
-        environment=environment,
-    )
-    return examine(RecordedRoot(recording), KNOWN)[0]
+def machine_of(files: Files, *, platform: str = "linux", **environment: str) -> Machine:
+    root = root_of(files, platform=platform, folder="/work", environment=environment)
+    return examine(root, KNOWN)[0]
 
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
@@ -79,7 +74,7 @@ def test_a_copied_folder_does_not_know_variables(tmp_path: Path) -> None:
 
 
 def test_windows_is_surveyed_by_its_adapters() -> None:
-    files: dict[str, str | Entry] = {f"{ADAPTERS}/0000/MatchingDeviceId": r"PCI\VEN_1002&DEV_7550"}
+    files: Files = {f"{ADAPTERS}/0000/MatchingDeviceId": r"PCI\VEN_1002&DEV_7550"}
 
     machine = machine_of(files, platform="win32")
 
@@ -107,7 +102,7 @@ def test_a_fifo_below_a_folder_root_costs_nothing(tmp_path: Path) -> None:
 
 def test_a_recording_that_names_all_the_nodes_it_may_has_an_end() -> None:
     names = tuple(str(index) for index in range(MOST_NAMES))
-    files: dict[str, str | Entry] = {
+    files: Files = {
         NODES: Entry(names=names),
         "/sys/bus/pci/devices": Entry(names=names),
         "/proc/self/cgroup": "0::" + "/a" * 30_000,
@@ -171,3 +166,44 @@ def test_no_files_make_the_examination_fail(data: st.DataObject) -> None:
     except RecordingError as error:  # pragma: no cover - what we write, we read
         pytest.fail(str(error))
     examine(RecordedRoot(again), KNOWN)
+
+
+def test_every_machine_has_one_line(recorded: Recorded, every_machine: str) -> None:
+    line = software_of(recorded.machine(every_machine))
+
+    assert line.startswith("GPU ")
+    assert "\n" not in line
+    assert changes(line, line) == ""
+
+
+def test_a_machine_with_two_cards(recorded: Recorded) -> None:
+    machine = recorded.machine("rx7900xt-pair")
+
+    line = software_of(machine)
+
+    assert line.startswith("GPU 2 x gfx1100; driver ")
+    assert machine.torch is not None
+    assert f"; torch {machine.torch.version}; Python " in line
+
+
+def test_without_a_gpu_its_driver_makes_no_difference(recorded: Recorded) -> None:
+    line = software_of(recorded.machine("no-amd-gpu"))
+
+    assert line.startswith("GPU none; torch ")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        ("GPU a; torch 2.9.1", "GPU a; torch 2.10.0", "torch 2.9.1, now 2.10.0"),
+        (
+            "GPU a; driver 6.8; torch 2",
+            "GPU a; driver 6.9; torch 3",
+            "driver 6.8, now 6.9; torch 2, now 3",
+        ),
+        ("GPU a; ROCm 6.2", "GPU a", "ROCm 6.2, now none"),
+        ("", "GPU a", "GPU none, now a"),
+    ],
+)
+def test_only_what_changed_is_told(before: str, now: str, said: str) -> None:
+    assert changes(before, now) == said

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from rocsteady.doctor.machine.disk_root import DiskRoot
 from rocsteady.doctor.machine.python_env import PythonEnv, find_python, torch_folder
-from rocsteady.doctor.machine.recording import Entry, RecordedRoot, Recording
+from rocsteady.doctor.machine.recording import Entry
 from rocsteady.doctor.machine.view import View
+from tests.doctor.machine.recorded_files import Files, view_of
 
-Files = dict[str, str | Entry]
 ELF = Entry(pieces={"0": base64.b64encode(b"\x7fE").decode()})
 SCRIPT = Entry(pieces={"0": base64.b64encode(b"#!").decode()})
 
@@ -30,16 +30,9 @@ def view(
     own_prefix: str = "",
     **environment: str,
 ) -> View:
-    recording = Recording(
-        version=1,
-        note="",
-        platform=platform,
-        folder="C:/work" if platform == "win32" else "/work",
-        files=files,
-        environment=environment,
-        own_prefix=own_prefix,
-    )
-    return View(RecordedRoot(recording, python=python))
+    folder = "C:/work" if platform == "win32" else "/work"
+    more = {"folder": folder, "environment": environment, "own_prefix": own_prefix}
+    return view_of(files, platform=platform, python=python, **more)
 
 
 def venv(prefix: str, *, settings: str = "version = 3.12.1\n", python: str = "3.12") -> Files:
@@ -114,10 +107,7 @@ def test_debian_keeps_its_packages_in_places_of_its_own() -> None:
         prefix="/usr",
         chosen="PATH",
         version="3.11",
-        site_packages=(
-            "/usr/local/lib/python3.11/dist-packages",
-            "/usr/lib/python3/dist-packages",
-        ),
+        site_packages=("/usr/local/lib/python3.11/dist-packages", "/usr/lib/python3/dist-packages"),
     )
 
 
@@ -237,11 +227,7 @@ def test_an_environment_without_packages_says_why_it_was_not_examined() -> None:
             {"PATH": "C:\\Windows;C:\\venv\\Scripts"},
             ("C:/venv", "PATH", "3.12.1"),
         ),
-        (
-            {"C:/venv/python.exe": ELF},
-            {"PATH": "C:\\venv"},
-            ("C:/venv", "PATH", ""),
-        ),
+        ({"C:/venv/python.exe": ELF}, {"PATH": "C:\\venv"}, ("C:/venv", "PATH", "")),
     ],
     ids=["active", "in Scripts", "beside Lib"],
 )
@@ -262,9 +248,7 @@ def test_windows_has_a_layout_of_its_own(
     ids=["by its prefix", "by its place"],
 )
 def test_a_script_leads_to_where_it_said_that_python_lives(said: list[str]) -> None:
-    files = venv("/venv") | {
-        "/shims/python3": Entry(pieces=SCRIPT.pieces, answer=json.dumps(said)),
-    }
+    files = venv("/venv") | {"/shims/python3": Entry(pieces=SCRIPT.pieces, answer=json.dumps(said))}
 
     assert find_python(view(files, PATH="/shims")) == env("/venv", "PATH")
 

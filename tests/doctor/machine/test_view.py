@@ -14,32 +14,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocsteady.doctor.machine.disk_root import DiskRoot
-from rocsteady.doctor.machine.recording import Entry, RecordedRoot, Recording
+from rocsteady.doctor.machine.recording import Entry, RecordedRoot
 from rocsteady.doctor.machine.root import Device, Disk
 from rocsteady.doctor.machine.view import Unread, View, patiently, whole_number
+from tests.doctor.machine.recorded_files import Files, recording_of, root_of, view_of
 
 DEVICE = Device(mode="0660", uid=0, gid=1, access="")
 DISK = Disk(total=1, free=1, filesystem="", writable=True)
 
 
-def recorded(files: dict[str, str | Entry]) -> RecordedRoot:
-    return RecordedRoot(
-        Recording(version=1, note="", platform="linux", folder="/", files=files, environment={})
-    )
-
-
 def test_answers() -> None:
-    view = View(
-        recorded(
-            {
-                "/text": " 42\n",
-                "/hex": "0x2A",
-                "/device": Entry(device=DEVICE),
-                "/disk": Entry(disk=DISK),
-                "/link": Entry(link="/text"),
-                "/script": Entry(answer="I am"),
-            }
-        )
+    view = view_of(
+        {
+            "/text": " 42\n",
+            "/hex": "0x2A",
+            "/device": Entry(device=DEVICE),
+            "/disk": Entry(disk=DISK),
+            "/link": Entry(link="/text"),
+            "/script": Entry(answer="I am"),
+        }
     )
 
     assert view.text("/text") == "42"
@@ -56,7 +49,7 @@ def test_answers() -> None:
 
 
 def test_what_is_missing_is_empty() -> None:
-    view = View(recorded({}))
+    view = view_of({})
 
     assert view.text("/a") is None
     assert view.number("/a") is None
@@ -72,7 +65,7 @@ def test_what_is_missing_is_empty() -> None:
 
 
 def test_refused_is_not_missing() -> None:
-    view = View(recorded({"/a": Entry(errno="EPERM"), "/b": Entry(errno="EACCES"), "/c": "x"}))
+    view = view_of({"/a": Entry(errno="EPERM"), "/b": Entry(errno="EACCES"), "/c": "x"})
 
     assert [view.refused(path) for path in ("/a", "/b", "/c")] == [True, True, False]
     assert view.exists("/a")
@@ -102,11 +95,7 @@ class Counting(RecordedRoot):
 
 
 def test_every_question_is_asked_once() -> None:
-    root = Counting(
-        Recording(
-            version=1, note="", platform="linux", folder="/", files={"/a": "1"}, environment={}
-        )
-    )
+    root = Counting(recording_of({"/a": "1"}))
     view = View(root)
 
     for _ in range(3):
@@ -117,7 +106,7 @@ def test_every_question_is_asked_once() -> None:
 
 
 def test_facts_are_counted_and_what_is_there_but_unread_is_listed_once_by_path() -> None:
-    view = View(recorded({"/z": Entry(errno="EPERM"), "/b": Entry(errno="EIO"), "/a": "1"}))
+    view = view_of({"/z": Entry(errno="EPERM"), "/b": Entry(errno="EIO"), "/a": "1"})
 
     view.text("/z")
     view.piece("/z", 0, 1)
@@ -134,7 +123,7 @@ def test_facts_are_counted_and_what_is_there_but_unread_is_listed_once_by_path()
 
 
 def test_after_the_deadline_nothing_is_asked() -> None:
-    view = View(recorded({"/a": "1"}), deadline=time.monotonic() - 1)
+    view = View(root_of({"/a": "1"}), deadline=time.monotonic() - 1)
 
     assert view.text("/a") is None
     assert not view.exists("/a")
@@ -144,10 +133,8 @@ def test_after_the_deadline_nothing_is_asked() -> None:
 class Stuck(RecordedRoot):
     """Never returns from reading what is named so, until it is let go."""
 
-    def __init__(self, files: dict[str, str | Entry]) -> None:
-        super().__init__(
-            Recording(version=1, note="", platform="linux", folder="/", files=files, environment={})
-        )
+    def __init__(self, files: Files) -> None:
+        super().__init__(recording_of(files))
         self.let_go = threading.Event()
 
     def text(self, path: str) -> str:
@@ -214,7 +201,7 @@ def test_what_goes_wrong_while_looking_is_raised_where_it_was_asked_for() -> Non
         raise LookupError(view.platform)
 
     with pytest.raises(LookupError, match="linux"):
-        patiently(recorded({}), look)
+        patiently(root_of({}), look)
 
 
 def test_time_out_of_the_kernel_is_a_reason_like_any_other() -> None:
@@ -222,10 +209,7 @@ def test_time_out_of_the_kernel_is_a_reason_like_any_other() -> None:
         def text(self, path: str) -> str:
             raise OSError(errno.ETIMEDOUT, "", path)
 
-    root = Slow(
-        Recording(version=1, note="", platform="linux", folder="/", files={}, environment={})
-    )
-    view = View(root)
+    view = View(Slow(recording_of({})))
 
     assert view.text("/a") is None
     assert view.unread == (Unread(path="/a", why="Connection timed out"),)

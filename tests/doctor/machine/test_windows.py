@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from rocsteady.doctor.machine.gpus import Gpu, GpuSurvey
-from rocsteady.doctor.machine.recording import Entry, RecordedRoot, Recording
-from rocsteady.doctor.machine.system import Driver
-from rocsteady.doctor.machine.view import View
-from rocsteady.doctor.machine.windows import ADAPTERS, survey_adapters
+import sys
 
-Files = dict[str, str | Entry]
+import pytest
+
+from rocsteady.doctor.machine.gpus import Gpu, GpuSurvey
+from rocsteady.doctor.machine.recording import Entry
+from rocsteady.doctor.machine.system import Driver
+from rocsteady.doctor.machine.windows import ADAPTERS, survey_adapters
+from tests.doctor.machine.recorded_files import Files, view_of
 
 
 def survey(files: Files) -> tuple[GpuSurvey, Driver]:
-    return survey_adapters(
-        View(
-            RecordedRoot(
-                Recording(
-                    version=1, note="", platform="win32", folder="C:/", files=files, environment={}
-                )
-            )
-        )
-    )
+    return survey_adapters(view_of(files, platform="win32", folder="C:/"))
 
 
 def adapter(number: str, **values: str) -> Files:
@@ -82,15 +76,10 @@ def test_no_adapter_is_an_answer() -> None:
 def with_hipinfo(printed: str) -> list[str | None]:
     files = adapter("0000", MatchingDeviceId=r"PCI\VEN_1002&DEV_7550&REV_C0")
     files["C:/AMD/ROCm/bin/hipInfo.exe"] = Entry(answer=printed)
-    recording = Recording(
-        version=1,
-        note="",
-        platform="win32",
-        folder="C:/",
-        files=files,
-        environment={"HIP_PATH": "C:\\AMD\\ROCm\\"},
+    view = view_of(
+        files, platform="win32", folder="C:/", environment={"HIP_PATH": "C:\\AMD\\ROCm\\"}
     )
-    return [gpu.gfx for gpu in survey_adapters(View(RecordedRoot(recording)))[0].gpus]
+    return [gpu.gfx for gpu in survey_adapters(view)[0].gpus]
 
 
 def test_hipinfo_names_the_instruction_set() -> None:
@@ -100,3 +89,18 @@ def test_hipinfo_names_the_instruction_set() -> None:
 def test_hipinfo_is_not_believed_if_it_counts_other_gpus_or_garbage() -> None:
     assert with_hipinfo("gcnArchName: gfx1201\ngcnArchName: gfx1036\n") == [None]
     assert with_hipinfo("Segmentation fault") == [None]
+
+
+if sys.platform == "win32":
+    from rocsteady.doctor.machine import registry
+
+
+@pytest.mark.skipif(sys.platform != "win32", reason="needs Windows: there is no registry here")
+def test_keys_are_folders_and_values_are_files() -> None:
+    if sys.platform == "win32":
+        windows = "/HKLM/SOFTWARE/Microsoft/Windows NT/CurrentVersion"
+        assert registry.holds(windows)
+        assert registry.text(f"{windows}/CurrentBuild").isdecimal()
+        assert "Fonts" in registry.names(windows)
+        with pytest.raises(FileNotFoundError):
+            registry.text(f"{windows}/no such value")

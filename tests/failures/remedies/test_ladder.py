@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 
-from rocsteady.doctor.knowledge.failures import Nature
+from rocsteady.doctor.knowledge.failures import Nature, load_failures
 from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.failures.ladder import RemedyChoice, choose_remedy, preview
 from rocsteady.failures.situation import Budget, FailedAttempt, Situation
@@ -254,9 +255,7 @@ def test_only_what_is_allowed_and_nothing_that_is_denied(situations: Situations)
     assert dict(choose_remedy(denied).skipped)["precision-bf16"] == "denied by --deny"
 
 
-def test_a_setting_with_nothing_to_act_on_is_passed_over_and_undone(
-    situations: Situations,
-) -> None:
+def test_a_setting_with_nothing_to_act_on_is_passed_over_and_undone(situations: Situations) -> None:
     situation = situations("nan-loss", nature=Nature.DETERMINISTIC)
     further = situations.after(situation, choose_remedy(situation), steps=300)
     idle = msgspec.structs.replace(further, ineffective=("precision",))
@@ -347,3 +346,90 @@ def test_a_part_that_brought_the_run_further_is_kept(situations: Situations) -> 
     assert choice.strategy == Strategy(micro_batch=8)
     assert following.strategy is not None
     assert following.strategy.micro_batch == 8
+
+
+CACHING = "PYTORCH_NO_HIP_MEMORY_CACHING"
+WORKSPACE = "HIPBLASLT_WORKSPACE_SIZE"
+KINDS = load_failures().kinds
+
+
+GETS_THERE = {  # what fails, what is given, the settings with which it does not, and the way there
+    "a DataLoader that hangs with workers": (
+        "hang-in-loader", {}, ("workers", 0), "retry loader-forkserver loader-inline"),
+    "attention that hangs when fused": (
+        "hang-in-attention", {}, ("attention", "math"), "retry attention-math"),
+    "its backward, of which no more is known": (
+        "hang-in-backward", {}, ("attention", "math"), "retry attention-math"),
+    "HIPBLAS_STATUS_ALLOC_FAILED while a variable is set": (
+        "blas-handle-failed", {"variables": {WORKSPACE: "8388608"}},
+        ("variables", {WORKSPACE: None}), "retry unset-variable"),
+    "a variable that cancels the allocator settings": (
+        "oom-fragmentation",
+        {"variables": {CACHING: "1", "PYTORCH_HIP_ALLOC_CONF": "max_split_size_mb:32"}},
+        ("variables", {CACHING: None}), "retry unset-variable"),
+    "too many workers for the host's memory": (
+        "oom-host", {}, ("workers", 2), "retry loader-less-prefetch loader-fewer-workers"),
+    "a compile that dies": ("compile-failure", {}, ("compile", False), "compile-off"),
+    "NaN under fp16": ("nan-loss", {}, ("precision", "bf16"), "retry precision-bf16"),
+    "a GPU that fails only with two ranks": (
+        "gpu-hang", {"ranks": 2, "rank": 1}, ("gpus", (0,)), "retry single-gpu"),
+    "the last checkpoint cannot be read": (
+        "checkpoint-corrupt", {}, ("checkpoints_back", 1), "checkpoint-back"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", GETS_THERE)
+def test_without_a_gpu_it_gets_there(situations: Situations, case: str) -> None:
+    kind, given, (setting, value), path = GETS_THERE[case]
+    nature = KINDS[kind].nature
+
+    situation = situations(kind, nature=nature, loader=situations.loader(), **given)  # type: ignore[arg-type]
+    taken = []
+    while getattr(situation.strategy, setting) != value:
+        choice = choose_remedy(situation)
+        taken.append(choice.remedy)
+        situation = situations.after(situation, choice)
+
+    assert " ".join(taken) == path
+
+
+@pytest.mark.parametrize(
+    ("kind", "on", "path"),
+    [
+        ("hang-in-backward", "rx9070xt-windows", "retry unset-variable attention-math cpu"),
+        ("blas-handle-failed", "rx7900xt-pair", "retry single-gpu cpu"),
+        ("hang-in-loader", "rx5700xt-override", "retry loader-spawn loader-inline omp-threads"),
+        ("oom-fragmentation", "rx7900xt-allocator", "retry unset-variable cpu"),
+        ("machine-went-down", "rx5700xt-override", "cpu"),
+    ],
+    ids=["note A", "note B", "note C", "note D", "note E"],
+)
+def test_the_field_notes_to_the_end_of_the_ladder(
+    situations: Situations, kind: str, on: str, path: str
+) -> None:
+    situation = situations(kind, on, nature=KINDS[kind].nature)
+    taken = []
+    while (choice := choose_remedy(situation)).strategy is not None:
+        taken.append(choice.remedy)
+        situation = situations.after(situation, choice)
+
+    assert " ".join(taken) == path
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [("segfault", ["retry"]), ("script-error", []), ("disk-full", []), ("machine-went-down", [])],
+)
+def test_what_nothing_mends_ends_soon_and_says_what_was_tried(
+    situations: Situations, kind: str, path: list[str]
+) -> None:
+    about = KINDS[kind]
+    situation = situations(kind, nature=about.nature, person=about.fix)
+    taken = []
+    while (choice := choose_remedy(situation)).strategy is not None:
+        taken.append(choice.remedy)
+        situation = situations.after(situation, choice)
+
+    assert taken == path
+    assert all(name in choice.why for name in path)
+    assert choice.person == about.fix

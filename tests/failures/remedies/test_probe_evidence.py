@@ -10,12 +10,7 @@ NOW = "GPU gfx1100; torch 2.10.0"
 
 
 def seen(
-    probe: str,
-    variant: str,
-    outcome: ProbeOutcome,
-    *,
-    at: float = 1.0,
-    software: str = NOW,
+    probe: str, variant: str, outcome: ProbeOutcome, *, at: float = 1.0, software: str = NOW
 ) -> Observation:
     return Observation(
         probe=probe,

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
+from rocsteady.doctor.knowledge.failures import load_failures
+from rocsteady.doctor.knowledge.reader import DataFolder
 from rocsteady.doctor.machine.machine import Machine
-from rocsteady.failures.remedy import load_remedies
+from rocsteady.errors import KnowledgeError
+from rocsteady.failures.computed import COMPUTED
+from rocsteady.failures.remedy import ANY, load_remedies, requested_strategy
 from rocsteady.failures.situation import FailedAttempt, Refused, Situation
 from rocsteady.hangs.heartbeat_pages import BatchSplit
 from rocsteady.model import Fingerprint, Strategy
 
 if TYPE_CHECKING:
+    from tests.conftest import Recorded
     from tests.failures.remedies.conftest import Situations
 
 
@@ -44,74 +50,59 @@ def with_kernel(machine: Machine, kernel: str) -> Machine:
 @pytest.mark.parametrize(
     ("remedy", "kind", "on", "change"),
     [
-        ("interrupts-off", "hang-in-sync", "strix-halo", {"HSA_ENABLE_INTERRUPT": "0"}),
-        ("interrupts-off", "hang-in-sync", "rx7900xtx", {"HSA_ENABLE_INTERRUPT": "0"}),
-        ("sdma-off", "hang-in-copy", "strix-halo", {"HSA_ENABLE_SDMA": "0"}),
-        ("sdma-off", "hang-in-copy", "old-kernel", {"HSA_ENABLE_SDMA": "0"}),
-        ("hipblaslt-off", "gpu-reset", "rx9070xt", {"TORCH_BLAS_PREFER_HIPBLASLT": "0"}),
-        ("hipblaslt-off", "blas-error", "mi210-8", {"TORCH_BLAS_PREFER_HIPBLASLT": "0"}),
-        ("miopen-fast-find", "miopen-failure", "rx9070xt-windows", {"MIOPEN_FIND_MODE": "2"}),
-        ("omp-threads", "hang-in-loader", "rx7900xtx", {"OMP_NUM_THREADS": "1"}),
-        ("xet-off", "hang-in-download", "no-amd-gpu", {"HF_HUB_DISABLE_XET": "1"}),
-        ("nhwc-off", "miopen-failure", "steam-deck", {"PYTORCH_MIOPEN_SUGGEST_NHWC": "0"}),
-        ("rocblas-alone", "hang-in-backward", "rx9070xt", {"ROCBLAS_USE_HIPBLASLT": "0"}),
-        (
-            "allocator-off",
-            "memory-access-fault",
-            "rx9060xt",
-            {"PYTORCH_NO_HIP_MEMORY_CACHING": "1"},
-        ),
-        (
-            "miopen-direct-off",
-            "hang-in-kernel-search",
-            "rx7900xtx",
-            {"MIOPEN_DEBUG_CONV_DIRECT": "0"},
-        ),
-        ("miopen-cache-off", "miopen-cache", "rx7900xtx", {"MIOPEN_DISABLE_CACHE": "1"}),
-        ("fewer-queues", "gpu-queues-exhausted", "rx7900xtx", {"GPU_MAX_HW_QUEUES": "1"}),
-        (
-            "aotriton-off",
-            "nan-loss",
-            "radeon-890m",
-            {"TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL": "0"},
-        ),
-        (
-            "compile-one-thread",
-            "hang-in-compile",
-            "no-amd-gpu",
-            {"TORCHINDUCTOR_COMPILE_THREADS": "1"},
-        ),
+        ("interrupts-off", "hang-in-sync", "strix-halo", "HSA_ENABLE_INTERRUPT=0"),
+        ("interrupts-off", "hang-in-sync", "rx7900xtx", "HSA_ENABLE_INTERRUPT=0"),
+        ("sdma-off", "hang-in-copy", "strix-halo", "HSA_ENABLE_SDMA=0"),
+        ("sdma-off", "hang-in-copy", "old-kernel", "HSA_ENABLE_SDMA=0"),
+        ("hipblaslt-off", "gpu-reset", "rx9070xt", "TORCH_BLAS_PREFER_HIPBLASLT=0"),
+        ("hipblaslt-off", "blas-error", "mi210-8", "TORCH_BLAS_PREFER_HIPBLASLT=0"),
+        ("miopen-fast-find", "miopen-failure", "rx9070xt-windows", "MIOPEN_FIND_MODE=2"),
+        ("omp-threads", "hang-in-loader", "rx7900xtx", "OMP_NUM_THREADS=1"),
+        ("xet-off", "hang-in-download", "no-amd-gpu", "HF_HUB_DISABLE_XET=1"),
+        ("nhwc-off", "miopen-failure", "steam-deck", "PYTORCH_MIOPEN_SUGGEST_NHWC=0"),
+        ("rocblas-alone", "hang-in-backward", "rx9070xt", "ROCBLAS_USE_HIPBLASLT=0"),
+        ("allocator-off", "memory-access-fault", "rx9060xt", "PYTORCH_NO_HIP_MEMORY_CACHING=1"),
+        ("miopen-direct-off", "hang-in-kernel-search", "rx7900xtx", "MIOPEN_DEBUG_CONV_DIRECT=0"),
+        ("miopen-cache-off", "miopen-cache", "rx7900xtx", "MIOPEN_DISABLE_CACHE=1"),
+        ("fewer-queues", "gpu-queues-exhausted", "rx7900xtx", "GPU_MAX_HW_QUEUES=1"),
+        ("aotriton-off", "nan-loss", "radeon-890m", "TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL=0"),
+        ("compile-one-thread", "hang-in-compile", "no-amd-gpu", "TORCHINDUCTOR_COMPILE_THREADS=1"),
         (
             "attention-fused",
             "oom-device",
             "strix-halo",
-            {"TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL": "1"},
+            "TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL=1",
         ),
         (
             "allocator-expandable",
             "oom-fragmentation",
             "rx7900xtx",
-            {"PYTORCH_ALLOC_CONF": "expandable_segments:True"},
+            "PYTORCH_ALLOC_CONF=expandable_segments:True",
         ),
         (
             "allocator-no-split",
             "oom-fragmentation",
             "rx7900xtx",
-            {"PYTORCH_ALLOC_CONF": "max_split_size_mb:128"},
+            "PYTORCH_ALLOC_CONF=max_split_size_mb:128",
         ),
         (
             "unset-variable",
             "oom-fragmentation",
             "rx7900xt-allocator",
-            {"PYTORCH_NO_HIP_MEMORY_CACHING": None},
+            "PYTORCH_NO_HIP_MEMORY_CACHING",
         ),
-        ("unset-variable", "hang-in-backward", "rx9070xt-windows", {"HIP_LAUNCH_BLOCKING": None}),
+        ("unset-variable", "hang-in-backward", "rx9070xt-windows", "HIP_LAUNCH_BLOCKING"),
     ],
 )
 def test_one_variable_is_changed(
-    situations: Situations, remedy: str, kind: str, on: str, change: dict[str, str | None]
+    situations: Situations, remedy: str, kind: str, on: str, change: str
 ) -> None:
-    assert applied(remedy, situations(kind, on)) == Strategy(variables=change)
+    """``change`` is NAME=VALUE, or NAME where it is unset."""
+    name, sets, value = change.partition("=")
+
+    assert applied(remedy, situations(kind, on)) == Strategy(
+        variables={name: value if sets else None}
+    )
 
 
 @pytest.mark.parametrize(
@@ -474,3 +465,135 @@ def test_parts_are_only_for_scripts_that_have_them(situations: Situations) -> No
         "the script does not train through rocsteady_train.Loop"
     )
     assert "a single sample" in refused("half-micro-batch", single)
+
+
+REMEDIES = [*load_remedies().values()]
+ENTRY = """
+[[remedy]]
+id = "dummy"
+title = "A dummy"
+answers = ["oom-host"]
+cost = "nothing"
+evidence = "none"
+when_not = "Never."
+sources = ["field note A"]
+"""
+
+
+RETRY = ENTRY.replace("dummy", "retry")
+
+
+def with_entries(folder: Path, text: str) -> DataFolder:
+    (folder / "remedies.toml").write_text(f"{RETRY}{text}\n", encoding="utf-8")
+    return DataFolder(folder)
+
+
+def test_a_remedy_is_one_entry_of_one_file(tmp_path: Path) -> None:
+    data = with_entries(tmp_path, f'{ENTRY}set = {{ DUMMY = "1" }}')
+
+    assert load_remedies(data)["dummy"].set == {"DUMMY": "1"}
+    assert data.ignored == []
+
+
+def test_a_file_without_the_plain_retry_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "remedies.toml").write_text(f'{ENTRY}set = {{ A = "1" }}\n', encoding="utf-8")
+
+    with pytest.raises(KnowledgeError, match="retry: missing"):
+        load_remedies(DataFolder(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("more", "wrong"),
+    [
+        ("", "dummy: set: exactly one of"),
+        ('set = { A = "1" }\nsetting = { compile = false }', "dummy: set: exactly one of"),
+        ("setting = { compil = false }", "dummy: setting: 'compil' is not a field"),
+        ('setting = { workers = "two" }', "dummy: setting: "),
+        ('set = { A = "1" }\nneeds = "cuda"', "dummy: needs: one of gpu, rocm, rocr"),
+        (
+            'set = { A = "1" }\nwhen = [{ fact = "gpu.gfxx", is = "x", otherwise = "no" }]',
+            "dummy: when.fact: 'gpu.gfxx' is not a fact",
+        ),
+        (
+            'set = { A = "1" }\nwhen = [{ check = "gpu", otherwise = "no {gpu.gfxx}" }]',
+            "dummy: when.otherwise: 'gpu.gfxx' is not a fact",
+        ),
+        ('set = { A = "1" }\nwhen = [{ check = "gpu" }]', "otherwise"),
+        (f'set = {{ A = "1" }}{ENTRY}set = {{ A = "1" }}', "dummy: id: taken"),
+    ],
+)
+def test_a_wrong_entry_is_ignored_and_named(tmp_path: Path, more: str, wrong: str) -> None:
+    data = with_entries(tmp_path, f"{ENTRY}{more}")
+
+    load_remedies(data)
+
+    assert len(data.ignored) == 1
+    assert wrong in data.ignored[0]
+
+
+def test_the_same_again_comes_first_and_the_cpu_last() -> None:
+    assert (REMEDIES[0].id, REMEDIES[-1].id) == ("retry", "cpu")
+
+
+def test_every_function_has_an_entry() -> None:
+    assert COMPUTED.keys() <= load_remedies().keys()
+
+
+@pytest.mark.parametrize("remedy", REMEDIES, ids=lambda remedy: str(remedy.id))
+def test_a_remedy_says_what_it_costs_what_it_rests_on_and_when_not_to_use_it(
+    remedy: object,
+) -> None:
+    for field in ("title", "cost", "evidence", "when_not"):
+        text = getattr(remedy, field)
+        assert text.strip(), field
+        assert text.isascii(), field
+        assert not set(text) & set("\n!"), field
+    assert all(source.strip() for source in getattr(remedy, "sources", ()))
+    assert getattr(remedy, "sources", ())
+
+
+def test_a_remedy_answers_only_kinds_that_exist() -> None:
+    kinds = {ANY, *load_failures().kinds}
+
+    unknown = {
+        (remedy.id, kind) for remedy in REMEDIES for kind in remedy.answers if kind not in kinds
+    }
+
+    assert unknown == set()
+
+
+def test_nothing_claims_to_be_confirmed_on_hardware() -> None:
+    assert [remedy.id for remedy in REMEDIES if remedy.confirmed_on] == []
+
+
+def test_one_after_the_other(recorded: Recorded) -> None:
+    machine = recorded.machine("rx9070xt")
+
+    strategy = requested_strategy(
+        ("hipblaslt-off", "loader-inline", "precision-bf16", "cpu"), machine, {}, gpus=1
+    )
+
+    assert strategy == Strategy(
+        workers=0, precision="bf16", device="cpu", variables={"TORCH_BLAS_PREFER_HIPBLASLT": "0"}
+    )
+
+
+def test_a_harmful_variable_is_unset_without_a_failure_that_it_brought_about(
+    recorded: Recorded,
+) -> None:
+    strategy = requested_strategy(
+        ("unset-variable",), recorded.machine("no-amd-gpu"), {"AMD_SERIALIZE_KERNEL": "3"}, gpus=0
+    )
+
+    assert strategy == Strategy(variables={"AMD_SERIALIZE_KERNEL": None})
+
+
+def test_what_is_not_right_here_is_refused_by_name(recorded: Recorded) -> None:
+    machine = recorded.machine("no-amd-gpu")
+
+    assert requested_strategy(("loader-inline", "sdma-off"), machine, {}, gpus=0) == Refused(
+        why="sdma-off: torch 2.9.0+cpu is not built for ROCm"
+    )
+    asked = requested_strategy(("cpu",), machine, {}, gpus=0)  # what is so already is no error
+    assert asked == Strategy(device="cpu")
+    assert isinstance(requested_strategy(("retry",), machine, {}, gpus=0), Refused)

@@ -81,9 +81,7 @@ def test_what_the_user_should_know_is_on_top(an_export: Callable[..., Export]) -
         assert "Due: Sun 30 Nov 18:00." in text
 
 
-def test_a_gpu_without_an_image_gets_wheels_or_is_refused(
-    an_export: Callable[..., Export],
-) -> None:
+def test_a_gpu_without_an_image_gets_wheels_or_is_refused(an_export: Callable[..., Export]) -> None:
     text = dockerfile(an_export(gfx="gfx1010"))
 
     assert "FROM ubuntu:24.04\n" in text

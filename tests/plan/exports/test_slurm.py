@@ -66,10 +66,7 @@ def test_options_stand_before_the_first_command(an_export: Callable[..., Export]
     ],
 )
 def test_time_comes_from_the_deadline(
-    an_export: Callable[..., Export],
-    due: float | None,
-    checkpoints: tuple[str, ...],
-    asked: str,
+    an_export: Callable[..., Export], due: float | None, checkpoints: tuple[str, ...], asked: str
 ) -> None:
     assert options(sbatch(an_export(due=due, checkpoints=checkpoints)))["time"] == asked
 

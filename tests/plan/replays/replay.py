@@ -80,7 +80,8 @@ class Replay:
     def plan(self, *options: str) -> str:
         """Make a plan by real trials, none of which is made twice; return the screen."""
         before = hashed(self.folder)
-        ended = self.project.say("plan", "--yes", "--trial", "2s", *options, within=280)
+        trial = () if "--no-trials" in options else ("--trial", "2s")
+        ended = self.project.say("plan", "--yes", *trial, *options, within=280)
         print(ended.out)  # noqa: T201 - seen if the test fails
         assert ended.code == 0, ended.err
         assert hashed(self.folder) == before

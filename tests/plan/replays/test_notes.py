@@ -74,7 +74,7 @@ def test_note_a_a_backward_pass_that_hangs_on_windows(replay: Replay) -> None:
         plan = replay.values()
         firsts.append(plan.options[0].id)
         for name in ("gpu", "gpu+clean"):
-            assert "trial: hang-in-backward" in named(plan.ruled_out, name).rests_on[0]
+            assert "trial failed with hang-in-backward" in named(plan.ruled_out, name).rests_on[0]
         assert '"GPU, unchanged" is ruled out (trial failed with hang-in-backward' in plan.take
 
     assert plan is not None
@@ -103,7 +103,7 @@ def test_note_b_a_handle_that_is_refused_under_variables(replay: Replay) -> None
     assert first.id == "gpu+one"
     assert first.strategy == Strategy(gpus=(0,), variables={"PYTORCH_HIP_ALLOC_CONF": None})
     assert any(reason.startswith("expandable-no-effect: ") for reason in first.rests_on)
-    assert "trial: blas-handle-failed" in named(plan.ruled_out, "gpu").rests_on[0]
+    assert "trial failed with blas-handle-failed" in named(plan.ruled_out, "gpu").rests_on[0]
     assert "blas-handle-failed" in plan.take
     ddp = named(plan.options, "ddp")
     assert ddp.basis is Basis.ESTIMATE

@@ -158,10 +158,7 @@ class Spoils(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self._loader: Any = None
 
     def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None = None,
-        target: ModuleType | None = None,
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname != "torch" or self._loader is not None:
             return None

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import random
+import re
+import string
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rocsteady.store.redaction.patterns import data
 from rocsteady.store.redaction.redactor import Redactor, hide_secrets
 
 
@@ -124,6 +129,36 @@ def test_the_home_of_root_is_replaced() -> None:
     hide = Redactor(homes=["/root"], users=["root"], hosts=[])
 
     assert hide.text("/root/venv:/chroot/venv") == "/home/user/venv:/chroot/venv"
+
+
+ALPHABETS = {
+    "A": string.ascii_letters + string.digits,
+    "U": string.ascii_uppercase + string.digits,
+    "h": "0123456789abcdef",
+    "w": string.ascii_letters + string.digits + "_-",
+    "d": string.digits,
+}
+
+
+def drawn(found: re.Match[str]) -> str:
+    """Draw what an example of patterns.toml leaves open; the first and the last are no marks."""
+    alphabet, made = ALPHABETS[found[1]], random.Random(14)  # noqa: S311 - not to keep anything safe
+    plain = [mark for mark in alphabet if mark.isalnum()]
+    middle = "".join(made.choice(alphabet) for _ in range(int(found[2]) - 2))
+    return made.choice(plain) + middle + made.choice(plain)
+
+
+@pytest.mark.parametrize("entry", data()["secret"], ids=lambda entry: str(entry["name"]))
+def test_every_example_of_every_secret_type_is_hidden(entry: dict[str, Any]) -> None:
+    examples = entry["example"] if isinstance(entry["example"], list) else [entry["example"]]
+    for example in examples:
+        assert any(keyword in example for keyword in entry["keyword"])
+        parts = [drawn(each) for each in re.finditer(r"\{([AUhwd])([0-9]+)\}", example)]
+        text = re.sub(r"\{([AUhwd])([0-9]+)\}", drawn, example)
+        for around in ("{}", "loss 0.3 {} and more", "[rank0]: ({})"):
+            told = hide_secrets(around.replace("{}", text))
+            assert [part for part in parts if len(part) > 9 and part in told] == []
+            assert "<redacted>" in told
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from rocsteady.store.redaction.redactor import Redactor, Secrets
+from rocsteady.screens.screen import json_text
+from rocsteady.store.redaction.redactor import Redactor, Secrets, hide_secrets
 
 VALUE = "Zq148vXk9Lm4Tr8Wp"
 
@@ -85,6 +86,14 @@ SECRETS = (
     "<property><name>db.password</name><value>{}</value></property>",
     "<key>password</key><string>{}</string>",
     "<td>password</td><td>{}</td>",
+    # found readable from outside
+    "AuthenticationError: Incorrect API key provided: {}.",
+    "ValueError: bad token provided {}",
+    "passWord={}",
+    "--PassPhrase {}",
+    '{"passWord":"{}"}',
+    "--otp {}",
+    "--jwt {}",
 )
 NEEDED = (
     "token_embedding",
@@ -116,10 +125,14 @@ NEEDED = (
     "could not export key layer_17",
     "setenv ROCM_PATH /opt/rocm-6.4.1",
     '$env:HIP_VISIBLE_DEVICES = "0,1"',
+    "2026-11-15 05:15:10,623 | INFO | passwords 3\n2026-11-15 05:15:10,623 | INFO | lr 0.002",
     "<key>layer1</key>",
     "<name>resnet50</name>",
     "'Enter the password:\\nKilled'",
     'password\\n  File "train.py", line 17',
+    "pass 3 of 4",
+    "the key provided by the user",
+    "compass word 12",
 )  # fmt: skip
 
 
@@ -161,3 +174,21 @@ def test_time_grows_with_the_length_only(piece: str) -> None:
         took.append(time.process_time() - began)
 
     assert took[1] < 24 * max(took[0], 0.01)  # 64 times, if it grew with the square
+
+
+def test_bytes_that_are_no_text_do_not_break_json() -> None:
+    assert json_text({"command": ["caf\udce9"]}, indent=0) == '{"command":["caf\\\\xe9"]}\n'
+
+
+@pytest.mark.parametrize("stamp", ["2026-11-16T22:54:52.123Z ", "22:54:52 "])
+def test_the_times_before_lines_of_a_log_hide_nothing_that_stands_below_its_name(
+    stamp: str,
+) -> None:
+    lines = ["password: |", "  Mm7yamlPw1", "passwords:", "  - Mp7listPwA", "--password", "Ml7cli9"]
+    log = "\n".join(f"{stamp}{line}" for line in [*lines, "loss 0.3"])
+
+    for redact in (Secrets().text, hide_secrets):
+        told = redact(log)
+        assert not any(secret in told for secret in ("Mm7yamlPw1", "Mp7listPwA", "Ml7cli9"))
+        assert told.count(stamp) == len(lines) + 1
+        assert told.endswith("loss 0.3")

@@ -106,21 +106,22 @@ class MicroBatches:
         count: Count | None,
     ) -> list[tuple[int, int, float]]:
         """Return the micro-batches of a batch with their weights; none: it is trained whole."""
-        if reduction is None:
-            if self.size is not None:
-                self._warn(f"rocsteady: the batch is trained whole; {UNDECLARED}.")
-            return []
+        if reduction is None and self.size is not None:
+            self._warn(f"rocsteady: the batch is trained whole; {UNDECLARED}.")
         try:
             total = samples_in(batch)
         except MicroBatchError as error:
-            if self.size is not None:
+            if reduction is not None and self.size is not None:
                 self._warn(f"rocsteady: {error}. The batch is trained whole.")
             return []
         pieces = []
-        if self.size is not None and self.size < total:
+        if reduction is not None and self.size is not None and self.size < total:
             pieces = split(batch, total, self.size, reduction, count)
             self._warn_of_batch_norm()
-        trained = total, (self.size or total) if pieces else total
+        if reduction is None:
+            trained = total, 0  # it cannot be split
+        else:
+            trained = total, (self.size or total) if pieces else total
         if trained != self.trained:  # reported first: this may be the last that is heard of us
             self.trained = trained
             supervisor_link.micro_batches(*trained)

@@ -32,7 +32,7 @@ def began_at(step: int) -> None:
 
 
 def micro_batches(batch: int, size: int) -> None:
-    """Report how many samples are in a batch, and in each micro-batch."""
+    """Report how many samples are in a batch, and in each micro-batch; 0: it cannot be split."""
     _tell(wire.W_BATCH, batch)
     _tell(wire.W_MICRO_BATCH, size)
 

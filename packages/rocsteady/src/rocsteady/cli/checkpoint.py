@@ -14,8 +14,7 @@ from rocsteady.cli.command_group import CommandGroup
 from rocsteady.errors import ExaminationError
 from rocsteady.model import Value
 from rocsteady.screens.screen import layout, show, show_json
-from rocsteady.screens.table import LEAST_LAST, Column, Table
-from rocsteady.screens.text_page import GREEN, RED, Page
+from rocsteady.screens.text_page import GREEN, LEAST_LAST, RED, Column, Page
 from rocsteady.wording import size as written_size
 
 WHOLE, BROKEN = 0, 1
@@ -119,5 +118,5 @@ def _show(folder: Path, found: list[Listed], *, as_json: bool) -> None:
             for each in found
         ]
         styles = {(n, STATE): RED if each.wrong else GREEN for n, each in enumerate(found)}
-        Table(COLUMNS, rows).draw(page, styles)
+        page.table(COLUMNS, rows, styles)
     show(str(page))

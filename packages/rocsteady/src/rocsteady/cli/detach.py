@@ -27,7 +27,7 @@ WITHOUT_TERMINAL = "--without-terminal"  # what the second one is told
 def detach(words: Sequence[str], folder: Path, journal: Journal) -> str:
     """Start it, wait until its first attempt begins, and return the name of its run."""
     output = journal.place.folder / OUTPUT
-    said = output.stat().st_size if output.exists() else 0
+    offset = output.stat().st_size if output.exists() else 0
     before = {line.run.name: line.attempts for line in journal.runs()}
     command = [sys.executable, "-m", "rocsteady", "run", WITHOUT_TERMINAL, *words]
     since, started = time.time(), start_detached(command, os.environ, folder, output)
@@ -42,7 +42,7 @@ def detach(words: Sequence[str], folder: Path, journal: Journal) -> str:
         refused = line is not None and line.run.outcome not in (RunOutcome.NONE, RunOutcome.DONE)
         if refused or (has_ended and not begun):
             with open_regular(output) as stream:
-                stream.seek(said)
+                stream.seek(offset)
                 tell(read_exactly(stream, SHOWN).decode(errors="replace").rstrip("\n"))
             raise RocsteadyError("the process ended before the run started")
     if not name:
@@ -57,7 +57,7 @@ def detach(words: Sequence[str], folder: Path, journal: Journal) -> str:
 
 
 def _has_begun(line: RunLine, attempts: int, journal: Journal) -> bool:
-    """Tell whether a later attempt is watched: a command that cannot be started never is."""
+    """Return whether a later attempt is watched: a command that cannot be started never is."""
     if line.run.outcome is RunOutcome.DONE or line.attempts <= attempts:
         return line.run.outcome is RunOutcome.DONE
     progress = journal.story(line.run.name).progress

@@ -1,30 +1,44 @@
-"""``rocsteady doctor``: what is this machine, what is wrong with it, says who."""
+"""``rocsteady doctor``: what this machine is, what is wrong with it, and what it can install."""
 
 from __future__ import annotations
 
+import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
+import msgspec
 
+from rocsteady import __version__
+from rocsteady.cli.command_group import CommandGroup
 from rocsteady.cli.machine_options import open_root, python_option, root_option
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.values import Severity
-from rocsteady.doctor.machine.machine import examine
+from rocsteady.doctor.machine.machine import Machine, examine
+from rocsteady.doctor.machine.view import View
+from rocsteady.errors import ExaminationError
 from rocsteady.screens.diagnosis import render_diagnosis
 from rocsteady.screens.rules import render_rule, render_rule_list
-from rocsteady.screens.screen import json_text, layout, show, show_json, without_secrets
+from rocsteady.screens.screen import json_text, layout, show, show_json, tell, without_secrets
 from rocsteady.store.identity import machine_fingerprint
 from rocsteady.store.machine_history import memory_to_read
 from rocsteady.suggestions import no_such
 
 NOTHING_BLOCKS, SOMETHING_BLOCKS = 0, 1
+ALL_ACT, SOME_DO_NOT = 0, 1  # variables
+ONE_WORKS, NONE_WORKS = 0, 1  # torch builds
+PYTHON_VERSION = re.compile(r"3\.\d{1,2}(\.\d{1,2})?")
 LISTED = "To list them: rocsteady doctor --list"
 
 
-@click.command("doctor")
+@click.group(
+    "doctor",
+    cls=CommandGroup,
+    invoke_without_command=True,
+    subcommand_metavar="[env|wheels] [ARGS]...",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @python_option
 @root_option
@@ -35,6 +49,14 @@ LISTED = "To list them: rocsteady doctor --list"
     "about_knowledge",
     is_flag=True,
     help="Show the version and age of the knowledge base and how to upgrade it, and exit.",
+)
+@click.option("--facts", is_flag=True, help="Show every fact that was read, and exit.")
+@click.option(
+    "--record",
+    "recording",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the facts to FILE for sharing, with names and serial numbers removed, and exit.",
 )
 @click.option("--strict", is_flag=True, help="Also exit with code 1 for risks.")
 @click.pass_context
@@ -47,6 +69,8 @@ def command(  # noqa: PLR0913 - one argument an option
     list_rules: bool,
     explain: str | None,
     about_knowledge: bool,
+    facts: bool,
+    recording: Path | None,
     strict: bool,
 ) -> None:
     """Check this machine for problems that affect training, and say how to fix them.
@@ -56,6 +80,9 @@ def command(  # noqa: PLR0913 - one argument an option
     Exit code: 0 nothing blocks training, 1 something does, 2 incorrect usage, 3 could not examine
     it.
     """
+    if ctx.invoked_subcommand is not None:
+        _refuse_options_before(ctx, ctx.invoked_subcommand)
+        return
     knowledge = doctors_knowledge()
     if about_knowledge:
         _show_knowledge(knowledge, as_json=as_json)
@@ -63,7 +90,13 @@ def command(  # noqa: PLR0913 - one argument an option
     if list_rules or explain:
         show(_rules(knowledge, explain, as_json=as_json))
         return
-    machine, _ = examine(open_root(root, python), knowledge.variables)
+    machine, view = examine(open_root(root, python), knowledge.variables)
+    if recording is not None:
+        _record(recording, view, knowledge)
+        return
+    if facts:
+        _show_facts(machine, knowledge, as_json=as_json)
+        return
     seen = memory_to_read().observations(machine_fingerprint()) if root is None else ()
     diagnosis = diagnose(machine, knowledge, observations=seen)
     if as_json:
@@ -110,3 +143,139 @@ def _rules(knowledge: Knowledge, explain: str | None, *, as_json: bool) -> str:
     if explain is None:
         return render_rule_list(chosen, width=width, colour=colour)
     return render_rule(chosen[0], knowledge.sources, width=width, colour=colour)
+
+
+def _refuse_options_before(ctx: click.Context, subcommand: str) -> None:
+    """Refuse an option that would be ignored: each subcommand has its own, after its name."""
+    for name in ctx.params:
+        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            ctx.fail(f"options go after {subcommand}: rocsteady doctor {subcommand} --help")
+
+
+def _show_facts(machine: Machine, knowledge: Knowledge, *, as_json: bool) -> None:
+    from rocsteady.screens.machine import render_machine  # noqa: PLC0415 - seldom needed
+
+    if as_json:
+        show_json(machine)
+    else:
+        width, colour = layout(sys.stdout)
+        show(render_machine(without_secrets(machine), knowledge, width=width, colour=colour))
+
+
+def _record(path: Path, view: View, knowledge: Knowledge) -> None:
+    from rocsteady.doctor.machine.recording import record  # noqa: PLC0415 - seldom needed
+    from rocsteady.printable import printable_json  # noqa: PLC0415
+    from rocsteady.store.redaction.redactor import redactor_here  # noqa: PLC0415
+    from rocsteady.system.atomic_file import write_whole  # noqa: PLC0415
+
+    note = f"recorded by rocsteady {__version__} on {datetime.now(tz=UTC).date().isoformat()}"
+    recording = record(view, redactor_here(view.environment or {}), knowledge.variables, note)
+    text = msgspec.json.format(msgspec.json.encode(recording), indent=1).decode()
+    content = printable_json(text).encode() + b"\n"
+    try:
+        write_whole(path, content)
+    except OSError as error:
+        raise ExaminationError(f"{path}: {error.strerror}") from None
+    tell(f"Wrote {len(recording.files):,} paths ({len(content):,} bytes) to {path}.")
+    tell(
+        "Secrets, serial numbers, host names, user names and home folders were replaced. Read the"
+        " file before you send it; nothing was sent."
+    )
+
+
+@command.command("env")
+@click.argument(
+    "file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@python_option
+@root_option
+@click.pass_context
+def env(
+    ctx: click.Context, *, file: Path | None, as_json: bool, python: str | None, root: Path | None
+) -> None:
+    """Show what each ROCm and PyTorch variable does on this machine.
+
+    Without FILE, checks the variables that are set now. FILE can be a shell or sbatch script, .env,
+    a compose or Kubernetes file, or rocsteady.toml; nothing in it is executed.
+
+    Exit code: 0 no problems, 1 at least one variable does harm, has no effect or is invalid,
+    2 incorrect usage, 3 could not examine the machine.
+    """
+    from rocsteady.doctor.variable_review import review_variables  # noqa: PLC0415 - seldom needed
+    from rocsteady.screens.variables import render_variables  # noqa: PLC0415
+
+    review = review_variables(open_root(root, python), file)
+    if as_json:
+        show_json(review)
+    else:
+        width, colour = layout(sys.stdout)
+        show(render_variables(without_secrets(review), width=width, colour=colour))
+    ctx.exit(SOME_DO_NOT if review.wrong else ALL_ACT)
+
+
+@command.command("wheels")
+@click.option(
+    "--gpu",
+    "gpus",
+    metavar="NAME",
+    multiple=True,
+    help="GPU, such as gfx1100 or 'RX 7900 XT'. Repeat for each GPU.",
+)
+@click.option("--python", metavar="VERSION", help="Python version, such as 3.12.")
+@click.option(
+    "--os", "system", type=click.Choice(["linux", "wsl", "windows"]), help="Operating system."
+)
+@click.option("--list", "listing", is_flag=True, help="List the GPU names and exit.")
+@click.option("--all", "everything", is_flag=True, help="Show every build in full.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@root_option
+@click.pass_context
+def wheels(  # noqa: PLR0913 - one argument an option
+    ctx: click.Context,
+    *,
+    gpus: tuple[str, ...],
+    python: str | None,
+    system: str | None,
+    listing: bool,
+    everything: bool,
+    as_json: bool,
+    root: Path | None,
+) -> None:
+    """List the torch builds for a GPU, with the command to install each.
+
+    GPU, Python and operating system default to those of this machine. Official means that PyTorch
+    or AMD tests the build for this GPU. Nothing is downloaded.
+
+    Exit code: 0 at least one build has no known blocking problem, 1 none has, 2 incorrect usage, 3
+    could not examine the machine.
+    """
+    from rocsteady.doctor.offered_builds import find_torch_offers  # noqa: PLC0415 - seldom needed
+    from rocsteady.screens.torch_offers import render_gpus, render_offers  # noqa: PLC0415
+
+    if listing:
+        width, colour = layout(sys.stdout)
+        show(render_gpus(doctors_knowledge(), width=width, colour=colour))
+        return
+    if python is not None and not PYTHON_VERSION.fullmatch(python):
+        raise click.BadParameter(
+            f"expected a version such as 3.12, got {python!r}.", param_hint="--python"
+        )
+    try:
+        found = find_torch_offers(open_root(root, None), gpus=gpus, system=system, python=python)
+    except LookupError as error:
+        arches = doctors_knowledge().arches
+        known = [*arches, *(card for arch in arches.values() for card in arch.cards)]
+        listed = (
+            "To list the names: rocsteady doctor wheels --list. To use this machine's GPU: omit"
+            " --gpu."
+        )
+        raise click.BadParameter(
+            f"{no_such('GPU', str(error), known)} {listed}", param_hint="--gpu"
+        ) from None
+    if as_json:
+        show_json(found)
+    else:
+        width, colour = layout(sys.stdout)
+        show(render_offers(found, width=width, colour=colour, everything=everything))
+    ctx.exit(ONE_WORKS if found.usable() else NONE_WORKS)

@@ -15,6 +15,7 @@ import msgspec
 from rocsteady_train.untrusted_file import read_tail
 
 from rocsteady.cli.machine_options import open_root, python_option, root_option
+from rocsteady.doctor.facts import visible_to_a_run
 from rocsteady.doctor.knowledge.failures import (
     FailureKnowledge,
     KnownFailure,
@@ -37,10 +38,9 @@ from rocsteady.failures.remedy import ANY, Remedy, load_remedies
 from rocsteady.failures.situation import FailedAttempt, Situation
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.model import Certainty, Failure, FailureKind, Fingerprint, Strategy
-from rocsteady.run.visible_gpus import visible_to_a_run
 from rocsteady.screens.screen import layout, show, show_json
 from rocsteady.screens.text_page import BOLD, DIM, Page
-from rocsteady.store.redaction.machine_names import redactor_here
+from rocsteady.store.redaction.redactor import redactor_here
 from rocsteady.suggestions import no_such
 from rocsteady.wording import plural
 

@@ -26,8 +26,8 @@ from rocsteady.run.job.values import Job
 from rocsteady.screens.command_check import check_command
 from rocsteady.screens.init_questions import ask_command, ask_limits, ask_total
 from rocsteady.screens.job_questions import ask_about_paths
+from rocsteady.screens.progress import Progress, progress
 from rocsteady.screens.screen import show, show_json, tell
-from rocsteady.screens.status_line import bar, progress
 from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.redaction.redactor import shown_command
@@ -120,10 +120,11 @@ def _check_place(path: Path, *, ask: bool, force: bool) -> None:
         )
 
 
-def _progress(elapsed: float, measured: float, wanted: int) -> str:
+def _progress(elapsed: float, measured: float, wanted: int) -> Progress:
     if not measured:
-        return f"waiting for the first step, {elapsed:.0f} s so far"
-    return f"{bar(measured / wanted)} {min(measured, wanted):.0f} of {wanted} s of training"
+        return Progress(f"waiting for the first step, {elapsed:.0f} s so far")
+    done = min(measured, wanted)
+    return Progress(f"{done:.0f} of {wanted} s of training", done / wanted)
 
 
 def _watched(found: tuple[TrialResult, ...], words: tuple[str, ...]) -> TrialResult:

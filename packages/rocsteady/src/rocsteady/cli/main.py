@@ -19,38 +19,41 @@ from rocsteady.errors import ExaminationError, JobError, RequestError, Rocsteady
 from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.screens.screen import silence_stdout, tell
 
-# Name to module and one line of help. Not in this table, not a command.
-COMMANDS = {
-    "doctor": (
-        "rocsteady.cli.doctor",
-        "Check this machine for problems that affect training.",
-    ),
-    "machine": ("rocsteady.cli.machine", "Show the facts read from this machine, or record them."),
-    "env": ("rocsteady.cli.env", "Show what each ROCm and PyTorch variable does here."),
-    "wheels": ("rocsteady.cli.wheels", "List the torch builds for this GPU."),
-    "probe": ("rocsteady.cli.probe", "Find out by experiment what works on this machine."),
-    "init": ("rocsteady.cli.init", "Write rocsteady.toml by observing a short run."),
-    "plan": ("rocsteady.cli.plan", "Compare every option for the job, with short trials."),
-    "run": ("rocsteady.cli.run", "Run a training command and keep it alive until it is done."),
-    "drill": ("rocsteady.cli.drill", "Inject faults into a copy of the job and see what happens."),
-    "status": ("rocsteady.cli.status", "List the runs of this project."),
-    "watch": ("rocsteady.cli.watch", "View a run in progress on a full screen."),
-    "logs": ("rocsteady.cli.logs", "Print the output of a run, or follow it."),
-    "stop": ("rocsteady.cli.stop", "Stop a run."),
-    "report": ("rocsteady.cli.report", "Explain what happened in a run, and why."),
-    "notify": ("rocsteady.cli.notify", "List notification channels, or send a test."),
-    "checkpoint": ("rocsteady.cli.checkpoint", "List, verify, export and import checkpoints."),
-    "explain": ("rocsteady.cli.explain", "Identify an error; show what is known, and workarounds."),
+# The groups of --help; each command has a module of its name in rocsteady.cli, and a line of help.
+GROUPS = {
+    "Check": {
+        "doctor": "Check this machine, its variables and its torch builds.",
+        "probe": "Find out by experiment what works on this machine.",
+        "explain": "Identify an error; show what is known, and workarounds.",
+    },
+    "Decide": {
+        "init": "Write rocsteady.toml by observing a short run.",
+        "plan": "Compare every option for the job, with short trials.",
+        "drill": "Inject faults into a copy of the job and see what happens.",
+    },
+    "Run": {
+        "run": "Run a training command and keep it alive until it is done.",
+        "status": "List the runs of this project.",
+        "stop": "Stop a run.",
+        "logs": "Print the output of a run, or follow it.",
+    },
+    "Inspect": {
+        "watch": "View a run in progress on a full screen.",
+        "report": "Explain what happened in a run, and why.",
+        "checkpoint": "List and verify checkpoints.",
+        "notify": "List notification channels, or send a test.",
+    },
 }
+COMMANDS = tuple(name for group in GROUPS.values() for name in group)
 NOT_ON_WINDOWS = {"probe", "init", "plan", "run", "drill", "watch", "stop"}
 ERROR, USAGE, COULD_NOT_EXAMINE = 1, 2, 3
 
 
 class Commands(CommandGroup):
-    """The table above, as click wants it."""
+    """The groups above, as click wants them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order of the table."""
+        """Return the names in the order of the groups."""
         del ctx
         return list(COMMANDS)
 
@@ -60,15 +63,17 @@ class Commands(CommandGroup):
             return None
         if sys.platform == "win32" and cmd_name in NOT_ON_WINDOWS:
             ctx.fail(f"rocsteady {cmd_name} needs Linux or WSL2.")
-        module = importlib.import_module(COMMANDS[cmd_name][0])
+        module = importlib.import_module(f"rocsteady.cli.{cmd_name}")
         command: click.Command = module.command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+        column = max(map(len, COMMANDS)) + 2
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(column - 2), line) for name, line in group.items()])
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -39,8 +39,8 @@ from rocsteady.screens.command_check import check_command
 from rocsteady.screens.job_questions import ask_about_paths, job_here
 from rocsteady.screens.option import render_option
 from rocsteady.screens.plan import render_plan
+from rocsteady.screens.progress import Progress, progress
 from rocsteady.screens.screen import layout, show, show_json, tell
-from rocsteady.screens.status_line import bar, progress
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import existing_places, find_place
 from rocsteady.store.machine_history import Memory
@@ -292,11 +292,12 @@ def _bounds(ctx: click.Context, trial: timedelta, within: timedelta, goal: Goal)
 def _show_progress(
     far: Callable[[float], TrialProgress],
 ) -> contextlib.AbstractContextManager[None]:
-    def text(elapsed: float) -> str:
+    def progress_at(elapsed: float) -> Progress:
         now = far(elapsed)
-        return f"{bar(now.share)} at most {rough_duration(now.left)} left; trying: {now.title}"
+        text = f"at most {rough_duration(now.left)} left; trying: {now.title}"
+        return Progress(text, now.share)
 
-    return progress(text)
+    return progress(progress_at)
 
 
 def _show(plan: Plan, *, as_json: bool) -> None:

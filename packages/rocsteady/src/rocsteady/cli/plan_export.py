@@ -10,6 +10,7 @@ import click
 from msgspec.structs import replace
 
 from rocsteady.doctor.diagnosis import doctors_knowledge
+from rocsteady.doctor.facts import visible_to_a_run
 from rocsteady.doctor.knowledge.gpu_rental import Offer, load_offers
 from rocsteady.errors import RocsteadyError
 from rocsteady.failures.difference import describe_changes
@@ -27,7 +28,6 @@ from rocsteady.run.forecast import due
 from rocsteady.run.job.metric_goals import metric_files
 from rocsteady.run.job.values import DoneWhen, Job
 from rocsteady.run.strategy_history import examined
-from rocsteady.run.visible_gpus import visible_to_a_run
 from rocsteady.screens.screen import show, tell
 from rocsteady.wording import plural
 

@@ -12,11 +12,9 @@ from rocsteady_train.untrusted_file import read_head
 
 from rocsteady.cli.project_journal import find_run, kept_journal, nothing_run
 from rocsteady.exit_codes import INTERRUPTED
-from rocsteady.printable import printable
-from rocsteady.report.markdown_report import render_story
-from rocsteady.report.run_facts import bundle, gather
-from rocsteady.report.run_page import render_page
-from rocsteady.report.run_report import RunReport
+from rocsteady.report.facts import bundle, read_story
+from rocsteady.report.html import render_markdown, render_page
+from rocsteady.report.story import Story
 from rocsteady.screens.screen import json_text, layout, show, show_json, tell
 from rocsteady.screens.summary_screen import render_summary
 from rocsteady.store.journal import Journal
@@ -91,16 +89,16 @@ def command(  # noqa: PLR0913 - one argument an option
             if goes_on and not _follow(journal, line, target):
                 ctx.exit(INTERRUPTED)
             return
-        report = gather(journal, line, now=time.time())
+        story = read_story(journal, line, now=time.time())
     if wanted == "json" and output is None:
-        show_json(report.story)
+        show_json(story.record)
     else:
-        _print(report, wanted, output)
+        _print(story, wanted, output)
 
 
 def _page(journal: Journal, line: RunLine, *, reloads: bool = False) -> str:
-    report = gather(journal, line, now=time.time())
-    return render_page(report, reload_after=REWRITE_EVERY if reloads else None)
+    story = read_story(journal, line, now=time.time())
+    return render_page(story, reload_after=REWRITE_EVERY if reloads else None)
 
 
 def _follow(journal: Journal, line: RunLine, target: Path) -> bool:
@@ -155,18 +153,18 @@ def _ours(target: Path, *, force: bool) -> Path:
     return target
 
 
-def _print(report: RunReport, wanted: str, output: Path | None) -> None:
+def _print(story: Story, wanted: str, output: Path | None) -> None:
     width, colour = layout(sys.stdout) if output is None else (80, False)
     if wanted == "json":
-        told = json_text(report.story)
+        text = json_text(story.record)
     elif wanted == "text":
-        told = render_summary(report, width=width, colour=colour)
+        text = render_summary(story, width=width, colour=colour)
     else:
-        told = printable(render_story(report))
+        text = render_markdown(story)
     if output is None:
-        show(told)
+        show(text)
     else:
-        _write(output, told.encode())
+        _write(output, text.encode())
 
 
 def _write(target: Path, content: bytes) -> None:

@@ -40,7 +40,7 @@ from rocsteady.store.journal import Journal
 from rocsteady.store.location import Place, existing_places, find_place
 from rocsteady.store.machine_history import Memory
 from rocsteady.suggestions import no_such
-from rocsteady.system.full_screen import FullScreen
+from rocsteady.system.terminal import can_fill_screen
 
 EXAMPLE = "rocsteady run -- python train.py"
 WORDS = "rocsteady.run.words"  # by which the context knows what was typed
@@ -228,7 +228,7 @@ def _launch(job: Job, turns: tuple[Turn, ...], launcher: RunLauncher, words: lis
 
 def _view(journal: Journal, name: str) -> int:
     """Show the run on a full screen until the user leaves it, then report what became of it."""
-    from rocsteady.cli.watch_screen import watch_screen  # noqa: PLC0415 - only --watch needs it
+    from rocsteady.cli.watch import watch_screen  # noqa: PLC0415 - only --watch needs it
 
     code = watch_screen(journal, name)
     run = find_run(journal, name).run
@@ -302,7 +302,7 @@ def _place(folder: Path, options: RunOptions) -> Place:
 
 def _check(options: RunOptions) -> None:
     """Refuse options that contradict each other."""
-    if options.watch and not options.without_terminal and not FullScreen.is_possible():
+    if options.watch and not options.without_terminal and not can_fill_screen():
         raise click.UsageError("--watch needs a terminal; without it, use --detach")
     own = (options.command, options.name, options.stage, options.plan)
     if options.resumed_run is not None and any(own):

@@ -28,8 +28,7 @@ def command(*, as_json: bool) -> None:
         each = [lines_ahead(one.runs(), one.story, now=now) for one in journals]
     lines = tuple(sorted(chain(*each), key=newest, reverse=True))
     if as_json:
-        told = {"version": 1, "runs": lines}
-        show_json(told)
+        show_json({"version": 1, "runs": lines})
         return
     width, colour = layout(sys.stdout)
     show(render_runs(_without_secrets(lines), now=now, width=width, colour=colour))
@@ -37,11 +36,11 @@ def command(*, as_json: bool) -> None:
 
 def _without_secrets(lines: Iterable[RunLine]) -> list[RunLine]:
     """Redact what the table shows of each run: its name and its outcome."""
-    told = cache(hide_secrets)
+    redact = cache(hide_secrets)
     return [
         replace(
             line,
-            run=replace(line.run, name=told(line.run.name)),
+            run=replace(line.run, name=redact(line.run.name)),
         )
         for line in lines
     ]

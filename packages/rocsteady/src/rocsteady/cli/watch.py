@@ -6,21 +6,26 @@ import os
 import sys
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import click
 
+from rocsteady.cli.detach import OUTPUT
 from rocsteady.cli.duration import Duration
 from rocsteady.cli.project_journal import find_run, kept_journal, nothing_run, running
-from rocsteady.cli.watch_screen import DONE, NOT_DONE, watch_screen
-from rocsteady.exit_codes import INTERRUPTED
+from rocsteady.cli.stop import ask_supervisor
+from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED
 from rocsteady.model import RunOutcome
 from rocsteady.run.run_watcher import RunWatcher, line_of_text
 from rocsteady.screens.deadline import ahead
 from rocsteady.screens.screen import show, show_json
 from rocsteady.screens.watch import WatchView, state_in_words
 from rocsteady.store.journal import Journal
-from rocsteady.system.full_screen import FullScreen
+from rocsteady.store.values import Run
+from rocsteady.system.background import start_detached
+from rocsteady.system.terminal import can_fill_screen
 
+DONE, NOT_DONE = 0, PERSON_NEEDED
 POLL_EVERY = 1.0  # seconds, for the end of the run
 
 
@@ -54,13 +59,27 @@ def command(
         if journal is None:
             raise nothing_run(name)
         chosen = find_run(journal, name or _running(journal))
-        if not (plain or as_json) and FullScreen.is_possible():
+        if not (plain or as_json) and can_fill_screen():
             ctx.exit(watch_screen(journal, chosen.run.name, ask=name is None))
         watcher = RunWatcher(journal, chosen.run.name, os.environ)
         try:
             ctx.exit(_print_lines(watcher, interval.total_seconds(), as_json=as_json))
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
+
+
+def watch_screen(journal: Journal, name: str, *, ask: bool = False) -> int:
+    """Show a run until the user leaves; return the exit code. ``ask``: which, if several run."""
+    from rocsteady.screens.watch_app import Controls, WatchApp  # noqa: PLC0415 - 250 ms: Textual
+
+    def restart(run: Run) -> None:
+        words = ("run", "--detach", "--yes", "--resume", run.name)
+        output = journal.place.folder / OUTPUT
+        start_detached([sys.executable, "-m", "rocsteady", *words], os.environ, Path.cwd(), output)
+
+    app = WatchApp(journal, name, Controls(stop=ask_supervisor, restart=restart), ask=ask)
+    code = app.run(mouse=False)  # so that text can be selected as on any terminal
+    return app.return_code or 0 if code is None else code
 
 
 def _running(journal: Journal) -> str | None:

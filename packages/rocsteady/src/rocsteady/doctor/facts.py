@@ -14,6 +14,7 @@ from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.machine.machine import Machine
 from rocsteady.doctor.machine.torch_build import made_by
 from rocsteady.doctor.training_gpus import code_used, effects, override_settings, trainable, visible
+from rocsteady.model import Value
 from rocsteady.versions import version_fits
 
 Scalar = bool | int | float | str
@@ -310,3 +311,30 @@ def _limits(facts: Facts, machine: Machine) -> None:
         if amount is None:
             facts.cannot_tell(name, "could not be read")
     facts.know("memory.limit_gib", [limits.memory_limit / GIB if limits.memory_limit else None])
+
+
+class VisibleGpus(Value, frozen=True, kw_only=True):
+    """How many there are, what they are, and what torch has code for."""
+
+    gpus: int
+    gfx: tuple[str, ...]
+    arches: tuple[str, ...]
+
+
+def visible_to_a_run(machine: Machine, knowledge: Knowledge) -> VisibleGpus:
+    """Judge by masks, driver and torch; what does not show counts as one GPU of any kind."""
+    gfx = (gfx_of(gpu, knowledge) for gpu in trainable(machine))
+    return VisibleGpus(
+        gpus=_count_visible(machine),
+        gfx=tuple(filter(None, dict.fromkeys(gfx))),
+        arches=release_arches(machine, knowledge),
+    )
+
+
+def _count_visible(machine: Machine) -> int:
+    """Count what a run would see; WSL2 and NVIDIA's driver show nothing to us."""
+    torch = machine.torch
+    unseen = machine.system.dxg or (torch is not None and torch.build == "cuda")
+    if torch is not None and torch.build == "cpu":
+        return 0
+    return len(visible(machine)) or int(unseen)

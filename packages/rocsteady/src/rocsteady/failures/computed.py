@@ -138,7 +138,9 @@ def half_micro_batch(situation: Situation) -> Strategy | Refused:
     split = situation.batch_split
     if split is None:
         return Refused(why="the script does not train through rocsteady_train.Loop")
-    if split.micro_batch <= 1:
+    if not split.micro_batch:
+        return Refused(why="the script does not declare the reduction of its loss to loop.step")
+    if split.micro_batch == 1:
         return Refused(why="the micro-batch is already a single sample")
     return replace(situation.strategy, micro_batch=split.micro_batch // 2)
 

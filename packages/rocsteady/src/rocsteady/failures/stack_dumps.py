@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rocsteady.failures.frames import forward, is_users_file
-from rocsteady.failures.stacks import Stack, Stacked
+from rocsteady.failures.stacks import Stack, Stacked, forward
 from rocsteady.failures.tracebacks import EXCEPTION_LINE, unlabelled
 from rocsteady.hangs.values import Wait
 
@@ -161,8 +160,7 @@ class _DumpReader:
     def _add(self, function: str, file: str = "") -> None:
         self._count += 1
         if self._threads and self._count < MAX_FRAMES:
-            users = bool(file) and is_users_file(file, shortened=True)
-            self._threads[-1].frames.append(Stacked(function, forward(file), users=users))
+            self._threads[-1].frames.append(Stacked(function, forward(file)))
 
 
 def _main(threads: Sequence[_DumpedThread]) -> _DumpedThread:

@@ -10,9 +10,9 @@ import os
 import re
 import struct
 from collections.abc import Iterable
+from enum import Enum
 from itertools import islice
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 from rocsteady_train.inside import wire
@@ -31,7 +31,13 @@ _WORDS = struct.Struct(f"={wire.SIZE // 8}Q")
 _NANO = 1e-9
 _PATTERN = re.compile(r"[A-Za-z0-9_.*?\[\]][A-Za-z0-9_.*?\[\]-]{0,200}")  # of one name
 
-Outcome = Literal["applied", "no effect", "refused"]
+
+class SettingOutcome(Enum):
+    """What came of a setting; the process itself writes the first two."""
+
+    APPLIED = "applied"
+    REFUSED = "refused"
+    NO_EFFECT = "no effect"
 
 
 class Applied(Value, frozen=True, kw_only=True):
@@ -39,7 +45,7 @@ class Applied(Value, frozen=True, kw_only=True):
 
     pid: int
     setting: str  # the field of model.Strategy
-    outcome: Outcome
+    outcome: SettingOutcome
     times: int  # of attention the first use only; after a crash perhaps too few, never too many
     why: str
 
@@ -60,7 +66,7 @@ class BatchSplit(Value, frozen=True, kw_only=True):
     """How rocsteady_train.Loop trains a batch, in the process that has the largest."""
 
     batch: int  # samples
-    micro_batch: int  # samples that are trained at a time
+    micro_batch: int  # samples that are trained at a time; 0: the batch cannot be split
 
 
 class Size(Value, frozen=True, kw_only=True):
@@ -95,7 +101,7 @@ class _ReadFile(CheckpointRead, frozen=True, kw_only=True):
 
 class _AppliedSetting(Value, frozen=True, kw_only=True):
     setting: str
-    outcome: Literal["applied", "refused"]
+    outcome: SettingOutcome
     times: int
     why: str
 
@@ -127,7 +133,9 @@ def read_applied(folder: Path) -> tuple[Applied, ...]:
 def _applied(pid: int, file: _AppliedFile, found: set[str]) -> Iterable[Applied]:
     for setting in file.asked:
         if setting not in found:
-            yield Applied(pid=pid, setting=setting, outcome="no effect", times=0, why="")
+            yield Applied(
+                pid=pid, setting=setting, outcome=SettingOutcome.NO_EFFECT, times=0, why=""
+            )
     for told in file.told:
         yield Applied(
             pid=pid, setting=told.setting, outcome=told.outcome, times=told.times, why=told.why
@@ -160,8 +168,8 @@ def read_batch_split(folder: Path) -> BatchSplit | None:
     if not told:
         return None
     most = max(told, key=lambda words: words[wire.W_BATCH])
-    size = most[wire.W_MICRO_BATCH] or most[wire.W_BATCH]
-    return BatchSplit(batch=most[wire.W_BATCH], micro_batch=min(size, most[wire.W_BATCH]))
+    batch = most[wire.W_BATCH]
+    return BatchSplit(batch=batch, micro_batch=min(most[wire.W_MICRO_BATCH], batch))
 
 
 def read_precision(folder: Path) -> str:

@@ -9,6 +9,7 @@ import math
 import shlex
 from collections.abc import Iterator
 from datetime import tzinfo
+from enum import Enum
 
 import msgspec
 
@@ -17,9 +18,8 @@ from rocsteady.model import Value
 from rocsteady.plan.estimates import UNKNOWN_SETUP
 from rocsteady.plan.ranking import in_time, recommends, too_dear
 from rocsteady.plan.values import Basis, Finish, Option, Plan
-from rocsteady.printable import cell, printable
-from rocsteady.report.markup import Markup, tag
-from rocsteady.report.page_elements import POLICY, pairs, table, whole_page
+from rocsteady.report.html import render_template
+from rocsteady.report.story import UNCONFIRMED
 from rocsteady.screens.option import (
     based_on,
     chance,
@@ -32,35 +32,37 @@ from rocsteady.screens.option import (
     titled,
 )
 from rocsteady.screens.plan import AGED, limits
-from rocsteady.screens.table import NONE
+from rocsteady.screens.text_page import NONE
 from rocsteady.screens.times import full_moment
-from rocsteady.store.redaction.machine_names import redactor_here
+from rocsteady.store.redaction.redactor import redactor_here
 from rocsteady.wording import CENT, duration, money, plural
 
 OPTIONS = ("", "Option", "Steps/s", "Finishes", "On time", "Cost", "Set-up", "Risk", "Based on")
-UNCONFIRMED = "rocsteady's authors have not confirmed any of this on AMD hardware."
-CHANCES = (
-    "A chance covers the pace, the failures seen and expected, and that an estimate may not work at"
-    " all. Intervals are of 90 %."
+PROBABILITIES = (
+    "Probabilities include the measured speed, observed and expected failures, and the risk that an"
+    " estimated option does not work. Ranges are 90 % intervals."
 )
 MORE_TIME = "rocsteady plan --within 15m"
 NOT_FOUND = ("torch none", "Python none")
 REASONS = 3  # of a risk
-LAST_CALLS = 3  # options that a timeline says the last moment of
+LAST_CALLS = 3  # options whose last moment is on the timeline
 HOUR = 3600
 
 
 def decision_page(plan: Plan, *, now: float, zone: tzinfo | None = None) -> DecisionPage:
-    """Say everything that is needed to decide."""
+    """Put together everything that is needed to decide."""
     plan = msgspec.convert(redactor_here().value(msgspec.to_builtins(plan)), Plan)
     options = tuple(_row(option, plan, zone) for option in plan.options)
     risks = tuple((f"{it.number} {titled(it)}", it.risk.value, _why(it)) for it in plan.options)
     sections = (
-        PageSection(title="Options", items=(CHANCES,), heads=OPTIONS, rows=options),
+        PageSection(title="Options", items=(PROBABILITIES,), heads=OPTIONS, rows=options),
         PageSection(title="Risks", heads=("Option", "Risk", "Why"), rows=risks),
         PageSection(title="Timeline", heads=("When", "What"), rows=tuple(_timeline(plan, zone))),
         PageSection(title="Today", items=tuple(_today(plan))),
-        PageSection(title="What would change the decision", items=tipping_points(plan, zone)),
+        PageSection(
+            title="What would change the decision",
+            items=tuple(point.text for point in tipping_points(plan, zone)),
+        ),
         PageSection(title="Where the time goes", items=(limits(plan),) if plan.limits else ()),
         PageSection(title="Ruled out", items=tuple(map(_reason, plan.ruled_out))),
         PageSection(title="Not measured", items=tuple(map(_reason, plan.not_tried))),
@@ -71,7 +73,7 @@ def decision_page(plan: Plan, *, now: float, zone: tzinfo | None = None) -> Deci
     return DecisionPage(
         title=f"Decision: {shlex.join(plan.command)}",
         summary=plan.take or "No option is left: all are ruled out.",
-        typed=(best.do if recommends(plan) else _next(plan)) if best else "",
+        command=(best.do if recommends(plan) else _next(plan)) if best else "",
         facts=tuple(_facts(plan, now, zone)),
         sections=tuple(each for each in sections if each.items or each.rows),
     )
@@ -118,7 +120,7 @@ def _row(option: Option, plan: Plan, zone: tzinfo | None) -> tuple[str, ...]:
 
 
 def _why(option: Option) -> str:
-    """Say what a risk rests on: failures, what is changed, and the first reasons."""
+    """Return what a risk rests on: failures, what is changed, and the first reasons."""
     reasons = [f"failures seen: {', '.join(dict.fromkeys(option.kinds))}"] if option.kinds else []
     if option.finish and round(option.finish.failures):
         reasons.append(f"about {option.finish.failures:,.0f} failures expected")
@@ -158,9 +160,9 @@ def _timeline(plan: Plan, zone: tzinfo | None) -> Iterator[tuple[str, str]]:
 def _today(plan: Plan) -> Iterator[str]:
     """Yield what to do now, in order."""
     if plan.left is None:
-        yield "Set total in rocsteady.toml, and plan again: without it nothing can be forecast."
+        yield "Set total in rocsteady.toml and plan again; without it, nothing can be forecast."
     if plan.deadline is None:
-        yield "Set deadline in rocsteady.toml, and plan again: without it no option can be late."
+        yield "Set deadline in rocsteady.toml and plan again; without one, no option can be late."
     if plan.not_tried and not plan.machine and recommends(plan):
         yield f"Measure the other options: {MORE_TIME}"
     if plan.machine:
@@ -207,7 +209,7 @@ def _finishes(finish: Finish, plan: Plan, zone: tzinfo | None) -> str:
 
 
 def _setup(option: Option) -> str:
-    """Say how long the set-up takes, also where the forecast only assumes it."""
+    """Return how long the set-up takes, also where the forecast only assumes it."""
     if option.setup is None and option.finish and by_hand(option):
         return f"{duration(by_hand(option))}, assumed"
     return setup(option.setup)
@@ -238,74 +240,60 @@ class DecisionPage(Value, frozen=True, kw_only=True):
 
     title: str
     summary: str
-    typed: str  # the command that does it; "": none does
+    command: str  # that carries out the recommendation; "": none does
     facts: tuple[tuple[str, str], ...]
     sections: tuple[PageSection, ...]
 
 
 def decision_html(page: DecisionPage) -> str:
     """Lay the page out as one file that needs no network and runs no script."""
-    typed = tag("p", tag("code", page.typed)) if page.typed else ""
-    top = tag("p", page.summary, class_="summary")
-    header = tag("header", tag("h1", page.title), top, typed, pairs(page.facts))
-    main = tag("main", header, *map(_section, page.sections))
-    return whole_page(f"{page.title} (rocsteady)", tag("body", main), POLICY.format("'none'"))
-
-
-def _section(section: PageSection) -> Markup:
-    items = tag("ul", *(tag("li", item) for item in section.items)) if section.items else ""
-    rows = table(section.title, section.heads, section.rows) if section.rows else ""
-    return tag("section", tag("h2", section.title), items, rows)
+    return render_template("decision.html.j2", page=page)
 
 
 def decision_markdown(page: DecisionPage) -> str:
     """Write the page as Markdown."""
-    lines = [f"# {_cell(page.title)}", "", f"**{_cell(page.summary)}**", ""]
-    lines += [f"    {printable(page.typed)}", ""] if page.typed else []
-    lines += [f"- {name}: {_cell(value)}" for name, value in page.facts if value]
-    for section in page.sections:
-        lines += [
-            "",
-            f"## {section.title}",
-            "",
-            *(f"- {_item(item, section)}" for item in section.items),
-        ]
-        if section.rows:
-            lines += [""] * bool(section.items)
-            lines += [f"| {' | '.join(section.heads)} |", "|---" * len(section.heads) + "|"]
-            lines += [f"| {' | '.join(map(_cell, row))} |" for row in section.rows]
-    return "\n".join(lines) + "\n"
+    return render_template("decision.md.j2", page=page)
 
 
-def _item(text: str, section: PageSection) -> str:
-    return printable(text) if section.addresses else _cell(text)
+class Change(Enum):
+    """What could change so that another option is better."""
+
+    PACE = "pace"  # steps a second, below which the first option misses the deadline
+    EARLIER_DEADLINE = "earlier deadline"
+    LATER_DEADLINE = "later deadline"
+    PRICE = "price"  # dollars an hour
+    BUDGET = "budget"  # dollars
+    ESTIMATE = "estimate"  # steps a second, above which an estimated option is faster
+    TRIAL = "trial"
+    FIX = "fix"
 
 
-def _cell(text: str) -> str:
-    """Keep text of others on its line, and without effect: no column, no tag, no image."""
-    return cell(printable(" ".join(text.split())).replace("<", "&lt;"))
+class TippingPoint(Value, frozen=True, kw_only=True):
+    """What would change the decision."""
+
+    change: Change
+    option: int  # its number; 0: it has none yet
+    text: str
+    threshold: float | None = None  # dollars, steps a second, or a moment
 
 
-def tipping_points(plan: Plan, zone: tzinfo | None = None) -> tuple[str, ...]:
-    """Say for the first option, and for those that it is preferred to, what would turn it."""
+def tipping_points(plan: Plan, zone: tzinfo | None = None) -> tuple[TippingPoint, ...]:
+    """Return what would speak against the first option, or for another one."""
     if not plan.options:
         return ()
     first, *others = plan.options
     faster = (_faster(option, first, plan) for option in others)
-    return tuple(
-        sentence
-        for sentence in (
-            _too_slow(first, plan),
-            _too_early(first, plan, zone),
-            _price(first, plan),
-            *_later(first, others, plan, zone),
-            *(_over_budget(option, plan) for option in others),
-            *list(filter(None, faster))[:2],
-            *(f'A trial of "{option.title}", which was not measured.' for option in plan.not_tried),
-            *_fixed(plan),
-        )
-        if sentence
+    points = (
+        _too_slow(first, plan),
+        _too_early(first, plan, zone),
+        _price(first, plan),
+        _later(first, others, plan, zone),
+        *(_over_budget(option, plan) for option in others),
+        *[point for point in faster if point][:2],
+        *map(_trial, plan.not_tried),
+        *map(_fixed, plan.ruled_out),
     )
+    return tuple(point for point in points if point is not None)
 
 
 def by_hand(option: Option) -> float:
@@ -314,74 +302,101 @@ def by_hand(option: Option) -> float:
     return (sum(option.setup) / 2 if option.setup else unknown) * 60
 
 
-def _too_slow(first: Option, plan: Plan) -> str:
+def _too_slow(first: Option, plan: Plan) -> TippingPoint | None:
     if plan.deadline is None or plan.left is None or not (first.pace and first.finish):
-        return ""
-    hours = plan.deadline - plan.made - by_hand(first)
-    least = plan.left / (hours * (1 - min(first.finish.lost, 0.99))) if hours > 0 else 0.0
+        return None
+    seconds = plan.deadline - plan.made - by_hand(first)
+    least = plan.left / (seconds * (1 - min(first.finish.lost, 0.99))) if seconds > 0 else 0.0
     if not 0 < least < first.pace.rate:
-        return ""
-    return (
+        return None
+    text = (
         f"Option {first.number} misses the deadline if it makes fewer than {rate(least)} steps/s;"
         f" the plan expects {rate(first.pace.rate)}."
     )
+    return TippingPoint(change=Change.PACE, option=first.number, threshold=least, text=text)
 
 
-def _too_early(first: Option, plan: Plan, zone: tzinfo | None) -> str:
+def _too_early(first: Option, plan: Plan, zone: tzinfo | None) -> TippingPoint | None:
     if plan.deadline is None or not (first.finish and in_time(first)):
-        return ""
-    late = full_moment(plan.made + first.finish.late, now=plan.made, zone=zone)
-    return f"A deadline before {late}: option {first.number} may then be late."
-
-
-def _price(first: Option, plan: Plan) -> str:
-    if first.price is None or plan.budget is None or first.finish is None:
-        return ""
-    hours = max(first.finish.late - by_hand(first), 1.0) / HOUR
-    return (
-        f"A price of more than ${plan.budget / hours:,.2f} an hour for option {first.number}, which"
-        f" may then cost more than the budget; the plan has ${first.price.dollars:,.2f}."
+        return None
+    late = plan.made + first.finish.late
+    return TippingPoint(
+        change=Change.EARLIER_DEADLINE,
+        option=first.number,
+        threshold=late,
+        text=f"A deadline before {full_moment(late, now=plan.made, zone=zone)}: option"
+        f" {first.number} may then be late.",
     )
 
 
-def _later(first: Option, others: list[Option], plan: Plan, zone: tzinfo | None) -> Iterator[str]:
-    """Name the first option that changes less or costs less, and only lacks time."""
+def _price(first: Option, plan: Plan) -> TippingPoint | None:
+    if first.price is None or plan.budget is None or first.finish is None:
+        return None
+    hours = max(first.finish.late - by_hand(first), 1.0) / HOUR
+    highest = plan.budget / hours
+    text = (
+        f"A price of more than ${highest:,.2f} an hour for option {first.number}, which may then"
+        f" cost more than the budget; the plan has ${first.price.dollars:,.2f}."
+    )
+    return TippingPoint(change=Change.PRICE, option=first.number, threshold=highest, text=text)
+
+
+def _later(
+    first: Option, others: list[Option], plan: Plan, zone: tzinfo | None
+) -> TippingPoint | None:
+    """Find the first option that changes less or costs less, and only lacks time."""
     for option in others:
         gains = bool(first.cost and not option.cost) or bool(first.changes and not option.changes)
         if plan.deadline is not None and gains and option.finish and not in_time(option):
-            late = full_moment(plan.made + option.finish.late, now=plan.made, zone=zone)
-            yield f"A deadline after {late}: option {option.number} would be on time as well."
-            return
+            late = plan.made + option.finish.late
+            return TippingPoint(
+                change=Change.LATER_DEADLINE,
+                option=option.number,
+                threshold=late,
+                text=f"A deadline after {full_moment(late, now=plan.made, zone=zone)}: option"
+                f" {option.number} would be on time as well.",
+            )
+    return None
 
 
-def _over_budget(option: Option, plan: Plan) -> str:
+def _over_budget(option: Option, plan: Plan) -> TippingPoint | None:
     if not option.cost or not too_dear(option, plan.budget):
-        return ""
+        return None
     unit = 1 if option.cost[1] >= 1 else CENT
     enough = unit * math.ceil(option.cost[1] / unit)
-    return f"A budget of {money(enough)}: it would pay for option {option.number}."
+    text = f"A budget of {money(enough)}: it would pay for option {option.number}."
+    return TippingPoint(change=Change.BUDGET, option=option.number, threshold=enough, text=text)
 
 
-def _faster(option: Option, first: Option, plan: Plan) -> str:
-    """Say from which pace on an estimate would finish before the first option."""
+def _faster(option: Option, first: Option, plan: Plan) -> TippingPoint | None:
+    """Find the pace from which on an estimate would finish before the first option."""
     if option.basis is not Basis.ESTIMATE or not (option.pace and first.finish and plan.left):
-        return ""
+        return None
     seconds = first.finish.seconds - by_hand(option)
     if seconds <= 0:
-        return ""
-    low, high, enough = map(rate, (option.pace.low, option.pace.high, plan.left / seconds))
-    if option.pace.rate > plan.left / seconds:
-        return (
+        return None
+    needed = plan.left / seconds
+    low, high, enough = map(rate, (option.pace.low, option.pace.high, needed))
+    if option.pace.rate > needed:
+        text = (
             f"Option {option.number} would finish before option {first.number} if its estimate of"
             f" {low} to {high} steps/s is right; it needs more than {enough}."
         )
-    return (
-        f"Option {option.number} is an estimate of {low} to {high} steps/s. Measured at more than"
-        f" {enough}, it would finish before option {first.number}."
-    )
+    else:
+        text = (
+            f"Option {option.number} is an estimate of {low} to {high} steps/s. Measured at more"
+            f" than {enough}, it would finish before option {first.number}."
+        )
+    return TippingPoint(change=Change.ESTIMATE, option=option.number, threshold=needed, text=text)
 
 
-def _fixed(plan: Plan) -> Iterator[str]:
-    for option in plan.ruled_out:
-        if option.id.startswith(("gpu", "cpu")) and option.rests_on:
-            yield f'"{option.title}", if this is fixed: {option.rests_on[0].rstrip(".")}.'
+def _trial(option: Option) -> TippingPoint:
+    text = f'A trial of "{option.title}", which was not measured.'
+    return TippingPoint(change=Change.TRIAL, option=option.number, text=text)
+
+
+def _fixed(option: Option) -> TippingPoint | None:
+    if not option.id.startswith(("gpu", "cpu")) or not option.rests_on:
+        return None
+    text = f'"{option.title}", if this is fixed: {option.rests_on[0].rstrip(".")}.'
+    return TippingPoint(change=Change.FIX, option=option.number, text=text)

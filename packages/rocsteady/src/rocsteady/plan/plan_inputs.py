@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
+from rocsteady.doctor.facts import visible_to_a_run
 from rocsteady.doctor.knowledge.gpu_rental import CardSpeed, load_speeds, speed_of
 from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
 from rocsteady.doctor.knowledge.reader import Knowledge
@@ -25,7 +26,6 @@ from rocsteady.run.forecast import due
 from rocsteady.run.job.stages import commands_of
 from rocsteady.run.job.values import Job
 from rocsteady.run.strategy_history import examined
-from rocsteady.run.visible_gpus import visible_to_a_run
 from rocsteady.store.identity import script_fingerprint
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory

@@ -21,8 +21,8 @@ from rocsteady.plan.sandbox.folder_tree import read_folder_tree
 from rocsteady.plan.sandbox.scratch import Scratch
 from rocsteady.run.attempt_end import AttemptEnd
 from rocsteady.run.job.values import Resume
+from rocsteady.run.progress import StepTimes
 from rocsteady.run.script_resume import resume_of
-from rocsteady.run.step_times import StepTimes
 from rocsteady.system.logfile import TEXT_STAMP
 
 FOLDERS = re.compile(r"(?:checkpoint|ckpt|step|epoch|iter|global_step)[-_=]?[0-9]+")

@@ -192,9 +192,7 @@ def rests_on(result: TrialResult, seen: FailureHistory) -> tuple[str, ...]:
     pace = result.pace
     measured = f"trial, {pace.steps:,} steps in {duration(pace.seconds)}" if pace else "trial"
     split = result.watched.batch_split
-    if (
-        split is not None and split.micro_batch < split.batch
-    ):  # rocsteady_train.Loop found what fits
+    if split is not None and 0 < split.micro_batch < split.batch:  # Loop found what fits
         measured += f", batches of {split.batch} in micro-batches of {split.micro_batch}"
     if seen.failures:
         kinds = ", ".join(dict.fromkeys(seen.kinds))

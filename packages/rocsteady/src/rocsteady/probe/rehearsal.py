@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from rocsteady.doctor.facts import visible_to_a_run
 from rocsteady.doctor.knowledge.reader import load_knowledge
 from rocsteady.plan.sandbox.folder_tree import differences, read_folder_tree
 from rocsteady.plan.sandbox_run import (
@@ -23,7 +24,6 @@ from rocsteady.run.job.done_when import matches
 from rocsteady.run.job.values import Job
 from rocsteady.run.options import RunOptions, Timing
 from rocsteady.run.strategy_history import examined
-from rocsteady.run.visible_gpus import visible_to_a_run
 from rocsteady.screens.drill import DrillResult
 from rocsteady.store.journal import Journal
 from rocsteady.store.user_folders import state_folder

@@ -1,4 +1,4 @@
-"""Plots as SVG: a line with its range, attempts as bars, shares as one bar. No script is needed.
+"""Plots: where each line, bar and label of a picture lies. ``templates/plots.html.j2`` draws them.
 
 A picture is stretched to the width of the page; what is written beside it is HTML and is not.
 """
@@ -6,38 +6,81 @@ A picture is stretched to the width of the page; what is written beside it is HT
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
-from rocsteady.report.markup import Markup, tag
-from rocsteady.report.series import Series
+from rocsteady.model import Value
+from rocsteady.report.series import Plot
+from rocsteady.report.story import UNCHANGED, Story, incident_title
 from rocsteady.wording import duration
 
 WIDTH, HEIGHT = 1000, 100  # of every picture, in its own units
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200)
 DAY = 86_400
 TICKS = 8  # at most, on the axis of time
-NEAR_EDGE = 0.95  # of the axis; further right, words end at their tick
-MOST_LABELS = 24  # of marks; more would run into each other
-LEAST_SPAN = 2.0  # of the width, so that a short attempt is seen
+NEAR_EDGE = 0.95  # of the axis; further right, a label ends at its tick
+LABELS = 24  # at most; more would run into each other
+NARROWEST = 2.0  # bar, so that a short attempt is seen
+COLORS = 8  # of a bar of shares
+TITLES = 40  # of bars, at most, in the description of a timeline
 
 
-class IncidentMark(NamedTuple):
-    """A moment to be seen on every plot."""
+class Label(Value, frozen=True, kw_only=True):
+    """A text beside a picture."""
 
-    at: float
-    label: str  # such as "1", the number of an incident
+    text: str
+    position: float  # percent of the width, or of the height
+    width: float = 0.0  # percent
+    at_edge: bool = False
+
+
+class Bar(Value, frozen=True, kw_only=True):
+    """A rectangle as high as the picture."""
+
+    x: float
+    width: float
+    color: str  # a class of the style sheet
     title: str
 
 
-class Span(NamedTuple):
-    """A bar of the timeline."""
+class IncidentLine(Value, frozen=True, kw_only=True):
+    """A moment that every picture shows: an incident."""
 
-    begin: float
-    end: float
-    kind: str  # a class of the style sheet
-    label: str
+    x: float
     title: str
+
+
+class Curve(Value, frozen=True, kw_only=True):
+    """The line of one attempt: points as SVG has them."""
+
+    mean: str
+    band: str
+    is_dot: bool
+
+
+class Picture(Value, frozen=True, kw_only=True):
+    """What all pictures over time have."""
+
+    title: str  # for a screen reader, and for the caption
+    incidents: tuple[IncidentLine, ...]
+    incident_labels: tuple[Label, ...]
+    ticks: tuple[Label, ...]
+
+
+class LinePlot(Picture, frozen=True, kw_only=True):
+    """One quantity: its mean as a line, its range as a band."""
+
+    gpu: str
+    grid: tuple[Label, ...]
+    curves: tuple[Curve, ...]
+    points: str  # for the script: "seconds,text;..."
+    seconds: str  # that the picture is wide
+
+
+class Timeline(Picture, frozen=True, kw_only=True):
+    """Attempts, one after the other, each in its segments."""
+
+    bars: tuple[Bar, ...]
+    bar_labels: tuple[Label, ...]
 
 
 class TimeAxis:
@@ -45,164 +88,138 @@ class TimeAxis:
 
     def __init__(self, begin: float, end: float) -> None:
         self.begin, self.end = begin, max(end, begin + 1.0)
-
-    @property
-    def length(self) -> float:
-        """Return how many seconds it shows."""
-        return self.end - self.begin
+        self.length = self.end - self.begin  # seconds
 
     def x(self, at: float) -> float:
         """Return the place of a moment, in the picture."""
         inside = min(max(at, self.begin), self.end)
         return round(WIDTH * (inside - self.begin) / self.length, 1)
 
-    def ticks(self) -> Markup:
-        """Write the time since the beginning below the picture."""
+    def ticks(self) -> tuple[Label, ...]:
+        """Return the times since the beginning that are written below the picture."""
         step = next((step for step in STEPS if self.length / step <= TICKS), 0)
         step = step or DAY * math.ceil(self.length / DAY / TICKS)
         times = [number * step for number in range(int(self.length // step) + 1)]
-        return tag(
-            "div",
-            *(
-                tag(
-                    "span", duration(time) if time else "0", style=_left(self.x(self.begin + time)),
-                    class_="x end" if time / self.length > NEAR_EDGE else "x",
-                )
-                for time in times
-            ),
-            aria_hidden="true",
-        )  # fmt: skip
+        return tuple(
+            Label(
+                text=duration(time) if time else "0",
+                position=_percent_of_width(self.x(self.begin + time)),
+                at_edge=time / self.length > NEAR_EDGE,
+            )
+            for time in times
+        )
 
 
-def line_plot(  # noqa: PLR0913 - what a plot consists of
-    title: str,
-    series: Series,
-    axis: TimeAxis,
-    marks: Sequence[IncidentMark],
-    format_value: Callable[[float], str],
-    *,
-    from_zero: bool = True,
-) -> Markup:
-    """Draw one quantity: its mean as a line, its range as a band, incidents as marks."""
-    points = [point for line in series for point in line]
+def time_axis(story: Story) -> TimeAxis:
+    """Return the axis that all pictures of a story share."""
+    return TimeAxis(story.record.run.started, story.record.run.ended or story.at)
+
+
+def line_plot(plot: Plot, story: Story) -> LinePlot:
+    """Lay out one quantity, with the incidents of the run as vertical lines."""
+    axis, text = time_axis(story), plot.unit.text
+    points = [point for line in plot.series for point in line]
     lowest, highest = min(p.least for p in points), max(p.most for p in points)
-    low, high = min(0.0, lowest) if from_zero else lowest, highest
+    low, high = min(0.0, lowest) if plot.from_zero else lowest, highest
     if high <= low:
-        low, high = (low - 1, high + 1) if not from_zero or high < 0 else (low, high or 1.0)
+        low, high = (low - 1, high + 1) if not plot.from_zero or high < 0 else (low, high or 1.0)
 
     def y(value: float) -> float:
         return round(HEIGHT * (high - value) / (high - low), 1)
 
-    scale = (low, (low + high) / 2, high)
-    drawn = [tag("line", x1=0, x2=WIDTH, y1=y(at), y2=y(at), class_="grid") for at in scale]
-    for line in series:
+    curves = []
+    for line in plot.series:
         band = [(axis.x(p.at), y(p.most)) for p in line]
         band += [(axis.x(p.at), y(p.least)) for p in reversed(line)]
-        drawn.append(tag("polygon", points=_pairs(band), class_="band"))
         mean = _pairs((axis.x(p.at), y(p.mean)) for p in line)
-        drawn.append(tag("polyline", points=mean, class_="mean"))
-        if len(line) == 1:  # a line of no length, with round ends
-            drawn.append(tag("path", d=f"M{mean}h0", class_="dot"))
-    span = dict.fromkeys((format_value(lowest), format_value(highest)))  # often the same
-    words = f"{title}: {' to '.join(span)}"
-    words += f", last {format_value(points[-1].mean)}" * (len(span) > 1)
-    data = ";".join(
-        f"{max(0.0, p.at - axis.begin):.0f},{format_value(p.mean)}" for line in series for p in line
+        curves.append(Curve(mean=mean, band=_pairs(band), is_dot=len(line) == 1))
+    span = dict.fromkeys((text(lowest), text(highest)))  # often the same
+    title = f"{plot.title}: {' to '.join(span)}"
+    title += f", last {text(points[-1].mean)}" * (len(span) > 1)
+    lines, line_labels = _incidents(story, axis)
+    return LinePlot(
+        title=title,
+        gpu=plot.gpu,
+        incidents=lines,
+        incident_labels=line_labels,
+        ticks=axis.ticks(),
+        grid=tuple(Label(text=text(at), position=y(at)) for at in (low, (low + high) / 2, high)),
+        curves=tuple(curves),
+        points=";".join(f"{max(0.0, p.at - axis.begin):.0f},{text(p.mean)}" for p in points),
+        seconds=f"{axis.length:.0f}",
     )
-    values = (tag("span", format_value(at), style=f"top:{y(at)}%", class_="y") for at in scale)
-    return tag(
-        "figure",
-        tag("figcaption", words),
-        tag(
-            "div",
-            _svg(words, [*drawn, *_lines(marks, axis)], data=data, span=f"{axis.length:.0f}"),
-            tag("div", *values, aria_hidden="true"),
-            axis.ticks(),
-            _labels(marks, axis),
-            class_="plot",
-        ),
-    )  # fmt: skip
 
 
-def timeline(spans: Sequence[Span], axis: TimeAxis, marks: Sequence[IncidentMark]) -> Markup:
-    """Draw attempts, one after the other, and the incidents between them."""
-    drawn, labels = [], []
-    for span in spans:
-        x = axis.x(span.begin)
-        width = max(LEAST_SPAN, round(axis.x(span.end) - x, 1))
-        drawn.append(
-            tag(
-                "rect", tag("title", span.title), x=x, y=0, width=width, height=HEIGHT,
-                class_=f"span {span.kind}",
+def timeline(story: Story) -> Timeline:
+    """Lay out the attempts in their segments, and the incidents between them."""
+    axis = time_axis(story)
+    bars, labels, titles = [], [], []
+    for attempt in story.attempts:
+        end = attempt.ended or axis.end
+        good = attempt.in_progress or attempt.ended_well
+        title = f"attempt {attempt.number} ({attempt.settings}) {attempt.outcome}"
+        titles.append(title)
+        x = axis.x(attempt.started)
+        width = max(NARROWEST, round(axis.x(end) - x, 1))
+        bars.append(Bar(x=x, width=width, color="training" if good else "stalled", title=title))
+        for segment in attempt.segments:
+            begin = axis.x(segment.begin)
+            inside = round(axis.x(segment.end) - begin, 1)
+            took = f"{segment.kind} for {duration(segment.end - segment.begin)}"
+            about = f"attempt {attempt.number}, {took}"
+            bars.append(Bar(x=begin, width=inside, color=segment.kind, title=about))
+        changed = f": {attempt.settings}" * (attempt.settings != UNCHANGED)
+        labels.append(
+            Label(
+                text=f"attempt {attempt.number}{changed}",
+                position=_percent_of_width(x),
+                width=_percent_of_width(width),
             )
-        )  # fmt: skip
-        place = f"{_left(x)};width:{100 * width / WIDTH:.4g}%"
-        labels.append(tag("span", span.label, style=place, class_="label"))
-    words = f"Timeline: {'; '.join(span.title for span in spans[:40])}"
-    return tag(
-        "figure",
-        tag(
-            "div",
-            _svg(words, [*drawn, *_lines(marks, axis)]),
-            tag("div", *labels, aria_hidden="true") if len(spans) <= MOST_LABELS else None,
-            axis.ticks(),
-            _labels(marks, axis),
-            class_="plot timeline",
-        ),
+        )
+    lines, line_labels = _incidents(story, axis)
+    return Timeline(
+        title=f"Timeline: {'; '.join(titles[:TITLES])}",
+        incidents=lines,
+        incident_labels=line_labels,
+        ticks=axis.ticks(),
+        bars=tuple(bars),
+        bar_labels=tuple(labels) if len(labels) <= LABELS else (),
     )
 
 
-def share_bar(shares: Sequence[tuple[str, float]]) -> Markup:
-    """Draw seconds of a whole as one bar, with a legend that says the same in words."""
+def share_bar(shares: Sequence[tuple[str, float]]) -> tuple[Bar, ...]:
+    """Lay out seconds of a whole as one bar; the titles are its legend."""
     whole = sum(share for _, share in shares) or 1.0
-    x, drawn, legend = 0.0, [], []
-    said = [f"{name} {duration(share)} ({_percent(share / whole)})" for name, share in shares]
-    for number, (words, (_, share)) in enumerate(zip(said, shares, strict=True)):
-        width, kind = WIDTH * share / whole, f"share-{number % 8}"
-        drawn.append(
-            tag(
-                "rect", tag("title", words), x=round(x, 1), y=0, width=round(width, 1),
-                height=HEIGHT, class_=kind,
-            )
-        )  # fmt: skip
-        legend.append(tag("li", tag("span", class_=f"key {kind}"), words))
+    x, bars = 0.0, []
+    for number, (name, share) in enumerate(shares):
+        width = WIDTH * share / whole
+        title = f"{name} {duration(share)} ({_percent(share / whole)})"
+        color = f"share-{number % COLORS}"
+        bars.append(Bar(x=round(x, 1), width=round(width, 1), color=color, title=title))
         x += width
-    bar = tag("div", _svg(", ".join(said), drawn), class_="bar")
-    return tag("figure", bar, tag("ul", *legend, class_="legend"))
+    return tuple(bars)
+
+
+def _incidents(story: Story, axis: TimeAxis) -> tuple[tuple[IncidentLine, ...], tuple[Label, ...]]:
+    """Return a line for each incident, and its number above it; of many, every n-th."""
+    incidents = story.record.incidents
+    lines = tuple(
+        IncidentLine(x=axis.x(each.at), title=f"incident {each.number}: {incident_title(each)}")
+        for each in incidents
+    )
+    labels = tuple(
+        Label(text=str(each.number), position=_percent_of_width(axis.x(each.at)))
+        for each in incidents[:: max(1, -(-len(incidents) // LABELS))]
+    )
+    return lines, labels
 
 
 def _percent(share: float) -> str:
     return "under 1 %" if 0 < share < 0.01 else f"{100 * share:.0f} %"  # noqa: PLR2004 - 1 %
 
 
-def _left(x: float) -> str:
-    return f"left:{100 * x / WIDTH:.4g}%"
-
-
-def _lines(marks: Sequence[IncidentMark], axis: TimeAxis) -> list[Markup]:
-    """Draw a line at each mark."""
-    places = ((axis.x(mark.at), mark.title) for mark in marks)
-    return [
-        tag("line", tag("title", title), x1=x, x2=x, y1=0, y2=HEIGHT, class_="mark")
-        for x, title in places
-    ]
-
-
-def _labels(marks: Sequence[IncidentMark], axis: TimeAxis) -> Markup | None:
-    """Write the labels above the lines; of many, every n-th."""
-    chosen = marks[:: max(1, -(-len(marks) // MOST_LABELS))]
-    labels = (
-        tag("span", mark.label, style=_left(axis.x(mark.at)), class_="number") for mark in chosen
-    )
-    return tag("div", *labels, aria_hidden="true") if chosen else None
-
-
-def _svg(words: str, children: Sequence[Markup], data: str = "", span: str = "") -> Markup:
-    return tag(
-        "svg", tag("title", words), *children, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img",
-        preserveAspectRatio="none", aria_label=words, data_points=data or None,
-        data_span=span or None,
-    )  # fmt: skip
+def _percent_of_width(x: float) -> float:
+    return float(f"{100 * x / WIDTH:.4g}")
 
 
 def _pairs(points: Iterable[tuple[float, float]]) -> str:

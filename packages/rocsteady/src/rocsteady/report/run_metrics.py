@@ -8,14 +8,7 @@ from __future__ import annotations
 import math
 
 from rocsteady.model import RunOutcome, Value
-from rocsteady.report.run_report import (
-    attempt_end,
-    costs_of,
-    decision_after,
-    decision_with_reason,
-    failure_of,
-    incident_title,
-)
+from rocsteady.report.story import attempt_stories, costs_of, incident_title
 from rocsteady.store.values import RunLine, RunStory
 
 
@@ -107,17 +100,12 @@ def events_of(story: RunStory) -> tuple[RunEvent, ...]:
         RunEvent(at=each.at, text=f"incident {each.number}: {incident_title(each)}")
         for each in story.incidents
     ]
-    for attempt in story.attempts:
-        if attempt.ended is None:
+    for attempt in attempt_stories(story):
+        failure, ended = attempt.failure, attempt.ended
+        if ended is None or failure is None or not attempt.reason:  # not yet
             continue
-        failure, decided = failure_of(story, attempt.number), decision_after(story, attempt.number)
-        if failure is None or decided is None:  # not yet
-            continue
-        ended = (
-            f"attempt {attempt.number} {attempt_end(attempt, story)}. {failure.title.rstrip('.')}."
-        )
-        text = f"{ended} {decision_with_reason(decided)}"
-        events.append(RunEvent(at=attempt.ended, text=text))
+        text = f"attempt {attempt.number} {attempt.outcome}. {failure.title.rstrip('.')}."
+        events.append(RunEvent(at=ended, text=f"{text} {attempt.reason}"))
     if story.run.ended is not None:
         events.append(
             RunEvent(at=story.run.ended, text=f"the run ended: {story.run.outcome.value}")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from enum import Enum
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from rocsteady.model import Value
 from rocsteady.store.values import AttemptRecord, Bucket, Intent, paused_between
+from rocsteady.wording import YEAR, size
 
 HIGHEST = 1e100  # that is plotted
-MOST_POINTS = 500  # of a plot: it is about 800 pixels wide
+POINTS = 500  # of a plot, at most: it is about 800 pixels wide
 
 
 class PlotPoint(NamedTuple):
@@ -24,6 +27,78 @@ class PlotPoint(NamedTuple):
 
 
 Series = tuple[tuple[PlotPoint, ...], ...]  # a line for each attempt: none joins two of them
+
+
+class Unit(Enum):
+    """What the values of a plot are."""
+
+    RATE = "rate"
+    BYTES = "bytes"
+    PERCENT = "%"
+    WATTS = "W"
+    CELSIUS = "°C"
+    HERTZ = "Hz"
+    NUMBER = "number"
+
+    def text(self, value: float) -> str:
+        """Write a value."""
+        match self:
+            case Unit.BYTES:
+                return size(value)
+            case Unit.HERTZ:
+                return f"{value / 1e6:,.0f} MHz"
+            case Unit.RATE:
+                return f"{value:.3g}"
+            case Unit.NUMBER:
+                return f"{value:.4g}"
+            case _:
+                return f"{value:.0f} {self.value}"
+
+
+UNITS = {"memory": Unit.BYTES, "busy": Unit.PERCENT, "power": Unit.WATTS,
+         "temperature": Unit.CELSIUS, "clock": Unit.HERTZ}  # fmt: skip
+
+
+class Plot(Value, frozen=True, kw_only=True):
+    """One quantity over the time of a run."""
+
+    title: str
+    unit: Unit
+    series: Series
+    gpu: str = ""  # that it was measured on
+
+    @property
+    def from_zero(self) -> bool:
+        """Return whether its scale begins at zero: a loss need not end there."""
+        return self.unit is not Unit.NUMBER
+
+
+def plots(
+    progress: Sequence[Bucket], attempts: Sequence[AttemptRecord], intents: Sequence[Intent]
+) -> tuple[Plot, ...]:
+    """Return everything that was measured: the speed, the gauges of the run, those of each GPU."""
+    buckets = in_attempts(progress, attempts)
+    found = [Plot(title="Steps per second", unit=Unit.RATE, series=rates(buckets, intents))]
+    found += [
+        Plot(
+            title=f"{name[:1].upper()}{name[1:]}",
+            unit=UNITS.get(name.rpartition(" ")[2], Unit.NUMBER),
+            series=gauge(buckets, name),
+            gpu=name.rpartition(" ")[0] if name.startswith("GPU ") else "",
+        )
+        for name in gauge_names(buckets)
+    ]
+    return tuple(plot for plot in found if any(plot.series))  # not what is nothing but NaN
+
+
+def phase_seconds(progress: Iterable[Bucket]) -> tuple[tuple[str, float], ...]:
+    """Return how long the training process was in each phase, longest first."""
+    spent: dict[str, float] = {}
+    for bucket in progress:
+        for phase, seconds in bucket.seconds_in.items():
+            if 0 <= seconds < YEAR:  # nor is it NaN, as in a damaged journal
+                spent[phase] = spent.get(phase, 0.0) + seconds
+    return tuple(sorted(spent.items(), key=lambda pair: -pair[1])) if any(spent.values()) else ()
 
 
 def in_attempts(buckets: Iterable[Bucket], attempts: Iterable[AttemptRecord]) -> tuple[Bucket, ...]:
@@ -84,7 +159,7 @@ def _lines(found: Iterable[tuple[int, PlotPoint]]) -> Series:
     lines: dict[int, list[PlotPoint]] = {}
     for attempt, point in found:
         lines.setdefault(attempt, []).append(point)
-    most = max(2, MOST_POINTS // max(1, len(lines)))
+    most = max(2, POINTS // max(1, len(lines)))
     return tuple(_thinned(line, most) for line in lines.values())
 
 

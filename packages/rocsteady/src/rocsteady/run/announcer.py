@@ -54,7 +54,7 @@ class Announcer:
         self.note(text)
 
     def bug(self, effect: str, error: Exception) -> None:
-        """Say that a part of rocsteady failed, and what that costs."""
+        """Announce that a part of rocsteady failed, and what that costs."""
         self.say(f"this is a bug in rocsteady; {effect}: {type(error).__name__}: {error}")
 
     def note(self, text: str) -> None:
@@ -68,7 +68,7 @@ class Announcer:
             self._output_buffer.flush(READER_WAIT)
 
     def close(self) -> None:
-        """Say what is left."""
+        """Print what is left."""
         if self._output_buffer is not None:
             self._output_buffer.close(READER_WAIT)
             self._output_buffer = None

@@ -34,35 +34,27 @@ from rocsteady.hangs.values import Snapshot, Tick
 from rocsteady.hangs.verdict import Verdict
 from rocsteady.model import IntentKind, Outcome, RunState
 from rocsteady.run import processes as plain
-from rocsteady.run.attempt_end import AttemptEnd, HangEvidence
+from rocsteady.run.attempt_end import AttemptEnd, HangEvidence, mark_log_as_stopped
 from rocsteady.run.context import AttemptContext, Services
 from rocsteady.run.gauges import Gauges
 from rocsteady.run.hang_evidence import hang_evidence
-from rocsteady.run.injection_check import HeartbeatCheck
+from rocsteady.run.injection import HeartbeatCheck, ask_to_save
 from rocsteady.run.job.resume import Launch
 from rocsteady.run.job.values import Total
 from rocsteady.run.job_hang import JobHang
-from rocsteady.run.leftovers import named
-from rocsteady.run.live_processes import LiveProcesses
-from rocsteady.run.log_end import sign
 from rocsteady.run.options import RunOptions
 from rocsteady.run.processes import AttemptProcesses
-from rocsteady.run.progress import AttemptProgress
-from rocsteady.run.refusals import Refusals
-from rocsteady.run.save_request import ask_to_save
-from rocsteady.run.signal_response import SignalResponse
-from rocsteady.run.step_times import StepTimes
+from rocsteady.run.progress import AttemptProgress, LiveProcesses, StepTimes
 from rocsteady.run.stopwatch import boot_clock
 from rocsteady.run.strategy_environment import environment
-from rocsteady.run.suspension import Suspension
-from rocsteady.run.termination import end_tree, interrupted_twice
-from rocsteady.run.verdict_messages import VerdictMessages
-from rocsteady.run.watch_actions import RequestedActions
+from rocsteady.run.termination import SignalResponse, Suspension, end_tree, interrupted_twice, named
+from rocsteady.run.verdict_messages import RefusedSettings, VerdictMessages
+from rocsteady.run.watch_requests import RequestedActions
 from rocsteady.store.values import Sample
 from rocsteady.system.child_end import Exit, Stopping
 
 LAST_SNAPSHOTS = 3  # before a signal, until one confirms the verdict
-MOST_SNAPSHOTS = 40  # kept; older ones say nothing more
+MAX_SNAPSHOTS = 40  # kept; older ones say nothing more
 ASK_JOURNAL_EVERY = 30.0  # seconds, for a kill that it would not write down
 
 
@@ -113,7 +105,7 @@ class Attempt:
         self._groups: tuple[GroupMemory, ...] = ()  # that the command is in, as it starts
         self._members = MemberCollector(self._began)
         self._gpu_signs = GpuSigns(self._began)
-        self._refusals = Refusals(services.announcer, context, self._began)
+        self._refusals = RefusedSettings(services.announcer, context, self._began)
         self._job_hang = JobHang(services.hosts, services.announcer, options.patience)
         self._asked = RequestedActions(context, options, services, self._native_stacks)
 
@@ -148,7 +140,7 @@ class Attempt:
             self._asked.end_pause(child)
             child.close()
             self._announcer.mid_line = child.mid_line
-        sign(self._context.log, end)
+        mark_log_as_stopped(self._context.log, end)
         return end
 
     def notes(self) -> dict[int, str]:
@@ -284,7 +276,7 @@ class Attempt:
         if waits_for_gpu(self._pulse):
             signs = self._gpu_signs.read(pids, self._members.members(), within)
             taken = msgspec.structs.replace(taken, gpu_signs=signs)
-        self._snapshots = (*self._snapshots, taken)[-MOST_SNAPSHOTS:]
+        self._snapshots = (*self._snapshots, taken)[-MAX_SNAPSHOTS:]
 
     def _act(self, child: AttemptProcesses, verdict: Verdict) -> AttemptEnd | None:
         if verdict.condition is RunState.STOPPED:
@@ -363,7 +355,7 @@ class Attempt:
         """Return how to tell that nobody reacts to a signal, where a hang is proven."""
         if verdict.waits is None or not verdict.waits.closed or not self._snapshots:
             return None
-        return SignalResponse(child.tree, verdict.waits, self._snapshots[-1]).none
+        return SignalResponse(child.tree, verdict.waits, self._snapshots[-1]).is_absent
 
     def _stopped(self, child: AttemptProcesses, stopping: Stopping) -> AttemptEnd:
         ended = end_tree(child, stopping, signal.SIGTERM, self._services, patience=0)

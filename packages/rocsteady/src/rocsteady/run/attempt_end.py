@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
+import time
+from pathlib import Path
+
 import msgspec
+from rocsteady_train.untrusted_file import open_regular
 
 from rocsteady.hangs.blame import Blame
 from rocsteady.hangs.collect import Collected
@@ -14,6 +21,7 @@ from rocsteady.hangs.values import Heartbeat, Snapshot
 from rocsteady.hangs.verdict import Verdict
 from rocsteady.model import Outcome, Value
 from rocsteady.system.child_end import Exit
+from rocsteady.system.logfile import Timestamp
 
 
 class HangEvidence(Value, frozen=True, kw_only=True):
@@ -63,7 +71,36 @@ class AttemptEnd(Value, frozen=True, kw_only=True):
 
 
 def is_failure(end: AttemptEnd) -> bool:
-    """Tell an attempt that failed from one that ended well or was stopped."""
+    """Return whether it failed: neither ended well nor was stopped."""
     if end.outcome in (Outcome.STOPPED, Outcome.AT_EXIT, Outcome.REPLACED):
         return False
     return end.outcome is not Outcome.BY_ITSELF or end.exit is None or end.exit.code != 0
+
+
+STOPPED_LINE = "rocsteady: stopped this attempt: "
+_STOPPED_LINE = re.compile(rf"^{STOPPED_LINE}.*\n?", re.MULTILINE)
+
+
+def mark_log_as_stopped(log: Path, end: AttemptEnd) -> None:
+    """Add the line, if it was not the script that ended the attempt."""
+    why = _stopped_because(end)
+    if not why:
+        return
+    line = Timestamp().at(time.time()) + f"{STOPPED_LINE}{why}.\n".encode(errors="replace")
+    with contextlib.suppress(OSError), open_regular(log, follow=False, writable=True) as stream:
+        stream.seek(0, os.SEEK_END)
+        stream.write(line)  # no room, or no log: it stays without
+
+
+def without_stopped_line(text: str) -> str:
+    """Return a log, without the times, as the script alone would have left it."""
+    return _STOPPED_LINE.sub("", text)
+
+
+def _stopped_because(end: AttemptEnd) -> str:
+    if end.outcome in (Outcome.HUNG, Outcome.UNKILLABLE) and end.found is not None:
+        place = f", at {end.found.verdict.place}" if end.found.verdict.place else ""
+        return f"hung, {end.found.verdict.why}{place}"
+    if end.outcome is Outcome.AT_EXIT:
+        return "the script finished but did not exit"
+    return ""

@@ -1,21 +1,30 @@
-"""After an attempt: say why it ended, keep the evidence, and choose what comes next."""
+"""After an attempt: name why it ended, keep the evidence, and choose what comes next."""
 
 from __future__ import annotations
 
+import os
+import shutil
+from datetime import timedelta
 from itertools import islice
+from pathlib import Path
 
 import msgspec
+from rocsteady_train.untrusted_file import read_tail
 
 from rocsteady.failures.computed import ALREADY_TRIED
 from rocsteady.failures.ladder import RemedyChoice
 from rocsteady.failures.memory_arguments import memory_arguments
-from rocsteady.failures.symptoms import signal_name
+from rocsteady.failures.symptoms import Raised, Symptoms, signal_name
 from rocsteady.hangs.collect import collect
+from rocsteady.hangs.heartbeat_pages import SettingOutcome
+from rocsteady.hangs.kernel_log import concerning, read_kernel_log
+from rocsteady.hangs.memory import shared_memory_is_full
+from rocsteady.hangs.parallel import run_all
 from rocsteady.model import Failure, FailureKind, Next, Outcome
-from rocsteady.run.attempt_end import AttemptEnd, is_failure
+from rocsteady.run.attempt_end import AttemptEnd, is_failure, without_stopped_line
 from rocsteady.run.checkpoints import Checkpoints
 from rocsteady.run.context import AttemptContext, RunSpec, Services
-from rocsteady.run.finish_forecast import DeadlineMonitor
+from rocsteady.run.deadline_monitor import DeadlineMonitor
 from rocsteady.run.job.resume import Checkpoint
 from rocsteady.run.job.stages import seed_option
 from rocsteady.run.journal_records import JournalRecords
@@ -23,14 +32,14 @@ from rocsteady.run.options import RunOptions
 from rocsteady.run.recovery import (
     Decision,
     History,
+    StartPoints,
     base_decision,
     recover,
 )
-from rocsteady.run.start_points import StartPoints
 from rocsteady.run.strategy_history import StrategyHistory
-from rocsteady.run.symptom_collection import collect_symptoms
 from rocsteady.screens.text_page import RED
 from rocsteady.store.redaction.redactor import hide_secrets
+from rocsteady.system.logfile import STAMP
 
 CHECKPOINT_BACK = "checkpoint-back"
 OUT_OF_MEMORY = "oom-"  # what the kinds of running out of memory begin with
@@ -63,7 +72,9 @@ class AttemptReview:
         """Name why an attempt failed; None if it did not, or if a fault of ours prevents it."""
         self._gpu_failed = False
         for applied in end.applied:
-            if applied.outcome == "no effect":  # what was refused was announced at once
+            if (
+                applied.outcome is SettingOutcome.NO_EFFECT
+            ):  # what was refused was announced at once
                 self._announcer.say(f"{applied.setting} had no effect in this script.")
         self._checkpoints.ended(end)
         if not is_failure(end):
@@ -231,7 +242,7 @@ class AttemptReview:
             self._announcer.say(f"to use less memory, lower {names}.")
 
     def _announce_end(self, choice: RemedyChoice) -> None:
-        """Say what was not tried, and what a person can do, if this is the end."""
+        """Announce what was not tried, and what a person can do, if this is the end."""
         if choice.strategy is not None:
             return
         untried = [skipped for skipped in choice.skipped if skipped[1] != ALREADY_TRIED]
@@ -241,3 +252,77 @@ class AttemptReview:
             self._announcer.say(f"not tried: {', '.join(name for name, _ in untried)}.")
         if choice.person is not None:
             self._announcer.say(" ".join([choice.person.text, *choice.person.commands]))
+
+
+LOG_TAIL = 1024 * 1024  # bytes
+CPU = "cpu"  # a device
+OTHER_GPUS = ("/dev/nvidiactl", "/dev/dxg", "/dev/dri/renderD128")
+MAX_FOLDERS = 1000  # that are looked at for disks of their own
+DISKS_WITHIN = timedelta(seconds=1)
+KERNEL_WITHIN = timedelta(seconds=2)
+
+
+def collect_symptoms(context: AttemptContext, services: Services, end: AttemptEnd) -> Symptoms:
+    """Collect what is known of an attempt that failed. What cannot be had is left out."""
+    trainer = end.heartbeats[0] if end.heartbeats else None
+    last = end.found.evidence.snapshot if end.found else None  # has native frames
+    return Symptoms(
+        log=log_tail(context.log),
+        kernel=concerning(read_kernel_log(end.began, within=KERNEL_WITHIN).lines, end.members),
+        exit_code=end.exit.code if end.exit else None,
+        signal=end.exit.signal if end.exit else None,
+        hung=end.outcome in (Outcome.HUNG, Outcome.UNKILLABLE),
+        snapshots=(*end.snapshots, *([last] if last else [])),
+        heartbeats=end.heartbeats,
+        phase=trainer.phase if trainer else "",
+        step=end.last_step,
+        start=f"{end.read.path} {end.read.written}" if end.read and not context.resumed else "",
+        oom_kills=end.oom_kills,
+        loader_workers=end.loader is not None and end.loader.workers > 0,
+        shared_full=shared_memory_is_full(),
+        raised=tuple(
+            Raised(
+                type=raised.type,
+                bases=raised.bases,
+                message=raised.message,
+                place=raised.place,
+                traceback=raised.traceback,
+            )
+            for raised in end.raised
+        ),
+        variables=services.known_variables,
+        disk_free=_free(context.spec.folder),
+        gpu=context.strategy.device != CPU and (bool(end.members.all_gpus) or _other_gpu()),
+        ranks=not end.heartbeats or any((each.world or 1) > 1 for each in end.heartbeats),
+    )
+
+
+def _other_gpu() -> bool:
+    """Return whether this machine has a GPU that is not AMD's."""
+    return any(map(os.path.lexists, OTHER_GPUS))
+
+
+def log_tail(path: Path) -> str:
+    """Return the end of a kept log, without the times; "" if there is none."""
+    try:
+        tail = read_tail(path, LOG_TAIL + 1, follow=False)
+    except OSError:
+        return ""
+    if len(tail) > LOG_TAIL:
+        tail = tail.partition(b"\n")[2]  # begin with a whole line
+    return without_stopped_line(STAMP.sub(b"", tail).decode("utf-8", "replace"))
+
+
+def _free(folder: Path) -> int | None:
+    """Return the least that is free where a script writes: its folder, and disks mounted below."""
+    free: list[int] = []
+
+    def look() -> None:
+        device = folder.stat().st_dev
+        free.append(shutil.disk_usage(folder).free)
+        paths = [path for path in islice(folder.iterdir(), MAX_FOLDERS) if path.is_dir()]
+        others = [path for path in paths if path.stat().st_dev != device]
+        free.extend(shutil.disk_usage(path).free for path in others)
+
+    run_all({"disks": look}, within=DISKS_WITHIN, at_once=1)  # a dead server never answers
+    return min(free, default=None)

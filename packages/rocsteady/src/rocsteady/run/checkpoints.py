@@ -27,9 +27,9 @@ from rocsteady.run.job.resume import (
     whole_checkpoints,
 )
 from rocsteady.run.job.values import Job, Resume
-from rocsteady.run.printed_epochs import last_epoch_printed
-from rocsteady.run.progress_counts import EPOCH, READ, SAVED
+from rocsteady.run.progress import EPOCH, READ, SAVED
 from rocsteady.run.restart_preparation import StartsAt
+from rocsteady.run.run_end import last_epoch_printed
 from rocsteady.store.redaction.redactor import shown_command
 from rocsteady.store.values import Run
 
@@ -81,7 +81,7 @@ class Checkpoints:
         save_origin(self._origin, self._records)
 
     def take_over(self, run: Run, others: Iterable[Run]) -> None:
-        """Tell those of a run that was left from those that other runs have written since.
+        """Separate the checkpoints of a run that was left from those that others wrote since.
 
         A run without any of its own is not started again over those of another.
         """
@@ -108,13 +108,13 @@ class Checkpoints:
         self._attempts += 1
 
     def led_on(self, end: AttemptEnd) -> bool:
-        """Tell whether an attempt found, by itself, a checkpoint that this run has written."""
+        """Return whether an attempt found, by itself, a checkpoint that this run has written."""
         read = end.read
         return bool(self._attempts and read and read.written / NANOSECONDS > self._began)
 
     @property
     def can_resume(self) -> bool:
-        """Tell whether the next attempt goes on from a checkpoint, if there is one.
+        """Return whether the next attempt goes on from a checkpoint, if there is one.
 
         A script that resumes on its own can only do so once it has written one.
         """
@@ -142,7 +142,7 @@ class Checkpoints:
         return next(self.whole(), None)
 
     def step_of(self, checkpoint: Checkpoint, seen: tuple[int, int]) -> Steps:
-        """Say how many steps a checkpoint has: by itself, or what was ``seen`` when it was written.
+        """Return the steps of a checkpoint: by itself, or what was ``seen`` when it was written.
 
         A number that cannot be what was seen counts something else.
         """
@@ -179,7 +179,7 @@ class Checkpoints:
 
 
 def _saved_over(read: CheckpointRead | None) -> bool:
-    """Tell whether the file that a script read is a newer one now."""
+    """Return whether the file that a script read is a newer one now."""
     return read is not None and _last_written(read) > read.written
 
 

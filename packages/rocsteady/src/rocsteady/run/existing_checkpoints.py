@@ -8,9 +8,9 @@ from pathlib import Path
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import RunOutcome
-from rocsteady.run import script_resume
 from rocsteady.run.job.resume import Origin, Stamp, find_checkpoints, load_origin, whole_checkpoints
 from rocsteady.run.job.values import Existing, Job
+from rocsteady.run.script_resume import checkpoint_folders, saved_resume
 from rocsteady.store.values import RunLine
 
 
@@ -58,11 +58,11 @@ def choose(
 def _refuse_what_resumes_by_itself(job: Job, folder: Path, lines: Sequence[RunLine]) -> None:
     """Refuse to call a start fresh that is none: such a script finds its checkpoints itself."""
     same = (line.run for line in lines if line.run.command == job.command)
-    resumes = next((found for run in same if (found := script_resume.kept(Path(run.folder)))), None)
+    resumes = next((found for run in same if (found := saved_resume(Path(run.folder)))), None)
     if resumes is not None and find_checkpoints(resumes, folder):
         raise RocsteadyError(
             "--resume never has no effect: the script itself resumes from"
-            f" {script_resume.where(resumes)}. Give the script another folder"
+            f" {checkpoint_folders(resumes)}. Give the script another folder"
         )
 
 

@@ -97,7 +97,7 @@ def forecast(
     restarts: Restarts,
     since: int = 0,
 ) -> Forecast | None:
-    """Say when it will be done; None as long as too little was seen, or it counts over again.
+    """Return when it will be done; None as long as too little was seen, or it counts over again.
 
     The pace is that of the attempts after ``since``: those before it went another way.
     """
@@ -162,7 +162,7 @@ def _off(pace: _Pace, work: float) -> float:
 
 
 def _counts_anew(points: Sequence[ProgressPoint]) -> bool:
-    """Tell a counter that starts over, as one of an epoch does: its total is not the job's."""
+    """Return whether a counter starts over, as that of an epoch: its total is not the job's."""
     return any(
         one.attempt == two.attempt and two.step < one.step / 2 for one, two in pairwise(points)
     )

@@ -1,4 +1,4 @@
-"""What is measured while an attempt runs: the loss it prints, its memory, and its GPUs.
+"""What is measured while a run goes: its loss, memory and GPUs, and how many GPUs were busy.
 
 A GPU is asked by a thread of its own, through a child that may hang: the watching never waits.
 """
@@ -71,17 +71,17 @@ def gpu_readings(counters: Iterable[GpuCounters]) -> dict[str, float]:
     """Name each number that a GPU gave: GPU 0 memory, in bytes, percent, W, degrees C or Hz."""
     measured: dict[str, float] = {}
     for number, gpu in enumerate(counters):
-        told = gpu.reading
-        if told is None:
+        reading = gpu.reading
+        if reading is None:
             continue
-        sensors = told.temperatures_celsius
+        sensors = reading.temperatures_celsius
         hot = next((sensors[name] for name in HOTTEST if name in sensors), None)
         values = {
-            GPU_MEMORY: told.vram_used_bytes,
-            GPU_BUSY: told.busy_percent,
-            GPU_POWER: told.power_watts,
+            GPU_MEMORY: reading.vram_used_bytes,
+            GPU_BUSY: reading.busy_percent,
+            GPU_POWER: reading.power_watts,
             GPU_TEMPERATURE: hot,
-            GPU_CLOCK: told.clock_hz,
+            GPU_CLOCK: reading.clock_hz,
         }
         measured |= {
             f"GPU {number} {name}": float(value)
@@ -89,3 +89,41 @@ def gpu_readings(counters: Iterable[GpuCounters]) -> dict[str, float]:
             if value is not None
         }
     return measured
+
+
+BUSY_POLL_INTERVAL = timedelta(seconds=20)
+GPU_WITHIN = timedelta(seconds=5)  # for a GPU to answer; one that does not is not waited for
+BUSY_PERCENT = 10  # percent; a desktop that draws stays below it
+
+
+class BusyGpus:
+    """Asks every GPU now and then, in a thread of its own."""
+
+    def __init__(self, *, every: timedelta = BUSY_POLL_INTERVAL, root: Path = ROOT) -> None:
+        self._every, self._root = every, root
+        self._busy: set[str] = set()
+        self._answered = False
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="rocsteady-gpus", daemon=True)
+        self._thread.start()
+
+    @property
+    def count(self) -> int | None:
+        """How many were seen at work; None if no GPU ever answered."""
+        return len(self._busy) if self._answered else None
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._ended.set()
+        self._thread.join(0.5)  # one that waits for a GPU is left: it is a daemon
+
+    def _watch(self) -> None:
+        while not self._ended.is_set():
+            for gpu in read_gpu_counters(within=GPU_WITHIN, root=self._root):
+                if gpu.asleep:
+                    self._answered = True  # and it is surely not at work
+                if gpu.reading is not None and gpu.reading.busy_percent is not None:
+                    self._answered = True
+                    if gpu.reading.busy_percent >= BUSY_PERCENT:
+                        self._busy.add(gpu.pci_address)
+            self._ended.wait(self._every.total_seconds())

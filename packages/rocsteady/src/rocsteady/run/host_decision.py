@@ -31,7 +31,7 @@ CASCADES = (
 )
 # What may also be a rank that waits for others, as those of another host; the surest first.
 VAGUE = (FailureKind.HANG_IN_BACKWARD, FailureKind.UNKNOWN, FailureKind.HANG_IN_COLLECTIVE)
-MOST_TRIED = 64  # failed attempts that are passed on; budgets look no further back
+MAX_TRIED = 64  # failed attempts that are passed on; budgets look no further back
 
 Message = dict[str, Any]
 
@@ -122,17 +122,17 @@ class HostAgreement:
 
     def _proposal(self, **known: Any) -> HostDecision:  # noqa: ANN401 - fields, by name
         strategies = self._strategies
-        tried = tuple(strategies.tried)[-MOST_TRIED:]
+        tried = tuple(strategies.tried)[-MAX_TRIED:]
         given_up = max(0, strategies.given_up - (len(strategies.tried) - len(tried)))
         return HostDecision(strategy=strategies.strategy, tried=tried, given_up=given_up, **known)
 
     def _agreed(self, mine: HostDecision) -> HostDecision | None:
         if self._hosts is None:
             return None
-        said = self._hosts.agree(msgspec.to_builtins(mine), _chosen)
-        if said is None:
+        answer = self._hosts.agree(msgspec.to_builtins(mine), _chosen)
+        if answer is None:
             return None
-        decision = msgspec.convert(said, HostDecision)
+        decision = msgspec.convert(answer, HostDecision)
         if not _is_same(decision, mine):
             self._strategies.adopt(
                 decision.strategy, decision.remedy, decision.tried, decision.given_up
@@ -150,7 +150,7 @@ def _is_same(decision: HostDecision, mine: HostDecision) -> bool:
 
 
 def _is_refused(own: Decision) -> bool:
-    """Tell an end that no remedy could change."""
+    """Return whether this is an end that no remedy could change."""
     proposal = own.proposal
     return own.next is Next.END and (proposal is None or proposal.strategy is not None)
 

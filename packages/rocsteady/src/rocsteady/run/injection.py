@@ -5,21 +5,29 @@ A page on a disk would be written back by the kernel, and a beat could then wait
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import stat
+import struct
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
 from importlib import resources
 from pathlib import Path
 
 from rocsteady_train.inside import wire
-from rocsteady_train.untrusted_file import read_regular
+from rocsteady_train.untrusted_file import open_regular, read_regular
 
 from rocsteady import __version__
 from rocsteady.errors import RocsteadyError
+from rocsteady.hangs.heartbeat_pages import read_pages
+from rocsteady.hangs.parallel import run_all
 from rocsteady.model import Value
+from rocsteady.run.announcer import Announcer
+from rocsteady.system import procfs
 
 PACKAGE = "_rocsteady_inside"
 PACKAGES = ("", "heartbeat", "overrides")  # of inside/ that a training process needs
@@ -109,9 +117,14 @@ def runtime_folder(
     if RUN_ID.fullmatch(run_id) is None:
         raise RocsteadyError(f"{run_id!r} is not a valid run name.")
     name = f"{PREFIX}{run_id}"
-    told = Path(environment.get("XDG_RUNTIME_DIR", ""))
-    if told.is_absolute() and told.is_dir() and _is_own(told) and _is_usable(told, mounts):
-        return _private(told / name)
+    runtime = Path(environment.get("XDG_RUNTIME_DIR", ""))
+    if (
+        runtime.is_absolute()
+        and runtime.is_dir()
+        and _is_own(runtime)
+        and _is_usable(runtime, mounts)
+    ):
+        return _private(runtime / name)
     if _is_usable(shared_memory, mounts):
         return _private(shared_memory / name)
     raise RocsteadyError(
@@ -183,8 +196,8 @@ def _owner(folder: Path) -> str:
         return ""
 
 
-def _left_in(told: str, shared_memory: Path) -> Iterator[Path]:
-    for place in {Path(told), shared_memory}:
+def _left_in(runtime: str, shared_memory: Path) -> Iterator[Path]:
+    for place in {Path(runtime), shared_memory}:
         if place.is_absolute():
             yield from place.glob(f"{PREFIX}*")
 
@@ -209,7 +222,7 @@ def _is_own(folder: Path) -> bool:
 
 
 def _is_usable(folder: Path, mounts: Path) -> bool:
-    """Tell whether a folder is in memory and can be written to."""
+    """Return whether a folder is in memory and can be written to."""
     if os.pathsep in str(folder) or not os.access(folder, os.W_OK | os.X_OK):
         return False
     kinds = {Path("/"): ""}
@@ -226,3 +239,100 @@ def _write(path: Path, content: bytes) -> None:
     descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0), PRIVATE_FILE)
     with os.fdopen(descriptor, "wb") as stream:
         stream.write(content)
+
+
+# Tells a person where our part did not get into the training, so that its steps are not seen.
+#
+# ``python -I``, ``-E`` and ``-S`` keep it out, and so does a script that replaces PYTHONPATH.
+
+PYTHON_NAME = re.compile(r"(python|pypy)[0-9.]*(\.exe)?")
+# Flags, then perhaps one that takes the rest of the word, or the next one.
+PYTHON_OPTION = re.compile(r"-(?=[a-zA-Z])([A-VYZa-bd-ln-z]*)([cmWX]?)(.*)", re.DOTALL)
+TORCH_POLL_INTERVAL = 30.0  # seconds between looks for torch without a page
+MAPS_WITHIN = timedelta(seconds=1)
+TORCH_LIBRARY = b"libtorch"  # begins the names of its libraries
+
+
+class HeartbeatCheck:
+    """Looks for it in one attempt, and says it once."""
+
+    def __init__(self, announcer: Announcer, *, pages: bool, began: float) -> None:
+        self._announcer = announcer
+        self._due: float | None = (
+            began + TORCH_POLL_INTERVAL if pages else None
+        )  # None: nothing more to say
+
+    def starts(self, command: Sequence[str]) -> None:
+        """Announce it before the start, if the command itself shows it."""
+        option = option_against_hooks(command)
+        if option and self._due is not None:
+            self._say(f"{Path(command[0]).name} {option} prevents rocsteady's hooks from loading")
+
+    def poll(self, tree: Callable[[], Sequence[int]], now: float, *, beats: bool) -> None:
+        """Look now and then for a process that has torch, as long as none has a page."""
+        if self._due is None or now < self._due:
+            return
+        self._due = now + TORCH_POLL_INTERVAL
+        if not beats:
+            found = run_all({pid: partial(_has_torch, pid) for pid in tree()}, within=MAPS_WITHIN)
+            pid = next((pid for pid, has in found.results.items() if has), None)
+            if pid is not None:
+                why = "python -I, -E or -S, or a PYTHONPATH that was replaced"
+                self._say(
+                    f"process {pid} uses torch, but rocsteady's hooks were not loaded ({why})"
+                )
+
+    def _say(self, what: str) -> None:
+        self._due = None
+        self._announcer.say(f"{what}: steps cannot be observed.")
+
+
+def option_against_hooks(command: Sequence[str]) -> str:
+    """Give the option of this Python by which it would not run our part; "" if there is none."""
+    words = iter(command)
+    if not PYTHON_NAME.fullmatch(Path(next(words, "")).name):
+        return ""
+    for word in words:
+        option = PYTHON_OPTION.fullmatch(word)
+        if option is None:  # the script
+            return ""
+        flags, ends, rest = option.groups()
+        for flag in flags:
+            if flag in "IES":
+                return f"-{flag}"
+        if ends in ("c", "m"):  # what follows is the program and its arguments
+            return ""
+        if ends and not rest:
+            next(words, "")
+    return ""
+
+
+def _has_torch(pid: int) -> bool:
+    try:
+        return TORCH_LIBRARY in procfs.read(f"{procfs.PROC}/{pid}/maps", procfs.LARGE)
+    except OSError:
+        return False
+
+
+_SAVE_WORD = struct.Struct("=Q")
+_SAVE_OFFSET = wire.W_SAVE * _SAVE_WORD.size
+
+
+def ask_to_save(pages: Path) -> None:
+    """Let the word grow by which a process that trains knows that a save is wanted.
+
+    Before its first step there is nothing to save. Several ranks agree among themselves on when.
+    """
+    for beat in read_pages(pages):
+        if beat.step:
+            with contextlib.suppress(OSError):  # it has just ended, say
+                _increment_save_word(pages / f"{beat.pid}{wire.SUFFIX}")
+
+
+def _increment_save_word(page: Path) -> None:
+    with open_regular(page, follow=False, writable=True) as stream:
+        if os.fstat(stream.fileno()).st_size == wire.SIZE:
+            stream.seek(_SAVE_OFFSET)
+            (asked,) = _SAVE_WORD.unpack(stream.read(_SAVE_WORD.size))
+            stream.seek(_SAVE_OFFSET)
+            stream.write(_SAVE_WORD.pack((asked + 1) % (1 << 64)))

@@ -43,7 +43,7 @@ class JobHang:
     def is_proven(
         self, verdict: Verdict, heartbeats: tuple[Heartbeat, ...], confirmed: Callable[[], bool]
     ) -> bool:
-        """Tell whether the job hangs; ``confirmed`` proves once more that this host does."""
+        """Return whether the job hangs; ``confirmed`` proves once more that this host does."""
         hung = verdict.condition is RunState.HUNG
         if self._hosts is None:
             return hung
@@ -72,9 +72,9 @@ class JobHang:
             return verdict
         return msgspec.structs.replace(verdict, blame=self.blame, apart=False)
 
-    def _decides(self, told: list[dict[str, Any]]) -> bool:
+    def _decides(self, summaries: list[dict[str, Any]]) -> bool:
         """Decide for all hosts, where this one leads and all have told of their ranks."""
-        hosts = [msgspec.convert(each, HostSummary) for each in told]
+        hosts = [msgspec.convert(each, HostSummary) for each in summaries]
         hangs = job_hangs(hosts)
         if hangs:
             self.blame = job_blame(hosts)
@@ -86,13 +86,13 @@ class JobHang:
         """Give up on hosts that give no sign of life, and for which the ranks here wait."""
         names = ", ".join(map(str, hosts))
         self._announcer.say(
-            f"{'host' if len(hosts) == 1 else 'hosts'} {names} gave no sign of life for minutes,"
-            " and the ranks of this host wait for ranks there."
+            f"{'host' if len(hosts) == 1 else 'hosts'} {names} did not respond for minutes, and"
+            " ranks on this host are waiting for ranks there. Restarting."
         )
         return True
 
     def _is_over(self, verdict: Verdict) -> bool:
-        """Tell whether this host has waited for the others as long as anything may last."""
+        """Return whether this host has waited for the others as long as anything may last."""
         waited = verdict.quiet - (self._stuck_for or 0.0)
         if not self._said and waited >= SAY_AFTER:
             self._said = True

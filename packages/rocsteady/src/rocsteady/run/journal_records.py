@@ -124,12 +124,12 @@ class JournalRecords:
 
     def learned(self) -> phase_history.PhaseHistory | None:
         """Return what earlier runs of this script on this machine showed."""
-        kept = self._memory.learned(self._script, machine_fingerprint()) if self._memory else None
-        if kept is None:
+        stored = self._memory.learned(self._script, machine_fingerprint()) if self._memory else None
+        if stored is None:
             return None
         phases = {
             name: phase_history.Stays(longest=stays.longest, histogram=stays.histogram)
-            for name, stays in kept.phases.items()
+            for name, stays in stored.phases.items()
         }
         return phase_history.PhaseHistory(
             device_wait=phases.pop(DEVICE_WAIT, phase_history.Stays()).longest,

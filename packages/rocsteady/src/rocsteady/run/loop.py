@@ -23,26 +23,24 @@ from rocsteady.model import Failure, IntentKind, Next, RunOutcome
 from rocsteady.run.attempt import Attempt
 from rocsteady.run.attempt_end import AttemptEnd, is_failure
 from rocsteady.run.attempt_review import AttemptReview
-from rocsteady.run.backup import wrote_model
 from rocsteady.run.checkpoints import Checkpoints, Steps
 from rocsteady.run.context import AttemptContext, RunSpec, Services
-from rocsteady.run.finish_forecast import DeadlineMonitor
+from rocsteady.run.deadline_monitor import DeadlineMonitor
 from rocsteady.run.forecast import between_failures
 from rocsteady.run.host_decision import HostAgreement
 from rocsteady.run.injection import Injection, inject, remove, sweep
 from rocsteady.run.job.resume import Checkpoint, Launch, launch
 from rocsteady.run.journal_records import JournalRecords
-from rocsteady.run.logout import LOGOUT_WARNING, logging_out_ends_us
 from rocsteady.run.notifications import RunNotices
 from rocsteady.run.observer import ObservedRun, Observer, ticking
 from rocsteady.run.options import RunOptions
 from rocsteady.run.processes import AttemptProcesses
+from rocsteady.run.progress import StepTimes
 from rocsteady.run.recovery import Decision
-from rocsteady.run.restart_preparation import Restart, near
+from rocsteady.run.restart_preparation import Restart, near, wrote_model
 from rocsteady.run.run_end import RunEnd
-from rocsteady.run.script_resume import keep, kept, resume_of, where
-from rocsteady.run.startup import Startup, first_attempt
-from rocsteady.run.step_times import StepTimes
+from rocsteady.run.script_resume import checkpoint_folders, resume_of, save_resume, saved_resume
+from rocsteady.run.startup import LOGOUT_WARNING, Startup, first_attempt, logging_out_ends_us
 from rocsteady.run.stop_deadline import StopDeadline
 from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.run.strategy_history import in_words, strategies_of
@@ -73,7 +71,7 @@ class Supervisor:
         observers: Sequence[Observer] = (),
     ) -> None:
         if spec.job.resume is None and spec.earlier is not None:
-            job = msgspec.structs.replace(spec.job, resume=kept(spec.records))
+            job = msgspec.structs.replace(spec.job, resume=saved_resume(spec.records))
             spec = with_fields(spec, job=job)
         hang_after = options.hang_after or spec.job.hang_after
         options = msgspec.structs.replace(options, hang_after=hang_after)
@@ -343,16 +341,16 @@ class Supervisor:
         self._notices.failed(failure, decision, blame.why if blame and blame.ranks else "")
         return decision
 
-    def _script_resumes(self, told: tuple[Resumes, ...]) -> None:
+    def _script_resumes(self, reported: tuple[Resumes, ...]) -> None:
         """Take up that a script resumes by itself. A way that the job names comes first."""
         job = self._checkpoints.job
         if job.resume is not None:
             return
-        resume = resume_of(told, (self._spec.folder, *self._spec.seen_as))
+        resume = resume_of(reported, (self._spec.folder, *self._spec.seen_as))
         self._checkpoints.resumes_by_itself(msgspec.structs.replace(job, resume=resume))
-        keep(resume, self._spec.records)
+        save_resume(resume, self._spec.records)
         self._announcer.say(
-            f"the script saves and resumes on its own: checkpoints in {where(resume)}."
+            f"the script saves and resumes on its own: checkpoints in {checkpoint_folders(resume)}."
         )
 
     def _inject(self, run_id: str) -> Injection | None:

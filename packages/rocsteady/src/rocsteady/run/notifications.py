@@ -29,7 +29,7 @@ from rocsteady.run.job.values import Job
 from rocsteady.run.recovery import Decision
 from rocsteady.run.restart_preparation import UNCHANGED
 from rocsteady.run.stopwatch import Stopwatch
-from rocsteady.store.redaction.machine_names import redactor_here
+from rocsteady.store.redaction.redactor import redactor_here
 from rocsteady.store.values import Run
 from rocsteady.system import webhook_post as sender
 from rocsteady.system.bounded_call import Answer, AnswerKind, ask
@@ -247,7 +247,7 @@ def _to_mail(notice: Notice, to: str) -> str:
 
 
 def _why(answer: Answer) -> str:
-    """Say why a program did not do it; "" if it did."""
+    """Return why a program did not do it; "" if it did."""
     if answer.outcome is not AnswerKind.ANSWERED:
         return str(answer.outcome.value)
     if answer.exit_code == 0:
@@ -265,7 +265,7 @@ class RunNotices:
         self._why = ""  # the last decision
 
     def failed(self, failure: Failure | None, decision: Decision, ranks: str = "") -> None:
-        """Tell of an incident, once for each kind; the one that ends the run is told with it.
+        """Notify of an incident, once for each kind; the one that ends the run comes with the end.
 
         ``ranks`` is a clause about the ranks that hold up the others.
         """
@@ -283,11 +283,11 @@ class RunNotices:
         )
 
     def will_be_late(self, text: str) -> None:
-        """Tell that the deadline will be missed."""
+        """Notify that the deadline will be missed."""
         self._send(NotifyEvent.DEADLINE, "", f"{self._run.name} will miss its deadline", text)
 
     def ended(self, outcome: RunOutcome) -> None:
-        """Tell of the end, unless the user brought it about, and wait until that is sent."""
+        """Notify of the end, unless the user stopped the run, and wait until that is sent."""
         if outcome is RunOutcome.STOPPED:
             return
         took = duration(self._since.seconds)

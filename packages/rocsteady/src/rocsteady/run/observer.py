@@ -11,7 +11,7 @@ from pathlib import Path
 from rocsteady.run.attempt_end import AttemptEnd
 from rocsteady.run.context import Services
 from rocsteady.run.job.resume import Launch
-from rocsteady.run.step_times import StepTimes
+from rocsteady.run.progress import StepTimes
 from rocsteady.store.values import Run
 
 TICK = 0.1  # seconds
@@ -35,11 +35,11 @@ class ObservedRun:
 
     @property
     def stopped_by_user(self) -> bool:
-        """Tell whether somebody stopped it before it was over."""
+        """Return whether somebody stopped it before it was over."""
         return self._stop_requests.stop is not None and not self.is_over
 
     def say(self, text: str) -> None:
-        """Tell the user something about the run."""
+        """Print a line about the run."""
         self._announcer.say(text)
 
     def end(self, why: str = "") -> None:

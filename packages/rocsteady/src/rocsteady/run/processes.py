@@ -47,7 +47,7 @@ class AttemptProcesses(Protocol):
         """Send a signal on."""
 
     def at_prompt(self) -> bool:
-        """Tell whether somebody waits for keys."""
+        """Return whether somebody waits for keys."""
 
     def suspend(self) -> None:
         """Stop them and ourselves, as ^Z does."""
@@ -59,7 +59,7 @@ class AttemptProcesses(Protocol):
         """Continue what was paused."""
 
     def is_stopped(self) -> bool:
-        """Tell whether the command itself is stopped by a signal."""
+        """Return whether the command itself is stopped by a signal."""
 
     def detach_terminal(self) -> None:
         """Go on without our terminal."""
@@ -74,7 +74,7 @@ class AttemptProcesses(Protocol):
 class Engine(Protocol):
     """Brings the processes of an attempt into being."""
 
-    def __call__(  # noqa: PLR0913 - each is said by name
+    def __call__(  # noqa: PLR0913 - all are keyword arguments
         self,
         launch: Launch,
         *,
@@ -99,7 +99,7 @@ def chosen_rendezvous(command: Sequence[str]) -> str:
     return options(command).get("rdzv_backend", "")
 
 
-def start_command(  # noqa: PLR0913 - each is said by name
+def start_command(  # noqa: PLR0913 - all are keyword arguments
     launch: Launch,
     *,
     environment: Mapping[str, str],

@@ -3,16 +3,152 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
 
 from rocsteady.hangs.counters import Progress
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.hangs.verdict import Verdict
-from rocsteady.run.progress_counts import PRINTED
-from rocsteady.run.step_times import StepTimes
-from rocsteady.store.values import Sample
+from rocsteady.store.values import Bucket, Sample
+from rocsteady.system import procfs
 
-ENOUGH, UNLIKE = 2, 0.25  # steps, and the part of them by which two counts of the same may differ
+PRINTED, EPOCH, SAVED = "printed", "epoch", "saved "  # counts, by their kind; saved in a unit
+SAVED_STEP = f"{SAVED}step"
+READ = "read"  # when the checkpoint that led an attempt on was last written, by it or before it
+ONE_OFF = {PRINTED: 1, SAVED_STEP: 1}  # one more may be another way to count the same
+
+
+class ProgressCounts:
+    """The most that was seen of each count."""
+
+    def __init__(self) -> None:
+        self._step = 0
+        self._counts: dict[str, int] = {}
+
+    def passes(self, step: int | None, counts: Mapping[str, int]) -> bool:
+        """Take up how far an attempt came; tell whether that is further than all before it.
+
+        ``step`` is None where nothing confirms it: then one of the other counts must be higher.
+        What is saved that was not before is further in any case: it is not made again. So is an
+        attempt that began where an earlier one has come to, or saved over what it began with.
+        """
+        further = (step or 0) > self._step + bool(self._step)
+        if step is None:
+            further = any(self._is_higher(*each) for each in counts.items())
+        saved = [each for each in counts.items() if each[0].startswith((SAVED, READ))]
+        further = further or any(self._is_higher(*each) for each in saved)
+        self._step = max(self._step, step or 0)
+        for kind, count in counts.items():
+            self._counts[kind] = max(count, self._counts.get(kind, 0))
+        return further
+
+    def _is_higher(self, kind: str, count: int) -> bool:
+        before = self._counts.get(kind)
+        if before is None:
+            return kind == READ or (kind.startswith(SAVED) and bool(self._step))  # the first saved
+        return count > before + ONE_OFF.get(kind, 0)
+
+
+SET_BACK = 60.0  # seconds by which a clock goes back that was set
+MAX_STEP_TIMES = 20_000  # entries; every second one is forgotten when there are more
+
+
+class StepTimes:
+    """Moments by the wall clock, and the step of each."""
+
+    def __init__(self, earlier: Iterable[Bucket] = ()) -> None:
+        self._at: list[float] = []
+        self._steps: list[int] = []
+        self._latest = 0  # step
+        self._apart = 0.0  # seconds, at least, between two entries
+        for bucket in earlier:
+            self.add(bucket.first_progress or bucket.start, bucket.first_step)
+            self.add(bucket.last_progress or bucket.start, bucket.last_step)
+
+    def add(self, at: float, step: int) -> None:
+        """Take a look into account."""
+        self._latest = step
+        if self._at and at < self._at[-1] - SET_BACK:  # what was before it cannot be compared
+            self._at.clear()
+            self._steps.clear()
+        if self._steps and (step == self._steps[-1] or at < self._at[-1] + self._apart):
+            return
+        self._at.append(at)
+        self._steps.append(step)
+        if len(self._at) > MAX_STEP_TIMES:
+            del self._at[1:-1:2], self._steps[1:-1:2]
+            self._apart = (self._at[-1] - self._at[0]) / len(self._at)
+
+    def since(self, when: float) -> tuple[tuple[float, int], ...]:
+        """Return the times and steps from a moment on."""
+        first = bisect_left(self._at, when)
+        return tuple(zip(self._at[first:], self._steps[first:], strict=False))
+
+    def step_at(self, when: float) -> tuple[int, int]:
+        """Return the step that a file written at a moment has in it: at least, and at most."""
+        index = bisect_left(self._at, when)
+        most = self._steps[index] if index < len(self._steps) else self._latest
+        if not 0 < index < len(self._steps) or most < self._steps[index - 1]:
+            return most, most
+        return self._steps[index - 1], most
+
+
+# Which of the processes that wrote a heartbeat page are still alive.
+#
+# A page outlives its process. What a command does after its training process has ended is ordinary
+# work, so pages of processes that are gone must not take part in a verdict.
+
+
+class LiveProcesses:
+    """Remembers when each process of one attempt was born, so that a reused pid is not mistaken."""
+
+    def __init__(self) -> None:
+        self._births: dict[int, int] = {}
+        self._beats: dict[int, int] = {}  # when a process was last seen alive, or beat since then
+
+    def among(self, heartbeats: Iterable[Heartbeat]) -> tuple[Heartbeat, ...]:
+        """Return the heartbeats of processes that are alive, or that may be.
+
+        A rank that is gone stays as long as others of its group live: they may wait for it.
+        """
+        beats = tuple(heartbeats)
+        gone = {beat.pid for beat in beats if self._is_gone(beat)}
+        ranks = {beat.rank for beat in beats if beat.pid not in gone and beat.rank is not None}
+        return tuple(
+            beat
+            for beat in beats
+            if beat.pid not in gone or (ranks and beat.rank is not None and beat.rank not in ranks)
+        )
+
+    def _is_gone(self, beat: Heartbeat) -> bool:
+        """Return whether a process has ended. In a container, its pid may mean nothing here.
+
+        Such a one has never been seen under this pid, and it beats until its own code is done.
+        """
+        if beat.pid in self._births and self._beats.get(beat.pid) != beat.beats and not beat.ended:
+            self._beats[beat.pid] = beat.beats  # it beat since it was last seen: no need to look
+            return False
+        birth = _birth(beat.pid)
+        if birth is not None and self._births.setdefault(beat.pid, birth) == birth:
+            self._beats[beat.pid] = beat.beats
+            return False
+        known = beat.pid in self._births and self._beats.get(beat.pid) == beat.beats
+        return known or beat.ended
+
+
+def _birth(pid: int) -> int | None:
+    """Return when a living process was started; None if it has ended or cannot be seen."""
+    try:
+        stat = procfs.stat(pid)
+    except (OSError, ValueError, IndexError):
+        return None
+    return None if stat.dead else stat.start
+
+
+MIN_STEPS, MAX_DIFFERENCE = (
+    2,
+    0.25,
+)  # steps, and the part of them by which two counts of the same may differ
 
 
 class PrintedCounter:
@@ -39,7 +175,7 @@ class PrintedCounter:
         if self.resets or self._first is None:
             return None
         printed, made = (last - first for first, last in zip(self._first, self._last, strict=True))
-        alike = made >= ENOUGH and abs(printed - made) <= max(ENOUGH, made * UNLIKE)
+        alike = made >= MIN_STEPS and abs(printed - made) <= max(MIN_STEPS, made * MAX_DIFFERENCE)
         return self._most if alike else None
 
 
@@ -52,7 +188,7 @@ class AttemptProgress:
     Where the job names a pattern, ``by_log``, that alone counts: its units are not those of a page.
     """
 
-    def __init__(  # noqa: PLR0913 - each is said by name
+    def __init__(  # noqa: PLR0913 - all are keyword arguments
         self,
         printed: Callable[[], Progress | None],
         total: int | None,
@@ -92,9 +228,9 @@ class AttemptProgress:
             printed = self._printed()
             unclear = self._resumed and self._counter.resets and not self._by_log
             return printed.n if printed and not unclear else None
-        told = [beat.base + beat.step for beat in self._counting if beat.base]
-        if told:
-            return max(told)
+        steps = [beat.base + beat.step for beat in self._counting if beat.base]
+        if steps:
+            return max(steps)
         if not self._resumed or any(beat.total for beat in self._counting):
             return self._made
         ahead = self._counter.ahead
@@ -131,7 +267,7 @@ class AttemptProgress:
 
     @property
     def wrote_checkpoint(self) -> bool:
-        """Tell whether it wrote one, or may have: who has no page cannot be seen to."""
+        """Return whether it wrote one, or may have: who has no page cannot be seen to."""
         if not self.heartbeats:
             return bool(self.step)
         return any(beat.seconds_in.get("checkpoint") for beat in self.heartbeats)
@@ -150,14 +286,14 @@ class AttemptProgress:
             self._step = step
             self._step_times.add(time.time(), step)
         self._see_work(now, step)
-        told = next((beat.total for beat in self._counting if beat.total), None)
+        own_total = next((beat.total for beat in self._counting if beat.total), None)
         return Sample(
             at=time.time(),
             step=step,
             verdict=verdict.condition,
             quiet=verdict.quiet,
             began_at=self._began_at,
-            total=self._total or told or (printed.total if printed else None),
+            total=self._total or own_total or (printed.total if printed else None),
             seconds_in=self.heartbeats[0].seconds_in if self.heartbeats else {},
             measured=dict(measured or {}),
         )

@@ -18,8 +18,36 @@ from rocsteady.failures.situation import Situation
 from rocsteady.model import FailureKind, Next, Outcome, Strategy, Value
 from rocsteady.run.attempt_end import AttemptEnd
 from rocsteady.run.options import Fallback, RunOptions
-from rocsteady.run.start_points import MOST
 from rocsteady.wording import plural
+
+MAX_ATTEMPTS_PER_CHECKPOINT = 3  # attempts from one checkpoint that do not get past it
+SAVE_EARLIER_AFTER = 2  # of them
+
+
+class StartPoints:
+    """The attempts in a row that started from the same checkpoint."""
+
+    def __init__(self) -> None:
+        self._start: str | None = None  # "": from the beginning; None: no attempt yet
+        self._made: list[int] = []  # steps that each of them made
+        self._without_progress = 0  # attempts since one of them got further than all before
+        self.save_after: int | None = None  # steps, to get past where others ended
+
+    def ended(self, start: str, made: int, *, progressed: bool) -> None:
+        """Take an attempt into account that failed after so many steps of its own."""
+        if start != self._start:
+            self._start, self._made, self._without_progress = start, [], 0
+        self._made.append(made)
+        self._without_progress = 0 if progressed else self._without_progress + 1
+        if len(self._made) >= SAVE_EARLIER_AFTER and min(self._made):
+            least = max(1, min(self._made) // 2)
+            self.save_after = min(least, self.save_after or least)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Return whether there were enough attempts from one checkpoint."""
+        return bool(self._start) and self._without_progress >= MAX_ATTEMPTS_PER_CHECKPOINT
+
 
 CPU = "cpu"  # as a device
 BY_SIGNAL = 128
@@ -118,7 +146,10 @@ def _past_checkpoint(
     if base.next is Next.END:
         return decision
     if history.is_stuck:
-        why = f"{MOST} attempts started from the same checkpoint, and none got past it"
+        why = (
+            f"{MAX_ATTEMPTS_PER_CHECKPOINT} attempts started from the same checkpoint, and none got"
+            " past it"
+        )
         return Decision(next=Next.END, why=why, code=PERSON_NEEDED)
     if end.batch_split is None or history.save_after is None:
         return decision
@@ -219,7 +250,7 @@ def exit_code(end: AttemptEnd, stopped: int = INTERRUPTED) -> int:
 
 
 def is_as_deadly(strategy: Strategy, deadly: Strategy) -> bool:
-    """Tell whether a strategy is still the thing that took the machine down.
+    """Return whether a strategy is still the thing that took the machine down.
 
     A GPU that takes the machine down is not trusted with another loader or variable either: only
     what keeps the run off it is another thing.

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from pathlib import Path
+
+from rocsteady_train.untrusted_file import open_regular, read_tail
 
 from rocsteady.exit_codes import PERSON_NEEDED, RETRY
 from rocsteady.model import FailureKind, Outcome, RunOutcome
 from rocsteady.run.attempt_end import AttemptEnd
-from rocsteady.run.busy_gpus import BusyGpus
 from rocsteady.run.context import RunSpec, Services
-from rocsteady.run.finish_forecast import DeadlineMonitor
+from rocsteady.run.deadline_monitor import DeadlineMonitor
+from rocsteady.run.gauges import BusyGpus
 from rocsteady.run.job.done_when import RunEvidence, done, proves
-from rocsteady.run.printed_epochs import epochs_printed
 from rocsteady.run.recovery import Decision, exit_code
 from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.screens.deadline import met
@@ -41,7 +43,7 @@ class RunEnd:
             self._gpus.close()
 
     def stopped(self, end: AttemptEnd | None = None) -> tuple[int, RunOutcome]:
-        """Say that the user stopped it; the code is the script's own, if it gave one."""
+        """Announce that the user stopped it; the code is the script's own, if it gave one."""
         self._tell_what_is_left()
         own = "" if end is None or end.exit is None else _own_code(end.exit)
         self._announcer.say(f"stopped after {self._took()}{own}.")
@@ -50,7 +52,7 @@ class RunEnd:
         return exit_code(end, code) if end else code, RunOutcome.STOPPED
 
     def refused(self, why: str) -> RunOutcome:
-        """Say that nothing was started, and why."""
+        """Announce that nothing was started, and why."""
         self._announcer.say(f"not started: {why}.", style=RED)
         self.say_next("rocsteady doctor, or use --again to start anyway")
         return RunOutcome.NOT_DONE
@@ -58,7 +60,7 @@ class RunEnd:
     def conclude(
         self, end: AttemptEnd, decision: Decision, incidents: int, attempts: int
     ) -> tuple[int, RunOutcome]:
-        """Say how the run ended, and give its exit code and its outcome."""
+        """Announce how the run ended, and give its exit code and its outcome."""
         if end.outcome is Outcome.STOPPED and not self._went_on_to_the_end(end):
             return self.stopped(end)
         hangs = f", {plural(incidents, 'hang')}" if incidents else ""
@@ -93,13 +95,13 @@ class RunEnd:
         steps = f"{about}{end.last_step:,} steps in {took}" if end.last_step else f"took {took}"
         due = self._deadline_monitor.due
         in_time = "" if due is None else f", {met(time.time(), due)}"
-        told = f" Report: {self._report}" if self._announcer.names_run else ""
-        more = f", {tried}.{told}" if incidents or attempts > 1 else "."
+        report = f" Report: {self._report}" if self._announcer.names_run else ""
+        more = f", {tried}.{report}" if incidents or attempts > 1 else "."
         self._announcer.say(f"done. {steps[:1].upper()}{steps[1:]}{in_time}{more}", style=GREEN)
         return 0, RunOutcome.DONE
 
     def _went_on_to_the_end(self, end: AttemptEnd) -> bool:
-        """Tell whether a script that was to stop did all of its work nevertheless."""
+        """Return whether a script that was to stop did all of its work nevertheless."""
         ended_well = end.exit is not None and end.exit.code == 0
         return ended_well and proves(self._job.done_when) and not self._missing(end)
 
@@ -121,7 +123,7 @@ class RunEnd:
         return f"{again} (from the beginning: {why})"
 
     def _tell_what_is_left(self) -> None:
-        """Say what a deadline still asks for."""
+        """Announce what a deadline still asks for."""
         with contextlib.suppress(Exception):  # a fault of the forecast costs only the forecast
             if left := self._deadline_monitor.remains():
                 self._announcer.say(f"{left}.")
@@ -152,3 +154,43 @@ def _number(log: Path) -> int:
 
 def _own_code(ended: Exit) -> str:
     return "" if ended.code is None else f"; the script exited with code {ended.code}"
+
+
+LOG_CHUNK = 1024 * 1024  # bytes
+TAIL = 4 * 1024 * 1024  # bytes
+OVERLAP = 64  # bytes; longer than what is looked for
+# In the singular: "epochs = 3" is what was asked for, not what was done.
+_EPOCH = re.compile(rb"(?i)\bepoch['\"]?[ \t]*[:=#\[(]?[ \t]*([0-9]{1,6})(\.[0-9]+)?(?![0-9])")
+
+
+def last_epoch_printed(log: Path) -> int | None:
+    """Return the highest epoch in the last of a log; None if that speaks of none."""
+    try:
+        tail = read_tail(log, TAIL, follow=False)
+    except OSError:
+        return None
+    return max((int(whole) for whole, _ in _EPOCH.findall(tail)), default=None)
+
+
+def epochs_printed(log: Path) -> int | None:
+    """Return the highest epoch in a log, counted from 1; None if it speaks of none.
+
+    A script that begins with epoch 0 has made one more than it says. One that counts in fractions,
+    as "epoch: 2.37", has made as many as are whole.
+    """
+    highest, from_zero, fractions = -1, False, False
+    try:
+        with open_regular(log, follow=False) as stream:
+            window = b""
+            while chunk := stream.read(LOG_CHUNK):
+                window += chunk
+                for whole, fraction in _EPOCH.findall(window):
+                    highest = max(highest, int(whole))
+                    fractions = fractions or bool(fraction)
+                    from_zero = from_zero or int(whole) == 0
+                window = window[-OVERLAP:]
+    except OSError:
+        return None
+    if highest < 0:
+        return None
+    return highest + 1 if from_zero and not fractions else highest

@@ -46,7 +46,7 @@ class RunWatcher:
         self._read_at = self._wait = 0.0
         self.lines, self._line, self._story = self._read()
 
-    def view(self, note: str = "", *, fresh: bool = False) -> WatchView:
+    def view(self, *, fresh: bool = False) -> WatchView:
         """Return the run as it is now. ``fresh``: read the journal whatever that costs."""
         if fresh or time.monotonic() >= self._read_at + self._wait:
             with contextlib.suppress(JournalError):  # locked for long: what is known stays
@@ -61,12 +61,11 @@ class RunWatcher:
             story=self._story,
             ranks=_ranks(beats),
             log=self._log(),
-            note=note,
         )
 
     @property
     def has_ended(self) -> bool:
-        """Tell whether nothing more is to come."""
+        """Return whether nothing more is to come."""
         return self._line.run.ended is not None or self._line.alive is False
 
     def _read(self) -> tuple[tuple[RunLine, ...], RunLine, RunStory]:
@@ -107,7 +106,7 @@ def line_with_time(line: str) -> str:
 
 
 def line_of_text(view: WatchView, state: str, ahead: str) -> str:
-    """Say how a run is in one line."""
+    """Announce how a run is in one line."""
     line = view.line
     words = [state]
     if line.step is not None:

@@ -19,17 +19,16 @@ from rocsteady.run.context import RunSpec, Services
 from rocsteady.run.existing_checkpoints import Choice, choose
 from rocsteady.run.job.resume import Origin
 from rocsteady.run.job.values import Job
-from rocsteady.run.leftovers import OF_TORCHRUN, end_what_was_left, guard
 from rocsteady.run.loop import Supervisor
 from rocsteady.run.machine_at_start import record_machine
 from rocsteady.run.notifications import Notifier, channels, notify_sources
 from rocsteady.run.options import NEVER, RunOptions
 from rocsteady.run.processes import start_command
 from rocsteady.run.run_exports import exports_of
+from rocsteady.run.termination import OF_TORCHRUN, end_what_was_left, guard
 from rocsteady.run.torchrun import AgentLink, torchrun_engine
 from rocsteady.store.journal import Journal
-from rocsteady.store.machine_history import Memory
-from rocsteady.store.run_trust import remember_run
+from rocsteady.store.machine_history import Memory, remember_run
 from rocsteady.store.values import Run, RunStory
 from rocsteady.system.child_end import DETACHED, OURS
 

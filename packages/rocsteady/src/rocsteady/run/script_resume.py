@@ -23,46 +23,48 @@ from rocsteady.store.location import RUNS
 from rocsteady.store.values import Run
 from rocsteady.system.atomic_file import write_whole
 
-FILE = "resumes.json"
-SIZE_LIMIT = 64 * 1024  # bytes
+RESUME_FILE = "resumes.json"
+RESUME_FILE_LIMIT = 64 * 1024  # bytes
 
 
-def resume_of(told: Iterable[Resumes], folders: Sequence[Path]) -> Resume:
+def resume_of(reported: Iterable[Resumes], folders: Sequence[Path]) -> Resume:
     """Return how to resume. A place in one of ``folders`` is named from there."""
-    patterns = dict.fromkeys(_pattern(each, folders) for each in told)
+    patterns = dict.fromkeys(_checkpoint_pattern(each, folders) for each in reported)
     return Resume(environment={wire.RESUME_FROM: CHECKPOINT}, checkpoints=tuple(patterns))
 
 
 def can_resume(run: Run, journal: Journal) -> bool:
-    """Tell whether a run could go on from a checkpoint: by its job, by itself, or as it told."""
-    told = kept(journal.place.folder / RUNS / run.name) is not None
-    return bool(run.job.get("resume")) or told or bool(resume_argument(run.command))
+    """Return whether a run could go on from a checkpoint: by its job, by itself, or as it told."""
+    reported = saved_resume(journal.place.folder / RUNS / run.name) is not None
+    return bool(run.job.get("resume")) or reported or bool(resume_argument(run.command))
 
 
-def where(resume: Resume) -> str:
+def checkpoint_folders(resume: Resume) -> str:
     """Name the folders of the checkpoints to a person."""
     return ", ".join(dict.fromkeys(f"{Path(each).parent}/" for each in resume.checkpoints))
 
 
-def keep(resume: Resume, records: Path) -> None:
+def save_resume(resume: Resume, records: Path) -> None:
     """Keep it with the records of a run; where that is not possible, the run goes on without."""
     with contextlib.suppress(OSError):
-        write_whole(records / FILE, msgspec.json.encode(resume))
+        write_whole(records / RESUME_FILE, msgspec.json.encode(resume))
 
 
-def kept(records: Path) -> Resume | None:
+def saved_resume(records: Path) -> Resume | None:
     """Return what an earlier supervisor of a run has kept."""
     try:
-        return msgspec.json.decode(read_regular(records / FILE, SIZE_LIMIT), type=Resume)
+        return msgspec.json.decode(
+            read_regular(records / RESUME_FILE, RESUME_FILE_LIMIT), type=Resume
+        )
     except (OSError, UnicodeDecodeError, msgspec.MsgspecError):
         return None
 
 
-def _pattern(told: Resumes, folders: Sequence[Path]) -> str:
-    place = Path(told.folder)
+def _checkpoint_pattern(reported: Resumes, folders: Sequence[Path]) -> str:
+    place = Path(reported.folder)
     for folder in folders:
         if place.is_relative_to(folder):
             near = str(place.relative_to(folder))
             if not near.startswith("-"):  # it could be taken for an option
-                return f"{glob.escape(near)}/{told.pattern}"
-    return f"{glob.escape(told.folder)}/{told.pattern}"
+                return f"{glob.escape(near)}/{reported.pattern}"
+    return f"{glob.escape(reported.folder)}/{reported.pattern}"

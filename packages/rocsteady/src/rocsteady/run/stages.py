@@ -57,7 +57,7 @@ def turns_of(
 
 
 def are_done(turns: Sequence[Turn]) -> bool:
-    """Tell whether nothing is left to do, and say so if that is so."""
+    """Return whether nothing is left to do, and say so if that is so."""
     if all(turn.done_by for turn in turns):
         _say(*(f"{_passed_over(turn)}." for turn in turns))
         return True
@@ -86,7 +86,7 @@ def _passed_over(turn: Turn) -> str:
 
 
 def _say(*lines: str) -> None:
-    """Tell it in a way that a terminal that is gone does not stop."""
+    """Print lines; a terminal that is gone does not matter."""
     announcer = Announcer()
     for line in lines:
         announcer.say(line)

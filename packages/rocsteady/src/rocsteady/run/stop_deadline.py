@@ -49,7 +49,7 @@ class StopDeadline:
             ).start()
 
     def reacted(self) -> None:
-        """Say that the request is being acted on."""
+        """Announce that the request is being acted on."""
         self._reacted.set()
 
     @contextlib.contextmanager

@@ -25,24 +25,24 @@ def environment(
     strategy: Strategy, existing: Mapping[str, str]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Give the variables to set, and those to unset."""
-    told = {name: value for name, value in strategy.variables.items() if value is not None}
+    variables = {name: value for name, value in strategy.variables.items() if value is not None}
     unset = [name for name, value in strategy.variables.items() if value is None]
-    left = {name: value for name, value in existing.items() if name not in unset} | told
+    left = {name: value for name, value in existing.items() if name not in unset} | variables
     if strategy.micro_batch is not None:
-        told[wire.MICRO_BATCH] = str(strategy.micro_batch)
+        variables[wire.MICRO_BATCH] = str(strategy.micro_batch)
     if strategy.compile is False:
-        told[NO_COMPILE] = "1"
+        variables[NO_COMPILE] = "1"
     if strategy.device == "cpu":
-        told |= {HIP: NONE, CUDA: NONE, ROCR: ""}
+        variables |= {HIP: NONE, CUDA: NONE, ROCR: ""}
     elif strategy.gpus is not None:
         visible = ",".join(_among(_shown(left), gpu) for gpu in strategy.gpus)
-        told |= {HIP: visible, CUDA: visible}
+        variables |= {HIP: visible, CUDA: visible}
     inside = _for_inside(strategy)
     if inside:
-        told[wire.STRATEGY] = json.dumps({"version": wire.STRATEGY_VERSION, **inside})
+        variables[wire.STRATEGY] = json.dumps({"version": wire.STRATEGY_VERSION, **inside})
     elif wire.STRATEGY in existing:  # of a run that this one was started by
         unset.append(wire.STRATEGY)
-    return told, tuple(name for name in unset if name not in told)
+    return variables, tuple(name for name in unset if name not in variables)
 
 
 def _for_inside(strategy: Strategy) -> dict[str, object]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from rocsteady.doctor.facts import VisibleGpus, visible_to_a_run
 from rocsteady.doctor.knowledge.failures import Component, FailureKnowledge, load_failures
 from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
 from rocsteady.doctor.knowledge.reader import Knowledge
@@ -25,16 +26,15 @@ from rocsteady.failures.probe_evidence import supported
 from rocsteady.failures.remedy import load_remedies, requested_strategy
 from rocsteady.failures.situation import FailedAttempt, Refused, Situation
 from rocsteady.failures.symptoms import Symptoms
-from rocsteady.hangs.heartbeat_pages import BatchSplit
+from rocsteady.hangs.heartbeat_pages import BatchSplit, SettingOutcome
 from rocsteady.hangs.kernel_log import read_kernel_log
 from rocsteady.model import Certainty, Failure, FailureKind, Fingerprint, Outcome, Strategy
 from rocsteady.run.attempt_end import AttemptEnd, is_failure
 from rocsteady.run.context import Services
 from rocsteady.run.forecast import fell_after
 from rocsteady.run.options import Fallback, RunOptions
-from rocsteady.run.progress_counts import ProgressCounts
+from rocsteady.run.progress import ProgressCounts
 from rocsteady.run.recovery import is_as_deadly, propose
-from rocsteady.run.visible_gpus import Visible, visible_to_a_run
 from rocsteady.store.identity import script_fingerprint
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.values import AttemptRecord, Deadly, Helped, NamedFailure, Run, RunStory
@@ -45,7 +45,7 @@ KERNEL_WITHIN = timedelta(seconds=2)
 class StrategyHistory:
     """The strategy of a run, and what follows when it fails."""
 
-    def __init__(  # noqa: PLR0913 - each is said by name
+    def __init__(  # noqa: PLR0913 - all are keyword arguments
         self,
         options: RunOptions,
         *,
@@ -70,8 +70,8 @@ class StrategyHistory:
         self._answered = ""  # the kind of failure that the remedy is for
         self._furthest = ProgressCounts()
         self._split: BatchSplit | None = None  # that was seen last
-        kept = memory.deadly(here, script) if memory else ()
-        self._deadly = [entry.strategy for entry in kept]
+        crashes = memory.deadly(here, script) if memory else ()
+        self._deadly = [entry.strategy for entry in crashes]
 
     def resume(self, story: RunStory) -> None:
         """Take up the strategies of a run that was left."""
@@ -128,11 +128,11 @@ class StrategyHistory:
             )
 
     def name(self, symptoms: Symptoms) -> Failure:
-        """Say why an attempt ended."""
+        """Name why an attempt ended."""
         return Classifier(self._failures).name(symptoms)
 
     def is_of_gpu(self, failure: Failure) -> bool:
-        """Tell a failure of the device."""
+        """Return whether a failure is one of the device."""
         return self._failures.kinds[failure.kind].component is Component.DEVICE
 
     def gpu_trouble(self, since: float) -> str:
@@ -162,7 +162,7 @@ class StrategyHistory:
         )
 
     def ended(self, end: AttemptEnd, run: Run) -> bool:
-        """Tell whether an attempt came further than all before it; what helped it is remembered.
+        """Return whether an attempt came further than all before it; what helped it is remembered.
 
         Only the script's own count tells: steps that were made over again are none.
         """
@@ -235,7 +235,7 @@ class StrategyHistory:
         )
 
     def is_option_to_blame(self, failure: Failure) -> bool:
-        """Tell whether an option that was fallen back to has brought the failure about itself."""
+        """Return whether an option that was fallen back to has brought the failure about itself."""
         first = 0 < self._before == len(self._tried) - 1
         return first and failure.kind in BROUGHT_ABOUT and not self._tried[-1].progressed
 
@@ -252,7 +252,7 @@ class StrategyHistory:
         self.strategy = waiting[-1] if waiting else self.strategy
 
     def _may_fall_to(self, strategy: Strategy) -> bool:
-        """Tell a strategy that was not tried and is not what crashed the machine."""
+        """Return whether it was not tried and is not what crashed the machine."""
         if any(entry.strategy == strategy for entry in self._tried):
             return False
         never = [msgspec.structs.replace(one, checkpoints_back=0) for one in self._never()]
@@ -309,7 +309,7 @@ class StrategyHistory:
             raise RocsteadyError(f"--with {found.why}")
         self.strategy, self.remedy = found, self._options.start_with[-1]
 
-    def _seen(self) -> Visible:
+    def _seen(self) -> VisibleGpus:
         return visible_to_a_run(self._machine(), self._knowledge)
 
     def _went_down(self) -> Failure:
@@ -349,9 +349,11 @@ def examined(knowledge: Knowledge) -> Machine:
 
 def no_effect(end: AttemptEnd) -> tuple[str, ...]:
     """Return the settings of the strategy that changed nothing in an attempt."""
-    return tuple(sorted({each.setting for each in end.applied if each.outcome != "applied"}))
+    return tuple(
+        sorted({each.setting for each in end.applied if each.outcome is not SettingOutcome.APPLIED})
+    )
 
 
 def in_words(strategy: Strategy) -> str:
-    """Say a strategy to a person."""
+    """Describe a strategy to a person."""
     return describe_changes(Strategy(), strategy) or "unchanged"

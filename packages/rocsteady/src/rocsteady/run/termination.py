@@ -1,17 +1,32 @@
-"""Ends a tree mildly; at once, if the user says so meanwhile."""
+"""Ends process trees, continues suspended ones, and cleans up after killed runs."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from pathlib import Path
 
+from rocsteady.errors import RocsteadyError
+from rocsteady.hangs.snapshot import take_snapshot
+from rocsteady.hangs.values import ProcessSeen, Snapshot, ThreadSeen, Wait
+from rocsteady.hangs.wait_set import Key, WaitSet
+from rocsteady.run.announcer import Announcer
 from rocsteady.run.context import Services
+from rocsteady.run.options import RunOptions
 from rocsteady.run.processes import AttemptProcesses
 from rocsteady.run.stop_requests import StopRequests
+from rocsteady.store.identity import Identity
+from rocsteady.store.values import RunLine
+from rocsteady.system import procfs
 from rocsteady.system.child_end import Stopping, StopResult
-from rocsteady.wording import plural
+from rocsteady.system.leftovers import end_leftovers, guarded
+from rocsteady.wording import duration, plural
 
 POLL_EVERY = 0.05  # seconds
 
@@ -54,7 +69,7 @@ def end_tree(  # noqa: PLR0913 - how, each by name
 
 
 def interrupted_twice(child: AttemptProcesses) -> bool:
-    """Tell whether two interrupts ask for the end, and not for a prompt that shows by now."""
+    """Return whether two interrupts ask for the end, and not for a prompt that shows by now."""
     if not child.interrupts.ask_for_the_end(time.monotonic()):
         return False
     if child.at_prompt():
@@ -64,5 +79,188 @@ def interrupted_twice(child: AttemptProcesses) -> bool:
 
 
 def _at_once(child: AttemptProcesses, stop_requests: StopRequests, interrupts: int) -> bool:
-    """Tell whether the user will not wait: asked to end it again, or typed too many interrupts."""
+    """Return whether the user asked to end it again, or typed too many interrupts."""
     return stop_requests.at_once or len(child.interrupts) > interrupts
+
+
+# Whether anything in a hung tree reacts to the request to end, so that waiting for it has a point.
+#
+# A process that handles the signal runs: it saves, prints, or waits for a disk, a child or the
+# network. One whose threads all lie where the proof found them, or wait without a timeout for each
+# other, and that did not run once since, has nothing left to do.
+
+STILL_SECONDS = 0.3  # seconds without a single run of any thread
+SNAPSHOT_WITHIN = timedelta(seconds=1)
+SIGNALS = 1 << 1 | 1 << 14  # SIGINT and SIGTERM, as the kernel writes them
+LAUNCHERS = (b"torchrun", b"torch.distributed.run", b"torch/distributed/run.py")
+
+
+class SignalResponse:
+    """Compares snapshots of a tree that was proven to be stuck, from the first signal on."""
+
+    def __init__(self, tree: Callable[[], tuple[int, ...]], proof: WaitSet, seen: Snapshot) -> None:
+        self._tree = tree
+        self._proven = {member.key: member.on for member in proof.members}
+        self._native = set(_native_threads(seen))
+        self._before: tuple[float, dict[Key, int]] | None = None  # since when nothing ran
+
+    def is_absent(self) -> bool:
+        """Return whether nothing has run for a while, and nothing is about to."""
+        now = take_snapshot(self._tree(), stacks=False, within=SNAPSHOT_WITHIN)
+        processes = [process for process in now.processes if not _is_launcher(process)]
+        runs = {
+            (process.pid, thread.tid): thread.switches
+            for process in processes
+            for thread in process.threads
+        }
+        done = runs and all(self._waits(process) for process in processes)
+        if not done or self._before is None or self._before[1] != runs:
+            self._before = (now.at, runs) if done else None
+            return False
+        return now.at - self._before[0] >= STILL_SECONDS
+
+    def _waits(self, process: ProcessSeen) -> bool:
+        return not _has_to_hear(process.pid) and all(
+            self._lies_still((process.pid, thread.tid), thread) for thread in process.threads
+        )
+
+    def _lies_still(self, key: Key, thread: ThreadSeen) -> bool:
+        """Return whether a thread cannot run by itself; without Python code, it must only wait."""
+        if not thread.switches or thread.state != "S" or thread.wait is Wait.NOTHING:
+            return False
+        if key in self._native:
+            return True
+        blocked = thread.blocked
+        if blocked is None:
+            return False
+        if self._proven.get(key) == blocked.on:
+            return True
+        return blocked.left is None and blocked.outside is None
+
+
+def _native_threads(seen: Snapshot) -> list[Key]:
+    """Return threads that run no Python code, of processes whose stacks could be read."""
+    return [
+        (process.pid, thread.tid)
+        for process in seen.processes
+        if any(thread.frames for thread in process.threads)
+        for thread in process.threads
+        if thread.frames is None
+    ]
+
+
+def _has_to_hear(pid: int) -> bool:
+    """Return whether a signal has been sent that the process has not taken yet, and will."""
+    try:
+        status = procfs.fields(f"{procfs.PROC}/{pid}/status")
+        waiting = int(status["SigPnd"], 16) | int(status["ShdPnd"], 16)
+        return bool(waiting & ~int(status["SigBlk"], 16) & SIGNALS)
+    except (OSError, KeyError, ValueError):
+        return True
+
+
+def _is_launcher(process: ProcessSeen) -> bool:
+    """Return whether this is torchrun, which only waits for its ranks."""
+    try:
+        words = procfs.read(f"{procfs.PROC}/{process.pid}/cmdline").split(b"\0")[:4]
+    except OSError:
+        return False
+    return any(word.endswith(LAUNCHERS) for word in words)
+
+
+class Suspension:
+    """Whether an attempt is stopped, since when, and whether it was continued."""
+
+    def __init__(self, options: RunOptions, announcer: Announcer) -> None:
+        self._options, self._announcer = options, announcer
+        self._continued = False
+        self._since: float | None = None
+
+    def over(self) -> None:
+        """Take note that the attempt is not stopped."""
+        self._since = None
+
+    def seen(self, child: AttemptProcesses, snapshot: Snapshot | None) -> None:
+        """Continue a stopped attempt once, when it has waited long enough."""
+        now, timing = time.monotonic(), self._options.timing
+        if self._since is None:
+            self._since = now
+        waited = now - self._since
+        stopped = _stopped_by_signal(snapshot)
+        by_user = any(map(_has_terminal, stopped))  # ^Z: it may have been meant
+        after = timing.continue_after if by_user else timing.continue_unattended_after
+        due = waited >= after.total_seconds()
+        if self._continued or self._options.observe or not due or not stopped:
+            return
+        self._continued = True
+        self._announcer.say(
+            f"the run was suspended for {duration(waited)}; rocsteady continued it. If suspended"
+            " again, the run stays suspended."
+        )
+        for pid in child.tree():
+            with contextlib.suppress(OSError):  # gone, or not ours
+                os.kill(pid, signal.SIGCONT)
+
+
+def _stopped_by_signal(snapshot: Snapshot | None) -> list[int]:
+    """Return processes that a signal has stopped, not a debugger."""
+    processes = snapshot.processes if snapshot else ()
+    return [p.pid for p in processes if any(thread.state == "T" for thread in p.threads)]
+
+
+def _has_terminal(pid: int) -> bool:
+    """Return whether a process has a terminal, whose ^Z could have stopped it."""
+    try:
+        return procfs.stat(pid).terminal != 0
+    except (OSError, ValueError, IndexError):
+        return True
+
+
+# Before a run starts: end what is left of earlier ones whose supervisor was killed.
+#
+# The keeper ends the tree when the supervisor is killed, the supervisor when the keeper is, and a
+# guard when both are. Should all three be gone, a second training must not start beside the first.
+
+MAX_NAMED = 5
+OF_TORCHRUN = "ranks-of-torchrun"  # a file among the records of a run: its processes are not ours
+
+
+def end_what_was_left(lines: Iterable[RunLine], here: Identity, say: Callable[[str], None]) -> None:
+    """End it, or raise an error that names what cannot be ended.
+
+    Ranks of somebody's torchrun go on without a watcher, and are left alone.
+    """
+    for line in lines:
+        run = line.run
+        if run.ended is not None or line.alive is not False or run.boot_id != here.boot_id:
+            continue
+        if (Path(run.folder) / OF_TORCHRUN).exists():
+            continue
+        found, left = end_leftovers(run.name, *_number_and_birth(run.process))
+        if left:
+            raise RocsteadyError(
+                f"processes of run {run.name} are still running and cannot be terminated:"
+                f" {named(left)}. Terminate them, or reboot, before you start a run here"
+            )
+        if found:
+            say(
+                f"the supervisor of run {run.name} was killed; terminated the processes it left:"
+                f" {named(found)}."
+            )
+
+
+def guard(name: str, here: Identity) -> AbstractContextManager[None]:
+    """Have the processes of our own run ended even if we and the keeper are killed."""
+    return guarded(name, *_number_and_birth(here.process))
+
+
+def _number_and_birth(process: str) -> tuple[int, int]:
+    _, number, born = process.split(":")
+    return int(number), int(born or 0)
+
+
+def named(processes: Mapping[int, str]) -> str:
+    """Spell processes for a person, by pid and program."""
+    named = [f"{pid} ({name})" for pid, name in processes.items()][:MAX_NAMED]
+    more = len(processes) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")

@@ -59,8 +59,8 @@ class AgentLink:
         """Take in what was said."""
         with contextlib.suppress(BlockingIOError):
             try:
-                while said := self._socket.recv(65536):
-                    self._heard += said
+                while received := self._socket.recv(65536):
+                    self._heard += received
                 self.is_gone = True
             except ConnectionError:
                 self.is_gone = True
@@ -117,7 +117,7 @@ class AgentLink:
         return self.messages.pop(0)
 
     def end(self, code: int) -> None:
-        """Say how the run ended; torchrun exits with that code."""
+        """Announce how the run ended; torchrun exits with that code."""
         self.tell(end=code)
         self._socket.close()
 
@@ -125,7 +125,7 @@ class AgentLink:
 def torchrun_engine(link: AgentLink) -> Engine:
     """Return how a generation of ranks of this agent is started."""
 
-    def start(  # noqa: PLR0913 - each is said by name
+    def start(  # noqa: PLR0913 - all are keyword arguments
         launch: Launch,
         *,
         environment: Mapping[str, str],
@@ -244,7 +244,7 @@ class RankGroup:
         """Pass nothing on: the agent gets its signals itself."""
 
     def at_prompt(self) -> bool:
-        """Tell that ranks are at no prompt."""
+        """Return False: ranks are at no prompt."""
         return False
 
     def suspend(self) -> None:
@@ -261,7 +261,7 @@ class RankGroup:
         """Continue nothing."""
 
     def is_stopped(self) -> bool:
-        """Tell that nothing was paused."""
+        """Return False: nothing was paused."""
         return False
 
     def _look(self, within: float) -> None:
@@ -280,7 +280,7 @@ class RankGroup:
         self._exit = self._outcome()
 
     def _outcome(self) -> Exit | None:
-        """Tell how the generation ended, if it did."""
+        """Return how the generation ended, if it did."""
         failed = self._failed or Exit(code=1)  # as torchrun has it
         is_gone = self._link.is_gone and not _runs(self._link.pid)
         if is_gone:
@@ -322,7 +322,7 @@ class RankGroup:
 
 
 def _runs(pid: int) -> bool:
-    """Tell whether a process runs."""
+    """Return whether a process runs."""
     seen = keeper.process_snapshot(pid)
     return seen is not None and keeper.is_alive(pid, seen)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rocsteady.hangs.blame import Blame, Sign
+from rocsteady.hangs.heartbeat_pages import SettingOutcome, read_applied
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.hangs.verdict import Verdict
-from rocsteady.model import RunState
+from rocsteady.model import RunState, Strategy
 from rocsteady.run.announcer import Announcer
+from rocsteady.run.context import AttemptContext
 from rocsteady.screens.text_page import GREEN, RED, YELLOW
 from rocsteady.wording import duration
 
@@ -29,7 +31,7 @@ class VerdictMessages:
         self._not_finite = False  # the loss, as it was last said
 
     def tell(self, verdict: Verdict, *, inspected: bool) -> None:
-        """Say what is new. ``inspected``: there were snapshots since the last progress."""
+        """Announce what is new. ``inspected``: there were snapshots since the last progress."""
         if verdict.condition in CALM:
             if self._inspecting and not inspected:
                 self._announcer.say("progress resumed.", style=GREEN)
@@ -49,7 +51,7 @@ class VerdictMessages:
         return verdict.condition is RunState.HEALTHY and verdict.quiet >= WORTH_SAYING
 
     def _what_to_do(self, verdict: Verdict) -> str:
-        """Say how long it is left alone, and what a person can type."""
+        """Announce how long it is left alone, and what a person can type."""
         if self._observe:
             return " Only observing: rocsteady does not stop the run."
         act = f"To act now: rocsteady run --resume {self._run}, or rocsteady stop {self._run}."
@@ -66,7 +68,7 @@ class VerdictMessages:
         return f"{doubt} {left}. {act} To change the limit, use --hang-after."
 
     def withdrawn(self) -> None:
-        """Say that a verdict did not hold."""
+        """Announce that a verdict did not hold."""
         self._inspecting, self._said = False, None
         self._announcer.say(
             "not hung after all: the last check before stopping the run did not confirm the hang."
@@ -74,7 +76,7 @@ class VerdictMessages:
         )
 
     def loss(self, heartbeats: Sequence[Heartbeat], before: int) -> None:
-        """Say that the loss is no number any more, or is one again. Nothing is done about it."""
+        """Announce that the loss became NaN or infinite, or finite again. Nothing is done."""
         spoilt = [beat for beat in heartbeats if beat.not_finite > beat.finite]
         if bool(spoilt) == self._not_finite:
             return
@@ -90,7 +92,7 @@ class VerdictMessages:
             self._announcer.say(f"the loss is finite again at step {step:,}.")
 
     def saves(self, heartbeats: Sequence[Heartbeat]) -> None:
-        """Say that the last checkpoint could not be saved, or that one was saved again."""
+        """Announce that the last checkpoint could not be saved, or that one was saved again."""
         failed = max((beat.save_failed or 0 for beat in heartbeats), default=0)
         if bool(failed) == self._save_failed:  # the next one that fails says nothing new
             return
@@ -104,7 +106,7 @@ class VerdictMessages:
         self._save_failed = bool(failed)
 
     def hung(self, verdict: Verdict, then: str) -> None:
-        """Say that it is hung, where, and what is done about it."""
+        """Announce that it is hung, where, and what is done about it."""
         if self._said is RunState.HUNG:
             return
         self._inspecting, self._said = True, RunState.HUNG
@@ -114,13 +116,13 @@ class VerdictMessages:
         self._announcer.say(f"hung: {verdict.why}.{place}{who} {then}", style=RED)
 
     def blamed(self, found: Blame | None, before: Blame | None) -> None:
-        """Say which rank holds up the others, if the evidence says more than was said before."""
+        """Announce which rank holds up the others, if the evidence adds something."""
         if found is not None and _stands_out(found) and found != before:
             self._announcer.say(f"evidence: {found.why}.")
 
 
 def _adds_place(verdict: Verdict) -> bool:
-    """Tell whether the place is known, and not said with the rank."""
+    """Return whether the place is known, and not said with the rank."""
     return bool(verdict.place) and not (
         _stands_out(verdict.blame)
         and verdict.blame is not None
@@ -134,3 +136,33 @@ def _stands_out(found: Blame | None) -> bool:
 
 def _sentence(found: Blame | None) -> str:
     return f" {found.why[:1].upper()}{found.why[1:]}." if found else ""
+
+
+REFUSALS_POLL_INTERVAL = 1.0  # seconds between looks
+
+
+class RefusedSettings:
+    """Looks for refusals in one attempt, and says each once."""
+
+    def __init__(self, announcer: Announcer, context: AttemptContext, began: float) -> None:
+        changes = context.strategy != Strategy()
+        self._pages = context.pages if changes else None
+        self._announcer = announcer
+        self._due = began + REFUSALS_POLL_INTERVAL
+        self._said: set[str] = set()
+
+    def poll(self, now: float) -> None:
+        """Announce what is new, now and then."""
+        if now >= self._due:
+            self._due = now + REFUSALS_POLL_INTERVAL
+            self.say()
+
+    def say(self) -> None:
+        """Announce what is new."""
+        for each in read_applied(self._pages) if self._pages else ():
+            if each.outcome is SettingOutcome.REFUSED and each.setting not in self._said:
+                self._said.add(each.setting)
+                self._announcer.say(
+                    f"{each.setting} was not applied; using the script's own setting:"
+                    f" {each.why.rstrip('.')}."
+                )

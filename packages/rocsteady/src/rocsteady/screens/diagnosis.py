@@ -13,7 +13,7 @@ HERE = "this machine"  # confirmed here: what a probe saw, which has no rule to 
 MOST_COMMANDS = 2  # on the screen; --explain has them all
 MOST_FINDINGS = 6  # in full, and everything that blocks; the others by name
 LABELS = {Severity.BLOCKS: "BLOCK", Severity.RISKS: "RISK", Severity.NOTES: "note"}
-STYLES = {Severity.BLOCKS: f"{BOLD};{RED}", Severity.RISKS: f"{BOLD};{YELLOW}", Severity.NOTES: DIM}
+STYLES = {Severity.BLOCKS: f"{BOLD} {RED}", Severity.RISKS: f"{BOLD} {YELLOW}", Severity.NOTES: DIM}
 SEVERITY = 7  # columns
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from rocsteady.model import FailureKind, Value
-from rocsteady.screens.table import Column, Table
-from rocsteady.screens.text_page import GREEN, RED, Page
+from rocsteady.screens.text_page import GREEN, RED, Column, Page
 from rocsteady.wording import duration, plural
 
 VERSION = 1  # of the JSON that a DrillResult is written as
@@ -71,7 +70,7 @@ def render_drill(result: DrillResult, *, width: int, colour: bool) -> str:
         for number, fault in enumerate(result.faults)
         if fault.fired
     }
-    Table(COLUMNS, [_cells(fault) for fault in result.faults]).draw(page, styles)
+    page.table(COLUMNS, [_cells(fault) for fault in result.faults], styles)
     page.line()
     for sentences in _sentences(result):
         page.paragraph(sentences)

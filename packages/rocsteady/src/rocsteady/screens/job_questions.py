@@ -24,9 +24,8 @@ from rocsteady.run.job.values import Existing, Job
 from rocsteady.screens.command_check import check_interpreter
 from rocsteady.screens.screen import json_text, tell
 from rocsteady.store.location import Place
-from rocsteady.store.machine_history import Memory
+from rocsteady.store.machine_history import Memory, knows_run, remember_run
 from rocsteady.store.redaction.redactor import shown_command
-from rocsteady.store.run_trust import knows_run, remember_run
 from rocsteady.store.values import Run
 
 QUIT = "quit"

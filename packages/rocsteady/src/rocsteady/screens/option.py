@@ -7,8 +7,7 @@ from urllib.parse import urlsplit
 
 from rocsteady.plan.values import Basis, Finish, Option, Plan, Price
 from rocsteady.printable import printable
-from rocsteady.screens.table import NONE
-from rocsteady.screens.text_page import BOLD, YELLOW, Page
+from rocsteady.screens.text_page import BOLD, NONE, YELLOW, Page
 from rocsteady.screens.times import ENDLESS, MONTHS, NEVER, moment, moment_within
 from rocsteady.wording import CENT, DAY, HOUR, MINUTE, duration, money, plural, size
 

@@ -23,8 +23,17 @@ from rocsteady.screens.option import (
     priced_on,
     titled,
 )
-from rocsteady.screens.table import LEAST_LAST, NONE, Column, Table
-from rocsteady.screens.text_page import BOLD, DIM, GREEN, RED, YELLOW, Page
+from rocsteady.screens.text_page import (
+    BOLD,
+    DIM,
+    GREEN,
+    LEAST_LAST,
+    NONE,
+    RED,
+    YELLOW,
+    Column,
+    Page,
+)
 from rocsteady.screens.times import moment
 from rocsteady.wording import duration, plural, rough_duration
 
@@ -164,7 +173,7 @@ def _options(page: Page, plan: Plan, now: float, zone: tzinfo | None) -> None:
         if on_time is not None and not UNLIKELY <= on_time < LIKELY:
             styles[number, ON_TIME + busy_known] = GREEN if on_time >= LIKELY else RED
     columns = (*COLUMNS[:3], *([GPU] if busy_known else []), *COLUMNS[3:])
-    Table(columns, rows, indent=2).draw(page, styles)
+    page.table(columns, rows, styles, indent=2)
 
 
 def _recommendation(page: Page, plan: Plan) -> None:

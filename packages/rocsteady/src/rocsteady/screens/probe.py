@@ -76,7 +76,7 @@ def render_probe(line: ProbeLine, *, column: int, width: int, colour: bool) -> s
     """Lay out one line of the table."""
     page = Page(width, colour=colour)
     word = WORDS[line.observation.outcome]
-    style = f"{BOLD};{RED}" if line.observation.bad else GREEN
+    style = f"{BOLD} {RED}" if line.observation.bad else GREEN
     style = DIM if line.observation.outcome is ProbeOutcome.NOT_RUN else style
     label = f"{word:{WORD}}{line.title}"
     page.row(label, result_text(line), indent=2, column=column, style=style)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from rocsteady.exit_codes import INTERRUPTED
-from rocsteady.model import ProbeOutcome
+from rocsteady.model import Observation, ProbeOutcome
 from rocsteady.probe.catalog import FRESH_START
 from rocsteady.probe.suite import Planned, Suite, line_of
 from rocsteady.screens.probe import (
@@ -17,8 +16,8 @@ from rocsteady.screens.probe import (
     render_probe,
     title_column,
 )
+from rocsteady.screens.progress import Progress, progress
 from rocsteady.screens.screen import layout, show, show_json, tell
-from rocsteady.screens.status_line import Redrawn, bar
 from rocsteady.screens.text_page import Page
 from rocsteady.wording import plural, rough_duration
 
@@ -35,7 +34,6 @@ class ProbeSession:
         self._software, self._as_json = software, as_json
         self._width, self._colour = layout(sys.stdout)
         self._column = title_column(each.probe.title for each in planned)
-        self._foot = Redrawn(sys.stderr if as_json else sys.stdout, self._width)
         self._lines: list[ProbeLine] = []
         live = [each for each in planned if not each.why_not]
         fresh = all(each.probe.fresh for each in live)
@@ -63,13 +61,10 @@ class ProbeSession:
     def run(self) -> None:
         """Run all of it."""
         for number, planned in enumerate(self._planned):
-            progress = self._progress(planned, number)
-            progress(0)
-            observation = self._suite.run(planned, progress=progress)
+            observation = self._observe(planned, number)
             self._left -= planned.about
             line = line_of(planned.probe, observation)
             self._lines.append(line)
-            self._foot.clear()
             if self._as_json:
                 print_json({"observation": observation, "one_in": line.one_in})
             else:
@@ -79,7 +74,6 @@ class ProbeSession:
 
     def conclude(self) -> int:
         """Show the summary, and return the exit code."""
-        self._foot.clear()
         outcomes = [line.observation for line in self._lines]
         summary = ProbeSummary(
             level=self._level,
@@ -108,21 +102,25 @@ class ProbeSession:
             page.paragraph("Details: rocsteady probe --explain")
         show(str(page))
 
-    def _progress(self, planned: Planned, number: int) -> Callable[[int], None]:
-        began = time.monotonic()
+    def _observe(self, planned: Planned, number: int) -> Observation:
+        """Run one probe, and show how far it is."""
+        if planned.why_not:
+            return self._suite.run(planned)
+        tried = 0
 
-        def draw(tries: int) -> None:
-            if planned.why_not:
-                return
-            left = max(self._left - min(time.monotonic() - began, planned.about), 0.0)
+        def count(tries: int) -> None:
+            nonlocal tried
+            tried = tries
+
+        def now(elapsed: float) -> Progress:
+            left = max(self._left - min(elapsed, planned.about), 0.0)
             done = 1 - left / self._total if self._total else 1.0
-            count = f"{tries:,} of {planned.tries:,} {planned.probe.what}" if tries else "starting"
-            self._foot.draw(
-                f"{bar(done)} {number + 1} of {len(self._planned)}: {planned.probe.title},"
-                f" {count}, about {rough_duration(left)} left"
-            )
+            tries = f"{tried:,} of {planned.tries:,} {planned.probe.what}" if tried else "starting"
+            of_all = f"{number + 1} of {len(self._planned)}: {planned.probe.title}"
+            return Progress(f"{of_all}, {tries}, about {rough_duration(left)} left", done)
 
-        return draw
+        with progress(now):
+            return self._suite.run(planned, progress=count)
 
 
 def print_json(line: dict[str, object]) -> None:

@@ -7,8 +7,7 @@ from datetime import tzinfo
 
 from rocsteady.model import RunOutcome
 from rocsteady.screens.deadline import ahead, met, until
-from rocsteady.screens.table import LEAST_LAST, Column, Table
-from rocsteady.screens.text_page import GREEN, RED, YELLOW, Page
+from rocsteady.screens.text_page import GREEN, LEAST_LAST, RED, YELLOW, Column, Page
 from rocsteady.store.values import RunLine
 from rocsteady.wording import rough_duration
 
@@ -45,7 +44,7 @@ def render_runs(
         outlook = _ahead(line, now, zone)
         rows.append((_cell(line.run.name), state, _step(line), _rate(line), progress, outlook))
         styles[number, STATE] = style_of(line)
-    Table(COLUMNS, rows).draw(page, styles)
+    page.table(COLUMNS, rows, styles)
     return str(page)
 
 

@@ -12,10 +12,10 @@ from rocsteady.wording import plural
 COLUMN = 11
 NO_GPU = (
     "Effects that depend on the GPU cannot be judged here. To judge them for another machine:"
-    " rocsteady env FILE --root RECORDING"
+    " rocsteady doctor env FILE --root RECORDING"
 )
 STYLES = {
-    Effect.HARMS: f"{BOLD};{RED}",
+    Effect.HARMS: f"{BOLD} {RED}",
     Effect.CANCELS: YELLOW,
     Effect.CANCELLED: YELLOW,
     Effect.UNKNOWN: YELLOW,
@@ -64,11 +64,11 @@ def _verdict(page: Page, verdict: VariableVerdict) -> None:
     places = ", ".join(place for place in (verdict.part, verdict.place) if place)
     place = f" ({places})" if places else ""
     label = verdict.effect.value
-    page.line_as_it_is(
-        page.styled(label, STYLES[verdict.effect])
-        + " " * (COLUMN - len(label))
-        + page.styled(f"{verdict.name}{value}", BOLD)
-        + page.styled(place, DIM)
+    page.styled_line(
+        (label, STYLES[verdict.effect]),
+        (" " * (COLUMN - len(label)), ""),
+        (f"{verdict.name}{value}", BOLD),
+        (place, DIM),
     )
     for reason in verdict.reasons:
         rule = f" ({reason.rule})" if reason.rule else ""

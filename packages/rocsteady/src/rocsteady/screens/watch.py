@@ -1,36 +1,38 @@
-"""One run on a full screen: how far it is, when it ends, what went wrong, what it prints.
-
-Every line fits the width, and all of them together the height; the log gets what is left.
-"""
+"""What ``rocsteady watch`` shows of a run at one moment, in words; ``watch_app`` draws it."""
 
 from __future__ import annotations
 
-import unicodedata
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
+from itertools import pairwise
 
 from rocsteady.model import IntentKind, RunOutcome, Value
-from rocsteady.printable import printable
-from rocsteady.report.run_report import incident_title
+from rocsteady.report.story import incident_title
 from rocsteady.screens.deadline import spare, until
-from rocsteady.screens.runs import state_of, style_of
-from rocsteady.screens.sparkline import long_bar
-from rocsteady.screens.text_page import BOLD, DIM, RED, YELLOW, Page, wrapped
+from rocsteady.screens.runs import state_of
 from rocsteady.screens.times import moment
-from rocsteady.screens.watch_series import gauge_rows, of_last_attempt, series_rows
-from rocsteady.store.values import DecisionRecord, Forecast, RunLine, RunStory
-from rocsteady.wording import duration, plural
+from rocsteady.store.values import (
+    Bucket,
+    DecisionRecord,
+    Gauge,
+    Intent,
+    RunLine,
+    RunStory,
+    paused_between,
+)
+from rocsteady.wording import duration, plural, size
 
-LABEL = 12  # columns
-BAR_LEAST, BAR_MOST = 10, 40  # columns
-SPARK_MOST = 60  # columns
 RANK_QUIET = 5.0  # seconds without a step, after which a rank in a phase of its own stands out
-LEAST_LOG = 3  # lines; incidents give way to them
-MOST_RANK_LINES = 8
-MOST_INCIDENT_LINES = 2  # of one
-MOST_SAID_LINES = 4  # a hang's place is at the end of what is said of it
-KEYS = "s stacks  p pause  R restart  x stop  r report  ? help  q quit"
+RANKS_SHOWN = 64
+SERIES = ("loss", "step time")  # in this order, from above
+ODD = "*"  # after a rank that stands out
+INCIDENTS_SHOWN = 3
+LOSS, HOST = "loss", "host memory"  # gauges of the journal
+READINGS_FOR = 180.0  # seconds; older ones say nothing of now
+Detail = tuple[str, str | tuple[str, ...]]  # a label; a text to wrap, or cells that stay whole
+_OF_GPU = re.compile(r"(GPU \d+) (\w+)")
 
 
 class RankView(Value, frozen=True, kw_only=True):
@@ -50,35 +52,29 @@ class WatchView(Value, frozen=True, kw_only=True):
     story: RunStory
     ranks: tuple[RankView, ...] = ()
     log: tuple[str, ...] = ()  # its last lines
-    note: str = ""  # a question, or what became of a key; "": the keys
 
 
-def render_watch(  # noqa: PLR0913 - each is said by name
-    view: WatchView,
-    *,
-    width: int,
-    height: int,
-    colour: bool,
-    blocks: bool = True,  # the terminal has block characters
-    zone: tzinfo | None = None,
-) -> str:
-    """Lay the screen out, in no more than ``height`` lines of ``width`` columns."""
-    return "\n".join(_Screen(view, width, colour=colour, blocks=blocks, zone=zone).lines(height))
+class Series(Value, frozen=True, kw_only=True):
+    """Values over time, for a curve, and the last of them in words."""
+
+    label: str
+    values: tuple[float, ...]
+    last: str
 
 
 def is_paused(story: RunStory) -> bool:
-    """Tell whether the user has paused a run."""
+    """Whether the user has paused a run."""
     return story.run.ended is None and any(
         intent.kind is IntentKind.PAUSE and intent.outcome is None for intent in story.intents
     )
 
 
 def state_in_words(line: RunLine, story: RunStory) -> str:
-    """Say how a run is: a paused one is not stalled."""
+    """Return the state of a run in a word or two; a paused one is not stalled."""
     return "paused" if line.alive and is_paused(story) else state_of(line)
 
 
-def percent_done(line: RunLine) -> float | None:
+def part_done(line: RunLine) -> float | None:
     """Return the part that is done, from 0 to 1, if the total is known."""
     return min(1.0, line.step / line.total) if line.total and line.step is not None else None
 
@@ -99,222 +95,149 @@ def odd_ranks(ranks: Sequence[RankView]) -> frozenset[int]:
     )
 
 
-def clipped(text: str, width: int) -> str:
-    """Cut a line to a number of columns; some characters take two, some none."""
-    if len(text) <= width and text.isascii():
-        return text
-    used, kept = 0, []
-    for mark in text:
-        used += _columns(mark)
-        if used > width:
-            break
-        kept.append(mark)
-    return "".join(kept)
+def pace(line: RunLine) -> str:
+    """Return the step and the speed of a run."""
+    words = []
+    if line.step is not None:
+        words.append(f"step {line.step:,}/{line.total:,}" if line.total else f"step {line.step:,}")
+    if line.rate:
+        slow = line.rate < 0.1  # noqa: PLR2004 - fewer digits would say nothing
+        words.append(f"{1 / line.rate:.0f} s/step" if slow else f"{line.rate:.2f} steps/s")
+    return "  ".join(words)
 
 
-def _columns(mark: str) -> int:
-    if unicodedata.combining(mark):
-        return 0
-    return 2 if unicodedata.east_asian_width(mark) in "WF" else 1
+def outlook(view: WatchView, zone: tzinfo | None = None) -> str:
+    """Say when the run finishes, against its deadline; or how it ended; or since when it stands."""
+    line, deadline = view.line, view.story.deadline
+    now, ahead = view.now, view.story.forecast
+    if line.run.ended is not None:
+        outcome = "finished" if line.run.outcome is RunOutcome.DONE else f"{line.run.outcome},"
+        return f"{outcome} {_moment(line.run.ended, now, zone)}"
+    if line.alive is False:
+        return f"its supervisor is gone; to resume: rocsteady run --resume {line.run.name}"
+    if ahead is None or line.stalled:
+        quiet = ""
+        if line.stalled and line.last_progress is not None:
+            quiet = f"no progress for {duration(now - line.last_progress)}"
+        due = until(deadline, now=now, zone=zone) if deadline is not None else ""
+        return "; ".join(each for each in (quiet, due) if each)
+    text = f"finishes about {_moment(ahead.at, now, zone)}"
+    if deadline is not None:
+        text += f" (deadline {_moment(deadline, now, zone)}, {spare(ahead.at, deadline)})"
+    return text
 
 
-class _Screen:
-    """Collects the lines of one screen."""
+def series(story: RunStory) -> tuple[Series, ...]:
+    """Return what a run measured over its last attempt: loss and time of a step."""
+    buckets = of_last_attempt(story.progress)
+    found = []
+    losses = tuple(each.gauges[LOSS].mean for each in buckets if LOSS in each.gauges)
+    if losses:
+        found.append(Series(label="loss", values=losses, last=f"{losses[-1]:.4g}"))
+    times = step_times(buckets, story.intents)
+    if len(times) > 1:
+        last = f"{duration(times[-1])} (slowest {duration(max(times))})"
+        found.append(Series(label="step time", values=times, last=last))
+    return tuple(found)
 
-    def __init__(
-        self, view: WatchView, width: int, *, colour: bool, blocks: bool, zone: tzinfo | None
-    ) -> None:
-        self._view, self._width, self._blocks, self._zone = view, width, blocks, zone
-        self._styled = Page(width, colour=colour).styled
 
-    def lines(self, height: int) -> list[str]:
-        """Return the lines, from top to bottom, the keys on the last one."""
-        top = [*self._head(), *self._pace(), *self._ranks()]
-        incidents = list(self._incidents())
-        said = list(self._said())
-        room = height - 1  # for the keys
-        keep = max(0, room - len(top) - len(said) - LEAST_LOG)
-        if len(incidents) > keep:
-            incidents = incidents[len(incidents) - keep :]  # the last ones
-        body = [*top, *incidents, *said][: max(0, room)]
-        log = self._log(room - len(body))
-        rest = [""] * (room - len(body) - len(log))
-        return [*body, *log, *rest, self._foot()][:height]
+def details(view: WatchView, zone: tzinfo | None = None) -> Iterator[Detail]:
+    """Yield where the time goes, GPUs, ranks, what went wrong, and what was said last."""
+    buckets = of_last_attempt(view.story.progress)
+    spent: Counter[str] = Counter()
+    for bucket in buckets:
+        spent.update(bucket.seconds_in)
+    total = sum(spent.values())
+    if total > 0:
+        shares = (f"{name} {seconds / total * 100:.0f} %" for name, seconds in spent.items())
+        yield "time", tuple(shares)
+    yield from _gauges(buckets)
+    yield from _ranks(view.ranks)
+    yield from _incidents(view.story, zone)
+    if view.story.messages:
+        message = view.story.messages[-1]
+        yield "rocsteady", f"{_clock(message.at, zone)} {message.text}"
 
-    def _head(self) -> Iterator[str]:
-        view, line = self._view, self._view.line
-        name = clipped(line.run.name, min(30, self._width))
-        state = state_in_words(line, view.story)
-        attempt = f", attempt {line.attempts}" if line.attempts > 1 else ""
-        words = clipped(f"{state}{attempt}", max(0, self._width - len(name) - 2))
-        style = YELLOW if state == "paused" else style_of(line)
-        part = percent_done(line)
-        pieces = [self._styled(name, BOLD), *([self._styled(words, style)] if words else [])]
-        numbers = list(self._numbers())
-        taken = sum(len(each) + 2 for each in (*numbers, "100 %"))
-        beside = len(name) + len(words) + 4
-        together = beside + taken + BAR_LEAST <= self._width
-        if part is not None:
-            room = self._width - taken - (beside if together else 0)
-            drawn = long_bar(part, max(0, min(BAR_MOST, room)), blocks=self._blocks)
-            numbers.insert(0, f"{drawn} {int(part * 100)} %")
-        if together:
-            yield "  ".join([*pieces, *map(printable, numbers)])
-        else:
-            yield "  ".join(pieces)
-            yield from self._flow("", numbers, indent=0)
-        if ahead := self._ahead():
-            yield self._clip(ahead)
 
-    def _numbers(self) -> Iterator[str]:
-        line = self._view.line
-        if line.step is not None:
-            yield f"step {line.step:,}/{line.total:,}" if line.total else f"step {line.step:,}"
-        if line.rate:
-            yield f"{line.rate:.2f} steps/s" if line.rate >= 0.1 else f"{1 / line.rate:.0f} s/step"  # noqa: PLR2004 - fewer digits would say nothing
+def of_last_attempt(progress: Sequence[Bucket]) -> tuple[Bucket, ...]:
+    """Return the buckets of the last attempt."""
+    return tuple(bucket for bucket in progress if bucket.attempt == progress[-1].attempt)
 
-    def _ahead(self) -> str:
-        view, line, deadline = self._view, self._view.line, self._view.story.deadline
-        now, ahead = view.now, view.story.forecast
-        if line.run.ended is not None:
-            outcome = "finished" if line.run.outcome is RunOutcome.DONE else f"{line.run.outcome},"
-            return f"{outcome} {self._moment(line.run.ended)}"
-        if line.alive is False:
-            return f"its supervisor is gone; to resume: rocsteady run --resume {line.run.name}"
-        if ahead is None or line.stalled:
-            quiet = ""
-            if line.stalled and line.last_progress is not None:
-                quiet = f"no progress for {duration(now - line.last_progress)}"
-            due = until(deadline, now=now, zone=self._zone) if deadline is not None else ""
-            return "; ".join(each for each in (quiet, due) if each)
-        return self._finishes(ahead, deadline)
 
-    def _finishes(self, ahead: Forecast, deadline: float | None) -> str:
-        text = f"finishes about {self._moment(ahead.at)}"
-        if deadline is not None:
-            text += f" (deadline {self._moment(deadline)}, {spare(ahead.at, deadline)})"
-        return text
+def step_times(buckets: Sequence[Bucket], intents: Sequence[Intent] = ()) -> tuple[float, ...]:
+    """Return the mean seconds of a step, a bucket each, without pauses."""
+    moved = [(each.last_progress, each.last_step) for each in buckets if each.last_progress]
+    return tuple(
+        (end - begin - paused_between(intents, begin, end)) / (after - before)
+        for (begin, before), (end, after) in pairwise(moved)
+        if after > before
+    )
 
-    def _pace(self) -> Iterator[str]:
-        progress = self._view.story.progress
-        if not progress:
-            return
-        buckets = of_last_attempt(progress)
-        room = max(1, min(SPARK_MOST, self._width - LABEL - 36))
-        for label, text in series_rows(
-            buckets, self._view.story.intents, room, blocks=self._blocks
-        ):
-            yield self._row(label, text)
-        spent: Counter[str] = Counter()
-        for bucket in buckets:
-            spent.update(bucket.seconds_in)
-        total = sum(spent.values())
-        if total > 0:
-            shares = [f"{name} {seconds / total * 100:.0f} %" for name, seconds in spent.items()]
-            yield from self._flow("time", shares)
-        for label, text in gauge_rows(buckets, blocks=self._blocks):
-            yield self._clip(f"{label:<{LABEL}}{text}")
 
-    def _ranks(self) -> Iterator[str]:
-        ranks = self._view.ranks
-        if len(ranks) < 2:  # noqa: PLR2004 - one rank is the run
-            return
-        odd = odd_ranks(ranks)
-        cells = {
-            each.rank: f"{each.rank}: {each.step:,} {each.phase}{' *' if each.rank in odd else ''}"
-            for each in ranks
-        }
-        wide = max(map(len, cells.values())) + 2
-        across = max(1, (self._width - LABEL) // wide)
-        numbers = list(cells)
-        rows = [numbers[n : n + across] for n in range(0, len(numbers), across)]
-        if len(rows) > MOST_RANK_LINES:  # those that stand out are never left out
-            numbers = sorted(numbers, key=lambda rank: (rank not in odd, rank))
-            numbers = numbers[: MOST_RANK_LINES * across]
-            rows = [numbers[n : n + across] for n in range(0, len(numbers), across)]
-        for number, row in enumerate(rows):
-            label = "ranks" if not number else ""
-            drawn = [
-                self._styled(cells[rank], RED * (rank in odd)) + " " * (wide - len(cells[rank]))
-                for rank in row
-            ]
-            yield f"{label:<{LABEL}}{''.join(drawn)}".rstrip()
-        if len(cells) > len(numbers):
-            yield self._row("", f"and {plural(len(cells) - len(numbers), 'other rank')}")
-        if odd:
-            yield self._row("", "* behind the others, or waiting in another phase")
-
-    def _incidents(self) -> Iterator[str]:
-        """Yield each failure with what was done about it."""
-        story = self._view.story
-        decided = {decision.attempt: decision for decision in story.decisions}
-        named = {failed.attempt: failed for failed in story.failures}
-        hung = {incident.attempt: incident for incident in story.incidents}
-        retried = {attempt.number for attempt in story.attempts}
-        label = "incidents"
-        for number in sorted({*named, *hung}):
-            title = named[number].failure.title if number in named else ""
-            at = hung[number].at if number in hung else named[number].at
-            what = title or incident_title(hung[number])
-            blame = hung[number].blame if number in hung else None
-            who = f" ({blame.why})" if blame and blame.ranks else ""
-            then = _then(decided.get(number), retried=number + 1 in retried)
-            text = f"{self._clock(at)} attempt {number}: {what.rstrip('.')}{who}; {then}"
-            for line in wrapped(text, self._width - LABEL)[:MOST_INCIDENT_LINES]:
-                yield self._row(label, line)
-                label = ""
-
-    def _said(self) -> Iterator[str]:
-        """Yield the last thing that rocsteady said."""
-        messages = self._view.story.messages
-        if messages:
-            text = f"{self._clock(messages[-1].at)} {messages[-1].text}"
-            label = "rocsteady"
-            for line in wrapped(text, self._width - LABEL)[:MOST_SAID_LINES]:
-                yield self._row(label, line)
-                label = ""
-
-    def _log(self, room: int) -> list[str]:
-        if room < 1:
-            return []
-        last = self._view.log[-room:]
-        if not last:
-            return [self._row("log", "(nothing printed yet)")]
-        labels = ["log", *[""] * (len(last) - 1)]
-        texts = (text.expandtabs(4).rstrip() for text in last)  # with the spaces of its bars
-        return [
-            self._clip(f"{each:<{LABEL}}{text}") for each, text in zip(labels, texts, strict=True)
+def _gauges(buckets: Sequence[Bucket]) -> Iterator[Detail]:
+    """Yield a row for each GPU, and one for the memory of the host, as last measured."""
+    last: dict[str, Gauge] = {}
+    for bucket in buckets:
+        if bucket.start > buckets[-1].start - READINGS_FOR:
+            last |= bucket.gauges
+    gpus: dict[str, dict[str, Gauge]] = {}
+    for name, gauge in last.items():
+        if found := _OF_GPU.fullmatch(name):
+            gpus.setdefault(found[1], {})[found[2]] = gauge
+    for label, gauges in sorted(gpus.items()):
+        texts = [
+            f"{title}{gauges[name].mean:.0f} {unit}"
+            for name, title, unit in (
+                ("busy", "busy ", "%"),
+                ("temperature", "", "°C"),
+                ("power", "", "W"),
+            )
+            if name in gauges
         ]
+        if "memory" in gauges:
+            texts.append(size(gauges["memory"].mean))
+        yield label, tuple(texts)
+    if HOST in last:
+        yield "host", size(last[HOST].mean)
 
-    def _foot(self) -> str:
-        note = self._view.note
-        text = clipped(printable(note or KEYS), self._width)
-        return self._styled(text, BOLD if note else DIM)
 
-    def _row(self, label: str, text: str) -> str:
-        """Return one line, cut to the width."""
-        return self._clip(f"{label:<{LABEL}}{' '.join(text.split())}")
+def _ranks(ranks: Sequence[RankView]) -> Iterator[Detail]:
+    """Yield the ranks side by side; those that stand out are never left out."""
+    if len(ranks) < 2:  # noqa: PLR2004 - one rank is the run
+        return
+    odd = odd_ranks(ranks)
+    shown = sorted(ranks, key=lambda each: (each.rank not in odd, each.rank))[:RANKS_SHOWN]
+    cells = [
+        f"{each.rank}: {each.step:,} {each.phase}{f' {ODD}' if each.rank in odd else ''}"
+        for each in sorted(shown, key=lambda each: each.rank)
+    ]
+    if len(ranks) > len(shown):
+        cells.append(f"and {plural(len(ranks) - len(shown), 'other rank')}")
+    yield "ranks", tuple(cells)
+    if odd:
+        yield "", f"{ODD} behind the others, or waiting in another phase"
 
-    def _flow(self, label: str, pieces: Sequence[str], indent: int = LABEL) -> Iterator[str]:
-        """Yield pieces side by side, on as many lines as they need."""
-        row = f"{label:<{indent}}"
-        for piece in pieces:
-            if len(row) > indent and len(row) + len(piece) > self._width:
-                yield self._clip(row.rstrip())
-                row = " " * indent
-            row += f"{piece}  "
-        yield self._clip(row.rstrip())
 
-    def _clip(self, text: str) -> str:
-        return clipped(printable(text), self._width).rstrip()
-
-    def _clock(self, at: float) -> str:
-        return datetime.fromtimestamp(at, tz=self._zone).strftime("%H:%M")
-
-    def _moment(self, at: float) -> str:
-        """Name a moment; of today, by its time only."""
-        then, now = (datetime.fromtimestamp(t, tz=self._zone).date() for t in (at, self._view.now))
-        return self._clock(at) if then == now else moment(at, now=self._view.now, zone=self._zone)
+def _incidents(story: RunStory, zone: tzinfo | None) -> Iterator[tuple[str, str]]:
+    """Yield the last failures, each with what was done about it."""
+    decided = {decision.attempt: decision for decision in story.decisions}
+    named = {failed.attempt: failed for failed in story.failures}
+    hung = {incident.attempt: incident for incident in story.incidents}
+    retried = {attempt.number for attempt in story.attempts}
+    numbers = sorted({*named, *hung})
+    label = "incidents"
+    if len(numbers) > INCIDENTS_SHOWN:
+        yield label, f"{len(numbers) - INCIDENTS_SHOWN} earlier ones are in the report (key r)"
+        label = ""
+    for number in numbers[-INCIDENTS_SHOWN:]:
+        title = named[number].failure.title if number in named else ""
+        at = hung[number].at if number in hung else named[number].at
+        what = title or incident_title(hung[number])
+        blame = hung[number].blame if number in hung else None
+        who = f" ({blame.why})" if blame and blame.ranks else ""
+        then = _then(decided.get(number), retried=number + 1 in retried)
+        yield label, f"{_clock(at, zone)} attempt {number}: {what.rstrip('.')}{who}; {then}"
+        label = ""
 
 
 def _then(decision: DecisionRecord | None, *, retried: bool) -> str:
@@ -326,3 +249,13 @@ def _then(decision: DecisionRecord | None, *, retried: bool) -> str:
     same = decision.changes_nothing or decision.what.startswith("again")
     changed = "" if same else f" with {decision.what}"
     return f"restarted{changed}" if retried else f"restarting{changed}"
+
+
+def _clock(at: float, zone: tzinfo | None) -> str:
+    return datetime.fromtimestamp(at, tz=zone).strftime("%H:%M")
+
+
+def _moment(at: float, now: float, zone: tzinfo | None) -> str:
+    """Name a moment; of today, by its time only."""
+    then, today = (datetime.fromtimestamp(each, tz=zone).date() for each in (at, now))
+    return _clock(at, zone) if then == today else moment(at, now=now, zone=zone)

@@ -5,6 +5,9 @@ Those who are about to do something that may take the machine down call ``intend
 when the intent is on disk, or raises within its bound; then it must not be done.
 
 Any number of supervisors may use one journal at a time.
+
+An intent without an outcome is itself a finding. From another boot of this machine it says: during
+this, the machine went down.
 """
 
 from __future__ import annotations
@@ -16,21 +19,23 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
+from types import TracebackType
+from typing import final
 
 import msgspec
 
 from rocsteady.errors import DamagedJournalError, JournalError, NotRecordedError
 from rocsteady.model import IntentKind, RunOutcome, Strategy, Value
 from rocsteady.run.job.run_names import check_name, new_name
-from rocsteady.store import intents, queries, schema
+from rocsteady.store import database, queries
+from rocsteady.store.database import Work, insert, put, select
 from rocsteady.store.identity import Identity, is_alive, this_process
-from rocsteady.store.intents import IntentHandle
 from rocsteady.store.location import RUNS, Place, make_run_folder
 from rocsteady.store.progress import Meter, age
-from rocsteady.store.rows import Work, insert, put, select
 from rocsteady.store.values import (
     AttemptRecord,
     DecisionRecord,
+    Fate,
     Incident,
     Intent,
     MessageRecord,
@@ -50,6 +55,35 @@ CLOSE_WITHIN = timedelta(seconds=2)
 BUSY = timedelta(seconds=1.5)  # how long another supervisor's write is waited for; below the above
 AGE_EVERY = 600.0  # seconds
 UNCHANGED = Strategy()
+DONE = "done"
+NOT_DONE = "not done: the journal's disk was too slow"
+
+
+@final
+class IntentHandle:
+    """An action that is on disk and not yet done. Its outcome is recorded once, whichever way."""
+
+    def __init__(self, number: int, record: Callable[[int, str], None]) -> None:
+        self.number = number
+        self._record = record
+        self._ended = False
+
+    def end(self, outcome: str = DONE) -> None:
+        """Record what came of it. The first word counts."""
+        if not self._ended:
+            self._ended = True
+            self._record(self.number, outcome)
+
+    def __enter__(self) -> IntentHandle:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end(DONE if kind is None else f"failed: {kind.__name__}: {error}")
 
 
 class Journal:
@@ -181,7 +215,7 @@ class Journal:
         number = self._writer.now(
             lambda connection: insert(connection, Intent, row),
             self._intend_within,
-            undo=lambda late: intents.settled(late, intents.NOT_DONE, self._clock()),
+            undo=lambda late: _settled(late, NOT_DONE, self._clock()),
         )
         return IntentHandle(number, self._end_intent)
 
@@ -192,7 +226,7 @@ class Journal:
     def unfinished(self) -> tuple[Unfinished, ...]:
         """Return the intents without an outcome, oldest first, and why they have none."""
         with self._reader() as connection:
-            return intents.unfinished(connection, self.here) if connection else ()
+            return _unfinished(connection, self.here) if connection else ()
 
     def runs(self) -> tuple[RunLine, ...]:
         """Return every run, newest first."""
@@ -231,7 +265,7 @@ class Journal:
     def _connect(self, *, doubtful: bool) -> sqlite3.Connection:
         path, wal = self.place.database, self.place.wal
         new = not path.exists()
-        connection = schema.connect(path, schema.JOURNAL, wal=wal, busy=BUSY, doubtful=doubtful)
+        connection = database.connect(path, database.JOURNAL, wal=wal, busy=BUSY, doubtful=doubtful)
         try:
             if new:
                 sync_folder(path.parent)
@@ -247,14 +281,16 @@ class Journal:
             yield None
             return
         try:
-            with schema.connect_to_read(self.place.database, schema.JOURNAL, BUSY) as connection:
-                yield connection if schema.version(connection) else None
+            with database.connect_to_read(
+                self.place.database, database.JOURNAL, BUSY
+            ) as connection:
+                yield connection if database.version(connection) else None
         except DamagedJournalError as error:
             raise self._damaged(str(error)) from None
         except UnicodeDecodeError:  # SQLite's own message quotes the bytes that are wrong
             raise self._damaged("not a text") from None
         except (sqlite3.Error, OSError) as error:
-            if isinstance(error, sqlite3.Error) and schema.is_damage(error):
+            if isinstance(error, sqlite3.Error) and database.is_damage(error):
                 raise self._damaged(str(error)) from None
             raise JournalError(f"{self.place.database}: {error}") from None
 
@@ -287,7 +323,7 @@ class Journal:
 
     def _end_intent(self, number: int, outcome: str) -> None:
         """Wait for the outcome to be on disk, but only so long: the action is done anyway."""
-        work = intents.settled(number, outcome, self._clock())
+        work = _settled(number, outcome, self._clock())
         try:
             self._writer.now(work, self._intend_within)
         except NotRecordedError:
@@ -301,3 +337,32 @@ class Journal:
     def _said_lost(self, number: int, why: str) -> Work:
         text = f"{number} entries of the journal were lost: {why or 'there were too many at once'}"
         return put(MessageRecord(text=text, at=self._clock()))
+
+
+def _settled(number: int, outcome: str, at: float) -> Work:
+    """Return the writing of an outcome."""
+    return lambda connection: connection.execute(
+        "UPDATE intents SET outcome = ?, ended = ? WHERE id = ? AND outcome IS NULL",
+        (outcome[:4000], at, number),
+    )
+
+
+def _unfinished(connection: sqlite3.Connection, here: Identity) -> tuple[Unfinished, ...]:
+    """Return the intents without an outcome, oldest first."""
+    intents = select(connection, Intent, "WHERE outcome IS NULL ORDER BY id")
+    return tuple(Unfinished(intent=intent, fate=fate(intent, here)) for intent in intents)
+
+
+def fate(intent: Intent, here: Identity) -> Fate:
+    """Tell why an intent has no outcome, as seen from here."""
+    if not (intent.boot_id and here.boot_id):
+        return Fate.UNKNOWN
+    if intent.boot_id != here.boot_id:
+        same = intent.machine == here.machine
+        return Fate.MACHINE_WENT_DOWN if same else Fate.UNKNOWN
+    if intent.process == here.process:
+        return Fate.UNDER_WAY
+    alive = is_alive(intent.process)
+    if alive is None:
+        return Fate.UNKNOWN
+    return Fate.UNDER_WAY if alive else Fate.KILLED

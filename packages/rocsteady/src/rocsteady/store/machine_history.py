@@ -8,6 +8,7 @@ then tell us what to trust. Without a place for it everything still works; nothi
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import sqlite3
 import time
 from collections.abc import Callable
@@ -15,17 +16,20 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from rocsteady.errors import JournalError
 from rocsteady.model import Observation, Value
-from rocsteady.store import schema
+from rocsteady.store import database
+from rocsteady.store.database import put, select
 from rocsteady.store.location import DATABASE, MEMORY, Place
-from rocsteady.store.rows import put, select
 from rocsteady.store.user_folders import state_folder
 from rocsteady.store.values import (
     Deadly,
     Helped,
     LearnedRecord,
     Observed,
+    Run,
     SeenFile,
     StaysRecord,
     Takedown,
@@ -35,6 +39,7 @@ from rocsteady.store.writer import JournalWriter
 
 BUSY = timedelta(seconds=1.5)
 CLOSE_WITHIN = timedelta(seconds=2)
+REMEMBER_WITHIN = timedelta(seconds=1)
 MOST_OBSERVATIONS = 2000  # of a machine: the newest ones
 
 T = TypeVar("T", bound=Value)
@@ -140,7 +145,9 @@ class Memory:
         if self._path is None:
             raise sqlite3.OperationalError("no folder for it is writable")
         # No write-ahead log: a home that became read-only can then still be read.
-        return schema.connect(self._path, schema.MEMORY, wal=False, busy=BUSY, doubtful=doubtful)
+        return database.connect(
+            self._path, database.MEMORY, wal=False, busy=BUSY, doubtful=doubtful
+        )
 
     def _put(self, value: Value) -> None:
         if self._writer is not None:
@@ -180,3 +187,25 @@ def _without_oldest(connection: sqlite3.Connection, machine: str) -> None:
         " WHERE machine = ? ORDER BY at DESC LIMIT 1 OFFSET ?)",
         (machine, machine, MOST_OBSERVATIONS - 1),
     )
+
+
+def knows_run(run: Run, place: Place, memory: Memory) -> bool:
+    """Tell whether this account started a run, with this command and job, in this folder."""
+    seen = memory.seen(_run_key(run, place))
+    return seen is not None and seen.sha256 == _digest(run)
+
+
+def remember_run(run: Run, place: Place, memory: Memory) -> None:
+    """Remember a run that a person of this account started."""
+    memory.saw(_run_key(run, place), _digest(run))
+    with contextlib.suppress(JournalError):
+        memory.flush(REMEMBER_WITHIN)
+
+
+def _run_key(run: Run, place: Place) -> str:
+    return f"{place.database.absolute()}#{run.name}"
+
+
+def _digest(run: Run) -> str:
+    told = msgspec.json.encode((run.name, run.started, run.command, run.job), order="sorted")
+    return hashlib.sha256(told).hexdigest()

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from rocsteady.store.rows import put, select
+from rocsteady.store.database import put, select
 from rocsteady.store.values import Bucket, Gauge, Sample
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400  # seconds

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from rocsteady.doctor.machine.root import well_formed
 from rocsteady.errors import JournalError
 from rocsteady.model import IntentKind, RunState
-from rocsteady.store import schema
+from rocsteady.store import database
+from rocsteady.store.database import select, unpacked
 from rocsteady.store.identity import Identity, is_alive
-from rocsteady.store.rows import select, unpacked
 from rocsteady.store.values import (
     AttemptCost,
     AttemptRecord,
@@ -105,7 +105,7 @@ def story(connection: sqlite3.Connection, name: str) -> RunStory:
     try:
         run = run_named(connection, name)
         attempts = select(connection, AttemptRecord, "WHERE run = ? ORDER BY number", run.id)
-        late = ("gauges",) if schema.version(connection) < GAUGES_SINCE else ()
+        late = ("gauges",) if database.version(connection) < GAUGES_SINCE else ()
         order = "WHERE run = ? ORDER BY start, attempt"
         progress = select(connection, Bucket, order, run.id, without=late)
         losses = tuple(_losses(attempts, progress))
@@ -151,12 +151,12 @@ def attempt_of(connection: sqlite3.Connection, intent: Intent) -> tuple[Run, Att
 
 
 def _incidents(connection: sqlite3.Connection, run: int) -> tuple[Incident, ...]:
-    missing = ("blame",) if schema.version(connection) < BLAME_SINCE else ()
+    missing = ("blame",) if database.version(connection) < BLAME_SINCE else ()
     return select(connection, Incident, "WHERE run = ? ORDER BY number", run, without=missing)
 
 
 def _failures(connection: sqlite3.Connection, run: int) -> tuple[NamedFailure, ...]:
-    if schema.version(connection) < FAILURES_SINCE:
+    if database.version(connection) < FAILURES_SINCE:
         return ()
     return select(connection, NamedFailure, "WHERE run = ? ORDER BY attempt", run)
 

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from rocsteady.errors import JournalError, NotRecordedError
-from rocsteady.store.rows import Work
-from rocsteady.store.schema import is_damage
+from rocsteady.store.database import Work, is_damage
 from rocsteady.store.values import UnwrittenEntries
 
 QUEUE_LIMIT = 4096  # entries

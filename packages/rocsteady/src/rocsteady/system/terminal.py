@@ -13,6 +13,7 @@ import os
 import platform
 import signal
 import struct
+import sys
 import termios
 import threading
 from collections.abc import Iterable
@@ -64,6 +65,14 @@ class Terminal:
             if self.is_ours():
                 with contextlib.suppress(termios.error):
                     termios.tcsetattr(self.descriptor, termios.TCSANOW, self._found)
+
+
+def can_fill_screen() -> bool:
+    """Whether a full-screen program can run: on a UTF-8 terminal, in its foreground."""
+    if not (os.isatty(0) and os.isatty(1)) or os.environ.get("TERM", "") in ("", "dumb"):
+        return False
+    utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    return utf8 and Terminal(0).is_ours()
 
 
 def open_pty(like: int) -> tuple[int, int]:

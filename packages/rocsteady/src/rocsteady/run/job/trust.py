@@ -13,34 +13,12 @@ import stat
 import sys
 from collections.abc import Iterator
 from enum import Enum
-from typing import Protocol
 
 from rocsteady.run.job.job_file import JobFile
 from rocsteady.run.job.metrics import metrics_lines
 from rocsteady.run.job.notify import notify_lines
 from rocsteady.run.job.values import Job
-
-
-class Known(Protocol):
-    """A job file as it was when this account last used it."""
-
-    @property
-    def sha256(self) -> str:
-        """Of its text."""
-
-    @property
-    def commands(self) -> tuple[str, ...]:
-        """All that it would run."""
-
-
-class UsedJobFiles(Protocol):
-    """Remembers which job files this account has used."""
-
-    def seen(self, path: str, /) -> Known | None:
-        """Return how a job file was when it was last used."""
-
-    def saw(self, path: str, sha256: str, commands: tuple[str, ...] = (), /) -> None:
-        """Remember a job file."""
+from rocsteady.store.machine_history import Memory
 
 
 class Doubt(Enum):
@@ -51,7 +29,7 @@ class Doubt(Enum):
     OPEN = "other users can write to it"
 
 
-def doubts(file: JobFile, memory: UsedJobFiles) -> tuple[Doubt, ...]:
+def doubts(file: JobFile, memory: Memory) -> tuple[Doubt, ...]:
     """Return why a job file must be confirmed first. Nothing: it may be run."""
     found: list[Doubt] = []
     seen = memory.seen(_key(file))
@@ -66,7 +44,7 @@ def doubts(file: JobFile, memory: UsedJobFiles) -> tuple[Doubt, ...]:
     return tuple(found)
 
 
-def changes(file: JobFile, memory: UsedJobFiles) -> tuple[str, ...]:
+def changes(file: JobFile, memory: Memory) -> tuple[str, ...]:
     """Return what would be run in place of what was run last, as lines with - and +."""
     seen = memory.seen(_key(file))
     before, now = seen.commands if seen else (), tuple(_commands(file.job))
@@ -74,7 +52,7 @@ def changes(file: JobFile, memory: UsedJobFiles) -> tuple[str, ...]:
     return (*gone, *(f"+ {line}" for line in now if line not in before))
 
 
-def trust(file: JobFile, memory: UsedJobFiles) -> None:
+def trust(file: JobFile, memory: Memory) -> None:
     """Remember a job file, as it is, once it may be run."""
     memory.saw(_key(file), file.sha256, tuple(_commands(file.job)))
 

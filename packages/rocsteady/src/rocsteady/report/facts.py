@@ -1,0 +1,138 @@
+"""Reads all that a report needs: the journal, the machine at the start, the evidence; redacted."""
+
+from __future__ import annotations
+
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+from rocsteady_train.untrusted_file import read_head, read_tail
+
+from rocsteady.doctor.knowledge.failures import load_failures
+from rocsteady.doctor.knowledge.values import Fix
+from rocsteady.model import FailureKind
+from rocsteady.printable import printable
+from rocsteady.report.story import (
+    IncidentEvidence,
+    RunFacts,
+    Story,
+    build_story,
+    crashed_attempts,
+)
+from rocsteady.run.forecast import story_ahead
+from rocsteady.run.machine_at_start import machine_at_start
+from rocsteady.run.script_resume import can_resume
+from rocsteady.store.journal import Journal
+from rocsteady.store.location import RUNS
+from rocsteady.store.redaction.redactor import redactor_here
+from rocsteady.store.values import RunLine, RunStory
+
+INCIDENTS = 40  # of many, the last; their evidence is read
+STACKS, WAITS, LOG_TAIL = 24 * 1024, 8 * 1024, 8 * 1024  # bytes
+BUNDLED_BYTES = 1024 * 1024  # of a file
+BUNDLED = ("wait-set.txt", "stacks.txt", "kernel.txt", "memory.json", "gpu.json", "variables.json",
+           "log-tail.txt")  # fmt: skip
+
+
+def read_story(journal: Journal, line: RunLine, *, now: float) -> Story:
+    """Read a run, and explain it."""
+    return build_story(read_facts(journal, line, now=now))
+
+
+def read_facts(journal: Journal, line: RunLine, *, now: float) -> RunFacts:
+    """Read everything about a run, redacted so that it can be sent."""
+    record = story_ahead(journal.story(line.run.name), journal.runs(), now=now)
+    folder = journal.place.folder / RUNS / line.run.name
+    start = machine_at_start(folder)
+    numbers = [incident.number for incident in record.incidents][-INCIDENTS:]
+    facts = RunFacts(
+        at=now,
+        record=record,
+        is_running=bool(line.alive) and line.run.ended is None,
+        resumes=can_resume(line.run, journal),
+        diagnosis=start.diagnosis if start else None,
+        variables=start.variables if start else {},
+        evidence=tuple(_evidence(folder, number) for number in numbers),
+        crash=_crash_explanation(record),
+        advice=_advice(record),
+        log_tail=_log_tail(folder),
+    )
+    return _redacted(facts)
+
+
+def _redacted(facts: RunFacts) -> RunFacts:
+    """Redact everything. Of progress, most of a long run, only names could hold something."""
+    redactor, progress = redactor_here(), facts.record.progress
+    rest = replace(facts, record=replace(facts.record, progress=()))
+    clean = msgspec.convert(redactor.value(msgspec.to_builtins(rest)), RunFacts)
+    used = {name for bucket in progress for name in (*bucket.seconds_in, *bucket.gauges)}
+    names = {name: redactor.text(name) for name in used}
+    if any(name != safe for name, safe in names.items()):
+        progress = tuple(
+            replace(
+                bucket,
+                seconds_in={names[name]: value for name, value in bucket.seconds_in.items()},
+                gauges={names[name]: value for name, value in bucket.gauges.items()},
+            )
+            for bucket in progress
+        )
+    return replace(clean, record=replace(clean.record, progress=progress))
+
+
+def bundle(journal: Journal, line: RunLine, page: str) -> bytes:
+    """Return a zip of the page and of the evidence, redacted."""
+    folder, redactor = journal.place.folder / RUNS / line.run.name, redactor_here()
+    content = BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("report.html", page)
+        for incident in sorted(folder.glob("incident-*"))[-INCIDENTS:]:
+            for name in BUNDLED:
+                text = _text(incident / name, BUNDLED_BYTES)
+                if text:
+                    archive.writestr(f"{incident.name}/{name}", printable(redactor.text(text)))
+    return content.getvalue()
+
+
+def _evidence(folder: Path, number: int) -> IncidentEvidence:
+    incident = folder / f"incident-{number}"
+    waits = _text(incident / "wait-set.txt", WAITS).splitlines()
+    return IncidentEvidence(
+        incident=number,
+        waits=tuple(line for line in waits if line.strip()),
+        stacks=_text(incident / "stacks.txt", STACKS),
+    )
+
+
+def _crash_explanation(record: RunStory) -> str:
+    if not crashed_attempts(record):
+        return ""
+    return " ".join(load_failures().kinds[FailureKind.MACHINE_WENT_DOWN].words.split())
+
+
+def _advice(record: RunStory) -> dict[str, Fix]:
+    """Return what a person can do about each failure, where something is known."""
+    kinds = {row.failure.kind for row in record.failures}
+    known = load_failures().kinds if kinds else {}
+    fixes = {kind: known[kind].fix or known[kind].advice for kind in kinds & known.keys()}
+    return {kind: fix for kind, fix in fixes.items() if fix is not None}
+
+
+def _log_tail(folder: Path) -> str:
+    logs = [path for path in folder.glob("attempt-*.log") if path.stem[8:].isdecimal()]
+    last = max(logs, key=lambda path: int(path.stem[8:]), default=None)
+    if last is None:
+        return ""
+    try:
+        tail = read_tail(last, LOG_TAIL, follow=False).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    return "\n".join(line.rpartition("\r")[2] for line in tail.splitlines()[-40:])
+
+
+def _text(path: Path, limit: int) -> str:
+    try:
+        return read_head(path, limit, follow=False).decode("utf-8", "replace")
+    except OSError:
+        return ""

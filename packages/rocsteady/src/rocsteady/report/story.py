@@ -1,0 +1,675 @@
+"""The story of a run: one typed value that the page, the text, the Markdown and the JSON render.
+
+``facts.py`` reads what is known of a run; ``build_story`` turns it into the story. Everything
+here is a pure function.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from enum import Enum
+
+import msgspec
+
+from rocsteady.doctor.knowledge.values import Fix
+from rocsteady.doctor.values import Brief, Diagnosis
+from rocsteady.model import Failure, FailureKind, IntentKind, Outcome, RunOutcome, Value
+from rocsteady.report.series import Plot, gauge_names, phase_seconds, plots
+from rocsteady.screens.deadline import result, spare
+from rocsteady.screens.times import stamp
+from rocsteady.store.values import (
+    INJECTED,
+    AttemptRecord,
+    Bucket,
+    DecisionRecord,
+    Incident,
+    RunStory,
+    paused_between,
+)
+from rocsteady.wording import duration, inside_a_sentence, plural
+
+UNCHANGED = "unchanged"  # settings
+UNCONFIRMED = "rocsteady's authors have not confirmed any of this on AMD hardware."
+SWITCHED = {"True": "on", "False": "off"}
+FROM_THE_BEGINNING = (
+    "start again, from the beginning (rocsteady does not know how the script resumes)"
+)
+ISSUE = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
+ATTEMPT_COLUMNS = (
+    "attempt", "started", "settings", "duration", "end", "last step", "failure", "then",
+)  # fmt: skip
+WAITS_AT_ONCE = 4  # lines of a proof that are shown; of more, the first and the last
+
+
+class State(Enum):
+    """How a run is."""
+
+    RUNNING = "running"
+    INTERRUPTED = "interrupted"  # it has no end, and nobody supervises it
+    DONE = "done"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class Tone(Enum):
+    """How good a state is: a class of the style sheet, a color of the terminal."""
+
+    OK = "ok"
+    WARNING = "warning"
+    BAD = "bad"
+
+
+class Action(Enum):
+    """What a reader should do."""
+
+    NOTHING = "nothing"
+    WATCH = "watch"
+    RESUME = "resume"
+    FIX_SCRIPT = "fix the script"
+    FIX_CAUSE = "fix the cause"
+    AVOID_CRASH = "avoid a crash of the machine"
+
+
+class IncidentEvidence(Value, frozen=True, kw_only=True):
+    """What the files of an incident contain."""
+
+    incident: int
+    waits: tuple[str, ...] = ()  # the wait set, a sentence each
+    stacks: str = ""  # of the processes that were looked at
+
+
+class RunFacts(Value, frozen=True, kw_only=True):
+    """What a story is built from, redacted."""
+
+    at: float  # when it was read
+    record: RunStory  # from the journal
+    is_running: bool = False
+    resumes: bool = True  # rocsteady knows how the script does
+    diagnosis: Diagnosis | None = None  # of the machine when the run began
+    variables: dict[str, str] = msgspec.field(default_factory=dict)  # that rocsteady knows
+    evidence: tuple[IncidentEvidence, ...] = ()
+    crash: str = ""  # what is known of a crash of the machine, if there was one
+    advice: dict[str, Fix] = msgspec.field(default_factory=dict)  # by the kind of a failure
+    log_tail: str = ""
+
+
+class NextStep(Value, frozen=True, kw_only=True):
+    """What the reader should do now."""
+
+    action: Action
+    text: str
+    command: str = ""  # to type, if there is one
+
+
+class Costs(Value, frozen=True, kw_only=True):
+    """Where the time of a run went, in seconds."""
+
+    whole: float
+    idle: float  # from the last step of one attempt to the first of the next
+    redone: float  # steps that were made twice
+    starting: float  # before the first step of the first attempt
+    paused: float = 0.0  # by the user
+
+    @property
+    def useful(self) -> float:
+        """Return what is left: training, with the saves that the script makes."""
+        return max(0.0, self.whole - self.idle - self.redone - self.starting - self.paused)
+
+    @property
+    def shares(self) -> tuple[tuple[str, float], ...]:
+        """Return the parts of the whole by name, without those that took no time."""
+        parts = (
+            ("training", self.useful),
+            ("until the first step", self.starting),
+            ("detecting failures and restarting", self.idle),
+            ("repeating steps", self.redone),
+            ("paused by the user", self.paused),
+        )
+        return tuple((name, seconds) for name, seconds in parts if seconds > 0)
+
+
+class Segment(Value, frozen=True, kw_only=True):
+    """A stretch of an attempt."""
+
+    kind: str  # starting, training, stalled
+    begin: float
+    end: float
+
+
+class AttemptStory(Value, frozen=True, kw_only=True):
+    """One launch: with what, how it ended, and what was decided then."""
+
+    number: int
+    started: float
+    ended: float | None
+    settings: str
+    end: str  # such as "hung, ended by rocsteady"
+    last_step: int | None
+    ended_well: bool
+    in_progress: bool
+    failure: Failure | None
+    decision: str = ""  # "Restarted the run with loader-inline."
+    reason: str = ""  # the same, with why
+    segments: tuple[Segment, ...] = ()
+
+    @property
+    def outcome(self) -> str:
+        """Return how it ended, as the end of a sentence."""
+        if self.ended is None:
+            return f"{'is' if self.in_progress else 'was'} {self.end}"
+        step = "" if self.last_step is None else f" at step {self.last_step:,}"
+        return f"ended normally{step}" if self.ended_well else f"ended{step}: {self.end}"
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Return its row of a table with ``ATTEMPT_COLUMNS``."""
+        return (
+            str(self.number),
+            stamp(self.started),
+            self.settings,
+            "" if self.ended is None else duration(self.ended - self.started),
+            self.end,
+            "" if self.last_step is None else f"{self.last_step:,}",
+            self.failure.kind if self.failure else "",
+            "" if self.ended_well else self.decision.rstrip("."),
+        )
+
+
+class Trouble(Value, frozen=True, kw_only=True):
+    """Something that went wrong in an attempt: an incident, a failure, a crash of the machine."""
+
+    attempt: int
+    title: str
+    incident: Incident | None = None
+    failure: Failure | None = None
+    crash: str = ""  # what is known of a crash of the machine
+    advice: Fix | None = None  # what a person can do
+    waits: tuple[str, ...] = ()  # the proof: what is shown at once
+    more_waits: tuple[str, ...] = ()
+    stacks: str = ""
+    evidence: str = ""  # a folder
+    decision: str = ""  # what rocsteady did
+    action: str = ""  # the same, with why
+    effect: str = ""  # what came of it
+
+    @property
+    def sources(self) -> tuple[tuple[str, str], ...]:
+        """Return what the identification rests on, each with its address if it is an issue."""
+        found = self.failure.sources if self.failure else ()
+        issues = ((each, ISSUE.fullmatch(each)) for each in found)
+        return tuple(
+            (each, f"https://github.com/{issue[1]}/issues/{issue[2]}" if issue else "")
+            for each, issue in issues
+        )
+
+
+class TroubleGroup(Value, frozen=True, kw_only=True):
+    """The same trouble, once or several times."""
+
+    title: str
+    troubles: tuple[Trouble, ...]
+
+    @property
+    def first(self) -> Trouble:
+        """Return the first of them; all have its failure."""
+        return self.troubles[0]
+
+    @property
+    def rows(self) -> tuple[tuple[str, ...], ...]:
+        """Return what was tried: incident, attempt, time, what was done, and its effect."""
+        return tuple(
+            (str(it.incident.number), str(it.attempt), stamp(it.incident.at), it.action, it.effect)
+            for it in self.troubles
+            if it.incident
+        )
+
+
+class Story(Value, frozen=True, kw_only=True):
+    """All that a report of a run says."""
+
+    at: float  # when it was made
+    record: RunStory  # what the journal has: the JSON
+    state: State
+    tone: Tone
+    happened: str  # in one sentence or two
+    next_step: NextStep
+    steps: int | None  # that were made
+    planned_steps: int | None
+    injected_faults: bool  # on purpose
+    open_incident: Incident | None  # that is being handled now
+    crashed_attempts: tuple[int, ...]  # during which the machine crashed
+    causes: dict[str, int]  # how often attempts failed, by the title of the failure
+    deadline: str  # with whether it was met; "" without one
+    expected_end: str
+    slack: float | None  # seconds between the end, or the expected end, and the deadline
+    attempts: tuple[AttemptStory, ...]
+    troubles: tuple[TroubleGroup, ...]
+    plots: tuple[Plot, ...]
+    phases: tuple[tuple[str, float], ...]  # seconds by phase, longest first
+    costs: Costs
+    machine: Diagnosis | None
+    variables: dict[str, str]
+    log_tail: str
+    unknown: tuple[str, ...]  # what the report cannot say, and why
+
+    @property
+    def command(self) -> str:
+        """Return the command of the run as it is typed."""
+        return shlex.join(self.record.run.command)
+
+    @property
+    def incidents(self) -> tuple[Trouble, ...]:
+        """Return the incidents in the order of their numbers."""
+        found = [each for group in self.troubles for each in group.troubles if each.incident]
+        return tuple(sorted(found, key=lambda each: each.incident.number if each.incident else 0))
+
+
+def build_story(facts: RunFacts) -> Story:
+    """Explain a run."""
+    record, run = facts.record, facts.record.run
+    attempts = attempt_stories(record, is_running=facts.is_running)
+    state = _state(facts)
+    current = open_incident(record) if state is State.RUNNING else None
+    steps, planned = _steps(record.progress)
+    end = run.ended or (record.forecast.at if record.forecast else None)
+    causes: dict[str, int] = {}
+    for attempt in attempts:
+        if attempt.failure is not None:
+            title = attempt.failure.title.rstrip(".")
+            causes[title] = causes.get(title, 0) + 1
+    injected = any(message.text.startswith(INJECTED) for message in record.messages)
+    return Story(
+        at=facts.at,
+        record=record,
+        state=state,
+        tone=_tone(state, current),
+        happened=_happened(facts, state, causes, injected=injected),
+        next_step=_next_step(facts, state, attempts),
+        steps=steps,
+        planned_steps=planned,
+        injected_faults=injected,
+        open_incident=current,
+        crashed_attempts=crashed_attempts(record),
+        causes=causes,
+        deadline=_deadline(record),
+        expected_end=_expected_end(record),
+        slack=record.deadline - end if record.deadline is not None and end is not None else None,
+        attempts=attempts,
+        troubles=_grouped(_troubles(facts, attempts)),
+        plots=plots(record.progress, record.attempts, record.intents),
+        phases=phase_seconds(record.progress),
+        costs=costs_of(record, facts.at),
+        machine=facts.diagnosis,
+        variables=facts.variables,
+        log_tail=facts.log_tail,
+        unknown=_unknown(facts),
+    )
+
+
+def costs_of(record: RunStory, at: float) -> Costs:
+    """Return where the time of a run went, until it ended or until now."""
+    begun = [b.first_progress for b in record.progress if b.first_progress is not None]
+    end = record.run.ended or at
+    whole = max(0.0, end - record.run.started)
+    first = min(begun, default=None)
+    return Costs(
+        whole=whole,
+        idle=sum(loss.idle for loss in record.losses) + _down(record, end),
+        redone=sum(loss.redoing for loss in record.losses),
+        starting=whole if first is None else max(0.0, first - record.run.started),
+        paused=paused_between(record.intents, first or record.run.started, end),
+    )
+
+
+def _down(record: RunStory, end: float) -> float:
+    """Return the time from the last progress to a crash of the machine, and after it."""
+    if not record.attempts or record.attempts[-1].number not in crashed_attempts(record):
+        return 0.0
+    last = record.attempts[-1]
+    seen = [b.last_progress for b in record.progress if b.attempt == last.number]
+    return max(0.0, end - max((at for at in seen if at is not None), default=last.started))
+
+
+def attempt_stories(record: RunStory, *, is_running: bool = False) -> tuple[AttemptStory, ...]:
+    """Explain each attempt: its settings, its end, the failure, and what was decided."""
+    crashed = crashed_attempts(record)
+    end_of_run = record.run.ended
+    stories = []
+    for attempt in record.attempts:
+        decision = decision_after(record, attempt.number)
+        has_crashed = attempt.number in crashed
+        in_progress = attempt.ended is None and is_running and not has_crashed
+        stories.append(
+            AttemptStory(
+                number=attempt.number,
+                started=attempt.started,
+                ended=attempt.ended,
+                settings=settings_of(attempt),
+                end=_end(attempt, in_progress=in_progress, crashed=has_crashed),
+                last_step=attempt.last_step,
+                ended_well=_ended_well(attempt),
+                in_progress=in_progress,
+                failure=_failure_of(record, attempt.number),
+                decision=_decision(decision) if decision else "",
+                reason=_decision_with_reason(decision) if decision else "",
+                segments=_segments(attempt, record.progress, end_of_run),
+            )
+        )
+    return tuple(stories)
+
+
+def _segments(
+    attempt: AttemptRecord, progress: Sequence[Bucket], end_of_run: float | None
+) -> tuple[Segment, ...]:
+    """Cut an attempt where it made its first and its last step; none if it made no step."""
+    own = [bucket for bucket in progress if bucket.attempt == attempt.number]
+    begun = [bucket.first_progress for bucket in own if bucket.first_progress is not None]
+    moved = [bucket.last_progress for bucket in own if bucket.last_progress is not None]
+    end = attempt.ended or end_of_run
+    if not begun or not moved:
+        return ()
+    first, last = max(attempt.started, min(begun)), max(moved)
+    cuts = [("starting", attempt.started, first), ("training", first, last)]
+    if end is not None and not _ended_well(attempt):
+        cuts.append(("stalled", last, end))
+    return tuple(
+        Segment(kind=kind, begin=begin, end=until) for kind, begin, until in cuts if until > begin
+    )
+
+
+def _ended_well(attempt: AttemptRecord) -> bool:
+    return attempt.outcome is Outcome.BY_ITSELF and attempt.exit_code == 0
+
+
+def _end(attempt: AttemptRecord, *, in_progress: bool, crashed: bool) -> str:
+    if in_progress:
+        return "in progress"
+    if attempt.ended is None:
+        return f"cut off: {'the machine crashed' if crashed else 'rocsteady was killed'}"
+    by = f"signal {attempt.signal}" if attempt.signal else f"exit code {attempt.exit_code}"
+    if attempt.outcome is Outcome.HUNG:
+        by = "ended by rocsteady"
+    return by if attempt.outcome is Outcome.BY_ITSELF else f"{attempt.outcome.value}, {by}"
+
+
+def settings_of(attempt: AttemptRecord) -> str:
+    """Return what was changed compared to the script."""
+    changed = msgspec.to_builtins(attempt.strategy)  # without what is not changed
+    variables = changed.pop("variables", {})
+    parts = [f"{name}={SWITCHED.get(str(value), value)}" for name, value in changed.items()]
+    for name, value in variables.items():
+        parts.append(f"{name} unset" if value is None else f"{name}={value}")
+    return ", ".join(parts) or UNCHANGED
+
+
+def incident_title(incident: Incident) -> str:
+    """Name an incident, and the rank that holds up the others."""
+    blamed = incident.blame.ranks if incident.blame else ()
+    rank = f" on rank {blamed[0].rank}" if len(blamed) == 1 else ""
+    where = f" at {incident.place}" if incident.place else ""
+    return f"{incident.verdict.value}{rank}{where}"
+
+
+def open_incident(record: RunStory) -> Incident | None:
+    """Return the incident of the last attempt, as long as nothing is decided about it."""
+    last = record.incidents[-1] if record.incidents else None
+    if last is None or last.attempt < len(record.attempts):
+        return None
+    return None if decision_after(record, last.attempt) else last
+
+
+def crashed_attempts(record: RunStory) -> tuple[int, ...]:
+    """Return the attempts during which the machine crashed."""
+    return tuple(
+        intent.attempt
+        for intent in record.intents
+        if intent.kind is IntentKind.START and intent.crashed_machine and intent.attempt is not None
+    )
+
+
+def decision_after(record: RunStory, attempt: int) -> DecisionRecord | None:
+    """Return what was decided when an attempt had ended."""
+    return next((each for each in reversed(record.decisions) if each.attempt == attempt), None)
+
+
+def torch_of(machine: Brief) -> str:
+    """Return which PyTorch a machine has."""
+    return f"PyTorch {machine.torch}" if machine.torch else "no PyTorch"
+
+
+def _failure_of(record: RunStory, attempt: int) -> Failure | None:
+    return next((row.failure for row in record.failures if row.attempt == attempt), None)
+
+
+def _decision(decision: DecisionRecord) -> str:
+    if decision.ends:
+        return "Ended the run."
+    if decision.changes_nothing:
+        return "Restarted the run without changes."
+    what = "another option of the plan" if decision.fallback else decision.what
+    return f"Restarted the run with {what}."
+
+
+def _decision_with_reason(decision: DecisionRecord) -> str:
+    """Return what was done and why; the reason for a retry says that nothing is changed."""
+    done = "Restarted the run." if decision.changes_nothing else _decision(decision)
+    return f"{done} {_capitalized(decision.why.rstrip('.'))}."
+
+
+def _state(facts: RunFacts) -> State:
+    run = facts.record.run
+    if run.ended is None:
+        return State.RUNNING if facts.is_running else State.INTERRUPTED
+    ends = {RunOutcome.DONE: State.DONE, RunOutcome.STOPPED: State.STOPPED}
+    return ends.get(run.outcome, State.FAILED)
+
+
+def _tone(state: State, current: Incident | None) -> Tone:
+    if state is State.FAILED:
+        return Tone.BAD
+    good = state is State.DONE or (state is State.RUNNING and current is None)
+    return Tone.OK if good else Tone.WARNING
+
+
+def _steps(progress: Sequence[Bucket]) -> tuple[int | None, int | None]:
+    """Return the last step and the planned number of steps, as far as both are known."""
+    if not progress:
+        return None, None
+    step = progress[-1].last_step
+    total = next((b.total for b in reversed(progress) if b.total is not None), None)
+    if total is not None and total < step:  # a count of something else, such as epochs
+        total = None
+    return step, total
+
+
+def _happened(facts: RunFacts, state: State, causes: dict[str, int], *, injected: bool) -> str:
+    record, run = facts.record, facts.record.run
+    attempts = sum(each.ended - each.started for each in record.attempts if each.ended)
+    took = duration(max(attempts, (run.ended or facts.at) - run.started))
+    progress = _progress(record)
+    begin = {
+        State.DONE: f"The run finished{progress} in {took}",
+        State.RUNNING: f"The run is in progress{progress}, {took} after it started",
+        State.INTERRUPTED: f"The run is not finished{progress}; its supervisor is no longer"
+        " running",
+        State.STOPPED: f"The run was stopped by the user{progress} after {took}",
+        State.FAILED: f"The run ended without finishing{progress} after {took}",
+    }[state]
+    named_by_state = (RunOutcome.NONE, RunOutcome.DONE, RunOutcome.STOPPED, RunOutcome.NOT_DONE)
+    outcome = "" if run.outcome in named_by_state else f": {run.outcome.value}"
+    note = "Faults were injected into this run on purpose. " if injected else ""
+    now = open_incident(record) if state is State.RUNNING else None
+    handled = f" Incident {now.number}, {incident_title(now)}, is being handled." if now else ""
+    return f"{note}{begin}{outcome}.{handled} {_trouble_in_short(record, causes)}".rstrip()
+
+
+def _progress(record: RunStory) -> str:
+    step, total = _steps(record.progress)
+    if step is None:
+        return ""
+    if record.progress[-1].attempt in crashed_attempts(record):  # seen last, but not on disk
+        return f" (at least {plural(step, 'step')})"
+    return f" ({plural(step, 'step')})" if total is None else f" ({step:,} of {total:,} steps)"
+
+
+def _trouble_in_short(record: RunStory, causes: dict[str, int]) -> str:
+    attempts = plural(len(record.attempts), "attempt")
+    if crashed := crashed_attempts(record):
+        crash = f"The machine crashed during attempt {', '.join(map(str, crashed))}."
+        if len(record.attempts) == 1:
+            return crash
+        attempts = f"{crash} {attempts}"
+    if len(record.attempts) <= 1 and not record.incidents and not record.failures:
+        return f"{attempts}, no incidents."
+    named = "; ".join(
+        inside_a_sentence(title) + (f" ({count} times)" if count > 1 else "")
+        for title, count in causes.items()
+    )
+    lost = f", {duration(record.seconds_lost)} lost to failures and restarts"
+    return f"{attempts}{lost * (record.seconds_lost > 0)}{f'. Cause: {named}' if named else ''}."
+
+
+def _next_step(facts: RunFacts, state: State, attempts: Sequence[AttemptStory]) -> NextStep:
+    record = facts.record
+    name = shlex.quote(record.run.name)
+    if state is State.DONE:
+        settings = attempts[-1].settings if attempts else UNCHANGED
+        changed = f" It finished with changed settings: {settings}." * (settings != UNCHANGED)
+        return NextStep(action=Action.NOTHING, text=f"No action needed. The run is done.{changed}")
+    if state is State.RUNNING:
+        return NextStep(
+            action=Action.WATCH,
+            text="No action needed. To watch the run:",
+            command=f"rocsteady watch {name}",
+        )
+    resume = f"rocsteady run --resume {name}"
+    again = "continue" if facts.resumes else FROM_THE_BEGINNING
+    if state is not State.FAILED:
+        text = "To resume the run:" if facts.resumes else f"To {again}:"
+        return NextStep(action=Action.RESUME, text=text, command=resume)
+    crashed = crashed_attempts(record)
+    if crashed and crashed[-1] == len(attempts):
+        text = (
+            "The same settings may crash the machine again. Run rocsteady doctor, and compare other"
+            " options with rocsteady plan. To start anyway:"
+        )
+        return NextStep(action=Action.AVOID_CRASH, text=text, command=f"{resume} --again")
+    failure = attempts[-1].failure if attempts else None
+    if failure is not None and failure.kind == FailureKind.SCRIPT_ERROR:
+        place = f" at {failure.line}" if failure.line else ""
+        error = f" ({failure.seen[0]})" if failure.seen else ""
+        text = f"Fix the error in the script{place}{error}, then {again}:"
+        return NextStep(action=Action.FIX_SCRIPT, text=text, command=resume)
+    last = record.decisions[-1] if record.decisions else None
+    gave_up = last.why.rstrip(".") if last is not None and last.ends else ""
+    why = f"rocsteady stopped trying: {gave_up}. " if gave_up else ""
+    text = f"{why}After fixing the cause, {again}:"
+    return NextStep(action=Action.FIX_CAUSE, text=text, command=resume)
+
+
+def _deadline(record: RunStory) -> str:
+    if record.deadline is None:
+        return ""
+    run, due = record.run, stamp(record.deadline)
+    if run.ended is not None:
+        return f"{due} ({result(run.ended, run.outcome, record.deadline)})"
+    return f"{due} ({spare(record.forecast.at, record.deadline)})" if record.forecast else due
+
+
+def _expected_end(record: RunStory) -> str:
+    ahead = record.forecast
+    if ahead is None:
+        return ""
+    return f"{stamp(ahead.at)} ({stamp(ahead.early)} to {stamp(ahead.late)} with 90 %)"
+
+
+def _troubles(facts: RunFacts, attempts: Sequence[AttemptStory]) -> list[Trouble]:
+    """Return each incident, each failure that had none, and each crash of the machine."""
+    record = facts.record
+    evidence = {each.incident: each for each in facts.evidence}
+    found = []
+    for incident in record.incidents:
+        own = evidence.get(incident.number, IncidentEvidence(incident=incident.number))
+        folds = len(own.waits) > WAITS_AT_ONCE
+        found.append(
+            msgspec.structs.replace(
+                _trouble(facts, attempts, incident.attempt, incident_title(incident)),
+                incident=incident,
+                waits=(own.waits[0], own.waits[-1]) if folds else own.waits,
+                more_waits=own.waits[1:-1] if folds else (),
+                stacks=own.stacks,
+                evidence=_in_project(incident.evidence),
+            )
+        )
+    with_incident = {incident.attempt for incident in record.incidents}
+    for row in record.failures:
+        if row.attempt not in with_incident:
+            trouble = _trouble(facts, attempts, row.attempt, f"attempt {row.attempt} failed")
+            found.append(msgspec.structs.replace(trouble, evidence=_in_project(row.evidence)))
+    named = {row.attempt for row in record.failures}
+    for attempt in crashed_attempts(record):
+        if attempt not in named:
+            title = f"the machine crashed during attempt {attempt}"
+            trouble = _trouble(facts, attempts, attempt, title)
+            followed = attempt < len(record.attempts)
+            action = "" if followed else "Not started again with the same settings."
+            found.append(
+                msgspec.structs.replace(trouble, crash=facts.crash, action=trouble.action or action)
+            )
+    return found
+
+
+def _trouble(facts: RunFacts, attempts: Sequence[AttemptStory], number: int, title: str) -> Trouble:
+    own = next((each for each in attempts if each.number == number), None)
+    following = next((each for each in attempts if each.number == number + 1), None)
+    failure = _failure_of(facts.record, number)
+    effect = f"Attempt {following.number} {following.outcome}." if following else ""
+    return Trouble(
+        attempt=number,
+        title=_capitalized(title),
+        failure=failure,
+        advice=facts.advice.get(failure.kind) if failure else None,
+        decision=own.decision if own else "",
+        action=own.reason if own else "",
+        effect=effect,
+    )
+
+
+def _grouped(troubles: Sequence[Trouble]) -> tuple[TroubleGroup, ...]:
+    """Put incidents together that hung at the same place for the same reason."""
+    groups: dict[tuple[object, ...], list[Trouble]] = {}
+    for number, trouble in enumerate(troubles):
+        failure = trouble.failure
+        key: tuple[object, ...] = (number,)
+        if trouble.incident is not None and trouble.incident.place:
+            key = (trouble.title, (failure.kind, failure.line) if failure else None)
+        groups.setdefault(key, []).append(trouble)
+    return tuple(
+        TroubleGroup(title=found[0].title, troubles=tuple(found)) for found in groups.values()
+    )
+
+
+def _in_project(path: str) -> str:
+    """Name a path from the project on, where it is in one."""
+    _, found, rest = path.partition("/.rocsteady/")
+    return f".rocsteady/{rest}" if found else path
+
+
+def _unknown(facts: RunFacts) -> tuple[str, ...]:
+    missing = []
+    if facts.diagnosis is None:
+        missing.append("The machine was not examined when this run began.")
+    else:
+        missing += [f"Not checked: {each.what}: {each.why}" for each in facts.diagnosis.unchecked]
+    names = gauge_names(facts.record.progress)
+    if "loss" not in names:
+        missing.append("No loss: the script printed none in a format that rocsteady recognizes.")
+    if not any(name.startswith("GPU") for name in names):
+        missing.append("No GPU measurements: no AMD GPU responded during the run.")
+    return tuple(missing)
+
+
+def _capitalized(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"

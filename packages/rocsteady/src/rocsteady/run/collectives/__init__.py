@@ -1,1 +1,0 @@
-"""What ranks say about their collectives: PyTorch's flight recorder, RCCL's RAS service."""

@@ -1,0 +1,462 @@
+"""A database of rocsteady: its tables, how it is opened, and values as rows.
+
+Opening brings a database up to date, or sets a broken one aside. Nothing refers to another table by
+force: when entries are lost, those that are left must still be taken.
+
+What is not a number or a text is JSON with a version. JSON is written with escapes, so that a
+command with bytes that are no UTF-8 comes back as it was. Plain texts are for people: they are made
+well-formed and kept short.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from types import UnionType
+from typing import Any, TypeVar, get_args
+
+import msgspec
+
+from rocsteady.doctor.machine.root import well_formed
+from rocsteady.errors import DamagedJournalError, JournalError
+from rocsteady.hangs.blame import Blame
+from rocsteady.model import (
+    Certainty,
+    Failure,
+    FailureKind,
+    Fingerprint,
+    Observation,
+    ProbeOutcome,
+    Strategy,
+    Value,
+)
+from rocsteady.store.values import (
+    AttemptRecord,
+    Bucket,
+    Deadly,
+    DecisionRecord,
+    Helped,
+    Incident,
+    Intent,
+    LearnedRecord,
+    MessageRecord,
+    NamedFailure,
+    Observed,
+    Run,
+    SeenFile,
+    Takedown,
+)
+
+STRICT = "STRICT" if sqlite3.sqlite_version_info >= (3, 37) else ""
+KEYED = f"{STRICT + ', ' if STRICT else ''}WITHOUT ROWID"
+PRIVATE_FILE = 0o600
+PARTS = ("", "-wal", "-shm", "-journal")  # what SQLite keeps beside a database
+WAL_LIMIT = 4 * 1024 * 1024  # bytes that the log beside the database keeps
+
+TEXT_LIMIT = 4000  # characters; longer ones belong in the evidence
+JSON_VERSION = 1
+LATEST = 4102444800.0  # seconds since 1970: the year 2100
+
+T = TypeVar("T", bound=Value)
+Row = dict[str, object]
+Work = Callable[[sqlite3.Connection], object]
+Migrations = Sequence[Sequence[str]]  # the n-th brings version n to n + 1
+
+JOURNAL: Migrations = (
+    (
+        f"""CREATE TABLE runs (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
+            command TEXT NOT NULL, job TEXT NOT NULL, strategy TEXT NOT NULL, folder TEXT NOT NULL,
+            machine TEXT NOT NULL, boot_id TEXT NOT NULL, process TEXT NOT NULL,
+            started REAL NOT NULL, ended REAL, outcome TEXT NOT NULL) {STRICT}""",
+        f"""CREATE TABLE attempts (run INTEGER NOT NULL, number INTEGER NOT NULL,
+            strategy TEXT NOT NULL, boot_id TEXT NOT NULL, started REAL NOT NULL, ended REAL,
+            exit_code INTEGER, signal INTEGER, outcome TEXT NOT NULL, first_step INTEGER,
+            last_step INTEGER, PRIMARY KEY (run, number)) {KEYED}""",
+        f"""CREATE TABLE incidents (run INTEGER NOT NULL, attempt INTEGER NOT NULL,
+            number INTEGER NOT NULL, verdict TEXT NOT NULL, why TEXT NOT NULL, place TEXT NOT NULL,
+            quiet REAL NOT NULL, evidence TEXT NOT NULL, at REAL NOT NULL,
+            PRIMARY KEY (run, number)) {KEYED}""",
+        f"""CREATE TABLE decisions (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, attempt INTEGER,
+            what TEXT NOT NULL, why TEXT NOT NULL, at REAL NOT NULL) {STRICT}""",
+        f"""CREATE TABLE messages (id INTEGER PRIMARY KEY, run INTEGER, text TEXT NOT NULL,
+            at REAL NOT NULL) {STRICT}""",
+        f"""CREATE TABLE intents (id INTEGER PRIMARY KEY, run INTEGER, attempt INTEGER,
+            kind TEXT NOT NULL, what TEXT NOT NULL, machine TEXT NOT NULL, boot_id TEXT NOT NULL,
+            process TEXT NOT NULL, at REAL NOT NULL, outcome TEXT, ended REAL) {STRICT}""",
+        "CREATE INDEX open_intents ON intents (id) WHERE outcome IS NULL",
+        f"""CREATE TABLE progress (run INTEGER NOT NULL, attempt INTEGER NOT NULL,
+            start REAL NOT NULL, width INTEGER NOT NULL, first_step INTEGER NOT NULL,
+            last_step INTEGER NOT NULL, total INTEGER, first_progress REAL, last_progress REAL,
+            quiet REAL NOT NULL, seconds_in TEXT NOT NULL, seconds_as TEXT NOT NULL,
+            PRIMARY KEY (run, width, start, attempt)) {KEYED}""",
+    ),
+    (
+        f"""CREATE TABLE failures (run INTEGER NOT NULL, attempt INTEGER NOT NULL,
+            failure TEXT NOT NULL, evidence TEXT NOT NULL, at REAL NOT NULL,
+            PRIMARY KEY (run, attempt)) {KEYED}""",
+    ),
+    (
+        """ALTER TABLE progress ADD COLUMN gauges TEXT NOT NULL
+            DEFAULT '{"version":1,"value":{}}'""",
+    ),
+    ("ALTER TABLE incidents ADD COLUMN blame TEXT",),
+)
+MEMORY: Migrations = (
+    (
+        f"""CREATE TABLE learned (script TEXT NOT NULL, machine TEXT NOT NULL, phases TEXT NOT NULL,
+            at REAL NOT NULL, PRIMARY KEY (script, machine)) {KEYED}""",
+        f"""CREATE TABLE takedowns (machine TEXT NOT NULL, boot_id TEXT NOT NULL,
+            kind TEXT NOT NULL, what TEXT NOT NULL, at REAL NOT NULL,
+            PRIMARY KEY (machine, boot_id, kind, what)) {KEYED}""",
+        f"""CREATE TABLE seen_files (path TEXT PRIMARY KEY, sha256 TEXT NOT NULL,
+            at REAL NOT NULL) {KEYED}""",
+    ),
+    (
+        f"""CREATE TABLE deadly (machine TEXT NOT NULL, script TEXT NOT NULL,
+            strategy TEXT NOT NULL, command TEXT NOT NULL, at REAL NOT NULL,
+            PRIMARY KEY (machine, script, strategy)) {KEYED}""",
+        f"""CREATE TABLE helped (machine TEXT NOT NULL, script TEXT NOT NULL,
+            failure TEXT NOT NULL, remedy TEXT NOT NULL, run TEXT NOT NULL, at REAL NOT NULL,
+            PRIMARY KEY (machine, script, failure)) {KEYED}""",
+    ),
+    (
+        f"""CREATE TABLE observations (machine TEXT NOT NULL, at REAL NOT NULL,
+            probe TEXT NOT NULL, variant TEXT NOT NULL, observation TEXT NOT NULL,
+            PRIMARY KEY (machine, at, probe, variant)) {KEYED}""",
+    ),
+    (
+        """ALTER TABLE seen_files ADD COLUMN commands TEXT NOT NULL
+            DEFAULT '{"version":1,"value":[]}'""",
+    ),
+)
+
+
+def connect(
+    path: Path, migrations: Migrations, *, wal: bool, busy: timedelta, doubtful: bool = False
+) -> sqlite3.Connection:
+    """Open a database for writing. A broken one is kept beside it, and a new one is begun."""
+    try:
+        return _opened(path, migrations, wal=wal, busy=busy, doubtful=doubtful)
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+    except UnicodeDecodeError:  # SQLite's own message quotes the bytes that are wrong
+        pass
+    set_aside(path)
+    return _opened(path, migrations, wal=wal, busy=busy)
+
+
+@contextlib.contextmanager
+def connect_to_read(
+    path: Path, migrations: Migrations, busy: timedelta
+) -> Iterator[sqlite3.Connection]:
+    """Open a database that is there; nothing is changed in it. It may lie on read-only media."""
+    _refuse_links(path)
+    with contextlib.ExitStack() as stack:
+        connection = stack.enter_context(contextlib.closing(_readable(path, busy, stack)))
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("PRAGMA trusted_schema = OFF")
+        _check_version(connection, len(migrations))
+        _check_kinds(connection)
+        yield connection
+
+
+def _readable(path: Path, busy: timedelta, stack: contextlib.ExitStack) -> sqlite3.Connection:
+    """Open it as it is, or a copy where SQLite cannot make the files that it needs beside it."""
+    if os.access(path.parent, os.W_OK):
+        return _answering(path, "rw", busy)
+    with contextlib.suppress(sqlite3.OperationalError):
+        return _answering(path, "ro", busy)
+    copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rocsteady-"))) / path.name
+    for suffix in ("", "-wal", "-journal"):
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copyfile(path.with_name(path.name + suffix), copy.with_name(path.name + suffix))
+    return _answering(copy, "rw", busy)
+
+
+def _answering(path: Path, mode: str, busy: timedelta) -> sqlite3.Connection:
+    address = f"{path.absolute().as_uri()}?mode={mode}"
+    connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=_s(busy))
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def version(connection: sqlite3.Connection) -> int:
+    """Return the format of a database; 0 while another process is just making it."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Tell a file that is no database, or a broken one, from trouble that may pass."""
+    return type(error) is sqlite3.DatabaseError
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a broken database, with what belongs to it, and return its new name."""
+    number = 1
+    while (aside := path.with_name(f"{path.name}.broken-{number}")).exists():
+        number += 1
+    for suffix in PARTS:
+        part = path.with_name(path.name + suffix)
+        if part.exists():
+            part.replace(aside.with_name(aside.name + suffix))
+    return aside
+
+
+def _make_private(path: Path) -> None:
+    """Let nobody else read a database: commands and variables may hold secrets.
+
+    One that is there is never opened for it: closing it would end locks that SQLite has on it.
+    """
+    with contextlib.suppress(OSError):  # SQLite says what is wrong
+        if path.exists():
+            path.chmod(PRIVATE_FILE)
+        else:
+            path.touch(mode=PRIVATE_FILE)
+
+
+def _opened(
+    path: Path, migrations: Migrations, *, wal: bool, busy: timedelta, doubtful: bool = False
+) -> sqlite3.Connection:
+    _refuse_links(path)
+    _make_private(path)
+    connection = sqlite3.connect(path, isolation_level=None, timeout=_s(busy))
+    try:
+        mode = "WAL" if wal else "DELETE"
+        connection.execute(f"PRAGMA journal_mode = {mode}")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}")
+        connection.execute("PRAGMA trusted_schema = OFF")  # the file may have come with the project
+        if doubtful and connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+            raise sqlite3.DatabaseError("quick_check found damage")  # noqa: TRY301 - as SQLite says
+        _check_kinds(connection)
+        _migrate(connection, migrations)
+        _check_tables(connection, migrations)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _migrate(connection: sqlite3.Connection, migrations: Migrations) -> None:
+    if _check_version(connection, len(migrations)) == len(migrations):
+        return
+    connection.execute("BEGIN IMMEDIATE")  # another supervisor may be doing the same
+    try:
+        made = _check_version(connection, len(migrations))
+        _check_tables(connection, migrations[:made])
+        for statements in migrations[made:]:
+            for statement in statements:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {len(migrations)}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _check_tables(connection: sqlite3.Connection, migrations: Migrations) -> None:
+    """Refuse a database that says it is ours and is not."""
+    statements = (statement for step in migrations for statement in step)
+    wanted = {statement.split()[2] for statement in statements if "CREATE TABLE" in statement}
+    there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    if not wanted <= there:
+        raise sqlite3.DatabaseError(f"no table {', '.join(sorted(wanted - there))}")
+
+
+def _check_kinds(connection: sqlite3.Connection) -> None:
+    """Refuse a database that changes by itself what is written to it."""
+    others = "SELECT type, name FROM sqlite_master WHERE type NOT IN ('table', 'index') LIMIT 1"
+    for kind, name in connection.execute(others):
+        raise sqlite3.DatabaseError(f"it has a {kind} ({name}), which is not ours")
+
+
+def _refuse_links(path: Path) -> None:
+    """Refuse a database that came with a project and would be written elsewhere."""
+    for part in (path.with_name(path.name + suffix) for suffix in PARTS):
+        if part.is_symlink():
+            raise JournalError(f"{part} is a link, which rocsteady does not write through")
+
+
+def _check_version(connection: sqlite3.Connection, known: int) -> int:
+    found = version(connection)
+    if found > known:
+        raise JournalError(
+            f"the journal was written by a newer rocsteady (format {found}, this one knows"
+            f" {known}): upgrade rocsteady, or move the journal away"
+        )
+    return found
+
+
+def _s(duration: timedelta) -> float:
+    return duration.total_seconds()
+
+
+TABLES: Mapping[type[Value], str] = {
+    Run: "runs",
+    AttemptRecord: "attempts",
+    Incident: "incidents",
+    NamedFailure: "failures",
+    DecisionRecord: "decisions",
+    MessageRecord: "messages",
+    Intent: "intents",
+    Bucket: "progress",
+    LearnedRecord: "learned",
+    Takedown: "takedowns",
+    SeenFile: "seen_files",
+    Deadly: "deadly",
+    Helped: "helped",
+    Observed: "observations",
+}
+
+# What stands for a value that a newer version wrote and this one cannot read.
+UNREADABLE: Mapping[object, Value | None] = {
+    Blame | None: None,
+    Strategy: Strategy(),
+    Failure: Failure(
+        kind=FailureKind.UNKNOWN,
+        title="A failure that only a newer version of rocsteady can read",
+        words="",
+        certainty=Certainty.UNKNOWN,
+        fingerprint=Fingerprint(kind=FailureKind.UNKNOWN),
+        seen=(),
+    ),
+    Observation: Observation(probe="", outcome=ProbeOutcome.NOT_RUN, tries=0, seconds=0.0),
+}
+
+
+def put(value: Value) -> Work:
+    """Return the writing of a row, in place of the one with the same key if there is one."""
+    row = row_of(value)
+    names, marks = ", ".join(row), ", ".join("?" * len(row))
+    # Names come from our own classes, never from data.
+    statement = f"INSERT OR REPLACE INTO {TABLES[type(value)]} ({names}) VALUES ({marks})"  # noqa: S608
+    columns = tuple(row.values())
+    return lambda connection: connection.execute(statement, columns)
+
+
+def insert(connection: sqlite3.Connection, kind: type[Value], row: Mapping[str, object]) -> int:
+    """Write a new row whose key the database chooses, and return that key."""
+    columns = {name: column(value) for name, value in row.items()}
+    names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+    statement = f"INSERT INTO {TABLES[kind]} ({names}) VALUES ({marks})"  # noqa: S608 - our own names
+    key = connection.execute(statement, tuple(columns.values())).lastrowid
+    return int(key or 0)
+
+
+def select(
+    connection: sqlite3.Connection,
+    kind: type[T],
+    where: str = "",
+    *columns: object,
+    without: tuple[str, ...] = (),
+) -> tuple[T, ...]:
+    """Read the values that a condition of our own picks; ``without`` columns of a later format."""
+    names = ", ".join(_columns(kind, without)[0])
+    rows = connection.execute(f"SELECT {names} FROM {TABLES[kind]} {where}", columns)  # noqa: S608
+    return tuple(_values(kind, rows, without))
+
+
+def row_of(value: Value) -> Row:
+    """Return the columns of a value."""
+    return {name: column(getattr(value, name)) for name in value.__struct_fields__}
+
+
+def column(value: object) -> object:
+    """Return what SQLite keeps of a field."""
+    if value is None or isinstance(value, int | float):
+        return value
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, str):
+        text = well_formed(value)
+        return text if len(text) <= TEXT_LIMIT else f"{text[: TEXT_LIMIT - 3]}..."
+    content = {"version": JSON_VERSION, "value": msgspec.to_builtins(value)}
+    return json.dumps(content, separators=(",", ":"))
+
+
+def unpacked(text: str) -> object:
+    """Return what a JSON column holds."""
+    try:
+        content = _decoded(text)
+        version = content["version"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise DamagedJournalError("a column is not JSON that rocsteady wrote") from None
+    if version != JSON_VERSION:
+        raise JournalError(
+            f"the journal is from another version of rocsteady: JSON version {version!r}"
+        )
+    return content.get("value")
+
+
+def _decoded(text: str) -> Any:  # noqa: ANN401 - JSON
+    """Decode JSON quickly; what msgspec refuses, such as NaN, as Python itself does."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.MsgspecError:
+        return json.loads(text)
+
+
+def _values(
+    kind: type[T], rows: Iterable[tuple[object, ...]], without: tuple[str, ...]
+) -> Iterable[T]:
+    names, packed, times = _columns(kind, without)
+    for row in rows:
+        columns = dict(zip(names, row, strict=True))
+        for name in packed:
+            text = columns[name]
+            columns[name] = (
+                None if text is None else _or_unreadable(packed[name], unpacked(str(text)))
+            )
+        for name in times:
+            columns[name] = _possible(columns[name])
+        try:
+            yield msgspec.convert(columns, kind)
+        except msgspec.ValidationError as error:
+            raise DamagedJournalError(f"{TABLES[kind]}: {error}") from None
+
+
+@cache  # to ask msgspec takes longer than to read a row
+def _columns(
+    kind: type[Value], without: tuple[str, ...]
+) -> tuple[tuple[str, ...], Mapping[str, object], tuple[str, ...]]:
+    """Return the columns of a table, those that hold JSON with their types, and those of times."""
+    fields = [field for field in msgspec.structs.fields(kind) if field.name not in without]
+    packed = {field.name: field.type for field in fields if _is_json(field.type)}
+    times = tuple(field.name for field in fields if field.type in (float, float | None))
+    return tuple(field.name for field in fields), packed, times
+
+
+def _possible(time: object) -> object:
+    """Return a time that can be shown: that of a damaged journal may be any number."""
+    return min(max(time, 0.0), LATEST) if isinstance(time, int | float) else time
+
+
+def _is_json(kind: object) -> bool:
+    parts = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    values = any(isinstance(part, type) and issubclass(part, Value) for part in parts)
+    return values or getattr(kind, "__origin__", None) in (dict, tuple)
+
+
+def _or_unreadable(kind: object, content: object) -> object:
+    """Return a JSON column as it is, or what stands for it if a newer version wrote it."""
+    if kind not in UNREADABLE:
+        return content
+    try:
+        return msgspec.convert(content, kind)
+    except msgspec.ValidationError:
+        return UNREADABLE[kind]

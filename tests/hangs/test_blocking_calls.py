@@ -1,0 +1,133 @@
+"""How a blocked call can end is told for threads that really are blocked."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rocsteady.hangs.snapshot import take_snapshot
+from rocsteady.hangs.values import Blocked, Outside, ProcessSeen
+
+if TYPE_CHECKING:
+    from tests.hangs.conftest import Start, Victim
+
+SOON = timedelta(seconds=5)
+FOR_EVER = 10_000.0
+
+
+def seen(victim: Victim) -> tuple[ProcessSeen, Blocked]:
+    """Look until the victim, which has said that it will, is blocked for good."""
+    deadline, last = time.monotonic() + 5, None
+    while True:
+        found = take_snapshot(victim.tree.processes(), stacks=False, within=SOON)
+        process = next(process for process in found.processes if process.pid == victim.pid)
+        call = next(thread.blocked for thread in process.threads if thread.tid == victim.pid)
+        if (call is not None and call == last) or time.monotonic() > deadline:
+            assert call is not None
+            return process, call
+        last = call
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("state", "on", "own"),
+    [
+        ("lock", "lock 0x", True),
+        ("semaphore", "shared lock 0x", True),
+        ("gil_held_in_c", "lock 0x", True),
+        ("pipe", "pipe ", False),
+        ("pipe_with_both_ends_kept", "pipe ", True),
+        ("epoll_on_pipe", "pipe ", False),
+        ("socket_pair", "socket ", True),
+        ("child", "process ", False),
+        ("any_child", "the end of a child", False),
+        ("child_by_waitid", "process ", False),
+        ("child_by_pidfd", "process ", False),
+    ],
+)
+def test_who_could_end_a_wait_that_has_no_end_of_its_own(
+    start: Start, state: str, on: str, own: object
+) -> None:
+    victim = start(state)
+
+    _, call = seen(victim)
+
+    assert call.on.startswith(on)
+    assert (call.left, call.outside) == (None, None)
+    assert set(call.pids) == {*victim.waits_for, *([victim.pid] if own else [])}
+
+
+@pytest.mark.parametrize(
+    ("state", "whole", "most"),
+    [
+        ("sleep", False, 0.0),
+        ("select_on_nothing", True, FOR_EVER),
+        ("poll_on_nothing", True, 1000.0),
+        ("select_on_pipe", True, FOR_EVER),
+        ("event_in_the_last_seconds", False, 60.0),
+        ("semaphore_with_an_end", False, FOR_EVER),
+    ],
+)
+def test_a_timeout_is_seen(start: Start, state: str, whole: object, most: float) -> None:
+    victim = start(state)
+    deadline = time.monotonic() + 5
+    while True:
+        found = take_snapshot([victim.pid], stacks=False, within=SOON)
+        call = found.processes[0].threads[0].blocked
+        if call is not None or time.monotonic() > deadline:
+            break
+
+    assert call is not None
+    assert call.left is not None
+    assert call.left <= most
+    assert call.left == most or not whole
+
+
+@pytest.mark.parametrize(
+    ("state", "outside"),
+    [
+        ("listening", Outside.DESCRIPTOR),
+        ("standard_input", Outside.DESCRIPTOR),
+        ("poll_on_pipe_and_input", Outside.DESCRIPTOR),
+        ("terminal", Outside.DESCRIPTOR),
+        ("timer_descriptor", Outside.DESCRIPTOR),
+        ("tcp_inside", Outside.DESCRIPTOR),
+        ("mutex_in_a_file", Outside.MEMORY),
+        ("file_lock", Outside.FILE_LOCK),
+    ],
+)
+def test_what_is_outside_is_seen(start: Start, state: str, outside: Outside) -> None:
+    _, call = seen(start(state))
+
+    assert call.outside is outside
+    assert call.who
+
+
+def test_memory_that_is_the_runs_own_until_an_outsider_maps_it(start: Start) -> None:
+    victim = start("mutex_in_shared_memory")
+    path = Path(f"/dev/shm/rocsteady-test-{victim.pid}")
+    try:
+        _, alone = seen(victim)
+        with path.open("r+b") as file, mmap.mmap(file.fileno(), 0):
+            _, shared = seen(victim)
+    finally:
+        path.unlink()
+
+    assert (alone.outside, alone.pids) == (None, (victim.pid,))
+    assert shared.outside is Outside.MEMORY
+    assert f"process {os.getpid()}" in shared.who
+
+
+def test_handlers_and_timers_are_seen(start: Start) -> None:
+    process, _ = seen(start("alarm_and_timer"))
+
+    assert process.handlers is not None
+    assert {2, 14} <= set(process.handlers)
+    assert 10 not in process.handlers
+    assert process.timers == 1

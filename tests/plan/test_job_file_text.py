@@ -1,0 +1,203 @@
+"""From what was seen to a job file: how much work, how it goes on, and a text that can be read."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from rocsteady.hangs.heartbeat_pages import LoaderFacts, Size
+from rocsteady.model import Strategy
+from rocsteady.plan.job_file_text import Draft, job_text, seen
+from rocsteady.plan.script_facts import ScriptFacts, read_facts
+from rocsteady.plan.script_traces import LogCounter, Printed, ScriptTraces
+from rocsteady.plan.trial_result import TrialResult
+from rocsteady.plan.values import Pace
+from rocsteady.plan.work_amount import Work, going_on, how_much
+from rocsteady.run.job.job_file import parse_job
+from rocsteady.run.job.values import DoneWhen, FileKind, Job, Resume, Total, WantedFile
+
+if TYPE_CHECKING:
+    from tests.conftest import Expected
+
+COMMAND = ("python", "train.py")
+NOTHING = ScriptFacts(name="")
+PACE = Pace(steps=400, seconds=10.0, rate=40.0, low=38.0, high=42.0, starting=2.0, memory=3 << 28)
+SIZE = Size(parameters=1234567, batch=64, batches=100)
+COUNTER = LogCounter(
+    word="step",
+    n=400,
+    total=7500,
+    pattern=r"step\s*(?P<n>\d+)/(?P<total>\d+)",
+    values=9,
+    first=4,
+    falls=False,
+    in_epoch=False,
+    each=1.0,
+)
+FOLDS = replace(COUNTER, word="fold", n=3, total=8, first=1, values=3, each=99.6)
+EPOCH = replace(COUNTER, word="epoch", n=4, total=None, pattern=r"epoch\s*(?P<n>\d+)", first=1)
+
+
+def one(
+    *counters: LogCounter, finished: bool = False, size: Size | None = SIZE, **seen: object
+) -> TrialResult:
+    """Make what came of a short run in which steps were counted."""
+    watched = ScriptTraces(**{"torch": True, "counted": True, **seen})  # type: ignore[arg-type]
+    return TrialResult(
+        strategy=Strategy(),
+        pace=PACE,
+        step=400,
+        seconds=12.0,
+        finished=finished,
+        size=size,
+        watched=replace(watched, printed=Printed(counters=counters)),
+    )
+
+
+def script(tmp_path: Path, text: str) -> ScriptFacts:
+    path = tmp_path / "train.py"
+    path.write_text(textwrap.dedent(text))
+    return read_facts(path)
+
+
+@pytest.mark.parametrize(
+    ("words", "tried", "total", "sure"),
+    [
+        ((), one(total=900), Total(steps=900), True),
+        ((), one(finished=True), Total(steps=400), True),
+        (("--max-steps", "800"), one(COUNTER), Total(steps=800), True),
+        ((), one(COUNTER), Total(steps=7500), True),
+        ((), one(replace(COUNTER, word="episode", each=4.0)), Total(log=COUNTER.pattern), True),
+        ((), one(FOLDS), Total(steps=797), False),
+        (("--epochs", "10"), one(replace(EPOCH, each=101.0)), Total(steps=1000), True),
+        (("--epochs", "10"), one(), Total(steps=1000), True),
+        (("--epochs", "10"), one(replace(EPOCH, each=25.2)), Total(steps=250), False),
+        ((), one(replace(EPOCH, total=10, each=None)), Total(steps=1000), True),
+        ((), one(replace(EPOCH, total=10, first=0, each=None)), Total(steps=1000), False),
+        ((), one(replace(EPOCH, total=10), size=None), Total(log=EPOCH.pattern), True),
+        (("--epochs", "9"), one(EPOCH, size=None), Total(log=EPOCH.pattern, epochs=9), True),
+        (("--epochs", "9"), one(size=None), Total(epochs=9), True),
+        ((), one(), None, False),
+    ],
+)  # fmt: skip
+def test_how_much_work_it_is(
+    tmp_path: Path, words: tuple[str, ...], tried: TrialResult, total: Total | None, *, sure: bool
+) -> None:
+    found = how_much((*COMMAND, *words), tried, NOTHING, tmp_path)
+
+    assert (found.total, found.sure) == (total, sure), found.why
+
+
+@pytest.mark.parametrize(
+    ("words", "counter", "total"),
+    [
+        ((), COUNTER, Total(log=COUNTER.pattern)),
+        (("--epochs", "9"), EPOCH, Total(log=EPOCH.pattern, epochs=9)),
+        (("--games=50",), replace(EPOCH, word="game"), Total(log=EPOCH.pattern, steps=50)),
+        ((), EPOCH, None),
+    ],
+)
+def test_without_torch_what_is_printed_counts(
+    tmp_path: Path, words: tuple[str, ...], counter: LogCounter, total: Total | None
+) -> None:
+    tried = one(counter, size=None, torch=False, counted=False)
+
+    assert how_much((*COMMAND, *words), tried, NOTHING, tmp_path).total == total
+
+
+def test_a_trainer_that_counts_epochs_from_0_has_one_more(tmp_path: Path) -> None:
+    facts = script(tmp_path, "pl.Trainer(max_epochs=60)")
+    printed = replace(EPOCH, n=30, total=59, each=None)
+
+    assert how_much(COMMAND, one(printed), facts, tmp_path) == Work(
+        total=Total(steps=6000),
+        why="60 epochs of 100 batches, from epoch 30/59 in its output, from 0, and max_epochs in"
+        " train.py, line 1, if each batch is one optimizer step.",
+        sure=True,
+    )
+
+
+def test_what_ended_by_itself_may_have_gone_on_from_an_earlier_run(tmp_path: Path) -> None:
+    (tmp_path / "step-10.pt").write_text("")
+    tried = one(COUNTER, finished=True, checkpoints=("step-*.pt",))
+
+    assert how_much(COMMAND, tried, NOTHING, tmp_path).total == Total(steps=7500)
+
+
+OPTION = Resume(arguments=("--resume", "{checkpoint}"), checkpoints=("c/*.pt",))
+FLAG = Resume(
+    arguments=("--resume",),
+    environment={"ROCSTEADY_RESUME_FROM": "{checkpoint}"},
+    checkpoints=("c/*.pt",),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "written", "resume"),
+    [
+        ('p.add_argument("--resume")', ("c/*.pt",), OPTION),
+        ('p.add_argument("--resume", action="store_true")', ("c/*.pt",), FLAG),
+        ("t.train(resume_from_checkpoint=last)", ("c/*.pt",), replace(FLAG, arguments=())),
+        ('p.add_argument("--resume")', (), None),
+        ("pass", ("c/*.pt",), None),
+    ],
+)
+def test_how_it_goes_on(
+    tmp_path: Path, text: str, written: tuple[str, ...], resume: Resume | None
+) -> None:
+    found = going_on(one(checkpoints=written), script(tmp_path, text))
+
+    assert found.resume == resume
+    assert ("No checkpoint was written in the 12 s" in found.why) == (not written)
+
+
+def test_one_that_tells_rocsteady_needs_nothing_else() -> None:
+    assert going_on(one(resume=FLAG), NOTHING).resume == FLAG
+
+
+def test_a_job_file_says_what_each_line_rests_on(expected: Expected) -> None:
+    loader = LoaderFacts(
+        loaders=2, workers=4, context="fork", pickles=None, main_guarded=None, map_style=True
+    )
+    tried = replace(one(COUNTER, checkpoints=("c/*.pt",), models=("m.pt",)), loader=loader)
+    draft = Draft(
+        command=COMMAND,
+        day="2026-11-15",
+        seen=seen(tried),
+        work=Work(total=Total(log=COUNTER.pattern), why="The script printed step 400/7500."),
+        going_on=going_on(tried, ScriptFacts(name="train.py", goes_on=7)),
+        models=("m.pt",),
+        deadline="36h",
+        budget=25.0,
+    )
+
+    expected(Path(__file__).parent / "expected" / "init.toml", job_text(draft))
+
+
+@given(
+    words=st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))),
+    path=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1),
+    why=st.text(st.characters(exclude_categories=["Cs"])),
+)
+def test_whatever_a_command_and_a_file_are_called_the_text_can_be_read(
+    words: list[str], path: str, why: str
+) -> None:
+    draft = Draft(
+        command=("python", *words),
+        day="2026-11-15",
+        seen=(why,),
+        work=Work(why=why),
+        going_on=going_on(one(), NOTHING),
+        models=(path,),
+    )
+
+    assert parse_job(job_text(draft)) == Job(
+        command=("python", *words),
+        done_when=DoneWhen(files=(WantedFile(path=path, kind=FileKind.MODEL),)),
+    )

@@ -1,0 +1,353 @@
+"""The story of a run: how it is, what happened, what to do, what it cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+from sample_run import AT, bucket, crashed, facts, hang, intent, record, story, unfinished
+
+from rocsteady.doctor.knowledge.values import Fix
+from rocsteady.model import (
+    Certainty,
+    Failure,
+    FailureKind,
+    Fingerprint,
+    IntentKind,
+    RunOutcome,
+    Strategy,
+)
+from rocsteady.report.html import render_markdown
+from rocsteady.report.series import POINTS, gauge, in_attempts, rates
+from rocsteady.report.story import (
+    Action,
+    IncidentEvidence,
+    RunFacts,
+    State,
+    Tone,
+    build_story,
+    costs_of,
+)
+from rocsteady.screens.summary_screen import render_summary
+from rocsteady.screens.watch import step_times
+from rocsteady.store.values import Forecast, Gauge, MessageRecord, NamedFailure
+
+if TYPE_CHECKING:
+    from tests.conftest import Expected
+
+EXPECTED = Path(__file__).parent / "expected"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state", "tone", "action"),
+    [
+        (RunOutcome.DONE, State.DONE, Tone.OK, Action.NOTHING),
+        (RunOutcome.STOPPED, State.STOPPED, Tone.WARNING, Action.RESUME),
+        (RunOutcome.NOT_DONE, State.FAILED, Tone.BAD, Action.FIX_CAUSE),
+        (RunOutcome.SUPERVISOR_FAILED, State.FAILED, Tone.BAD, Action.FIX_CAUSE),
+        (RunOutcome.NONE, State.INTERRUPTED, Tone.WARNING, Action.RESUME),
+    ],
+)
+def test_each_end_has_a_state_and_something_to_do(
+    outcome: RunOutcome, state: State, tone: Tone, action: Action
+) -> None:
+    told = story(outcome)
+
+    assert (told.state, told.tone, told.next_step.action) == (state, tone, action)
+    resume = "" if action is Action.NOTHING else "rocsteady run --resume calm-otter"
+    assert told.next_step.command == resume
+
+
+def test_a_run_in_progress_warns_while_an_incident_is_open() -> None:
+    going_on = build_story(RunFacts(at=AT, record=unfinished(), is_running=True))
+    hung = replace(unfinished(), attempts=record().attempts[:1], decisions=(), failures=())
+    handling = build_story(RunFacts(at=AT, record=hung, is_running=True))
+
+    assert (going_on.state, going_on.tone, going_on.open_incident) == (
+        State.RUNNING, Tone.OK, None,
+    )  # fmt: skip
+    assert (handling.state, handling.tone) == (State.RUNNING, Tone.WARNING)
+    assert handling.open_incident == hung.incidents[0]
+    assert going_on.next_step.command == "rocsteady watch calm-otter"
+
+
+def test_a_run_without_an_end_is_in_progress_only_while_it_is_supervised() -> None:
+    going_on = build_story(RunFacts(at=AT, record=unfinished(), is_running=True))
+    killed = build_story(RunFacts(at=AT, record=unfinished()))
+
+    assert going_on.attempts[1].in_progress
+    assert not killed.attempts[1].in_progress
+    assert killed.attempts[1].end == "cut off: rocsteady was killed"
+
+
+def test_steps_causes_and_lost_time_are_counted() -> None:
+    told = story()
+
+    assert (told.steps, told.planned_steps) == (800, 1000)
+    assert told.causes == {"Hung in waiting for a lock": 1}
+    assert told.crashed_attempts == ()
+    assert not told.injected_faults
+
+
+def test_a_total_of_something_else_is_not_a_number_of_steps() -> None:
+    epochs = build_story(facts(progress=(bucket(1, 3, total=10),)))
+
+    assert (epochs.steps, epochs.planned_steps) == (400, None)
+
+
+def test_an_attempt_has_its_settings_its_end_and_what_came_next() -> None:
+    first, second = story(decided="unset-variable").attempts
+
+    assert first.settings == "A=waiting for a lock"
+    assert first.failure is not None
+    assert (first.end, first.ended_well) == ("hung, ended by rocsteady", False)
+    assert first.decision == "Restarted the run with unset-variable."
+    assert (second.settings, second.ended_well, second.failure) == ("unchanged", True, None)
+
+
+def test_an_attempt_is_cut_where_it_made_its_first_and_its_last_step() -> None:
+    first, second = story().attempts
+
+    assert [(each.kind, each.begin, each.end) for each in first.segments] == [
+        ("training", 1000.0, 1299.0),
+        ("stalled", 1299.0, 1300.0),
+    ]
+    assert [(each.kind, each.begin, each.end) for each in second.segments] == [
+        ("starting", 1301.0, 1360.0),
+        ("training", 1360.0, 1479.0),
+    ]
+
+
+def test_the_same_hang_is_one_group() -> None:
+    twice = replace(hang(2, attempt=2), at=1500.0)
+    failures = record().failures
+    again = replace(failures[0], attempt=2)
+    elsewhere = replace(hang(3, attempt=2), place="train.py:99 main")
+    told = build_story(
+        facts(
+            incidents=(*record().incidents, twice, elsewhere),
+            failures=(*failures, again),
+        )
+    )
+
+    numbers = [
+        [each.incident.number for each in group.troubles if each.incident]
+        for group in told.troubles
+    ]
+    assert numbers == [[1, 2], [3]]
+    assert [each.incident.number for each in told.incidents if each.incident] == [1, 2, 3]
+
+
+def test_what_went_wrong_has_its_evidence_the_advice_and_the_effect() -> None:
+    fix = Fix(text="Give the container more.", commands=("df -h /dev/shm",))
+    (group,) = build_story(replace(facts(), advice={"hang-in-script": fix})).troubles
+
+    trouble = group.first
+    assert trouble.failure == record().failures[0].failure
+    assert trouble.advice == fix
+    assert trouble.waits == ("the training thread waiting for a lock",)
+    assert trouble.evidence == ".rocsteady/runs/waiting for a lock"  # from the project on
+    assert trouble.effect == "Attempt 2 ended normally at step 1,000."
+
+
+def test_a_failure_without_an_incident_is_told_too() -> None:
+    (group,) = build_story(facts(incidents=())).troubles
+
+    assert group.first.incident is None
+    assert group.first.failure == record().failures[0].failure
+
+
+def test_of_a_long_proof_the_first_and_the_last_line_are_shown() -> None:
+    waits = ("the training thread waits for a pipe", *(f"thread {n} waits" for n in range(6)), "so")
+    told = build_story(replace(facts(), evidence=(IncidentEvidence(incident=1, waits=waits),)))
+
+    assert told.incidents[0].waits == (waits[0], waits[-1])
+    assert told.incidents[0].more_waits == waits[1:-1]
+
+
+def test_a_source_that_is_an_issue_has_an_address() -> None:
+    told = build_story(facts(text="ROCm/TheRock#12"))
+
+    address = "https://github.com/ROCm/TheRock/issues/12"
+    assert told.incidents[0].sources == (("ROCm/TheRock#12", address),)
+    assert story().incidents[0].sources == (("waiting for a lock", ""),)
+
+
+def test_a_crash_of_the_machine_is_no_reason_to_start_again() -> None:
+    told = build_story(RunFacts(at=AT, record=crashed(2)))
+
+    assert told.crashed_attempts == (2,)
+    assert told.next_step.action is Action.AVOID_CRASH
+    assert told.next_step.command == "rocsteady run --resume calm-otter --again"
+    assert told.attempts[1].end == "cut off: the machine crashed"
+
+
+def test_a_crash_that_nothing_followed_is_lost_time_and_no_training() -> None:
+    alone = replace(crashed(1), progress=record().progress[:2])
+    told = build_story(RunFacts(at=AT, record=alone, crash="Power or heat."))
+
+    assert told.steps == 200
+    assert told.costs.idle == 1600.0 - 1119.0
+    assert [group.first.crash for group in told.troubles] == ["Power or heat."]
+
+
+def test_an_error_in_the_script_is_to_be_fixed_there() -> None:
+    error = Failure(
+        kind=FailureKind.SCRIPT_ERROR, title="Error in the script", words="",
+        certainty=Certainty.CERTAIN, fingerprint=Fingerprint(kind="script-error"),
+        seen=("KeyError: 'loss'",), line="train.py:6 in main",
+    )  # fmt: skip
+    failed = replace(
+        record(outcome=RunOutcome.NOT_DONE),
+        failures=(NamedFailure(run=1, attempt=2, failure=error, evidence="", at=1599.0),),
+    )
+
+    step = build_story(RunFacts(at=AT, record=failed)).next_step
+
+    assert step.action is Action.FIX_SCRIPT
+    assert "train.py:6 in main" in step.text
+
+
+def test_why_rocsteady_gave_up_is_named() -> None:
+    assert "waiting for a lock" in story(RunOutcome.NOT_DONE, decided="end").next_step.text
+    assert "waiting for a lock" not in story(RunOutcome.NOT_DONE).next_step.text
+
+
+def test_injected_faults_and_changed_settings_are_named() -> None:
+    message = MessageRecord(
+        run=1, text="faults are injected into this run: ROCSTEADY_FAULTS is set.", at=1.0
+    )
+    last = replace(record().attempts[1], strategy=Strategy(worker_context="forkserver"))
+    told = build_story(facts(messages=(message,), attempts=(record().attempts[0], last)))
+
+    assert told.injected_faults
+    assert "worker_context=forkserver" in told.next_step.text
+
+
+def test_what_to_do_differs_if_the_run_starts_from_the_beginning() -> None:
+    resumes = build_story(RunFacts(at=AT, record=unfinished()))
+    restarts = build_story(RunFacts(at=AT, record=unfinished(), resumes=False))
+
+    assert resumes.next_step.command == restarts.next_step.command
+    assert resumes.next_step.text != restarts.next_step.text
+
+
+def test_a_deadline_is_met_or_not() -> None:
+    assert build_story(facts()).slack is None
+    assert build_story(facts()).deadline == ""
+    assert build_story(facts(deadline=2000.0)).slack == 400.0
+    assert build_story(facts(deadline=1500.0)).slack == -100.0
+
+
+def test_of_a_run_in_progress_the_expected_end_counts() -> None:
+    ahead = Forecast(at=7200.0, early=3600.0, late=10800.0, rate=1.0, left=9, failures=0.0)
+    running = replace(unfinished(), deadline=9000.0, forecast=ahead)
+    told = build_story(RunFacts(at=AT, record=running, is_running=True))
+
+    assert told.slack == 1800.0
+    assert told.expected_end
+
+
+def test_times_that_no_calendar_has_break_nothing() -> None:
+    ahead = Forecast(at=1e18, early=1e18, late=float("inf"), rate=1.0, left=9, failures=0.0)
+    told = build_story(RunFacts(at=AT, record=replace(unfinished(), deadline=1e18, forecast=ahead)))
+
+    assert "Deadline: -" in render_markdown(told)
+
+
+def test_what_was_not_measured_is_listed() -> None:
+    with_loss, without = story(), build_story(facts(progress=()))
+
+    assert set(with_loss.unknown) < set(without.unknown)
+
+
+def test_the_costs_add_up() -> None:
+    costs = costs_of(record(), AT)
+
+    assert costs.whole == 600.0
+    assert (costs.idle, costs.redone, costs.starting) == (20.0, 6.0, 0.0)
+    assert costs.useful == 574.0
+    assert sum(seconds for _, seconds in costs.shares) == costs.whole
+
+
+def test_a_pause_is_neither_a_slow_step_nor_training() -> None:
+    before = bucket(1, 0, last_step=60, last_progress=1060.0)
+    after = bucket(1, 10, first_step=60, last_step=120, last_progress=1660.0)
+    pause = intent(IntentKind.PAUSE, attempt=1, at=1060.0, ended=1600.0, outcome="continued")
+
+    (line,) = rates([before, after], [pause])
+
+    assert [point.mean for point in line] == [1.0]
+    assert step_times([before, after], [pause]) == (1.0,)
+    costs = costs_of(replace(record(), intents=(pause,)), AT)
+    assert (costs.paused, costs.useful) == (540.0, 574.0 - 540.0)
+
+
+def test_a_long_run_is_thinned_and_keeps_its_peaks() -> None:
+    buckets = [bucket(1, minute) for minute in range(20_000)]
+    buckets[777] = bucket(1, 777, gauges={"loss": Gauge(least=-5.0, most=99.0, mean=1.0, count=1)})
+    (line,) = gauge(buckets, "loss")
+
+    assert len(line) <= POINTS
+    assert max(point.most for point in line) == 99.0
+    assert min(point.least for point in line) == -5.0
+    assert len(rates(buckets)[0]) <= POINTS
+
+
+def test_a_rate_is_of_the_time_in_which_steps_were_made() -> None:
+    late = bucket(2, 7, first_step=0, last_step=300, first_progress=1465.0, last_progress=1475.0)
+    after = bucket(2, 8, first_step=300, last_step=900, last_progress=1535.0)
+
+    (line,) = rates([late, after])
+
+    assert [point.mean for point in line] == [10.0]
+
+
+def test_what_is_measured_is_drawn_in_its_attempt() -> None:
+    early = bucket(2, 5, first_progress=None, last_progress=None)  # begins before attempt 2 does
+    late = bucket(1, 4, first_progress=None, last_progress=None, width=600)
+
+    first, second = in_attempts([late, early], record().attempts)
+
+    assert (first.start, first.start + first.width) == (1240.0, 1300.0)
+    assert (second.start, second.start + second.width) == (1301.0, 1360.0)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e308, -1e308])
+def test_numbers_that_cannot_be_plotted_are_left_out(value: float) -> None:
+    odd = Gauge(least=-value, most=value, mean=value, count=1)
+    odds = (
+        bucket(1, 1, gauges={"loss": odd}, seconds_in={"data": value}),
+        bucket(1, 2, gauges={"grad": odd}),
+    )
+
+    told = build_story(facts(progress=odds))
+
+    assert [plot.title for plot in told.plots] == ["Steps per second"]
+    assert dict(told.phases) == {"backward": 40.0, "data": 10.0}
+
+
+def test_the_text_and_the_markdown_are_as_expected(expected: Expected) -> None:
+    fix = Fix(text="Give the container more.", commands=("df -h /dev/shm",))
+    told = build_story(replace(facts(deadline=2000.0), advice={"hang-in-script": fix}))
+
+    screen = render_summary(told, width=80, colour=False)
+
+    expected(EXPECTED / "run.md", render_markdown(told))
+    expected(EXPECTED / "run.txt", screen)
+    assert len(screen.splitlines()) <= 24
+    assert max(map(len, screen.splitlines())) <= 80
+
+
+def test_in_markdown_what_others_wrote_loads_mentions_and_closes_nothing() -> None:
+    hostile = "bad ![x](https://a.example/b.png) <img src=x> @octocat fixes #1\n# BIG `x` | y"
+
+    page = render_markdown(build_story(facts(text=hostile)))
+
+    quoted = [line for line in page.splitlines() if "<img" in line]
+    assert quoted
+    for line in quoted:
+        assert line.startswith("    ") or line.count("``") >= 2, line
+    assert not any(line.startswith("# BIG") for line in page.splitlines())
