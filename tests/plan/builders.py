@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from rocsteady.doctor.knowledge.values import Confidence, Fix, Severity
 from rocsteady.doctor.values import Finding
 from rocsteady.model import Strategy
 from rocsteady.plan.trial_result import TrialResult
-from rocsteady.plan.values import Basis, Finish, Option, Pace, Risk
+from rocsteady.plan.values import Basis, Finish, Option, Pace, Plan, Risk
 
 HOUR = 3600.0
 
@@ -63,6 +65,23 @@ def option(  # noqa: PLR0913 - each is said by name
         strategy=strategy or Strategy(),
         finish=Finish(seconds=seconds, early=seconds, late=seconds, in_time=chance),
     )
+
+
+def plan(*options: Option, **more: object) -> Plan:
+    """Return a plan with these options, numbered."""
+    numbered = tuple(replace(each, number=number) for number, each in enumerate(options, start=1))
+    plain: dict[str, object] = {
+        "rocsteady": "0",
+        "made": 0.0,
+        "command": ("python", "train.py"),
+        "folder": "",
+        "software": "",
+        "total": 7200,
+        "left": 7200,
+        "deadline": 10 * HOUR,
+        "options": numbered,
+    }
+    return Plan(**{**plain, **more})  # type: ignore[arg-type]
 
 
 def finding(rule: str, severity: Severity = Severity.BLOCKS) -> Finding:

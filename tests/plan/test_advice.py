@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-from builders import HOUR, option, pace
+from builders import option, pace, plan
 from msgspec.structs import replace
 
 from rocsteady.plan.ranking import take
-from rocsteady.plan.values import Basis, Option, Plan
-
-
-def plan(*options: Option, **more: object) -> Plan:
-    numbered = tuple(replace(each, number=number) for number, each in enumerate(options, start=1))
-    plain: dict[str, object] = {
-        "rocsteady": "0",
-        "made": 0.0,
-        "command": ("python", "train.py"),
-        "folder": "",
-        "software": "",
-        "total": 7200,
-        "left": 7200,
-        "deadline": 10 * HOUR,
-        "options": numbered,
-    }
-    return Plan(**{**plain, **more})  # type: ignore[arg-type]
+from rocsteady.plan.values import Basis, Option
 
 
 def test_an_option_with_failures_is_never_said_to_work() -> None:

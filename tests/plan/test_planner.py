@@ -7,7 +7,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from builders import failed, finding, tried
+from builders import failed, finding, plan, tried
 from msgspec.structs import replace
 
 from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
@@ -20,7 +20,7 @@ from rocsteady.plan.planner import Goal, Planner, TrialKind
 from rocsteady.plan.plans import make_plan
 from rocsteady.plan.ranking import ranked, take
 from rocsteady.plan.trial_result import TrialResult
-from rocsteady.plan.values import Basis, Option, Plan
+from rocsteady.plan.values import Basis, Option
 from rocsteady.run.job.job_file import parse_job
 from rocsteady.run.job.values import Job
 
@@ -186,23 +186,12 @@ def test_without_a_total_there_is_a_pace_and_no_end() -> None:
 def test_the_recommendation_names_what_rules_the_plain_option_out() -> None:
     blocked = replace(GPU, trains_on=ComputeDevice.CPU, findings=(finding("wheel-lacks-arch"),))
     planner, options = planned(Scripted(cpu=(tried(1.0),)), blocked, by=4 * 3600.0)
-    numbered = [replace(option, number=number) for number, option in enumerate(options, start=1)]
-    plan = Plan(
-        rocsteady="1",
-        made=0.0,
-        command=("python",),
-        folder="",
-        software="",
-        total=7200,
-        left=7200,
-        options=tuple(numbered),
-        ruled_out=tuple(planner.ruled_out),
-    )
+    made = plan(*options, ruled_out=tuple(planner.ruled_out), deadline=None)
 
-    assert numbered[0].basis is Basis.TRIAL
-    assert "wheel-lacks-arch" in take(plan)
-    assert take(plan).startswith("Recommended: option 1. ")
-    assert "No option was found" in take(replace(plan, options=()))
+    assert made.options[0].basis is Basis.TRIAL
+    assert "wheel-lacks-arch" in take(made)
+    assert take(made).startswith("Recommended: option 1. ")
+    assert "No option was found" in take(replace(made, options=()))
 
 
 def test_without_a_gpu_a_variable_that_a_remedy_unset_makes_a_option() -> None:
@@ -236,20 +225,11 @@ def test_a_deadline_that_trials_come_close_to_is_measured_from_their_end() -> No
 def test_what_works_but_is_late_is_not_said_to_fail() -> None:
     _, options = planned(Scripted(gpu=(tried(0.5),), cpu=(tried(0.1),)), by=3600.0)
     rented = next(option for option in options if option.cost)
-    plan = Plan(
-        rocsteady="0",
-        made=0.0,
-        command=(),
-        folder="",
-        software="",
-        total=1,
-        left=1,
-        options=(rented, *(option for option in options if option is not rented)),
-    )
+    made = plan(rented, *(each for each in options if each is not rented), deadline=None)
 
-    assert "What was tried here is not on time." in take(plan)
+    assert "What was tried here is not on time." in take(made)
     changed = [
-        replace(option, changes="x") if option.id == "gpu" else option for option in plan.options
+        replace(option, changes="x") if option.id == "gpu" else option for option in made.options
     ]
-    said = take(replace(plan, options=tuple(changed)))
+    said = take(replace(made, options=tuple(changed)))
     assert "What was tried here without changing the job is not on time." in said

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rocsteady.model import Certainty, Failure, Fingerprint, IntentKind, RunOutcome, Strategy
+from rocsteady.model import IntentKind, RunOutcome, Strategy
 from rocsteady.probe.drill import Fired, LossSeen, read_fired, results
 from rocsteady.probe.faults import read_faults
 from rocsteady.screens.drill import FaultResult
@@ -17,6 +17,7 @@ from rocsteady.store.values import (
     Run,
     RunStory,
 )
+from tests.values import failure
 
 
 def attempt(number: int, last_step: int, *, ended: float = 0.0) -> AttemptRecord:
@@ -25,15 +26,7 @@ def attempt(number: int, last_step: int, *, ended: float = 0.0) -> AttemptRecord
 
 
 def failed(number: int, kind: str) -> NamedFailure:
-    failure = Failure(
-        kind=kind,
-        title="",
-        words="",
-        certainty=Certainty.CERTAIN,
-        fingerprint=Fingerprint(kind=kind),
-        seen=(),
-    )
-    return NamedFailure(run=1, attempt=number, failure=failure, evidence="", at=0.0)
+    return NamedFailure(run=1, attempt=number, failure=failure(kind), evidence="", at=0.0)
 
 
 def decided(number: int, what: str) -> DecisionRecord:

@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 from rocsteady.errors import JournalError
 from rocsteady.hangs.blame import Blame, RankRecord, Sign, WaitsFor
 from rocsteady.model import (
-    Certainty,
-    Failure,
     Fingerprint,
     IntentKind,
     Outcome,
@@ -38,15 +36,13 @@ from rocsteady.store.values import (
     RunStory,
     Sample,
 )
+from tests.values import failure
 
 OpenJournal = Callable[..., Journal]
 COMMAND = ("python", "train.py")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="births of processes are from /proc")
-FAILURE = Failure(
-    kind="oom-device",
-    title="Out of memory",
-    words="",
-    certainty=Certainty.CERTAIN,
+FAILURE = failure(
+    "oom-device",
     fingerprint=Fingerprint(kind="oom-device", place="train.py:3"),
     seen=("HIP out of memory",),
 )

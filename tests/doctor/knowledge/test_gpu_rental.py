@@ -132,7 +132,7 @@ def test_files_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("offer", "names"),
+    ("text", "names"),
     [
         (OFFER.replace('"A"', '"B"'), ("prices.toml", "x-a", "card", "gpu_speed.toml")),
         (OFFER.replace("0.5", "0"), ("prices.toml", "x-a", "dollars")),
@@ -143,22 +143,6 @@ def test_files_are_read(tmp_path: Path) -> None:
         (OFFER + OFFER, ("prices.toml", "x-a", "taken")),
         (OFFER + "price = 1\n", ("prices.toml", "x-a", "price")),
         (OFFER.replace("[[offer]]", "[[offers]]"), ("prices.toml", "offers")),
-    ],
-)
-def test_a_wrong_offer_is_listed_by_file_entry_and_field(
-    tmp_path: Path, offer: str, names: tuple[str, ...]
-) -> None:
-    data = DataFolder(folder_with(tmp_path, offer=offer))
-
-    load_offers(data)
-
-    assert len(data.ignored) == 1
-    assert all(name in data.ignored[0] for name in names), data.ignored
-
-
-@pytest.mark.parametrize(
-    ("card", "names"),
-    [
         (CARD.replace('["amd-mgpu"]', "[]"), ("gpu_speed.toml", "A", "sources")),
         (CARD.replace("amd-mgpu", "nobody"), ("gpu_speed.toml", "A", "nobody")),
         (CARD.replace("half = 20", "half = -20"), ("gpu_speed.toml", "A", "half")),
@@ -166,12 +150,13 @@ def test_a_wrong_offer_is_listed_by_file_entry_and_field(
         (CARD + "tflops = 1\n", ("gpu_speed.toml", "A", "tflops")),
     ],
 )
-def test_a_wrong_card_is_listed_by_file_entry_and_field(
-    tmp_path: Path, card: str, names: tuple[str, ...]
+def test_what_is_wrong_is_listed_by_file_entry_and_field(
+    tmp_path: Path, text: str, names: tuple[str, ...]
 ) -> None:
-    data = DataFolder(folder_with(tmp_path, card=card))
+    of_card = text.startswith("[[card]]")
+    data = DataFolder(folder_with(tmp_path, **{"card" if of_card else "offer": text}))
 
-    load_speeds(data)
+    (load_speeds if of_card else load_offers)(data)
 
     assert len(data.ignored) == 1
     assert all(name in data.ignored[0] for name in names), data.ignored

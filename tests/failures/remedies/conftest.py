@@ -11,7 +11,8 @@ from rocsteady.doctor.knowledge.failures import Nature
 from rocsteady.failures.ladder import RemedyChoice
 from rocsteady.failures.situation import FailedAttempt, Situation
 from rocsteady.hangs.heartbeat_pages import LoaderFacts
-from rocsteady.model import Certainty, Failure, Fingerprint, Strategy
+from rocsteady.model import Fingerprint, Strategy
+from tests.values import failure
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded
@@ -41,7 +42,7 @@ class Situations:
         plan = strategy or Strategy()
         failed = FailedAttempt(strategy=plan, failure=fingerprint, progressed=True, steps=100)
         plain: dict[str, Any] = {
-            "failure": self.named(fingerprint, rank=rank),
+            "failure": failure(kind, fingerprint=fingerprint, rank=rank),
             "nature": Nature.EITHER,
             "strategy": plan,
             "tried": (failed,),
@@ -66,19 +67,6 @@ class Situations:
         }
         return LoaderFacts(**{**plain, **told})
 
-    @staticmethod
-    def named(fingerprint: Fingerprint, rank: int | None = None) -> Failure:
-        """Return a failure of which nothing but the fingerprint matters."""
-        return Failure(
-            kind=fingerprint.kind,
-            title=fingerprint.kind,
-            words="",
-            certainty=Certainty.CERTAIN,
-            fingerprint=fingerprint,
-            seen=(),
-            rank=rank,
-        )
-
     def after(
         self,
         situation: Situation,
@@ -100,7 +88,7 @@ class Situations:
         )
         return msgspec.structs.replace(
             situation,
-            failure=self.named(fingerprint),
+            failure=failure(fingerprint.kind, fingerprint=fingerprint),
             nature=nature or situation.nature,
             strategy=choice.strategy,
             tried=(*situation.tried, attempt),

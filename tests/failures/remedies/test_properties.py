@@ -17,7 +17,8 @@ from rocsteady.failures.difference import changed
 from rocsteady.failures.ladder import RemedyChoice, choose_remedy, preview
 from rocsteady.failures.remedy import ANY, load_remedies
 from rocsteady.failures.situation import FailedAttempt, Situation
-from rocsteady.model import Certainty, Failure, Fingerprint, Strategy
+from rocsteady.model import Certainty, Fingerprint, Strategy
+from tests.values import failure
 
 if TYPE_CHECKING:
     from tests.failures.remedies.conftest import Situations
@@ -136,7 +137,12 @@ class Run:
         crashed = [strategy] if kind == "machine-went-down" else []
         self.situation = msgspec.structs.replace(
             situation,
-            failure=failure(fingerprint, event.rank),
+            failure=failure(
+                fingerprint.kind,
+                fingerprint=fingerprint,
+                rank=event.rank,
+                certainty=Certainty.LIKELY,
+            ),
             nature=NATURES[kind],
             person=PERSON.get(kind),
             strategy=strategy,
@@ -144,18 +150,6 @@ class Run:
             ineffective=(*situation.ineffective, *idle),
             crashed_machine=(*situation.crashed_machine, *crashed),
         )
-
-
-def failure(fingerprint: Fingerprint, rank: int | None) -> Failure:
-    return Failure(
-        kind=fingerprint.kind,
-        title=fingerprint.kind,
-        words="",
-        certainty=Certainty.LIKELY,
-        fingerprint=fingerprint,
-        seen=(),
-        rank=rank,
-    )
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
