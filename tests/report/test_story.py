@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from sample_run import AT, bucket, crashed, facts, hang, intent, record, story, unfinished
@@ -29,10 +30,11 @@ from rocsteady.report.story import (
     Tone,
     build_story,
     costs_of,
+    story_document,
 )
 from rocsteady.screens.summary_screen import render_summary
 from rocsteady.screens.watch import step_times
-from rocsteady.store.values import Forecast, Gauge, MessageRecord, NamedFailure
+from rocsteady.store.values import Forecast, Gauge, MessageRecord, NamedFailure, RunStory
 
 if TYPE_CHECKING:
     from tests.conftest import Expected
@@ -339,6 +341,16 @@ def test_the_text_and_the_markdown_are_as_expected(expected: Expected) -> None:
     expected(EXPECTED / "run.txt", screen)
     assert len(screen.splitlines()) <= 24
     assert max(map(len, screen.splitlines())) <= 80
+
+
+def test_json_has_the_record_and_what_it_comes_to() -> None:
+    document = story_document(story())
+
+    assert msgspec.convert(document, RunStory) == record()
+    assert document["state"] == "done"
+    assert document["next_step"] == {
+        "action": "nothing", "text": story().next_step.text, "command": "",
+    }  # fmt: skip
 
 
 def test_in_markdown_what_others_wrote_loads_mentions_and_closes_nothing() -> None:

@@ -14,7 +14,7 @@ from rocsteady.cli.project_journal import find_run, kept_journal, nothing_run
 from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.report.facts import bundle, read_story
 from rocsteady.report.html import render_markdown, render_page
-from rocsteady.report.story import Story
+from rocsteady.report.story import Story, story_document
 from rocsteady.screens.screen import json_text, layout, show, show_json, tell
 from rocsteady.screens.summary_screen import render_summary
 from rocsteady.store.journal import Journal
@@ -91,7 +91,7 @@ def command(  # noqa: PLR0913 - one argument an option
             return
         story = read_story(journal, line, now=time.time())
     if wanted == "json" and output is None:
-        show_json(story.record)
+        show_json(story_document(story))
     else:
         _print(story, wanted, output)
 
@@ -156,7 +156,7 @@ def _ours(target: Path, *, force: bool) -> Path:
 def _print(story: Story, wanted: str, output: Path | None) -> None:
     width, colour = layout(sys.stdout) if output is None else (80, False)
     if wanted == "json":
-        text = json_text(story.record)
+        text = json_text(story_document(story))
     elif wanted == "text":
         text = render_summary(story, width=width, colour=colour)
     else:

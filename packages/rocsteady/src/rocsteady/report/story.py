@@ -230,7 +230,7 @@ class Story(Value, frozen=True, kw_only=True):
     """All that a report of a run says."""
 
     at: float  # when it was made
-    record: RunStory  # what the journal has: the JSON
+    record: RunStory  # what the journal has
     state: State
     tone: Tone
     happened: str  # in one sentence or two
@@ -264,6 +264,12 @@ class Story(Value, frozen=True, kw_only=True):
         """Return the incidents in the order of their numbers."""
         found = [each for group in self.troubles for each in group.troubles if each.incident]
         return tuple(sorted(found, key=lambda each: each.incident.number if each.incident else 0))
+
+
+def story_document(story: Story) -> dict[str, object]:
+    """Return the story as JSON has it: what the journal recorded, and what it comes to."""
+    explained = {name: getattr(story, name) for name in ("state", "happened", "next_step", "costs")}
+    return {**msgspec.to_builtins(story.record), **msgspec.to_builtins(explained)}
 
 
 def build_story(facts: RunFacts) -> Story:
