@@ -19,7 +19,7 @@ HOST = (
     "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you"
     " tried to allocate 8589934592 bytes. Error code 12 (Cannot allocate memory)"
 )
-CANNOT = "a batch cannot be split: the loss of 8 samples is 1.5, and 3 from its parts"
+CANNOT = "a batch cannot be split by its first axis: its tensors have the sizes [4, 8]"
 
 
 class MicroBatchError(Exception):

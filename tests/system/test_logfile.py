@@ -39,24 +39,23 @@ def test_lines(chunks: list[bytes], log: bytes) -> None:
     assert fed(*chunks) == log
 
 
-def test_a_line_bears_the_time_at_which_it_began() -> None:
-    assert fed(b"one\n", b"tw", b"o\nthree", step=1) == b"100 one\n101 two\n102 three\n"
-
-
-def test_redraws_a_second_apart_are_all_kept() -> None:
-    assert fed(b"\r 1%", b"\r 2%", b"\r 3%\n", step=1) == b"100  1%\n101  2%\n102  3%\n"
-
-
-def test_of_redraws_within_a_second_the_first_and_the_last_are_kept() -> None:
-    assert fed(b"\r 1%", b"\r 2%", b"\r 3%", b"\r 4%\nend\n") == b"100  1%\n100  4%\n100 end\n"
-
-
-def test_a_bar_that_ends_with_its_return_is_kept_too() -> None:
-    assert fed(b" 1%\r", b" 2%\r", b" 3%\r", b"\n", step=0.1) == b"100  1%\n100  2%\n100  3%\n"
-
-
-def test_a_redraw_in_two_chunks_stays_one() -> None:
-    assert fed(b"\r 1%", b"\r 2", b"% done\n") == b"100  1%\n100  2% done\n"
+@pytest.mark.parametrize(
+    ("chunks", "step", "log"),
+    [
+        pytest.param([b"one\n", b"tw", b"o\nthree"], 1, b"100 one\n101 two\n102 three\n",
+                     id="a line bears the time at which it began"),
+        pytest.param([b"\r 1%", b"\r 2%", b"\r 3%\n"], 1, b"100  1%\n101  2%\n102  3%\n",
+                     id="redraws a second apart are all kept"),
+        pytest.param([b"\r 1%", b"\r 2%", b"\r 3%", b"\r 4%\nend\n"], 0,
+                     b"100  1%\n100  4%\n100 end\n", id="within a second the first and the last"),
+        pytest.param([b" 1%\r", b" 2%\r", b" 3%\r", b"\n"], 0.1, b"100  1%\n100  2%\n100  3%\n",
+                     id="a bar that ends with its return"),
+        pytest.param([b"\r 1%", b"\r 2", b"% done\n"], 0, b"100  1%\n100  2% done\n",
+                     id="a redraw in two chunks stays one"),
+    ],
+)  # fmt: skip
+def test_times_and_redraws(chunks: list[bytes], step: float, log: bytes) -> None:
+    assert fed(*chunks, step=step) == log
 
 
 def test_a_redraw_that_was_held_back_comes_with_the_clock() -> None:
