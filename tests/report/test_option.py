@@ -7,7 +7,7 @@ from datetime import UTC
 import pytest
 
 from rocsteady.plan.values import Basis, Finish, Option, Pace, Plan, Price
-from rocsteady.screens.option import based_on, chance, clean, cost, pace, render_option, setup
+from rocsteady.screens.plan import based_on, chance, clean, cost, pace, render_option, setup
 
 PLAN = Plan(rocsteady="0.1", made=0.0, command=(), folder="", software="", total=None, left=None)
 

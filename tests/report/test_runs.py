@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from rocsteady.model import RunOutcome, Strategy
-from rocsteady.screens.deadline import met, remains
 from rocsteady.screens.runs import render_runs
+from rocsteady.screens.times import met, remains
 from rocsteady.store.values import Forecast, Run, RunLine
 
 NOW = 1763920800.0  # Sun 23 Nov 2025 18:00 UTC

@@ -21,8 +21,7 @@ from rocsteady.report.story import RunFacts, build_story
 from rocsteady.run.announcer import Announcer
 from rocsteady.screens.diagnosis import render_diagnosis
 from rocsteady.screens.drill import DrillResult, FaultResult, render_drill
-from rocsteady.screens.option import render_option
-from rocsteady.screens.plan import render_plan
+from rocsteady.screens.plan import render_option, render_plan
 from rocsteady.screens.probe import (
     ProbeLine,
     conclusion,

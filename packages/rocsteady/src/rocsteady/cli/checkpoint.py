@@ -10,7 +10,7 @@ import click
 from rocsteady_train.checkpoints import folder as folders
 from rocsteady_train.checkpoints.folder import BrokenError
 
-from rocsteady.cli.command_group import CommandGroup
+from rocsteady.cli.main import CommandGroup
 from rocsteady.errors import ExaminationError
 from rocsteady.model import Value
 from rocsteady.screens.screen import layout, show, show_json

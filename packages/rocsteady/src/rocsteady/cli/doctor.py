@@ -11,8 +11,8 @@ import click
 import msgspec
 
 from rocsteady import __version__
-from rocsteady.cli.command_group import CommandGroup
-from rocsteady.cli.machine_options import open_root, python_option, root_option
+from rocsteady.cli.main import CommandGroup
+from rocsteady.cli.options import open_root, python_option, root_option
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.values import Severity
@@ -113,7 +113,7 @@ def _show_knowledge(knowledge: Knowledge, *, as_json: bool) -> None:
     from rocsteady.doctor.knowledge.reader import DataFolder  # noqa: PLC0415
     from rocsteady.doctor.knowledge_report import knowledge_report  # noqa: PLC0415 - seldom needed
     from rocsteady.failures.remedy import load_remedies  # noqa: PLC0415
-    from rocsteady.screens.knowledge import render_knowledge  # noqa: PLC0415
+    from rocsteady.screens.rules import render_knowledge  # noqa: PLC0415
 
     data = DataFolder()
     report = knowledge_report(

@@ -14,7 +14,7 @@ import click
 import msgspec
 from rocsteady_train.untrusted_file import read_tail
 
-from rocsteady.cli.machine_options import open_root, python_option, root_option
+from rocsteady.cli.options import open_root, python_option, root_option
 from rocsteady.doctor.facts import visible_to_a_run
 from rocsteady.doctor.knowledge.failures import (
     FailureKnowledge,

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 from rocsteady_train.untrusted_file import open_regular
 
-from rocsteady.cli.project_journal import find_run, kept_journal
+from rocsteady.cli.project import find_run, kept_journal
 from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.printable import printable
 from rocsteady.run.job.run_names import check_name

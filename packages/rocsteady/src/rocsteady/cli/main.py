@@ -14,10 +14,10 @@ from typing import NoReturn
 import click
 
 from rocsteady import __version__
-from rocsteady.cli.command_group import CommandGroup
 from rocsteady.errors import ExaminationError, JobError, RequestError, RocsteadyError
 from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.screens.screen import silence_stdout, tell
+from rocsteady.suggestions import no_such
 
 # The groups of --help; each command has a module of its name in rocsteady.cli, and a line of help.
 GROUPS = {
@@ -47,6 +47,19 @@ GROUPS = {
 COMMANDS = tuple(name for group in GROUPS.values() for name in group)
 NOT_ON_WINDOWS = {"probe", "init", "plan", "run", "drill", "watch", "stop"}
 ERROR, USAGE, COULD_NOT_EXAMINE = 1, 2, 3
+
+
+class CommandGroup(click.Group):
+    """A group; older releases of click suggest nothing."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Suggest the closest command where there is none of that name."""
+        names = self.list_commands(ctx)
+        if args and args[0] not in names and not args[0].startswith("-"):
+            ctx.fail(no_such("command", args[0], names, f"To list them: {ctx.command_path} --help"))
+        return super().resolve_command(ctx, args)
 
 
 class Commands(CommandGroup):

@@ -12,8 +12,7 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from rocsteady.cli.duration import Duration
-from rocsteady.cli.machine_options import open_root
+from rocsteady.cli.options import Duration, open_root
 from rocsteady.cli.plan_export import write_files
 from rocsteady.cli.project import enter, find_job_folder
 from rocsteady.errors import RequestError
@@ -35,10 +34,8 @@ from rocsteady.plan.trials import PlanTrials, TrialBounds, TrialProgress, Trials
 from rocsteady.plan.values import Plan
 from rocsteady.run.job.stages import commands_of
 from rocsteady.run.job.values import Job
-from rocsteady.screens.command_check import check_command
-from rocsteady.screens.job_questions import ask_about_paths, job_here
-from rocsteady.screens.option import render_option
-from rocsteady.screens.plan import render_plan
+from rocsteady.screens.job_questions import ask_about_paths, check_command, job_here
+from rocsteady.screens.plan import render_option, render_plan
 from rocsteady.screens.progress import Progress, progress
 from rocsteady.screens.screen import layout, show, show_json, tell
 from rocsteady.store.journal import Journal

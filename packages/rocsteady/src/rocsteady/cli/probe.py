@@ -14,14 +14,15 @@ from pathlib import Path
 
 import click
 
-from rocsteady.cli.machine_options import open_root, python_option
+from rocsteady.cli.options import open_root, python_option
 from rocsteady.doctor.knowledge.reader import load_knowledge
 from rocsteady.doctor.machine.machine import Machine, examine, software_of
 from rocsteady.doctor.machine.pci import displays
 from rocsteady.doctor.machine.root import Root
 from rocsteady.errors import ExaminationError, NotRecordedError
-from rocsteady.model import Observation
-from rocsteady.probe.catalog import PROBES
+from rocsteady.exit_codes import INTERRUPTED
+from rocsteady.model import Observation, ProbeOutcome
+from rocsteady.probe.catalog import FRESH_START, PROBES
 from rocsteady.probe.runner import ProbeRunner
 from rocsteady.probe.suite import (
     LEVEL_NAMES,
@@ -37,15 +38,24 @@ from rocsteady.probe.suite import (
     without_risks,
 )
 from rocsteady.run.injection import OWNER, claim, read_owner
-from rocsteady.screens.probe import render_stories
-from rocsteady.screens.probe_session import ProbeSession, print_json
-from rocsteady.screens.screen import layout, show, tell
+from rocsteady.screens.probe import (
+    ProbeLine,
+    ProbeSummary,
+    conclusion,
+    render_probe,
+    render_stories,
+    title_column,
+)
+from rocsteady.screens.progress import Progress, progress
+from rocsteady.screens.screen import layout, show, show_json, tell
+from rocsteady.screens.text_page import Page
 from rocsteady.store.identity import is_alive, machine_fingerprint
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory, memory_to_read
 from rocsteady.store.user_folders import state_folder
 from rocsteady.suggestions import no_such
+from rocsteady.wording import plural, rough_duration
 
 PREFIX = "rocsteady-probe-"
 LONGEST = 80  # bytes of a folder in which a socket can still be made
@@ -211,3 +221,110 @@ def _scratch(state: Path, journal: Journal) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+NOTHING_WRONG, SOMETHING_WRONG = 0, 1
+
+
+class ProbeSession:
+    """Runs the planned probes and shows each result as soon as it is there."""
+
+    def __init__(
+        self, suite: Suite, planned: Sequence[Planned], *, level: str, software: str, as_json: bool
+    ) -> None:
+        self._suite, self._planned, self._level = suite, planned, level
+        self._software, self._as_json = software, as_json
+        self._width, self._colour = layout(sys.stdout)
+        self._column = title_column(each.probe.title for each in planned)
+        self._lines: list[ProbeLine] = []
+        live = [each for each in planned if not each.why_not]
+        fresh = all(each.probe.fresh for each in live)
+        self._total = sum(each.about for each in live) + (0.0 if fresh else FRESH_START)  # seconds
+        self._left = self._total
+        self.interrupted = False
+
+    def announce(self) -> None:
+        """Describe the level before anything runs."""
+        live = [each.probe for each in self._planned if not each.why_not]
+        risky = [probe.title for probe in live if probe.risky]
+        known = (
+            f"These have reset the GPU on some machines: {', '.join(risky)}."
+            if risky
+            else "None of them is known to reset a GPU."
+        )
+        about = f"about {rough_duration(self._total)}"
+        page = Page(self._width, colour=False)
+        page.paragraph(f"Level {self._level}: {plural(len(live), 'probe')}, {about}. {known}")
+        if self._as_json:
+            tell(str(page).rstrip())
+        else:
+            show(str(page))
+
+    def run(self) -> None:
+        """Run all of it."""
+        for number, planned in enumerate(self._planned):
+            observation = self._observe(planned, number)
+            self._left -= planned.about
+            line = line_of(planned.probe, observation)
+            self._lines.append(line)
+            if self._as_json:
+                print_json({"observation": observation, "one_in": line.one_in})
+            else:
+                show(
+                    render_probe(line, column=self._column, width=self._width, colour=self._colour)
+                )
+
+    def conclude(self) -> int:
+        """Show the summary, and return the exit code."""
+        outcomes = [line.observation for line in self._lines]
+        summary = ProbeSummary(
+            level=self._level,
+            software=self._software,
+            ok=sum(each.outcome is ProbeOutcome.OK for each in outcomes),
+            wrong=sum(each.bad for each in outcomes),
+            not_run=sum(each.outcome is ProbeOutcome.NOT_RUN for each in outcomes),
+            interrupted=self.interrupted,
+            conclusion=tuple(conclusion(self._lines)),
+        )
+        if self._as_json:
+            print_json({"summary": summary})
+        else:
+            self._show_summary(summary)
+        if self.interrupted:
+            return INTERRUPTED
+        return SOMETHING_WRONG if summary.wrong else NOTHING_WRONG
+
+    def _show_summary(self, summary: ProbeSummary) -> None:
+        page = Page(self._width, colour=self._colour)
+        if self.interrupted:
+            page.paragraph("Interrupted; the current probe was stopped.")
+        for sentence in summary.conclusion:
+            page.paragraph(sentence)
+        if summary.wrong:
+            page.paragraph("Details: rocsteady probe --explain")
+        show(str(page))
+
+    def _observe(self, planned: Planned, number: int) -> Observation:
+        """Run one probe, and show how far it is."""
+        if planned.why_not:
+            return self._suite.run(planned)
+        tried = 0
+
+        def count(tries: int) -> None:
+            nonlocal tried
+            tried = tries
+
+        def now(elapsed: float) -> Progress:
+            left = max(self._left - min(elapsed, planned.about), 0.0)
+            done = 1 - left / self._total if self._total else 1.0
+            tries = f"{tried:,} of {planned.tries:,} {planned.probe.what}" if tried else "starting"
+            of_all = f"{number + 1} of {len(self._planned)}: {planned.probe.title}"
+            return Progress(f"{of_all}, {tries}, about {rough_duration(left)} left", done)
+
+        with progress(now):
+            return self._suite.run(planned, progress=count)
+
+
+def print_json(line: dict[str, object]) -> None:
+    """Print one line for programs."""
+    show_json({"version": 1, **line}, indent=0)

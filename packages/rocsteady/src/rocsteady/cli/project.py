@@ -1,15 +1,21 @@
-"""Finds the project that the current folder belongs to, as git does: here, or in a folder above."""
+"""The project that the current folder belongs to, as git finds it, and its journals."""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+import click
 
 from rocsteady.run.job import FILE
 from rocsteady.screens.screen import tell
-from rocsteady.store.location import has_journal
+from rocsteady.store.journal import Journal
+from rocsteady.store.location import existing_places, has_journal
+from rocsteady.store.values import RunLine
+from rocsteady.suggestions import no_such
 
 
 def find_project(start: Path) -> Path:
@@ -49,3 +55,67 @@ def _upwards(start: Path) -> Iterator[Path]:
         except OSError:
             return
         yield folder
+
+
+Rank = Callable[[RunLine], tuple[bool, float]]
+
+
+def newest(line: RunLine) -> tuple[bool, float]:
+    """Rank the last run first."""
+    return True, line.run.started
+
+
+def running(line: RunLine) -> tuple[bool, float]:
+    """Rank a run in progress before others."""
+    return bool(line.alive), line.run.started
+
+
+@contextmanager
+def kept_journals() -> Iterator[tuple[Journal, ...]]:
+    """Give every journal that has runs of this project. Nothing is made for it."""
+    with ExitStack() as stack:
+        journals = []
+        for place in existing_places(find_project(Path.cwd())):
+            journals.append(Journal(place))
+            stack.callback(journals[-1].close)
+        yield tuple(journals)
+
+
+@contextmanager
+def kept_journal(name: str | None = None, first: Rank = newest) -> Iterator[Journal | None]:
+    """Give the journal with the run of that name, or with the ``first`` of all runs; or None."""
+    with kept_journals() as journals:
+        yield journal_of(name, journals, first)
+
+
+def journal_of(
+    name: str | None,
+    journals: Sequence[Journal],
+    first: Rank = newest,
+) -> Journal | None:
+    """Choose the journal with the run of that name, or with the ``first`` of all runs."""
+    if len(journals) < 2:  # noqa: PLR2004 - nothing to choose from
+        return next(iter(journals), None)
+    lines = [(line, journal) for journal in journals for line in journal.runs()]
+    named = [each for each in lines if name in (None, each[0].run.name)]
+    found = max(named or lines, key=lambda each: first(each[0]), default=None)
+    return found[1] if found else journals[0]
+
+
+def nothing_run(name: str | None) -> click.UsageError:
+    """Return the error for a project without runs."""
+    missing = f"no run named {name!r}" if name else "no runs"
+    return click.UsageError(f"{missing}: this project has no runs")
+
+
+def find_run(journal: Journal | None, name: str | None) -> RunLine:
+    """Return the run of that name, or the last one; a wrong name is incorrect usage."""
+    lines = journal.runs() if journal else ()
+    if not lines:
+        raise nothing_run(name)
+    if name is None:
+        return lines[0]
+    known = {line.run.name: line for line in lines}
+    if name not in known:
+        raise click.UsageError(no_such("run", name, known, "To list them: rocsteady status"))
+    return known[name]

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from rocsteady_train.untrusted_file import read_head
 
-from rocsteady.cli.project_journal import find_run, kept_journal, nothing_run
+from rocsteady.cli.project import find_run, kept_journal, nothing_run
 from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.report.facts import bundle, read_story
 from rocsteady.report.html import render_markdown, render_page

@@ -10,9 +10,8 @@ import click
 import msgspec
 
 from rocsteady.cli.detach import WITHOUT_TERMINAL, detach
-from rocsteady.cli.duration import Duration
-from rocsteady.cli.project import enter, find_job_folder, find_project
-from rocsteady.cli.project_journal import find_run, kept_journal
+from rocsteady.cli.options import Duration
+from rocsteady.cli.project import enter, find_job_folder, find_project, find_run, kept_journal
 from rocsteady.cli.stop import stop
 from rocsteady.errors import (
     ExaminationError,
@@ -33,8 +32,13 @@ from rocsteady.run.options import AUTO, NEVER, RunOptions
 from rocsteady.run.runs import RunLauncher
 from rocsteady.run.script_resume import can_resume
 from rocsteady.run.stages import Turn, are_done, carry_out_stages, turns_of
-from rocsteady.screens.command_check import check_interpreter
-from rocsteady.screens.job_questions import ask_about_run, ask_existing, at_a_terminal, job_here
+from rocsteady.screens.job_questions import (
+    ask_about_run,
+    ask_existing,
+    at_a_terminal,
+    check_interpreter,
+    job_here,
+)
 from rocsteady.screens.screen import tell
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import Place, existing_places, find_place

@@ -11,7 +11,7 @@ from itertools import chain
 import click
 from msgspec.structs import replace
 
-from rocsteady.cli.project_journal import kept_journals, newest
+from rocsteady.cli.project import kept_journals, newest
 from rocsteady.run.forecast import lines_ahead
 from rocsteady.screens.runs import render_runs
 from rocsteady.screens.screen import layout, show, show_json

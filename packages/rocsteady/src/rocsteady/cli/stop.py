@@ -6,7 +6,7 @@ import time
 
 import click
 
-from rocsteady.cli.project_journal import find_run, kept_journal
+from rocsteady.cli.project import find_run, kept_journal
 from rocsteady.errors import RocsteadyError
 from rocsteady.screens.screen import tell
 from rocsteady.store.identity import is_alive, is_supervisor

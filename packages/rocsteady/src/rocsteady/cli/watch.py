@@ -11,14 +11,14 @@ from pathlib import Path
 import click
 
 from rocsteady.cli.detach import OUTPUT
-from rocsteady.cli.duration import Duration
-from rocsteady.cli.project_journal import find_run, kept_journal, nothing_run, running
+from rocsteady.cli.options import Duration
+from rocsteady.cli.project import find_run, kept_journal, nothing_run, running
 from rocsteady.cli.stop import ask_supervisor
 from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED
 from rocsteady.model import RunOutcome
 from rocsteady.run.run_watcher import RunWatcher, line_of_text
-from rocsteady.screens.deadline import ahead
 from rocsteady.screens.screen import show, show_json
+from rocsteady.screens.times import ahead
 from rocsteady.screens.watch import WatchView, state_in_words
 from rocsteady.store.journal import Journal
 from rocsteady.store.values import Run

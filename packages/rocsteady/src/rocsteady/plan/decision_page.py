@@ -20,10 +20,12 @@ from rocsteady.plan.ranking import in_time, recommends, too_dear
 from rocsteady.plan.values import Basis, Finish, Option, Plan
 from rocsteady.report.html import render_template
 from rocsteady.report.story import UNCONFIRMED
-from rocsteady.screens.option import (
+from rocsteady.screens.plan import (
+    AGED,
     based_on,
     chance,
     cost,
+    limits,
     pace,
     priced_on,
     rate,
@@ -31,7 +33,6 @@ from rocsteady.screens.option import (
     spread,
     titled,
 )
-from rocsteady.screens.plan import AGED, limits
 from rocsteady.screens.text_page import NONE
 from rocsteady.screens.times import full_moment
 from rocsteady.store.redaction.redactor import redactor_here

@@ -17,8 +17,7 @@ from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.doctor.values import Brief, Diagnosis
 from rocsteady.model import Failure, FailureKind, IntentKind, Outcome, RunOutcome, Value
 from rocsteady.report.series import Plot, gauge_names, phase_seconds, plots
-from rocsteady.screens.deadline import result, spare
-from rocsteady.screens.times import stamp
+from rocsteady.screens.times import result, spare, stamp
 from rocsteady.store.values import (
     INJECTED,
     AttemptRecord,

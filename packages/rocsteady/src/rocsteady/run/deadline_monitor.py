@@ -22,7 +22,7 @@ from rocsteady.run.forecast import (
 )
 from rocsteady.run.job.values import Deadline
 from rocsteady.run.options import Fallback
-from rocsteady.screens import deadline as words
+from rocsteady.screens import times as words
 from rocsteady.screens.times import moment
 from rocsteady.store.values import Forecast, Run, RunStory, Sample
 

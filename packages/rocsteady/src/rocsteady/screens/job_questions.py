@@ -1,8 +1,10 @@
-"""Questions before a training command is started: about its job file, its run and its paths."""
+"""Checks and questions before a training command is started: its job file, run and paths."""
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +23,6 @@ from rocsteady.run.job.trust import (
     trust,
 )
 from rocsteady.run.job.values import Existing, Job
-from rocsteady.screens.command_check import check_interpreter
 from rocsteady.screens.screen import json_text, tell
 from rocsteady.store.location import Place
 from rocsteady.store.machine_history import Memory, knows_run, remember_run
@@ -114,3 +115,27 @@ def ask_existing(found: str, usual: Existing) -> Existing:
 def at_a_terminal() -> bool:
     """Tell whether there is a person to ask."""
     return sys.stdin is not None and sys.stdin.isatty()
+
+
+SCRIPT = ".py"
+
+
+def check_interpreter(command: tuple[str, ...], folder: Path) -> None:
+    """Refuse a Python script without an interpreter, and offer the command with one."""
+    program = command[0]
+    if not program.endswith(SCRIPT) or not (folder / program).is_file():
+        return
+    found = folder / program if os.path.dirname(program) else shutil.which(program)  # noqa: PTH120
+    if found and os.access(found, os.X_OK):
+        return
+    python = "python" if shutil.which("python") or not shutil.which("python3") else "python3"
+    raise click.UsageError(
+        f"{program} is a script, not a program. Did you mean: {shown_command((python, *command))}"
+    )
+
+
+def check_command(command: tuple[str, ...], folder: Path) -> None:
+    """Refuse a program that does not exist, before anything is created for it."""
+    check_interpreter(command, folder)
+    if shutil.which(command[0]) is None and not (folder / command[0]).exists():
+        raise click.UsageError(f"{command[0]}: not found")

@@ -1,4 +1,4 @@
-"""Rules as a list, and the whole story of one."""
+"""Rules as a list, the whole story of one, and the state of the knowledge they come from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from rocsteady.doctor.knowledge.rules import PLACEHOLDER, Rule
 from rocsteady.doctor.knowledge.values import Severity, Source
-from rocsteady.screens.text_page import BOLD, Page
+from rocsteady.doctor.values import KnowledgeReport
+from rocsteady.screens.text_page import BOLD, YELLOW, Page
+from rocsteady.wording import plural
 
 STANDS_FOR = {"gpu.extras": "device-<gfx>", "gpu.discrete.indices": "<numbers>"}  # no machine
 
@@ -69,3 +71,27 @@ def _source(page: Page, source: Source) -> None:
     page.paragraph(f"{source.owner}/{source.name}{number}, {source.date}: {source.title}", indent=2)
     if source.url:
         page.line(f"    {source.url}")
+
+
+LABEL = 20
+LISTED = 5  # ignored entries by name; --json has them all
+
+
+def render_knowledge(report: KnowledgeReport, *, width: int, colour: bool) -> str:
+    """Lay out the screen."""
+    page = Page(width, colour=colour)
+    age = plural(report.state.age_days, "day")
+    page.line(f"Knowledge {report.state.version} ({age} old)", style=BOLD)
+    for table in report.tables:
+        days = plural(table.age_days or 0, "day")
+        newest = f"newest source {table.newest_source} ({days} old)" if table.newest_source else ""
+        page.line(f"{table.name:<{LABEL}}{table.entries:>6,}  {newest}".rstrip())
+    page.line(f"{'your own':<{LABEL}}{report.own:>6,}  {report.own_folder}")
+    newer = "newer than this rocsteady understands" if report.ignored else ""
+    page.line(f"{'ignored':<{LABEL}}{len(report.ignored):>6,}  {newer}".rstrip())
+    page.lines(report.ignored[:LISTED], indent=2)
+    for note in report.state.notes:
+        page.paragraph(note, style=YELLOW)
+    page.line()
+    page.line(f"To upgrade: {report.upgrade}")
+    return str(page)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import tzinfo
 
 from rocsteady.model import RunOutcome
-from rocsteady.screens.deadline import ahead, met, until
 from rocsteady.screens.text_page import GREEN, LEAST_LAST, RED, YELLOW, Column, Page
+from rocsteady.screens.times import ahead, met, until
 from rocsteady.store.values import RunLine
 from rocsteady.wording import rough_duration
 

@@ -10,9 +10,8 @@ from itertools import pairwise
 
 from rocsteady.model import IntentKind, RunOutcome, Value
 from rocsteady.report.story import incident_title
-from rocsteady.screens.deadline import spare, until
 from rocsteady.screens.runs import state_of
-from rocsteady.screens.times import moment
+from rocsteady.screens.times import moment, spare, until
 from rocsteady.store.values import (
     Bucket,
     DecisionRecord,

@@ -176,7 +176,7 @@ class TextScreen(Screen[None]):
     TextScreen VerticalScroll > Static { width: auto; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q,escape", "dismiss", "back"),
+        Binding("q,escape", "back", "back"),
         Binding("space", "scroll('page_down')", "next page"),
         Binding("j", "scroll('down')", show=False),
         Binding("k", "scroll('up')", show=False),
@@ -197,6 +197,11 @@ class TextScreen(Screen[None]):
         """Let the arrow keys scroll."""
         self.query_one(VerticalScroll).focus()
 
+    def action_back(self) -> None:
+        """Return to the run; a second key that was typed meanwhile does nothing."""
+        if self.is_current:
+            self.dismiss()
+
     def action_scroll(self, how: str) -> None:
         """Scroll by a line or a page."""
         getattr(self.query_one(VerticalScroll), f"scroll_{how}")(animate=False)
@@ -205,7 +210,7 @@ class TextScreen(Screen[None]):
 class ChoiceScreen(Screen[str | None]):
     """Runs, one a line; the result is the chosen one's name, or None to leave."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("q", "dismiss(None)", "quit")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("q", "quit", "quit")]
 
     def __init__(self, lines: Sequence[RunLine]) -> None:
         super().__init__()
@@ -222,12 +227,20 @@ class ChoiceScreen(Screen[str | None]):
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Return the run on the chosen line."""
-        self.dismiss(self._lines[event.option_index].run.name)
+        self._choose(self._lines[event.option_index].run.name)
 
     def on_key(self, event: Key) -> None:
         """Choose by number."""
         if event.key.isdecimal() and 0 < int(event.key) <= len(self._lines):
-            self.dismiss(self._lines[int(event.key) - 1].run.name)
+            self._choose(self._lines[int(event.key) - 1].run.name)
+
+    def action_quit(self) -> None:
+        """Leave without a choice."""
+        self._choose(None)
+
+    def _choose(self, name: str | None) -> None:
+        if self.is_current:  # once, however fast the keys are
+            self.dismiss(name)
 
 
 class Question(ModalScreen[bool]):
@@ -249,7 +262,8 @@ class Question(ModalScreen[bool]):
     def on_key(self, event: Key) -> None:
         """Take any other key for a no."""
         event.stop()
-        self.dismiss(event.key in ("y", "Y"))
+        if self.is_current:  # once, however fast the keys are
+            self.dismiss(event.key in ("y", "Y"))
 
 
 class WatchApp(App[int]):

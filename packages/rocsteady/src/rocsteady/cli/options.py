@@ -1,8 +1,9 @@
-"""The options that say which machine is meant, the same for every command."""
+"""Options that several commands have: which machine is examined, and durations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -47,3 +48,20 @@ def _existing(python: str) -> str:
             f"{python!r} is neither an interpreter nor an environment.", param_hint="--python"
         )
     return path.as_posix()
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """A duration, such as 90s, 10m or 2h 30m."""
+
+    name = "duration"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        """Read it, or say how it is written."""
+        from rocsteady.run.job.quantities import duration  # noqa: PLC0415 - not for the doctor
+
+        try:
+            return duration(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
