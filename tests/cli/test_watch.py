@@ -163,7 +163,7 @@ def test_the_screen_follows_the_run_and_the_terminal_is_restored(watched: Watche
     screen = watched.until("/2000")
 
     assert "running" in screen
-    assert "q quit" in screen
+    watched.until("q quit")
     assert "hf_abcdef" not in watched.until("token=")
     watched.press("")
     watched.resize(200, 50)
@@ -211,6 +211,7 @@ def test_stop_asks_first_and_a_paused_run_is_stopped_too(watched: Watched, folde
     watched.press("x")
     watched.until("Stop one? y/n")
     watched.press("n")
+    time.sleep(1)  # the question is gone
     watched.press("x")
     watched.until("Stop one? y/n")
     watched.press("y")
