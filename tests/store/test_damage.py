@@ -74,3 +74,19 @@ def test_a_damaged_journal_says_what_to_do_next(place: Place, what: str) -> None
     path = place.database
     assert f"The logs are still in {path.parent / 'runs'}." in str(caught.value)
     assert str(caught.value).endswith(f"start a new one: mv {path} {path}.broken")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TRIGGER t AFTER INSERT ON runs BEGIN UPDATE runs SET outcome = 'done'; END",
+        "CREATE VIEW v AS SELECT * FROM runs",
+    ],
+)
+def test_a_journal_that_changes_by_itself_what_is_written_is_refused(
+    place: Place, statement: str
+) -> None:
+    damage(place, statement)
+
+    with pytest.raises(JournalError), closing(Journal(place)) as journal:
+        journal.story("calm-otter")
