@@ -155,6 +155,22 @@ def test_of_ranks_that_all_wait_the_odd_place_is_told(classifier: Classifier) ->
     assert failure.fingerprint.place == "train.py validate"
 
 
+def test_the_process_that_the_verdict_blames_is_named_and_not_the_odd_one_out(
+    classifier: Classifier,
+) -> None:
+    tree = {
+        9: [thread(9, ("join (python3.12/threading.py:1119)", "<module> (project/train.py:99)"))],
+        10: [thread(10, BARRIER)],
+        11: [thread(11, ("acquire (python3.12/threading.py:1)", "flush (project/train.py:31)"))],
+    }
+    beats = (beat(10, rank=0), beat(11, rank=1))
+
+    failure = name(classifier, snapshot_of(tree), heartbeats=beats, culprit=11)
+
+    assert (failure.kind, failure.rank) == ("hang-in-script", 1)
+    assert failure.fingerprint.place == "train.py flush"
+
+
 def test_the_launcher_is_no_rank(classifier: Classifier) -> None:
     agent = (f"_invoke_run ({TORCH}/distributed/elastic/agent/server/api.py:900)",)
     tree = {9: [thread(9, agent, wait=Wait.SLEEP)], 10: [thread(10, BACKWARD)]}

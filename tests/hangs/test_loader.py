@@ -30,7 +30,10 @@ def test_a_worker_blocked_on_a_semaphore_is_found_and_named(start: Start, victim
     seen = take_snapshot(victim.tree.processes(), stacks=True, within=SOON)
 
     threads = {thread.tid: thread for process in seen.processes for thread in process.threads}
-    assert (threads[victim.pid].wait, threads[victim.pid].waits_for) == (Wait.TREE, (worker,))
+    fetching = threads[victim.pid]
+    assert fetching.wait is Wait.TREE
+    assert fetching.blocked is not None
+    assert {*fetching.blocked.pids} - {victim.pid} == {worker}
     assert threads[worker].wait is Wait.LOCK
     frames = threads[worker].frames
     assert frames is not None

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.hangs.descriptor_ends import Descriptors
+from rocsteady.hangs.holders import Descriptors
 from rocsteady.hangs.sockets import unix_peers
-from rocsteady.hangs.values import Wait
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's own table")
 
@@ -31,8 +30,10 @@ def test_a_connection_that_was_never_accepted_belongs_to_the_listener(
         client.connect("here")
 
         assert unix_peers()[inode(client)] == inode(listener)
-        end = Descriptors([os.getpid()]).at(os.getpid(), client.fileno())
+        descriptors = Descriptors([os.getpid()])
+        kind = descriptors.kind(os.getpid(), client.fileno())
+        holders = descriptors.holders(descriptors.unix_peer(kind))
         accepted, _ = listener.accept()
         with accepted:
             assert unix_peers()[inode(client)] == inode(accepted)
-    assert (end.wait, end.pids) == (Wait.TREE, frozenset({os.getpid()}))
+    assert holders == {os.getpid()}

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rocsteady.hangs.snapshot import take_snapshot
-from rocsteady.hangs.wait_set import Member, WaitSet
+from rocsteady.hangs.wait_set import Activity, Member, WaitSet
 from rocsteady.run.termination import SignalResponse
 from rocsteady.system.child import Child, start_child
 from rocsteady.system.child_end import DETACHED, How, Stopping
@@ -83,18 +83,13 @@ def stuck(tmp_path: Path) -> Iterator[Stuck]:
             time.sleep(0.02)
         time.sleep(0.3)
         seen = take_snapshot(child.tree(), stacks=False, within=timedelta(seconds=5))
-        (thread,) = [t for p in seen.processes for t in p.threads if t.tid == p.pid]
-        assert thread.blocked is not None
-        member = Member(
-            pid=child.pid,
-            tid=thread.tid,
-            trains=True,
-            python=True,
-            place="",
-            on=thread.blocked.on,
-            enders=(),
-            cpu=thread.cpu,
-        )
+        ((process, thread),) = [
+            (process, thread)
+            for process in seen.processes
+            for thread in process.threads
+            if thread.tid == process.pid
+        ]
+        member = Member(process=process, thread=thread, trains=True, activity=Activity.WAITS_INSIDE)
         return child, SignalResponse(child.tree, WaitSet(at=seen.at, members=(member,)), seen)
 
     yield start

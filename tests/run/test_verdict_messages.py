@@ -7,11 +7,13 @@ from typing import cast
 import pytest
 
 from rocsteady.hangs.blame import Blame, RankRecord, Sign
+from rocsteady.hangs.values import Wait
 from rocsteady.hangs.verdict import Verdict
-from rocsteady.hangs.wait_set import Member, WaitSet
+from rocsteady.hangs.wait_set import Activity, Member, WaitSet
 from rocsteady.model import RunState
 from rocsteady.run.announcer import Announcer
 from rocsteady.run.verdict_messages import VerdictMessages
+from tests.hangs.verdicts.simulate import process, thread
 
 
 class Heard:
@@ -41,7 +43,12 @@ def slow(limit: float | None, waits: WaitSet | None = None) -> Verdict:
 CLOSED = WaitSet(
     at=0.0,
     members=(
-        Member(pid=1, tid=1, trains=True, python=True, place="", on="lock 0x1", enders=(), cpu=0.0),
+        Member(
+            process=process(1, thread(1, Wait.LOCK, "main (/home/u/train.py:40)")),
+            thread=thread(1, Wait.LOCK, "main (/home/u/train.py:40)"),
+            trains=True,
+            activity=Activity.WAITS_INSIDE,
+        ),
     ),
 )
 

@@ -19,12 +19,12 @@ from rocsteady.hangs.values import (
     Blocked,
     Heartbeat,
     Output,
-    Outside,
     ProcessSeen,
     Snapshot,
     ThreadSeen,
     Tick,
     Wait,
+    WayOut,
 )
 from rocsteady.hangs.verdict import Patience, Verdict
 from rocsteady.model import RunState
@@ -43,8 +43,12 @@ Tree = Callable[[float], tuple[ProcessSeen, ...]]
 known: Callable[[], WaitKnowledge] = cache(load_waits)
 
 
-def thread(tid: int, wait: Wait, *frames: str, **fields: object) -> ThreadSeen:
+def thread(
+    tid: int, wait: Wait, *frames: str, waits_for: object = (), **fields: object
+) -> ThreadSeen:
     """One thread; frames innermost first, "native" and the rest by name."""
+    if waits_for:
+        fields["blocked"] = call_of(wait, frames, msgspec.convert(waits_for, tuple[int, ...]))
     given: dict[str, object] = {
         "tid": tid,
         "name": "python",
@@ -74,19 +78,24 @@ def process(pid: int, *threads: ThreadSeen, **fields: object) -> ProcessSeen:
 
 def explained(pid: int, one: ThreadSeen) -> ThreadSeen:
     """Add what its system call would say, unless that is given."""
+    blocked = one.blocked or call_of(one.wait, one.frames or (), (pid,), one.tid)
+    return msgspec.structs.replace(one, blocked=blocked)
+
+
+def call_of(
+    wait: Wait, frames: tuple[str, ...], pids: tuple[int, ...], tid: int = 0
+) -> Blocked | None:
+    """Return what the decoder makes of such a wait."""
     calls = {
-        Wait.LOCK: Blocked(on=f"lock {one.tid:#x}", pids=(pid,)),
+        Wait.LOCK: Blocked(on=f"lock {tid:#x}", pids=pids),
         Wait.TREE: Blocked(
-            on="pipe 7",
-            left=5.0 if known().loop(one.frames or (), ()) else None,
-            whole=True,
-            pids=one.waits_for or (pid,),
+            on="pipe 7", left=5.0 if known().loop(frames, ()) else None, whole=True, pids=pids
         ),
-        Wait.CHILD: Blocked(on="the end of a child", pids=one.waits_for),
+        Wait.CHILD: Blocked(on="the end of a child", pids=pids),
         Wait.SLEEP: Blocked(on="time", left=0.0),
-        Wait.WORLD: Blocked(on="socket 7", outside=Outside.DESCRIPTOR, who="somebody holds it"),
+        Wait.WORLD: Blocked(on="socket 7", way_out=WayOut.DESCRIPTOR, who="somebody holds it"),
     }
-    return msgspec.structs.replace(one, blocked=one.blocked or calls.get(one.wait))
+    return calls.get(wait)
 
 
 def openmp(pid: int) -> tuple[ThreadSeen, ...]:

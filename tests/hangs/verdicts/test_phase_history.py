@@ -9,7 +9,7 @@ import pytest
 
 from rocsteady.hangs.judgment import begin, learn
 from rocsteady.hangs.phase_history import PhaseHistory, Stays, merge
-from rocsteady.hangs.stack_place import place_of
+from rocsteady.hangs.stack_frames import place_of
 from rocsteady.hangs.verdict import Patience
 from tests.hangs.verdicts.heavy_tails import Tally, run
 from tests.hangs.verdicts.simulate import Page, Simulation, Steps

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rocsteady.hangs.judgment import begin, judge, learn
 from rocsteady.hangs.phase_history import PhaseHistory, merge
 from rocsteady.hangs.values import (
+    Blocked,
     Heartbeat,
     Output,
     ProcessSeen,
@@ -16,6 +17,7 @@ from rocsteady.hangs.values import (
     ThreadSeen,
     Tick,
     Wait,
+    WayOut,
 )
 from rocsteady.hangs.verdict import Patience
 from rocsteady.model import RunState
@@ -44,6 +46,14 @@ def stacks(names: st.SearchStrategy[str]) -> st.SearchStrategy[tuple[str, ...] |
     return st.none() | st.lists(names, max_size=3).map(tuple)
 
 
+BLOCKED = st.builds(
+    Blocked,
+    on=st.sampled_from(["lock 0x1", "pipe 7", "socket 8", "time", "the GIL"]),
+    left=st.none() | st.floats(0, 100),
+    whole=st.booleans(),
+    pids=st.lists(PIDS, max_size=2).map(tuple),
+    way_out=st.none() | st.sampled_from(WayOut),
+)
 THREADS = st.builds(
     ThreadSeen,
     tid=PIDS,
@@ -51,7 +61,7 @@ THREADS = st.builds(
     state=st.sampled_from("RSDTtZ"),
     cpu=st.floats(0, 1000),
     wait=st.sampled_from(Wait),
-    waits_for=st.lists(PIDS, max_size=2).map(tuple),
+    blocked=st.none() | BLOCKED,
     frames=stacks(FRAMES),
     native=stacks(NATIVE),
 )

@@ -11,20 +11,21 @@ from hypothesis import strategies as st
 
 from rocsteady.hangs.values import (
     Blocked,
-    Outside,
     ProcessSeen,
     Snapshot,
     ThreadSeen,
     Wait,
+    WayOut,
 )
 from rocsteady.hangs.wait_graph import wait_set
-from rocsteady.hangs.wait_set import WaitSet, WayOut, prove, sentences
+from rocsteady.hangs.wait_set import Activity, WaitSet, prove, sentences
 from tests.hangs.verdicts.simulate import LOADER, TORCH, TRAINER, WORKER, WORKER_LOOP, Page, known
 
 SELECT = "select (/usr/lib/python3.12/selectors.py:415)"
 GET = "get (/usr/lib/python3.12/multiprocessing/queues.py:113)"
 FEED = "_feed (/usr/lib/python3.12/multiprocessing/queues.py:239)"
 MAIN = "main (/home/u/train.py:40)"
+OUTSIDE = (WayOut.DESCRIPTOR, WayOut.MEMORY, WayOut.FILE_LOCK, WayOut.PROCESS, WayOut.SYSTEM)
 SOME = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -72,9 +73,9 @@ WAYS_OUT: dict[str, tuple[WayOut, ThreadSeen]] = {
     "a timeout": (WayOut.TIMEOUT, blocked(7, left=20.0, pids=(TRAINER,))),
     "a timeout that is nearly over": (WayOut.TIMEOUT, blocked(7, left=0.1, pids=(TRAINER,))),
     "a sleep": (WayOut.TIMEOUT, blocked(7, wait=Wait.SLEEP, left=0.0)),
-    "a file": (WayOut.DESCRIPTOR, blocked(7, outside=Outside.DESCRIPTOR, who="x")),
-    "mapped elsewhere": (WayOut.MEMORY, blocked(7, outside=Outside.MEMORY, who="x")),
-    "a file lock": (WayOut.FILE_LOCK, blocked(7, outside=Outside.FILE_LOCK, who="process 9")),
+    "a file": (WayOut.DESCRIPTOR, blocked(7, way_out=WayOut.DESCRIPTOR, who="x")),
+    "mapped elsewhere": (WayOut.MEMORY, blocked(7, way_out=WayOut.MEMORY, who="x")),
+    "a file lock": (WayOut.FILE_LOCK, blocked(7, way_out=WayOut.FILE_LOCK, who="process 9")),
     "it runs": (
         WayOut.RUNS,
         ThreadSeen(tid=7, name="x", state="R", cpu=1, wait=Wait.NOTHING, frames=(MAIN,)),
@@ -238,6 +239,58 @@ def test_a_thread_that_only_serves_is_left_out_unless_its_service_is_waited_for(
     assert not found(process(TRAINER, own, for_the_user)).closed
 
 
+def test_a_queue_whose_thread_cannot_write_waits_for_those_who_read() -> None:
+    """As at exit: the main thread joins the queue's own, and the child that reads is slow."""
+    idle, full = (
+        blocked(104, FEED, pids=(TRAINER,)),
+        blocked(104, FEED, wait=Wait.TREE, on="pipe 9", pids=(TRAINER, 300), holds_both=True),
+    )
+    main = blocked(TRAINER, pids=(TRAINER,))
+    reader = process(300, blocked(300, wait=Wait.SLEEP, left=0.0))
+
+    assert found(process(TRAINER, main, idle), reader).closed
+    assert ways(found(process(TRAINER, main, full), reader)) == {WayOut.TIMEOUT}
+
+
+def test_a_native_stack_that_is_younger_than_the_call_is_no_wait_for_the_gil() -> None:
+    child = process(300, blocked(300, wait=Wait.SLEEP, left=0.0))
+    waits = blocked(TRAINER, wait=Wait.CHILD, on="process 300", pids=(300,))
+    main = msgspec.structs.replace(waits, native=("take_gil",))
+
+    assert ways(found(process(TRAINER, main), child)) == {WayOut.TIMEOUT}
+
+
+def test_batches_may_come_from_any_thread_of_a_process_that_is_not_seen_to_be_a_worker() -> None:
+    main = blocked(WORKER, "load (/home/u/data.py:9)", pids=(TRAINER,), on="pipe 8")
+    worker = process(WORKER, main, blocked(WORKER + 1, wait=Wait.SLEEP, left=0.0))
+
+    assert ways(found(process(TRAINER, loader_wait()), worker)) >= {WayOut.TIMEOUT}
+
+
+@pytest.mark.parametrize("wait", [Wait.STOPPED, Wait.TRACED])
+def test_a_process_with_a_stopped_thread_is_stopped_whatever_the_others_seem_to_do(
+    wait: Wait,
+) -> None:
+    stopped = ThreadSeen(tid=7, name="x", state="T", cpu=1, wait=wait, frames=(MAIN,))
+    child = process(300, blocked(300, wait=Wait.CHILD, on="process 100", pids=(TRAINER,)))
+    main = blocked(TRAINER, wait=Wait.CHILD, on="process 300", pids=(300,))
+
+    one = found(process(TRAINER, main, stopped), child)
+
+    assert not one.closed
+    assert one.members[0].activity in (Activity.STOPPED, Activity.DEBUGGED)
+
+
+def test_threads_that_nobody_expects_to_end_a_wait_count_for_the_proof_only() -> None:
+    worker = process(WORKER, blocked(WORKER, on="shared lock 0x5", pids=(TRAINER, WORKER)))
+    main = blocked(TRAINER, wait=Wait.TREE, on="pipe 7", pids=(TRAINER, WORKER), holds_both=True)
+
+    one = found(process(TRAINER, main, BAR), worker)
+
+    assert ways(one) == {WayOut.TIMEOUT}
+    assert [member.key for member in one.members if member.bystander] == [(TRAINER, BAR.tid)]
+
+
 def test_a_rank_that_a_late_look_left_out_opens_the_set() -> None:
     pages = [Page(pid=500, rank=0, world=2, beats=9), Page(pid=600, rank=1, world=2, beats=9)]
 
@@ -274,7 +327,7 @@ class World:
 
     def _goes_on(self, pid: int, thread: ThreadSeen, going: set[tuple[int, int]]) -> bool:
         call = thread.blocked
-        if call is None or call.left is not None or call.outside is not None:
+        if call is None or call.left is not None or call.way_out is not None:
             return True
         if self.timers[pid] or 14 in self.handlers[pid]:
             return True
@@ -303,7 +356,7 @@ def worlds(draw: st.DrawFn) -> World:
                 pid + offset,
                 pids=tuple(sorted(set(wanted))),
                 left=draw(st.floats(0, 2000)) if draw(rarely) else None,
-                outside=draw(st.sampled_from(Outside)) if draw(rarely) else None,
+                way_out=draw(st.sampled_from(OUTSIDE)) if draw(rarely) else None,
             )
             if draw(rarely):
                 thread = msgspec.structs.replace(thread, blocked=None, wait=Wait.NOTHING)

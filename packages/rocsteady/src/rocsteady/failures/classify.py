@@ -240,7 +240,7 @@ class _Signs:
         if not symptoms.hung and not is_dump(end):
             return None
         stacks = from_snapshots(symptoms.snapshots, symptoms.heartbeats) or read_dump(end)
-        hang = hangs.name(stacks)
+        hang = hangs.name(stacks, symptoms.culprit)
         if symptoms.hung and not symptoms.phase and (hang is None or hang.kind == FailureKind.HANG):
             hang = hangs.name_text(end[-UNPARSED_LENGTH:]) or hang
         if hang is not None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from rocsteady.doctor.knowledge.failures import Signature, Where
 from rocsteady.doctor.knowledge.waits import WaitKnowledge
+from rocsteady.failures.frames import place
 from rocsteady.failures.stacks import Pattern, Stack, Stacked
 from rocsteady.hangs.values import Wait
 from rocsteady.model import FailureKind
@@ -31,13 +32,6 @@ FEW_LINES = 5  # of one in which a line of source is surely about the hang
 _OF_OTHERS = (FailureKind.HANG_IN_LOADER, FailureKind.HANG_IN_DOWNLOAD, FailureKind.HANG_AT_IMPORT)
 _OF_RUNTIME = (FailureKind.HANG_IN_SYNC, FailureKind.HANG_LOST_INTERRUPT, FailureKind.HANG_IN_COPY)
 
-_INSTALLED = re.compile(
-    r"(?:^|/)(?:site|dist)-packages/|(?:^|/)python\d[.\d]*/|(?:^|/)Lib/|^<|_rocsteady_inside/"
-    # py-spy shortens: what is installed begins with the name of its package
-    r"|^(?:torch\w*|multiprocessing|concurrent|asyncio|transformers|accelerate|lightning\w*|datasets"
-    r"|pytorch_lightning|deepspeed|huggingface_hub|urllib3?|requests|http|numpy|PIL|cv2|importlib)/"
-    r"|^(?:threading|selectors|queue|socket|ssl|subprocess|runpy|contextlib|functools)\.py$"
-)
 _OF_PYTHON = re.compile(
     r"(?:^|/)(?:python\d[.\d]*|Lib)/(?!site-packages)|^<|^[a-z_]+\.py$"
     r"|^(?:multiprocessing|concurrent|asyncio|importlib|logging|http|urllib|ctypes|json|email)/"
@@ -93,8 +87,12 @@ class Hangs:
         ]
         self._waits = waits
 
-    def name(self, stacks: Sequence[Stack]) -> Hang | None:
-        """Name the hang of these stacks; None if nothing can be read from them."""
+    def name(self, stacks: Sequence[Stack], culprit: int | None = None) -> Hang | None:
+        """Name the hang of these stacks; None if nothing can be read from them.
+
+        ``culprit`` is the process that the verdict blames. Without one, as for a dump that somebody
+        else took, the odd one out of all training processes is named.
+        """
         by_process: dict[int, list[Stack]] = {}
         for stack in stacks:
             by_process.setdefault(stack.process, []).append(stack)
@@ -104,7 +102,9 @@ class Hangs:
             for mine in by_process.values()
             if mine not in workers and not any(_any(mine, serves) for serves in _SERVES)
         ]
-        hangs = [hang for mine in trainers if (hang := self._of_process(mine, workers))]
+        workers.sort(key=lambda mine: mine[0].process != culprit)  # the one that is blamed first
+        blamed = [mine for mine in trainers if mine[0].process == culprit]
+        hangs = [hang for mine in blamed or trainers if (hang := self._of_process(mine, workers))]
         if not hangs and workers:
             return self._of_workers(workers)
         return _odd_one_out(hangs)
@@ -176,8 +176,11 @@ class Hangs:
 
 def place_of(stack: Stack, told: Stacked | None = None) -> str:
     """Name the innermost frame of the script's own code, "data.py load", else what tells."""
-    own = next((frame for frame in stack.frames if _is_own(frame)), None)
-    return _spelled(own or told or stack.frames[0])
+    return _spelled(_users_frame(stack) or told or stack.frames[0])
+
+
+def _users_frame(stack: Stack) -> Stacked | None:
+    return next((frame for frame in stack.frames if frame.python and frame.users), None)
 
 
 def _any(stacks: Iterable[Stack], pattern: Pattern) -> bool:
@@ -210,7 +213,7 @@ def _found(stack: Stack, patterns: Iterable[Pattern], inner: re.Pattern[str]) ->
 def _in_script(stack: Stack) -> Hang | None:
     """Tell a wait of the script's own: its code is innermost, and nothing of torch is below it."""
     native = [frame.function for frame in stack.frames if not frame.python]
-    own = next((frame for frame in stack.frames if _is_own(frame)), None)
+    own = _users_frame(stack)
     if own is None or not stack.stands or any(_BELOW_TORCH.search(name) for name in native):
         return None
     above = [frame for frame in stack.frames[: stack.frames.index(own)] if frame.python]
@@ -229,15 +232,11 @@ def _odd_one_out(hangs: Sequence[Hang]) -> Hang | None:
     return min(apart or hangs, key=lambda hang: places[hang.kind, hang.place])
 
 
-def _is_own(frame: Stacked) -> bool:
-    return frame.python and not _INSTALLED.search(frame.file)
-
-
 def _spelled(frame: Stacked) -> str:
     """Write a frame without its line: "data.py load"."""
     if not frame.file:
         return re.sub(r"\(.*", "", frame.function).strip()
-    return f"{frame.file.rpartition('/')[2]} {frame.function}"
+    return place(frame.function, frame.file)
 
 
 def _shown(stack: Stack, frame: Stacked) -> tuple[str, ...]:

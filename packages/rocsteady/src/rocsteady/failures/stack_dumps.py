@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rocsteady.failures.stacks import Stack, Stacked, forward
+from rocsteady.failures.frames import forward, is_users_file
+from rocsteady.failures.stacks import Stack, Stacked
 from rocsteady.failures.tracebacks import EXCEPTION_LINE, unlabelled
 from rocsteady.hangs.values import Wait
 
@@ -160,7 +161,8 @@ class _DumpReader:
     def _add(self, function: str, file: str = "") -> None:
         self._count += 1
         if self._threads and self._count < MAX_FRAMES:
-            self._threads[-1].frames.append(Stacked(function, forward(file)))
+            users = bool(file) and is_users_file(file, shortened=True)
+            self._threads[-1].frames.append(Stacked(function, forward(file), users=users))
 
 
 def _main(threads: Sequence[_DumpedThread]) -> _DumpedThread:

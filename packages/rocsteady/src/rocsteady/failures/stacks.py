@@ -6,10 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from rocsteady.failures.frames import FRAME, forward, is_users_file
 from rocsteady.hangs.values import Heartbeat, Snapshot, ThreadSeen, Wait
 from rocsteady.model import Value
-
-_FRAME = re.compile(r"(?P<function>\S.*?) \((?P<file>[^()]*?)(?::(?P<line>\d+))?\)$")
 
 
 class Stacked(NamedTuple):
@@ -18,6 +17,7 @@ class Stacked(NamedTuple):
     function: str
     file: str = ""
     source: str = ""
+    users: bool = False  # it is the user's own code
 
     @property
     def python(self) -> bool:
@@ -38,11 +38,6 @@ class Stack(Value, frozen=True, kw_only=True):
     wait: Wait | None = None  # None: nothing is known but the frames
     stands: bool = True  # it was in the same place at every snapshot
     rank: int | None = None
-
-
-def forward(path: str) -> str:
-    """Write a path as knowledge does."""
-    return path.replace("\\", "/")
 
 
 class Pattern:
@@ -105,9 +100,12 @@ def from_snapshots(snapshots: Sequence[Snapshot], heartbeats: Sequence[Heartbeat
 
 def _frames(thread: ThreadSeen) -> tuple[Stacked, ...]:
     native = [Stacked(function) for function in thread.native or ()]
-    found = (_FRAME.fullmatch(frame) for frame in thread.frames or ())
-    python = [Stacked(frame["function"], forward(frame["file"])) for frame in found if frame]
-    return (*native, *python)
+    found = (FRAME.fullmatch(frame) for frame in thread.frames or ())
+    return (*native, *(_python(frame["function"], frame["file"]) for frame in found if frame))
+
+
+def _python(function: str, file: str) -> Stacked:
+    return Stacked(function, forward(file), users=is_users_file(file))
 
 
 def _common(samples: Sequence[tuple[Stacked, ...]]) -> tuple[Stacked, ...]:

@@ -33,6 +33,7 @@ class Symptoms(Value, frozen=True, kw_only=True):
     hung: bool = False
     snapshots: tuple[Snapshot, ...] = ()  # while it hung, oldest first
     heartbeats: tuple[Heartbeat, ...] = ()
+    culprit: int | None = None  # the process that the verdict blames for a hang
     phase: str = ""
     step: int | None = None
     start: str = ""  # the checkpoint from which the script itself went on

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from rocsteady.failures.frames import forward, is_users_file, place
 from rocsteady.model import Value
 
 HEADER = "Traceback (most recent call last)"
@@ -51,11 +52,8 @@ _END_OF_MESSAGE = re.compile(
     r"|\d{4}-\d\d-\d\d|Exception |Original |-- Process |"
     rf"{re.escape(_CHAINED[0])}|{re.escape(_CHAINED[1])}|\[W|\[E|terminate called|Aborted|Killed"
 )
-_NOT_THE_USERS = re.compile(
-    r"(?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python\d|[/\\]Lib[/\\]|^<|_rocsteady_inside[/\\]"
-    r"|[/\\]torch[/\\](?:_|nn|utils|autograd|cuda|optim|distributed|multiprocessing|functional)"
-    r"|torchinductor_|[/\\]bin[/\\]\w+$"
-)
+
+
 _CRASH_THREAD = re.compile(r"\s*(Current t|T)hread 0x[0-9a-f]+ .*\(most recent call first\)")
 _CRASH_FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)')
 
@@ -120,13 +118,13 @@ def find_bare(text: str, taken: Iterable[Traceback]) -> list[Traceback]:
 
 def is_own(frame: Frame) -> bool:
     """Return whether a frame is of the user's own code, and not of what is installed."""
-    return not _NOT_THE_USERS.search(frame.file)
+    return is_users_file(frame.file)
 
 
 def place_of(frames: Iterable[Frame]) -> str:
     """Name the innermost frame of the user's own code: "train.py train_step"."""
     own = [frame for frame in frames if is_own(frame)]
-    return f"{_name(own[-1].file)} {own[-1].function}".strip() if own else ""
+    return place(own[-1].function, own[-1].file) if own else ""
 
 
 def line_of(text: str) -> str:
@@ -174,7 +172,7 @@ def unlabelled(line: str) -> tuple[int | None, str]:
 
 
 def _name(path: str) -> str:
-    return path.replace("\\", "/").rpartition("/")[2]
+    return forward(path).rpartition("/")[2]
 
 
 def _headers(text: str) -> list[int]:

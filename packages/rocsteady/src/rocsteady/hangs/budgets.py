@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from rocsteady.hangs.phase_history import PhaseHistory, stays_in_phase
+from rocsteady.hangs.trainers import trainers
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.hangs.verdict import Patience
-from rocsteady.hangs.wait_chain import training
 from rocsteady.model import Value
 
 SELDOM = frozenset({"starting", "checkpoint", "compile", "evaluate"})
@@ -45,15 +45,15 @@ def budgets(
     patience: Patience,
 ) -> Budgets:
     """Work out what is allowed; of several processes, the most patient rule holds."""
-    trainers = training(heartbeats)
-    stays = [stays_in_phase(beat) for beat in trainers]
-    stays += [earlier.of(beat.phase) for beat in trainers]
+    beats = trainers(heartbeats)
+    stays = [stays_in_phase(beat) for beat in beats]
+    stays += [earlier.of(beat.phase) for beat in beats]
     usual = max((stay.usual_longest() for stay in stays), default=0.0)
     longest = max((stay.longest for stay in stays), default=0.0)
-    steps = min((_steps(beat) for beat in trainers), default=0)
-    seldom = steps < patience.steady_steps or any(beat.phase in SELDOM for beat in trainers)
-    least = patience.seldom_after if seldom else _steady(trainers, patience)
-    is_over = bool(trainers) and all(beat.ended for beat in trainers)
+    steps = min((_steps(beat) for beat in beats), default=0)
+    seldom = steps < patience.steady_steps or any(beat.phase in SELDOM for beat in beats)
+    least = patience.seldom_after if seldom else _steady(beats, patience)
+    is_over = bool(beats) and all(beat.ended for beat in beats)
     if is_over:
         least = patience.exit_after
     suspect = min(patience.suspect_after, max(least - EARLIER, patience.steady_suspect_after))
@@ -75,9 +75,9 @@ def budgets(
     )
 
 
-def _steady(trainers: Iterable[Heartbeat], patience: Patience) -> timedelta:
+def _steady(beats: Iterable[Heartbeat], patience: Patience) -> timedelta:
     """Return the least for a closed set while steps are made: sooner, the shorter steps are."""
-    step = max((_mean_step(beat) for beat in trainers), default=0.0)
+    step = max((_mean_step(beat) for beat in beats), default=0.0)
     wanted = timedelta(seconds=patience.steady_factor * step)
     return min(max(patience.steady_stuck_after, wanted), patience.stuck_after)
 

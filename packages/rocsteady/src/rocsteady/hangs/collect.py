@@ -23,7 +23,7 @@ from rocsteady.hangs.native_stacks import NativeStacks
 from rocsteady.hangs.parallel import run_all
 from rocsteady.hangs.signal_stacks import ask_for_stacks
 from rocsteady.hangs.snapshot import take_snapshot
-from rocsteady.hangs.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen
+from rocsteady.hangs.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
 from rocsteady.model import Value
 from rocsteady.store.redaction.redactor import Secrets, hide_secrets
 from rocsteady.system import procfs
@@ -34,6 +34,7 @@ MARGIN = 0.9  # of the time, for the parts; the rest is for coming back
 PART = 0.7  # of the time, for what a part waits for; the rest is for writing it down
 OWN_STACKS = timedelta(seconds=1)  # for processes that write them themselves
 LOG_TAIL = 256 * 1024  # bytes
+BETWEEN_PROCESSES = (Wait.TREE, Wait.CHILD)  # waits whose processes are worth naming
 MOST_THREADS = 5000  # whose kernel stacks are read
 
 
@@ -206,13 +207,15 @@ def stacks_text(seen: Snapshot) -> str:
     for process in seen.processes:
         lines.append(f"process {process.pid} {process.name} (child of {process.parent})")
         for thread in process.threads:
-            lines += _thread_text(thread)
+            lines += _thread_text(process.pid, thread)
         lines.append("")
     return "\n".join(lines)
 
 
-def _thread_text(thread: ThreadSeen) -> list[str]:
-    waits_for = f" {list(thread.waits_for)}" if thread.waits_for else ""
+def _thread_text(pid: int, thread: ThreadSeen) -> list[str]:
+    pids = thread.blocked.pids if thread.blocked and thread.wait in BETWEEN_PROCESSES else ()
+    others = [other for other in pids if other != pid] or pids  # after a fork it holds both ends
+    waits_for = f" {list(others)}" if others else ""
     head = (
         f"  thread {thread.tid} {thread.name}: state {thread.state}, {thread.cpu:.2f} s of cpu,"
         f" waits for {thread.wait.value}{waits_for}"

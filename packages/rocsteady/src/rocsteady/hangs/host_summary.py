@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import msgspec
 
 from rocsteady.hangs.blame import Blame, RankRecord, blame
+from rocsteady.hangs.trainers import trainers
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.hangs.verdict import Verdict
-from rocsteady.hangs.wait_chain import training
 from rocsteady.model import RunState, Value
 
 
@@ -39,7 +39,7 @@ def alone(heartbeats: tuple[Heartbeat, ...]) -> tuple[Heartbeat, ...]:
 
 def summarise(heartbeats: tuple[Heartbeat, ...], verdict: Verdict) -> HostSummary:
     """Say which ranks are on this host. ``heartbeats`` tell the size of the whole job."""
-    ranks = sorted(beat.rank for beat in training(heartbeats) if beat.rank is not None)
+    ranks = sorted(beat.rank for beat in trainers(heartbeats) if beat.rank is not None)
     return HostSummary(
         world=max([len(ranks), *(beat.world or 1 for beat in heartbeats)]),
         stuck=verdict.condition is RunState.HUNG,

@@ -13,14 +13,14 @@ import msgspec
 from rocsteady.hangs.blame import Blame, RankRecord, blame
 from rocsteady.hangs.budgets import Budgets, LongestWaits, budgets
 from rocsteady.hangs.phase_history import PhaseHistory, from_heartbeats
-from rocsteady.hangs.rank_records import rank_records, world_size
-from rocsteady.hangs.snapshot_reading import Reading, read
-from rocsteady.hangs.stack_facts import KnownWaits
+from rocsteady.hangs.rank_records import rank_records
+from rocsteady.hangs.snapshot_reading import HELD, Reading, read
+from rocsteady.hangs.stack_frames import KnownWaits
+from rocsteady.hangs.trainers import finished, trainers, world_size
 from rocsteady.hangs.values import Heartbeat, Snapshot, Tick
 from rocsteady.hangs.verdict import Patience, Verdict
-from rocsteady.hangs.wait_chain import Ending, finished, training
 from rocsteady.hangs.wait_graph import wait_set
-from rocsteady.hangs.wait_set import WaitSet, moved, prove
+from rocsteady.hangs.wait_set import Activity, WaitSet, changed, prove
 from rocsteady.model import RunState, Value
 from rocsteady.wording import duration
 
@@ -29,7 +29,6 @@ SNAPSHOT_EVERY = 1.0  # seconds, at first
 SNAPSHOT_SHARE = 1 / 15  # of the time waited: the longer it lasts, the less it matters when it ends
 SNAPSHOT_AT_LEAST_EVERY = 30.0
 MOST_SETS = 40
-HELD = (Ending.STOPPED, Ending.HELD)
 
 Mark = tuple[tuple[int, int, int, str, float], ...]
 
@@ -103,7 +102,7 @@ def _ticked(pulse: Pulse, tick: Tick, patience: Patience) -> Pulse:
     )
     counted = tick.output.counters != pulse.counters
     trains = not finished(tick.heartbeats)
-    steps_known = trains and any(beat.step for beat in training(tick.heartbeats))
+    steps_known = trains and any(beat.step for beat in trainers(tick.heartbeats))
     advanced = mark != pulse.mark or (counted and not steps_known)
     fresh = msgspec.structs.replace(
         pulse,
@@ -133,7 +132,7 @@ def _ended(pulse: Pulse, at: float) -> LongestWaits:
     reading, ended, waited = pulse.reading, pulse.ended, at - pulse.waited_from
     if reading is None:
         return msgspec.structs.replace(ended, unexamined=max(ended.unexamined, waited))
-    if reading.ending is Ending.DEVICE:
+    if reading.activity is Activity.WAITS_FOR_GPU:
         return msgspec.structs.replace(ended, device=max(ended.device, waited))
     if len(pulse.sets) > 1 and _proof(pulse).closed:  # a single snapshot is not one moment
         seemed = at - pulse.sets[0].at
@@ -175,16 +174,16 @@ def occupied(pulse: Pulse, at: float) -> Pulse:
 
 def waits_for_gpu(pulse: Pulse) -> bool:
     """Tell whether the last snapshot found a known wait for a device."""
-    return pulse.reading is not None and pulse.reading.ending is Ending.DEVICE
+    return pulse.reading is not None and pulse.reading.activity is Activity.WAITS_FOR_GPU
 
 
 def _with_snapshot(pulse: Pulse, snapshot: Snapshot, waits: KnownWaits) -> Pulse:
-    reading = read(pulse.before, snapshot, pulse.heartbeats, waits)
-    last = pulse.reading
-    if last and last.ending in HELD and reading.ending not in HELD:
-        pulse, last = _forgotten(pulse, snapshot.at), None
     found = wait_set(snapshot, pulse.heartbeats, waits)
-    agrees = last is not None and not reading.moves and reading.ending is last.ending
+    reading = read(pulse.before, snapshot, found, pulse.heartbeats, waits)
+    last = pulse.reading
+    if last and last.activity in HELD and reading.activity not in HELD:
+        pulse, last = _forgotten(pulse, snapshot.at), None
+    agrees = last is not None and not reading.moves and reading.activity is last.activity
     return msgspec.structs.replace(
         pulse,
         before=snapshot,
@@ -203,7 +202,7 @@ def _blame(pulse: Pulse) -> Blame | None:
 
 def _sets(sets: tuple[WaitSet, ...], found: WaitSet) -> tuple[WaitSet, ...]:
     """Go on with a row of snapshots that found the same closed set, or begin another."""
-    goes_on = bool(sets) and sets[-1].closed and found.closed and not moved(sets[-1], found)
+    goes_on = bool(sets) and sets[-1].closed and found.closed and not changed(sets[-1], found)
     return (*sets, found)[-MOST_SETS:] if goes_on else (found,)
 
 
@@ -248,7 +247,7 @@ def _heard(pulse: Pulse) -> float:
 
 
 def _condition(pulse: Pulse, limit: float | None, allowed: Budgets, patience: Patience) -> RunState:
-    if pulse.reading and pulse.reading.ending in HELD:
+    if pulse.reading and pulse.reading.activity in HELD:
         return RunState.STOPPED
     waited = pulse.at - _heard(pulse)
     if limit is not None and waited >= limit:
@@ -269,10 +268,10 @@ def _limit(
     unproven = _unproven(pulse, allowed, patience)
     if reading is None or unproven is None or reading.moves:
         return unproven
-    if reading.ending is Ending.LOCKED and proof and _is_proven(pulse, proof, patience):
+    if proof and _is_proven(pulse, proof, patience):
         least = patience.signal_after.total_seconds() if proof.handlers else 0.0
         return min(unproven, max(allowed.stuck, least))
-    if reading.ending is Ending.DEVICE:
+    if reading.activity is Activity.WAITS_FOR_GPU:
         return _device_limit(pulse, unproven, allowed, patience)
     return unproven
 
@@ -325,7 +324,7 @@ def _why(
     if condition is RunState.STOPPED and reading:
         return reading.why
     seen = f"; {reading.why}" if reading else ""
-    if reading and proof and reading.ending is Ending.LOCKED and not reading.moves:
+    if reading and proof and reading.activity is Activity.WAITS_INSIDE and not reading.moves:
         seen += _way_out(proof, apart=pulse.apart)
     if waits_for_gpu(pulse) and pulse.before and pulse.before.gpu_signs:
         seen += f", and {pulse.before.gpu_signs[0]}"

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rocsteady.hangs.stack_facts import KnownWaits
+from rocsteady.hangs.stack_frames import KnownWaits
 from rocsteady.hangs.values import ProcessSeen, Snapshot, ThreadSeen, Wait
-from rocsteady.hangs.wait_chain import Ending, Reached
+from rocsteady.hangs.wait_set import IDLE_SHARE, Activity, Member
 
-IDLE_SHARE = 0.05  # of a core: a thread below it waits, whatever wakes it now and then
 BUSY_SHARE = 0.5  # of a core: a child above it works, even if it is not known who waits for it
 BAR_RATE = 64 << 10  # bytes a second: a progress bar redrawn ten times a second writes 20 KiB
 BY_SNAPSHOT = 4  # times that a snapshot with native frames may wake a thread
@@ -25,20 +24,20 @@ class Moved(NamedTuple):
 
     what: str
     pid: int
-    thread: ThreadSeen | None = None
+    member: Member | None = None
     works: bool = True  # more than the stack of a thread beside the training, such as a bar's
 
 
 def moved(
-    before: Snapshot, now: Snapshot, reached: tuple[Reached, ...], known: KnownWaits
+    before: Snapshot, now: Snapshot, members: tuple[Member, ...], known: KnownWaits
 ) -> tuple[Moved, ...]:
     """Return the signs of life since the snapshot before."""
     seconds = now.at - before.at
-    return tuple(_signs(before, now, reached, known)) if seconds > 0 else ()
+    return tuple(_signs(before, now, members, known)) if seconds > 0 else ()
 
 
 def _signs(
-    before: Snapshot, now: Snapshot, reached: tuple[Reached, ...], known: KnownWaits
+    before: Snapshot, now: Snapshot, members: tuple[Member, ...], known: KnownWaits
 ) -> Iterator[Moved]:
     seconds = now.at - before.at
     earlier = {process.pid: process for process in before.processes}
@@ -47,14 +46,14 @@ def _signs(
         for process in before.processes
         for thread in process.threads
     }
-    for one in reached:
-        old = threads.get(one.key)
-        what = _thread_moved(old, one, seconds, known) if old else "has a new thread"
+    for member in members:
+        old = threads.get(member.key)
+        what = _thread_moved(old, member, seconds, known) if old else "has a new thread"
         if what:
-            works = one.trains or what == "computes"
-            yield Moved(what, one.process.pid, one.thread, works)
-    trainers = {one.process.pid for one in reached if one.trains}
-    processes = {one.process.pid: one.process for one in reached}
+            works = member.trains or what == "computes"
+            yield Moved(what, member.process.pid, member, works)
+    trainers = {member.process.pid for member in members if member.trains}
+    processes = {member.process.pid: member.process for member in members}
     for pid, process in processes.items():
         what = _process_moved(earlier.get(pid), process, seconds, bar=pid in trainers)
         if what:
@@ -62,24 +61,22 @@ def _signs(
     yield from _family(earlier, now, set(processes), seconds)
 
 
-def _thread_moved(old: ThreadSeen, one: Reached, seconds: float, known: KnownWaits) -> str:
-    new = one.thread
+def _thread_moved(old: ThreadSeen, member: Member, seconds: float, known: KnownWaits) -> str:
+    new = member.thread
     share = (new.cpu - old.cpu) / seconds
+    inside = member.activity is Activity.WAITS_INSIDE
+    for_others = not member.trains and member.activity is not Activity.WAITS_FOR_GPU
     if old.frames is not None and new.frames is not None and old.frames != new.frames:
         return "moves"
-    if share >= IDLE_SHARE and (one.ending is Ending.LOCKED or _works_for_another(one)):
+    if share >= IDLE_SHARE and (inside or for_others):
         return "computes"
     woken = old.wait is new.wait is Wait.WORLD and new.switches - old.switches > BY_SNAPSHOT
     if woken:
         return "sends or receives"
-    rests = share < IDLE_SHARE and old.wait is new.wait and one.ending is Ending.LOCKED
+    rests = share < IDLE_SHARE and old.wait is new.wait and inside
     if not rests and old.native is not None and new.native is not None:
         return "moves" if _outer(old.native, known) != _outer(new.native, known) else ""
     return ""
-
-
-def _works_for_another(one: Reached) -> bool:
-    return not one.trains and one.ending is not Ending.DEVICE
 
 
 def _outer(native: tuple[str, ...], known: KnownWaits) -> tuple[str, ...]:
@@ -99,17 +96,17 @@ def _process_moved(old: ProcessSeen | None, new: ProcessSeen, seconds: float, *,
 
 
 def _family(
-    earlier: dict[int, ProcessSeen], now: Snapshot, reached: set[int], seconds: float
+    earlier: dict[int, ProcessSeen], now: Snapshot, pids: set[int], seconds: float
 ) -> Iterator[Moved]:
-    """Yield what the children of reached processes show, though nobody is seen to wait for them."""
-    for pid in reached & {process.parent for process in earlier.values()}:
+    """Yield what the children of these processes show, though nobody is seen to wait for them."""
+    for pid in pids & {process.parent for process in earlier.values()}:
         alive = {process.pid for process in now.processes}
         for old in earlier.values():
             if old.parent == pid and old.pid not in alive and _lived(old):
                 yield Moved("saw a child end", pid)
     for process in now.processes:
         old_one = earlier.get(process.pid)
-        if process.parent not in reached:
+        if process.parent not in pids:
             continue
         if old_one is None:
             yield Moved("has a new child", process.parent)

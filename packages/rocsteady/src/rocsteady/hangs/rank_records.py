@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from rocsteady.hangs.blame import RankRecord, WaitsFor
-from rocsteady.hangs.stack_facts import KnownWaits
-from rocsteady.hangs.stack_place import has_users_code, is_of, place_of
+from rocsteady.hangs.stack_frames import (
+    KnownWaits,
+    below_users_code,
+    in_collective,
+    is_of,
+    place_of,
+)
+from rocsteady.hangs.trainers import trainers
 from rocsteady.hangs.values import Heartbeat, Snapshot, ThreadSeen, Wait
-from rocsteady.hangs.wait_chain import training
 
 LOADER = "data/dataloader.py"
 # Code of PyTorch that may be in a collective which only the native stack would show.
@@ -75,16 +80,11 @@ def rank_records(
     return tuple(records)
 
 
-def world_size(heartbeats: Iterable[Heartbeat]) -> int:
-    """Return how many ranks there are on all hosts, as they tell; 0: not known."""
-    return max((beat.world or 0 for beat in heartbeats), default=0)
-
-
 def _one_a_rank(heartbeats: tuple[Heartbeat, ...]) -> list[Heartbeat]:
     """Return one heartbeat a rank: of those that train, else of one whose script is done."""
     told = [beat for beat in heartbeats if beat.rank is not None]
     by_rank = {beat.rank: beat for beat in told if beat.ended}
-    by_rank |= {beat.rank: beat for beat in training(tuple(told)) if not beat.ended}
+    by_rank |= {beat.rank: beat for beat in trainers(tuple(told)) if not beat.ended}
     return [by_rank[rank] for rank in sorted(by_rank, key=lambda rank: rank or 0)]
 
 
@@ -96,17 +96,11 @@ def _waits_for(beat: Heartbeat, thread: ThreadSeen | None, known: KnownWaits) ->
         return WaitsFor.GPU
     if thread.frames is None:
         return WaitsFor.UNKNOWN
-    below = _below_users_code(thread.frames)
-    if known.collective(below, native):
+    if in_collective(thread, known):
         return WaitsFor.RANKS
+    below = below_users_code(thread.frames)
     if any(is_of(frame, LOADER) for frame in below):
         return WaitsFor.LOADER
     waits = BY_CALL.get(thread.wait, WaitsFor.UNKNOWN)
     torchs = any(is_of(frame, *MAY_BE_COLLECTIVE) for frame in below)
     return WaitsFor.MAYBE_RANKS if torchs and waits is not WaitsFor.NOTHING else waits
-
-
-def _below_users_code(frames: Sequence[str]) -> Sequence[str]:
-    """Return the innermost frames, down from what the user's code has called."""
-    users = (place for place, frame in enumerate(frames) if has_users_code((frame,)))
-    return frames[: next(users, len(frames))]

@@ -142,7 +142,7 @@ def _see(pid: int, waits: Waits) -> ProcessSeen | None:
 def _see_thread(pid: int, tid: int, waits: Waits, *, frozen: bool) -> ThreadSeen | None:
     try:
         stat = procfs.stat(pid, tid)
-        end = waits.of(pid, tid, stat.state)
+        decoded = waits.of(pid, tid, stat.state)
     except _UNREADABLE:
         return None
     return ThreadSeen(
@@ -151,9 +151,8 @@ def _see_thread(pid: int, tid: int, waits: Waits, *, frozen: bool) -> ThreadSeen
         state=stat.state,
         cpu=stat.cpu,
         switches=_switches(pid, tid),
-        wait=Wait.WORLD if frozen else end.wait,
-        waits_for=() if frozen else tuple(sorted(end.pids)),
-        blocked=None if frozen else end.blocked,
+        wait=Wait.WORLD if frozen else decoded.wait,
+        blocked=None if frozen else decoded.blocked,
     )
 
 

@@ -1,22 +1,24 @@
-"""What one snapshot says, beside the snapshot before it: one ending for the whole tree."""
+"""What one snapshot says, beside the one before it: one activity that stands for the whole tree."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from rocsteady.hangs.motion import moved
-from rocsteady.hangs.stack_facts import KnownWaits
-from rocsteady.hangs.stack_place import has_users_code, is_torchs, place_of
+from rocsteady.hangs.stack_frames import KnownWaits, has_users_code, in_collective, is_torchs
 from rocsteady.hangs.values import Heartbeat, Snapshot, Wait
-from rocsteady.hangs.wait_chain import Ending, Reached, reach
+from rocsteady.hangs.wait_set import Activity, Member, WaitSet
 from rocsteady.model import Value
+
+HELD = (Activity.STOPPED, Activity.DEBUGGED)
+BETWEEN_PROCESSES = (Wait.TREE, Wait.CHILD)
 
 
 class Reading(Value, frozen=True, kw_only=True):
     """What is known after a snapshot."""
 
     at: float
-    ending: Ending
+    activity: Activity
     moves: (
         bool  # since the snapshot before; also if it runs and cannot be told to stay in one place
     )
@@ -28,64 +30,72 @@ class Reading(Value, frozen=True, kw_only=True):
 
 
 def read(
-    before: Snapshot | None, now: Snapshot, heartbeats: tuple[Heartbeat, ...], known: KnownWaits
-) -> Reading:
-    """Say what the whole tree is in, by the first of these that any reached thread is in."""
-    reached = reach(now, heartbeats, known)
-    if not reached:
-        return _nothing_to_see(now, heartbeats)
-    for ending in (Ending.STOPPED, Ending.HELD):
-        held = [one for one in reached if one.ending is ending]
-        if held:
-            return _said(now, reached, held[0], _HELD_BY[held[0].thread.wait](held[0]))
-    signs = moved(before, now, reached, known) if before else ()
-    if not signs and any(one.ending is Ending.RUNS and not one.thread.native for one in reached):
-        one = next(one for one in reached if one.ending is Ending.RUNS)
-        return _said(now, reached, one, _runs(one, now), moves=True)
-    if signs:
-        sign, works = signs[0], any(each.works for each in signs)
-        one = next((one for one in reached if one.thread is sign.thread), reached[0])
-        why = f"process {sign.pid} {sign.what}"
-        return _said(now, reached, one, why, moves=True, works=works or not now.stacks)
-    for ending, clause in _CLAUSES.items():
-        found = [one for one in reached if one.ending is ending]
-        if found:
-            one = _to_blame(found, known)
-            return _said(now, reached, one, clause(one, now), works=not now.stacks)
-    raise AssertionError("every ending is in one of the tables")  # pragma: no cover
-
-
-def _said(  # noqa: PLR0913 - all that a reading is made of
+    before: Snapshot | None,
     now: Snapshot,
-    reached: tuple[Reached, ...],
-    one: Reached,
+    waits: WaitSet,
+    heartbeats: tuple[Heartbeat, ...],
+    known: KnownWaits,
+) -> Reading:
+    """Return what the whole tree does; ``waits`` is the wait set of this snapshot."""
+    members = tuple(member for member in waits.members if not member.bystander)
+    if not members:
+        return _nothing_to_see(now, heartbeats)
+    for activity in HELD:
+        held = [member for member in members if member.activity is activity]
+        if held:
+            return _reading(now, members, held[0], _held(held[0]))
+    signs = moved(before, now, members, known) if before else ()
+    if signs:
+        member, works = signs[0].member or members[0], any(each.works for each in signs)
+        why = f"process {signs[0].pid} {signs[0].what}"
+        return _reading(now, members, member, why, moves=True, works=works or not now.stacks)
+    running = [member for member in members if member.activity is Activity.RUNS]
+    if any(not member.thread.native for member in running):
+        # Without native frames, a thread that runs cannot be seen to stay in one place.
+        return _reading(now, members, running[0], _runs(running[0]), moves=True)
+    for activity, clause in _CLAUSES.items():
+        found = [member for member in members if member.activity is activity]
+        if found:
+            member = _to_blame(found, known)
+            return _reading(now, members, member, clause(member, now), works=not now.stacks)
+    raise AssertionError("every activity is in one of the tables")  # pragma: no cover
+
+
+def _reading(  # noqa: PLR0913 - all that a reading is made of
+    now: Snapshot,
+    members: tuple[Member, ...],
+    member: Member,
     why: str,
     *,
     moves: bool = False,
     works: bool = True,
 ) -> Reading:
-    alone = one.trains and all(other.process is one.process for other in reached if other.trains)
+    trains = [other.process.pid for other in members if other.trains]
+    alone = member.trains and set(trains) == {member.process.pid}
     return Reading(
         at=now.at,
-        ending=one.ending,
+        activity=member.activity,
         moves=moves,
         works=works,
         why=why,
-        place=_place(one, reached),
-        culprit=None if alone else one.process.pid,
+        place=_place(member, members),
+        culprit=None if alone else member.process.pid,
     )
 
 
-def _place(one: Reached, reached: tuple[Reached, ...]) -> str:
+def _place(member: Member, members: tuple[Member, ...]) -> str:
     """Name the line of a thread, or of one that waits for it if it has no code of the user's."""
-    pid = one.process.pid
-    waiting = (other for other in reached if pid in _awaited(other))
-    users = (each for each in (one, *waiting) if has_users_code(each.thread.frames))
-    return place_of(next(users, one).thread.frames)
+    waiting = (other for other in members if member.process.pid in _awaited(other))
+    users = (each for each in (member, *waiting) if has_users_code(each.thread.frames))
+    return next(users, member).place
 
 
-def _awaited(one: Reached) -> tuple[int, ...]:
-    return one.thread.waits_for if one.thread.wait in (Wait.TREE, Wait.CHILD) else ()
+def _awaited(member: Member) -> set[int]:
+    """Return the processes that a thread waits for."""
+    blocked = member.thread.blocked
+    if blocked is None or member.thread.wait not in BETWEEN_PROCESSES:
+        return set()
+    return {*blocked.pids} - ({member.process.pid} if blocked.holds_both else set())
 
 
 def _nothing_to_see(now: Snapshot, heartbeats: tuple[Heartbeat, ...]) -> Reading:
@@ -95,58 +105,68 @@ def _nothing_to_see(now: Snapshot, heartbeats: tuple[Heartbeat, ...]) -> Reading
         if here
         else "the work happens where rocsteady cannot see it"
     )
-    return Reading(at=now.at, ending=Ending.OUTSIDE, moves=False, why=why, visible=here)
+    return Reading(at=now.at, activity=Activity.WAITS_OUTSIDE, moves=False, why=why, visible=here)
 
 
-def _to_blame(found: list[Reached], known: KnownWaits) -> Reached:
+def _to_blame(found: list[Member], known: KnownWaits) -> Member:
     """Choose whom to name: the end of a chain of waits before those who wait for it."""
     return min(enumerate(found), key=lambda item: (*_innocence(item[1], known), item[0]))[1]
 
 
-def _innocence(one: Reached, known: KnownWaits) -> tuple[bool, bool, bool, bool]:
-    thread = one.thread
-    waits_for_others = thread.wait in (Wait.TREE, Wait.CHILD) or known.collective(
-        thread.frames or (), thread.native or ()
-    )
-    in_torch = one.trains and is_torchs(thread.frames)  # as in a backward that ranks do together
-    return not (one.main or one.trains), waits_for_others, one.trains, in_torch
+def _innocence(member: Member, known: KnownWaits) -> tuple[bool, bool, bool, bool]:
+    """Order members by how little they explain; the first that differs decides.
+
+    Threads beside the main one, such as OpenMP's, wait because the main one gives them no work.
+    Those that wait for other processes or ranks are held up by them. A worker explains a trainer
+    that waits for it. A trainer inside of PyTorch may be in a collective of the backward, which
+    only native stacks would show.
+    """
+    thread = member.thread
+    waits_for_others = thread.wait in BETWEEN_PROCESSES or in_collective(thread, known)
+    in_torch = member.trains and is_torchs(thread.frames)
+    beside = not (member.is_main or member.trains)
+    return beside, waits_for_others, member.trains, in_torch
 
 
-def _name(one: Reached) -> str:
-    return "the training thread" if one.trains else f"process {one.process.pid}"
+def _name(member: Member) -> str:
+    return "the training thread" if member.trains else f"process {member.process.pid}"
 
 
-def _runs(one: Reached, _: Snapshot) -> str:
-    where = ", at the same place in native code in every sample," if one.thread.native else ","
-    return f"{_name(one)} is running{where} which may be work"
+def _held(member: Member) -> str:
+    pid = member.process.pid
+    if member.activity is Activity.STOPPED:
+        return f"process {pid} was stopped by a signal"
+    if any(thread.wait is Wait.TRACED for thread in member.process.threads):
+        return f"process {pid} is held by a debugger"
+    return f"process {pid} is waiting for input in a debugger"
 
 
-def _outside(one: Reached, now: Snapshot) -> str:
+def _runs(member: Member) -> str:
+    native = member.thread.native
+    where = ", at the same place in native code in every sample," if native else ","
+    return f"{_name(member)} is running{where} which may be work"
+
+
+def _outside(member: Member, now: Snapshot) -> str:
     if not now.stacks:
         return f"no stacks could be read ({now.why_no_stacks or 'reason unknown'})"
-    if (one.trains or one.main) and one.process.python and one.thread.frames is None:
-        return f"the stack of process {one.process.pid} could not be read"
-    return f"{_name(one)} is waiting for {one.thread.wait.value}"
+    leads = member.trains or member.is_main
+    if leads and member.process.python and member.thread.frames is None:
+        return f"the stack of process {member.process.pid} could not be read"
+    return _waits(member)
 
 
-def _device(one: Reached, _: Snapshot) -> str:
-    return f"{_name(one)} is waiting for the GPU, at the same place in every sample"
+def _waits(member: Member) -> str:
+    return f"{_name(member)} is waiting for {member.thread.wait.value}"
 
 
-def _locked(one: Reached, _: Snapshot) -> str:
-    return f"{_name(one)} is waiting for {one.thread.wait.value}"
-
-
-_HELD_BY: dict[Wait, Callable[[Reached], str]] = {
-    wait: lambda one: f"process {one.process.pid} is waiting for input in a debugger"
-    for wait in Wait
-} | {
-    Wait.STOPPED: lambda one: f"process {one.process.pid} was stopped by a signal",
-    Wait.TRACED: lambda one: f"process {one.process.pid} is held by a debugger",
-}
-_CLAUSES: dict[Ending, Callable[[Reached, Snapshot], str]] = {
-    Ending.RUNS: _runs,
-    Ending.OUTSIDE: _outside,
-    Ending.DEVICE: _device,
-    Ending.LOCKED: _locked,
+# Of all members, the one that is furthest from being stuck stands for the tree: one that runs or
+# waits for the outside world may yet end the waits of the others, whatever those are.
+_CLAUSES: dict[Activity, Callable[[Member, Snapshot], str]] = {
+    Activity.RUNS: lambda member, _: _runs(member),
+    Activity.WAITS_OUTSIDE: _outside,
+    Activity.WAITS_FOR_GPU: lambda member, _: (
+        f"{_name(member)} is waiting for the GPU, at the same place in every sample"
+    ),
+    Activity.WAITS_INSIDE: lambda member, _: _waits(member),
 }

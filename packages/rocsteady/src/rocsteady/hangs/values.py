@@ -48,14 +48,21 @@ class Wait(Enum):
     UNKNOWN = "something that the kernel does not show"
 
 
-class Outside(Enum):
-    """What outside the process tree could end a wait."""
+class WayOut(Enum):
+    """What could end a wait other than the threads that take part in it."""
 
-    DESCRIPTOR = "descriptor"  # a file, a terminal, the network, or a pipe that an outsider holds
+    TIMEOUT = "timeout"
+    TIMER = "timer"
+    SIGNAL = "signal handler"
+    DESCRIPTOR = "outside descriptor"  # a file, the network, or a pipe that an outsider holds
     MEMORY = "shared memory"  # that a process outside the tree has mapped, or may map
     FILE_LOCK = "file lock"
-    PROCESS = "process"  # a child that is not among those that can be seen
-    SYSTEM = "system"  # a semaphore or a signal that any process may send
+    PROCESS = "outside process"  # a child that cannot be seen, a rank of another machine
+    SYSTEM = "system-wide object"  # a semaphore that any process may change
+    DEVICE = "device"  # a GPU that may yet finish
+    RUNS = "runs"
+    MOVED = "moved"  # between two snapshots
+    UNKNOWN = "unknown"  # whatever is not understood
 
 
 GIL = "the GIL"  # what a thread waits for that Python lets ask for it every 5 ms
@@ -68,8 +75,9 @@ class Blocked(Value, frozen=True, kw_only=True):
     left: float | None = None  # seconds until the call gives up; None: it never does
     whole: bool = False  # left is the whole duration of the call, not what remains of it
     pids: tuple[int, ...] = ()  # processes whose threads could end the wait; its own may be one
-    outside: Outside | None = None
-    who: str = ""  # a clause about what is outside
+    holds_both: bool = False  # its own is one only because it holds the other end as well
+    way_out: WayOut | None = None  # what else could end it, if there is anything
+    who: str = ""  # a clause about that
 
 
 class ThreadSeen(Value, frozen=True, kw_only=True):
@@ -81,10 +89,9 @@ class ThreadSeen(Value, frozen=True, kw_only=True):
     cpu: float  # seconds used so far
     switches: int = 0  # how often it was put on a processor so far; 0 where that is not told
     wait: Wait
-    waits_for: tuple[int, ...] = ()  # processes at the other end of the pipe, or children
     frames: tuple[str, ...] | None = None  # "function (file:line)", innermost first; None: not had
     native: tuple[str, ...] | None = None  # innermost native functions; None: not had
-    blocked: Blocked | None = None  # None: it runs, or its system call is not understood
+    blocked: Blocked | None = None  # None: it runs, or nothing is known of how its wait can end
 
 
 class ProcessSeen(Value, frozen=True, kw_only=True):

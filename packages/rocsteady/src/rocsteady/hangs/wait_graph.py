@@ -1,18 +1,32 @@
-"""From one snapshot to the wait set: from the threads that train to all that could end their waits.
+"""Who waits for whom in one snapshot: one walk, from the threads that train to all they depend on.
 
-Every rule names all who could end a wait. Three of them know better than the system call does,
-each for waits that PyTorch or Python itself makes: loops that repeat for ever, the loader's own
-queues, and the collectives of ranks, whose timeout is only a watchdog.
+Everything that is said about a hang comes from this walk: the verdict, the proof, the place and the
+culprit. Each rule names *all* threads that could end a wait, and every other way in which it could
+end. Where that is not known, there is a way out: a mistake here then costs time, never a healthy
+run. Three rules know better than the system call does, each for waits that PyTorch or Python itself
+makes: loops that repeat for ever, the loader's own queues, and the collectives of ranks, whose
+timeout is only a watchdog.
 """
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from rocsteady.doctor.knowledge.waits import EndedBy
-from rocsteady.hangs.stack_facts import KnownWaits
-from rocsteady.hangs.stack_place import has_users_code, is_of, is_torchs, place_of
+from rocsteady.hangs.stack_frames import (
+    KnownWaits,
+    has_users_code,
+    in_collective,
+    in_python_lock,
+    is_of,
+    is_torchs,
+    place_of,
+)
+from rocsteady.hangs.trainers import ranks_elsewhere, trainers
 from rocsteady.hangs.values import (
     GIL,
     Blocked,
@@ -21,9 +35,9 @@ from rocsteady.hangs.values import (
     Snapshot,
     ThreadSeen,
     Wait,
+    WayOut,
 )
-from rocsteady.hangs.wait_chain import helps, ranks_elsewhere, roots, training
-from rocsteady.hangs.wait_set import WAYS, Key, Member, WaitSet, WakeSource, WayOut
+from rocsteady.hangs.wait_set import Activity, Key, Member, WaitSet, WakeSource
 from rocsteady.wording import duration
 
 LOADER = "torch/utils/data/dataloader.py"
@@ -32,8 +46,11 @@ WORKER = "torch/utils/data/_utils/worker.py"
 SERVING = (WORKER, "multiprocessing/resource_tracker.py")
 PIN_MEMORY = "torch/utils/data/_utils/pin_memory.py"
 QUEUES = "multiprocessing/queues.py"
-SLACK = 0.5  # seconds by which a timeout may differ from what the loop gives
-WATCHDOG = 60.0  # seconds: a timeout of ranks that is nearer is left to fire
+# Seconds by which a timeout may differ from what the loop gives: it is read a moment later.
+SLACK = 0.5
+# Seconds. The timeouts of ranks are watchdogs of half an hour. One that fires within a minute is
+# worth waiting for: the script may handle it, and says more about the fault than we can.
+WATCHDOG = 60.0
 ALARMS = {14: "SIGALRM", 26: "SIGVTALRM", 27: "SIGPROF"}
 CHILD_ENDED = 17
 # No handler of these frees a thread: the ends that users and systems send, faults of the process
@@ -42,8 +59,17 @@ HARMLESS = frozenset({2, 15, 4, 5, 6, 7, 8, 11, 31, 13, 25, 28, 23, 32, 33, CHIL
 
 
 def wait_set(snapshot: Snapshot, heartbeats: tuple[Heartbeat, ...], known: KnownWaits) -> WaitSet:
-    """Say who waits for whom in one snapshot."""
+    """Return who waits for whom in one snapshot."""
     return _Graph(snapshot, heartbeats, known).walked()
+
+
+class _Answer(NamedTuple):
+    """What was found out about one thread."""
+
+    activity: Activity
+    enders: Iterable[Key] = ()
+    until: float | None = None
+    expected: Iterable[Key] | None = None  # of the enders, those that are expected to; None: all
 
 
 class _Graph:
@@ -55,7 +81,6 @@ class _Graph:
         self._snapshot, self._known = snapshot, known
         self._elsewhere = ranks_elsewhere(heartbeats)
         self._world_known = any(beat.world for beat in heartbeats)
-        self._roots = roots(snapshot, heartbeats, known)
         self._processes = {process.pid: process for process in snapshot.processes}
         self._threads = {
             (process.pid, thread.tid): (process, thread)
@@ -63,83 +88,193 @@ class _Graph:
             for thread in process.threads
         }
         self._exits: list[WakeSource] = []
-        for beat in training(heartbeats):
-            if (beat.pid, beat.thread) not in self._threads:
-                self._out((beat.pid, beat.thread), WayOut.UNKNOWN, "is training but was not seen")
+        self._roots = self._training_threads(heartbeats)
 
     def walked(self) -> WaitSet:
         members: dict[Key, Member] = {}
+        expected: dict[Key, Iterable[Key]] = {}
         waiting = list(self._roots)
         while waiting:
             key = waiting.pop(0)
-            if key in members:
-                continue
-            members[key] = self._member(key)
-            waiting += members[key].enders
+            if key not in members:
+                members[key], expected[key] = self._member(key)
+                waiting += members[key].enders
         for pid in sorted({pid for pid, _ in members}):
             self._timers(self._processes[pid])
-        found = tuple(members.values())
+        # Handlers only lengthen the limit of a closed set, so they matter only if it is closed.
         handlers = tuple(self._handlers(members)) if not self._exits else ()
+        involved = _closure(self._roots, expected)
         return WaitSet(
-            at=self._snapshot.at, members=found, exits=tuple(self._exits), handlers=handlers
+            at=self._snapshot.at,
+            members=tuple(
+                member if key in involved else replace(member, bystander=True)
+                for key, member in members.items()
+            ),
+            exits=tuple(self._exits),
+            handlers=handlers,
         )
 
-    def _member(self, key: Key) -> Member:
+    # Where the walk begins.
+
+    def _training_threads(self, heartbeats: tuple[Heartbeat, ...]) -> dict[Key, None]:
+        """Return the threads that train: as pages tell, else the main threads of Python programs.
+
+        A script whose own code is done has no training thread any more: its main thread, which
+        must exit, takes that place.
+        """
+        if not heartbeats:
+            return dict.fromkeys(self._topmost_pythons())
+        keys: dict[Key, None] = {}
+        for beat in trainers(heartbeats):
+            key, training = (
+                (beat.pid, beat.pid if beat.ended else beat.thread),
+                (beat.pid, beat.thread),
+            )
+            if training not in self._threads:
+                self._out(training, WayOut.UNKNOWN, "is training but was not seen")
+            if key in self._threads:
+                if self._threads[key][1].state == "Z":
+                    self._out(key, WayOut.UNKNOWN, "has ended, but its process has not")
+                else:
+                    keys[key] = None
+        return keys
+
+    def _topmost_pythons(self) -> Iterator[Key]:
+        able = {pid for pid, process in self._processes.items() if self._could_train(process)}
+        for pid in able:
+            parent, seen = self._processes[pid].parent, {pid}
+            while parent in self._processes and parent not in able and parent not in seen:
+                seen.add(parent)
+                parent = self._processes[parent].parent
+            main = self._threads.get((pid, pid))
+            if parent not in able and main and main[1].state != "Z":
+                yield pid, pid
+
+    def _could_train(self, process: ProcessSeen) -> bool:
+        main = self._threads.get((process.pid, process.pid))
+        return process.python and not (main and self._serves(main[1]))
+
+    # One thread.
+
+    def _member(self, key: Key) -> tuple[Member, Iterable[Key]]:
+        """Return a member, and who is expected to end its wait."""
         process, thread = self._threads[key]
-        blocked, until = thread.blocked, None
-        enders: list[Key] = []
-        loop = self._known.loop(thread.frames or (), thread.native or ())
-        if blocked is not None and blocked.on == GIL:
-            loop = EndedBy.PROCESS, blocked.left or 0.0
-        if key in self._roots and process.python and thread.frames is None:
-            self._out(key, WayOut.UNKNOWN, "has no stack that could be read")
-        elif thread.wait is Wait.NOTHING:
-            self._out(key, WayOut.RUNS, "runs")
-        elif blocked is None:
+        found = len(self._exits)
+        answer = self._answer(key, process, thread)
+        if answer.activity is not Activity.WAITS_INSIDE and len(self._exits) == found:
             self._out(key, WayOut.UNKNOWN, f"waits for {thread.wait.value}")
-        elif self._in_collective(thread):
-            enders = self._ranks(key, blocked)
-        elif loop is not None and _is_own(loop[1], blocked):
-            enders = self._of_loop(key, loop[0], blocked)
-            if blocked.left is not None and not blocked.whole and loop[0] is not EndedBy.PROCESS:
-                until = self._snapshot.at + blocked.left
-        else:
-            enders = self._of_call(key, blocked)
-        return Member(
-            pid=process.pid,
-            tid=thread.tid,
+        member = Member(
+            process=process,
+            thread=thread,
             trains=key in self._roots,
-            python=thread.frames is not None,
+            activity=answer.activity,
             place=place_of(thread.frames),
-            on=blocked.on if blocked else thread.wait.value,
-            enders=tuple(sorted(set(enders))),
-            cpu=thread.cpu,
-            until=until,
+            enders=tuple(sorted(set(answer.enders))),
+            until=answer.until,
         )
+        return member, member.enders if answer.expected is None else answer.expected
+
+    def _answer(self, key: Key, process: ProcessSeen, thread: ThreadSeen) -> _Answer:  # noqa: PLR0911 - one a rule
+        """Apply the first rule that fits.
+
+        The order is from what needs no further question to what needs most. A stopped process goes
+        first: nothing else that is seen of it means anything. A device wait goes before "runs", for
+        ROCm spins in it. A missing stack goes before the system call, which by itself cannot tell a
+        deadlock from a collective or from torch's own loops.
+        """
+        leads = key in self._roots or thread.tid == process.pid
+        held = {other.wait for other in process.threads if not self._serves(other)}
+        if Wait.STOPPED in held:  # all its threads are: one that was read before is too by now
+            return _Answer(Activity.STOPPED)
+        if Wait.TRACED in held or (leads and self._known.person(thread.frames or ())):
+            return _Answer(Activity.DEBUGGED)
+        if self._known.device(thread.native or ()) is not None:
+            self._out(key, WayOut.DEVICE, "waits for the GPU")
+            return _Answer(Activity.WAITS_FOR_GPU)
+        if thread.wait is Wait.NOTHING:
+            self._out(key, WayOut.RUNS, "runs")
+            return _Answer(Activity.RUNS)
+        if leads and process.python and (thread.frames is None or not self._snapshot.stacks):
+            self._out(key, WayOut.UNKNOWN, "has no stack that could be read")
+            return _Answer(Activity.WAITS_OUTSIDE)
+        if thread.blocked is None:
+            return _Answer(Activity.WAITS_OUTSIDE)
+        if thread.wait in (Wait.LOCK, Wait.SLEEP, Wait.TREE) and in_collective(thread, self._known):
+            activity = Activity.WAITS_OUTSIDE if self._elsewhere else Activity.WAITS_INSIDE
+            return _Answer(activity, self._ranks(key, thread.blocked))
+        ended_by = self._loop(thread, thread.blocked)
+        if ended_by is not None:
+            return self._of_loop(key, ended_by, thread.blocked)
+        return self._of_call(key, thread.blocked)
+
+    def _loop(self, thread: ThreadSeen, blocked: Blocked) -> EndedBy | None:
+        """Recognise a wait that PyTorch or Python repeats for ever; return who ends it."""
+        if blocked.on == GIL:
+            return EndedBy.PROCESS
+        ended_by, period = self._known.loop(thread.frames or (), thread.native or ()) or (None, 0.0)
+        if ended_by is EndedBy.PROCESS and thread.wait is not Wait.LOCK:
+            return None  # the native stack is a little younger than the system call
+        return ended_by if _is_own(period, blocked) else None
 
     def _out(self, key: Key, way: WayOut, what: str) -> None:
         self._exits.append(WakeSource(pid=key[0], tid=key[1], way=way, what=what))
 
-    def _of_call(self, key: Key, blocked: Blocked) -> list[Key]:
-        """Return who could end a call: any thread of the processes that it depends on."""
+    def _out_of(self, key: Key, blocked: Blocked) -> None:
+        if blocked.way_out is not None:
+            self._out(key, blocked.way_out, f"waits for {blocked.on}: {blocked.who}")
+
+    # Who could end a wait.
+
+    def _of_call(self, key: Key, blocked: Blocked) -> _Answer:
+        """Any thread of the processes that the call depends on could end it."""
+        process, thread = self._threads[key]
         if blocked.left is not None:
             self._out(key, WayOut.TIMEOUT, _gives_up(blocked))
-        if blocked.outside is not None:
-            self._out(key, WAYS[blocked.outside], f"waits for {blocked.on}: {blocked.who}")
-        process, thread = self._threads[key]
+        self._out_of(key, blocked)
         if thread.wait is Wait.SIGNAL and self._usable_handlers(process, {key[0]}):
             self._out(key, WayOut.SIGNAL, "waits for a signal, and has a handler for one")
-        if any(_is_feeder(frame) for frame in thread.frames or ()):
-            return [other for other in self._putting(key[0]) if other != key]
-        return self._all_of(key, blocked.pids)
+        if thread.wait is Wait.LOCK and any(map(_is_feeder, thread.frames or ())):
+            # It has nothing to write. One that cannot write waits for those who read, as any other.
+            return _Answer(self._by_kind(key, blocked), set(self._putting(key[0])) - {key})
+        enders = self._all_of(key, blocked.pids)
+        activity = self._by_kind(key, blocked)
+        return _Answer(activity, enders, expected=self._expected(key, blocked, enders))
+
+    def _expected(self, key: Key, blocked: Blocked, enders: Iterable[Key]) -> Iterable[Key]:
+        """Leave out threads that could end a wait, but that nobody expects to.
+
+        A process often holds both ends of its pipes, and all processes of a tree share the locks of
+        multiprocessing. The proof counts all their threads. But whoever reads from a worker waits
+        for the worker, and a worker in a shared lock is where a person should look: threads beside
+        them, such as a progress bar's, say nothing about how the work goes.
+        """
+        if blocked.holds_both:
+            return [other for other in enders if other[0] != key[0]]
+        if self._threads[key][1].wait is Wait.LOCK and key not in self._roots:
+            return [other for other in enders if other[0] == key[0]]
+        return enders
+
+    def _by_kind(self, key: Key, blocked: Blocked) -> Activity:
+        thread = self._threads[key][1]
+        if thread.wait is Wait.LOCK:
+            # Below a lock of native code there may be a collective that only native stacks show.
+            if self._elsewhere and not in_python_lock(thread):
+                self._out(key, WayOut.PROCESS, "may wait for ranks on other machines")
+                return Activity.WAITS_OUTSIDE
+            return Activity.WAITS_INSIDE
+        if thread.wait in (Wait.TREE, Wait.CHILD):
+            seen = blocked.pids and all(pid in self._processes for pid in blocked.pids)
+            return Activity.WAITS_INSIDE if seen else Activity.WAITS_OUTSIDE
+        return Activity.WAITS_INSIDE if thread.wait is Wait.SIGNAL else Activity.WAITS_OUTSIDE
 
     def _putting(self, pid: int) -> Iterator[Key]:
         """Yield who fills the loader's queues, whose own threads wait for that.
 
-        A queue of the user's own has such a thread too. It is reached only as one of all threads of
+        A queue of the user's own has such a thread too. It is found only as one of all threads of
         its process, so that nobody is left out.
         """
-        yield pid, pid
+        if (pid, pid) in self._threads:
+            yield pid, pid
         yield from (key for key in self._roots if key[0] == pid)
         yield from self._in_files(pid, LOADER, WORKER)
 
@@ -158,16 +293,15 @@ class _Graph:
 
         Unless it is their service that is waited for, or they run code of the user's.
         """
-        served = helps(self._threads[waiter][1], self._known)
+        served = self._serves(self._threads[waiter][1])
         for thread in process.threads:
             key = process.pid, thread.tid
-            left_out = helps(thread, self._known) and not has_users_code(thread.frames)
+            left_out = self._serves(thread) and not has_users_code(thread.frames)
             if thread.state != "Z" and (served or key in self._roots or not left_out):
                 yield key
 
-    def _in_collective(self, thread: ThreadSeen) -> bool:
-        blocked = thread.wait in (Wait.LOCK, Wait.SLEEP, Wait.TREE)
-        return blocked and self._known.collective(thread.frames or (), thread.native or ())
+    def _serves(self, thread: ThreadSeen) -> bool:
+        return self._known.helper(thread.name, thread.frames or (), thread.native or ())
 
     def _ranks(self, key: Key, blocked: Blocked) -> list[Key]:
         """Return who could end a collective: every rank. Its timeout is a watchdog's."""
@@ -175,8 +309,8 @@ class _Graph:
             self._out(key, WayOut.PROCESS, "waits for ranks on other machines")
         if blocked.left is not None and blocked.left < WATCHDOG:
             self._out(key, WayOut.TIMEOUT, _gives_up(blocked))
-        if blocked.outside is not None and not blocked.on.startswith("socket"):
-            self._out(key, WAYS[blocked.outside], f"waits for {blocked.on}: {blocked.who}")
+        if not blocked.on.startswith("socket"):  # at the other end of these are the ranks
+            self._out_of(key, blocked)
         ranks = {*(pid for pid, _ in self._roots), *blocked.pids}
         if not self._world_known:  # then any program here may be a rank, and others may be outside
             ranks |= {each.pid for each in self._snapshot.processes if self._may_be_rank(each)}
@@ -187,21 +321,24 @@ class _Graph:
     def _may_be_rank(self, process: ProcessSeen) -> bool:
         return process.python and not any(self._in_files(process.pid, *SERVING))
 
-    def _of_loop(self, key: Key, ended_by: EndedBy, blocked: Blocked) -> list[Key]:
-        if blocked.outside is not None:
-            self._out(key, WAYS[blocked.outside], f"waits for {blocked.on}: {blocked.who}")
+    def _of_loop(self, key: Key, ended_by: EndedBy, blocked: Blocked) -> _Answer:
+        """Look at the object that a loop of PyTorch or Python waits for, not at its timeout."""
+        self._out_of(key, blocked)
         if ended_by is EndedBy.PROCESS:
-            return self._all_of(key, (key[0],))
+            return _Answer(self._by_kind(key, blocked), self._all_of(key, (key[0],)))
         others = [pid for pid in blocked.pids if pid != key[0]]
         if ended_by is EndedBy.ITERATOR:
             found = [other for pid in others for other in self._iterating(key, pid)]
         elif blocked.on.startswith("lock"):  # the queue of the thread that pins memory
             found = [other for other in self._in_files(key[0], PIN_MEMORY) if other != key]
         else:
-            found = [other for pid in others for other in self._delivering(pid)]
+            found = [other for pid in others for other in self._delivering(key, pid)]
         if not found:
             self._out(key, WayOut.UNKNOWN, f"waits for {blocked.on}; its writer was not seen")
-        return found
+            return _Answer(Activity.WAITS_OUTSIDE, self._all_of(key, blocked.pids))
+        remains = None if blocked.whole else blocked.left
+        until = None if remains is None else self._snapshot.at + remains
+        return _Answer(self._by_kind(key, blocked), found, until)
 
     def _iterating(self, waiter: Key, pid: int) -> Iterator[Key]:
         """Yield who gives work to workers: not other workers, which only inherited the pipe."""
@@ -213,9 +350,15 @@ class _Graph:
         if not any(key[0] == pid for key in self._roots):
             yield from self._able(waiter, process)
 
-    def _delivering(self, pid: int) -> Iterator[Key]:
-        """Yield who delivers batches: the main thread of a worker, and its queue's own thread."""
-        if pid in self._processes:
+    def _delivering(self, waiter: Key, pid: int) -> Iterator[Key]:
+        """Yield who delivers batches: the main thread of a worker, and its queue's own thread.
+
+        A process that is not seen to be a worker may do so by any thread.
+        """
+        process = self._processes.get(pid)
+        if process and not any(self._in_files(pid, WORKER)):
+            yield from self._able(waiter, process)
+        elif (pid, pid) in self._threads:
             yield pid, pid
             yield from self._in_files(pid, QUEUES)
 
@@ -224,6 +367,8 @@ class _Graph:
         for thread in process.threads if process else ():
             if any(is_of(frame, *files) for frame in thread.frames or ()):
                 yield pid, thread.tid
+
+    # Timers and signals, which end waits of whole processes.
 
     def _timers(self, process: ProcessSeen) -> None:
         main = process.pid, process.pid
@@ -251,12 +396,24 @@ class _Graph:
             process = self._processes[pid]
             if not process.python:
                 yield f"process {pid} is {process.name}, whose own alarm could end it"
-            main = self._threads.get((pid, pid))
-            if (pid, pid) in members and main and is_torchs(main[1].frames):
+            main = members.get((pid, pid))
+            if main and is_torchs(main.thread.frames):
                 continue
             if given := self._usable_handlers(process, pids):
                 names = ", ".join(map(_signal_name, sorted(given)))
                 yield f"process {pid} has a handler for {names}"
+
+
+def _closure(roots: Iterable[Key], following: Mapping[Key, Iterable[Key]]) -> set[Key]:
+    """Return all that can be come to from the roots."""
+    found: set[Key] = set()
+    waiting = list(roots)
+    while waiting:
+        key = waiting.pop()
+        if key not in found:
+            found.add(key)
+            waiting += following[key]
+    return found
 
 
 def _signal_name(number: int) -> str:
@@ -271,7 +428,7 @@ def _is_feeder(frame: str) -> bool:
 
 
 def _is_own(period: float, blocked: Blocked) -> bool:
-    """Tell whether a timeout is the loop's own; another one was given by the user."""
+    """Whether a timeout is the loop's own; another one was given by the user."""
     if blocked.left is None:
         return True
     return blocked.left <= period + SLACK and (not blocked.whole or blocked.left >= period - SLACK)

@@ -1,8 +1,8 @@
-"""The proof of a hang: the training threads, and every thread that could end what they wait for.
+"""The threads that training depends on, and the proof that none of them can ever go on.
 
 The set is closed if each member waits, without a timeout, for something that only members can end.
 Such a set never moves again. Whatever is not understood counts as a way out, so that a mistake
-here costs time and never a healthy run.
+here costs time and never a healthy run. ``wait_graph.py`` makes one set of each snapshot.
 """
 
 from __future__ import annotations
@@ -11,38 +11,28 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from itertools import pairwise
 
-from rocsteady.hangs.values import Outside
+from rocsteady.hangs.values import ProcessSeen, ThreadSeen, WayOut
 from rocsteady.model import Value
 
-IDLE_SHARE = 0.05  # of a core: a thread that uses more did not wait all the time
-REARMED = 2.5  # seconds that a new deadline is later, at least, than the one before
-MOST_WRITTEN = 24  # members that the text names one by one
+# Of a core: a thread that uses less did not do any work between two snapshots, whatever woke it now
+# and then. A thread that asks for the GIL every 5 ms, or for a queue every 5 s, stays far below it.
+IDLE_SHARE = 0.05
+# Seconds that a new deadline is later, at least, than the one before. torch's loops ask again every
+# 5 s; half of that tells a deadline that was set again from one that was read a little late.
+REARMED = 2.5
+MAX_WRITTEN = 24  # members that the text names one by one
 Key = tuple[int, int]  # process and thread
 
 
-class WayOut(Enum):
-    """The ways out of a wait set."""
+class Activity(Enum):
+    """What a thread does, as far as a snapshot shows it."""
 
-    TIMEOUT = "timeout"
-    TIMER = "timer"
-    SIGNAL = "signal handler"
-    DESCRIPTOR = "outside descriptor"
-    MEMORY = "shared memory"
-    FILE_LOCK = "file lock"
-    PROCESS = "outside process"
-    SYSTEM = "system-wide object"
+    STOPPED = "stopped"  # by a signal
+    DEBUGGED = "debugged"  # held by a debugger, or by a person at its prompt
     RUNS = "runs"
-    MOVED = "moved"  # between two snapshots
-    UNKNOWN = "unknown"
-
-
-WAYS = {
-    Outside.DESCRIPTOR: WayOut.DESCRIPTOR,
-    Outside.MEMORY: WayOut.MEMORY,
-    Outside.FILE_LOCK: WayOut.FILE_LOCK,
-    Outside.PROCESS: WayOut.PROCESS,
-    Outside.SYSTEM: WayOut.SYSTEM,
-}
+    WAITS_OUTSIDE = "outside"  # for the world, time, the disk, or what could not be seen
+    WAITS_FOR_GPU = "gpu"  # in a known device wait
+    WAITS_INSIDE = "inside"  # for a lock, a pipe or a process of the tree
 
 
 class WakeSource(Value, frozen=True, kw_only=True):
@@ -55,22 +45,31 @@ class WakeSource(Value, frozen=True, kw_only=True):
 
 
 class Member(Value, frozen=True, kw_only=True):
-    """One thread of the set."""
+    """One thread that training depends on."""
 
-    pid: int
-    tid: int
+    process: ProcessSeen
+    thread: ThreadSeen
     trains: bool
-    python: bool  # it has a Python stack
-    place: str  # "data.py:88 load"
-    on: str  # what it waits for: "lock 0x7f2c", "pipe 4711"
-    enders: tuple[Key, ...]  # who could end the wait
-    cpu: float  # seconds used so far
+    activity: Activity
+    place: str = ""  # where it is: "data.py:88 load"
+    enders: tuple[Key, ...] = ()  # the threads that could end its wait
+    bystander: bool = False  # it could end a wait, but nobody expects it to
     until: float | None = None  # when a loop that repeats for ever asks again, if that is all
 
     @property
     def key(self) -> Key:
-        """Return what it is called in every snapshot."""
-        return self.pid, self.tid
+        """What it is called in every snapshot."""
+        return self.process.pid, self.thread.tid
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is the thread that its process began with."""
+        return self.thread.tid == self.process.pid
+
+    @property
+    def on(self) -> str:
+        """What it waits for: "lock 0x7f2c", "pipe 4711"."""
+        return self.thread.blocked.on if self.thread.blocked else self.thread.wait.value
 
 
 class WaitSet(Value, frozen=True, kw_only=True):
@@ -83,7 +82,7 @@ class WaitSet(Value, frozen=True, kw_only=True):
 
     @property
     def closed(self) -> bool:
-        """Tell whether nothing could ever end the waits."""
+        """Whether nothing could ever end the waits."""
         keys = {member.key for member in self.members}
         return (
             any(member.trains for member in self.members)
@@ -97,7 +96,7 @@ def prove(sets: Sequence[WaitSet]) -> WaitSet:
     newest = sets[-1]
     found: dict[tuple[Key, WayOut], WakeSource] = {}
     for earlier, later in pairwise(sets):
-        for each in moved(earlier, later):
+        for each in changed(earlier, later):
             found.setdefault(((each.pid, each.tid), each.way), each)
     for each in _never_asked_again(sets):
         found.setdefault(((each.pid, each.tid), each.way), each)
@@ -109,12 +108,12 @@ def prove(sets: Sequence[WaitSet]) -> WaitSet:
     )
 
 
-def moved(earlier: WaitSet, later: WaitSet) -> list[WakeSource]:
-    """Return what changed from one snapshot to the next."""
-    return list(_signs(earlier, later))
+def changed(earlier: WaitSet, later: WaitSet) -> list[WakeSource]:
+    """Return why two sets are not the same one, seen twice."""
+    return list(_changes(earlier, later))
 
 
-def _signs(earlier: WaitSet, later: WaitSet) -> Iterable[WakeSource]:
+def _changes(earlier: WaitSet, later: WaitSet) -> Iterable[WakeSource]:
     before = {member.key: member for member in earlier.members}
     seconds = max(later.at - earlier.at, 1e-9)
     for member in later.members:
@@ -123,7 +122,7 @@ def _signs(earlier: WaitSet, later: WaitSet) -> Iterable[WakeSource]:
             yield _exit(member, WayOut.MOVED, "was not there before")
         elif (old.on, old.place, old.enders) != (member.on, member.place, member.enders):
             yield _exit(member, WayOut.MOVED, "waited for something else before")
-        elif (member.cpu - old.cpu) / seconds >= IDLE_SHARE:
+        elif (member.thread.cpu - old.thread.cpu) / seconds >= IDLE_SHARE:
             yield _exit(member, WayOut.MOVED, "used CPU time")
     for gone in before.values():
         yield _exit(gone, WayOut.MOVED, "was waiting before and no longer is")
@@ -145,13 +144,14 @@ def _never_asked_again(sets: Sequence[WaitSet]) -> Iterable[WakeSource]:
 
 
 def _exit(member: Member, way: WayOut, what: str) -> WakeSource:
-    return WakeSource(pid=member.pid, tid=member.tid, way=way, what=what)
+    pid, tid = member.key
+    return WakeSource(pid=pid, tid=tid, way=way, what=what)
 
 
 def sentences(found: WaitSet) -> list[str]:
     """Write the set for a person: who waits for what, and who could end it, the trainers first."""
-    ordered = sorted(found.members, key=lambda member: (not member.trains, not member.python))
-    named, rest = ordered[:MOST_WRITTEN], ordered[MOST_WRITTEN:]
+    ordered = sorted(found.members, key=lambda it: (not it.trains, it.thread.frames is None))
+    named, rest = ordered[:MAX_WRITTEN], ordered[MAX_WRITTEN:]
     lines = [_sentence(member, found) for member in named]
     if rest:
         lines.append(f"{len(rest)} more threads wait in the same way.")
@@ -165,10 +165,11 @@ def sentences(found: WaitSet) -> list[str]:
 
 
 def _sentence(member: Member, found: WaitSet) -> str:
-    who = "the training thread" if member.trains else f"thread {member.tid}"
+    pid, tid = member.key
+    who = "the training thread" if member.trains else f"thread {tid}"
     place = f" at {member.place}" if member.place else ""
-    head = f"{who} of process {member.pid} waits for {member.on}{place}"
-    python = {other.key for other in found.members if other.python}
+    head = f"{who} of process {pid} waits for {member.on}{place}"
+    python = {other.key for other in found.members if other.thread.frames is not None}
     enders = sorted(member.enders, key=lambda key: (key not in python, key))
     if not enders:
         return f"{head}; no other thread can end this wait."

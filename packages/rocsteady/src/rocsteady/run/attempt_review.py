@@ -20,6 +20,7 @@ from rocsteady.hangs.heartbeat_pages import SettingOutcome
 from rocsteady.hangs.kernel_log import concerning, read_kernel_log
 from rocsteady.hangs.memory import shared_memory_is_full
 from rocsteady.hangs.parallel import run_all
+from rocsteady.hangs.trainers import trainers
 from rocsteady.model import Failure, FailureKind, Next, Outcome
 from rocsteady.run.attempt_end import AttemptEnd, is_failure, without_stopped_line
 from rocsteady.run.checkpoints import Checkpoints
@@ -262,6 +263,21 @@ DISKS_WITHIN = timedelta(seconds=1)
 KERNEL_WITHIN = timedelta(seconds=2)
 
 
+def _culprit(end: AttemptEnd) -> int | None:
+    """Return the process of the rank that is blamed, else the one that the verdict blames.
+
+    The only process that trains needs no blame.
+    """
+    if end.found is None:
+        return None
+    ranks = end.found.blame.ranks if end.found.blame else ()
+    if len(ranks) == 1 and not ranks[0].host:
+        return ranks[0].pid
+    trains = {beat.pid for beat in trainers(end.heartbeats)}
+    alone = next(iter(trains)) if len(trains) == 1 else None
+    return end.found.verdict.culprit or alone
+
+
 def collect_symptoms(context: AttemptContext, services: Services, end: AttemptEnd) -> Symptoms:
     """Collect what is known of an attempt that failed. What cannot be had is left out."""
     trainer = end.heartbeats[0] if end.heartbeats else None
@@ -274,6 +290,7 @@ def collect_symptoms(context: AttemptContext, services: Services, end: AttemptEn
         hung=end.outcome in (Outcome.HUNG, Outcome.UNKILLABLE),
         snapshots=(*end.snapshots, *([last] if last else [])),
         heartbeats=end.heartbeats,
+        culprit=_culprit(end),
         phase=trainer.phase if trainer else "",
         step=end.last_step,
         start=f"{end.read.path} {end.read.written}" if end.read and not context.resumed else "",

@@ -15,7 +15,8 @@ from rocsteady.hangs.blame import Blame, Sign, blame
 from rocsteady.hangs.collect import Collected, collect
 from rocsteady.hangs.members import gpus_of
 from rocsteady.hangs.native_stacks import NativeStacks
-from rocsteady.hangs.rank_records import CollectiveCount, rank_records, world_size
+from rocsteady.hangs.rank_records import CollectiveCount, rank_records
+from rocsteady.hangs.trainers import world_size
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.hangs.verdict import Verdict
 from rocsteady.hangs.wait_set import sentences

@@ -135,7 +135,7 @@ class SignalResponse:
             return False
         if self._proven.get(key) == blocked.on:
             return True
-        return blocked.left is None and blocked.outside is None
+        return blocked.left is None and blocked.way_out is None
 
 
 def _native_threads(seen: Snapshot) -> list[Key]:

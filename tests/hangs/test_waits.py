@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocsteady.hangs.snapshot import take_snapshot
-from rocsteady.hangs.values import Blocked, Outside, ProcessSeen
+from rocsteady.hangs.values import Blocked, ProcessSeen, WayOut
 
 if TYPE_CHECKING:
     from tests.hangs.conftest import Start, Victim
@@ -59,7 +59,7 @@ def test_who_could_end_a_wait_that_has_no_end_of_its_own(
     _, call = seen(victim)
 
     assert call.on.startswith(on)
-    assert (call.left, call.outside) == (None, None)
+    assert (call.left, call.way_out) == (None, None)
     assert set(call.pids) == {*victim.waits_for, *([victim.pid] if own else [])}
 
 
@@ -90,22 +90,22 @@ def test_a_timeout_is_seen(start: Start, state: str, whole: object, most: float)
 
 
 @pytest.mark.parametrize(
-    ("state", "outside"),
+    ("state", "way_out"),
     [
-        ("listening", Outside.DESCRIPTOR),
-        ("standard_input", Outside.DESCRIPTOR),
-        ("poll_on_pipe_and_input", Outside.DESCRIPTOR),
-        ("terminal", Outside.DESCRIPTOR),
-        ("timer_descriptor", Outside.DESCRIPTOR),
-        ("tcp_inside", Outside.DESCRIPTOR),
-        ("mutex_in_a_file", Outside.MEMORY),
-        ("file_lock", Outside.FILE_LOCK),
+        ("listening", WayOut.DESCRIPTOR),
+        ("standard_input", WayOut.DESCRIPTOR),
+        ("poll_on_pipe_and_input", WayOut.DESCRIPTOR),
+        ("terminal", WayOut.DESCRIPTOR),
+        ("timer_descriptor", WayOut.DESCRIPTOR),
+        ("tcp_inside", WayOut.DESCRIPTOR),
+        ("mutex_in_a_file", WayOut.MEMORY),
+        ("file_lock", WayOut.FILE_LOCK),
     ],
 )
-def test_what_is_outside_is_seen(start: Start, state: str, outside: Outside) -> None:
+def test_what_is_outside_is_seen(start: Start, state: str, way_out: WayOut) -> None:
     _, call = seen(start(state))
 
-    assert call.outside is outside
+    assert call.way_out is way_out
     assert call.who
 
 
@@ -119,8 +119,8 @@ def test_memory_that_is_the_runs_own_until_an_outsider_maps_it(start: Start) -> 
     finally:
         path.unlink()
 
-    assert (alone.outside, alone.pids) == (None, (victim.pid,))
-    assert shared.outside is Outside.MEMORY
+    assert (alone.way_out, alone.pids) == (None, (victim.pid,))
+    assert shared.way_out is WayOut.MEMORY
     assert f"process {os.getpid()}" in shared.who
 
 

@@ -1,26 +1,99 @@
-"""Processes outside the tree that hold an end of its pipes or have its shared memory mapped.
+"""Who else holds what a thread waits for: pipes, sockets and shared memory, inside and outside.
 
-Read when first asked for and then kept: one instance is one snapshot. Only processes of the
-same user that may be read are examined. Others cannot have an unnamed pipe or a deleted file of
-ours, unless somebody handed it to them.
+Everything is read when first asked for and then kept, so one instance is one snapshot. Outside the
+tree, only processes of the same user that may be read are examined. Others cannot have an unnamed
+pipe or a deleted file of ours, unless somebody handed it to them.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from rocsteady.hangs import sockets
 from rocsteady.system import procfs
 
+READ_ONLY, WRITE_ONLY, ACCESS = 0, 1, 3  # as in open(2)
+MAX_WATCHED = 4096  # descriptors of one epoll
 SHARED_FOLDER = "/dev/shm/"  # noqa: S108 - where POSIX semaphores and shared memory are
 OTHERS = 0o077  # permissions of group and others
 _MAPPING = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) ...([sp]) \S+ (\S+ [0-9]+) *(.*)$", re.MULTILINE)
 _PYTHON = re.compile(rb"/(?:lib)?python[0-9.]*(?:[a-z]*\.so[0-9.]*)?$")
 _UNREADABLE = (OSError, ValueError, IndexError)
+
+
+class Descriptors:
+    """The descriptors of all processes of a tree."""
+
+    def __init__(self, pids: Sequence[int]) -> None:
+        self._pids = tuple(pids)
+        self._by_process: dict[int, dict[int, str]] = {}
+
+    def kind(self, pid: int, number: int) -> str:
+        """Return what a descriptor is: ``pipe:[7]``, a path; "" if it is not known."""
+        return self._of(pid).get(number, "")
+
+    def targets(self, pid: int, number: int) -> list[int]:
+        """Return the descriptors that an epoll watches. Raises OSError if they cannot be read."""
+        info = procfs.text(f"{procfs.PROC}/{pid}/fdinfo/{number}", procfs.LARGE)
+        lines = [line.split() for line in info.splitlines() if line.startswith("tfd:")]
+        targets = [int(words[1]) for words in lines if len(words) > 1 and words[1].isdecimal()]
+        return targets[:MAX_WATCHED]
+
+    def holders(self, kind: str) -> set[int]:
+        """Return the processes of the tree that hold a pipe or socket."""
+        return {pid for pid, _ in self._holders.get(kind, ())}
+
+    def pipe_holders(self, kind: str, *, reading: bool) -> set[int]:
+        """Return who holds the wanted end of a pipe."""
+        other = WRITE_ONLY if reading else READ_ONLY
+        return {
+            pid
+            for pid, number in self._holders.get(kind, ())
+            if _access(pid, number) not in (other, None)
+        }
+
+    def unix_peer(self, kind: str) -> str:
+        """Return the other end of a unix socket; "" if it has none."""
+        return _socket(self._unix_peers.get(_inode(kind)))
+
+    def tcp_peer(self, kind: str) -> str:
+        """Return the other end of a TCP connection inside this machine; "" if it has none."""
+        return _socket(self._tcp_peers.get(_inode(kind)))
+
+    def process_number(self, pid: int, number: int) -> int:
+        """Return the process that a pidfd stands for, 0 if it has ended. Raises OSError."""
+        described = procfs.fields(f"{procfs.PROC}/{pid}/fdinfo/{number}").get("Pid", "")
+        return procfs.leading_number(described)
+
+    def _of(self, pid: int) -> dict[int, str]:
+        if pid not in self._by_process:
+            try:
+                self._by_process[pid] = procfs.descriptors(pid)
+            except OSError:
+                self._by_process[pid] = {}
+        return self._by_process[pid]
+
+    @cached_property
+    def _holders(self) -> dict[str, list[tuple[int, int]]]:
+        holders: dict[str, list[tuple[int, int]]] = {}
+        for pid in self._pids:
+            for number, kind in self._of(pid).items():
+                if kind.startswith(("pipe:", "socket:")):
+                    holders.setdefault(kind, []).append((pid, number))
+        return holders
+
+    @cached_property
+    def _unix_peers(self) -> dict[int, int]:
+        return sockets.unix_peers()
+
+    @cached_property
+    def _tcp_peers(self) -> dict[int, int]:
+        return sockets.tcp_peers(self._pids[0]) if self._pids else {}
 
 
 class Mapping(NamedTuple):
@@ -137,3 +210,19 @@ def _text(name: bytes) -> str:
 
 def _user() -> int:
     return os.geteuid() if hasattr(os, "geteuid") else -1
+
+
+def _socket(inode: int | None) -> str:
+    return f"socket:[{inode}]" if inode else ""
+
+
+def _inode(kind: str) -> int:
+    return procfs.leading_number(kind[len("socket:[") :].rstrip("]"))
+
+
+def _access(pid: int, number: int) -> int | None:
+    try:
+        flags = procfs.fields(f"{procfs.PROC}/{pid}/fdinfo/{number}").get("flags", "")
+        return int(flags, 8) & ACCESS
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,80 @@
+"""Reading one stack: whose code it is, which line a person should look at, what is known of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Protocol
+
+from rocsteady.doctor.knowledge.waits import EndedBy
+from rocsteady.failures.frames import is_users_file, path_of, place_of_frame
+from rocsteady.hangs.values import ThreadSeen
+
+PYTHONS = re.compile(r"(?:^|/)python\d[.\d]*/(?!(?:site|dist)-packages/)|^<frozen ")
+TORCHS = re.compile(r"(?:site|dist)-packages/torch/")
+
+
+class KnownWaits(Protocol):
+    """What `knowledge/waits.py` knows of functions and threads. Frames are innermost first."""
+
+    def device(self, native: Sequence[str]) -> int | None:
+        """Return the place of the innermost function that waits for a device, if there is one."""
+
+    def helper(self, name: str, frames: Sequence[str], native: Sequence[str]) -> bool:
+        """Whether a thread only serves: it never decides whether the training goes on."""
+
+    def collective(self, frames: Sequence[str], native: Sequence[str]) -> bool:
+        """Whether a thread waits for the other ranks."""
+
+    def loop(self, frames: Sequence[str], native: Sequence[str]) -> tuple[EndedBy, float] | None:
+        """Recognise a wait that its own loop repeats for ever; return who ends it, and its period.
+
+        The period is the longest timeout of the loop itself, in seconds. A longer one is not its
+        own: it was given by the user.
+        """
+
+    def person(self, frames: Sequence[str]) -> bool:
+        """Whether a thread waits for a person at a debugger."""
+
+
+def is_of(frame: str, *files: str) -> bool:
+    """Whether a frame is in one of these files, given by the end of their path."""
+    path = path_of(frame)
+    return any(path == file or path.endswith(f"/{file}") for file in files)
+
+
+def is_torchs(frames: Sequence[str] | None) -> bool:
+    """Whether a thread is in PyTorch's own code, or in what that calls of Python's."""
+    paths = (path_of(frame) for frame in frames or ())
+    outermost = next((path for path in paths if not PYTHONS.search(path)), "")
+    return bool(TORCHS.search(outermost))
+
+
+def has_users_code(frames: Sequence[str] | None) -> bool:
+    """Whether a thread is in code of the user's own, or in what that calls."""
+    return any(is_users_file(path_of(frame)) for frame in frames or ())
+
+
+def below_users_code(frames: Sequence[str] | None) -> Sequence[str]:
+    """Return the innermost frames, down from what the user's code has called."""
+    frames = frames or ()
+    users = (number for number, frame in enumerate(frames) if has_users_code((frame,)))
+    return frames[: next(users, len(frames))]
+
+
+def in_collective(thread: ThreadSeen, known: KnownWaits) -> bool:
+    """Whether a thread is in a call that other ranks must make too."""
+    return known.collective(below_users_code(thread.frames), thread.native or ())
+
+
+def in_python_lock(thread: ThreadSeen) -> bool:
+    """Whether a thread waits in Python's own locks, which no native code holds."""
+    return bool(thread.frames) and is_of((thread.frames or ("",))[0], "threading.py", "queue.py")
+
+
+def place_of(frames: Sequence[str] | None) -> str:
+    """Name the innermost frame of the user's own code, else the innermost: "data.py:88 load"."""
+    if not frames:
+        return ""
+    own = (frame for frame in frames if is_users_file(path_of(frame)))
+    return place_of_frame(next(own, frames[0]))
