@@ -87,6 +87,7 @@ def watch(victim: Victim, python: str, *, speed: float = 1.0, hurried: bool = Fa
     folder = Path(tempfile.mkdtemp(prefix=f"rocsteady-{victim.name}-"))
     name = f"victim-{os.getpid()}-{threading.get_ident() % 100000}"
     environment = {**os.environ, "VICTIM_SPEED": str(speed), "HOME": str(folder)}
+    environment["ROCSTEADY_RECORD_NAME"] = victim.name
     environment.pop("VIRTUAL_ENV", None)
     limit = _limit(victim, speed)
     start = time.monotonic()

@@ -249,6 +249,12 @@ time.sleep(0.5)
         "mp-lock*": ("lock = mp.Lock()", "lock.acquire()", "lock.release()", "lock.acquire()"),
         "mp-event": ("event_ = mp.Event()", "pass", "event_.set()", "event_.wait()"),
         "mp-queue": ("filled = mp.Queue()", "pass", "filled.put(1)", "filled.get()"),
+        "mp-queue-read-late": (  # the thread of the queue cannot write until the child reads
+            "filled = mp.Queue()",
+            "pass",
+            "filled.get()",
+            "filled.put(bytes(1 << 20))\nfilled.close()\nfilled.join_thread()",
+        ),
         "mp-condition": (
             "condition = mp.Condition()",
             "pass",

@@ -100,6 +100,7 @@ class _Execution:
             "HOME": str(folder),
             "TMPDIR": str(folder),
             "CORPUS_CASE": folder.name,
+            "ROCSTEADY_RECORD_NAME": case.name,
         }
         for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME", "VIRTUAL_ENV"):
             self.environment.pop(name, None)
