@@ -23,7 +23,7 @@ import torch.distributed as dist
 from rocsteady_train.integrations.host_channel import DECISION, HangChannel, HostChannel
 
 from rocsteady.hangs.blame import RankRecord, WaitsFor
-from rocsteady.hangs.host_summary import HostSummary, job_blame, job_hangs
+from rocsteady.hangs.verdict import HostSummary, job_blame, job_hangs
 from rocsteady.run.host_decision import HostDecision, Weight, choose
 
 HOUR, INCIDENTS, RANKS = 3600, 20, 8

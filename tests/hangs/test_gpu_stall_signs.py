@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.hangs.gpu_stall_signs import GpuSigns
-from rocsteady.hangs.members import Members
+from rocsteady.hangs.gpu_counters import GpuSigns
+from rocsteady.hangs.process_tree import Members
 
 SOON = timedelta(seconds=4)
 OURS = Members(

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.hangs.counters import Progress
-from rocsteady.hangs.log_count import KEPT, LogCount
-from rocsteady.hangs.output import OutputCounter
+from rocsteady.hangs.output import KEPT, LogCount, OutputCounter, Progress
 from rocsteady.run.job.line_pattern import LinePattern
 
 EPISODE = r"episode (?P<n>[\d,]+)(?:/(?P<total>\d+))?"

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.hangs.counters import Progress, take_apart
-from rocsteady.hangs.output import OutputCounter
+from rocsteady.hangs.output import OutputCounter, Progress, take_apart
 from rocsteady.hangs.values import Output
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from rocsteady_train.inside import wire
 
 from rocsteady.hangs.heartbeat_pages import (
-    MOST_FILES,
-    MOST_NAMES,
+    MAX_FILES,
+    MAX_NAMES,
     numbered,
     read_notes,
     read_pages,
@@ -114,15 +114,15 @@ def test_pages_of_living_and_known_processes_are_read_in_a_folder_full_of_others
     tmp_path: Path,
 ) -> None:
     known, living = 4_300_000, os.getpid()
-    for number in range(MOST_NAMES):
+    for number in range(MAX_NAMES):
         (tmp_path / f"{number + 5_000_000}.page").touch()
     for number in (known, living):
         write(tmp_path, page(W_PID=number), f"{number}.page")
-    for number in range(MOST_NAMES):
+    for number in range(MAX_NAMES):
         (tmp_path / f"{number + 6_000_000}.page").touch()
 
     assert {beat.pid for beat in read_pages(tmp_path, [known])} == {known, living}
-    assert len(numbered(tmp_path, ".page")) <= MOST_FILES
+    assert len(numbered(tmp_path, ".page")) <= MAX_FILES
 
 
 def test_no_folder_has_no_pages_and_no_notes(tmp_path: Path) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocsteady.hangs.output import OutputCounter
-from rocsteady.hangs.printed_loss import printed_loss
+from rocsteady.hangs.output import OutputCounter, printed_loss
 
 TOLD = {
     "step 3 loss 0.5": 0.5,

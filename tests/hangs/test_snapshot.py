@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocsteady.hangs.native_stacks import NativeStacks
 from rocsteady.hangs.snapshot import NO_PYTHON, take_snapshot
-from rocsteady.hangs.stacks import NOT_INSTALLED, find_py_spy
+from rocsteady.hangs.stacks import NOT_INSTALLED, NativeStacks, find_py_spy
 from rocsteady.hangs.values import ProcessSeen, Snapshot, ThreadSeen, Wait
 
 if TYPE_CHECKING:

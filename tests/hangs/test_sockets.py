@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.hangs.holders import Descriptors
-from rocsteady.hangs.sockets import unix_peers
+from rocsteady.hangs.holders import Descriptors, unix_peers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's own table")
 

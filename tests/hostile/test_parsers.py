@@ -27,7 +27,6 @@ from rocsteady_train.inside import wire
 from rocsteady.doctor.machine.machine import examine
 from rocsteady.doctor.machine.recording import RecordedRoot, read_recording
 from rocsteady.errors import JobError, RecordingError
-from rocsteady.hangs.exceptions import read_raised
 from rocsteady.hangs.heartbeat_pages import (
     read_applied,
     read_batch_split,
@@ -35,6 +34,7 @@ from rocsteady.hangs.heartbeat_pages import (
     read_loader_facts,
     read_notes,
     read_pages,
+    read_raised,
     read_resumes,
     read_size,
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from rocsteady_train.inside import wire
 
-from rocsteady.hangs.exceptions import read_raised
+from rocsteady.hangs.heartbeat_pages import read_raised
 
 if TYPE_CHECKING:
     from tests.inside.conftest import Inside

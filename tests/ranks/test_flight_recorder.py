@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.hangs.rank_records import CollectiveCount
+from rocsteady.hangs.blame import CollectiveCount
 from rocsteady.run.flight_recorder import (
     ask_flight_recorders,
     comparable,

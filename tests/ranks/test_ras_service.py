@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from rocsteady.hangs.rank_records import CollectiveCount
+from rocsteady.hangs.blame import CollectiveCount
 from rocsteady.run.ras_service import ask_ras, launched
 
 HEAD = """RCCL version 2.22.3 compiled with ROCm 6.4.0.0-42

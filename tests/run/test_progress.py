@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocsteady.hangs.counters import Progress
+from rocsteady.hangs.output import Progress
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.hangs.verdict import Verdict
 from rocsteady.model import RunState

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocsteady.hangs.blame import RankRecord, WaitsFor
-from rocsteady.hangs.host_summary import (
+from rocsteady.hangs.values import Heartbeat
+from rocsteady.hangs.verdict import (
     HostSummary,
+    Verdict,
     alone,
     job_blame,
     job_hangs,
     summarise,
 )
-from rocsteady.hangs.values import Heartbeat
-from rocsteady.hangs.verdict import Verdict
 from rocsteady.model import RunState
 
 

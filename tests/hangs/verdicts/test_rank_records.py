@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocsteady.doctor.knowledge.waits import load_waits
-from rocsteady.hangs.blame import RankRecord, WaitsFor, blame
-from rocsteady.hangs.rank_records import CollectiveCount, rank_records
+from rocsteady.hangs.blame import CollectiveCount, RankRecord, WaitsFor, blame, rank_records
 from rocsteady.hangs.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
 
 KNOWN = load_waits()

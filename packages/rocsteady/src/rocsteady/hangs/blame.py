@@ -9,16 +9,28 @@ of them. The rest only show who differs, so that the smaller part must be less t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from enum import Enum
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from rocsteady.hangs.stack_frames import (
+    KnownWaits,
+    below_users_code,
+    in_collective,
+    is_of,
+    place_of,
+)
+from rocsteady.hangs.values import Heartbeat, Snapshot, ThreadSeen, Wait, trainers
 from rocsteady.model import Value
 from rocsteady.wording import plural
 
-MOST_NAMED = 16  # ranks that a judgment keeps
-MOST_WRITTEN = 4  # ranks that a sentence names one by one
+MAX_NAMED = 16  # ranks that a judgment keeps
+MAX_WRITTEN = 4  # ranks that a sentence names one by one
+LOADER = "data/dataloader.py"
+# Code of PyTorch that may be in a collective which only the native stack would show.
+MAY_BE_COLLECTIVE = ("autograd/graph.py", "autograd/__init__.py", "parallel/distributed.py")
 
 
 class WaitsFor(Enum):
@@ -39,6 +51,18 @@ class WaitsFor(Enum):
 
 
 IDLE = (WaitsFor.RANKS, WaitsFor.GPU, WaitsFor.MAYBE_RANKS)
+BY_CALL = {
+    Wait.NOTHING: WaitsFor.NOTHING,
+    Wait.LOCK: WaitsFor.LOCK,
+    Wait.TREE: WaitsFor.PROCESS,
+    Wait.CHILD: WaitsFor.PROCESS,
+    Wait.WORLD: WaitsFor.WORLD,
+    Wait.DISK: WaitsFor.WORLD,
+    Wait.SLEEP: WaitsFor.TIME,
+    Wait.DEVICE: WaitsFor.GPU,
+    Wait.STOPPED: WaitsFor.STOPPED,
+    Wait.TRACED: WaitsFor.STOPPED,
+}
 
 
 class Sign(Enum):
@@ -168,9 +192,9 @@ def _by_difference(
             return None
         if most * 2 <= len(known):
             parts = [f"{plural(count, 'rank')} {does} {what}" for what, count in groups.items()]
-            more = len(parts) - MOST_WRITTEN
+            more = len(parts) - MAX_WRITTEN
             rest = f" and {plural(more, 'other group')}" if more > 0 else ""
-            return _nobody(known, ", ".join(parts[:MOST_WRITTEN]) + rest)
+            return _nobody(known, ", ".join(parts[:MAX_WRITTEN]) + rest)
         apart = [each for each in known if of(each) != usual]
         other = Counter(map(of, apart)).most_common(1)[0][0]
         clause = f"{does} {other}, and {plural(most, 'rank')} {does} {usual}"
@@ -210,7 +234,7 @@ def _named(
     return Blame(
         sign=sign,
         why=f"{_names(apart, known)} {one if len(apart) == 1 else many}",
-        ranks=tuple(apart[:MOST_NAMED]),
+        ranks=tuple(apart[:MAX_NAMED]),
         number=len(apart),
         compared=len(known),
     )
@@ -223,8 +247,8 @@ def _names(apart: list[RankRecord], known: list[RankRecord]) -> str:
         (host,) = hosts
         if host and len(apart) == sum(each.host == host for each in known) < len(known):
             return f"all {len(apart):,} ranks of host {host}"
-    named = [_name(each) for each in apart[:MOST_WRITTEN]]
-    more = len(apart) - MOST_WRITTEN
+    named = [_name(each) for each in apart[:MAX_WRITTEN]]
+    more = len(apart) - MAX_WRITTEN
     if more > 0:
         named.append(plural(more, "other rank"))
     return named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
@@ -248,3 +272,79 @@ def _at(records: list[RankRecord]) -> str:
 
 def _all_have(known: list[RankRecord], of: Callable[[RankRecord], Hashable]) -> bool:
     return bool(of(known[0])) and len({of(each) for each in known}) == 1
+
+
+# What each rank of this machine does, from its heartbeat and one snapshot.
+
+
+class CollectiveCount(NamedTuple):
+    """How many collectives a rank has launched, and which was the last."""
+
+    number: int
+    last: str
+
+
+def rank_records(
+    snapshot: Snapshot,
+    heartbeats: Iterable[Heartbeat],
+    known: KnownWaits,
+    *,
+    gpus: Mapping[int, str] | None = None,
+    launched: Mapping[int, CollectiveCount] | None = None,
+) -> tuple[RankRecord, ...]:
+    """Return a record for each rank; ``gpus`` are by process, ``launched`` by rank."""
+    threads = {
+        (process.pid, thread.tid): thread
+        for process in snapshot.processes
+        for thread in process.threads
+    }
+    stopped = {
+        process.pid
+        for process in snapshot.processes
+        if any(thread.wait in (Wait.STOPPED, Wait.TRACED) for thread in process.threads)
+    }
+    records = []
+    for beat in _one_a_rank(tuple(heartbeats)):
+        thread = threads.get((beat.pid, beat.thread))
+        did = (launched or {}).get(beat.rank or 0)
+        waits = WaitsFor.STOPPED if beat.pid in stopped else _waits_for(beat, thread, known)
+        records.append(
+            RankRecord(
+                rank=beat.rank or 0,
+                gpu=(gpus or {}).get(beat.pid, ""),
+                pid=beat.pid,
+                step=beat.base + beat.step,
+                phase=beat.phase,
+                place=place_of(thread.frames) if thread and thread.frames else "",
+                waits_for=waits,
+                collectives=did.number if did else None,
+                collective=did.last if did else "",
+            )
+        )
+    return tuple(records)
+
+
+def _one_a_rank(heartbeats: tuple[Heartbeat, ...]) -> list[Heartbeat]:
+    """Return one heartbeat a rank: of those that train, else of one whose script is done."""
+    told = [beat for beat in heartbeats if beat.rank is not None]
+    by_rank = {beat.rank: beat for beat in told if beat.ended}
+    by_rank |= {beat.rank: beat for beat in trainers(tuple(told)) if not beat.ended}
+    return [by_rank[rank] for rank in sorted(by_rank, key=lambda rank: rank or 0)]
+
+
+def _waits_for(beat: Heartbeat, thread: ThreadSeen | None, known: KnownWaits) -> WaitsFor:
+    if beat.ended or thread is None:
+        return WaitsFor.ENDED if beat.ended else WaitsFor.UNKNOWN
+    native = thread.native or ()
+    if known.device(native) is not None:
+        return WaitsFor.GPU
+    if thread.frames is None:
+        return WaitsFor.UNKNOWN
+    if in_collective(thread, known):
+        return WaitsFor.RANKS
+    below = below_users_code(thread.frames)
+    if any(is_of(frame, LOADER) for frame in below):
+        return WaitsFor.LOADER
+    waits = BY_CALL.get(thread.wait, WaitsFor.UNKNOWN)
+    torchs = any(is_of(frame, *MAY_BE_COLLECTIVE) for frame in below)
+    return WaitsFor.MAYBE_RANKS if torchs and waits is not WaitsFor.NOTHING else waits

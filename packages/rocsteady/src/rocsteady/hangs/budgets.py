@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from rocsteady.hangs.phase_history import PhaseHistory, stays_in_phase
-from rocsteady.hangs.trainers import trainers
-from rocsteady.hangs.values import Heartbeat
+from rocsteady.hangs.values import Heartbeat, trainers
 from rocsteady.hangs.verdict import Patience
 from rocsteady.model import Value
 

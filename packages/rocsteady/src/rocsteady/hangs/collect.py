@@ -19,10 +19,9 @@ from rocsteady.hangs.gpu_counters import read_gpu_counters
 from rocsteady.hangs.heartbeat_pages import read_notes, read_pages
 from rocsteady.hangs.kernel_log import read_kernel_log
 from rocsteady.hangs.memory import read_memory
-from rocsteady.hangs.native_stacks import NativeStacks
 from rocsteady.hangs.parallel import run_all
-from rocsteady.hangs.signal_stacks import ask_for_stacks
 from rocsteady.hangs.snapshot import take_snapshot
+from rocsteady.hangs.stacks import NativeStacks, ask_for_stacks
 from rocsteady.hangs.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
 from rocsteady.model import Value
 from rocsteady.store.redaction.redactor import Secrets, hide_secrets
@@ -35,7 +34,7 @@ PART = 0.7  # of the time, for what a part waits for; the rest is for writing it
 OWN_STACKS = timedelta(seconds=1)  # for processes that write them themselves
 LOG_TAIL = 256 * 1024  # bytes
 BETWEEN_PROCESSES = (Wait.TREE, Wait.CHILD)  # waits whose processes are worth naming
-MOST_THREADS = 5000  # whose kernel stacks are read
+MAX_THREADS = 5000  # whose kernel stacks are read
 
 
 class CollectedFile(Value, frozen=True, kw_only=True):
@@ -239,7 +238,7 @@ def in_kernel(seen: Snapshot) -> tuple[InKernel, ...]:
             function=_read(pid, tid, "wchan"),
             stack=tuple(_read(pid, tid, "stack").splitlines()),
         )
-        for pid, tid in threads[:MOST_THREADS]
+        for pid, tid in threads[:MAX_THREADS]
     )
 
 

@@ -25,11 +25,12 @@ from rocsteady.system import procfs
 NOTE_LIMIT = 500  # characters of a note that are kept
 APPLIED_LIMIT = 64 * 1024  # bytes
 RESUMES_LIMIT = READ_LIMIT = 16 * 1024  # bytes
-MOST_NAMES = 2_000  # of the folder that one pass looks at
-MOST_FILES = 250  # of one kind that one pass reads
+MAX_NAMES = 2_000  # of the folder that one pass looks at
+MAX_FILES = 250  # of one kind that one pass reads
 _WORDS = struct.Struct(f"={wire.SIZE // 8}Q")
 _NANO = 1e-9
 _PATTERN = re.compile(r"[A-Za-z0-9_.*?\[\]][A-Za-z0-9_.*?\[\]-]{0,200}")  # of one name
+LIMIT = 256 * 1024  # bytes of one
 
 
 class SettingOutcome(Enum):
@@ -265,15 +266,15 @@ def numbered(folder: Path, suffix: str, known: Iterable[int] = ()) -> list[tuple
     """
     try:
         with os.scandir(folder) as entries:
-            names = [entry.name for entry in islice(entries, MOST_NAMES)]
+            names = [entry.name for entry in islice(entries, MAX_NAMES)]
     except OSError:
         return []
     stems = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
     found = {stem: int(stem) for stem in stems if stem.isdecimal()}
-    if len(names) == MOST_NAMES or len(found) > MOST_FILES:
+    if len(names) == MAX_NAMES or len(found) > MAX_FILES:
         wanted = procfs.living().union(known)
         beside = {str(pid): pid for pid in wanted if (folder / f"{pid}{suffix}").is_file()}
-        found = dict(islice({**beside, **found}.items(), MOST_FILES))
+        found = dict(islice({**beside, **found}.items(), MAX_FILES))
     return sorted((pid, folder / f"{stem}{suffix}") for stem, pid in found.items())
 
 
@@ -335,3 +336,35 @@ def _told(word: int) -> int | None:
 
 def _by_phase(words: tuple[int, ...], first: int) -> dict[str, float]:
     return {phase: words[first + index] * _NANO for index, phase in enumerate(wire.PHASES)}
+
+
+# The exceptions that ended training processes, as those processes told them.
+
+
+class RaisedException(Value, frozen=True, kw_only=True):
+    """What one process told of its end."""
+
+    at: float  # seconds of the monotonic clock
+    rank: str  # as the launcher told it; "" if it did not
+    type: str  # qualified, as "torch.OutOfMemoryError"; built-in ones without a module
+    bases: tuple[str, ...]
+    message: str
+    place: str  # "train.py:88 step": the innermost frame of the user's own code
+    traceback: str
+
+
+class _RaisedFile(RaisedException, frozen=True, kw_only=True):
+    version: int
+
+
+def read_raised(folder: Path) -> tuple[RaisedException, ...]:
+    """Return what was told, the first in time first. What is not ours is passed over."""
+    found = []
+    for _, path in numbered(folder, wire.RAISED_SUFFIX):
+        try:
+            told = msgspec.json.decode(read_regular(path, LIMIT, follow=False), type=_RaisedFile)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            continue
+        if told.version == wire.RAISED_VERSION:
+            found.append(told)
+    return tuple(sorted(found, key=lambda told: told.at))

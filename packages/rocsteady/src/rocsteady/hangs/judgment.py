@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import msgspec
 
-from rocsteady.hangs.blame import Blame, RankRecord, blame
+from rocsteady.hangs.blame import Blame, RankRecord, blame, rank_records
 from rocsteady.hangs.budgets import Budgets, LongestWaits, budgets
 from rocsteady.hangs.phase_history import PhaseHistory, from_heartbeats
-from rocsteady.hangs.rank_records import rank_records
 from rocsteady.hangs.snapshot_reading import HELD, Reading, read
 from rocsteady.hangs.stack_frames import KnownWaits
-from rocsteady.hangs.trainers import finished, trainers, world_size
-from rocsteady.hangs.values import Heartbeat, Snapshot, Tick
+from rocsteady.hangs.values import Heartbeat, Snapshot, Tick, finished, trainers, world_size
 from rocsteady.hangs.verdict import Patience, Verdict
 from rocsteady.hangs.wait_graph import wait_set
 from rocsteady.hangs.wait_set import Activity, WaitSet, changed, prove
@@ -25,10 +23,10 @@ from rocsteady.model import RunState, Value
 from rocsteady.wording import duration
 
 SUSPENDED = 1.0  # seconds that the boot clock may run ahead before the machine must have slept
-SNAPSHOT_EVERY = 1.0  # seconds, at first
+SNAPSHOT_EVERY = 1.0  # seconds, at first: three of them must fit before the shortest limit, 4.5 s
 SNAPSHOT_SHARE = 1 / 15  # of the time waited: the longer it lasts, the less it matters when it ends
 SNAPSHOT_AT_LEAST_EVERY = 30.0
-MOST_SETS = 40
+MAX_SETS = 40  # of a row: as many as snapshots are kept; three prove as much
 
 Mark = tuple[tuple[int, int, int, str, float], ...]
 
@@ -203,7 +201,7 @@ def _blame(pulse: Pulse) -> Blame | None:
 def _sets(sets: tuple[WaitSet, ...], found: WaitSet) -> tuple[WaitSet, ...]:
     """Go on with a row of snapshots that found the same closed set, or begin another."""
     goes_on = bool(sets) and sets[-1].closed and found.closed and not changed(sets[-1], found)
-    return (*sets, found)[-MOST_SETS:] if goes_on else (found,)
+    return (*sets, found)[-MAX_SETS:] if goes_on else (found,)
 
 
 def _proof(pulse: Pulse) -> WaitSet:
@@ -247,6 +245,7 @@ def _heard(pulse: Pulse) -> float:
 
 
 def _condition(pulse: Pulse, limit: float | None, allowed: Budgets, patience: Patience) -> RunState:
+    # Stopped goes first: a limit that ran out while somebody held the run says nothing about it.
     if pulse.reading and pulse.reading.activity in HELD:
         return RunState.STOPPED
     waited = pulse.at - _heard(pulse)
@@ -263,7 +262,12 @@ def _condition(pulse: Pulse, limit: float | None, allowed: Budgets, patience: Pa
 def _limit(
     pulse: Pulse, proof: WaitSet | None, allowed: Budgets, patience: Patience
 ) -> float | None:
-    """Return how long this may last, in seconds since the last progress; None: as long as it is."""
+    """Return how long this may last, in seconds since the last progress; None: as long as it is.
+
+    The order is from what forbids a short limit to what allows one. Whatever moves forbids it, even
+    beside a closed set, for a snapshot is not one moment. A closed set comes before a wait for the
+    GPU, which is itself a way out of every set. No limit is longer than the one without proof.
+    """
     reading = pulse.reading
     unproven = _unproven(pulse, allowed, patience)
     if reading is None or unproven is None or reading.moves:
@@ -290,6 +294,7 @@ def _unproven(pulse: Pulse, allowed: Budgets, patience: Patience) -> float | Non
         return allowed.works
     if pulse.moved_at is None:
         return allowed.long
+    # Work that came to a halt: the halt has the limit of what never moved, the whole that of work.
     return min(allowed.works, max(0.0, pulse.moved_at - _heard(pulse)) + allowed.long)
 
 
@@ -298,14 +303,20 @@ def _device_limit(pulse: Pulse, unproven: float, allowed: Budgets, patience: Pat
     sure = pulse.before is not None and bool(pulse.before.gpu_signs)
     if patience.hang_after is not None and not sure:
         return unproven
-    if pulse.agreed < patience.samples:
+    if pulse.agreed < patience.samples:  # one snapshot in a device wait is an ordinary step
         return unproven
+    # It counts from the last sign of life, of which a printed counter is one here: the script may
+    # evaluate, and wait for the GPU at each print.
     moved_at = max(pulse.moved_at or 0.0, pulse.printed_at or 0.0, _heard(pulse))
     return min(unproven, (allowed.sure if sure else allowed.spin) + moved_at - _heard(pulse))
 
 
 def _is_proven(pulse: Pulse, proof: WaitSet, patience: Patience) -> bool:
-    """Tell whether enough snapshots in a row found one closed set."""
+    """Whether enough snapshots in a row found one closed set.
+
+    What has moved since the last progress was alive a moment ago, so that the set must then hold
+    for as long as a hang without a known pace.
+    """
     first, last = pulse.sets[0].at, pulse.sets[-1].at
     span = patience.sample_span if pulse.moved_at is None else patience.stuck_after
     return (

@@ -14,19 +14,19 @@ from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 
-from rocsteady.hangs.members import Members
+from rocsteady.hangs.process_tree import Members
 from rocsteady.model import Value
 from rocsteady.system.bounded_call import AnswerKind, ask
 
 KMSG = Path("/dev/kmsg")
 SLACK = 2.0  # seconds by which the kernel's clock may differ from ours
 RECORD_LIMIT = 8192  # bytes; more than the kernel hands out at once
-MOST_RECORDS = 200_000
-MOST_LINES = 5000  # kept: the newest
+MAX_RECORDS = 200_000
+MAX_LINES = 5000  # kept: the newest
 ANSWER_LIMIT = 4 * 1024 * 1024
 JOURNAL = (
     "journalctl", "--dmesg", "--boot", "--no-pager", "--quiet", "--no-hostname",
-    "--output=short-monotonic", f"--lines={MOST_LINES}",
+    "--output=short-monotonic", f"--lines={MAX_LINES}",
 )  # fmt: skip
 
 _RECORD = re.compile(r"\d+,\d+,(\d+),[^;]*;([^\n]*)")
@@ -88,7 +88,7 @@ def _from_kmsg(kmsg: Path, deadline: float) -> list[tuple[float, str]]:
     entries = []
     descriptor = os.open(kmsg, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     try:
-        for _ in range(MOST_RECORDS):
+        for _ in range(MAX_RECORDS):
             try:
                 record = os.read(descriptor, RECORD_LIMIT)
             except BlockingIOError:
@@ -127,4 +127,4 @@ def _from_journal(since: float, within: timedelta, why_not_kmsg: str) -> KernelL
 
 def _spoken(entries: list[tuple[float, str]], since: float) -> tuple[str, ...]:
     lines = [f"[{at:12.6f}] {text}" for at, text in entries if at >= since - SLACK]
-    return tuple(lines[-MOST_LINES:])
+    return tuple(lines[-MAX_LINES:])

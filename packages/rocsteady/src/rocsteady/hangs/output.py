@@ -9,14 +9,15 @@ names a pattern that counts its work, progress is what that says.
 from __future__ import annotations
 
 import re
+import threading
+import time
 from collections import OrderedDict
-from typing import TypeVar
+from collections.abc import Iterator
+from typing import NamedTuple, TypeVar
 
-from rocsteady.hangs.counters import PrintedLine, Progress, strip_ansi, take_apart
-from rocsteady.hangs.log_count import LogCount
-from rocsteady.hangs.printed_loss import printed_loss
 from rocsteady.hangs.values import Output
-from rocsteady.run.job.line_pattern import LinePattern
+from rocsteady.model import Value
+from rocsteady.run.job.line_pattern import LINE, LinePattern
 
 LINE_LIMIT = 2048  # bytes of a line that are looked at
 READ_PER_SECOND = 16 * 1024  # bytes looked at, on average
@@ -26,6 +27,56 @@ REMEMBERED = 128  # lines and bars
 Remembered = TypeVar("Remembered")
 _ENDS = re.compile(rb"[\r\n]")
 _NEWLINE, _RETURN = b"\n", b"\r"
+LABEL_LIMIT = 80  # characters by which a bar is known again
+EPOCH_SECONDS = range(1_000_000_000, 3_000_000_000)  # 2001 to 2065
+MAX_DIGITS = 18  # of a number that counts something
+TIME_WORDS = frozenset({
+    "elapsed", "uptime", "time", "eta", "waited", "waiting", "remaining", "since", "after", "for",
+})  # fmt: skip
+STEP_WORDS = ("step", "epoch", "iter", "batch")
+SPINNERS = frozenset("|/-\\")
+_MOVING = dict.fromkeys((*range(10240, 10496), *range(9680, 9684)))  # ⠋ ◐
+
+_ANSI = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # colours, cursor
+    r"|\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # window title
+    r"|[@-Z\\-_])"
+)
+_MOVES = re.compile(r"\x1b\[[0-9]*[AFK]")  # cursor up, or erase: the line is drawn again
+_NUMBER = re.compile(
+    r"[0-9]+(?:"
+    r"(?P<date>[-/.][0-9]{1,2}[-/.][0-9]{2,4}(?![0-9/]))"
+    r"|(?P<clock>:[0-9]{2}(?::[0-9]{2})?(?:[.,][0-9]+)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?)"
+    r"|(?:[.,][0-9]+)* ?(?P<rate>[A-Za-z]{0,8}/(?:s|sec|it|step|iter|batch|min)\b)"
+    r"|(?:[.,][0-9]+)* ?"
+    r"(?P<unit>ms|us|ns|secs?|seconds?|s|mins?|minutes?|m|hrs?|hours?|h)(?![A-Za-z0-9_/])"
+    r"|(?:[.,][0-9]+)*(?P<plain>)"
+    r")"
+)
+_PAIR = re.compile(
+    r"([0-9]+)(?:\.[0-9]+)? ?(?:[kKMGT]?i?B)? ?/ ?([0-9]+)(?:\.[0-9]+)? ?(?:[kKMGT]?i?B)?(?![\w/.])"
+)
+_NAMED = re.compile(
+    r"(?:step|epoch|iteration|iter|batch)s?['\"]? ?[:=#\[(]? ?"
+    r"([0-9]+)(\.[0-9]+)?(?: ?(?:/|of) ?([0-9]+))?"
+)
+_BARE_COUNT = re.compile(r"([0-9]+)it ?\[")  # tqdm without a total
+_PERCENT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?%")
+_ANY_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_BAR = re.compile(
+    r"[█▉▊▋▌▍▎▏━╸╺]|\|[#=\-> .0-9]{4,}\||\[[#=\->.]{4,}\]|\[[0-9]+:[0-9]{2}(?::[0-9]{2})?[<,]"
+)
+_IT_PER_S = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:it|steps?|batch(?:es)?|iters?)/s")
+_S_PER_IT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?s/(?:it|step|batch|iter)")
+KEPT = 256 * 1024  # bytes of what was printed since it was last read
+READ_WITHIN = 0.02  # seconds of CPU for all lines that wait, and the one that is begun by then
+_LOSS = re.compile(
+    r"(?<![a-z])loss(?:['\"\]]{0,2} ?[:=] ?| (?:is |of )?)(?:tensor\()?"
+    r"([-+]?[0-9]{1,20}(?:\.[0-9]{0,20})?(?:e[-+]?[0-9]{1,3})?)(?![0-9a-z_]|/[0-9])"
+)
+_OTHERS = re.compile(r"(?:val|valid|validation|test|eval|dev|best|min|old|prev)[ _./-]?$")
+BEFORE = 12  # characters before the word that may say whose loss it is
+LIMIT = 400  # characters of a line that are looked at
 
 
 class OutputCounter:
@@ -147,3 +198,187 @@ def _remember(memory: OrderedDict[str, Remembered], key: str, value: Remembered)
     memory.move_to_end(key)
     if len(memory) > REMEMBERED:
         memory.popitem(last=False)
+
+
+# The numbers in a printed line that count work, told from its clocks and rates.
+#
+# Written for speed, because a script may print a lot: one pass over the numbers of a line, and each
+# further question only where a word or a sign in the line gives reason to ask it.
+
+
+class Progress(Value, frozen=True, kw_only=True):
+    """What the newest counter in the output says."""
+
+    n: int
+    total: int | None
+    rate: float | None  # a second
+
+
+class PrintedLine(NamedTuple):
+    """A printed line, taken apart."""
+
+    text: str  # without clocks, rates and spinners
+    label: str  # the same without any number: which bar it is
+    counters: tuple[str, ...]  # the numbers that count work: n of n/total, a step, an epoch
+    numbers: tuple[str, ...]  # without any of those: percentages, or else all numbers
+    bar: bool
+    progress: Progress | None
+
+
+def strip_ansi(text: str) -> tuple[str, bool]:
+    """Return the text without colours, and whether it moves the cursor to draw anew."""
+    if "\x1b" not in text:
+        return text, False
+    return _ANSI.sub("", text), bool(_MOVES.search(text))
+
+
+def take_apart(text: str) -> PrintedLine:
+    """Find what counts in a line."""
+    bar = ("|" in text or "[" in text or not text.isascii()) and bool(_BAR.search(text))
+    still = _without_clocks(text if text.isascii() else text.translate(_MOVING))
+    numbers = _ANY_NUMBER.findall(still)
+    if not numbers:
+        return PrintedLine(still, still, (), (), bar, None)
+    named = _named(still)
+    pairs = _PAIR.findall(still) if "/" in still else []
+    bare = _BARE_COUNT.findall(still) if "it" in still else []
+    return PrintedLine(
+        text=still,
+        label=_ANY_NUMBER.sub("#", _BAR.sub("", still) if bar else still)[:LABEL_LIMIT],
+        counters=(*(n for n, _ in pairs), *(n + part for n, part, _ in named), *bare),
+        numbers=tuple(_PERCENT.findall(still) if "%" in still else numbers),
+        bar=bar,
+        progress=_progress(text, [*((n, total) for n, _, total in named), *pairs], bare),
+    )
+
+
+def _without_clocks(text: str) -> str:
+    """Leave out what changes by itself: times, rates, spinners, and blanks that pad them."""
+    kept = "".join(_kept(text))
+    return " ".join(word for word in kept.split() if word not in SPINNERS)
+
+
+def _kept(text: str) -> Iterator[str]:
+    at = 0
+    for number in _NUMBER.finditer(text):
+        if number.lastgroup != "plain" or _is_time(text, number.start(), number.end()):
+            yield text[at : number.start()]
+            at = number.end()
+    yield text[at:]
+
+
+def _is_time(text: str, start: int, end: int) -> bool:
+    """Tell a bare number that is a time: by its size, its place, or the word before it."""
+    whole = text[start:end].partition(".")[0]
+    if len(whole) == len(str(EPOCH_SECONDS.start)) and int(whole) in EPOCH_SECONDS:
+        return True
+    before = text[:start].rstrip(" :=([")
+    if not before:  # "[  12.345] text", as the kernel writes
+        return text.startswith("[") and text[end : end + 1] == "]" and "." in text[start:end]
+    word = before[-12:].rpartition(" ")[2] if before[-1].isalpha() else ""
+    return word.lower() in TIME_WORDS
+
+
+def _named(still: str) -> list[tuple[str, str, str]]:
+    lower = still.lower()
+    return _NAMED.findall(lower) if any(word in lower for word in STEP_WORDS) else []
+
+
+def _progress(text: str, counted: list[tuple[str, str]], bare: list[str]) -> Progress | None:
+    """Return the last counter: an epoch stands before the step in it."""
+    n, total = counted[-1] if counted else (bare[-1], "") if bare else ("", "")
+    if not n or len(n) > MAX_DIGITS or len(total) > MAX_DIGITS:
+        return None
+    if total and int(n) > int(total):  # an address such as redis://cache:6379/0
+        return None
+    return Progress(n=int(n), total=int(total or 0) or None, rate=_rate(text))
+
+
+def _rate(text: str) -> float | None:
+    each_second = _IT_PER_S.search(text) if "/s" in text else None
+    if each_second:
+        return float(each_second.group(1))
+    each = _S_PER_IT.search(text) if "s/" in text else None
+    seconds = float(each.group(1)) if each else 0.0
+    return 1 / seconds if seconds else None
+
+
+# Work counted by a pattern in what a script prints: the newest line that matches tells.
+#
+# Printing only keeps the end of what was printed. Who asks how far it is has it read, from its last
+# line back, so that the cost follows the asking and not the printing, and a flood loses old lines
+# first.
+
+
+class LogCount:
+    """Reads on when it is asked. One thread may print while another asks."""
+
+    def __init__(self, pattern: LinePattern) -> None:
+        self._pattern = pattern
+        self._kept = bytearray()
+        self._cut = False  # the first line that is kept has lost its beginning
+        self._lock = threading.Lock()
+        self._progress: Progress | None = None
+
+    def feed(self, chunk: bytes) -> None:
+        """Take what was printed."""
+        with self._lock:
+            self._kept += chunk
+            if len(self._kept) > KEPT:
+                del self._kept[:-KEPT]
+                self._cut = True
+
+    def progress(self, *, ended: bool = False) -> Progress | None:
+        """Return what the newest line that matches says."""
+        deadline = time.thread_time() + READ_WITHIN
+        for line, whole in self._lines(ended=ended):
+            found = self._found(line, whole=whole)
+            if found is not None:
+                self._progress = found
+                break
+            if time.thread_time() > deadline:
+                break
+        return self._progress
+
+    def _lines(self, *, ended: bool) -> Iterator[tuple[bytes, bool]]:
+        """Yield the lines that were not read yet, the last first, and whether each has its end."""
+        with self._lock:
+            *lines, rest = _ENDS.split(bytes(self._kept))
+            cut, self._cut = self._cut, self._cut and not lines
+            self._kept[:] = rest
+        if not cut or lines:
+            yield rest, ended
+        yield from ((line, True) for line in reversed(lines[cut:]) if line)
+
+    def _found(self, line: bytes, *, whole: bool) -> Progress | None:
+        # A character has four bytes at most; colours come on top.
+        text, _ = strip_ansi(line[: 8 * LINE].decode("utf-8", "replace"))
+        whole = whole and len(line) <= LINE
+        text = text[:LINE]
+        found = self._pattern.search(text)
+        if found is None:
+            return None
+        n = _number(found.groups["n"])
+        if n is None or (found.end == len(text) and not whole):  # more digits may follow
+            return None
+        return Progress(n=n, total=_number(found.groups.get("total")), rate=None)
+
+
+def _number(text: str | None) -> int | None:
+    """Read a whole number, also with commas in it; None if it is none that counts work."""
+    digits = (text or "").replace(",", "")
+    return int(digits) if digits.isdecimal() and len(digits) <= MAX_DIGITS else None
+
+
+# The training loss, as a script prints it. Asking the GPU for it would make training wait.
+
+
+def printed_loss(line: str) -> float | None:
+    """Return the training loss that a line tells; None if it tells none."""
+    text = line[:LIMIT].lower()
+    if "loss" not in text:
+        return None
+    for found in _LOSS.finditer(text):
+        if not _OTHERS.search(text[max(0, found.start() - BEFORE) : found.start()]):
+            return float(found[1])
+    return None

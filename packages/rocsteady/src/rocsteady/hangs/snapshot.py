@@ -10,9 +10,8 @@ from datetime import timedelta
 import msgspec
 
 from rocsteady.hangs.cgroups import is_frozen
-from rocsteady.hangs.native_stacks import NativeStacks
 from rocsteady.hangs.parallel import run_all
-from rocsteady.hangs.stacks import Stacks, ThreadStack, take_stacks
+from rocsteady.hangs.stacks import NativeStacks, Stacks, ThreadStack, take_stacks
 from rocsteady.hangs.values import ProcessSeen, Snapshot, ThreadSeen, Wait
 from rocsteady.hangs.waits import Waits
 from rocsteady.system import procfs
@@ -21,7 +20,7 @@ from rocsteady.system.procfs import PROC
 PROC_SHARE = 0.5  # of the time, for /proc; the rest is for stacks
 PYTHONS_WAITS = ("/threading.py:", "/queue.py:", "(multiprocessing/", "/selectors.py:")
 TORCHS_WAITS = ("(autograd/", "(distributed/", "(cuda/")
-MOST_DEEPER = 16  # processes paused for their native frames in one snapshot, unless they are named
+MAX_DEEPER = 16  # processes paused for their native frames in one snapshot, unless they are named
 NO_PYTHON = "none of its processes runs Python"
 NOT_ON_WINDOWS = "processes cannot be inspected on native Windows"
 _UNREADABLE = (OSError, ValueError, IndexError)  # gone, or changing under our eyes
@@ -61,7 +60,7 @@ def take_snapshot(  # noqa: PLR0913 - how closely, each by name
         for process in seen
         if process.pid in found.threads
         and (_in_native_code(process) if native is None else process.pid in native)
-    ][: MOST_DEEPER if native is None else None]
+    ][: MAX_DEEPER if native is None else None]
     again = [process for process in wanted if not known.still(process, _telling(process, native))]
     deeper = take_stacks(
         [process.pid for process in again], within=_left(at, within), native=True, py_spy=py_spy

@@ -14,13 +14,16 @@ import shutil
 import signal
 import sysconfig
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import msgspec
+from rocsteady_train.inside import wire
+from rocsteady_train.untrusted_file import open_regular, read_exactly
 
 from rocsteady.hangs.parallel import run_all
+from rocsteady.hangs.values import ProcessSeen, ThreadSeen, Wait
 from rocsteady.model import Value
 from rocsteady.system import procfs
 from rocsteady.system.bounded_call import Answer, AnswerKind, ask
@@ -28,7 +31,7 @@ from rocsteady.system.bounded_call import Answer, AnswerKind, ask
 DUMP_LIMIT = 8 * 1024 * 1024  # bytes of one answer
 TRIES = 3  # without stopping it, a running process may be seen in mid-change
 LEAST = timedelta(milliseconds=50)
-MOST_NATIVE = 40  # functions kept
+MAX_NATIVE = 40  # functions kept
 UNSTOPPABLE = frozenset("TtDZX")  # states of a thread in which its process is not stopped by us
 
 NOT_INSTALLED = "py-spy is not installed"
@@ -37,6 +40,8 @@ NOT_NOW = "it is stopped, traced or stuck in the kernel"
 LATE = "py-spy did not answer in time"
 
 _INSTALLED = re.compile(r"/((?:site|dist)-packages/|python3\.\d+/(?!(?:site|dist)-packages/))")
+LIMIT = 1024 * 1024  # bytes of one process
+PAUSE = 0.05  # seconds between snapshots; a file that stays as it is for so long is whole
 
 
 class ThreadStack(Value, frozen=True, kw_only=True):
@@ -159,7 +164,7 @@ def _stack(thread: _PySpyThread, *, native: bool) -> ThreadStack:
             for frame in thread.frames
             if not frame.module
         ),
-        native=tuple(frame.name for frame in thread.frames[:innermost][:MOST_NATIVE])
+        native=tuple(frame.name for frame in thread.frames[:innermost][:MAX_NATIVE])
         if native
         else None,
     )
@@ -200,3 +205,113 @@ def _let_go(pid: int) -> None:
     with contextlib.suppress(OSError, ValueError, IndexError):
         if procfs.stat(pid).state == "T":
             os.kill(pid, signal.SIGCONT)
+
+
+# Native stacks that need not be read again, because the thread has not run since.
+#
+# Reading them pauses a process and, with a library of torch's size, takes a second of processor
+# time. A thread that waits and was not scheduled in between is where it was.
+
+
+class _Read(Value, frozen=True, kw_only=True):
+    """What was read of one thread, and by what it is known again."""
+
+    switches: int  # after it was read: the pause itself makes a thread run
+    where: tuple[Wait, str, tuple[str, ...]]
+    stack: ThreadStack
+
+
+class NativeStacks:
+    """The native stacks of one process tree, as far as they still hold."""
+
+    def __init__(self) -> None:
+        self._read: dict[int, dict[int, _Read]] = {}  # by process and thread
+
+    def still(self, process: ProcessSeen, threads: Iterable[ThreadSeen]) -> bool:
+        """Tell whether these threads of a process are where they were when they were read."""
+        return all(self._holds(process.pid, thread) for thread in threads)
+
+    def of(self, pids: Iterable[int]) -> Stacks:
+        """Return what was read of these processes."""
+        return Stacks(
+            threads={
+                pid: tuple(read.stack for read in self._read.get(pid, {}).values()) for pid in pids
+            },
+            missing={},
+        )
+
+    def keep(
+        self, processes: Sequence[ProcessSeen], taken: Stacks, switches: Callable[[int, int], int]
+    ) -> None:
+        """Remember what was just read."""
+        for process in processes:
+            found = {stack.tid: stack for stack in taken.threads.get(process.pid, ())}
+            self._read[process.pid] = {
+                thread.tid: _Read(
+                    switches=switches(process.pid, thread.tid),
+                    where=_where(thread),
+                    stack=found[thread.tid],
+                )
+                for thread in process.threads
+                if thread.tid in found and thread.wait is not Wait.NOTHING
+            }
+
+    def _holds(self, pid: int, thread: ThreadSeen) -> bool:
+        read = self._read.get(pid, {}).get(thread.tid)
+        return (
+            read is not None and read.switches == thread.switches and read.where == _where(thread)
+        )
+
+
+def _where(thread: ThreadSeen) -> tuple[Wait, str, tuple[str, ...]]:
+    on = thread.blocked.on if thread.blocked else ""
+    return thread.wait, on, tuple(thread.frames or ())
+
+
+# Stacks that a Python process writes of itself, on a signal: the last resort, where tracing fails.
+#
+# Only for a process that is known to be hung, because a signal can end the system call that it is
+# stuck in. It is sent only where ``inside/`` left a file for the stacks and the kernel says that
+# the signal is handled; faulthandler needs neither the GIL nor the right to trace.
+
+
+def ask_for_stacks(pids: Sequence[int], pages: Path, *, within: timedelta) -> str:
+    """Return what these processes wrote of themselves, innermost frame first; "" if nothing."""
+    deadline = time.monotonic() + within.total_seconds()
+    files = {pid: pages / f"{pid}{wire.STACKS_SUFFIX}" for pid in pids}
+    before = {pid: _size(path) for pid, path in files.items() if path.is_file()}
+    asked = {pid: size for pid, size in before.items() if _ask(pid)}
+    written = {pid: _written(files[pid], size, deadline) for pid, size in asked.items()}
+    return "\n".join(f"process {pid}\n{text}" for pid, text in written.items() if text)
+
+
+def _written(path: Path, start: int, deadline: float) -> str:
+    seen = start
+    while time.monotonic() < deadline:
+        time.sleep(PAUSE)
+        now = _size(path)
+        if now == seen > start:
+            break
+        seen = now
+    with contextlib.suppress(OSError), open_regular(path, follow=False) as stream:
+        stream.seek(start)
+        return read_exactly(stream, LIMIT).decode("utf-8", "replace")
+    return ""
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _ask(pid: int) -> bool:
+    """Send the signal, if it is handled: one that is not would be lost, or do harm."""
+    number = signal.SIGURG
+    with contextlib.suppress(OSError, ValueError):
+        handled = int(procfs.fields(f"{procfs.PROC}/{pid}/status").get("SigCgt", "0"), 16)
+        if handled >> (number - 1) & 1:
+            os.kill(pid, number)
+            return True
+    return False

@@ -26,7 +26,6 @@ from rocsteady.hangs.stack_frames import (
     is_torchs,
     place_of,
 )
-from rocsteady.hangs.trainers import ranks_elsewhere, trainers
 from rocsteady.hangs.values import (
     GIL,
     Blocked,
@@ -36,6 +35,8 @@ from rocsteady.hangs.values import (
     ThreadSeen,
     Wait,
     WayOut,
+    ranks_elsewhere,
+    trainers,
 )
 from rocsteady.hangs.wait_set import Activity, Key, Member, WaitSet, WakeSource
 from rocsteady.wording import duration

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from rocsteady.hangs import sockets, syscalls
-from rocsteady.hangs.holders import Descriptors, Outsiders
+from rocsteady.hangs import syscalls
+from rocsteady.hangs.holders import Descriptors, Outsiders, own_timeout
 from rocsteady.hangs.syscalls import Call, Clock
 from rocsteady.hangs.values import GIL, Blocked, Wait, WayOut
 from rocsteady.system import procfs
@@ -177,7 +177,7 @@ class Waits:
             timeout = self._timeout(pid, number, arguments)
             socket = self._descriptors.kind(pid, descriptor).startswith("socket:")
             if socket and timeout is None and found.blocked and not found.blocked.way_out:
-                timeout = sockets.own_timeout(pid, descriptor, writing=writing)
+                timeout = own_timeout(pid, descriptor, writing=writing)
         except _UNREADABLE:
             return _with_way_out(found, "its timeout could not be read")
         return _timed(found, timeout)

@@ -14,8 +14,8 @@ from rocsteady_train.checkpoints import folder as checkpoint_folder
 from rocsteady_train.checkpoints.integrity import MODELS
 from rocsteady_train.untrusted_file import read_tail
 
-from rocsteady.hangs.counters import strip_ansi
 from rocsteady.hangs.heartbeat_pages import BatchSplit, read_resumes
+from rocsteady.hangs.output import strip_ansi
 from rocsteady.model import Value
 from rocsteady.plan.sandbox.folder_tree import read_folder_tree
 from rocsteady.plan.sandbox.scratch import Scratch

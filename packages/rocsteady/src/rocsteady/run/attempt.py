@@ -11,8 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from rocsteady.errors import NotRecordedError
-from rocsteady.hangs.exceptions import read_raised
-from rocsteady.hangs.gpu_stall_signs import GpuSigns
+from rocsteady.hangs.gpu_counters import GpuSigns
 from rocsteady.hangs.heartbeat_pages import (
     Resumes,
     read_applied,
@@ -22,14 +21,15 @@ from rocsteady.hangs.heartbeat_pages import (
     read_notes,
     read_pages,
     read_precision,
+    read_raised,
     read_resumes,
 )
 from rocsteady.hangs.judgment import Pulse, begin, judge, learn, occupied, waits_for_gpu, withdrawn
-from rocsteady.hangs.members import MemberCollector
 from rocsteady.hangs.memory import GroupMemory, oom_kills_since, read_groups
-from rocsteady.hangs.native_stacks import NativeStacks
 from rocsteady.hangs.output import OutputCounter
+from rocsteady.hangs.process_tree import MemberCollector
 from rocsteady.hangs.snapshot import take_snapshot
+from rocsteady.hangs.stacks import NativeStacks
 from rocsteady.hangs.values import Snapshot, Tick
 from rocsteady.hangs.verdict import Verdict
 from rocsteady.model import IntentKind, Outcome, RunState

@@ -13,10 +13,15 @@ from rocsteady_train.untrusted_file import open_regular
 
 from rocsteady.hangs.blame import Blame
 from rocsteady.hangs.collect import Collected
-from rocsteady.hangs.exceptions import RaisedException
-from rocsteady.hangs.heartbeat_pages import Applied, BatchSplit, CheckpointRead, LoaderFacts
-from rocsteady.hangs.members import Members
+from rocsteady.hangs.heartbeat_pages import (
+    Applied,
+    BatchSplit,
+    CheckpointRead,
+    LoaderFacts,
+    RaisedException,
+)
 from rocsteady.hangs.phase_history import PhaseHistory
+from rocsteady.hangs.process_tree import Members
 from rocsteady.hangs.values import Heartbeat, Snapshot
 from rocsteady.hangs.verdict import Verdict
 from rocsteady.model import Outcome, Value

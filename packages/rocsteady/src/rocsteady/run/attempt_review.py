@@ -20,7 +20,7 @@ from rocsteady.hangs.heartbeat_pages import SettingOutcome
 from rocsteady.hangs.kernel_log import concerning, read_kernel_log
 from rocsteady.hangs.memory import shared_memory_is_full
 from rocsteady.hangs.parallel import run_all
-from rocsteady.hangs.trainers import trainers
+from rocsteady.hangs.values import trainers
 from rocsteady.model import Failure, FailureKind, Next, Outcome
 from rocsteady.run.attempt_end import AttemptEnd, is_failure, without_stopped_line
 from rocsteady.run.checkpoints import Checkpoints

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 from rocsteady_train.untrusted_file import read_regular
 
-from rocsteady.hangs.rank_records import CollectiveCount
+from rocsteady.hangs.blame import CollectiveCount
 from rocsteady.model import Value
 from rocsteady.system import procfs
 

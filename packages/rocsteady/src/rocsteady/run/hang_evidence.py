@@ -11,13 +11,11 @@ from pathlib import Path
 import msgspec
 
 from rocsteady.doctor.knowledge.waits import WaitKnowledge
-from rocsteady.hangs.blame import Blame, Sign, blame
+from rocsteady.hangs.blame import Blame, CollectiveCount, Sign, blame, rank_records
 from rocsteady.hangs.collect import Collected, collect
-from rocsteady.hangs.members import gpus_of
-from rocsteady.hangs.native_stacks import NativeStacks
-from rocsteady.hangs.rank_records import CollectiveCount, rank_records
-from rocsteady.hangs.trainers import world_size
-from rocsteady.hangs.values import Heartbeat
+from rocsteady.hangs.process_tree import gpus_of
+from rocsteady.hangs.stacks import NativeStacks
+from rocsteady.hangs.values import Heartbeat, world_size
 from rocsteady.hangs.verdict import Verdict
 from rocsteady.hangs.wait_set import sentences
 from rocsteady.run.attempt_end import HangEvidence

@@ -14,9 +14,16 @@ from typing import Any
 import msgspec
 
 from rocsteady.hangs.blame import Blame
-from rocsteady.hangs.host_summary import HostSummary, alone, job_blame, job_hangs, summarise
 from rocsteady.hangs.values import Heartbeat
-from rocsteady.hangs.verdict import Patience, Verdict
+from rocsteady.hangs.verdict import (
+    HostSummary,
+    Patience,
+    Verdict,
+    alone,
+    job_blame,
+    job_hangs,
+    summarise,
+)
 from rocsteady.model import RunState
 from rocsteady.run.announcer import Announcer
 from rocsteady.run.torchrun import AgentLink

@@ -6,7 +6,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 
-from rocsteady.hangs.counters import Progress
+from rocsteady.hangs.output import Progress
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.hangs.verdict import Verdict
 from rocsteady.store.values import Bucket, Sample

@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Sequence
 
-from rocsteady.hangs.rank_records import CollectiveCount
+from rocsteady.hangs.blame import CollectiveCount
 from rocsteady.model import Value
 from rocsteady.system import procfs
 

@@ -18,8 +18,8 @@ from rocsteady_train.untrusted_file import open_regular, read_exactly
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.hangs.collect import stacks_text
-from rocsteady.hangs.native_stacks import NativeStacks
 from rocsteady.hangs.snapshot import take_snapshot
+from rocsteady.hangs.stacks import NativeStacks
 from rocsteady.model import IntentKind, Value
 from rocsteady.run.context import AttemptContext, Services
 from rocsteady.run.options import RunOptions
