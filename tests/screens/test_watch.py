@@ -89,7 +89,11 @@ class Deck:
         self.view, texts = view, []
 
         async def look(pilot: Pilot[int]) -> None:
-            texts.append(text_of(pilot))
+            before = ""
+            while (text := text_of(pilot)) != before:  # until the layout has settled
+                before = text
+                await pilot.pause(0.2)
+            texts.append(text)
             await pilot.press("q")
 
         self.run(look, size)

@@ -135,6 +135,7 @@ class RunView(Vertical):
             rows.add_row(Text(label), Text(_line(text)) if isinstance(text, str) else _cells(text))
         self._details.update(rows)
         self._show_log(view.log)
+        self.call_after_refresh(self._show_log, view.log)  # the details may have grown
 
     def _show_log(self, lines: Sequence[str]) -> None:
         last = lines[-max(self._log.size.height, 1) :] or ("(nothing printed yet)",)
