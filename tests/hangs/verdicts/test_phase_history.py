@@ -71,6 +71,7 @@ def test_the_order_of_durations_is_checked() -> None:
         (("wait (C:\\Python312\\Lib\\threading.py:3)", "go (C:\\work\\my.py:8)"), "my.py:8 go"),
         (("f (/x/site-packages/torch/a.py:1)",), "a.py:1 f"),
         (("<genexpr> (train.py:4)",), "train.py:4 <genexpr>"),
+        (("0x2 (?:0)", "event (case/t.py:80)"), "t.py:80 event"),
         (("wait (python3.12/threading.py:3)", "get (data/dataloader.py:8)"), "threading.py:3 wait"),
         (
             ("__init__ (python3.12/x.py:1)", "run (_utils/worker.py:3)", "load (data/mine.py:8)"),

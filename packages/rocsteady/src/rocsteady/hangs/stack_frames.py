@@ -10,6 +10,7 @@ from rocsteady.doctor.knowledge.waits import EndedBy
 from rocsteady.failures.frames import is_users_file, path_of, place_of_frame
 from rocsteady.hangs.values import ThreadSeen
 
+UNRESOLVED = "?"  # what py-spy calls the file of a native frame that it could not make out
 PYTHONS = re.compile(r"(?:^|/)python\d[.\d]*/(?!(?:site|dist)-packages/)|^<frozen ")
 TORCHS = re.compile(r"(?:site|dist)-packages/torch/")
 
@@ -76,5 +77,6 @@ def place_of(frames: Sequence[str] | None) -> str:
     """Name the innermost frame of the user's own code, else the innermost: "data.py:88 load"."""
     if not frames:
         return ""
-    own = (frame for frame in frames if is_users_file(path_of(frame)))
-    return place_of_frame(next(own, frames[0]))
+    named = [frame for frame in frames if path_of(frame) != UNRESOLVED] or frames
+    own = (frame for frame in named if is_users_file(path_of(frame)))
+    return place_of_frame(next(own, named[0]))
