@@ -17,7 +17,8 @@ class Kind(Enum):
     STOPPED = "stopped"  # state T; goes on when continued
     SLOW = "slow"  # cannot be told from long work: said to be slow, with its place
     LOOK_ALIKE = "look-alike"  # ends by itself with DONE and 0, and must be left alone
-    AT_EXIT = "at-exit"  # the work is done, only the process does not end: a success
+    AT_EXIT = "at-exit"  # the work is done, only the process does not end: it is ended, and never
+    # counts as done by itself, because it was killed
     HELPER = "helper"  # for tests of other things
 
 

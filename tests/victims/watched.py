@@ -29,6 +29,8 @@ from typing import Any
 
 from cases import VICTIMS, Kind, Victim
 
+from rocsteady.exit_codes import PERSON_NEEDED
+
 SUPERVISED = (sys.executable, "-m", "rocsteady")
 HURRIED = (sys.executable, str(Path(__file__).parent / "hurried.py"))
 GRACE = 90  # seconds, for a machine that has other things to do
@@ -65,9 +67,12 @@ class Watched:
             return f"left behind: {self.left}"
         if self.victim.kind is Kind.HANG:
             return self._wrong_with_hang()
+        if self.victim.kind is Kind.AT_EXIT:
+            ended = self.code == PERSON_NEEDED and "DONE" in self.printed
+            return "" if ended else f"ended with {self.code}"
         if "hung" in self.verdicts:
             return "said to be hung"
-        if self.victim.kind in (Kind.AT_EXIT, Kind.LOOK_ALIKE):
+        if self.victim.kind is Kind.LOOK_ALIKE:
             ended = self.code == 0 and ("DONE" in self.printed or self.victim.deed == "reader")
             return "" if ended else f"ended with {self.code}"
         wanted = "stopped" if self.victim.kind is Kind.STOPPED else "slow"
