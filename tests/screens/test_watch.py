@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tests.conftest import Expected
 
 HERE = Path(__file__).parent
+SETTLED = 6  # looks at the screen, 0.2 s apart, that find the same
 PAUSE = Intent(
     id=1, run=1, attempt=3, kind=IntentKind.PAUSE, what="attempt 3", machine="m", boot_id="b",
     process="", at=0.0,
@@ -89,11 +90,11 @@ class Deck:
         self.view, texts = view, []
 
         async def look(pilot: Pilot[int]) -> None:
-            before = ""
-            while (text := text_of(pilot)) != before:  # until the layout has settled
-                before = text
+            seen = [text_of(pilot)]
+            while len(seen) < SETTLED or len(set(seen[-SETTLED:])) > 1:
                 await pilot.pause(0.2)
-            texts.append(text)
+                seen.append(text_of(pilot))
+            texts.append(seen[-1])
             await pilot.press("q")
 
         self.run(look, size)
