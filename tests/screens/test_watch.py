@@ -123,7 +123,10 @@ def deck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deck:
 def test_the_screen_is_as_expected(
     name: str, view: WatchView, size: tuple[int, int], deck: Deck, expected: Expected
 ) -> None:
-    expected(HERE / "expected_watch" / f"{name}.txt", deck.screen(view, size))
+    screen = deck.screen(view, size)
+
+    assert max(map(len, screen.splitlines())) <= size[0]
+    expected(HERE / "expected_watch" / f"{name}.txt", screen)
 
 
 @pytest.mark.parametrize("size", [(40, 10), (20, 3)])
