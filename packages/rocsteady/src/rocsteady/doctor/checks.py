@@ -36,14 +36,11 @@ from rocsteady.doctor.training_gpus import (
 
 
 class Code(NamedTuple):
-    """Architectures of this machine, each once."""
-
     there: tuple[str, ...]
     lacking: tuple[str, ...]
 
 
 def gpu_code(machine: Machine, facts: Facts, knowledge: Knowledge) -> Code:
-    """Compare every GPU one would train on with the list of targets that torch was built for."""
     for name in ("gpu.gfx", "torch.build", "torch.arches"):
         if facts.why_unknown(name):
             raise CannotTell(name)
@@ -63,7 +60,6 @@ def gpu_code(machine: Machine, facts: Facts, knowledge: Knowledge) -> Code:
 
 
 def wheel_lacks_arch(machine: Machine, facts: Facts, knowledge: Knowledge) -> Seen:
-    """Return the architectures that lack code, if none has it."""
     code = gpu_code(machine, facts, knowledge)
     return () if code.there else code.lacking
 
@@ -72,7 +68,6 @@ def wheel_lacks_arch(machine: Machine, facts: Facts, knowledge: Knowledge) -> Se
 
 
 def wheel_lacks_one_arch(machine: Machine, facts: Facts, knowledge: Knowledge) -> Seen:
-    """Return the architectures that lack code, if another has it."""
     code = gpu_code(machine, facts, knowledge)
     return code.lacking if code.there else ()
 
@@ -82,7 +77,6 @@ def wheel_lacks_one_arch(machine: Machine, facts: Facts, knowledge: Knowledge) -
 
 
 def visible_devices_conflict(machine: Machine, facts: Facts, knowledge: Knowledge) -> Seen:
-    """Compare the two lists."""
     del knowledge
     if machine.system.os != "linux":
         return ()
@@ -103,7 +97,6 @@ def visible_devices_conflict(machine: Machine, facts: Facts, knowledge: Knowledg
 
 
 def visible_devices_fewer(machine: Machine, facts: Facts, knowledge: Knowledge) -> Seen:
-    """Look for a number beyond what is there, after one that is."""
     for fact in (f"variable:{FIRST}", "gpu.count"):
         if facts.why_unknown(fact):
             raise CannotTell(fact)
@@ -131,7 +124,6 @@ CLOSE = 0.93  # HSA_ENABLE_SMDA is that near to HSA_ENABLE_SDMA; HIP_PATH is not
 
 
 def unknown_variable(machine: Machine, facts: Facts, knowledge: Knowledge) -> Seen:
-    """Return each such variable, with the name that was probably meant."""
     if not facts.variables_known:
         raise CannotTell("variable:names")
     spoken = (_spoken(variable.name, knowledge) for variable in machine.variables)
@@ -155,7 +147,6 @@ def _spoken(name: str, knowledge: Knowledge) -> str:
 
 
 def mixed_rocm_libraries(machine: Machine, facts: Facts, knowledge: Knowledge) -> Seen:
-    """Look for ROCm libraries in LD_LIBRARY_PATH while torch bundles its own."""
     del knowledge
     if not facts.variables_known:
         raise CannotTell("variable:LD_LIBRARY_PATH")

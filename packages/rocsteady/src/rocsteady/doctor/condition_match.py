@@ -21,8 +21,6 @@ Seen = tuple[str, ...]
 
 
 class CannotTell(Exception):  # noqa: N818 - an answer that checks give, not an error
-    """What a check raises when a fact it needs is unknown."""
-
     def __init__(self, fact: str) -> None:
         super().__init__(fact)
         self.fact = fact
@@ -39,8 +37,6 @@ class Match(NamedTuple):
 
 
 class Matcher:
-    """Evaluates conditions over the facts of one machine."""
-
     def __init__(
         self, facts: Facts, checks: Mapping[str, Callable[[], Seen]], arches: Mapping[str, Arch]
     ) -> None:
@@ -49,7 +45,6 @@ class Matcher:
         self._arches = arches
 
     def match(self, condition: Condition) -> Match:
-        """Evaluate one condition."""
         if condition.all is not None:
             return self._all(condition.all)
         if condition.any is not None:

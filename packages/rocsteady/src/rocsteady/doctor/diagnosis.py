@@ -67,7 +67,6 @@ TOPICS: Mapping[str, str] = MappingProxyType(
 
 
 def doctors_knowledge() -> Knowledge:
-    """Load the knowledge and the user's own entries, for the facts and checks that exist."""
     return load_knowledge(own=own_folder(), facts=FACTS, checks=CHECKS)
 
 
@@ -110,7 +109,6 @@ class RuleFindings(NamedTuple):
 def rule_findings(
     machine: Machine, facts: Facts, knowledge: Knowledge, checks: Mapping[str, Check]
 ) -> RuleFindings:
-    """Run every rule over the facts of a machine."""
     bound = {name: partial(check, machine, facts, knowledge) for name, check in checks.items()}
     matcher = Matcher(facts, bound, knowledge.arches)
     result = RuleFindings([], [], set())
@@ -157,12 +155,10 @@ def _finding(rule: Rule, match: Match, facts: Facts, knowledge: Knowledge) -> Fi
 
 
 def _spelled(value: Scalar) -> str:
-    """Spell a value for a sentence: sizes are not told to six digits."""
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _templates(fix: Fix, facts: Facts) -> tuple[str, ...]:
-    """Return the commands for the place where the reader sits."""
     if facts.values("os") == ("windows",):
         return fix.windows or fix.commands
     if facts.values("container"):
@@ -171,7 +167,6 @@ def _templates(fix: Fix, facts: Facts) -> tuple[str, ...]:
 
 
 def _crash(rule: Rule, error: Exception) -> Finding:
-    """Turn our own bug into something the reader can act on."""
     return Finding(
         rule=rule.id,
         severity=Severity.NOTES,
@@ -194,7 +189,6 @@ def _not_judged(missing: list[tuple[str, str]], facts: Facts) -> Iterator[Unchec
 
 
 def _topic(fact: str) -> str:
-    """Name the thing that a person would say was not looked at."""
     head = fact.replace(":", ".").partition(".")[0]
     return TOPICS.get(fact) or TOPICS.get(head, head)
 

@@ -85,23 +85,18 @@ NO_VARIABLES = "a copied folder does not record which variables were set"
 
 
 class Facts:
-    """Values by name, and for what cannot be told the reason."""
-
     def __init__(self) -> None:
         self._values: dict[str, tuple[Scalar, ...]] = {}
         self._unknown: dict[str, str] = {}
         self.variables_known = True
 
     def know(self, name: str, values: Iterable[Scalar | None]) -> None:
-        """Set what is known; None is no value."""
         self._values[name] = tuple(value for value in values if value is not None)
 
     def cannot_tell(self, name: str, why: str) -> None:
-        """Set why a fact has no answer."""
         self._unknown[name] = why
 
     def values(self, name: str) -> tuple[Scalar, ...]:
-        """Return the values; none for an unknown fact."""
         return self._values.get(name, ())
 
     def why_unknown(self, name: str) -> str:
@@ -112,7 +107,6 @@ class Facts:
 
 
 def gather(machine: Machine, knowledge: Knowledge) -> Facts:
-    """Turn a machine into the facts that rules speak of."""
     facts = Facts()
     _system(facts, machine)
     _gpus(facts, machine, knowledge)
@@ -314,8 +308,6 @@ def _limits(facts: Facts, machine: Machine) -> None:
 
 
 class VisibleGpus(Value, frozen=True, kw_only=True):
-    """How many there are, what they are, and what torch has code for."""
-
     gpus: int
     gfx: tuple[str, ...]
     arches: tuple[str, ...]

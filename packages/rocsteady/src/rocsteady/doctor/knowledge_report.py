@@ -71,7 +71,6 @@ def knowledge_report(
 
 
 def upgrade_command_here() -> str:
-    """Return the command that upgrades the data of this installation."""
     found = _installed("rocsteady-knowledge") or _installed("rocsteady")
     return upgrade_command(
         found.name if found else "rocsteady-knowledge",

@@ -21,7 +21,6 @@ CALENDAR = re.compile(r"(\d{4})\.(\d{1,2})\b")
 def knowledge_state(
     knowledge: Knowledge, machine: Machine | None = None, *, today: date
 ) -> KnowledgeState:
-    """Return the age of the knowledge, and what of this machine it cannot cover."""
     released = CALENDAR.match(knowledge.version)
     month = f"{released[1]}-{released[2]:0>2}" if released else ""
     age = days_since(month, today) or 0
@@ -49,7 +48,6 @@ def days_since(day: str, today: date) -> int | None:
 
 
 def _beyond(machine: Machine, knowledge: Knowledge) -> Iterator[str]:
-    """Yield what of a machine is newer than any entry."""
     torch = machine.torch
     newest = (
         ("torch", torch.version if torch else None, str(knowledge.newest_torch())),

@@ -16,7 +16,6 @@ from rocsteady.doctor.values import Brief, ComputeDevice, Finding
 
 
 def brief(machine: Machine, facts: Facts, knowledge: Knowledge) -> Brief:
-    """Say what was looked at."""
     python, torch = machine.python, machine.torch
     return Brief(
         gpus=describe(machine.gpus.gpus, knowledge),
@@ -29,7 +28,6 @@ def brief(machine: Machine, facts: Facts, knowledge: Knowledge) -> Brief:
 
 
 def trains_on(machine: Machine, facts: Facts, findings: Sequence[Finding]) -> ComputeDevice:
-    """Judge by what was found: a GPU only if nothing is known to keep torch from it."""
     if not facts.values("torch.installed") or machine.torch is None:
         return ComputeDevice.UNKNOWN
     if machine.torch.build == "cuda":

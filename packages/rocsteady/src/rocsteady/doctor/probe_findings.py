@@ -27,7 +27,6 @@ DID = {
 
 
 def findings(observations: Iterable[Observation], software: str) -> Iterator[Finding]:
-    """Yield a finding for each probe that went wrong when it was last tried."""
     wrong: dict[tuple[str, bool], list[Observation]] = {}
     for last in _last(observations, software):
         if last.bad:

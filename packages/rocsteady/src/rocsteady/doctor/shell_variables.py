@@ -39,8 +39,6 @@ class Reach(Enum):
 
 
 class Assignment(NamedTuple):
-    """One variable that a file sets."""
-
     name: str
     value: str | None  # None: only running the file would tell
     place: str  # "line 3"; "" for the environment
@@ -51,15 +49,11 @@ class Assignment(NamedTuple):
 
 
 class Unset(NamedTuple):
-    """A variable that is removed."""
-
     name: str
     place: str
 
 
 class Exported(NamedTuple):
-    """A variable that is exported after it was set."""
-
     name: str
 
 
@@ -73,7 +67,6 @@ Step = Assignment | Unset | Exported | Started
 
 
 def shell_steps(text: str) -> Iterator[Step]:
-    """Yield what a script does to variables, in its order."""
     everything = False  # after set -a
     for number, command in commands(text):
         where = f"line {number}"
@@ -192,7 +185,6 @@ def segments(command: str) -> Iterator[list[str]]:
 
 
 def segment_steps(words: list[str], where: str) -> Iterator[Step]:
-    """Yield what one simple command does to variables."""
     head, rest = words[0], words[1:]
     if head == "unset":
         yield from (Unset(word, where) for word in rest if not word.startswith("-"))

@@ -21,7 +21,6 @@ _NUMBER = re.compile(r"-?\d{1,4}", re.ASCII)
 
 
 def trainable(machine: Machine) -> tuple[Gpu, ...]:
-    """Return the GPUs one would train on, as things stand."""
     seen = visible(machine)
     return tuple(gpu for gpu in seen if not gpu.integrated) or seen
 
@@ -36,7 +35,6 @@ def visible(machine: Machine) -> tuple[Gpu, ...]:
 
 
 def settings(machine: Machine) -> Mapping[str, str]:
-    """Return the variables in force whose values are known."""
     return {each.name: each.value for each in machine.variables if each.value is not None}
 
 
@@ -46,7 +44,6 @@ def second(values: Mapping[str, str]) -> str:
 
 
 def entries(value: str) -> list[str]:
-    """Return the parts of a list of devices."""
     return [entry.strip() for entry in value.split(",") if entry.strip()]
 
 
@@ -95,7 +92,6 @@ def overridden(machine: Machine, gpu: Gpu) -> str | None:
 
 
 def override_settings(machine: Machine) -> list[str]:
-    """Return the variable in its forms, as one would type them."""
     return [
         f"{name}={value}" for name, value in settings(machine).items() if name.startswith(VARIABLE)
     ]
@@ -132,13 +128,11 @@ def code_used(machine: Machine, arches: set[str], knowledge: Knowledge) -> list[
 
 
 def has_code(gfx: str, arches: set[str], knowledge: Knowledge) -> bool:
-    """Tell whether one of these targets runs on an architecture."""
     arch = knowledge.arches.get(gfx)
     return gfx in arches or (arch is not None and bool(arch.generic) and arch.generic in arches)
 
 
 def effect(gfx: str, told: str, knowledge: Knowledge) -> str:
-    """Compare what a GPU is with what it is taken for."""
     if gfx == told:
         return "same"
     is_, as_ = knowledge.arches.get(gfx), knowledge.arches.get(told)

@@ -13,8 +13,6 @@ VARIABLES_VERSION = 1  # of the JSON that a VariableReview is written as
 
 
 class Finding(Value, frozen=True, kw_only=True):
-    """What the doctor says about a machine."""
-
     rule: str
     severity: Severity
     summary: str
@@ -27,24 +25,18 @@ class Finding(Value, frozen=True, kw_only=True):
 
 
 class Unchecked(Value, frozen=True, kw_only=True):
-    """What could not be found out, and what was therefore not judged."""
-
     what: str
     why: str
     rules: tuple[str, ...] = ()
 
 
 class ComputeDevice(Enum):
-    """What a training run would compute on."""
-
     GPU = "gpu"
     CPU = "cpu"
     UNKNOWN = "unknown"
 
 
 class Brief(Value, frozen=True, kw_only=True):
-    """A machine in four lines."""
-
     gpus: tuple[str, ...]  # as a person would say it: "2 x Radeon RX 7900 XT (gfx1100, 20 GiB)"
     other_gpus: tuple[str, ...]  # in the machine, but not for us
     system: str
@@ -54,16 +46,12 @@ class Brief(Value, frozen=True, kw_only=True):
 
 
 class KnowledgeState(Value, frozen=True, kw_only=True):
-    """How old the knowledge is, and what it cannot cover."""
-
     version: str  # of the data package, such as 2026.11.0
     age_days: int  # since the first day of its month
     notes: tuple[str, ...] = ()  # sentences for the reader
 
 
 class KnowledgeTable(Value, frozen=True, kw_only=True):
-    """One kind of entries."""
-
     name: str
     entries: int
     newest_source: str = ""  # a day, month or year; "" where no source has a date
@@ -71,8 +59,6 @@ class KnowledgeTable(Value, frozen=True, kw_only=True):
 
 
 class KnowledgeReport(Value, frozen=True, kw_only=True):
-    """What ``rocsteady doctor --knowledge`` shows."""
-
     version: int = 1
     state: KnowledgeState
     tables: tuple[KnowledgeTable, ...]
@@ -97,13 +83,10 @@ class Diagnosis(Value, frozen=True, kw_only=True):
     knowledge: KnowledgeState = KnowledgeState(version="", age_days=0)  # "": of an older rocsteady
 
     def having(self, severity: Severity) -> tuple[Finding, ...]:
-        """Return the findings of one severity."""
         return tuple(finding for finding in self.findings if finding.severity is severity)
 
 
 class VariableReason(Value, frozen=True, kw_only=True):
-    """One thing that is known of a variable here."""
-
     effect: Effect
     text: str
     rule: str = ""  # the doctor's rule that says so; "" for what the list of variables says
@@ -111,8 +94,6 @@ class VariableReason(Value, frozen=True, kw_only=True):
 
 
 class VariableVerdict(Value, frozen=True, kw_only=True):
-    """What one variable does on a machine."""
-
     name: str
     value: str | None  # None: not kept, for it may be a secret, or only running the file would tell
     place: str  # "line 3" of a file; "" for the environment
@@ -122,8 +103,6 @@ class VariableVerdict(Value, frozen=True, kw_only=True):
 
 
 class VariableReview(Value, frozen=True, kw_only=True):
-    """The variables of an environment or of a file, judged for one machine."""
-
     version: int = VARIABLES_VERSION
     file: str  # "" for the environment
     machine: Brief
@@ -133,16 +112,12 @@ class VariableReview(Value, frozen=True, kw_only=True):
 
 
 class KnownProblem(Value, frozen=True, kw_only=True):
-    """What the doctor would say with a build of torch installed."""
-
     rule: str
     severity: Severity
     summary: str
 
 
 class TorchOffer(Value, frozen=True, kw_only=True):
-    """One build of torch that has code for a GPU and exists for a system."""
-
     title: str
     torch: str  # the release to install, or a range
     rocm: str
@@ -155,8 +130,6 @@ class TorchOffer(Value, frozen=True, kw_only=True):
 
 
 class TorchOffers(Value, frozen=True, kw_only=True):
-    """Which builds of torch exist for one GPU, system and Python."""
-
     version: int = OFFERS_VERSION
     gfx: str
     system: str  # linux, wsl or windows
@@ -167,7 +140,6 @@ class TorchOffers(Value, frozen=True, kw_only=True):
     note: str = ""  # what is known of the GPU beside the builds
 
     def usable(self) -> bool:
-        """Tell whether one of them has no problem that blocks."""
         return any(
             all(problem.severity is not Severity.BLOCKS for problem in offer.problems)
             for offer in self.offers

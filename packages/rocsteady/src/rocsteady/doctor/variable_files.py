@@ -213,7 +213,6 @@ class _Reader:
 
 
 def _text(node: yaml.Node | None) -> str | None:
-    """Return the text of a value; None if there is none."""
     if not isinstance(node, yaml.ScalarNode) or node.tag == NULL:
         return None
     return str(node.value)

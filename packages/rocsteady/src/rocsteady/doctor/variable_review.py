@@ -20,7 +20,6 @@ LARGEST = 1024 * 1024  # bytes
 
 
 def review_variables(root: Root, file: Path | None) -> VariableReview:
-    """Return what each variable does on the machine below ``root``."""
     knowledge = doctors_knowledge()
     machine, _ = examine(root, knowledge.variables)
     if file is not None:

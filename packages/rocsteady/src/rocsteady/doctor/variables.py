@@ -36,8 +36,6 @@ from rocsteady.versions import version_fits
 
 
 class Form(NamedTuple):
-    """What values look like."""
-
     pattern: str
     said: str
     otherwise: str  # what happens with another value
@@ -150,7 +148,6 @@ def _together(part: list[Assignment]) -> Iterator[tuple[int, list[Assignment]]]:
 def _verdicts(
     chosen: list[Assignment], machine: Machine, knowledge: Knowledge
 ) -> Iterator[VariableVerdict]:
-    """Judge the variables that act together."""
     lost = {
         each.name: VariableReason(effect=Effect.NONE, text=LOST[each.reach].format(each.until))
         for each in chosen
@@ -183,8 +180,6 @@ class _Caused(NamedTuple):
 
 
 class _Rules:
-    """Which rules hold, with which variables set."""
-
     def __init__(
         self, machine: Machine, knowledge: Knowledge, variables: tuple[SetVariable, ...]
     ) -> None:
@@ -207,7 +202,6 @@ class _Rules:
         )
 
     def hides_all(self, name: str) -> bool:
-        """Tell whether no GPU is left to train on, because of a variable."""
         alone = tuple(it for it in self.variables if it.name == name)
         return bool(self.machine.gpus.gpus) and not visible(_with(self.machine, alone))
 
@@ -344,7 +338,6 @@ def _by_rules(caused: _Caused, rules: _Rules) -> Iterator[VariableReason]:
 
 
 def _by_list(each: Assignment, known: Variable, rules: _Rules) -> Iterator[VariableReason]:
-    """Yield what one variable does to another."""
     cancelled = [name for name in known.cancels if name in rules.names]
     if cancelled and rules.cancels(each.value, known):
         text = f"With it, {' and '.join(cancelled)} has no effect."

@@ -64,13 +64,13 @@ class Payload(Protocol):
 
     pid: int
 
-    def ended(self, within: float) -> Exit | None: ...  # noqa: D102
+    def ended(self, within: float) -> Exit | None: ...
 
-    def tree(self) -> tuple[int, ...]: ...  # noqa: D102
+    def tree(self) -> tuple[int, ...]: ...
 
-    def kill(self) -> bool: ...  # noqa: D102
+    def kill(self) -> bool: ...
 
-    def close(self) -> None: ...  # noqa: D102
+    def close(self) -> None: ...
 
 
 class ProbeRunner:

@@ -18,7 +18,6 @@ SEVERITY = 7  # columns
 
 
 def render_diagnosis(diagnosis: Diagnosis, *, width: int, colour: bool) -> str:
-    """Lay out the screen."""
     page = Page(width, colour=colour)
     _head(page, diagnosis)
     column = max([MIN_ID, *(len(finding.rule) + 2 for finding in diagnosis.findings)])
@@ -49,7 +48,6 @@ def in_full(diagnosis: Diagnosis) -> tuple[list[Finding], list[Finding]]:
 
 
 def closing_sentence(diagnosis: Diagnosis) -> str:
-    """Say what this machine can be expected to train on."""
     blocks = len(diagnosis.having(Severity.BLOCKS))
     risks = len(diagnosis.having(Severity.RISKS))
     notes = len(diagnosis.having(Severity.NOTES))
@@ -66,7 +64,6 @@ def closing_sentence(diagnosis: Diagnosis) -> str:
 
 
 def _expectation(diagnosis: Diagnosis) -> str:
-    """Say what to expect where nothing blocks."""
     if not diagnosis.machine.torch:
         return "No PyTorch was found, so it is unknown what this machine can train on."
     partly = any(entry.rules for entry in diagnosis.unchecked)

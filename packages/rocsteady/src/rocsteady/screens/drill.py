@@ -19,8 +19,6 @@ SHOWN = 5  # paths that changed
 
 
 class FaultResult(Value, frozen=True, kw_only=True):
-    """What came of one fault."""
-
     fault: str  # as it was written
     fired: bool  # False: the run did not get there
     step: int | None = None  # that was being made
@@ -48,7 +46,6 @@ class DrillResult(Value, frozen=True, kw_only=True):
 
     @property
     def all_survived(self) -> bool:
-        """Tell whether every fault was survived."""
         return all(fault.survived for fault in self.faults)
 
     @property
@@ -63,7 +60,6 @@ class DrillResult(Value, frozen=True, kw_only=True):
 
 
 def render_drill(result: DrillResult, *, width: int, colour: bool) -> str:
-    """Lay out a table that fits the terminal, and say what it comes to."""
     page = Page(width, colour=colour)
     styles = {
         (number, ACTION): GREEN if fault.survived else RED

@@ -99,7 +99,6 @@ def ask_about_paths(words: Sequence[str], folder: Path, what: str, *, yes: bool)
 
 
 def ask_existing(found: str, usual: Existing) -> Existing:
-    """Ask what to do about checkpoints that are there before a run."""
     choices = [Existing.CONTINUE.value, Existing.FRESH.value, QUIT]
     answer = click.prompt(
         f"{found} Continue from them, start fresh, or quit?",
@@ -113,7 +112,6 @@ def ask_existing(found: str, usual: Existing) -> Existing:
 
 
 def at_a_terminal() -> bool:
-    """Tell whether there is a person to ask."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 

@@ -16,7 +16,6 @@ LABEL = 20
 
 
 def render_machine(machine: Machine, knowledge: Knowledge, *, width: int, colour: bool) -> str:
-    """Lay out every fact, by topic."""
     page = Page(width, colour=colour)
     _section(page, "System", _system(machine))
     for gpu in machine.gpus.gpus:

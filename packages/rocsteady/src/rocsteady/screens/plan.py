@@ -82,7 +82,6 @@ def render_plan(
 
 
 def limits(plan: Plan) -> str:
-    """Say where the time goes, and what would help most."""
     known = [it for it in plan.limits if it.share is not None]
     shares = ", ".join(f"{clean(it.part)} {_percent(it.share)}" for it in plan.limits[:SHARES])
     if not known or len(known) < len(plan.limits):
@@ -99,7 +98,6 @@ def limits(plan: Plan) -> str:
 
 
 def _idle_gpu(plan: Plan, first: Limit) -> str:
-    """Say how busy the GPU was, where something else takes the most time."""
     if first.part == "compute":
         return ""
     paces = (option.pace for option in plan.options if option.pace)
@@ -110,7 +108,6 @@ def _idle_gpu(plan: Plan, first: Limit) -> str:
 
 
 def _head(plan: Plan, now: float, zone: tzinfo | None) -> str:
-    """Say what is to be done, by when, and what was tried."""
     left = "unknown amount of work" if plan.left is None else f"{plural(plan.left, 'step')} left"
     due = "no deadline"
     if plan.deadline is not None:
@@ -134,7 +131,6 @@ def _estimates(plan: Plan) -> str:
 
 
 def _script(plan: Plan) -> str:
-    """Name the script as a person would."""
     words = [PureWindowsPath(clean(word)).name or clean(word) for word in plan.command]
     for before, word in zip(["", *words], words, strict=False):
         if before == "-m" or word.endswith((".py", ".sh")):
@@ -209,7 +205,6 @@ def _gain(gain: float) -> str:
 
 
 def _warnings(plan: Plan, now: float) -> list[str]:
-    """Say what the plan lacks, then what its maker says."""
     sentences = []
     if plan.left is None:
         sentences.append(
@@ -241,7 +236,6 @@ LABEL = 12  # columns
 def render_option(  # noqa: PLR0913 - a plan, one of its options, and how to show it
     option: Option, plan: Plan, *, now: float, width: int, colour: bool, zone: tzinfo | None = None
 ) -> str:
-    """Show everything that is known about one option."""
     page = Page(width, colour=colour)
     number = f"Option {option.number}: " if option.number else ""
     page.line(f"{number}{titled(option)}", style=BOLD)
@@ -263,7 +257,6 @@ def render_option(  # noqa: PLR0913 - a plan, one of its options, and how to sho
 
 
 def based_on(option: Option, plan: Plan) -> str:
-    """Say in a few words what the figures of an option are based on."""
     parts = [_tried(option) if option.basis is Basis.TRIAL else option.basis.value]
     if option.finish and round(option.finish.failures):
         parts.append(f"~{option.finish.failures:,.0f} expected")
@@ -286,12 +279,10 @@ def brief_reason(option: Option) -> str:
 
 
 def titled(option: Option) -> str:
-    """Return its title; its id if it has none."""
     return clean(option.title) or clean(option.id) or NONE
 
 
 def gpu_busy(option: Option) -> str:
-    """Say how busy the GPU was."""
     busy = option.pace.gpu_busy if option.pace else None
     return NONE if busy is None else f"{busy:.0f} %"
 
@@ -358,7 +349,6 @@ def priced_on(price: Price) -> str:
 
 
 def finishes(finish: Finish, made: float, now: float, zone: tzinfo | None) -> str:
-    """Say when it finishes, no more exactly than that is known."""
     return moment_within(made + finish.seconds, spread=spread(finish), now=now, zone=zone)
 
 
@@ -387,7 +377,6 @@ def _priced(price: Price) -> str:
 
 
 def _tried(option: Option) -> str:
-    """Say what trials and earlier runs have shown."""
     if option.failures:
         return f"{plural(option.failures, 'failure')} in {plural(option.failed_steps, 'step')}"
     steps = option.failed_steps or (option.pace.steps if option.pace else 0)
@@ -431,7 +420,6 @@ def _details(
 
 
 def _measured(option: Option) -> str:
-    """Say the pace, its interval and how it was measured."""
     if not option.pace or pace(option) == NONE:
         return ""
     text = f"{pace(option)} steps/s ({rate(option.pace.low)} to {rate(option.pace.high)}, 90 %)"
@@ -448,7 +436,6 @@ def _measured(option: Option) -> str:
 
 
 def _ends(finish: Finish, plan: Plan, now: float, zone: tzinfo | None) -> str:
-    """Say when it finishes, and between when and when."""
     at, early, late = (
         moment(plan.made + seconds, now=now, zone=zone)
         for seconds in (finish.seconds, finish.early, finish.late)

@@ -40,8 +40,6 @@ VERBS = MappingProxyType(
 
 
 class ProbeLine(Value, frozen=True, kw_only=True):
-    """One observation, with what a person must know to read it."""
-
     observation: Observation
     what: str = "tries"  # what a try is
     question: str = ""
@@ -49,13 +47,10 @@ class ProbeLine(Value, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """Name and variant."""
         return f"{self.observation.probe} {self.observation.variant}".rstrip()
 
 
 class ProbeSummary(Value, frozen=True, kw_only=True):
-    """What it comes to."""
-
     version: int = VERSION
     level: str
     software: str
@@ -67,13 +62,11 @@ class ProbeSummary(Value, frozen=True, kw_only=True):
 
 
 def title_column(titles: Iterable[str]) -> int:
-    """Return where what came of it begins."""
     longest = max((len(title) for title in titles), default=0)
     return WORD + min(longest, MOST_TITLE) + 2
 
 
 def render_probe(line: ProbeLine, *, column: int, width: int, colour: bool) -> str:
-    """Lay out one line of the table."""
     page = Page(width, colour=colour)
     word = WORDS[line.observation.outcome]
     style = f"{BOLD} {RED}" if line.observation.bad else GREEN
@@ -84,7 +77,6 @@ def render_probe(line: ProbeLine, *, column: int, width: int, colour: bool) -> s
 
 
 def result_text(line: ProbeLine) -> str:
-    """Describe the result of one probe in one line."""
     seen = line.observation
     if seen.outcome is ProbeOutcome.NOT_RUN:
         return seen.why
@@ -121,7 +113,6 @@ def conclusion(lines: Sequence[ProbeLine]) -> list[str]:
 
 
 def render_stories(lines: Sequence[ProbeLine], now: str, *, width: int, colour: bool) -> str:
-    """Tell all that is remembered of the newest observation of each probe."""
     page = Page(width, colour=colour)
     if not lines:
         page.paragraph("No probes have run on this machine yet. To run them: rocsteady probe")

@@ -14,7 +14,6 @@ STANDS_FOR = {"gpu.extras": "device-<gfx>", "gpu.discrete.indices": "<numbers>"}
 
 
 def render_rule_list(rules: Iterable[Rule], *, width: int, colour: bool) -> str:
-    """List every rule under its severity."""
     page = Page(width, colour=colour)
     listed = list(rules)
     column = max((len(rule.id) for rule in listed), default=0) + 2
@@ -27,7 +26,6 @@ def render_rule_list(rules: Iterable[Rule], *, width: int, colour: bool) -> str:
 
 
 def render_rule(rule: Rule, sources: Mapping[str, Source], *, width: int, colour: bool) -> str:
-    """Tell the whole story of one rule."""
     page = Page(width, colour=colour)
     page.line(f"{rule.id}  {rule.severity.value}", style=BOLD)
     page.paragraph(f"{rule.title}.")
@@ -78,7 +76,6 @@ LISTED = 5  # ignored entries by name; --json has them all
 
 
 def render_knowledge(report: KnowledgeReport, *, width: int, colour: bool) -> str:
-    """Lay out the screen."""
     page = Page(width, colour=colour)
     age = plural(report.state.age_days, "day")
     page.line(f"Knowledge {report.state.version} ({age} old)", style=BOLD)

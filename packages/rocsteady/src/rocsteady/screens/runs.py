@@ -30,7 +30,6 @@ def render_runs(
     colour: bool,
     zone: tzinfo | None = None,
 ) -> str:
-    """Lay out a table that fits the terminal."""
     page = Page(width, colour=colour)
     if not lines:
         page.paragraph(
@@ -54,7 +53,6 @@ def _cell(text: str) -> str:
 
 
 def state_of(line: RunLine) -> str:
-    """Say in a word or two how a run is."""
     if line.run.ended is not None:
         return line.run.outcome.value
     if line.stalled:
@@ -63,7 +61,6 @@ def state_of(line: RunLine) -> str:
 
 
 def style_of(line: RunLine) -> str:
-    """Return the colour of that word."""
     if line.run.ended is None:
         return YELLOW if line.stalled or line.alive is False else ""
     return GREEN if line.run.outcome is RunOutcome.DONE else RED

@@ -49,12 +49,10 @@ def without_secrets(value: _Value) -> _Value:
 
 
 def show_json(value: object, *, indent: int = 2) -> None:
-    """Write a value to stdout as JSON, without passwords, tokens and keys."""
     _write(json_text(value, indent=indent))
 
 
 def json_text(value: object, *, indent: int = 2) -> str:
-    """Return a value as JSON, without passwords, tokens and keys."""
     from rocsteady.store.redaction.redactor import Secrets  # noqa: PLC0415 - not needed by every command
 
     told = Secrets().value(msgspec.to_builtins(value))
@@ -73,7 +71,6 @@ def _as_unicode(value: Any) -> Any:  # noqa: ANN401 - what JSON has
 
 
 def tell(text: str) -> None:
-    """Write a line to stderr."""
     click.echo(printable(text), err=True)
 
 

@@ -14,7 +14,6 @@ LABEL = 13
 
 
 def render_summary(story: Story, *, width: int, colour: bool) -> str:
-    """Lay out what happened, why, what was done, what it cost, and what to do."""
     page = Page(width, colour=colour)
     page.row(story.state.value, story.happened, column=LABEL, style=f"{BOLD} {STYLES[story.tone]}")
     page.row("command", story.command, column=LABEL)

@@ -39,15 +39,12 @@ def takes_colour(stream: TextIO, environment: Mapping[str, str] = os.environ) ->
 
 
 def coloured(text: str, style: str) -> str:
-    """Return one line in a colour, for a terminal."""
     page = Page(len(text), colour=True)
     page.line(text, style=style)
     return str(page).removesuffix("\n")
 
 
 class Page:
-    """Collects lines."""
-
     def __init__(self, width: int, *, colour: bool) -> None:
         from rich.console import Console  # noqa: PLC0415 - 30 ms, and many commands show no page
 
@@ -71,18 +68,15 @@ class Page:
         self.styled_line((text, style))
 
     def styled_line(self, *pieces: tuple[str, str]) -> None:
-        """Add one line of texts, each with its style."""
         from rich.text import Text  # noqa: PLC0415 - loaded with the console
 
         self._console.print(Text.assemble(*(_text(text, style) for text, style in pieces)))
 
     def lines(self, lines: Iterable[str], *, indent: int = 0) -> None:
-        """Add lines that must not be broken."""
         for line in lines:
             self.line(" " * indent + line)
 
     def paragraph(self, text: str, *, indent: int = 0, style: str = "") -> None:
-        """Add text, wrapped."""
         for line in wrapped(text, self.width - indent):
             self.styled_line((" " * indent, ""), (line, style))
 

@@ -86,7 +86,6 @@ JUST = 1.0  # seconds, which nobody would call late
 def ahead(
     forecast: Forecast, deadline: float | None, *, now: float, zone: tzinfo | None = None
 ) -> str:
-    """Say when it will be done, and against the deadline, and how sure that is."""
     about = f"finishes about {moment(forecast.at, now=now, zone=zone)}"
     if deadline is None:
         return about
@@ -100,26 +99,22 @@ def ahead(
 
 
 def spare(at: float, deadline: float) -> str:
-    """Say how much time there is between an end and a deadline."""
     if at <= deadline:
         return f"{duration(deadline - at)} to spare"
     return f"{duration(at - deadline)} late"
 
 
 def met(ended: float, deadline: float) -> str:
-    """Say whether what is done was done in time."""
     if ended > deadline + JUST:
         return f"{duration(ended - deadline)} late"
     return f"{duration(max(0.0, deadline - ended))} before the deadline"
 
 
 def result(ended: float, outcome: RunOutcome, deadline: float) -> str:
-    """Say of a run that ended whether the job is done, and in time."""
     return f"done {met(ended, deadline)}" if outcome is RunOutcome.DONE else "not done"
 
 
 def until(deadline: float, *, now: float, zone: tzinfo | None = None) -> str:
-    """Name a deadline, and how far it is away."""
     due = f"deadline {moment(deadline, now=now, zone=zone)}"
     if deadline < now:
         return f"{due} ({duration(now - deadline)} ago)"

@@ -14,7 +14,6 @@ MOST = 4  # builds in full; the others by name
 
 
 def render_offers(found: TorchOffers, *, width: int, colour: bool, everything: bool = False) -> str:
-    """Lay out the screen."""
     page = Page(width, colour=colour)
     python = f", Python {found.python}" if found.python else ""
     others = f" and {', '.join(found.others)}" if found.others else ""
@@ -49,7 +48,6 @@ def render_gpus(knowledge: Knowledge, *, width: int, colour: bool) -> str:
 
 
 def closing_sentence(found: TorchOffers) -> str:
-    """Say how many there are."""
     note = f" {found.note}" if found.note else ""
     not_for_python = found.left_out.get(f"not for Python {found.python}", 0)
     if not found.offers and not_for_python:

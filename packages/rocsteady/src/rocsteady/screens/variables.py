@@ -30,7 +30,6 @@ STYLES = {
 
 
 def render_variables(review: VariableReview, *, width: int, colour: bool) -> str:
-    """Lay out the screen."""
     page = Page(width, colour=colour)
     gpus = ", ".join(review.machine.gpus) or "a machine without an AMD GPU"
     page.paragraph(f"{review.file or 'Variables in effect'}, judged for {gpus}", style=BOLD)
@@ -47,7 +46,6 @@ def render_variables(review: VariableReview, *, width: int, colour: bool) -> str
 
 
 def closing_sentence(review: VariableReview) -> str:
-    """Count the variables by what they do."""
     others = ""
     if review.others:
         counted = plural(review.others, "other variable does", "other variables do")

@@ -35,8 +35,6 @@ _OF_GPU = re.compile(r"(GPU \d+) (\w+)")
 
 
 class RankView(Value, frozen=True, kw_only=True):
-    """One rank as its heartbeat shows it."""
-
     rank: int
     step: int
     phase: str
@@ -44,8 +42,6 @@ class RankView(Value, frozen=True, kw_only=True):
 
 
 class WatchView(Value, frozen=True, kw_only=True):
-    """What the screen shows of a run at one moment."""
-
     now: float
     line: RunLine
     story: RunStory
@@ -62,7 +58,6 @@ class Series(Value, frozen=True, kw_only=True):
 
 
 def is_paused(story: RunStory) -> bool:
-    """Whether the user has paused a run."""
     return story.run.ended is None and any(
         intent.kind is IntentKind.PAUSE and intent.outcome is None for intent in story.intents
     )
@@ -74,7 +69,6 @@ def state_in_words(line: RunLine, story: RunStory) -> str:
 
 
 def part_done(line: RunLine) -> float | None:
-    """Return the part that is done, from 0 to 1, if the total is known."""
     return min(1.0, line.step / line.total) if line.total and line.step is not None else None
 
 
@@ -95,7 +89,6 @@ def odd_ranks(ranks: Sequence[RankView]) -> frozenset[int]:
 
 
 def pace(line: RunLine) -> str:
-    """Return the step and the speed of a run."""
     words = []
     if line.step is not None:
         words.append(f"step {line.step:,}/{line.total:,}" if line.total else f"step {line.step:,}")
@@ -127,7 +120,6 @@ def outlook(view: WatchView, zone: tzinfo | None = None) -> str:
 
 
 def series(story: RunStory) -> tuple[Series, ...]:
-    """Return what a run measured over its last attempt: loss and time of a step."""
     buckets = of_last_attempt(story.progress)
     found = []
     losses = tuple(each.gauges[LOSS].mean for each in buckets if LOSS in each.gauges)
@@ -159,7 +151,6 @@ def details(view: WatchView, zone: tzinfo | None = None) -> Iterator[Detail]:
 
 
 def of_last_attempt(progress: Sequence[Bucket]) -> tuple[Bucket, ...]:
-    """Return the buckets of the last attempt."""
     return tuple(bucket for bucket in progress if bucket.attempt == progress[-1].attempt)
 
 
@@ -218,7 +209,6 @@ def _ranks(ranks: Sequence[RankView]) -> Iterator[Detail]:
 
 
 def _incidents(story: RunStory, zone: tzinfo | None) -> Iterator[tuple[str, str]]:
-    """Yield the last failures, each with what was done about it."""
     decided = {decision.attempt: decision for decision in story.decisions}
     named = {failed.attempt: failed for failed in story.failures}
     hung = {incident.attempt: incident for incident in story.incidents}

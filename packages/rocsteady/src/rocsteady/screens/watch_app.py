@@ -77,8 +77,6 @@ connections and distributed timeouts of the script may have expired.
 
 
 class Controls(Value, frozen=True):
-    """What the keys x and R do to a run."""
-
     stop: Callable[[Run], None]
     restart: Callable[[Run], None]
 
@@ -107,7 +105,6 @@ class RunView(Vertical):
         self._curves = {name: Curve(name) for name in SERIES}
 
     def compose(self) -> ComposeResult:
-        """Lay out the parts, empty."""
         yield Horizontal(self._state, self._part, self._pace, id="head")
         yield self._outlook
         yield from self._curves.values()
@@ -115,7 +112,6 @@ class RunView(Vertical):
         yield self._log
 
     def show(self, view: WatchView) -> None:
-        """Draw a run as it is now."""
         line = view.line
         state = state_in_words(line, view.story)
         again = f", attempt {line.attempts}" if line.attempts > 1 else ""
@@ -147,8 +143,6 @@ class RunView(Vertical):
 
 
 class Curve(Horizontal):
-    """One thing that was measured, over time."""
-
     def __init__(self, label: str) -> None:
         super().__init__(classes="series")
         self._label = Static(label, classes="label", markup=False)
@@ -156,13 +150,11 @@ class Curve(Horizontal):
         self._last = Static(classes="last", markup=False)
 
     def compose(self) -> ComposeResult:
-        """Put the label, the curve and the last value side by side."""
         yield self._label
         yield self._values
         yield self._last
 
     def show(self, found: Series | None) -> None:
-        """Draw it; nothing was measured: take no room."""
         self.display = found is not None
         if found is not None:
             self._values.data = list(found.values)
@@ -170,8 +162,6 @@ class Curve(Horizontal):
 
 
 class TextScreen(Screen[None]):
-    """A long text that is being read."""
-
     CSS = """
     TextScreen #title { text-style: bold; }
     TextScreen VerticalScroll > Static { width: auto; }
@@ -188,14 +178,12 @@ class TextScreen(Screen[None]):
         self._title, self._text = title, printable(text.expandtabs(4))
 
     def compose(self) -> ComposeResult:
-        """Lay out a title, the text, and the keys."""
         yield Static(Text(self._title), id="title", markup=False)
         with VerticalScroll():
             yield Static(Text(self._text, no_wrap=True), markup=False)
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
-        """Let the arrow keys scroll."""
         self.query_one(VerticalScroll).focus()
 
     def action_back(self) -> None:
@@ -204,7 +192,6 @@ class TextScreen(Screen[None]):
             self.dismiss()
 
     def action_scroll(self, how: str) -> None:
-        """Scroll by a line or a page."""
         getattr(self.query_one(VerticalScroll), f"scroll_{how}")(animate=False)
 
 
@@ -218,7 +205,6 @@ class ChoiceScreen(Screen[str | None]):
         self._lines = lines
 
     def compose(self) -> ComposeResult:
-        """List the runs with their number, state and step."""
         yield Static("Choose a run: a number, or up, down and enter", markup=False)
         yield OptionList(
             *(Text(_choice(number, line)) for number, line in enumerate(self._lines, start=1)),
@@ -227,16 +213,13 @@ class ChoiceScreen(Screen[str | None]):
         yield Footer(show_command_palette=False)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Return the run on the chosen line."""
         self._choose(self._lines[event.option_index].run.name)
 
     def on_key(self, event: Key) -> None:
-        """Choose by number."""
         if event.key.isdecimal() and 0 < int(event.key) <= len(self._lines):
             self._choose(self._lines[int(event.key) - 1].run.name)
 
     def action_quit(self) -> None:
-        """Leave without a choice."""
         self._choose(None)
 
     def _choose(self, name: str | None) -> None:
@@ -245,8 +228,6 @@ class ChoiceScreen(Screen[str | None]):
 
 
 class Question(ModalScreen[bool]):
-    """A question that only y answers with yes."""
-
     CSS = """
     Question { align: center middle; }
     Question Static { width: auto; max-width: 100%; padding: 1 2; background: $panel; }
@@ -257,11 +238,9 @@ class Question(ModalScreen[bool]):
         self._text = text
 
     def compose(self) -> ComposeResult:
-        """Show the question."""
         yield Static(Text(f"{_line(self._text)} y/n", "bold"), markup=False)
 
     def on_key(self, event: Key) -> None:
-        """Take any other key for a no."""
         event.stop()
         if self.is_current:  # once, however fast the keys are
             self.dismiss(event.key in ("y", "Y"))
@@ -305,13 +284,11 @@ class WatchApp(App[int]):
         self._note_until = 0.0
 
     def compose(self) -> ComposeResult:
-        """Lay out the run, a line for notes, and the keys."""
         yield self._run_view
         yield self._note
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
-        """Follow the run; a signal that ends us restores the terminal first."""
         for number in (signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(
                 number, partial(self.exit, BY_SIGNAL + number)
@@ -322,7 +299,6 @@ class WatchApp(App[int]):
             self.action_runs()
 
     def on_resize(self) -> None:
-        """Fill the new size."""
         self.call_after_refresh(self._follow)
 
     def _follow(self) -> None:
@@ -333,13 +309,11 @@ class WatchApp(App[int]):
         self._look_for_stacks()
 
     def action_leave(self) -> None:
-        """Leave; the run continues."""
         run = self._view.line.run
         failed = run.ended is not None and run.outcome is not RunOutcome.DONE
         self.exit(NOT_DONE if failed else DONE)
 
     def action_interrupt(self) -> None:
-        """Leave, as ^C does."""
         self.exit(INTERRUPTED)
 
     def action_suspend_view(self) -> None:
@@ -354,19 +328,16 @@ class WatchApp(App[int]):
             self._say("reading stacks")
 
     def action_pause(self) -> None:
-        """Pause the run, or continue it."""
         if self._acts_here():
             paused = is_paused(self._view.story)
             if self._request(RequestKind.CONTINUE if paused else RequestKind.PAUSE):
                 self._say("continuing" if paused else "pausing")
 
     def action_stop(self) -> None:
-        """Stop the run, after a question."""
         if self._acts_here():
             self._confirm(f"Stop {self._watcher.name}?", self._controls.stop, "stopping")
 
     def action_restart(self) -> None:
-        """Restart the run, after a question."""
         if not self._acts_here():
             return
         if not can_resume(self._view.line.run, self._journal):
@@ -376,7 +347,6 @@ class WatchApp(App[int]):
         self._confirm(text, self._controls.restart, "restarting")
 
     def action_report(self) -> None:
-        """Show the report."""
         from rocsteady.report.facts import read_story  # noqa: PLC0415 - slow, seldom
         from rocsteady.report.html import render_markdown  # noqa: PLC0415 - the same
 
@@ -388,12 +358,10 @@ class WatchApp(App[int]):
             self.push_screen(TextScreen(f"Report of {self._watcher.name}", text))
 
     def action_runs(self) -> None:
-        """Choose a run: those going on first."""
         lines = sorted(self._watcher.lines, key=lambda line: not line.alive)
         self.push_screen(ChoiceScreen(lines), self._choose)
 
     def action_keys(self) -> None:
-        """Show what the keys do."""
         self.push_screen(TextScreen("Keys", HELP))
 
     def _choose(self, name: str | None) -> None:
@@ -440,7 +408,6 @@ class WatchApp(App[int]):
         return False
 
     def _look_for_stacks(self) -> None:
-        """Show the stacks once the supervisor has written them."""
         asked, path = self._stacks_asked, self._watcher.folder / STACKS
         if asked is None:
             return
@@ -459,7 +426,6 @@ class WatchApp(App[int]):
 
 
 def _labelled(*, no_wrap: bool = False) -> Table:
-    """Return a table of labels and texts, without rows."""
     rows = Table.grid(expand=True)
     rows.add_column(width=LABEL, no_wrap=True)
     rows.add_column(ratio=1, no_wrap=no_wrap, overflow="ellipsis" if no_wrap else "fold")
@@ -467,7 +433,6 @@ def _labelled(*, no_wrap: bool = False) -> Table:
 
 
 def _cells(texts: Sequence[str]) -> Columns:
-    """Lay out texts side by side, each whole; one that stands out is red."""
     cells = (Text(_line(text), "red" if text.endswith(ODD) else "") for text in texts)
     return Columns(cells, padding=(0, 3))
 

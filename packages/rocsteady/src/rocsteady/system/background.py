@@ -13,15 +13,12 @@ from rocsteady.system import bounded_call
 
 
 class Detached:
-    """What was started, and what may still end it."""
-
     def __init__(self, child: subprocess.Popen[bytes], how: str) -> None:
         self.pid = child.pid
         self.how = how
         self._child = child
 
     def has_ended(self) -> bool:
-        """Tell whether it is over already."""
         return bounded_call.has_ended(self._child)
 
 

@@ -26,8 +26,6 @@ LAST_WORDS = timedelta(milliseconds=50)  # for what was printed before the kill 
 
 
 class AnswerKind(Enum):
-    """What became of the question."""
-
     ANSWERED = "answered"
     NOT_STARTED = "not started"
     TIMED_OUT = "timed out"
@@ -35,8 +33,6 @@ class AnswerKind(Enum):
 
 
 class Answer(Value, frozen=True, kw_only=True):
-    """What a child said before it ended or was ended."""
-
     outcome: AnswerKind
     text: str = ""
     exit_code: int | None = None

@@ -112,7 +112,6 @@ class Child:
 
     @property
     def log_missed_bytes(self) -> int:
-        """Bytes that not even the log has: the disk was full, or far too slow."""
         return self._log.missed
 
     def poll(self) -> Exit | None:
@@ -125,7 +124,6 @@ class Child:
         return self._exit
 
     def wait(self, timeout: float | None = None) -> Exit | None:
-        """Wait for the command itself, at most so many seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while self.poll() is None:
             left = None if deadline is None else deadline - time.monotonic()
@@ -138,7 +136,6 @@ class Child:
         return self._exit
 
     def tree(self) -> tuple[int, ...]:
-        """Give every living process of this run, but not the keeper."""
         return tuple(self._family.members())
 
     def left_running(self) -> dict[int, str]:
@@ -189,22 +186,18 @@ class Child:
         self.resume()
 
     def resume(self) -> None:
-        """Continue what ``suspend`` stopped, and take the terminal back."""
         stopped, self._stopped = self._stopped, {}
         keeper.send(stopped, signal.SIGCONT)
         self._pump.wake()
 
     def pause(self) -> None:
-        """Stop the tree, and not ourselves, until ``end_pause``."""
         self._paused |= self._stop_members()
 
     def end_pause(self) -> None:
-        """Continue what ``pause`` stopped."""
         paused, self._paused = self._paused, {}
         keeper.send(paused, signal.SIGCONT)
 
     def is_stopped(self) -> bool:
-        """Tell whether the command itself is stopped by a signal."""
         now = keeper.process_snapshot(self.pid)
         return now is not None and now.state == "T"
 

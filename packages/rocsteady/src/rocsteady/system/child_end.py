@@ -16,8 +16,6 @@ NOTHING = timedelta(0)
 
 
 class Stopping(Value, frozen=True, kw_only=True):
-    """How long each way to end a child is given before the next, harder one."""
-
     interrupt_wait: timedelta = timedelta(seconds=5)
     terminate_wait: timedelta = timedelta(seconds=5)
     save_wait: timedelta = timedelta(seconds=30)  # in its place for who catches SIGTERM, to save
@@ -41,8 +39,6 @@ class Exit(Value, frozen=True, kw_only=True):
 
 
 class How(Enum):
-    """What it took to end a child, mildest first."""
-
     BY_ITSELF = "by itself"
     INTERRUPTED = "interrupted"
     TERMINATED = "terminated"
@@ -51,8 +47,6 @@ class How(Enum):
 
 
 class StopResult(Value, frozen=True, kw_only=True):
-    """What came of stopping a child and everything that it started."""
-
     exit: Exit | None  # None: the command itself is among the unkillable
     unkillable: tuple[int, ...] = ()
     seconds: float

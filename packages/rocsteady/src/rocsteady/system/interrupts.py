@@ -17,8 +17,6 @@ ANSWER = 2.0  # seconds in which an end is the answer to an interrupt at a promp
 
 @dataclass(frozen=True, kw_only=True)
 class Interrupt:
-    """One of them, as things were just before it was passed on."""
-
     at: float  # seconds of the monotonic clock
     prompt: bool = False  # somebody in the foreground was waiting for keys
     taken: Mapping[int, str] = field(default_factory=dict)  # how each process takes it, by pid
@@ -34,7 +32,6 @@ class Interrupts:
         return len(self._all)
 
     def add(self, interrupt: Interrupt) -> None:
-        """Note one."""
         self._all.append(interrupt)
 
     def stopped_it(self, ended: float, *, by_interrupt: bool) -> bool:

@@ -33,8 +33,6 @@ DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class ProcessSnapshot(NamedTuple):
-    """One process, at one look."""
-
     state: str  # the letter in /proc/PID/stat
     parent: int
     start: int  # clock ticks since boot; with the pid it names a process for good
@@ -68,7 +66,6 @@ class Carriers:
         return self._known[who]
 
     def forget_others(self, everyone: Mapping[int, ProcessSnapshot]) -> None:
-        """Forget processes that are gone."""
         self._known = {
             who: known
             for who, known in self._known.items()
@@ -147,7 +144,6 @@ def kill_all(family: ProcessSet, within: float) -> tuple[int, ...]:
 
 
 def process_snapshot(pid: int) -> ProcessSnapshot | None:
-    """Read one process, or nothing if there is none."""
     fields = _read(f"/proc/{pid}/stat", at_once=True).rpartition(b") ")[2].split(None, 20)
     if len(fields) < 20:  # noqa: PLR2004 - the start time is the twentieth after the name
         return None
@@ -155,14 +151,12 @@ def process_snapshot(pid: int) -> ProcessSnapshot | None:
 
 
 def all_processes() -> dict[int, ProcessSnapshot]:
-    """Look at every process that there is."""
     names = os.listdir("/proc")  # noqa: PTH208 - light modules only
     snapshots = {int(name): process_snapshot(int(name)) for name in names if name.isdigit()}
     return {pid: seen for pid, seen in snapshots.items() if seen is not None}
 
 
 def descendants(ancestor: int, everyone: Mapping[int, ProcessSnapshot]) -> set[int]:
-    """Return the children of a process, their children, and so on."""
     children: dict[int, list[int]] = {}
     for pid, seen in everyone.items():
         children.setdefault(seen.parent, []).append(pid)
@@ -176,7 +170,6 @@ def descendants(ancestor: int, everyone: Mapping[int, ProcessSnapshot]) -> set[i
 
 
 def name_of(pid: int) -> str:
-    """Return the name of a process's program; "" if it is gone."""
     return _read(f"/proc/{pid}/comm").decode(errors="replace").strip()
 
 
@@ -221,8 +214,6 @@ def _write(path: str, text: bytes) -> None:
 
 
 class KeeperOrder(NamedTuple):
-    """What to start."""
-
     command: list[str]
     folder: str
     environment: dict[str, str]
@@ -262,7 +253,6 @@ def become(order: KeeperOrder, cgroup: str, ignored: Iterable[int], failed: int)
 
 
 def start(order: KeeperOrder, cgroup: str, ignored: Iterable[int], status: int) -> int:
-    """Start the command and report its pid, or why not."""
     told, failed = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -332,7 +322,6 @@ def end(family: ProcessSet, *, alone: bool = False) -> None:
 
 
 def main() -> None:
-    """Keep one command."""
     control, status = int(sys.argv[1]), int(sys.argv[2])
     family = Family(os.getpid(), run_id=sys.argv[3], cgroup=sys.argv[4])
     signals = (*DEAF_TO, signal.SIGCHLD)

@@ -24,8 +24,6 @@ START_LIMIT = 60.0  # seconds for an interpreter to start on a machine that is v
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchedCommand:
-    """A command that runs below its keeper."""
-
     pid: int
     keeper: subprocess.Popen[bytes]
     control: int  # closing it ends the tree

@@ -28,8 +28,6 @@ AROUND = 200  # bytes of a line that are kept on either side of a text
 
 
 class LogRules(Value, frozen=True, kw_only=True):
-    """How much of a log is kept."""
-
     limit: int = LIMIT
     keep: tuple[str, ...] = ()  # texts, of which the first line stays in any case
 
@@ -51,7 +49,6 @@ class LogLimit:
         self.left_out = 0  # bytes
 
     def wrote(self, count: int) -> None:
-        """Take into account that the log has grown."""
         self._size += count
         if self._size >= self._due:
             with contextlib.suppress(OSError):  # a disk that fails: tried again a little later
@@ -87,7 +84,6 @@ class LogLimit:
         return at if end < 0 else at + end + 1
 
     def _search(self, first: int, last: int) -> None:
-        """Keep the first line of each text that is wanted."""
         window = b""
         for at in range(first, last, CHUNK):
             if not self._wanted:
@@ -163,7 +159,6 @@ class Lines:
         return b"\n" if ended else b""
 
     def finish(self, stamp: bytes, now: float) -> bytes:
-        """Give what is left at the end."""
         held = b"" if self._held is None else self._keep_held(stamp, now)
         return held + self.interrupt()
 
@@ -234,11 +229,9 @@ class LogFile:
 
     @property
     def missed(self) -> int:
-        """Bytes of the log that the disk did not take."""
         return self._output_buffer.missed
 
     def add(self, lines: Lines, chunk: bytes) -> None:
-        """Take a chunk of one stream."""
         now = time.time()
         stamp = self._stamp.at(now)
         out = lines.feed(chunk, stamp, now)
@@ -251,7 +244,6 @@ class LogFile:
         self._put(lines, lines.tick(self._stamp.at(now), now))
 
     def finish(self, lines: Lines) -> None:
-        """Write the end of one stream."""
         now = time.time()
         self._put(lines, lines.finish(self._stamp.at(now), now))
 

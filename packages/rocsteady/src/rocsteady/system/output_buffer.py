@@ -33,11 +33,9 @@ class WritePatience:
         self._spent = 0.0
 
     def left(self) -> bool:
-        """Tell whether the sender may be held up any more."""
         return self._spent < self.START + self.SHARE * (time.monotonic() - self._began)
 
     def spend(self, seconds: float) -> None:
-        """Count time for which the sender was held up."""
         self._spent += seconds
 
 
@@ -73,7 +71,6 @@ class OutputBuffer:
         self._thread.start()
 
     def put(self, chunk: bytes) -> None:
-        """Take a chunk, or leave it out."""
         if self.dead:
             self._miss(len(chunk))
             return

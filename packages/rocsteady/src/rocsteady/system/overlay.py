@@ -33,8 +33,6 @@ class Layer(TypedDict):
 
 
 class OverlayOrder(TypedDict):
-    """What lies over what."""
-
     layers: list[Layer]
     redirect: bool  # folders that are there can be renamed; not every kernel lets us
     copy: str  # what is shown in place of the folder, without layers; "": nothing
@@ -44,7 +42,6 @@ class OverlayOrder(TypedDict):
 
 
 def main(order: OverlayOrder, command: list[str]) -> NoReturn:
-    """Set it up, and become the command."""
     try:
         options = _own_namespace()
         for path, at in order["shown"]:

@@ -56,7 +56,6 @@ def read(path: str, limit: int = SMALL) -> bytes:
 
 
 def living() -> set[int]:
-    """Return every process; none where there is no /proc."""
     try:
         return set(numbers(PROC))
     except OSError:
@@ -64,7 +63,6 @@ def living() -> set[int]:
 
 
 def text(path: str, limit: int = SMALL) -> str:
-    """Return the file as text; what is not UTF-8 is replaced."""
     return read(path, limit).decode("utf-8", "replace")
 
 
@@ -91,7 +89,6 @@ def parse_stat(line: bytes) -> Stat:
 
 
 def stat(pid: int, tid: int | None = None) -> Stat:
-    """Describe a process, or one thread of it."""
     folder = f"{PROC}/{pid}" if tid is None else f"{PROC}/{pid}/task/{tid}"
     line = read(f"{folder}/stat")
     if not line:
@@ -105,7 +102,6 @@ def exit_status(pid: int) -> int:
 
 
 def children(pid: int) -> set[int]:
-    """Return the processes that a process started, or that were given to it."""
     found: set[int] = set()
     for thread in numbers(f"{PROC}/{pid}/task"):
         found |= set(map(int, read(f"{PROC}/{pid}/task/{thread}/children", LARGE).split()))
@@ -113,7 +109,6 @@ def children(pid: int) -> set[int]:
 
 
 def link(path: str) -> str:
-    """Return where a link of /proc points: an executable, or what a descriptor is."""
     return os.readlink(path)
 
 

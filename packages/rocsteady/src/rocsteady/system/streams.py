@@ -51,8 +51,6 @@ class OutputWire:
 
 @dataclass(kw_only=True)
 class Wiring:
-    """All streams of a child."""
-
     given: list[int] = field(default_factory=list)  # its stdin, stdout and stderr
     sources: dict[FileIdentity | None, OutputWire] = field(default_factory=dict)
     terminal: Terminal | None = None  # ours, if the child reads from it
@@ -69,7 +67,6 @@ class Wiring:
             os.close(descriptor)
 
     def close(self) -> None:
-        """Let go of our ends."""
         for source in self.sources.values():
             os.close(source.descriptor)
 
@@ -106,7 +103,6 @@ class Wiring:
 
 
 def wire(use: TerminalUse) -> Wiring:
-    """Open what the child needs."""
     wiring = Wiring()
     try:
         wiring.give_stdin(use.stdin)
@@ -170,8 +166,6 @@ class Told:
 
 
 class Pump:
-    """The thread and what it reads from."""
-
     def __init__(self, wiring: Wiring, status: int, log: LogFile, told: Told) -> None:
         self._wiring = wiring
         self._status = status

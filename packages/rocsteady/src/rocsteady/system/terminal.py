@@ -56,7 +56,6 @@ class Terminal:
                 termios.tcsetattr(self.descriptor, termios.TCSANOW, wanted)
 
     def leave(self) -> None:
-        """Put the modes back as they were found."""
         with self._lock:
             if not self.raw:
                 return
@@ -176,7 +175,6 @@ READS_KEYS = ("n_tty_read", "wait_woken")  # kernel functions, where the call ma
 
 
 def in_group(group: int) -> list[int]:
-    """Return the processes of a process group."""
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):

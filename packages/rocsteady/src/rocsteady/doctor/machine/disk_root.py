@@ -53,7 +53,6 @@ class DiskRoot:
 
     @property
     def environment(self) -> Mapping[str, str] | None:
-        """The variables in force; a folder has none."""
         if self._base is not None:
             return None
         return {well_formed(name): well_formed(value) for name, value in os.environ.items()}
@@ -66,13 +65,11 @@ class DiskRoot:
         return None
 
     def text(self, path: str) -> str:
-        """Return the first ``TEXT_LIMIT`` bytes of a regular file."""
         if sys.platform == "win32" and registry.holds(path):
             return registry.text(path)
         return self.piece(path, 0, TEXT_LIMIT).decode("utf-8", "replace")
 
     def piece(self, path: str, offset: int, size: int) -> bytes:
-        """Return up to ``size`` bytes from ``offset`` of a regular file."""
         real = self._real(path)
         if not stat.S_ISREG(os.stat(real).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", path)
@@ -86,13 +83,11 @@ class DiskRoot:
             return _read_fully(stream.fileno(), size)
 
     def names(self, path: str) -> tuple[str, ...]:
-        """Return what a folder holds, sorted."""
         if sys.platform == "win32" and registry.holds(path):
             return registry.names(path)
         return tuple(sorted(map(well_formed, os.listdir(self._real(path)))))
 
     def is_folder(self, path: str) -> bool:
-        """Tell a folder from any other thing that is there."""
         return stat.S_ISDIR(os.stat(self._real(path)).st_mode)
 
     def resolve(self, path: str) -> str:
@@ -114,7 +109,6 @@ class DiskRoot:
         return Device(mode=mode, uid=facts.st_uid, gid=facts.st_gid, access=access)
 
     def disk(self, path: str) -> Disk:
-        """Describe the file system below ``path``."""
         real = self._real(path)
         usage = shutil.disk_usage(real)
         return Disk(

@@ -74,8 +74,6 @@ class PciGpu(Value, frozen=True, kw_only=True):
 
 
 class GpuSurvey(Value, frozen=True, kw_only=True):
-    """What one look found."""
-
     driver_answers: bool  # KFD publishes its topology
     gpus: tuple[Gpu, ...] = ()
     withheld_nodes: tuple[int, ...] = ()
@@ -188,7 +186,6 @@ def _vram(
 
 
 def _card(facts: Mapping[str, int]) -> tuple[int, int]:
-    """Tell which card a node is part of."""
     serial = facts.get("unique_id", 0)
     place = facts.get("location_id", 0) & 0xFFF8
     return (-1, serial) if serial else (facts.get("domain", 0), place)
@@ -263,8 +260,6 @@ KFD, DRI = "/dev/kfd", "/dev/dri"
 
 
 class Node(Value, frozen=True, kw_only=True):
-    """One device node and what the user may do with it."""
-
     path: str
     mode: str
     group: str  # its name where that is known, else the number

@@ -38,8 +38,6 @@ VERSION = 1
 
 
 class Machine(Value, frozen=True, kw_only=True):
-    """What a computer is."""
-
     version: int = VERSION
     system: System
     driver: Driver
@@ -61,8 +59,6 @@ class Machine(Value, frozen=True, kw_only=True):
 
 
 def examine(root: Root, known_variables: Collection[str]) -> tuple[Machine, View]:
-    """Read everything below ``root``; what could not be read is part of the answer."""
-
     def look(view: View) -> Machine:
         if view.platform != "win32" and not (view.exists("/sys") or view.exists("/proc")):
             raise ExaminationError("nothing to examine: neither /sys nor /proc exists")

@@ -29,7 +29,6 @@ class Link(Value, frozen=True, kw_only=True):
 
 
 def read_link(view: View, card: str) -> Link | None:
-    """Return the narrowest link between the GPU and the slot."""
     links = [found for found in (_link(view, card),) if found]
     above = parent(view.resolve(card))
     while above != "/" and _is_card_bridge(view, above):

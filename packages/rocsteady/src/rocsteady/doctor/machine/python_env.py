@@ -48,7 +48,6 @@ def find_python(view: View) -> PythonEnv | None:
 
 
 def torch_folder(view: View, python: PythonEnv) -> str | None:
-    """Return the folder of the torch that this environment would import."""
     folders = (f"{site}/torch" for site in python.site_packages)
     return next((folder for folder in folders if view.exists(f"{folder}/version.py")), None)
 

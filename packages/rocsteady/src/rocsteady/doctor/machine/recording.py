@@ -72,8 +72,6 @@ class Entry(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 
 
 class Recording(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was read of one machine."""
-
     version: int
     note: str
     platform: str
@@ -130,8 +128,6 @@ def may_hold(path: str) -> bool:
 
 
 class RecordedRoot:
-    """A machine replayed from a recording."""
-
     def __init__(self, recording: Recording, *, python: str | None = None) -> None:
         self._files: Mapping[str, str | Entry] = recording.files
         self._children = _children(recording.files)
@@ -143,14 +139,12 @@ class RecordedRoot:
         self.own_prefix = recording.own_prefix
 
     def text(self, path: str) -> str:
-        """Return a recorded text."""
         found = self._find(path)
         if isinstance(found, str):
             return found
         raise _missing(path)
 
     def piece(self, path: str, offset: int, size: int) -> bytes:
-        """Return recorded bytes."""
         found = self._find(path)
         if isinstance(found, str):
             return found.encode()[offset : offset + size]
@@ -162,7 +156,6 @@ class RecordedRoot:
             raise OSError(errno.EIO, "damaged in the recording", path) from None
 
     def names(self, path: str) -> tuple[str, ...]:
-        """Return the recorded names of a folder, and those that deeper entries imply."""
         found = self._find(path)
         if isinstance(found, str):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
@@ -170,7 +163,6 @@ class RecordedRoot:
         return tuple(sorted({*listed, *self._children.get(self.resolve(path), ())}))
 
     def is_folder(self, path: str) -> bool:
-        """Tell a folder from any other thing that is there."""
         found = self._there(path)
         if isinstance(found, str) or (found.errno is not None and found.names is None):
             return False
@@ -181,21 +173,18 @@ class RecordedRoot:
         return resolve_inside(path, self._readlink)
 
     def device(self, path: str) -> Device:
-        """Return a recorded device node."""
         found = self._find(path)
         if isinstance(found, str) or found.device is None:
             raise OSError(errno.ENODEV, "not a device", path)
         return found.device
 
     def disk(self, path: str) -> Disk:
-        """Return a recorded file system."""
         found = self._find(path)
         if isinstance(found, str) or found.disk is None:
             raise _missing(path)
         return found.disk
 
     def answer(self, path: str) -> str:
-        """Return what the interpreter said when the recording was made."""
         found = self._find(path)
         if isinstance(found, str) or found.answer is None:
             raise OSError(errno.ENOTSUP, "not asked when it was recorded", path)
@@ -262,7 +251,6 @@ _TELLING = (PACKAGES, ROCM_FOLDER, ROCM_LIBRARY, PYTHON_FOLDER)
 
 
 def record(view: View, redactor: Redactor, known: Collection[str], note: str) -> Recording:
-    """Write down what ``view`` saw."""
     files: dict[str, str | Entry] = {}
     for question, answer in view.answers.items():
         path = question[1]

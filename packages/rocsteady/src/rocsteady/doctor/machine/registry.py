@@ -11,11 +11,9 @@ if sys.platform == "win32":
     import winreg
 
     def holds(path: str) -> bool:
-        """Tell whether ``path`` is one of ours."""
         return path.startswith("/HKLM/")
 
     def text(path: str) -> str:
-        """Return one value as text."""
         key, _, name = path.removeprefix("/HKLM/").rpartition("/")
         with _open(key) as handle:
             value, kind = winreg.QueryValueEx(handle, name)
@@ -24,7 +22,6 @@ if sys.platform == "win32":
         return str(value)
 
     def names(path: str) -> tuple[str, ...]:
-        """Return the subkeys of a key."""
         found: list[str] = []
         with _open(path.removeprefix("/HKLM/")) as handle:
             while True:

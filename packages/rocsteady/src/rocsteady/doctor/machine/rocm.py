@@ -26,15 +26,11 @@ MOST_FOLDERS = 32  # of LD_LIBRARY_PATH
 
 
 class RocmInstall(Value, frozen=True, kw_only=True):
-    """One ROCm on the disk."""
-
     path: str
     version: str
 
 
 class Shadow(Value, frozen=True, kw_only=True):
-    """A folder of LD_LIBRARY_PATH with ROCm libraries in it."""
-
     folder: str
     libraries: tuple[str, ...]
 
@@ -53,7 +49,6 @@ def read_installs(view: View) -> tuple[RocmInstall, ...]:
 
 
 def read_shadows(view: View) -> tuple[Shadow, ...]:
-    """Return the folders of LD_LIBRARY_PATH that hold ROCm libraries."""
     path = (view.environment or {}).get("LD_LIBRARY_PATH", "")
     folders = [folder.rstrip("/") for folder in path.split(":") if folder.startswith("/")]
     shadows = []
@@ -85,8 +80,6 @@ PLACES = (
 
 
 class Cache(Value, frozen=True, kw_only=True):
-    """One folder that should outlive a run."""
-
     name: str
     path: str
     variable: str  # the variable that put it there; "" for the default place

@@ -30,8 +30,6 @@ class Device(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Disk(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The file system below a folder."""
-
     total: int  # bytes
     free: int  # bytes that an ordinary user may still take
     filesystem: str  # "ext4", "nfs4"; "" where it is not known
@@ -39,15 +37,11 @@ class Disk(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class User(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who looks."""
-
     uid: int
     groups: dict[str, str]  # gid to name; the gid again where the name is not known
 
 
 class Root(Protocol):
-    """Everything that rocsteady asks of a machine."""
-
     @property
     def platform(self) -> str:
         """The system, named as ``sys.platform`` does: "linux", "win32"."""
@@ -137,7 +131,6 @@ def is_absolute(path: str) -> bool:
 
 
 def parent(path: str) -> str:
-    """Return the folder that holds ``path``."""
     return path.rpartition("/")[0] or "/"
 
 

@@ -27,8 +27,6 @@ class Driver(Value, frozen=True, kw_only=True):
 
 
 class System(Value, frozen=True, kw_only=True):
-    """What runs on this computer."""
-
     os: str  # "linux" or "windows"
     distribution: str
     kernel: str
@@ -44,7 +42,6 @@ class System(Value, frozen=True, kw_only=True):
 
 
 def read_system(view: View) -> System:
-    """Read it from files; on Windows from the registry."""
     if view.platform == "win32":
         return _read_windows(view)
     kernel = view.text("/proc/sys/kernel/osrelease") or ""
@@ -67,7 +64,6 @@ def read_system(view: View) -> System:
 
 
 def read_driver(view: View) -> Driver:
-    """Tell whether the driver is there, and which."""
     folder = "/sys/module/amdgpu"
     state = view.text(f"{folder}/initstate")
     # A driver that is built into the kernel has a folder but no state.
@@ -144,7 +140,6 @@ class Limits(Value, frozen=True, kw_only=True):
 
 
 def read_limits(view: View) -> Limits:
-    """Read /proc, the cgroup and the file systems."""
     meminfo = view.text("/proc/meminfo") or ""
     return Limits(
         memory_total=_kilobytes(meminfo, "MemTotal"),
@@ -210,8 +205,6 @@ _OF_ONE_NODE = re.compile(r"_\d+$")  # HSA_OVERRIDE_GFX_VERSION_1 is for node 1 
 
 
 class SetVariable(Value, frozen=True, kw_only=True):
-    """One variable that is set."""
-
     name: str
     value: str | None  # None: not on the list, so not kept
 
@@ -219,7 +212,6 @@ class SetVariable(Value, frozen=True, kw_only=True):
 def read_variables(
     environment: Mapping[str, str], known: Collection[str]
 ) -> tuple[SetVariable, ...]:
-    """Return the variables that matter, by name."""
     return tuple(
         SetVariable(name=name, value=environment[name] if listed(name, known) else None)
         for name in sorted(environment)

@@ -93,8 +93,6 @@ _FAMILY_IMAGE = re.compile(r"gfx\d+xx")  # AOTriton's name for a whole family
 
 
 class TorchBuild(Value, frozen=True, kw_only=True):
-    """One installed torch."""
-
     folder: str
     version: str
     build: str  # "rocm", "cuda" or "cpu"
@@ -110,7 +108,6 @@ class TorchBuild(Value, frozen=True, kw_only=True):
 
 
 def read_torch(view: View, python: PythonEnv) -> TorchBuild | None:
-    """Read the torch that ``python`` would import."""
     folder = torch_folder(view, python)
     if folder is None:
         return None
@@ -155,7 +152,6 @@ def packages(view: View, python: PythonEnv) -> tuple[tuple[str, str], ...]:
 
 
 def parse_version_file(text: str) -> dict[str, str | None]:
-    """Read the plain assignments of torch/version.py."""
     return {
         name: None if none else single or double
         for name, single, double, none in _ASSIGNED.findall(text)
@@ -163,7 +159,6 @@ def parse_version_file(text: str) -> dict[str, str | None]:
 
 
 def gfx_names(names: Iterable[str]) -> set[str]:
-    """Return the gfx names that occur in file names."""
     return {
         found for name in names if not _FAMILY_IMAGE.search(name) for found in _GFX.findall(name)
     }

@@ -30,8 +30,6 @@ Question = tuple[str, str, tuple[int, ...]]  # operation, path, further argument
 
 
 class Unread(Value, frozen=True, kw_only=True):
-    """One thing that is there and could not be read."""
-
     path: str
     why: str
 
@@ -49,11 +47,9 @@ class View:
 
     @property
     def platform(self) -> str:
-        """Return the system, named as ``sys.platform`` does."""
         return self.root.platform
 
     def text(self, path: str) -> str | None:
-        """Return a file's text, stripped."""
         found: str | None = self._ask("text", path)
         return None if found is None else found.strip()
 
@@ -62,15 +58,12 @@ class View:
         return whole_number(self.text(path))
 
     def piece(self, path: str, offset: int, size: int) -> bytes:
-        """Return some bytes of a file; fewer, or none, at its end."""
         return self._ask("piece", path, offset, size) or b""
 
     def names(self, path: str) -> tuple[str, ...]:
-        """Return the names in a folder."""
         return self._ask("names", path) or ()
 
     def is_folder(self, path: str) -> bool:
-        """Tell whether there is a folder."""
         return bool(self._ask("is_folder", path))
 
     def exists(self, path: str) -> bool:
@@ -88,28 +81,23 @@ class View:
         return self._ask("resolve", path) or path
 
     def device(self, path: str) -> Device | None:
-        """Describe a device node."""
         found: Device | None = self._ask("device", path)
         return found
 
     def disk(self, path: str) -> Disk | None:
-        """Describe the file system below a folder."""
         found: Disk | None = self._ask("disk", path)
         return found
 
     def portrait(self, path: str) -> str | None:
-        """Return what the interpreter at ``path`` says of itself."""
         found: str | None = self._ask("answer", path)
         return found
 
     @property
     def facts_read(self) -> int:
-        """Count the answers that told something."""
         return sum(not isinstance(answer, OSError) for answer in self.answers.values())
 
     @property
     def unread(self) -> tuple[Unread, ...]:
-        """List what is there and was not readable, by path."""
         found = (
             Unread(path=path, why=_reason(answer))
             for (_, path, _), answer in sorted(self.answers.items(), key=lambda item: item[0][1])
