@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from rocsteady_train.inside.heartbeat.loader_facts import GUARD
+from rocsteady_train.inside.heartbeat.training_facts import GUARD
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from rocsteady_train.inside.payloads import memory
+from rocsteady_train.inside.payloads import runtime
 
 from rocsteady.probe.catalog import LEVELS, PROBES, Probe, at_level, estimate
 
@@ -58,7 +58,7 @@ def test_what_starts_processes_starts_in_one_of_its_own() -> None:
 
 
 def test_memory_of_the_host_is_never_taken_in_earnest() -> None:
-    assert 0 < memory.room_bytes() <= memory.MOST_OF_HOST
+    assert 0 < runtime.room_bytes() <= runtime.MAX_HOST_BYTES
 
 
 def test_a_container_with_a_limit_is_given_a_share_of_what_is_left_there(tmp_path: Path) -> None:
@@ -69,4 +69,4 @@ def test_a_container_with_a_limit_is_given_a_share_of_what_is_left_there(tmp_pat
     (root / "sys/fs/cgroup/memory.max").write_text("1073741824\n")
     (root / "sys/fs/cgroup/memory.current").write_text("536870912\n")
 
-    assert memory.room_bytes(str(root)) == 536870912 // 32
+    assert runtime.room_bytes(str(root)) == 536870912 // 32

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rocsteady_train.inside import wire
-from rocsteady_train.inside.overrides import strategy as inside
+from rocsteady_train.inside.overrides import requested_settings
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.model import Strategy
@@ -83,7 +83,7 @@ def test_gpus_are_chosen_from_those_the_user_lets_be_seen(
 ) -> None:
     told, unset = environment(Strategy(gpus=gpus), existing)
 
-    assert inside.asked(told.pop(wire.STRATEGY)) == {"gpus": list(gpus)}  # for a launcher
+    assert requested_settings(told.pop(wire.STRATEGY)) == {"gpus": list(gpus)}  # for a launcher
     assert (told, unset) == ({HIP: visible, CUDA: visible}, ())
 
 
@@ -116,7 +116,7 @@ def test_a_mask_that_the_strategy_unsets_is_not_chosen_from() -> None:
 )
 def test_inside_reads_every_strategy_as_it_was_meant(strategy: Strategy) -> None:
     told, _ = environment(strategy, {})
-    read = inside.asked(told.get(wire.STRATEGY, '{"version": 1}'))
+    read = requested_settings(told.get(wire.STRATEGY, '{"version": 1}'))
 
     assert Strategy(**read) == strategy
 
@@ -140,4 +140,4 @@ def test_inside_reads_every_strategy_as_it_was_meant(strategy: Strategy) -> None
 )
 def test_what_inside_does_not_know_is_refused_as_a_whole(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        inside.asked(text)
+        requested_settings(text)

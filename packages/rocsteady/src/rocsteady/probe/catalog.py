@@ -73,7 +73,7 @@ def _copies(variant: str, *, level: int, gpus: int = 0) -> Probe:
     return Probe(
         name="copies",
         variant=variant,
-        payload="memory:copies",
+        payload="runtime:copies",
         arguments={"pinned": variant == "pinned", "bytes": 64 * MIB},
         question=f"Do {variant} copies reach the device and come back the same, and how fast?",
         level=level,
@@ -249,7 +249,7 @@ PROBES: tuple[Probe, ...] = (
     _loader(2, "spawn", level=3, pinned=True),
     Probe(
         name="churn",
-        payload="memory:churn",
+        payload="runtime:churn",
         question="Do memory blocks stay intact when allocated and freed at random?",
         level=2,
         tries=(100, 2000, 50_000),
@@ -258,7 +258,7 @@ PROBES: tuple[Probe, ...] = (
     ),
     Probe(
         name="largest-block",
-        payload="memory:largest",
+        payload="runtime:largest",
         question="How much of the free memory can be allocated in one block?",
         level=3,
         tries=(1, 1, 3),

@@ -30,7 +30,7 @@ from rocsteady.run.announcer import Announcer
 from rocsteady.system import procfs
 
 PACKAGE = "_rocsteady_inside"
-PACKAGES = ("", "heartbeat", "overrides")  # of inside/ that a training process needs
+PACKAGES = ("", "heartbeat")  # of inside/ that a training process needs
 SITECUSTOMIZE = "sitecustomize.py"
 PREFIX = "rocsteady-"
 OWNER_LIMIT = 4096  # bytes

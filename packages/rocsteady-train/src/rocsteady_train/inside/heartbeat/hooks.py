@@ -14,8 +14,7 @@ from .. import wire
 from ..wire import CHECKPOINT, COMPILE, COMPUTE, EVALUATE, FAULTS, STRATEGY
 from . import page, script_end, step_beats
 from .heart import AFTER_ASIDE, Heart
-from .loader_facts import LoaderRecorder
-from .model_facts import LossMonitor, SizeReport
+from .training_facts import LoaderRecorder, LossMonitor, SizeReport
 
 heart = Heart()
 stacks = page.StackSignal()
@@ -59,7 +58,7 @@ def after(name: str, module: ModuleType) -> None:
 
 @functools.cache
 def _overrides() -> Any:
-    from ..overrides.overrides import Overrides  # noqa: PLC0415 - only where there is a strategy
+    from ..overrides import Overrides  # noqa: PLC0415 - only where there is a strategy
 
     return Overrides(facts, _in_place_of)
 

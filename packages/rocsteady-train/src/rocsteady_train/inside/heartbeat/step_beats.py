@@ -15,7 +15,7 @@ from typing import Any
 
 from .. import wire
 from .heart import AFTER_DATA, AFTER_TRAINING, IGNORED, Heart
-from .model_facts import FIRST_STEPS
+from .training_facts import FIRST_STEPS
 
 if (wire.W_STEP, wire.W_BEATS, wire.W_PHASE, wire.W_SINCE, wire.W_LAST_STEP) != (8, 9, 10, 11, 12):
     raise ImportError("the words of the page were given other numbers")

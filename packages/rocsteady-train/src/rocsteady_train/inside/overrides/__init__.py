@@ -1,1 +1,0 @@
-"""Applies the settings of a strategy to an unmodified script."""
