@@ -28,7 +28,7 @@ MAY = {
     "store/writer.py": "a folder, to make its names durable",
     "checkpoints/tensor_files.py": "writes new files",
     "checkpoints/folder_changes.py": "a lock of its own",
-    "store/redaction/": "a file of the system, and data that comes with rocsteady",
+    "store/redaction.py": "a file of the system, and data that comes with rocsteady",
     "cli/main.py": "/dev/null",
     "screens/screen.py": "/dev/null",
     "cli/report.py": "a page that it has just written, in a browser",

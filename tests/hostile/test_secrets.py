@@ -20,7 +20,7 @@ from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.hangs.collect import collect
 from rocsteady.run.notifications import redacted, sample_notice
-from rocsteady.store.redaction.redactor import Redactor, Secrets, redactor_here
+from rocsteady.store.redaction import Redactor, Secrets, redactor_here
 
 PIECE = 8  # characters of a secret that must not stand together
 AT_MOST = 60.0  # seconds for 10 MB, on a machine with other things to do

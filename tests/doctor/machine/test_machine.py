@@ -27,7 +27,7 @@ from rocsteady.doctor.machine.recording import (
 from rocsteady.doctor.machine.system import SetVariable
 from rocsteady.doctor.machine.windows import ADAPTERS
 from rocsteady.errors import ExaminationError, RecordingError
-from rocsteady.store.redaction.redactor import Redactor
+from rocsteady.store.redaction import Redactor
 from tests.doctor.machine.recorded_files import Files, root_of
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from rocsteady.doctor.machine.recording import (
 from rocsteady.doctor.machine.root import TEXT_LIMIT, Device, Disk, Root, User
 from rocsteady.doctor.machine.view import View
 from rocsteady.errors import RecordingError
-from rocsteady.store.redaction.redactor import Redactor
+from rocsteady.store.redaction import Redactor
 from tests.doctor.machine.recorded_files import Files, root_of, view_of
 
 WHOLE: dict[str, Any] = {

@@ -165,7 +165,7 @@ def _show_facts(machine: Machine, knowledge: Knowledge, *, as_json: bool) -> Non
 def _record(path: Path, view: View, knowledge: Knowledge) -> None:
     from rocsteady.doctor.machine.recording import record  # noqa: PLC0415 - seldom needed
     from rocsteady.printable import printable_json  # noqa: PLC0415
-    from rocsteady.store.redaction.redactor import redactor_here  # noqa: PLC0415
+    from rocsteady.store.redaction import redactor_here  # noqa: PLC0415
     from rocsteady.system.atomic_file import write_whole  # noqa: PLC0415
 
     note = f"recorded by rocsteady {__version__} on {datetime.now(tz=UTC).date().isoformat()}"

@@ -23,7 +23,7 @@ from rocsteady.screens.screen import layout, show, show_json, tell
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import Place, find_place
 from rocsteady.store.machine_history import Memory
-from rocsteady.store.redaction.redactor import shown_command
+from rocsteady.store.redaction import shown_command
 
 SURVIVED, NOT_SURVIVED = 0, 1
 

@@ -40,7 +40,7 @@ from rocsteady.failures.symptoms import Symptoms
 from rocsteady.model import Certainty, Failure, FailureKind, Fingerprint, Strategy
 from rocsteady.screens.screen import layout, show, show_json
 from rocsteady.screens.text_page import BOLD, DIM, Page
-from rocsteady.store.redaction.redactor import redactor_here
+from rocsteady.store.redaction import redactor_here
 from rocsteady.suggestions import no_such
 from rocsteady.wording import plural
 

@@ -36,7 +36,7 @@ from rocsteady.screens.progress import Progress, progress
 from rocsteady.screens.screen import show, show_json, tell
 from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
-from rocsteady.store.redaction.redactor import shown_command
+from rocsteady.store.redaction import shown_command
 from rocsteady.system.atomic_file import write_whole
 from rocsteady.wording import duration
 

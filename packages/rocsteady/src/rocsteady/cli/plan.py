@@ -41,7 +41,7 @@ from rocsteady.screens.screen import layout, show, show_json, tell
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import existing_places, find_place
 from rocsteady.store.machine_history import Memory
-from rocsteady.store.redaction.redactor import shown_command
+from rocsteady.store.redaction import shown_command
 from rocsteady.system.atomic_file import write_whole
 from rocsteady.wording import rough_duration
 

@@ -15,7 +15,7 @@ from rocsteady.cli.project import kept_journals, newest
 from rocsteady.run.forecast import lines_ahead
 from rocsteady.screens.runs import render_runs
 from rocsteady.screens.screen import layout, show, show_json
-from rocsteady.store.redaction.redactor import hide_secrets
+from rocsteady.store.redaction import hide_secrets
 from rocsteady.store.values import RunLine
 
 

@@ -24,7 +24,7 @@ from rocsteady.hangs.snapshot import take_snapshot
 from rocsteady.hangs.stacks import NativeStacks, ask_for_stacks
 from rocsteady.hangs.values import Heartbeat, ProcessSeen, Snapshot, ThreadSeen, Wait
 from rocsteady.model import Value
-from rocsteady.store.redaction.redactor import Secrets, hide_secrets
+from rocsteady.store.redaction import Secrets, hide_secrets
 from rocsteady.system import procfs
 from rocsteady.system.atomic_file import write_whole
 

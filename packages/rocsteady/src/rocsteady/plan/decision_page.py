@@ -35,7 +35,7 @@ from rocsteady.screens.plan import (
 )
 from rocsteady.screens.text_page import NONE
 from rocsteady.screens.times import full_moment
-from rocsteady.store.redaction.redactor import redactor_here
+from rocsteady.store.redaction import redactor_here
 from rocsteady.wording import CENT, duration, money, plural
 
 OPTIONS = ("", "Option", "Steps/s", "Finishes", "On time", "Cost", "Set-up", "Risk", "Based on")

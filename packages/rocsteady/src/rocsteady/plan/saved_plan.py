@@ -19,7 +19,7 @@ from rocsteady.run.job import FILE as JOB_FILE
 from rocsteady.run.job.stages import with_variant
 from rocsteady.run.job.values import Job
 from rocsteady.run.options import Fallback
-from rocsteady.store.redaction.redactor import shown_command
+from rocsteady.store.redaction import shown_command
 from rocsteady.store.user_folders import state_folder
 from rocsteady.system.atomic_file import write_whole
 

@@ -26,7 +26,7 @@ from rocsteady.run.machine_at_start import machine_at_start
 from rocsteady.run.script_resume import can_resume
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import RUNS
-from rocsteady.store.redaction.redactor import redactor_here
+from rocsteady.store.redaction import redactor_here
 from rocsteady.store.values import RunLine, RunStory
 
 INCIDENTS = 40  # of many, the last; their evidence is read

@@ -39,7 +39,7 @@ from rocsteady.run.recovery import (
 )
 from rocsteady.run.strategy_history import StrategyHistory
 from rocsteady.screens.text_page import RED
-from rocsteady.store.redaction.redactor import hide_secrets
+from rocsteady.store.redaction import hide_secrets
 from rocsteady.system.logfile import STAMP
 
 CHECKPOINT_BACK = "checkpoint-back"

@@ -30,7 +30,7 @@ from rocsteady.run.job.values import Job, Resume
 from rocsteady.run.progress import EPOCH, READ, SAVED
 from rocsteady.run.restart_preparation import StartsAt
 from rocsteady.run.run_end import last_epoch_printed
-from rocsteady.store.redaction.redactor import shown_command
+from rocsteady.store.redaction import shown_command
 from rocsteady.store.values import Run
 
 

@@ -31,7 +31,7 @@ from rocsteady.run.ras_service import (
     launched,
     uses_collectives_library,
 )
-from rocsteady.store.redaction.redactor import hide_secrets
+from rocsteady.store.redaction import hide_secrets
 from rocsteady.system.atomic_file import write_whole
 
 

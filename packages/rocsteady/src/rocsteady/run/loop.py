@@ -45,7 +45,7 @@ from rocsteady.run.stop_deadline import StopDeadline
 from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.run.strategy_history import in_words, strategies_of
 from rocsteady.store.identity import is_alive, script_fingerprint
-from rocsteady.store.redaction.redactor import shown_command
+from rocsteady.store.redaction import shown_command
 from rocsteady.store.values import INJECTED
 from rocsteady.system.child_end import OURS
 

@@ -29,7 +29,7 @@ from rocsteady.run.job.values import Job
 from rocsteady.run.recovery import Decision
 from rocsteady.run.restart_preparation import UNCHANGED
 from rocsteady.run.stopwatch import Stopwatch
-from rocsteady.store.redaction.redactor import redactor_here
+from rocsteady.store.redaction import redactor_here
 from rocsteady.store.values import Run
 from rocsteady.system import webhook_post as sender
 from rocsteady.system.bounded_call import Answer, AnswerKind, ask

@@ -17,7 +17,7 @@ from rocsteady.run.context import RunSpec, Services
 from rocsteady.run.options import RunOptions
 from rocsteady.run.recovery import Decision
 from rocsteady.run.stopwatch import Stopwatch
-from rocsteady.store.redaction.redactor import shown_command
+from rocsteady.store.redaction import shown_command
 from rocsteady.store.values import RunStory
 from rocsteady.wording import duration, plural
 from rocsteady.wording import size as written_size

@@ -27,7 +27,7 @@ from rocsteady.run.job.metrics import RUN, Metrics
 from rocsteady.run.job.values import Job
 from rocsteady.run.observer import ObservedRun, Observer
 from rocsteady.store.journal import Journal
-from rocsteady.store.redaction.redactor import redactor_here
+from rocsteady.store.redaction import redactor_here
 from rocsteady.store.values import Run
 from rocsteady.system.atomic_file import write_whole
 

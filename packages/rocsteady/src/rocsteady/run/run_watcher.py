@@ -23,7 +23,7 @@ from rocsteady.run.job.run_names import check_name
 from rocsteady.screens.watch import RankView, WatchView
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import RUNS
-from rocsteady.store.redaction.redactor import Secrets
+from rocsteady.store.redaction import Secrets
 from rocsteady.store.values import RunLine, RunStory
 from rocsteady.system.logfile import TEXT_STAMP
 from rocsteady.wording import plural

@@ -25,7 +25,7 @@ from rocsteady.run.context import AttemptContext, Services
 from rocsteady.run.options import RunOptions
 from rocsteady.run.processes import AttemptProcesses
 from rocsteady.store.journal import IntentHandle
-from rocsteady.store.redaction.redactor import hide_secrets
+from rocsteady.store.redaction import hide_secrets
 from rocsteady.system.atomic_file import write_whole
 
 REQUEST_FILE = "request.json"

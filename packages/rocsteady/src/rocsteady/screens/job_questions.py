@@ -26,7 +26,7 @@ from rocsteady.run.job.values import Existing, Job
 from rocsteady.screens.screen import json_text, tell
 from rocsteady.store.location import Place
 from rocsteady.store.machine_history import Memory, knows_run, remember_run
-from rocsteady.store.redaction.redactor import shown_command
+from rocsteady.store.redaction import shown_command
 from rocsteady.store.values import Run
 
 QUIT = "quit"

@@ -43,7 +43,7 @@ def show(text: str) -> None:
 
 def without_secrets(value: _Value) -> _Value:
     """Return a value without passwords, tokens and keys, to be laid out as text."""
-    from rocsteady.store.redaction.redactor import Secrets  # noqa: PLC0415 - not needed by every command
+    from rocsteady.store.redaction import Secrets  # noqa: PLC0415 - not needed by every command
 
     return msgspec.convert(Secrets().value(msgspec.to_builtins(value)), type(value))
 
@@ -53,7 +53,7 @@ def show_json(value: object, *, indent: int = 2) -> None:
 
 
 def json_text(value: object, *, indent: int = 2) -> str:
-    from rocsteady.store.redaction.redactor import Secrets  # noqa: PLC0415 - not needed by every command
+    from rocsteady.store.redaction import Secrets  # noqa: PLC0415 - not needed by every command
 
     told = Secrets().value(msgspec.to_builtins(value))
     text = msgspec.json.encode(_as_unicode(told))

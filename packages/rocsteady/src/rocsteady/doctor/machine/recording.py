@@ -49,7 +49,7 @@ from rocsteady.doctor.machine.torch_build import PACKAGES
 from rocsteady.doctor.machine.view import Question, View
 from rocsteady.errors import RecordingError
 from rocsteady.model import Value
-from rocsteady.store.redaction.redactor import Redactor
+from rocsteady.store.redaction import Redactor
 
 VERSION = 1
 RECORDING_LIMIT = 32 * 1024 * 1024  # bytes of one recording

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocsteady.store.redaction.patterns import data
-from rocsteady.store.redaction.redactor import Redactor, hide_secrets
+from rocsteady.store.redaction import Redactor, data, hide_secrets
 
 
 def redactor() -> Redactor:
@@ -141,7 +140,7 @@ ALPHABETS = {
 
 
 def drawn(found: re.Match[str]) -> str:
-    """Draw what an example of patterns.toml leaves open; the first and the last are no marks."""
+    """Draw what an example of redaction.toml leaves open; the first and the last are no marks."""
     alphabet, made = ALPHABETS[found[1]], random.Random(14)  # noqa: S311 - not to keep anything safe
     plain = [mark for mark in alphabet if mark.isalnum()]
     middle = "".join(made.choice(alphabet) for _ in range(int(found[2]) - 2))

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from rocsteady.screens.screen import json_text
-from rocsteady.store.redaction.redactor import Redactor, Secrets, hide_secrets
+from rocsteady.store.redaction import Redactor, Secrets, hide_secrets
 
 VALUE = "Zq148vXk9Lm4Tr8Wp"
 

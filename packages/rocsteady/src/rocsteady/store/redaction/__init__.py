@@ -1,1 +1,0 @@
-"""What must not leave this machine: serials, and the names of people, hosts and their folders."""
