@@ -9,7 +9,7 @@ import pytest
 
 from rocsteady.cli.explain import _remedy_page
 from rocsteady.failures.remedy import load_remedies
-from rocsteady.screens.text_page import Page
+from rocsteady.screens.screen import Page
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Rocsteady

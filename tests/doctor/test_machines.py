@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from rocsteady.doctor.values import Diagnosis
-from rocsteady.screens.diagnosis import render_diagnosis
+from rocsteady.screens.doctor import render_diagnosis
 
 if TYPE_CHECKING:
     from tests.conftest import Expected, Recorded

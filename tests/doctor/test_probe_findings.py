@@ -6,8 +6,8 @@ import time
 
 from msgspec.structs import replace
 
+from rocsteady.doctor.diagnosis import probe_findings
 from rocsteady.doctor.knowledge.values import Severity
-from rocsteady.doctor.probe_findings import findings
 from rocsteady.model import Observation, ProbeOutcome
 
 NOW = "GPU gfx1100; driver 6.8; torch 2.10.0; Python 3.12"
@@ -26,11 +26,11 @@ FLASH = Observation(
 
 
 def told(*observations: Observation) -> list[tuple[Severity, str]]:
-    return [(each.severity, each.summary) for each in findings(observations, NOW)]
+    return [(each.severity, each.summary) for each in probe_findings(observations, NOW)]
 
 
 def test_what_went_wrong_last_time_puts_training_at_risk() -> None:
-    (finding,) = findings([FLASH], NOW)
+    (finding,) = probe_findings([FLASH], NOW)
 
     assert finding.rule == "seen-by-probe"
     assert finding.severity is Severity.RISKS

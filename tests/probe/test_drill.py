@@ -8,7 +8,7 @@ from typing import Any
 from rocsteady.model import IntentKind, RunOutcome, Strategy
 from rocsteady.probe.drill import Fired, LossSeen, read_fired, results
 from rocsteady.probe.faults import read_faults
-from rocsteady.screens.drill import FaultResult
+from rocsteady.screens.probe import FaultResult
 from rocsteady.store.values import (
     AttemptRecord,
     DecisionRecord,

@@ -12,7 +12,7 @@ from rocsteady.doctor.diagnosis import diagnose
 from rocsteady.doctor.knowledge.values import Confidence, Fix, Severity
 from rocsteady.doctor.machine.system import SetVariable
 from rocsteady.doctor.values import Brief, ComputeDevice, Diagnosis, Finding, Unchecked
-from rocsteady.screens.diagnosis import closing_sentence, in_full, render_diagnosis
+from rocsteady.screens.doctor import closing_sentence, in_full, render_diagnosis
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

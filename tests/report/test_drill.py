@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rocsteady.screens.drill import DrillResult, FaultResult, render_drill
+from rocsteady.screens.probe import DrillResult, FaultResult, render_drill
 
 HANG = FaultResult(
     fault="hang:backward@200",

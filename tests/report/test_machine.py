@@ -9,7 +9,7 @@ import pytest
 
 from rocsteady.doctor.machine.system import SetVariable
 from rocsteady.doctor.machine.view import Unread
-from rocsteady.screens.machine import render_machine
+from rocsteady.screens.doctor import render_machine
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded

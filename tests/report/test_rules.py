@@ -7,7 +7,7 @@ import pytest
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.rules import Condition, Rule
 from rocsteady.doctor.knowledge.values import Confidence, Fix, Need, Severity, Source
-from rocsteady.screens.rules import render_rule, render_rule_list, typed
+from rocsteady.screens.doctor import render_rule, render_rule_list, typed
 
 RULE = Rule(
     id="some-rule",

@@ -32,7 +32,7 @@ from rocsteady.report.story import (
     costs_of,
     story_document,
 )
-from rocsteady.screens.summary_screen import render_summary
+from rocsteady.screens.runs import render_summary
 from rocsteady.screens.watch import step_times
 from rocsteady.store.values import Forecast, Gauge, MessageRecord, NamedFailure, RunStory
 

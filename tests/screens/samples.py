@@ -19,19 +19,20 @@ from rocsteady.plan.values import Basis, Finish, Limit, Option, Pace, Plan, Pric
 from rocsteady.report.html import render_markdown
 from rocsteady.report.story import RunFacts, build_story
 from rocsteady.run.announcer import Announcer
-from rocsteady.screens.diagnosis import render_diagnosis
-from rocsteady.screens.drill import DrillResult, FaultResult, render_drill
+from rocsteady.screens.doctor import render_diagnosis
 from rocsteady.screens.plan import render_option, render_plan
 from rocsteady.screens.probe import (
+    DrillResult,
+    FaultResult,
     ProbeLine,
     conclusion,
+    render_drill,
     render_probe,
     render_stories,
     title_column,
 )
 from rocsteady.screens.runs import render_runs
-from rocsteady.screens.screen import layout, show
-from rocsteady.screens.text_page import GREEN, RED, YELLOW
+from rocsteady.screens.screen import GREEN, RED, YELLOW, layout, show
 from rocsteady.screens.watch import RankView, WatchView
 from rocsteady.store.values import (
     AttemptRecord,

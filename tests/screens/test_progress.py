@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from rocsteady.screens import progress as module
-from rocsteady.screens.progress import Progress, progress
+from rocsteady.screens import screen as module
+from rocsteady.screens.screen import Progress, progress
 
 
 class Terminal(io.StringIO):

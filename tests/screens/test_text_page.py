@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocsteady.screens.text_page import NARROW, RED, WIDE, Column, Page, coloured, wrapped
+from rocsteady.screens.screen import NARROW, RED, WIDE, Column, Page, coloured, wrapped
 
 TEXT = "The quick brown fox jumps over the lazy dog and comes back for more of the same."
 COMMAND = "rocsteady run --resume calm-otter --with loader-inline -- python train.py --epochs 90"

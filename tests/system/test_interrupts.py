@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocsteady.system.interrupts import Interrupt, Interrupts
+from rocsteady.system.child_end import Interrupt, Interrupts
 
 
 def after(*interrupts: Interrupt) -> Interrupts:

@@ -13,6 +13,7 @@ from rocsteady.doctor.machine.gpus import (
     Access,
     Gpu,
     GpuSurvey,
+    Link,
     Node,
     PciGpu,
     gfx_name,
@@ -21,7 +22,6 @@ from rocsteady.doctor.machine.gpus import (
     read_access,
     survey_gpus,
 )
-from rocsteady.doctor.machine.pci import Link
 from rocsteady.doctor.machine.recording import Entry
 from rocsteady.doctor.machine.root import Device, User
 from tests.doctor.machine.recorded_files import Files, view_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocsteady.doctor.machine.disk_root import DiskRoot
-from rocsteady.doctor.machine.pci import Link, displays, read_link, redirects_peers
+from rocsteady.doctor.machine.gpus import Link, displays, read_link, redirects_peers
 from rocsteady.doctor.machine.recording import Entry
 from tests.doctor.machine.recorded_files import Files, view_of
 

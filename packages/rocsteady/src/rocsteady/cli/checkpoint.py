@@ -13,8 +13,7 @@ from rocsteady_train.checkpoints.folder import BrokenError
 from rocsteady.cli.main import CommandGroup
 from rocsteady.errors import ExaminationError
 from rocsteady.model import Value
-from rocsteady.screens.screen import layout, show, show_json
-from rocsteady.screens.text_page import GREEN, LEAST_LAST, RED, Column, Page
+from rocsteady.screens.screen import GREEN, LEAST_LAST, RED, Column, Page, layout, show, show_json
 from rocsteady.wording import size as written_size
 
 WHOLE, BROKEN = 0, 1

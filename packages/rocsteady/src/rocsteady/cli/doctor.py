@@ -19,8 +19,7 @@ from rocsteady.doctor.knowledge.values import Severity
 from rocsteady.doctor.machine.machine import Machine, examine
 from rocsteady.doctor.machine.view import View
 from rocsteady.errors import ExaminationError
-from rocsteady.screens.diagnosis import render_diagnosis
-from rocsteady.screens.rules import render_rule, render_rule_list
+from rocsteady.screens.doctor import render_diagnosis, render_rule, render_rule_list
 from rocsteady.screens.screen import json_text, layout, show, show_json, tell, without_secrets
 from rocsteady.store.identity import machine_fingerprint
 from rocsteady.store.machine_history import memory_to_read
@@ -113,7 +112,7 @@ def _show_knowledge(knowledge: Knowledge, *, as_json: bool) -> None:
     from rocsteady.doctor.knowledge.reader import DataFolder  # noqa: PLC0415
     from rocsteady.doctor.knowledge_report import knowledge_report  # noqa: PLC0415 - seldom needed
     from rocsteady.failures.remedy import load_remedies  # noqa: PLC0415
-    from rocsteady.screens.rules import render_knowledge  # noqa: PLC0415
+    from rocsteady.screens.doctor import render_knowledge  # noqa: PLC0415
 
     data = DataFolder()
     report = knowledge_report(
@@ -153,7 +152,7 @@ def _refuse_options_before(ctx: click.Context, subcommand: str) -> None:
 
 
 def _show_facts(machine: Machine, knowledge: Knowledge, *, as_json: bool) -> None:
-    from rocsteady.screens.machine import render_machine  # noqa: PLC0415 - seldom needed
+    from rocsteady.screens.doctor import render_machine  # noqa: PLC0415 - seldom needed
 
     if as_json:
         show_json(machine)
@@ -202,8 +201,8 @@ def env(
     Exit code: 0 no problems, 1 at least one variable does harm, has no effect or is invalid,
     2 incorrect usage, 3 could not examine the machine.
     """
-    from rocsteady.doctor.variable_review import review_variables  # noqa: PLC0415 - seldom needed
-    from rocsteady.screens.variables import render_variables  # noqa: PLC0415
+    from rocsteady.doctor.variables import review_variables  # noqa: PLC0415 - seldom needed
+    from rocsteady.screens.doctor import render_variables  # noqa: PLC0415
 
     review = review_variables(open_root(root, python), file)
     if as_json:

@@ -17,8 +17,8 @@ from rocsteady.probe.faults import Fault, read_faults
 from rocsteady.probe.rehearsal import NAME, Drill, drill_root
 from rocsteady.run.injection import claim
 from rocsteady.run.job.values import Job
-from rocsteady.screens.drill import DrillResult, render_drill
 from rocsteady.screens.job_questions import ask_about_paths, check_command, job_here
+from rocsteady.screens.probe import DrillResult, render_drill
 from rocsteady.screens.screen import layout, show, show_json, tell
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import Place, find_place

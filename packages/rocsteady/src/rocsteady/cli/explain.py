@@ -38,8 +38,7 @@ from rocsteady.failures.remedy import ANY, Remedy, load_remedies
 from rocsteady.failures.situation import FailedAttempt, Situation
 from rocsteady.failures.symptoms import Symptoms
 from rocsteady.model import Certainty, Failure, FailureKind, Fingerprint, Strategy
-from rocsteady.screens.screen import layout, show, show_json
-from rocsteady.screens.text_page import BOLD, DIM, Page
+from rocsteady.screens.screen import BOLD, DIM, Page, layout, show, show_json
 from rocsteady.store.redaction import redactor_here
 from rocsteady.suggestions import no_such
 from rocsteady.wording import plural

@@ -32,8 +32,7 @@ from rocsteady.run.job.trust import trust
 from rocsteady.run.job.values import Job, Total
 from rocsteady.run.strategy_history import examined
 from rocsteady.screens.job_questions import ask_about_paths, check_command
-from rocsteady.screens.progress import Progress, progress
-from rocsteady.screens.screen import show, show_json, tell
+from rocsteady.screens.screen import Progress, progress, show, show_json, tell
 from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.redaction import shown_command

@@ -36,8 +36,7 @@ from rocsteady.run.job.stages import commands_of
 from rocsteady.run.job.values import Job
 from rocsteady.screens.job_questions import ask_about_paths, check_command, job_here
 from rocsteady.screens.plan import render_option, render_plan
-from rocsteady.screens.progress import Progress, progress
-from rocsteady.screens.screen import layout, show, show_json, tell
+from rocsteady.screens.screen import Progress, layout, progress, show, show_json, tell
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import existing_places, find_place
 from rocsteady.store.machine_history import Memory

@@ -16,8 +16,8 @@ import click
 
 from rocsteady.cli.options import open_root, python_option
 from rocsteady.doctor.knowledge.reader import load_knowledge
+from rocsteady.doctor.machine.gpus import displays
 from rocsteady.doctor.machine.machine import Machine, examine, software_of
-from rocsteady.doctor.machine.pci import displays
 from rocsteady.doctor.machine.root import Root
 from rocsteady.errors import ExaminationError, NotRecordedError
 from rocsteady.exit_codes import INTERRUPTED
@@ -46,9 +46,7 @@ from rocsteady.screens.probe import (
     render_stories,
     title_column,
 )
-from rocsteady.screens.progress import Progress, progress
-from rocsteady.screens.screen import layout, show, show_json, tell
-from rocsteady.screens.text_page import Page
+from rocsteady.screens.screen import Page, Progress, layout, progress, show, show_json, tell
 from rocsteady.store.identity import is_alive, machine_fingerprint
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place

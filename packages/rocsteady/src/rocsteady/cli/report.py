@@ -15,8 +15,8 @@ from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.report.facts import bundle, read_story
 from rocsteady.report.html import render_markdown, render_page
 from rocsteady.report.story import Story, story_document
+from rocsteady.screens.runs import render_summary
 from rocsteady.screens.screen import json_text, layout, show, show_json, tell
-from rocsteady.screens.summary_screen import render_summary
 from rocsteady.store.journal import Journal
 from rocsteady.store.values import RunLine
 from rocsteady.system.atomic_file import write_whole

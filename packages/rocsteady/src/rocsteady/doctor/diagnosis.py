@@ -1,11 +1,13 @@
 """Runs every rule over one machine.
 
-A check that crashes is a finding about us; the rest still run.
+A check that crashes is a finding about us; the rest still run. What a probe saw is true of the
+software that it was made with: one of other software is a note, since nobody has tried it since.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from functools import partial
 from types import MappingProxyType
@@ -14,8 +16,8 @@ from typing import NamedTuple
 import msgspec
 
 from rocsteady import __version__
-from rocsteady.doctor import probe_findings
 from rocsteady.doctor.checks import (
+    gpu_code,
     miopen_cache,
     mixed_rocm_libraries,
     unknown_variable,
@@ -24,17 +26,25 @@ from rocsteady.doctor.checks import (
     wheel_lacks_arch,
     wheel_lacks_one_arch,
 )
-from rocsteady.doctor.condition_match import Match, Matcher, Seen
+from rocsteady.doctor.condition_match import CannotTell, Match, Matcher, Seen
 from rocsteady.doctor.facts import FACTS, Facts, Scalar, gather
+from rocsteady.doctor.knowledge.gpu_names import card_name, describe, gfx_of
 from rocsteady.doctor.knowledge.reader import Knowledge, load_knowledge, own_folder
 from rocsteady.doctor.knowledge.rules import PLACEHOLDER, Rule
 from rocsteady.doctor.knowledge.values import Confidence, Fix, Severity
 from rocsteady.doctor.knowledge_state import knowledge_state
 from rocsteady.doctor.machine.gpus import NODES
-from rocsteady.doctor.machine.machine import Machine, software_of
-from rocsteady.doctor.machine_summary import brief, names, trains_on
-from rocsteady.doctor.values import DIAGNOSIS_VERSION, Diagnosis, Finding, Unchecked
-from rocsteady.model import Observation
+from rocsteady.doctor.machine.machine import Machine, changes, software_of
+from rocsteady.doctor.training_gpus import trainable
+from rocsteady.doctor.values import (
+    DIAGNOSIS_VERSION,
+    Brief,
+    ComputeDevice,
+    Diagnosis,
+    Finding,
+    Unchecked,
+)
+from rocsteady.model import TRIAL, Observation, ProbeOutcome
 
 Check = Callable[[Machine, Facts, Knowledge], Seen]
 
@@ -81,7 +91,7 @@ def diagnose(
     today = today or datetime.now(tz=UTC).date()
     facts = gather(machine, knowledge)
     findings, missing, open_rules = rule_findings(machine, facts, knowledge, checks)
-    findings += probe_findings.findings(observations, software_of(machine))
+    findings += probe_findings(observations, software_of(machine))
     order = list(Severity)
     findings.sort(key=lambda finding: order.index(finding.severity))
     return Diagnosis(
@@ -91,7 +101,7 @@ def diagnose(
         findings=tuple(findings),
         unchecked=(*_not_judged(missing, facts), *_not_readable(machine)),
         trains_on=trains_on(machine, facts, findings),
-        trains_on_gpus=names(machine, facts, knowledge),
+        trains_on_gpus=training_gpu_names(machine, facts, knowledge),
         facts_read=machine.facts_read,
         rules_checked=len(knowledge.rules) - len(open_rules),
         knowledge=knowledge_state(knowledge, machine, today=today),
@@ -199,3 +209,158 @@ def _not_readable(machine: Machine) -> Iterator[Unchecked]:
     for unread in machine.unread:
         if not unread.path.startswith(withheld or ("\0",)):
             yield Unchecked(what=unread.path, why=unread.why)
+
+
+def brief(machine: Machine, facts: Facts, knowledge: Knowledge) -> Brief:
+    python, torch = machine.python, machine.torch
+    return Brief(
+        gpus=describe(machine.gpus.gpus, knowledge),
+        other_gpus=_other_gpus(machine, knowledge),
+        system=_system(machine),
+        python=f"environment {python.prefix} ({python.chosen})" if python else "",
+        torch=f"{torch.version}, Python {python.version}" if torch and python else "",
+        torch_code=_torch_code(machine, facts),
+    )
+
+
+def trains_on(machine: Machine, facts: Facts, findings: Sequence[Finding]) -> ComputeDevice:
+    if not facts.values("torch.installed") or machine.torch is None:
+        return ComputeDevice.UNKNOWN
+    if machine.torch.build == "cuda":
+        return ComputeDevice.UNKNOWN  # another vendor's GPU, which we do not look at
+    if any(finding.severity is Severity.BLOCKS for finding in findings):
+        return ComputeDevice.CPU
+    if machine.system.wsl:
+        return ComputeDevice.UNKNOWN
+    if trainable(machine) and machine.torch.build == "rocm":
+        return ComputeDevice.GPU
+    return ComputeDevice.CPU
+
+
+def training_gpu_names(machine: Machine, facts: Facts, knowledge: Knowledge) -> tuple[str, ...]:
+    """Name the GPUs one would train on, without those that torch has no code for."""
+    try:
+        lacking = gpu_code(machine, facts, knowledge).lacking
+    except CannotTell:
+        lacking = ()
+    gpus = trainable(machine)
+    able = tuple(gpu for gpu in gpus if gfx_of(gpu, knowledge) not in lacking)
+    return describe(able or gpus, knowledge, details=False)
+
+
+def _other_gpus(machine: Machine, knowledge: Knowledge) -> tuple[str, ...]:
+    survey = machine.gpus
+    withheld = len(survey.withheld_nodes)
+    lines = [f"{withheld} not accessible from here"] if withheld else []
+    lines += [
+        f"{card_name(gpu, knowledge)} (the driver does not offer it for compute)"
+        for gpu in survey.not_offered
+    ]
+    if machine.system.wsl:
+        lines.append("behind WSL2, which does not list it in its files")
+    return tuple(lines)
+
+
+def _system(machine: Machine) -> str:
+    system, driver = machine.system, machine.driver
+    parts = [system.distribution]
+    parts += [f"{system.container} container"] if system.container else []
+    parts += ["WSL2"] if system.wsl else []
+    parts += (
+        [f"{'build' if system.os == 'windows' else 'kernel'} {system.kernel}"]
+        if system.kernel
+        else []
+    )
+    if driver.kind == "Windows":
+        parts.append(f"display driver {driver.version}")
+    elif driver.kind:
+        parts.append(f"amdgpu {driver.version or ''} {driver.kind}".replace("  ", " "))
+    elif not system.wsl:
+        parts.append("amdgpu not loaded")
+    return ", ".join(part for part in parts if part)
+
+
+def _torch_code(machine: Machine, facts: Facts) -> str:
+    torch = machine.torch
+    if torch is None:
+        return ""
+    if torch.build != "rocm":
+        return f"a {torch.build.upper()} build without code for AMD GPUs"
+    arches = " ".join(str(arch) for arch in facts.values("torch.arches"))
+    basis = {"library": "from its library", "file names": "from its file names"}
+    return (
+        f"includes code for {arches} ({basis.get(torch.arches_from, 'from the release table')})"
+        if arches
+        else ""
+    )
+
+
+PROBE_RULE = "seen-by-probe"
+DID = {
+    ProbeOutcome.WRONG: "gave wrong results",
+    ProbeOutcome.EXCEPTION: "raised an error",
+    ProbeOutcome.HANG: "hung",
+    ProbeOutcome.CRASH: "crashed",
+    ProbeOutcome.NO_MEMORY: "ran out of memory",
+    ProbeOutcome.UNKILLABLE: "hung and could not be killed",
+    ProbeOutcome.WENT_DOWN: "crashed the machine",
+}
+
+
+def probe_findings(observations: Iterable[Observation], software: str) -> Iterator[Finding]:
+    wrong: dict[tuple[str, bool], list[Observation]] = {}
+    for last in _newest(observations, software):
+        if last.bad:
+            wrong.setdefault((last.probe, last.software == software), []).append(last)
+    for (probe, current), seen in wrong.items():
+        yield _probe_finding(
+            probe, sorted(seen, key=lambda each: each.at), software, current=current
+        )
+
+
+def _newest(observations: Iterable[Observation], software: str) -> Iterator[Observation]:
+    """Yield the newest of each probe and variant; today's software counts before the rest."""
+    found: dict[tuple[str, str], Observation] = {}
+    for each in observations:
+        if each.outcome is ProbeOutcome.NOT_RUN or each.probe == TRIAL:
+            continue
+        key = (each.probe, each.variant)
+        before = found.get(key)
+        if before is None or _weight(each, software) >= _weight(before, software):
+            found[key] = each
+    yield from found.values()
+
+
+def _weight(observation: Observation, software: str) -> tuple[bool, float]:
+    return observation.software == software, observation.at
+
+
+def _probe_finding(probe: str, seen: list[Observation], software: str, *, current: bool) -> Finding:
+    last = seen[-1]
+    others = f" So did {len(seen) - 1} other variants of it." if len(seen) > 1 else ""
+    others = others.replace("1 other variants", "1 other variant")
+    text = f"Seen by rocsteady probe on {_sentence(last)}.{others}"
+    if not current:
+        text += f" That was with {changes(last.software, software) or 'other software'}."
+    return Finding(
+        rule=PROBE_RULE,
+        severity=Severity.RISKS if current else Severity.NOTES,
+        summary=text,
+        seen=tuple(_sentence(each) for each in seen),
+        fix=Fix(
+            text="Run the probe again, and read its details.",
+            commands=(f"rocsteady probe {probe}", f"rocsteady probe --explain {probe}"),
+        ),
+        confidence=Confidence.OFFICIAL,
+        confirmed_on=("this machine",),
+        sources=(),
+    )
+
+
+def _sentence(seen: Observation) -> str:
+    day = time.strftime("%Y-%m-%d", time.localtime(seen.at))
+    title = f"{seen.probe} {seen.variant}".rstrip()
+    stuck = seen.outcome in (ProbeOutcome.HANG, ProbeOutcome.UNKILLABLE)
+    where = f" at try {seen.tries + 1:,}" if stuck else ""
+    place = f", in {seen.place}" if seen.place else ""
+    return f"{day}: {title} {DID[seen.outcome]}{where}{place}"

@@ -13,6 +13,8 @@ VARIABLES_VERSION = 1  # of the JSON that a VariableReview is written as
 
 
 class Finding(Value, frozen=True, kw_only=True):
+    """What the doctor says about a machine."""
+
     rule: str
     severity: Severity
     summary: str
@@ -25,18 +27,24 @@ class Finding(Value, frozen=True, kw_only=True):
 
 
 class Unchecked(Value, frozen=True, kw_only=True):
+    """What could not be found out, and what was therefore not judged."""
+
     what: str
     why: str
     rules: tuple[str, ...] = ()
 
 
 class ComputeDevice(Enum):
+    """What a training run would compute on."""
+
     GPU = "gpu"
     CPU = "cpu"
     UNKNOWN = "unknown"
 
 
 class Brief(Value, frozen=True, kw_only=True):
+    """A machine in four lines."""
+
     gpus: tuple[str, ...]  # as a person would say it: "2 x Radeon RX 7900 XT (gfx1100, 20 GiB)"
     other_gpus: tuple[str, ...]  # in the machine, but not for us
     system: str
@@ -46,6 +54,8 @@ class Brief(Value, frozen=True, kw_only=True):
 
 
 class KnowledgeState(Value, frozen=True, kw_only=True):
+    """How old the knowledge is, and what it cannot cover."""
+
     version: str  # of the data package, such as 2026.11.0
     age_days: int  # since the first day of its month
     notes: tuple[str, ...] = ()  # sentences for the reader
@@ -87,6 +97,8 @@ class Diagnosis(Value, frozen=True, kw_only=True):
 
 
 class VariableReason(Value, frozen=True, kw_only=True):
+    """One thing that is known of a variable here."""
+
     effect: Effect
     text: str
     rule: str = ""  # the doctor's rule that says so; "" for what the list of variables says
@@ -94,6 +106,8 @@ class VariableReason(Value, frozen=True, kw_only=True):
 
 
 class VariableVerdict(Value, frozen=True, kw_only=True):
+    """What one variable does on a machine."""
+
     name: str
     value: str | None  # None: not kept, for it may be a secret, or only running the file would tell
     place: str  # "line 3" of a file; "" for the environment
@@ -103,6 +117,8 @@ class VariableVerdict(Value, frozen=True, kw_only=True):
 
 
 class VariableReview(Value, frozen=True, kw_only=True):
+    """The variables of an environment or of a file, judged for one machine."""
+
     version: int = VARIABLES_VERSION
     file: str  # "" for the environment
     machine: Brief
@@ -112,12 +128,16 @@ class VariableReview(Value, frozen=True, kw_only=True):
 
 
 class KnownProblem(Value, frozen=True, kw_only=True):
+    """What the doctor would say with a build of torch installed."""
+
     rule: str
     severity: Severity
     summary: str
 
 
 class TorchOffer(Value, frozen=True, kw_only=True):
+    """One build of torch that has code for a GPU and exists for a system."""
+
     title: str
     torch: str  # the release to install, or a range
     rocm: str
@@ -130,6 +150,8 @@ class TorchOffer(Value, frozen=True, kw_only=True):
 
 
 class TorchOffers(Value, frozen=True, kw_only=True):
+    """Which builds of torch exist for one GPU, system and Python."""
+
     version: int = OFFERS_VERSION
     gfx: str
     system: str  # linux, wsl or windows

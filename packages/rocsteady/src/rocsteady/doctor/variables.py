@@ -6,28 +6,33 @@ all of them and not without that one. So no rule has to name the variables that 
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
+from rocsteady_train.untrusted_file import read_regular
 
-from rocsteady.doctor.diagnosis import CHECKS, rule_findings
+from rocsteady.doctor.diagnosis import CHECKS, brief, doctors_knowledge, rule_findings
 from rocsteady.doctor.facts import gather
 from rocsteady.doctor.knowledge.hardware import Variable
 from rocsteady.doctor.knowledge.library_contents import gone_from, nearest
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.rules import leaves
 from rocsteady.doctor.knowledge.values import Effect, Severity
-from rocsteady.doctor.machine.machine import Machine
+from rocsteady.doctor.machine.machine import Machine, examine
 from rocsteady.doctor.machine.rocm import PLACES, Cache, Shadow
+from rocsteady.doctor.machine.root import Root
 from rocsteady.doctor.machine.system import FAMILIES, SetVariable, listed
-from rocsteady.doctor.machine_summary import brief
 from rocsteady.doctor.shell_variables import Assignment, Reach
 from rocsteady.doctor.training_gpus import VARIABLE as OVERRIDE
 from rocsteady.doctor.training_gpus import visible
 from rocsteady.doctor.values import Finding, VariableReason, VariableReview, VariableVerdict
+from rocsteady.doctor.variable_files import assignments
+from rocsteady.errors import ExaminationError
 from rocsteady.versions import version_fits
 
 # Whether what reads a variable takes the value it has. Each form is that of the code that reads
@@ -376,3 +381,34 @@ def _by_kind(each: Assignment, known: Variable, rules: _Rules) -> Iterator[Varia
 def _said(known: Variable, effect: Effect, text: str, knowledge: Knowledge) -> VariableReason:
     sources = tuple(knowledge.sources[key] for key in known.sources)
     return VariableReason(effect=effect, text=text, sources=sources)
+
+
+LARGEST = 1024 * 1024  # bytes
+
+
+def review_variables(root: Root, file: Path | None) -> VariableReview:
+    knowledge = doctors_knowledge()
+    machine, _ = examine(root, knowledge.variables)
+    if file is not None:
+        return judge(_set_by(file), machine, knowledge, file=file.name)
+    if not machine.variables_known:
+        raise ExaminationError(
+            "a copied folder does not record which variables were set; name a file that sets them"
+        )
+    set_here = (Assignment(variable.name, variable.value, "") for variable in machine.variables)
+    return judge(set_here, machine, knowledge, file="")
+
+
+def _set_by(file: Path) -> tuple[Assignment, ...]:
+    try:
+        content = read_regular(file, LARGEST)
+    except OSError as error:
+        raise ExaminationError(f"{file}: {error.strerror}") from None
+    wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    if b"\0" in content and not wide:
+        raise ExaminationError(f"{file}: not a text file")
+    text = content.decode("utf-16" if wide else "utf-8-sig", "replace")
+    try:
+        return assignments(text, file.name)
+    except ExaminationError as error:
+        raise ExaminationError(f"{file}: {error}") from None

@@ -33,7 +33,7 @@ from rocsteady.screens.plan import (
     spread,
     titled,
 )
-from rocsteady.screens.text_page import NONE
+from rocsteady.screens.screen import NONE
 from rocsteady.screens.times import full_moment
 from rocsteady.store.redaction import redactor_here
 from rocsteady.wording import CENT, duration, money, plural

@@ -16,7 +16,7 @@ from rocsteady.model import FailureKind, IntentKind, Next, RunOutcome, Value
 from rocsteady.probe.faults import HIGHEST, Fault, for_inside
 from rocsteady.run.job.resume import Launch
 from rocsteady.run.observer import ObservedRun, Observer
-from rocsteady.screens.drill import FaultResult
+from rocsteady.screens.probe import FaultResult
 from rocsteady.store.values import DecisionRecord, RunStory
 
 PAST = 50  # steps after the last fault, after which there is nothing more to see

@@ -24,7 +24,7 @@ from rocsteady.run.job.done_when import matches
 from rocsteady.run.job.values import Job
 from rocsteady.run.options import RunOptions, Timing
 from rocsteady.run.strategy_history import examined
-from rocsteady.screens.drill import DrillResult
+from rocsteady.screens.probe import DrillResult
 from rocsteady.store.journal import Journal
 from rocsteady.store.user_folders import state_folder
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from rocsteady.printable import printable
-from rocsteady.screens.text_page import coloured, takes_colour
+from rocsteady.screens.screen import coloured, takes_colour
 from rocsteady.store.journal import Journal
 from rocsteady.store.values import MessageRecord
 from rocsteady.system.output_buffer import OutputBuffer

@@ -38,7 +38,7 @@ from rocsteady.run.recovery import (
     recover,
 )
 from rocsteady.run.strategy_history import StrategyHistory
-from rocsteady.screens.text_page import RED
+from rocsteady.screens.screen import RED
 from rocsteady.store.redaction import hide_secrets
 from rocsteady.system.logfile import STAMP
 

@@ -11,8 +11,7 @@ from rocsteady_train.inside.launcher import options
 
 from rocsteady.run.job.resume import Launch
 from rocsteady.system.child import Child, start_child
-from rocsteady.system.child_end import Exit, Stopping, StopResult, TerminalUse
-from rocsteady.system.interrupts import Interrupts
+from rocsteady.system.child_end import Exit, Interrupts, Stopping, StopResult, TerminalUse
 from rocsteady.system.logfile import LogRules
 
 

@@ -18,7 +18,7 @@ from rocsteady.run.gauges import BusyGpus
 from rocsteady.run.job.done_when import RunEvidence, done, proves
 from rocsteady.run.recovery import Decision, exit_code
 from rocsteady.run.stopwatch import Stopwatch
-from rocsteady.screens.text_page import GREEN, RED
+from rocsteady.screens.screen import GREEN, RED
 from rocsteady.screens.times import met
 from rocsteady.system.child_end import Exit
 from rocsteady.wording import duration, plural

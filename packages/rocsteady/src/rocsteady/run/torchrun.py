@@ -23,8 +23,15 @@ from rocsteady.errors import LauncherError, RocsteadyError
 from rocsteady.run.job.resume import Launch
 from rocsteady.run.processes import AttemptProcesses, Engine
 from rocsteady.system import keeper, procfs
-from rocsteady.system.child_end import Exit, How, Stopping, StopResult, TerminalUse
-from rocsteady.system.interrupts import Interrupt, Interrupts
+from rocsteady.system.child_end import (
+    Exit,
+    How,
+    Interrupt,
+    Interrupts,
+    Stopping,
+    StopResult,
+    TerminalUse,
+)
 from rocsteady.system.keeper import Family
 from rocsteady.system.logfile import LogRules
 from rocsteady.system.output_buffer import OutputBuffer

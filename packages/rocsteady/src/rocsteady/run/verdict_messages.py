@@ -11,7 +11,7 @@ from rocsteady.hangs.verdict import Verdict
 from rocsteady.model import RunState, Strategy
 from rocsteady.run.announcer import Announcer
 from rocsteady.run.context import AttemptContext
-from rocsteady.screens.text_page import GREEN, RED, YELLOW
+from rocsteady.screens.screen import GREEN, RED, YELLOW
 from rocsteady.wording import duration
 
 WORTH_SAYING = 4.0  # seconds: shorter pauses are inspected without a word

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from rocsteady.plan.values import Basis, Finish, Limit, Option, Plan, Price
 from rocsteady.printable import printable
-from rocsteady.screens.text_page import (
+from rocsteady.screens.screen import (
     BOLD,
     DIM,
     GREEN,

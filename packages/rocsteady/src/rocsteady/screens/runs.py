@@ -1,15 +1,17 @@
-"""Runs, one row each, with when they finish and are due."""
+"""Runs, one row each, with when they finish and are due; and the report of one on one screen."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from datetime import tzinfo
 
 from rocsteady.model import RunOutcome
-from rocsteady.screens.text_page import GREEN, LEAST_LAST, RED, YELLOW, Column, Page
+from rocsteady.report.story import Story, Tone, torch_of
+from rocsteady.screens.screen import BOLD, DIM, GREEN, LEAST_LAST, RED, YELLOW, Column, Page
 from rocsteady.screens.times import ahead, met, until
 from rocsteady.store.values import RunLine
-from rocsteady.wording import rough_duration
+from rocsteady.wording import duration, rough_duration
 
 COLUMNS = (
     Column("run"),
@@ -100,3 +102,39 @@ def _ahead(line: RunLine, now: float, zone: tzinfo | None) -> str:
     if line.run.ended is not None and line.run.outcome is RunOutcome.DONE:
         return met(line.run.ended, line.deadline)
     return until(line.deadline, now=now, zone=zone)
+
+
+STYLES = {Tone.OK: GREEN, Tone.WARNING: YELLOW, Tone.BAD: RED}
+INCIDENTS_SHOWN = 5  # of many, the last
+LABEL = 13
+
+
+def render_summary(story: Story, *, width: int, colour: bool) -> str:
+    page = Page(width, colour=colour)
+    page.row(story.state.value, story.happened, column=LABEL, style=f"{BOLD} {STYLES[story.tone]}")
+    page.row("command", story.command, column=LABEL)
+    if story.machine is not None:
+        machine = story.machine.machine
+        gpus = "; ".join(machine.gpus) or "no AMD GPU"
+        page.row("machine", f"{gpus}; {torch_of(machine)}", column=LABEL)
+    left_out = len(story.incidents) - INCIDENTS_SHOWN
+    if left_out > 0:
+        earlier = f"{left_out} earlier ones are in the full report"
+        page.row("incidents", earlier, column=LABEL, style=DIM)
+    for trouble in story.incidents[-INCIDENTS_SHOWN:]:
+        kind = f" ({trouble.failure.kind})" if trouble.failure else ""
+        then = f". {trouble.decision}" if trouble.decision else ""
+        number = trouble.incident.number if trouble.incident else 0
+        page.row(f"incident {number}", f"{trouble.title}{kind}{then}", column=LABEL)
+    costs = story.costs
+    if costs.whole:
+        spent = {"detecting and restarting": costs.idle, "repeated": costs.redone}
+        lost = [f"{duration(seconds)} {what}" for what, seconds in spent.items() if seconds > 0]
+        trained = f"{duration(costs.useful)} training ({100 * costs.useful / costs.whole:.0f} %)"
+        page.row("time", ", ".join((trained, *lost)), column=LABEL)
+    start = page.row("next", story.next_step.text, column=LABEL, style=BOLD)
+    if story.next_step.command:
+        page.line(" " * start + story.next_step.command)
+    name = shlex.quote(story.record.run.name)
+    page.paragraph(f"Full report: rocsteady report {name} --format html --open", style=DIM)
+    return str(page)

@@ -15,8 +15,16 @@ from types import FrameType
 from typing import TypeAlias
 
 from rocsteady.system import keeper
-from rocsteady.system.child_end import OURS, Exit, Stopping, StopResult, TerminalUse, end_child
-from rocsteady.system.interrupts import Interrupt, Interrupts
+from rocsteady.system.child_end import (
+    OURS,
+    Exit,
+    Interrupt,
+    Interrupts,
+    Stopping,
+    StopResult,
+    TerminalUse,
+    end_child,
+)
 from rocsteady.system.launch import LaunchedCommand, launch, remove_cgroup
 from rocsteady.system.leftovers import wait_for
 from rocsteady.system.logfile import NO_RULES, LogFile, LogRules

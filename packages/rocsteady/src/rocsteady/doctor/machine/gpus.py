@@ -12,8 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from rocsteady.doctor.machine.pci import Link, read_link, redirects_peers
-from rocsteady.doctor.machine.root import User
+from rocsteady.doctor.machine.root import Root, User, parent
 from rocsteady.doctor.machine.view import View, whole_number
 from rocsteady.model import Value
 
@@ -22,7 +21,7 @@ PROCESSES = "/sys/class/kfd/kfd/proc"
 PCI = "/sys/bus/pci/devices"
 DEBUGFS = "/sys/kernel/debug/dri"  # root's alone, mostly
 MARKETING_NAMES = "/usr/share/libdrm/amdgpu.ids"
-AMD = 0x1002
+AMD = 0x1002  # graphics cards and the bridges on them; AMD's processors use 0x1022
 DISPLAY, ACCELERATOR = "0x03", "0x12"  # PCI classes a GPU may have
 MOST_NODES, MOST_DEVICES = 1024, 4096  # more is not a machine
 FRAME_BUFFER = (1, 2)  # heap_type of a memory bank: public and private frame buffer
@@ -74,6 +73,8 @@ class PciGpu(Value, frozen=True, kw_only=True):
 
 
 class GpuSurvey(Value, frozen=True, kw_only=True):
+    """What one look found."""
+
     driver_answers: bool  # KFD publishes its topology
     gpus: tuple[Gpu, ...] = ()
     withheld_nodes: tuple[int, ...] = ()
@@ -260,6 +261,8 @@ KFD, DRI = "/dev/kfd", "/dev/dri"
 
 
 class Node(Value, frozen=True, kw_only=True):
+    """One device node and what the user may do with it."""
+
     path: str
     mode: str
     group: str  # its name where that is known, else the number
@@ -299,4 +302,105 @@ def _node(view: View, path: str, user: User | None) -> Node | None:
         mode=device.mode,
         group=groups.get(gid, gid),
         usable=device.access == "rw",
+    )
+
+
+# The PCIe link that really feeds a card. Radeon cards since RDNA 1 carry a bridge of their own: the
+# GPU itself always reports the wide link inside the card, and the slot's width stands at the bridge
+# above it. So we climb as long as the bridge above is the card's, and take the narrowest link.
+
+
+BRIDGE = "0x0604"
+EXTENDED, END = 0x100, 0x1000  # where PCIe's own capabilities lie; only root may read there
+ACS, REDIRECTS = 0x000D, 0b1100  # the capability, and its two bits for requests and completions
+
+
+class Link(Value, frozen=True, kw_only=True):
+    """A PCIe connection as it runs now, and as the slowest part of it could run."""
+
+    width: int
+    speed: float  # GT/s
+    max_width: int | None
+    max_speed: float | None
+
+
+def read_link(view: View, card: str) -> Link | None:
+    links = [found for found in (_link(view, card),) if found]
+    above = parent(view.resolve(card))
+    while above != "/" and _is_card_bridge(view, above):
+        links += [found for found in (_link(view, above),) if found]
+        above = parent(above)
+    return min(links, key=lambda link: link.width * link.speed, default=None)
+
+
+def redirects_peers(view: View, card: str) -> bool | None:
+    """Tell whether a bridge above the card sends what cards tell each other up to the root."""
+    found = None
+    above = parent(view.resolve(card))
+    while (view.text(f"{above}/class") or "").startswith(BRIDGE):
+        control = _acs(view.piece(f"{above}/config", EXTENDED, END - EXTENDED))
+        if control is not None:
+            found = bool(found) or bool(control & REDIRECTS)
+        above = parent(above)
+    return found
+
+
+def _acs(space: bytes) -> int | None:
+    """Return ACS's control register, from the list of extended capabilities."""
+    at = EXTENDED
+    for _ in range((END - EXTENDED) // 4):
+        start = at - EXTENDED
+        if not EXTENDED <= at <= EXTENDED + len(space) - 8:
+            return None
+        header = int.from_bytes(space[start : start + 4], "little")
+        if header & 0xFFFF == ACS:
+            return int.from_bytes(space[start + 6 : start + 8], "little")
+        at = header >> 20
+    return None
+
+
+def _is_card_bridge(view: View, folder: str) -> bool:
+    is_bridge = (view.text(f"{folder}/class") or "").startswith(BRIDGE)
+    return is_bridge and view.number(f"{folder}/vendor") == AMD
+
+
+def _link(view: View, folder: str) -> Link | None:
+    width = view.number(f"{folder}/current_link_width")
+    speed = _gigatransfers(view.text(f"{folder}/current_link_speed"))
+    if not width or speed is None:
+        return None
+    return Link(
+        width=width,
+        speed=speed,
+        max_width=view.number(f"{folder}/max_link_width"),
+        max_speed=_gigatransfers(view.text(f"{folder}/max_link_speed")),
+    )
+
+
+def _gigatransfers(text: str | None) -> float | None:
+    match = re.match(r"(\d{1,4}(?:\.\d{1,3})?) GT/s", text or "")
+    return float(match.group(1)) if match else None
+
+
+# Whether a screen hangs on an AMD GPU: who resets that GPU takes the picture away.
+
+
+CARDS = "/sys/class/drm"
+_CONNECTOR = re.compile(r"(card\d+)-.+", re.ASCII)
+
+
+def displays(root: Root) -> tuple[str, ...] | None:
+    """Name the connectors of AMD GPUs that have a screen; None if that cannot be told.
+
+    What the kernel remembers is read; no GPU is asked, and none is woken.
+    """
+    view = View(root)
+    matches = [match for match in map(_CONNECTOR.fullmatch, view.names(CARDS)) if match]
+    if view.unread or not view.is_folder(CARDS):
+        return None
+    return tuple(
+        match.group()
+        for match in matches
+        if view.number(f"{CARDS}/{match.group(1)}/device/vendor") == AMD
+        and view.text(f"{CARDS}/{match.group()}/status") == "connected"
     )

@@ -38,6 +38,8 @@ VERSION = 1
 
 
 class Machine(Value, frozen=True, kw_only=True):
+    """What a computer is."""
+
     version: int = VERSION
     system: System
     driver: Driver

@@ -72,6 +72,8 @@ class Entry(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 
 
 class Recording(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was read of one machine."""
+
     version: int
     note: str
     platform: str

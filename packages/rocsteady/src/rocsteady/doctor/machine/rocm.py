@@ -26,11 +26,15 @@ MOST_FOLDERS = 32  # of LD_LIBRARY_PATH
 
 
 class RocmInstall(Value, frozen=True, kw_only=True):
+    """One ROCm on the disk."""
+
     path: str
     version: str
 
 
 class Shadow(Value, frozen=True, kw_only=True):
+    """A folder of LD_LIBRARY_PATH with ROCm libraries in it."""
+
     folder: str
     libraries: tuple[str, ...]
 
@@ -80,6 +84,8 @@ PLACES = (
 
 
 class Cache(Value, frozen=True, kw_only=True):
+    """One folder that should outlive a run."""
+
     name: str
     path: str
     variable: str  # the variable that put it there; "" for the default place

@@ -30,6 +30,8 @@ Question = tuple[str, str, tuple[int, ...]]  # operation, path, further argument
 
 
 class Unread(Value, frozen=True, kw_only=True):
+    """One thing that is there and could not be read."""
+
     path: str
     why: str
 
