@@ -49,7 +49,7 @@ from rocsteady.store.values import (
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC).timestamp()
 HOUR, DAY = 3600.0, 86400.0
-DIAGNOSES = Path(__file__).parent / "diagnoses"
+DIAGNOSIS = Path(__file__).parent / "diagnosis.json"  # of rx7900xt-allocator
 NOTE_A = Path(__file__).parents[1] / "report/plans/note-a.json"
 
 
@@ -394,15 +394,15 @@ def _said() -> None:
     announcer.close()
 
 
-def _doctor(path: Path) -> None:
+def _doctor() -> None:
     """Show a diagnosis as it was once: a new rule changes the doctor's own tests, not this."""
-    diagnosis = msgspec.json.decode(path.read_bytes(), type=Diagnosis)
+    diagnosis = msgspec.json.decode(DIAGNOSIS.read_bytes(), type=Diagnosis)
     width, colour = layout(sys.stdout)
     show(render_diagnosis(diagnosis, width=width, colour=colour))
 
 
 SAMPLES: dict[str, Callable[[], None]] = {
-    **{f"doctor-{path.stem}": partial(_doctor, path) for path in sorted(DIAGNOSES.iterdir())},
+    "doctor-rx7900xt-allocator": _doctor,
     "plan": partial(_plan, PLAN),
     "plan-untried": partial(_plan, UNTRIED),
     "plan-note-a": _note_a,

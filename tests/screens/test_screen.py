@@ -1,12 +1,27 @@
-"""Lines and tables for a terminal of any width."""
+"""Lines and tables for a terminal of any width, and a line that says how far something is."""
 
 from __future__ import annotations
+
+import sys
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from terminal import Terminal
 
-from rocsteady.screens.screen import NARROW, RED, WIDE, Column, Page, coloured, wrapped
+from rocsteady.screens import screen
+from rocsteady.screens.screen import (
+    NARROW,
+    RED,
+    WIDE,
+    Column,
+    Page,
+    Progress,
+    coloured,
+    progress,
+    wrapped,
+)
 
 TEXT = "The quick brown fox jumps over the lazy dog and comes back for more of the same."
 COMMAND = "rocsteady run --resume calm-otter --with loader-inline -- python train.py --epochs 90"
@@ -101,3 +116,29 @@ def test_a_row_says_every_word_and_keeps_to_the_width(
     longest_word = max((len(word) for word in text.split()), default=0)
     limit = max(width, indent + len(label), indent + max(2, column) + longest_word)
     assert all(len(line) <= limit for line in lines)
+
+
+@pytest.mark.parametrize("part", [None, 0.5])
+def test_on_a_terminal_it_is_redrawn_and_taken_away(
+    monkeypatch: pytest.MonkeyPatch, part: float | None
+) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+
+    with progress(lambda _: Progress("[red]far\x1b[2J", part)):
+        pass
+
+    assert "[red]far\\x1b[2J" in stream.getvalue()
+    assert stream.getvalue().rstrip().endswith("\x1b[2K")  # the line is erased
+
+
+def test_without_a_terminal_it_is_a_line_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(screen, "LINE_EVERY", 0.05)
+
+    with progress(lambda _: Progress("trying", 0.25)):
+        time.sleep(0.2)
+
+    assert set(capsys.readouterr().err.splitlines()) == {"rocsteady: 25%, trying"}

@@ -1,0 +1,136 @@
+"""The doctor's screens at every width: a diagnosis, a machine's facts, rules."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from rocsteady.doctor.knowledge.reader import Knowledge
+from rocsteady.doctor.knowledge.values import Severity
+from rocsteady.doctor.machine.system import SetVariable
+from rocsteady.doctor.machine.view import Unread
+from rocsteady.screens.doctor import (
+    closing_sentence,
+    in_full,
+    render_diagnosis,
+    render_machine,
+    render_rule,
+    render_rule_list,
+    typed,
+)
+
+if TYPE_CHECKING:
+    from tests.conftest import Recorded
+
+COLOURS = re.compile(r"\x1b\[[\d;]*m")
+WIDTHS = pytest.mark.parametrize("width", [40, 80, 100])
+
+
+def check_page(plain: str, coloured: str, width: int, commands: set[str]) -> None:
+    """Check that a page is calm, no wider than it may be, and the same in colour."""
+    assert plain.isascii()
+    assert "\x1b[" in coloured
+    assert COLOURS.sub("", coloured) == plain
+    for line in plain.splitlines():
+        assert line == line.rstrip()
+        copied = line.strip().removeprefix("fix: ") in commands
+        assert len(line) <= width or copied or len(line.split()[-1]) > width // 2, line
+
+
+@WIDTHS
+def test_a_diagnosis_fits_and_has_every_word(
+    recorded: Recorded, every_machine: str, width: int
+) -> None:
+    diagnosis = recorded.diagnosis(every_machine)
+    plain = render_diagnosis(diagnosis, width=width, colour=False)
+    commands = {line for each in diagnosis.findings for line in each.fix.commands}
+
+    check_page(plain, render_diagnosis(diagnosis, width=width, colour=True), width, commands)
+
+    words = " ".join(plain.split())
+    shown, named = in_full(diagnosis)
+    assert all(" ".join(each.summary.split()) in words for each in shown)
+    assert all(each.rule in words for each in named)
+    assert closing_sentence(diagnosis) in words
+
+
+@WIDTHS
+def test_the_facts_of_a_machine_fit(recorded: Recorded, every_machine: str, width: int) -> None:
+    machine = recorded.machine(every_machine)
+    plain, coloured = (
+        render_machine(machine, recorded.knowledge, width=width, colour=colour)
+        for colour in (False, True)
+    )
+
+    check_page(plain, coloured, width, set())
+    assert f"{machine.facts_read} facts" in plain
+
+
+@pytest.mark.parametrize(
+    ("machine_name", "words"),
+    [
+        ("withheld", "withheld KFD node 3"),
+        ("driver-not-loaded", "not offered Radeon RX 7600 series at 0000:03:00.0, driver: none"),
+        ("rx7900xtx-old-card", "Radeon RX 470/480/570/580 at 0000:09:00.0, driver: amdgpu"),
+        ("kfd-denied", "/dev/kfd not usable by this user (mode 0660, group 992)"),
+        ("cpu-wheel", "power asleep; PCIe link not read"),
+        ("mi300x-cpx", "PCI 0000:05:00.1, partition 1, device 0x74a1 revision 0x00"),
+        ("strix-halo", "shared with system 112 GiB"),
+        ("old-kernel", "gfx not reported by the driver"),
+        ("wsl2-bridge", "librocdxg /opt/rocm/lib/librocdxg.so"),
+        ("container-no-kfd", "cgroup limit 16 GiB"),
+        ("mixed-libraries", "library path /opt/rocm/lib: libamdhip64.so libamdhip64.so.6"),
+        ("rx9070xt-windows", "driver Windows 32.0.21025.1024"),
+        ("mi300x-8", "run as root, so permissions were not tested"),
+    ],
+)
+def test_the_facts_have_what_is_special(recorded: Recorded, machine_name: str, words: str) -> None:
+    machine = recorded.machine(machine_name)
+    page = render_machine(machine, recorded.knowledge, width=100, colour=False)
+
+    assert words in " ".join(page.split())
+
+
+def test_the_facts_name_what_is_not_known(recorded: Recorded) -> None:
+    odd = msgspec.structs.replace(
+        recorded.machine("rx7900xtx"),
+        variables=(SetVariable(name="AMD_LICENCE_KEY", value=None),),
+        unread=(Unread(path="/proc/cmdline", why="Permission denied"),),
+        python=None,
+        torch=None,
+    )
+
+    page = render_machine(odd, recorded.knowledge, width=100, colour=False)
+
+    assert "  AMD_LICENCE_KEY     (unknown variable; value not kept)\n" in page
+    assert "  Permission denied   /proc/cmdline\n" in page
+    assert "name one with --python" in page
+
+
+def test_the_list_has_every_rule_once_under_its_severity(knowledge: Knowledge) -> None:
+    page = render_rule_list(knowledge.rules.values(), width=80, colour=False)
+
+    first_words = [line.split()[0] for line in page.splitlines() if line[:3].strip()]
+    wanted = []
+    for severity in Severity:
+        of_it = [rule.id for rule in knowledge.rules.values() if rule.severity is severity]
+        wanted += [severity.value.upper(), *of_it]
+    assert first_words == wanted
+
+
+@WIDTHS
+def test_every_rule_has_a_page_that_fits(knowledge: Knowledge, width: int) -> None:
+    for rule in knowledge.rules.values():
+        plain, coloured = (
+            render_rule(rule, knowledge.sources, width=width, colour=colour)
+            for colour in (False, True)
+        )
+        commands = {*typed((*rule.fix.commands, *rule.fix.windows, *rule.fix.container))}
+
+        check_page(plain, coloured, width, commands)
+        assert all(line in plain for line in commands)
+        urls = (knowledge.sources[key].url for key in rule.sources)
+        assert all(url in plain for url in urls if url)
