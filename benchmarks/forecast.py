@@ -33,10 +33,9 @@ import msgspec
 from rocsteady import __version__
 from rocsteady.model import Strategy, Value
 from rocsteady.plan import saved_plan
-from rocsteady.plan.completion import FailureCost, FailureHistory, finish
+from rocsteady.plan.pace import FailureCost, FailureHistory, finish
 from rocsteady.plan.planner import SEE_AND_START
-from rocsteady.plan.trial import Bounds
-from rocsteady.plan.trials import Trials
+from rocsteady.plan.trials import Bounds, Trials
 from rocsteady.plan.values import Basis, Finish, Option, Pace, Plan
 from rocsteady.run.job import FILE
 from rocsteady.run.job.job_file import read_job

@@ -21,7 +21,7 @@ HURRIED = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[1] / "victims")!r})
 import hurried
-from rocsteady.probe import rehearsal as drills
+from rocsteady.probe import drill as drills
 hurried.hurry(drills)
 hurried.main()
 """

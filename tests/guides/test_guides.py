@@ -24,7 +24,7 @@ import sys
 sys.path.insert(0, {str(ROOT / "tests" / "victims")!r})
 import hurried
 from rocsteady.cli import run
-from rocsteady.probe import rehearsal as drills
+from rocsteady.probe import drill as drills
 for command in (drills, run):
     hurried.hurry(command)
 hurried.main()

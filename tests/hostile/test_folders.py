@@ -13,7 +13,7 @@ from in_process import count
 from supervised import Project, until
 
 from rocsteady.plan.sandbox import scratch
-from rocsteady.plan.sandbox.folder_tree import differences, read_folder_tree
+from rocsteady.plan.sandbox.folders import differences, read_folder_tree
 from rocsteady.plan.sandbox.scratch import AbsolutePathError, Method, Scratch, make_scratch, remove
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="mounts and links of POSIX")

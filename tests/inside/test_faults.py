@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rocsteady_train.inside import wire
 
-from rocsteady.probe.faults import for_inside, read_faults
+from rocsteady.probe.drill import for_inside, read_faults
 
 if TYPE_CHECKING:
     from tests.inside.conftest import Inside, Run

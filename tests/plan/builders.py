@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from rocsteady.doctor.knowledge.values import Confidence, Fix, Severity
 from rocsteady.doctor.values import Finding
 from rocsteady.model import Strategy
-from rocsteady.plan.trial_result import TrialResult
+from rocsteady.plan.trials import TrialResult
 from rocsteady.plan.values import Basis, Finish, Option, Pace, Plan, Risk
 
 HOUR = 3600.0

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rocsteady_train.goodput import share_of_work
 
-from rocsteady.plan.completion import FailureCost, FailureHistory, finish
-from rocsteady.plan.pace import NORMAL
+from rocsteady.plan.pace import NORMAL, FailureCost, FailureHistory, finish
 from rocsteady.plan.values import Finish, Pace
 
 HOUR, DAY = 3600.0, 86_400.0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.plan.trial import LEAST_ANSWERS, GpuUse, Use
+from rocsteady.plan.trials import LEAST_ANSWERS, GpuUse, Use
 
 if sys.platform == "win32":
     pytest.skip("the files are those of Linux", allow_module_level=True)

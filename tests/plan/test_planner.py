@@ -14,12 +14,11 @@ from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
 from rocsteady.doctor.values import ComputeDevice
 from rocsteady.hangs.heartbeat_pages import Size
 from rocsteady.model import Strategy
-from rocsteady.plan.circumstances import Circumstances
-from rocsteady.plan.completion import FailureHistory
-from rocsteady.plan.planner import Goal, Planner, TrialKind
-from rocsteady.plan.plans import make_plan
+from rocsteady.plan.circumstances import Circumstances, Goal
+from rocsteady.plan.pace import FailureHistory
+from rocsteady.plan.planner import Planner, make_plan
 from rocsteady.plan.ranking import ranked, take
-from rocsteady.plan.trial_result import TrialResult
+from rocsteady.plan.trials import TrialKind, TrialResult
 from rocsteady.plan.values import Basis, Option
 from rocsteady.run.job.job_file import parse_job
 from rocsteady.run.job.values import Job

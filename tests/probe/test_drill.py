@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rocsteady.model import IntentKind, RunOutcome, Strategy
-from rocsteady.probe.drill import Fired, LossSeen, read_fired, results
-from rocsteady.probe.faults import read_faults
+from rocsteady.probe.drill import Fired, LossSeen, read_faults, read_fired, results
 from rocsteady.screens.probe import FaultResult
 from rocsteady.store.values import (
     AttemptRecord,

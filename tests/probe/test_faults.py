@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.probe.faults import Fault, for_inside, not_tried, read_faults
+from rocsteady.probe.drill import Fault, for_inside, not_tried, read_faults
 
 
 def test_what_is_written_is_read() -> None:

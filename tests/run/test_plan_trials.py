@@ -8,10 +8,7 @@ from typing import cast
 import pytest
 
 from rocsteady.model import Strategy
-from rocsteady.plan.planner import TrialKind
-from rocsteady.plan.trial import Bounds
-from rocsteady.plan.trial_result import TrialResult
-from rocsteady.plan.trials import PlanTrials, TrialBounds, Trials
+from rocsteady.plan.trials import Bounds, PlanTrials, TrialBounds, TrialKind, TrialResult, Trials
 from rocsteady.plan.values import Pace
 from rocsteady.run.job.values import Job
 

@@ -23,8 +23,7 @@ from rocsteady.cli.main import main
 from rocsteady.doctor.machine.recording import RecordedRoot, read_recording
 from rocsteady.model import Strategy
 from rocsteady.plan import trials
-from rocsteady.plan.planner import TrialKind
-from rocsteady.plan.trial_result import TrialResult
+from rocsteady.plan.trials import TrialKind, TrialResult
 from rocsteady.run import strategy_history
 from rocsteady.run.job.values import Job
 from rocsteady.run.options import Timing

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.plan.sandbox import folder_copy, scratch
-from rocsteady.plan.sandbox.folder_copy import copy_project, moved
-from rocsteady.plan.sandbox.folder_tree import differences, read_folder_tree
+from rocsteady.plan.sandbox import folders, scratch
+from rocsteady.plan.sandbox.folders import copy_project, differences, moved, read_folder_tree
 from rocsteady.plan.sandbox.scratch import Scratch, make_scratch, outside, remove
 from rocsteady.plan.sandbox_run import job_in, offline
 from rocsteady.run.job.values import DoneWhen, Job, Resume, WantedFile
@@ -180,8 +179,8 @@ def test_a_kernel_that_forbids_it_is_found_out_by_trying(
 def test_a_copy_that_is_too_large_is_refused_with_the_largest_files(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folder_copy, "MOST_BYTES", 10)
-    monkeypatch.setattr(folder_copy, "clone", lambda _source, _target: False)
+    monkeypatch.setattr(folders, "MOST_BYTES", 10)
+    monkeypatch.setattr(folders, "clone", lambda _source, _target: False)
     (project / "data" / "train.bin").write_bytes(b"x" * (2 << 20))
 
     with pytest.raises(RocsteadyError, match=r"2 MiB would have .* data/train\.bin \(2 MiB\)"):
@@ -191,8 +190,8 @@ def test_a_copy_that_is_too_large_is_refused_with_the_largest_files(
 def test_a_disk_is_not_filled_by_a_copy(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folder_copy, "RESERVE", 1 << 60)
-    monkeypatch.setattr(folder_copy, "clone", lambda _source, _target: False)
+    monkeypatch.setattr(folders, "RESERVE", 1 << 60)
+    monkeypatch.setattr(folders, "clone", lambda _source, _target: False)
 
     with pytest.raises(RocsteadyError, match="but only 0 B can be: "):
         copy_project(project, tmp_path / "copy", read_folder_tree(project), ())
@@ -202,8 +201,8 @@ def test_blocks_are_shared_where_the_file_system_can(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Real sharing needs Btrfs or XFS; here a file system that can is one that copies at once."""
-    monkeypatch.setattr(folder_copy, "MOST_BYTES", 0)
-    monkeypatch.setattr(folder_copy, "clone", _cloning)
+    monkeypatch.setattr(folders, "MOST_BYTES", 0)
+    monkeypatch.setattr(folders, "clone", _cloning)
 
     copy_project(project, tmp_path / "copy", read_folder_tree(project), ())
 
@@ -217,7 +216,7 @@ def _cloning(source: Path, target: Path) -> bool:
 
 
 def test_a_file_system_that_cannot_share_blocks_says_so_and_leaves_nothing(tmp_path: Path) -> None:
-    from rocsteady.plan.sandbox.folder_copy import clone  # noqa: PLC0415 - of one system only
+    from rocsteady.plan.sandbox.folders import clone  # noqa: PLC0415 - of one system only
 
     source, target = tmp_path / "source", Path("/dev/shm") / f"clone-{os.getpid()}"
     source.write_text("x")

@@ -13,8 +13,7 @@ import msgspec
 from rocsteady.cli.project import enter, find_job_folder
 from rocsteady.errors import NotRecordedError, RocsteadyError
 from rocsteady.plan.sandbox.scratch import remove
-from rocsteady.probe.faults import Fault, read_faults
-from rocsteady.probe.rehearsal import NAME, Drill, drill_root
+from rocsteady.probe.drill import NAME, Drill, Fault, drill_root, read_faults
 from rocsteady.run.injection import claim
 from rocsteady.run.job.values import Job
 from rocsteady.screens.job_questions import ask_about_paths, check_command, job_here

@@ -21,9 +21,7 @@ from rocsteady.model import Strategy
 from rocsteady.plan import saved_plan
 from rocsteady.plan.job_file_text import Draft, job_text, seen
 from rocsteady.plan.script_facts import read_facts, script_in, scripts_here
-from rocsteady.plan.trial import Bounds
-from rocsteady.plan.trial_result import TrialResult
-from rocsteady.plan.trials import Trials
+from rocsteady.plan.trials import Bounds, TrialResult, Trials
 from rocsteady.plan.work_amount import Work, going_on, how_much
 from rocsteady.run.job import FILE
 from rocsteady.run.job.job_file import parse_job, read_job

@@ -18,11 +18,10 @@ from rocsteady.cli.project import enter, find_job_folder
 from rocsteady.errors import RequestError
 from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.plan import saved_plan
+from rocsteady.plan.circumstances import Goal, circumstances, goal_of
 from rocsteady.plan.decision_page import decision_html, decision_markdown, decision_page
 from rocsteady.plan.exports.targets import TARGETS
-from rocsteady.plan.plan_inputs import circumstances, goal_of
-from rocsteady.plan.planner import Goal
-from rocsteady.plan.plans import (
+from rocsteady.plan.planner import (
     make_plan,
     measured_planner,
     recorded_plan,

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rocsteady.hangs.heartbeat_pages import LoaderFacts
-from rocsteady.plan.trial_result import TrialResult
+from rocsteady.plan.trials import TrialResult
 from rocsteady.plan.values import Limit, Pace
 
 LEAST_STACKS = 8  # fewer say nothing of shares

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
 from rocsteady.model import Value
-from rocsteady.plan.trial_result import TrialResult
+from rocsteady.plan.trials import TrialResult
 from rocsteady.plan.work_amount import GoingOn, Work
 from rocsteady.run.job.values import Total
 from rocsteady.wording import duration, plural, size

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from rocsteady.plan.trial_result import CUT_SHORT
+from rocsteady.plan.trials import CUT_SHORT
 from rocsteady.plan.values import Basis, Option, Plan, Risk
 from rocsteady.wording import duration, money, plural
 

@@ -17,7 +17,7 @@ from rocsteady_train.untrusted_file import read_tail
 from rocsteady.hangs.heartbeat_pages import BatchSplit, read_resumes
 from rocsteady.hangs.output import strip_ansi
 from rocsteady.model import Value
-from rocsteady.plan.sandbox.folder_tree import read_folder_tree
+from rocsteady.plan.sandbox.folders import read_folder_tree
 from rocsteady.plan.sandbox.scratch import Scratch
 from rocsteady.run.attempt_end import AttemptEnd
 from rocsteady.run.job.values import Resume

@@ -2,33 +2,438 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import timedelta
+from enum import Enum
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
+from rocsteady.doctor.knowledge.failures import Component, load_failures
 from rocsteady.errors import NotRecordedError, RocsteadyError
-from rocsteady.model import Strategy
-from rocsteady.plan.planner import TrialKind
-from rocsteady.plan.sandbox.folder_tree import FolderTree, differences, read_folder_tree
-from rocsteady.plan.sandbox.scratch import remove
+from rocsteady.hangs.cgroups import ROOT
+from rocsteady.hangs.gpu_counters import read_gpu_counters
+from rocsteady.hangs.heartbeat_pages import LoaderFacts, Size, read_pages, read_size
+from rocsteady.hangs.memory import read_memory
+from rocsteady.hangs.process_tree import processes
+from rocsteady.hangs.stacks import take_stacks
+from rocsteady.hangs.values import Heartbeat
+from rocsteady.model import TRIAL, Observation, Outcome, ProbeOutcome, Strategy, Value
+from rocsteady.plan.pace import FailureHistory, StepTime, measure
+from rocsteady.plan.sandbox.folders import FolderTree, differences, read_folder_tree
+from rocsteady.plan.sandbox.scratch import Scratch, remove
 from rocsteady.plan.sandbox_run import SandboxRun, lay_out_scratch, make_root, where
 from rocsteady.plan.saved_plan import home
-from rocsteady.plan.trial import SHARE, Bounds, Measurement
-from rocsteady.plan.trial_result import TrialResult, tried
+from rocsteady.plan.script_traces import ScriptTraces, look_at
+from rocsteady.plan.values import Pace
 from rocsteady.run.announcer import Announcer
+from rocsteady.run.attempt_end import AttemptEnd
 from rocsteady.run.context import Services
 from rocsteady.run.injection import claim
+from rocsteady.run.job.resume import Launch
 from rocsteady.run.job.values import Job
+from rocsteady.run.observer import ObservedRun, Observer
 from rocsteady.run.options import RunOptions, Timing
 from rocsteady.run.startup import Startup
-from rocsteady.run.strategy_history import strategies_of
+from rocsteady.run.strategy_history import no_effect, strategies_of
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import find_place
 from rocsteady.store.machine_history import Memory
+from rocsteady.store.values import RunStory
 from rocsteady.system.child_end import DETACHED
+from rocsteady.wording import duration, plural
+
+SHARE = 0.1  # of the time that the job still takes, for trials
+MEMORY_EVERY, STACKS_EVERY = 1.0, 0.25  # seconds
+STACKS_FOR = 5.0  # seconds, after the pace is measured
+STACKS_WITHIN = timedelta(seconds=2)
+COUNTERS_WITHIN = timedelta(seconds=5)
+LEAST_ANSWERS = 3  # answers; fewer say little of a mean
+
+
+class Bounds(Value, frozen=True, kw_only=True):
+    """How long a trial may take."""
+
+    wanted: float = 30.0  # seconds of steps, after the warm-up
+    within: float = 180.0  # seconds in all; then it ends with what is known
+    in_proportion: bool = False  # to the job: a short one has a short trial
+    left: int | None = None  # steps of the job; None: as the script tells
+
+    def enough(self, pace: Pace, reported: int | None) -> float:
+        """Return the seconds of steps after which a trial ends; ``reported``: steps of the job."""
+        left = self.left or reported
+        if not self.in_proportion or not left:
+            return self.wanted
+        return min(self.wanted, SHARE * left / pace.rate)
+
+
+class Measurement(Observer):
+    """Measures the pace of a run, and ends it when that is known."""
+
+    def __init__(self, bounds: Bounds, scratch: Scratch, *, sample_stacks: bool) -> None:
+        """Say how long it may take, and whether to see then where the time goes."""
+        self._bounds, self._scratch, self._sample_stacks = bounds, scratch, sample_stacks
+        self.paces: dict[int, Pace] = {}  # by attempt
+        self.ends: dict[int, AttemptEnd] = {}
+        self.watched: dict[int, ScriptTraces] = {}
+        self.sizes: dict[int, Size] = {}
+        self.stacks: list[tuple[str, ...]] = []  # frames of the training thread, innermost first
+        self._begun: dict[int, float] = {}
+        self._phases: list[tuple[float, dict[str, float]]] = []
+        self._most_memory, self._gpus = 0, GpuUse()
+        self._known_since: float | None = None
+        self._since, self._looked = time.monotonic(), 0.0
+
+    def launching(self, run: ObservedRun, launch: Launch) -> Launch:
+        """Begin anew with each attempt."""
+        self._begun[run.attempt], self._phases, self._most_memory = time.time(), [], 0
+        self._known_since = None
+        return launch
+
+    def ended(self, run: ObservedRun, end: AttemptEnd) -> None:
+        """Look at what an attempt has left."""
+        self.ends[run.attempt] = end
+        self.watched[run.attempt] = look_at(
+            end,
+            pages=run.pages,
+            log=run.folder / f"attempt-{run.attempt}.log",
+            scratch=self._scratch,
+            step_times=run.step_times,
+            since=self._begun[run.attempt],
+        )
+
+    def ticked(self, run: ObservedRun) -> None:
+        """Look at the attempt that is under way until its pace is known."""
+        number = run.attempt
+        if run.is_over or number not in self._begun:
+            return
+        beats = read_pages(run.pages) if run.pages else ()
+        self._phases.append((time.time(), _by_phase(beats)))
+        if time.monotonic() - self._looked >= MEMORY_EVERY:
+            self._looked = time.monotonic()
+            self._most_memory = max(self._most_memory, _held(run))
+            self._gpus.look()
+        self._take_in(run)
+        if self._is_known(number, beats) or time.monotonic() - self._since > self._bounds.within:
+            run.end()
+
+    def _take_in(self, run: ObservedRun) -> None:
+        if self._known_since is not None:  # stacks are looked at, which costs it some time
+            return
+        number = run.attempt
+        size = read_size(run.pages) if run.pages else None
+        if size is not None:
+            self.sizes[number] = size
+        step_times = [StepTime(*mark) for mark in run.step_times.since(self._begun[number])]
+        pace = measure(step_times, started=self._begun[number])
+        if pace is None:
+            return
+        use = self._gpus.since(step_times[-1].at - pace.seconds)
+        self.paces[number] = replace(
+            pace,
+            slowed_by=self._slowed_by(pace, step_times[-1].at),
+            memory=self._most_memory or None,
+            gpu_busy=use.busy if use else None,
+            gpu_memory=use.memory if use else None,
+        )
+
+    def _is_known(self, number: int, beats: tuple[Heartbeat, ...]) -> bool:
+        """Tell whether there is enough; then stacks are looked at for a while, if wanted."""
+        pace = self.paces.get(number)
+        if pace is None:
+            return False
+        reported = max((beat.total for beat in beats if beat.total), default=None)
+        enough = self._bounds.enough(pace, reported)
+        if pace.seconds < enough:
+            return False
+        if not self._sample_stacks:
+            return True
+        self._known_since = self._known_since or time.monotonic()
+        self._look_at_stacks(beats)
+        return time.monotonic() - self._known_since >= min(STACKS_FOR, enough)
+
+    def _look_at_stacks(self, beats: tuple[Heartbeat, ...]) -> None:
+        if not beats:
+            return
+        lead = max(beats, key=lambda beat: beat.step)
+        taken = take_stacks((lead.pid,), within=STACKS_WITHIN)
+        for thread in taken.threads.get(lead.pid, ()):
+            if thread.tid == lead.thread:
+                self.stacks.append(thread.frames)
+        time.sleep(STACKS_EVERY)
+
+    def _slowed_by(self, pace: Pace, until: float) -> dict[str, float]:
+        """Return the seconds of a step by phase, without those of the warm-up."""
+        since = until - pace.seconds
+        inside = [phases for at, phases in self._phases if at >= since]
+        if len(inside) < 2 or not pace.steps:  # noqa: PLR2004 - a difference needs two
+            return {}
+        first, last = inside[0], inside[-1]
+        spent = {phase: last[phase] - first.get(phase, 0.0) for phase in last}
+        whole = sum(spent.values())
+        each = pace.seconds / pace.steps
+        return {
+            phase: each * seconds / whole
+            for phase, seconds in spent.items()
+            if whole > 0 and seconds > 0
+        }
+
+
+def _held(run: ObservedRun) -> int:
+    """Return the memory that the processes of an attempt hold."""
+    if os.name == "nt":
+        return 0
+    pids = processes(0, f"{run.run.name}-{os.getpid()}-{run.attempt}")
+    return sum(_own(sizes) for sizes in read_memory(pids).processes.values())
+
+
+def _own(sizes: Mapping[str, int]) -> int:
+    """Return what a process holds beside its files; shared memory counts in each that maps it."""
+    return sizes.get("RssAnon", sizes.get("VmRSS", 0)) + sizes.get("RssShmem", 0)
+
+
+def _by_phase(beats: tuple[Heartbeat, ...]) -> dict[str, float]:
+    if not beats:
+        return {}
+    return dict(max(beats, key=lambda beat: beat.step).seconds_in)
+
+
+class Use(Value, frozen=True, kw_only=True):
+    """What was seen of the GPU that was used most."""
+
+    busy: float  # of 100, the mean
+    memory: int | None  # bytes, at most
+
+
+class GpuUse:
+    """Collects what the GPUs say of themselves."""
+
+    def __init__(self, root: Path = ROOT) -> None:
+        self._root = root
+        self._asking: threading.Thread | None = None
+        self._seen: list[tuple[float, str, float, int | None]] = []  # when, which, busy, memory
+
+    def look(self) -> None:
+        """Ask, unless an answer is still awaited."""
+        if self._asking is None or not self._asking.is_alive():
+            self._asking = threading.Thread(target=self._ask, daemon=True)
+            self._asking.start()
+
+    def since(self, moment: float) -> Use | None:
+        """Return what was seen since; None if too little was."""
+        by_gpu: dict[str, list[tuple[float, int | None]]] = {}
+        for at, card, busy, memory in tuple(self._seen):
+            if at >= moment:
+                by_gpu.setdefault(card, []).append((busy, memory))
+        uses = [
+            Use(
+                busy=fmean(busy for busy, _ in seen),
+                memory=max((memory for _, memory in seen if memory is not None), default=None),
+            )
+            for seen in by_gpu.values()
+            if len(seen) >= LEAST_ANSWERS
+        ]
+        return max(uses, key=lambda use: use.busy, default=None)
+
+    def _ask(self) -> None:
+        for gpu in read_gpu_counters(within=COUNTERS_WITHIN, root=self._root):
+            reading = gpu.reading
+            if reading is not None and reading.busy_percent is not None:
+                seen = time.time(), gpu.card, float(reading.busy_percent), reading.vram_used_bytes
+                self._seen.append(seen)
+
+
+NO_MEMORY = "oom"  # what kinds of failure for want of memory begin with
+CUT_SHORT = "trial:"  # what a trial that was cut short is said with
+
+
+class TrialResult(Value, frozen=True, kw_only=True):
+    """One attempt: a strategy, and its pace or its failure."""
+
+    strategy: Strategy
+    pace: Pace | None = None
+    failure: str = ""  # its kind; "": it did not fail
+    title: str = ""  # of the failure, one line
+    place: str = ""
+    hung: bool = False
+    step: int = 0  # reached
+    seconds: float = 0.0
+    finished: bool = False  # by itself and well, before the trial was over
+    idle: tuple[str, ...] = ()  # settings of the strategy that found nothing to act on
+    stacks: tuple[tuple[str, ...], ...] = ()  # of the training thread, innermost first
+    remedy: str = ""  # that led to the strategy
+    total: int | None = None  # steps of the whole job, if the script or the job told
+    size: Size | None = None
+    loader: LoaderFacts | None = None
+    resumes: bool = False  # there is a known way to go on from a checkpoint
+    saves: int = 0  # checkpoints that were seen to be written
+    watched: ScriptTraces = ScriptTraces()  # what it prints and writes
+
+    @property
+    def works(self) -> bool:
+        """Tell whether it got on."""
+        return not self.failure and (self.pace is not None or self.finished)
+
+
+def tried(
+    story: RunStory, trial: Measurement, *, is_over: bool, resumes: bool
+) -> tuple[TrialResult, ...]:
+    """Put together what is known of each attempt; ``is_over``: it was ended once that was known."""
+    failures = {row.attempt: row.failure for row in story.failures}
+    remedies = {row.attempt: row.what for row in story.decisions}
+    totals = {bucket.attempt: bucket.total for bucket in story.progress}
+    found = []
+    for attempt in story.attempts:
+        end = trial.ends.get(attempt.number)
+        if end is None:
+            continue
+        failure = failures.get(attempt.number)
+        found.append(
+            TrialResult(
+                strategy=attempt.strategy,
+                pace=_of_its_device(trial.paces.get(attempt.number), attempt.strategy),
+                failure=failure.kind if failure else "",
+                title=failure.title if failure else "",
+                place=failure.fingerprint.place if failure else "",
+                hung=end.outcome in (Outcome.HUNG, Outcome.UNKILLABLE),
+                step=end.last_step or 0,
+                seconds=end.seconds,
+                finished=end.exit is not None and end.exit.code == 0 and not is_over,
+                idle=no_effect(end),
+                stacks=tuple(trial.stacks),
+                watched=trial.watched.get(attempt.number, ScriptTraces()),
+                remedy=remedies.get(attempt.number - 1, ""),
+                total=totals.get(attempt.number),
+                size=trial.sizes.get(attempt.number),
+                loader=end.loader,
+                resumes=resumes,
+                saves=_saves(end),
+            )
+        )
+    return tuple(found)
+
+
+def _saves(end: AttemptEnd) -> int:
+    counts = [sum(beat.histogram.get("checkpoint", ())) for beat in end.heartbeats]
+    return max(counts, default=0)
+
+
+def _of_its_device(pace: Pace | None, strategy: Strategy) -> Pace | None:
+    """Leave out what the GPU did where the training ran on the CPU: it was not the training's."""
+    if pace is None or strategy.device != "cpu":
+        return pace
+    return replace(pace, gpu_busy=None, gpu_memory=None)
+
+
+def observation(result: TrialResult, way: str, *, software: str, at: float) -> Observation:
+    """Return what a trial showed, as the machine's memory keeps it."""
+    outcome = ProbeOutcome.OK if result.works else ProbeOutcome.EXCEPTION
+    if result.hung:
+        outcome = ProbeOutcome.HANG
+    elif result.failure.startswith(NO_MEMORY):
+        outcome = ProbeOutcome.NO_MEMORY
+    return Observation(
+        probe=TRIAL,
+        variant=way,
+        outcome=outcome,
+        tries=result.step,
+        seconds=result.seconds,
+        why=result.title,
+        place=result.place,
+        failure=result.failure,
+        figures={"steps_per_second": result.pace.rate} if result.pace else {},
+        software=software,
+        at=at,
+    )
+
+
+def last_of_each_strategy(results: Iterable[TrialResult]) -> list[TrialResult]:
+    """Return the last of each strategy; one that was cut short says nothing against a failure."""
+    last: list[TrialResult] = []
+    for result in results:
+        same = [number for number, each in enumerate(last) if each.strategy == result.strategy]
+        if not same:
+            last.append(result)
+        elif result.works or result.failure:
+            last[same[0]] = result
+    return last
+
+
+def survived(result: TrialResult) -> bool:
+    """Tell a failure that a fresh process gets over: it came some way and left a checkpoint."""
+    if (
+        result.pace is None
+        or not result.resumes
+        or not (result.saves or result.watched.checkpoints)
+    ):
+        return False
+    kind = load_failures().kinds.get(result.failure)
+    return kind is not None and kind.component in (
+        Component.DEVICE,
+        Component.LOADER,
+        Component.MEMORY,
+    )
+
+
+def is_of_loaders(kind: str) -> bool:
+    """Tell whether a kind of failure is one of loader processes."""
+    known = load_failures().kinds.get(kind)
+    return known is not None and known.component is Component.LOADER
+
+
+def failed(result: TrialResult) -> str:
+    """Say what came of a trial that did not get on."""
+    if not result.failure:
+        made = f"no step after step {result.step:,}" if result.step else "no step"
+        return f"{CUT_SHORT} {made} in {duration(result.seconds)}"
+    at = f" at step {result.step:,}" if result.step else ""
+    return f"trial failed with {result.failure}{at}"
+
+
+def trial_history(results: Iterable[TrialResult], result: TrialResult) -> FailureHistory:
+    """Count what a trial showed of one strategy."""
+    own = [each for each in results if each.strategy == result.strategy]
+    kinds = tuple(each.failure for each in own if each.failure)
+    return FailureHistory(
+        failures=len(kinds),
+        seconds=sum(each.seconds for each in own),
+        steps=sum(each.step for each in own),
+        kinds=kinds,
+    )
+
+
+def together(first: FailureHistory, second: FailureHistory) -> FailureHistory:
+    """Add up two histories of a strategy."""
+    return FailureHistory(
+        failures=first.failures + second.failures,
+        seconds=first.seconds + second.seconds,
+        steps=first.steps + second.steps,
+        kinds=first.kinds + second.kinds,
+    )
+
+
+def rests_on(result: TrialResult, seen: FailureHistory) -> tuple[str, ...]:
+    """Say what an option is based on: the trial, and the failures that were seen or not."""
+    pace = result.pace
+    measured = f"trial, {pace.steps:,} steps in {duration(pace.seconds)}" if pace else "trial"
+    split = result.watched.batch_split
+    if split is not None and 0 < split.micro_batch < split.batch:  # Loop found what fits
+        measured += f", batches of {split.batch} in micro-batches of {split.micro_batch}"
+    if seen.failures:
+        kinds = ", ".join(dict.fromkeys(seen.kinds))
+        count = plural(seen.failures, "failure")
+        after = "; a new process resumes from the checkpoint" if result.resumes else ""
+        return (f"{measured}; {count} in {seen.steps:,} steps here ({kinds}){after}",)
+    if seen.steps:
+        return (f"{measured}; 0 failures in {seen.steps:,} steps",)
+    return (measured,)
+
 
 SHOWN = 5  # paths that changed
 NAME = "trial"  # of the run; the next ones are trial-2, trial-3
@@ -171,6 +576,14 @@ def look_back(folder: Path, memory: Memory) -> None:
 
 def _root(folder: Path) -> Path:
     return home(folder) / "trials"
+
+
+class TrialKind(Enum):
+    """What a trial is to show."""
+
+    WITH_STACKS = "the pace, and where the time goes"
+    PACE = "the pace"
+    COMPARISON = "the pace, in less time"
 
 
 class TrialBounds(NamedTuple):

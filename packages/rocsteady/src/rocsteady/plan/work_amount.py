@@ -10,7 +10,7 @@ from rocsteady_train.inside import wire
 from rocsteady.model import Value
 from rocsteady.plan.script_facts import Amount, ScriptFacts, amounts, resume_option
 from rocsteady.plan.script_traces import EPOCH, LogCounter, epochs_in, of_the_job
-from rocsteady.plan.trial_result import TrialResult
+from rocsteady.plan.trials import TrialResult
 from rocsteady.run.job.done_when import matches
 from rocsteady.run.job.values import CHECKPOINT, Resume, Total
 from rocsteady.wording import duration

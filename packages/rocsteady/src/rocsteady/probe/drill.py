@@ -3,21 +3,104 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 from rocsteady_train.inside import wire
 from rocsteady_train.untrusted_file import read_regular
 
+from rocsteady.doctor.facts import visible_to_a_run
+from rocsteady.doctor.knowledge.reader import load_knowledge
 from rocsteady.hangs.heartbeat_pages import read_pages
 from rocsteady.model import FailureKind, IntentKind, Next, RunOutcome, Value
-from rocsteady.probe.faults import HIGHEST, Fault, for_inside
+from rocsteady.plan.sandbox.folders import differences, read_folder_tree
+from rocsteady.plan.sandbox_run import (
+    ON_STDERR,
+    SandboxRun,
+    lay_out_scratch,
+    make_root,
+    name_for,
+    where,
+)
+from rocsteady.run.job.done_when import matches
 from rocsteady.run.job.resume import Launch
+from rocsteady.run.job.values import Job
 from rocsteady.run.observer import ObservedRun, Observer
-from rocsteady.screens.probe import FaultResult
+from rocsteady.run.options import RunOptions, Timing
+from rocsteady.run.strategy_history import examined
+from rocsteady.screens.probe import DrillResult, FaultResult
+from rocsteady.store.journal import Journal
+from rocsteady.store.user_folders import state_folder
 from rocsteady.store.values import DecisionRecord, RunStory
+
+KINDS = ("hang", "oom", "fault", "kill", "segv", "abort", "nan")
+STEP, BACKWARD, LOADER = "step", "backward", "loader"
+PLACES = (BACKWARD, LOADER, STEP)  # of a hang
+HIGHEST = 10**12
+_WRITTEN = re.compile(r"(?P<kind>[a-z]+)(?::(?P<place>[A-Za-z0-9_:.]+))?@(?P<at>[0-9]+)")
+_OPERATOR = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.\w+)?", re.ASCII)
+
+
+class Fault(Value, frozen=True, kw_only=True):
+    """What is to go wrong, where, and when."""
+
+    kind: str
+    place: str  # one of PLACES, or an operator
+    at: int  # the step, or the call of the operator
+    spelt: str  # as it was written
+
+
+def read_faults(text: str) -> tuple[Fault, ...]:
+    """Read what a person wrote; raises ValueError with a sentence."""
+    faults = tuple(_fault(word.strip()) for word in text.split(",") if word.strip())
+    if not faults:
+        raise ValueError("name at least one fault, such as kill@50")
+    return faults
+
+
+def not_tried(faults: Sequence[Fault]) -> tuple[str, ...]:
+    """Name what a drill can bring about and this one did not."""
+    tried = {(fault.kind, fault.place) for fault in faults}
+    kinds = {fault.kind for fault in faults}
+    hangs = [f"hang:{place}" for place in PLACES if ("hang", place) not in tried]
+    return (*hangs, *(kind for kind in KINDS if kind != "hang" and kind not in kinds))
+
+
+def for_inside(faults: Sequence[Fault], *, before: int, folder: Path) -> str:
+    """Spell them for the training process, which has so many steps from its checkpoint."""
+    ordered = [{"kind": fault.kind, "place": fault.place, "at": fault.at} for fault in faults]
+    return json.dumps(
+        {
+            "version": wire.FAULTS_VERSION,
+            "before": before,
+            "folder": str(folder),
+            "faults": ordered,
+        }
+    )
+
+
+def _fault(word: str) -> Fault:
+    written = _WRITTEN.fullmatch(word)
+    if written is None:
+        raise ValueError(f"{word!r} is not a fault; write it as kill@500 or hang:backward@200")
+    kind, place, at = written["kind"], written["place"], int(written["at"])
+    if kind not in KINDS:
+        raise ValueError(f"unknown fault {kind!r}; known faults: {', '.join(KINDS)}")
+    if not 0 < at <= HIGHEST:
+        raise ValueError(f"{word!r}: steps and calls are counted from 1")
+    if place is None:
+        place = BACKWARD if kind == "nan" else STEP
+    elif not (_OPERATOR.fullmatch(place) or (kind == "hang" and place in PLACES)):
+        hangs = f" A hang can also be in {', '.join(PLACES)}." if kind == "hang" else ""
+        raise ValueError(f"{word!r}: {place!r} is not an operator such as aten::mm.{hangs}")
+    return Fault(kind=kind, place=place, at=at, spelt=word)
+
 
 PAST = 50  # steps after the last fault, after which there is nothing more to see
 SLOW_PAST, SLOW = 5, 120.0  # the same where that many steps took so many seconds
@@ -200,3 +283,73 @@ def _in_words(decision: DecisionRecord | None) -> str:
         return "retried without changes"
     begins = decision.what == Next.AGAIN_FROM_SCRATCH.value
     return "restarted from the start" if begins else decision.what
+
+
+NAME = "drill"  # of the run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drill:
+    """A drill of one folder's job."""
+
+    folder: Path
+    root: Path  # for all that it writes
+    journal: Journal
+    say: Callable[[str], None]
+
+    def carry_out(self, job: Job, faults: tuple[Fault, ...]) -> tuple[DrillResult, int | None]:
+        """Return what came of it, and the exit code if the user stopped it."""
+        before = read_folder_tree(self.folder)
+        scratch, environment, marks = lay_out_scratch(
+            self.folder, self.root, before, _checkpoints(job, self.folder)
+        )
+        for line in where(scratch, NAME):
+            self.say(line)
+        # What is learnt from faults of ours is not true of this machine: it has no memory.
+        run = SandboxRun(
+            name=NAME,
+            scratch=scratch,
+            environment=environment,
+            terminal=ON_STDERR,
+            options=RunOptions(timing=Timing(quick_crash=timedelta(0))),
+            journal=self.journal,
+        )
+        injection = FaultInjection(faults, marks)
+        supervisor, code = run.carry_out(job, injection)
+        story = self.journal.story(NAME)
+        fault_results = results(
+            faults,
+            read_fired(marks, len(faults)),
+            story,
+            went_on_from=injection.went_on_from,
+            losses=injection.losses,
+        )
+        after = read_folder_tree(self.folder)
+        known = load_knowledge()
+        result = DrillResult(
+            command=job.command,
+            faults=fault_results,
+            can_resume=supervisor.can_resume,
+            ended="ended after the last fault"
+            if supervisor.observed.is_over
+            else story.run.outcome.value,
+            not_tried=not_tried(faults),
+            on_gpu=bool(visible_to_a_run(examined(known), known).gpus),
+            changed=differences(before, after) if before.whole and after.whole else None,
+        )
+        return result, code if supervisor.observed.stopped_by_user else None
+
+
+def drill_root(folder: Path, scratch: Path | None) -> Path:
+    """Make the folder for all that this drill writes; what an earlier one left is removed."""
+    state = state_folder() / "drills"
+    own = name_for(folder)
+    root = (scratch / f"rocsteady-{own}") if scratch else state / own
+    inside = "the folder itself; choose another with --scratch"
+    return make_root(root, folder, inside=inside, busy="another drill is using it")
+
+
+def _checkpoints(job: Job, folder: Path) -> Iterable[str]:
+    """Name the checkpoints that there are: a drill begins at the beginning."""
+    patterns = job.resume.checkpoints if job.resume else ()
+    return [str(path) for pattern in patterns for path in matches(folder, pattern)]
