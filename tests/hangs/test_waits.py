@@ -109,17 +109,74 @@ def test_what_is_outside_is_seen(start: Start, state: str, way_out: WayOut) -> N
     assert call.who
 
 
-def test_memory_that_is_the_runs_own_until_an_outsider_maps_it(start: Start) -> None:
-    victim = start("mutex_in_shared_memory")
-    path = Path(f"/dev/shm/rocsteady-test-{victim.pid}")
-    try:
-        _, alone = seen(victim)
-        with path.open("r+b") as file, mmap.mmap(file.fileno(), 0):
-            _, shared = seen(victim)
-    finally:
-        path.unlink()
+@pytest.fixture
+def as_other_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse to look at mappings themselves, as the kernel does for all but the superuser."""
+    stat = Path.stat
 
-    assert (alone.way_out, alone.pids) == (None, (victim.pid,))
+    def refused(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        if "map_files" in path.parts:
+            raise PermissionError(path)
+        return stat(path, follow_symlinks=follow_symlinks)
+
+    monkeypatch.setattr(Path, "stat", refused)
+
+
+@pytest.fixture(params=[False, True], ids=["superuser", "user"])
+def any_user(request: pytest.FixtureRequest) -> None:
+    if request.param:
+        request.getfixturevalue("as_other_users")
+
+
+NAMED = (
+    ("mutex_in_shared_memory", "rocsteady-test-{}"),
+    ("mutex_in_shared_memory_with_another_link", "rocsteady-test-{}"),
+    ("named_semaphore", "sem.rocsteady-test-{}"),
+    ("mutex_in_system_v_memory", ""),
+)
+
+
+@pytest.mark.usefixtures("any_user")
+@pytest.mark.parametrize(("state", "name"), NAMED)
+def test_memory_that_another_process_can_open_is_open(start: Start, state: str, name: str) -> None:
+    victim = start(state)
+    try:
+        _, call = seen(victim)
+    finally:
+        if name:
+            Path("/dev/shm", name.format(victim.pid)).unlink()
+
+    assert call.way_out is WayOut.MEMORY
+
+
+@pytest.mark.usefixtures("any_user")
+@pytest.mark.parametrize(
+    "state", ["semaphore", "mutex_in_shared_memory_without_links", "mutex_in_anonymous_memory"]
+)
+def test_memory_that_nobody_can_come_to_any_more_is_closed(start: Start, state: str) -> None:
+    victim = start(state)
+
+    _, call = seen(victim)
+
+    assert (call.way_out, call.pids) == (None, (victim.pid,))
+
+
+@pytest.mark.parametrize("maps", [True, False])
+@pytest.mark.parametrize(
+    "state", ["mutex_in_shared_memory_without_links", "mutex_in_anonymous_memory"]
+)
+def test_memory_that_an_outsider_has_mapped_or_open_is_open(
+    start: Start, state: str, *, maps: bool
+) -> None:
+    victim = start(state)
+    folder = Path(f"/proc/{victim.pid}/fd")
+    held = next(path for path in folder.iterdir() if "rocsteady-test" in str(path.readlink()))
+
+    with held.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
+        if not maps:
+            memory.close()
+        _, shared = seen(victim)
+
     assert shared.way_out is WayOut.MEMORY
     assert f"process {os.getpid()}" in shared.who
 

@@ -120,6 +120,49 @@ def mutex_in_shared_memory() -> None:
     locked_twice(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
 
 
+def mutex_in_shared_memory_without_links() -> None:
+    path = Path(f"/dev/shm/rocsteady-test-{os.getpid()}")
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    path.unlink()
+    locked_twice(descriptor)
+
+
+def mutex_in_shared_memory_with_another_link() -> None:
+    path = Path(f"/dev/shm/rocsteady-test-{os.getpid()}")
+    first = path.with_suffix(".first")
+    descriptor = os.open(first, os.O_RDWR | os.O_CREAT, 0o600)
+    path.hardlink_to(first)
+    first.unlink()
+    locked_twice(descriptor)
+
+
+def mutex_in_anonymous_memory() -> None:
+    locked_twice(os.memfd_create("rocsteady-test"))
+
+
+def mutex_in_system_v_memory() -> None:
+    library = ctypes.CDLL(None)
+    library.shmat.restype = ctypes.c_void_p
+    number = library.shmget(0, mmap.PAGESIZE, 0o1600)
+    address = ctypes.c_void_p(library.shmat(number, None, 0))
+    library.shmctl(number, 0, None)  # removed with its last user; until then others can attach it
+    kind = ctypes.create_string_buffer(64)
+    library.pthread_mutexattr_setpshared(kind, 1)
+    library.pthread_mutex_init(address, kind)
+    library.pthread_mutex_lock(address)
+    say()
+    library.pthread_mutex_lock(address)
+
+
+def named_semaphore() -> None:
+    library = ctypes.CDLL(None)
+    library.sem_open.restype = ctypes.c_void_p
+    name = f"/rocsteady-test-{os.getpid()}".encode()
+    semaphore = ctypes.c_void_p(library.sem_open(name, os.O_CREAT, 0o600, 0))
+    say()
+    library.sem_wait(semaphore)
+
+
 def file_lock() -> None:
     with tempfile.NamedTemporaryFile() as file, Path(file.name).open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)

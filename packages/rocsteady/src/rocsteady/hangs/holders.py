@@ -2,11 +2,12 @@
 
 Everything is read when first asked for and then kept, so one instance is one snapshot. Outside the
 tree, only processes of the same user that may be read are examined. Others cannot have an unnamed
-pipe or a deleted file of ours, unless somebody handed it to them.
+pipe or a file without links of ours, unless somebody handed it to them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
@@ -22,7 +23,10 @@ from rocsteady.system import procfs
 READ_ONLY, WRITE_ONLY, ACCESS = 0, 1, 3  # as in open(2)
 MAX_WATCHED = 4096  # descriptors of one epoll
 SHARED_FOLDER = "/dev/shm/"  # noqa: S108 - where POSIX semaphores and shared memory are
-OTHERS = 0o077  # permissions of group and others
+MAX_NAMES = 20_000  # in that folder, that are looked through for one file
+DELETED = " (deleted)"  # of a path: by this name, but a link of the file may have another one
+BY_KEY = "/SYSV"  # System V shared memory, which any process of the user attaches by its number
+NAMELESS = ("/dev/zero (deleted)", "/memfd:", "[anon_shmem:")  # never had a link
 _MAPPING = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) ...([sp]) \S+ (\S+ [0-9]+) *(.*)$", re.MULTILINE)
 _PYTHON = re.compile(rb"/(?:lib)?python[0-9.]*(?:[a-z]*\.so[0-9.]*)?$")
 _UNREADABLE = (OSError, ValueError, IndexError)
@@ -115,10 +119,19 @@ class Descriptors:
 
 
 class Mapping(NamedTuple):
-    """One shared mapping: what it is of, as the kernel spells device and inode."""
+    """One shared mapping: what it is of, as the kernel spells device and inode, and where it is."""
 
     file: bytes
     name: str
+    start: int
+    end: int
+
+    @property
+    def inode(self) -> tuple[int, int]:
+        """Device and inode, as ``stat`` has them."""
+        device, inode = self.file.split()
+        major, minor = (int(number, 16) for number in device.split(b":"))
+        return os.makedev(major, minor), int(inode)
 
 
 class Outsiders:
@@ -127,6 +140,7 @@ class Outsiders:
     def __init__(self, tree: Collection[int]) -> None:
         self._tree = frozenset(tree)
         self._maps: dict[int, bytes] = {}
+        self._opened: dict[int, dict[tuple[int, int], int]] = {}
 
     def holder(self, kind: str) -> int | None:
         """Return a process outside that holds this pipe or socket, if there is one."""
@@ -138,8 +152,10 @@ class Outsiders:
         Raises OSError if the memory of the process cannot be described.
         """
         for found in _MAPPING.finditer(self._map(pid)):
-            if int(found[1], 16) <= address < int(found[2], 16):
-                return Mapping(found[4], _text(found[5])) if found[3] == b"s" else None
+            start, end = int(found[1], 16), int(found[2], 16)
+            if start <= address < end:
+                shared = found[3] == b"s"
+                return Mapping(found[4], _text(found[5]), start, end) if shared else None
         raise ProcessLookupError(pid)
 
     def in_pythons_data(self, pid: int, address: int) -> bool:
@@ -154,37 +170,67 @@ class Outsiders:
         return False
 
     def maps(self, pid: int, mapping: Mapping) -> bool:
-        """Tell whether a process of the tree has the same memory mapped, or if that is unknown."""
+        """Whether a process of the tree has the memory mapped or open, or that is unknown."""
         return self._has(pid, mapping) is not False
 
     def mapper(self, pid: int, mapping: Mapping) -> str:
-        """Say who outside the tree has the memory mapped, or could; "" if nobody does."""
-        if not self._is_ours_alone(pid, mapping):
-            return f"other processes may use {mapping.name}"
+        """Say who outside the tree has the memory, or could open it; "" if nobody can."""
+        if self._can_be_opened(pid, mapping):
+            return f"other processes may open {mapping.name}"
         other = next((each for each in self._pids if self._has(each, mapping)), None)
-        return f"process {other}, which is not part of the run, has mapped it" if other else ""
+        return f"process {other}, which is not part of the run, has it" if other else ""
 
     def _has(self, pid: int, mapping: Mapping) -> bool | None:
+        """Whether a process has mapped the memory, or has a descriptor by which it can."""
         try:
-            return b" " + mapping.file + b" " in self._map(pid)
+            mapped = b" " + mapping.file + b" " in self._map(pid)
+            return mapped or mapping.inode in self._deleted_files(pid)
         except _UNREADABLE:
             return None
 
-    def _is_ours_alone(self, pid: int, mapping: Mapping) -> bool:
-        """Tell a file that has no name, or that only this user may open, from one that others may.
+    def _can_be_opened(self, pid: int, mapping: Mapping) -> bool:
+        """Whether the memory has a name or a key, so that any process may come to it later.
 
-        A file on a disk counts as open to others: programs in other containers may have it too.
+        Neither a path that ends in "(deleted)" nor a mode of 0600 shows that it has none: the C
+        library makes a named semaphore under another name, removes that one and keeps the link.
+        Only an inode without links is out of reach. What cannot be found out counts as open.
         """
-        if mapping.name.endswith(" (deleted)") or not mapping.name:
+        if mapping.name.startswith(BY_KEY):
             return True
-        if not mapping.name.startswith(SHARED_FOLDER):
+        if not mapping.name or mapping.name.startswith(NAMELESS):
             return False
-        try:
-            about = Path(f"{procfs.PROC}/{pid}/root{mapping.name}").stat()
-        except OSError:
-            return False
-        same = mapping.file.endswith(b" %d" % about.st_ino)
-        return same and about.st_uid == _user() and not about.st_mode & OTHERS
+        if not mapping.name.endswith(DELETED):
+            return True
+        links = self._links(pid, mapping)
+        return links is None or links > 0
+
+    def _links(self, pid: int, mapping: Mapping) -> int | None:
+        """Count the names of a file that is mapped; None if that cannot be known.
+
+        Only the superuser may look at the mapping itself. Others look at a descriptor of the file,
+        or for its name, where all names that it can have are in one folder.
+        """
+        place = f"{procfs.PROC}/{pid}/map_files/{mapping.start:x}-{mapping.end:x}"
+        with contextlib.suppress(OSError):
+            return Path(place).stat().st_nlink
+        for each in self._tree:
+            with contextlib.suppress(*_UNREADABLE):
+                if mapping.inode in (files := self._deleted_files(each)):
+                    return files[mapping.inode]
+        if mapping.name.startswith(SHARED_FOLDER):
+            return links_below(f"{procfs.PROC}/{pid}/root{SHARED_FOLDER}", mapping.inode)
+        return None
+
+    def _deleted_files(self, pid: int) -> dict[tuple[int, int], int]:
+        """Return the links of the files that a process has open, of those whose path is gone."""
+        if pid not in self._opened:
+            self._opened[pid] = {}
+            for number, kind in procfs.descriptors(pid).items():
+                if kind.endswith(DELETED):
+                    with contextlib.suppress(OSError):
+                        about = Path(f"{procfs.PROC}/{pid}/fd/{number}").stat()
+                        self._opened[pid][about.st_dev, about.st_ino] = about.st_nlink
+        return self._opened[pid]
 
     def _map(self, pid: int) -> bytes:
         if pid not in self._maps:
@@ -211,6 +257,31 @@ class Outsiders:
                 continue
             held.update((kind, pid) for kind in kinds if kind.startswith(("pipe:", "socket:")))
         return held
+
+
+def links_below(folder: str, inode: tuple[int, int]) -> int | None:
+    """Count the names of a file in a folder and all below it; None if not all could be read.
+
+    Folders of other users are left out: they cannot link a file that they may not write.
+    """
+    links = looked = 0
+    ahead = [folder]
+    while ahead:
+        try:
+            entries = list(os.scandir(ahead.pop()))
+            for entry in entries:
+                about = entry.stat(follow_symlinks=False)
+                links += (about.st_dev, about.st_ino) == inode
+                if entry.is_dir(follow_symlinks=False) and about.st_uid == _user():
+                    ahead.append(entry.path)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return None
+        looked += len(entries)
+        if looked > MAX_NAMES:
+            return None
+    return links
 
 
 def _is_examined(pid: int, user: int) -> bool:
