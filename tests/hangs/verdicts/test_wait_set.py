@@ -106,6 +106,30 @@ def test_a_sibling_that_sleeps_with_a_shared_lock_is_alive() -> None:
     assert not found(trainer, waiter, sleeper).closed
 
 
+@pytest.mark.parametrize("wait", [Wait.CHILD, Wait.TREE])
+def test_a_thread_that_may_kill_the_child_that_is_waited_for_opens_the_set(wait: Wait) -> None:
+    child = process(300, blocked(300, pids=(300,)))
+    waiter = blocked(TRAINER, wait=wait, on="process 300", pids=(300,))
+    timer = blocked(7, left=60.0, pids=(TRAINER,))  # threading.Timer(60, child.kill)
+
+    assert found(process(TRAINER, waiter), child).closed
+    assert ways(found(process(TRAINER, waiter, timer), child)) == {WayOut.TIMEOUT}
+
+
+def test_a_process_that_sleeps_beside_the_set_may_kill_another_later() -> None:
+    waiter = blocked(TRAINER, wait=Wait.CHILD, on="process 300", pids=(300,))
+    family = process(TRAINER, waiter, parent=50), process(300, blocked(300, pids=(300,)))
+    sleep = blocked(400, wait=Wait.SLEEP, left=0.0)
+
+    assert found(*family, process(400, sleep)).handlers
+    worker = msgspec.structs.replace(sleep, frames=(MAIN, WORKER_LOOP))
+    assert not found(*family, process(400, worker)).handlers
+    agent = process(50, msgspec.structs.replace(sleep, tid=50), parent=1)
+    assert not found(*family, agent).handlers  # it started the training, and waits for its end
+    alone = process(TRAINER, blocked(TRAINER, pids=(TRAINER,)), handlers=(2,))
+    assert not found(alone, process(400, sleep)).handlers  # nobody else's end would free it
+
+
 @pytest.mark.parametrize("number", [14, 26, 27])
 def test_a_handler_of_an_alarm_opens_the_set(number: int) -> None:
     one = found(process(TRAINER, blocked(TRAINER, pids=(TRAINER,)), handlers=(2, number)))
@@ -215,7 +239,7 @@ def test_what_changes_between_two_looks_opens_the_set(change: dict[str, object])
     assert ways(prove((before, after))) == {WayOut.MOVED}
 
 
-@pytest.mark.parametrize(("handlers", "closed"), [((2, 15, 17), True), ((10,), False)])
+@pytest.mark.parametrize(("handlers", "closed"), [((11,), True), ((2,), False), ((10,), False)])
 def test_pause_ends_by_a_signal_that_has_a_handler(
     handlers: tuple[int, ...],
     closed: bool,  # noqa: FBT001 - a case of the table

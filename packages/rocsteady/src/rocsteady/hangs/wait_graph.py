@@ -54,9 +54,12 @@ SLACK = 0.5
 WATCHDOG = 60.0
 ALARMS = {14: "SIGALRM", 26: "SIGVTALRM", 27: "SIGPROF"}
 CHILD_ENDED = 17
+FAULTS = frozenset(
+    {4, 5, 6, 7, 8, 11, 31, 32, 33}
+)  # of the process itself, and the C library's own
 # No handler of these frees a thread: the ends that users and systems send, faults of the process
 # itself, the size of a terminal, the C library's own, and SIGURG, on which we ask for stacks.
-HARMLESS = frozenset({2, 15, 4, 5, 6, 7, 8, 11, 31, 13, 25, 28, 23, 32, 33, CHILD_ENDED})
+HARMLESS = FAULTS | {2, 15, 13, 25, 28, 23, CHILD_ENDED}
 
 
 def wait_set(snapshot: Snapshot, heartbeats: tuple[Heartbeat, ...], known: KnownWaits) -> WaitSet:
@@ -89,6 +92,7 @@ class _Graph:
             for thread in process.threads
         }
         self._exits: list[WakeSource] = []
+        self._needs_process = False  # a wait would end with the process that is waited for
         self._roots = self._training_threads(heartbeats)
 
     def walked(self) -> WaitSet:
@@ -232,14 +236,27 @@ class _Graph:
         if blocked.left is not None:
             self._out(key, WayOut.TIMEOUT, _gives_up(blocked))
         self._out_of(key, blocked)
-        if thread.wait is Wait.SIGNAL and self._usable_handlers(process, {key[0]}):
+        if thread.wait is Wait.SIGNAL and self._may_be_woken(process, thread):
             self._out(key, WayOut.SIGNAL, "waits for a signal, and has a handler for one")
         if thread.wait is Wait.LOCK and any(map(_is_feeder, thread.frames or ())):
             # It has nothing to write. One that cannot write waits for those who read, as any other.
             return _Answer(self._by_kind(key, blocked), set(self._putting(key[0])) - {key})
         enders = self._all_of(key, blocked.pids)
-        activity = self._by_kind(key, blocked)
-        return _Answer(activity, enders, expected=self._expected(key, blocked, enders))
+        expected = self._expected(key, blocked, enders)
+        if thread.wait in (Wait.TREE, Wait.CHILD):
+            # A thread beside it may end the process at the other end: a timer that kills a child.
+            self._needs_process = True
+            enders += self._all_of(key, {key[0]} - {*blocked.pids})
+        return _Answer(self._by_kind(key, blocked), enders, expected=expected)
+
+    def _may_be_woken(self, process: ProcessSeen, thread: ThreadSeen) -> bool:
+        """Whether a process that waits for any signal has a handler for one that may come.
+
+        A script may wait for the ^C of a person; a loader worker is not the one to be sent it.
+        """
+        if any(is_of(frame, WORKER) for frame in thread.frames or ()):
+            return bool(self._usable_handlers(process, {process.pid}))
+        return bool(set(process.handlers or ()) - FAULTS)
 
     def _expected(self, key: Key, blocked: Blocked, enders: Iterable[Key]) -> Iterable[Key]:
         """Leave out threads that could end a wait, but that nobody expects to.
@@ -403,6 +420,24 @@ class _Graph:
             if given := self._usable_handlers(process, pids):
                 names = ", ".join(map(_signal_name, sorted(given)))
                 yield f"process {pid} has a handler for {names}"
+        for process in self._snapshot.processes if self._needs_process else ():
+            if process.pid not in pids and self._may_signal_later(process, pids):
+                yield f"process {process.pid} ({process.name}) sleeps, and may end another later"
+
+    def _may_signal_later(self, process: ProcessSeen, members: set[int]) -> bool:
+        """Whether a process beside the set only sleeps, as a watchdog does before it kills.
+
+        Those that started the members, such as a shell, wait for them.
+        """
+        main = self._threads.get((process.pid, process.pid))
+        if main is None or main[1].wait is not Wait.SLEEP or self._serves(main[1]):
+            return False
+        above: set[int] = set()
+        for pid in members:
+            while pid in self._processes and pid not in above:
+                above.add(pid)
+                pid = self._processes[pid].parent  # noqa: PLW2901 - up to the root
+        return process.pid not in above and not any(self._in_files(process.pid, *SERVING))
 
 
 def _closure(roots: Iterable[Key], following: Mapping[Key, Iterable[Key]]) -> set[Key]:
