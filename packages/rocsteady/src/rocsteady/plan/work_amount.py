@@ -8,11 +8,11 @@ from pathlib import Path
 from rocsteady_train.inside import wire
 
 from rocsteady.model import Value
-from rocsteady.plan.script_facts import Amount, ScriptFacts, amounts, resume_option
 from rocsteady.plan.script_traces import EPOCH, LogCounter, epochs_in, of_the_job
 from rocsteady.plan.trials import TrialResult
 from rocsteady.run.job.done_when import matches
 from rocsteady.run.job.values import CHECKPOINT, Resume, Total
+from rocsteady.run.script_facts import Amount, ScriptFacts, amounts, resume_option
 from rocsteady.wording import duration
 
 NEAR = 0.25  # a counter that grows by so much more or less than the steps still counts steps
