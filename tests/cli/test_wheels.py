@@ -43,14 +43,15 @@ def test_no_build_is_1_no_gpu_is_3_and_a_wrong_name_is_2(cli: Rocsteady) -> None
 
 
 def test_both_architectures_of_a_machine_are_named(cli: Rocsteady) -> None:
-    shown = cli("doctor", "wheels", "--root", cli.machine("rx7900xtx-rx6700xt"))
+    shown = cli("doctor", "wheels", "--all", "--root", cli.machine("rx7900xtx-rx6700xt"))
 
     assert shown.out.startswith("torch builds for gfx1100 and gfx1031 on linux")
     assert "No code for gfx1031." in shown.out
 
 
 def test_several_gpus_can_be_named(cli: Rocsteady) -> None:
-    shown = cli("doctor", "wheels", "--gpu", "RX 7900 XTX", "--gpu", "gfx1031", "--os", "linux")
+    gpus = ("--gpu", "RX 7900 XTX", "--gpu", "gfx1031")
+    shown = cli("doctor", "wheels", "--all", *gpus, "--os", "linux")
 
     assert shown.out.startswith("torch builds for gfx1100 and gfx1031 on linux")
     assert "torch[device-gfx1100,device-gfx1031]" in shown.out

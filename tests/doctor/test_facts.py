@@ -92,6 +92,11 @@ KNOWN: dict[str, tuple[str, tuple[Scalar, ...]]] = {
     "override.code": ("rx6700xt-override", ("needed",)),
     "override.settings": ("rx7900xt-pair", ("HSA_OVERRIDE_GFX_VERSION=11.0.0",)),
     "libraries.distro_hsa": ("wsl2-bridge", DISTRO),
+    "wheels.amd": ("rx7900xtx", ("https://stable.repo.amd.com/rocm/whl-next/",)),
+    "wheels.pytorch": (
+        "radeon-vii",
+        ("torch==2.7.1+rocm6.3 --index-url https://download.pytorch.org/whl/rocm6.3",),
+    ),
 }
 ABSENT = {
     "container": "rx7900xtx",

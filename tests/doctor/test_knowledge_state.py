@@ -34,7 +34,7 @@ def test_what_is_newer_than_any_entry_is_said(recorded: Recorded) -> None:
     assert machine.torch is not None
     newer = msgspec.structs.replace(
         machine,
-        torch=msgspec.structs.replace(machine.torch, version="2.15.0+rocm10.1", rocm="10.1"),
+        torch=msgspec.structs.replace(machine.torch, version="2.15.0+rocm10.2", rocm="10.2"),
         system=msgspec.structs.replace(machine.system, kernel="7.1.3-arch1-1"),
         gpus=msgspec.structs.replace(
             machine.gpus, gpus=(msgspec.structs.replace(machine.gpus.gpus[0], gfx="gfx1300"),)
@@ -44,8 +44,8 @@ def test_what_is_newer_than_any_entry_is_said(recorded: Recorded) -> None:
     notes = knowledge_state(knowledge, newer, today=date(2026, 11, 2)).notes
 
     assert notes == (
-        "torch 2.15.0+rocm10.1 is newer than the knowledge base covers (up to 2.14).",
-        "ROCm 10.1 is newer than the knowledge base covers (up to 10.0).",
+        "torch 2.15.0+rocm10.2 is newer than the knowledge base covers (up to 2.14).",
+        "ROCm 10.2 is newer than the knowledge base covers (up to 10.1).",
         "Linux 7.1.3-arch1-1 is newer than the knowledge base covers (up to 7.0).",
         "No entry of the knowledge base covers gfx1300.",
     )
@@ -63,7 +63,7 @@ def test_no_recorded_machine_is_newer_but_for_its_kernel(
 
 def test_what_is_covered_follows_from_the_table_of_wheels(recorded: Recorded) -> None:
     assert str(recorded.knowledge.newest_torch()) == "2.14"
-    assert str(recorded.knowledge.newest_rocm()) == "10.0"
+    assert str(recorded.knowledge.newest_rocm()) == "10.1"
 
 
 def test_what_was_ignored_is_said(recorded: Recorded) -> None:

@@ -36,12 +36,18 @@ def test_rdna1_gets_amds_wheels_only(recorded: Recorded) -> None:
     found = offered(recorded, "gfx1010", "windows")
 
     assert {offer.title for offer in found.offers if offer.official} == {
-        "AMD's multi-arch wheels",
-        "AMD's multi-arch wheels of July 2026",
+        "AMD's wheels",
+        "AMD's wheels of August 2026",
+        "AMD's wheels of July 2026",
     }
     assert "torch[device-gfx1010]" in found.offers[0].install
     assert "'" not in found.offers[0].install  # cmd.exe does not know them
-    assert found.left_out == {"not for windows": len(recorded.knowledge.wheels)}
+    assert found.left_out == {"not for windows": len(recorded.knowledge.wheels) + 1}
+
+
+def test_an_override_that_windows_does_not_read_is_not_named_there(recorded: Recorded) -> None:
+    assert "HSA_OVERRIDE" in offered(recorded, "gfx1031").note
+    assert not offered(recorded, "gfx1031", "windows").note
 
 
 def test_a_build_that_is_known_to_be_broken_says_so_and_comes_last(recorded: Recorded) -> None:
@@ -175,9 +181,12 @@ def test_the_newest_that_is_tested_comes_first(recorded: Recorded, gfx: str) -> 
 
     official = [offer for offer in found.offers if offer.official]
     assert found.offers[: len(official)] == tuple(official)
-    assert (official[0].torch, official[0].rocm) == ("2.12 to 2.14", "10.0")
-    of_pytorch = [offer.torch for offer in official if offer.title == "pytorch.org"]
-    assert of_pytorch[:2] == ["2.14.0", "2.13.0"]
+    assert (official[0].torch, official[0].rocm) == ("2.14", "10.1")
+    assert official[0].install == (
+        f"pip install --index-url https://stable.repo.amd.com/rocm/whl-next/ 'torch[device-{gfx}]'"
+    )
+    of_pytorch = [(offer.torch, offer.rocm) for offer in official if offer.title == "pytorch.org"]
+    assert of_pytorch[:3] == [("2.14.1", "7.14"), ("2.14.1", "7.2"), ("2.13.0", "7.2")]
 
 
 def test_rdna4_with_a_rocm_from_before_its_support_has_a_risk(recorded: Recorded) -> None:

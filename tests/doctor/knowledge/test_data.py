@@ -29,6 +29,7 @@ HOSTS = {
     "huggingface.co",
     "llvm.org",
     "rocm.docs.amd.com",
+    "vladmandic.github.io",
     "www.thegamingpcguide.com",
 }
 REGISTRIES = {"pypi.org", "files.pythonhosted.org", "docker.io", "hub.docker.com", "ghcr.io"}
@@ -37,6 +38,9 @@ KNOWN_BY_QUOTATION = {  # have no address: what they say is known to us as other
     "field-note-a",
     "field-note-b",
     "field-note-e",
+    "persona-finetune",
+    "pytorch-alloc-conf-measured",
+    "rocm-10_1-checked",
     "seen-in-libraries",
 }
 DATE = re.compile(r"20\d\d(-\d\d(-\d\d)?)?")
@@ -224,10 +228,12 @@ def test_no_card_is_there_twice(knowledge: Knowledge) -> None:
 
 
 def test_the_release_table_has_each_release_once(knowledge: Knowledge) -> None:
-    starts = [wheel.torch.partition(",")[0].removeprefix(">=") for wheel in knowledge.wheels]
-    ends = [wheel.torch.partition(",<")[2] for wheel in knowledge.wheels]
+    ranges = list(dict.fromkeys(wheel.torch for wheel in knowledge.wheels))
+    starts = [each.partition(",")[0].removeprefix(">=") for each in ranges]
+    ends = [each.partition(",<")[2] for each in ranges]
 
     assert starts[1:] == ends[:-1]
+    assert len({(wheel.torch, wheel.rocm) for wheel in knowledge.wheels}) == len(knowledge.wheels)
 
 
 def test_no_two_rules_have_one_title_or_one_condition(knowledge: Knowledge) -> None:

@@ -77,13 +77,13 @@ def with_kernel(machine: Machine, kernel: str) -> Machine:
             "allocator-expandable",
             "oom-fragmentation",
             "rx7900xtx",
-            "PYTORCH_ALLOC_CONF=expandable_segments:True",
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         ),
         (
             "allocator-no-split",
             "oom-fragmentation",
             "rx7900xtx",
-            "PYTORCH_ALLOC_CONF=max_split_size_mb:128",
+            "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128",
         ),
         (
             "unset-variable",

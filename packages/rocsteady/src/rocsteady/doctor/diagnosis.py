@@ -147,7 +147,8 @@ def _finding(rule: Rule, match: Match, facts: Facts, knowledge: Knowledge) -> Fi
         named = PLACEHOLDER.search(template)
         if named is None:
             return [template]
-        return [template.replace(named.group(), value) for value in values(named.group(1))]
+        lines = [template.replace(named.group(), value) for value in values(named.group(1))]
+        return [whole for line in lines for whole in filled(line)]
 
     summary = PLACEHOLDER.sub(lambda found: ", ".join(values(found.group(1))), rule.summary)
     commands = tuple(line for template in _templates(rule.fix, facts) for line in filled(template))

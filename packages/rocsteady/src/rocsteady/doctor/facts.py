@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+from packaging.version import Version
+
 from rocsteady.doctor.knowledge.gpu_names import gfx_of
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.machine.machine import Machine
@@ -19,6 +21,7 @@ from rocsteady.versions import version_fits
 
 Scalar = bool | int | float | str
 GIB = 1 << 30
+PYTORCH_INDEX = "https://download.pytorch.org/whl/rocm"
 PACKAGES = ("bitsandbytes", "flash_attn", "torch_directml", "triton")  # that rules speak of
 
 FACTS: Mapping[str, str] = MappingProxyType(
@@ -73,6 +76,9 @@ FACTS: Mapping[str, str] = MappingProxyType(
         "override.effect": "same, within-family, across-families or refused, one value a GPU",
         "override.code": "needed, instead or none, for each GPU overridden within its family",
         "override.settings": "the forms of HSA_OVERRIDE_GFX_VERSION that are set, with values",
+        "wheels.amd": "the address of AMD's newest wheels, for pip",
+        "wheels.pytorch": "what pip needs for the newest torch of pytorch.org with code for the"
+        " GPUs; AMD's where there is none",
         "libraries.distro_hsa": "ROCm runtime libraries of the distribution",
         "libraries.libnuma": "whether a libnuma.so is there, of the system or in the wheel",
         **{f"package.{name}": "its version; absent if it is not installed" for name in PACKAGES},
@@ -104,6 +110,17 @@ class Facts:
         if name.startswith("variable:") and not self.variables_known:
             return NO_VARIABLES
         return self._unknown.get(name, "")
+
+
+def facts_of(example: Mapping[str, Scalar | tuple[Scalar, ...]]) -> Facts:
+    """Return the facts that a rule's author wrote; other variables are not set."""
+    facts = Facts()
+    for name in FACTS:
+        if name not in example:
+            facts.cannot_tell(name, "not part of the example")
+    for name, values in example.items():
+        facts.know(name, values if isinstance(values, tuple) else (values,))
+    return facts
 
 
 def gather(machine: Machine, knowledge: Knowledge) -> Facts:
@@ -192,13 +209,26 @@ def _gpus(facts: Facts, machine: Machine, knowledge: Knowledge) -> None:
     facts.know("gpu.discrete.indices", [",".join(places) or None])
     facts.know("gpu.visible.count", [len(visible(machine))])
     wanted = dict.fromkeys(gfx_of(gpu, knowledge) for gpu in trainable(machine))
-    built = {gfx for index in knowledge.indexes for gfx in {*index.arches} - {*index.avoid}}
+    newest = knowledge.indexes[:1]
+    built = {gfx for index in newest for gfx in {*index.arches} - {*index.avoid}}
     extras = ",".join(f"device-{gfx}" for gfx in wanted if gfx in built)
     facts.know("gpu.extras", [extras or None])
+    amd = next((index.address for index in newest), None)
+    facts.know("wheels.amd", [amd])
+    facts.know("wheels.pytorch", [_of_pytorch(knowledge, {*filter(None, wanted)}, amd, extras)])
     if machine.system.wsl:
         for name in FACTS:
             if name.startswith("gpu."):
                 facts.cannot_tell(name, NO_WSL_GPU)
+
+
+def _of_pytorch(knowledge: Knowledge, gfxs: set[str], amd: str | None, extras: str) -> str | None:
+    """Return requirement and index; of two builds of one release, the first listed."""
+    fitting = [wheel for wheel in knowledge.wheels if gfxs <= {*wheel.arches}]
+    if not fitting:
+        return f"--index-url {amd} 'torch[{extras}]'" if amd and extras else None
+    newest = max(fitting, key=lambda wheel: Version(wheel.latest))
+    return f"torch=={newest.latest}+rocm{newest.rocm} --index-url {PYTORCH_INDEX}{newest.rocm}"
 
 
 def _gpu_memory(facts: Facts, machine: Machine) -> None:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from rocsteady.doctor.diagnosis import rule_findings
-from rocsteady.doctor.facts import FACTS, Facts, Scalar
+from rocsteady.doctor.facts import FACTS, PYTORCH_INDEX, Facts, Scalar
 from rocsteady.doctor.knowledge.hardware import WheelIndex, WheelRelease
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.values import Severity
@@ -18,7 +18,6 @@ from rocsteady.doctor.machine.machine import Machine
 from rocsteady.doctor.values import KnownProblem, TorchOffer, TorchOffers
 from rocsteady.versions import version_fits
 
-PYTORCH_INDEX = "https://download.pytorch.org/whl/rocm"
 WINDOWS, WSL = "windows", "wsl"
 INTEGRATED = ("gfx90c", "gfx1033", "gfx1035", "gfx1036", "gfx1103", "gfx1150", "gfx1151", "gfx1152",
               "gfx1153")  # fmt: skip
@@ -65,7 +64,8 @@ def _listed_for_wsl(knowledge: Knowledge) -> set[str]:
 def _note(knowledge: Knowledge, gfx: str, system: str) -> str:
     if system == WSL and gfx not in _listed_for_wsl(knowledge):
         return f"AMD does not list {gfx} for WSL. This does not apply to native Linux."
-    return knowledge.arches[gfx].note
+    arch = knowledge.arches[gfx]
+    return arch.note or (arch.linux_note if system == "linux" else "")
 
 
 def _why_not(wheel: WheelRelease | WheelIndex, gfx: str, system: str, python: str) -> str:
@@ -95,7 +95,7 @@ def _offer(
         install = f"pip install --index-url {wheel.address} 'torch[{devices}]{wheel.pin}'"
     else:
         title, torch = "pytorch.org", wheel.latest
-        official = system != WSL or gfx in _listed_for_wsl(knowledge)
+        official = system != WSL
         index = f"{PYTORCH_INDEX}{wheel.rocm}"
         install = f"pip install torch=={wheel.latest}+rocm{wheel.rocm} --index-url {index}"
     if system == WINDOWS:
@@ -171,9 +171,14 @@ def _newest(versions: str) -> str:
 
 
 def _rank(wheel: WheelRelease | WheelIndex, offer: TorchOffer) -> tuple[object, ...]:
-    """Order builds: those that work here first, then those that are tested, then the newest."""
+    """Order builds: those that work here first, then those that are tested, then the newest.
+
+    Of one torch that with the newer ROCm comes first, whatever its last number.
+    """
     blocked = any(problem.severity is Severity.BLOCKS for problem in offer.problems)
     nightly = isinstance(wheel, WheelIndex) and not wheel.tested
     torch = wheel.latest if isinstance(wheel, WheelRelease) else _newest(wheel.torch)
-    age = [-int(number) for each in (torch, wheel.rocm) for number in each.split(".")]
+    major, minor, *patch = torch.split(".")
+    numbers = (major, minor, *wheel.rocm.split("."), *patch)
+    age = [-int(number) for number in numbers]
     return blocked, len(offer.lacks), not offer.official, nightly, age

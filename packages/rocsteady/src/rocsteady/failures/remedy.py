@@ -58,9 +58,9 @@ FACTS: Mapping[str, str] = MappingProxyType(
         "strategy.gpus": "what a remedy has set: the numbers of the GPUs",
     }
 )
-# Of the three names that the allocator's settings may have, torch reads the first that is set; the
-# first name is read from 2.9 on.
-ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+# Of the names that the allocator's settings may have, torch reads the first that is set; the last
+# is read from 2.10 on. Every release reads the first.
+ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 ALLOCATOR_DISABLED_BY = ("PYTORCH_NO_HIP_MEMORY_CACHING", "PYTORCH_NO_CUDA_MEMORY_CACHING")
 
 
@@ -267,8 +267,8 @@ def _with_allocator_keys(situation: Situation, keys: Mapping[str, str]) -> Strat
         return Refused(why=f"torch {torch.version} has no GPU memory to manage")
     if disabled := [name for name in ALLOCATOR_DISABLED_BY if name in environment]:
         return Refused(why=f"{disabled[0]} disables every allocator setting")
-    new = torch is not None and version_fits(torch.version, ">=2.9")
-    names = ALLOCATOR if new else ALLOCATOR[1:]
+    new = torch is not None and version_fits(torch.version, ">=2.10")
+    names = ALLOCATOR if new else ALLOCATOR[:-1]
     name = next((name for name in names if environment.get(name)), names[0])
     before = environment.get(name, "")
     if there := [key for key in keys if f"{key}:" in before]:

@@ -16,6 +16,7 @@ class Arch(Value, frozen=True, kw_only=True):
     generic: str = ""  # LLVM's generic target that runs on it, if there is one
     cards: tuple[str, ...] = ()  # products that AMD or LLVM name for it
     note: str = ""  # for somebody who looks for a build and finds none
+    linux_note: str = ""  # the same, where ROCr reads the variable that it names
     sources: tuple[str, ...] = ()  # of the products and the note
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
+import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from rocsteady.doctor.knowledge.values import Confidence, Effect, Fix, Severity
@@ -55,6 +56,8 @@ class Rule(Value, frozen=True, kw_only=True):
     sources: tuple[str, ...]  # keys of sources.toml
     confirmed_on: tuple[str, ...]  # hardware on which we saw it ourselves; empty is "no"
     effect: Effect | None = None  # of the variables in ``when``, where it is not that they harm
+    example: dict[str, Scalar | tuple[Scalar, ...]] = msgspec.field(default_factory=dict)
+    # facts of a machine on which it holds, where no recorded machine has it; the rest is not known
     training_hung: bool = False  # training that nothing blocks was seen to hang on these machines
 
 
