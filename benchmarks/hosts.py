@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 import torch.distributed as dist
-from rocsteady_train.integrations.host_channel import DECISION, HangChannel, HostChannel
+from rocsteady_train.integrations.torchrun_channels import DECISION, HangChannel, HostChannel
 
 from rocsteady.hangs.blame import RankRecord, WaitsFor
 from rocsteady.hangs.verdict import HostSummary, job_blame, job_hangs

@@ -8,7 +8,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from rocsteady_train.integrations.host_channel import (
+from rocsteady_train.integrations.torchrun_channels import (
     MOST_READ,
     HostChannel,
     Message,

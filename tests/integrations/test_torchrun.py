@@ -166,7 +166,7 @@ def run_beside(
 
 SIGNS_OF_LIFE = """
     import torch.distributed as dist
-    from rocsteady_train.integrations import host_channel
+    from rocsteady_train.integrations import torchrun_channels
     from rocsteady_train.integrations.torchrun import Rendezvous
 
     class Alone:
@@ -180,10 +180,10 @@ SIGNS_OF_LIFE = """
 
     store, clock = Flaky(), [0.0]
     handler = Rendezvous(Alone(), hosts=2, watched=False)  # it has no watcher
-    channel = host_channel.HostChannel(store, 1, 2)
-    handler._hangs = host_channel.HangChannel(channel, lambda: clock[0])
+    channel = torchrun_channels.HostChannel(store, 1, 2)
+    handler._hangs = torchrun_channels.HangChannel(channel, lambda: clock[0])
     for minute in range(6):
-        clock[0] += host_channel.BEAT
+        clock[0] += torchrun_channels.BEAT
         store.fails = minute in (2, 3)
         assert handler.num_nodes_waiting() == 0
     store.fails = False

@@ -14,7 +14,7 @@ import pytest
 if sys.platform == "win32":
     pytest.skip("runs are of POSIX; Windows is unconfirmed", allow_module_level=True)
 
-from rocsteady_train.integrations.watcher_link import COMMAND, Watcher, rocsteady_command
+from rocsteady_train.integrations.torchrun_channels import COMMAND, Watcher, rocsteady_command
 
 WITHIN = 30.0
 ENDS = """

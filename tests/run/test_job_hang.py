@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from rocsteady_train.integrations.host_channel import HangChannel, HostChannel
+from rocsteady_train.integrations.torchrun_channels import HangChannel, HostChannel
 
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.hangs.verdict import Patience, Verdict

@@ -15,7 +15,8 @@ from typing import Any
 
 import rocsteady_train
 import torch
-from rocsteady_train.loop import micro_batches, save_interval, supervisor_link
+from rocsteady_train.loop import micro_batches, supervisor_link
+from rocsteady_train.loop.loop import Interval
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -352,12 +353,12 @@ def the_supervisor_may_ask_for_a_save(folder: Path) -> None:
 
 @case
 def the_next_process_knows_what_a_save_costs(folder: Path) -> None:
-    first = save_interval.Interval(600.0)
+    first = Interval(600.0)
     assert first.seconds == 2.0  # until it is known what a save costs
     first.saved(stall=0.5, writing=3.0)
     assert first.seconds >= 50.0  # so that saves stall below 1 % of the time
 
-    following = save_interval.Interval(600.0)
+    following = Interval(600.0)
     following.interrupted(first.state())
     assert 50.0 <= following.seconds <= first.seconds  # one failure more: not less often
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np  # type: ignore[import-not-found, unused-ignore]
 import torch
 from rocsteady_train import Checkpointer, CheckpointError
+from rocsteady_train.checkpoints import tensor_files
 from rocsteady_train.checkpoints.folder import MANIFEST, name_of, steps
 from rocsteady_train.checkpoints.tensor_files import DTYPES
-from rocsteady_train.loop import single_process
 from torch import nn
 from torch.optim import lr_scheduler
 
@@ -567,17 +567,17 @@ def case_one_process_writes_what_dcp_would_have_planned(folder: Path, said: list
     model = Everything()
     state = {"model": model, "odd": {"zero": torch.tensor(3), "text": "x"}}
 
-    kept = single_process.all_plain
+    all_plain = tensor_files.all_plain
     for name in ("alone", "planned"):
         checkpointer = Checkpointer(folder / name)
-        single_process.all_plain = kept if name == "alone" else never  # type: ignore[assignment]
+        tensor_files.all_plain = all_plain if name == "alone" else never  # type: ignore[assignment]
         checkpointer.save(1, state, wait=True)
         checkpointer.close()
     fresh: dict[str, Any] = {"model": Everything(), "odd": {}}
     checkpointer = Checkpointer(folder / "alone")
     assert checkpointer.restore(fresh) == 1  # read by DCP's plan too
     checkpointer.close()
-    single_process.all_plain = kept
+    tensor_files.all_plain = all_plain
 
     assert same(dict(model.state_dict()), dict(fresh["model"].state_dict()))
     one, two = (folder / name / name_of(1) for name in ("alone", "planned"))

@@ -22,12 +22,16 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+import torch.distributed as dist
+
 from rocsteady_train.checkpoints import folder as folders
+from rocsteady_train.checkpoints import tensor_files
 from rocsteady_train.checkpoints.folder import (
     ASIDE,
     LATEST,
@@ -37,6 +41,7 @@ from rocsteady_train.checkpoints.folder import (
     FileFact,
     Manifest,
     RankState,
+    is_dict,
 )
 from rocsteady_train.checkpoints.folder_changes import (
     Room,
@@ -47,13 +52,94 @@ from rocsteady_train.checkpoints.folder_changes import (
     remove,
     set_aside,
 )
-from rocsteady_train.checkpoints.ranks import Ranks
-from rocsteady_train.checkpoints.restore import fill, reason, state_of
-from rocsteady_train.checkpoints.staging import Buffer, Buffers
-from rocsteady_train.checkpoints.state import is_dict
-from rocsteady_train.checkpoints.state_tree import StateParts
-from rocsteady_train.checkpoints.tensor_files import local
-from rocsteady_train.loop import single_process, supervisor_link
+from rocsteady_train.checkpoints.state import StateParts, fill, reason, state_of
+from rocsteady_train.checkpoints.tensor_files import Buffer, Buffers, local
+from rocsteady_train.loop import supervisor_link
+
+
+class Ranks:
+    """All ranks of a training, in a group of their own; or one process alone."""
+
+    def __init__(self) -> None:
+        self.group = own_group()
+        self.rank, self.world = 0, 1
+        if self.group is not None:
+            self.rank, self.world = dist.get_rank(), dist.get_world_size()
+
+    def as_first(self, ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - what is asked for
+        """Return what rank 0 finds, or raise on all ranks what it meets."""
+        found: list[Any] = [None, ""]
+        if self.rank == 0:
+            try:
+                found[0] = ask()
+            except Exception as error:  # noqa: BLE001 - of any file system
+                found[1] = reason(error)
+        if self.group is not None:
+            dist.broadcast_object_list(found, src=0, group=self.group)
+        if found[1]:
+            raise CheckpointError(found[1])
+        return found[0]
+
+    def of_all(self, text: str) -> list[str]:
+        """Return what each rank says."""
+        found: list[Any] = [text] * self.world
+        if self.group is not None:
+            dist.all_gather_object(found, text, group=self.group)
+        return found
+
+    def meet(self) -> None:
+        """Wait until all ranks are here."""
+        if self.group is not None:
+            dist.barrier(group=self.group)
+
+
+def own_group() -> Any:  # noqa: ANN401 - a group of torch's
+    """Make a group of all ranks that does not meet the training's own; None: there is one rank."""
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        return dist.new_group(backend="gloo")
+    return None
+
+
+ASK_EVERY = 1.0  # seconds between two questions, about
+MAX_STEPS = 1000  # steps between them
+
+
+class Agreement:
+    """Asks all ranks now and then whether to save: they save together, or not at all.
+
+    One that says yes is enough.
+    """
+
+    def __init__(self) -> None:
+        # A group of its own: a save that is under way speaks in another, from another thread.
+        self._group = own_group()
+        self._every = 1  # steps between two questions, the same on all ranks
+        self._steps = 0
+        self._wanted = False
+        self._asked = time.monotonic()
+
+    @property
+    def alone(self) -> bool:
+        """Return whether there are no other ranks."""
+        return self._group is None
+
+    def on(self, wanted: bool) -> bool:  # noqa: FBT001 - it is the question
+        """Return whether all ranks do it now. Called by each of them after each step."""
+        if self._group is None:
+            return wanted
+        self._wanted = self._wanted or wanted
+        self._steps += 1
+        if self._steps < self._every:
+            return False
+        now = time.monotonic()
+        pace = self._steps / max(now - self._asked, 1e-6)
+        following = max(1, min(MAX_STEPS, int(pace * ASK_EVERY)))
+        answer = torch.tensor([int(self._wanted), following])
+        dist.all_reduce(answer, op=dist.ReduceOp.MAX, group=self._group)
+        agreed, self._every = bool(answer[0]), int(answer[1])
+        self._steps, self._wanted, self._asked = 0, False, now
+        return agreed
+
 
 log = logging.getLogger("rocsteady")
 _NUMBERS = re.compile(r"[0-9][0-9.,]*(?: (?:bytes|[KMGT]i?B))?")  # that differ for one cause
@@ -211,7 +297,7 @@ class Checkpointer:
         buffer = self._buffers.take()
         try:
             copies, planner = buffer.copy(here), None
-            if self._ranks.world > 1 or not single_process.all_plain(parts.tensors.values()):
+            if self._ranks.world > 1 or not tensor_files.all_plain(parts.tensors.values()):
                 planner = _distributed().SavePlanner(parts.tensors, copies)
             rest = {"world": self._ranks.world, "state": skeleton}
             return _Save(copies=copies, planner=planner, skeleton=rest, buffer=buffer, size=size)
@@ -259,7 +345,7 @@ class Checkpointer:
 
         try:
             if save.planner is None:
-                single_process.save(unfinished, save.copies, save.skeleton, commit)
+                tensor_files.save_plain(unfinished, save.copies, save.skeleton, commit)
             else:
                 module = _distributed()
                 rank, group = self._ranks.rank, self._ranks.group

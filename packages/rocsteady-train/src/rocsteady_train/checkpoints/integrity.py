@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import struct
+import sys
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from rocsteady_train.loop import supervisor_link
 from rocsteady_train.untrusted_file import open_regular, read_head
 
 JSON_LIMIT = 256 * 1024 * 1024  # bytes
@@ -212,3 +215,40 @@ def _varint(stream: BinaryIO, at: int) -> tuple[int, int]:
         if byte < 0x80:  # noqa: PLR2004 - the top bit says that more follows
             return value, at + index + 1
     return value, at + (1 << 62)
+
+
+EVERYTHING = sys.maxsize  # bytes whose checksums are read: they are about to be loaded anyway
+
+log = logging.getLogger("rocsteady")
+_logged: set[str] = set()
+
+
+def newest_whole(
+    found: Sequence[tuple[int, Path]], what_is_wrong: Callable[[Path], str]
+) -> Path | None:
+    """Return the one with the highest number that is whole, and log each that is passed over.
+
+    If the supervisor has chosen one of them, those with a higher number are passed over too.
+    """
+    chosen = supervisor_link.resume_from()
+    limit = next(
+        ((n, path) for n, path in found if chosen is not None and _same(path, chosen)), None
+    )
+    for number, path in sorted(found, reverse=True):
+        wrong = what_is_wrong(path)
+        if not wrong and limit is not None and number > limit[0]:
+            wrong = f"is newer than {limit[1].name}, which was asked for"
+        if not wrong:
+            return path
+        _log_once(f"{path} {wrong}; it is skipped")
+    return None
+
+
+def _same(path: Path, chosen: Path) -> bool:
+    return path.resolve() == chosen.resolve()
+
+
+def _log_once(text: str) -> None:
+    if text not in _logged:
+        _logged.add(text)
+        log.warning("rocsteady: %s.", text)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rocsteady_train.checkpoints import integrity as file_integrity
-from rocsteady_train.integrations.newest_checkpoint import EVERYTHING, newest_whole
+from rocsteady_train.checkpoints.integrity import EVERYTHING, newest_whole
 from rocsteady_train.loop import supervisor_link
 
 PATTERN = "checkpoint_*"

@@ -26,7 +26,7 @@ except ImportError:
     from pytorch_lightning import Callback
 
 from rocsteady_train.checkpoints import integrity as file_integrity
-from rocsteady_train.integrations.newest_checkpoint import EVERYTHING, log, newest_whole
+from rocsteady_train.checkpoints.integrity import EVERYTHING, log, newest_whole
 from rocsteady_train.loop import supervisor_link
 
 PATTERN = "*.ckpt"

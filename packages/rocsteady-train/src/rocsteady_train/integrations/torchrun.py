@@ -6,8 +6,8 @@ one of torch 2.13, a restarted rank may read the addresses of a rank that is dea
 
 Without ``rocsteady run`` above it, the handler starts a watcher beside the agent: ``rocsteady run``
 that starts no command, but watches the ranks of this agent. They exchange JSON, one object a line,
-over a socket (``watcher_link.py``). Watchers of several hosts agree on each generation through its
-store (``host_channel.py``): no two hosts start different things.
+over a socket. Watchers of several hosts agree on each generation through its store: no two hosts
+start different things. ``torchrun_channels.py`` has both.
 
 ``rocsteady run`` copies this file beside ``inside/``, for a training environment without rocsteady:
 it imports nothing but the standard library and torch's public names.
@@ -36,7 +36,7 @@ from torch.distributed.elastic.rendezvous.api import (
 )
 
 if TYPE_CHECKING:
-    from rocsteady_train.integrations.watcher_link import Watcher
+    from rocsteady_train.integrations.torchrun_channels import Watcher
 
 NAME = "rocsteady"
 DELEGATE = "c10d"
@@ -253,7 +253,7 @@ class Rendezvous(RendezvousHandler):
 
     def _agreed(self, info: RendezvousInfo) -> dict[str, Any]:
         """Return what all hosts do in this generation: the leader says it, through the store."""
-        from rocsteady_train.integrations.host_channel import (  # noqa: PLC0415 - where there are several
+        from rocsteady_train.integrations.torchrun_channels import (  # noqa: PLC0415 - where there are several
             HangChannel,
             HostChannel,
             ended,
@@ -286,7 +286,7 @@ class Rendezvous(RendezvousHandler):
     def _start_watcher(self) -> None:
         if self._watcher is not None:
             self._watcher.reap()
-        from rocsteady_train.integrations.watcher_link import Watcher  # noqa: PLC0415 - not beside inside/
+        from rocsteady_train.integrations.torchrun_channels import Watcher  # noqa: PLC0415 - not beside inside/
 
         try:
             self._watcher = Watcher(self._options)

@@ -21,7 +21,7 @@ from transformers import TrainerCallback
 
 from rocsteady_train.checkpoints import integrity as file_integrity
 from rocsteady_train.checkpoints.folder import ASIDE
-from rocsteady_train.integrations.newest_checkpoint import EVERYTHING, log, newest_whole
+from rocsteady_train.checkpoints.integrity import EVERYTHING, log, newest_whole
 from rocsteady_train.loop import supervisor_link
 from rocsteady_train.untrusted_file import read_regular
 
