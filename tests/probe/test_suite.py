@@ -16,7 +16,7 @@ from rocsteady.model import IntentKind, Observation, ProbeOutcome
 from rocsteady.probe.catalog import Probe
 from rocsteady.probe.runner import ProbeRunner
 from rocsteady.probe.suite import (
-    MOST_EVIDENCE,
+    MAX_EVIDENCE,
     KnownBefore,
     Planned,
     Suite,
@@ -304,14 +304,14 @@ def test_what_hangs_is_ended_and_where_it_hung_is_kept(
 
 def test_of_evidence_the_newest_folders_are_kept(tmp_path: Path) -> None:
     kept = seen("p")
-    for number in range(MOST_EVIDENCE + 3):
+    for number in range(MAX_EVIDENCE + 3):
         folder = tmp_path / "scratch" / f"probe-{number}"
         (folder / "evidence").mkdir(parents=True)
         bad = replace(seen("p", ProbeOutcome.HANG, at=1e9 + number * 60))
         kept = keep_evidence(replace(bad, evidence=str(folder / "evidence")), tmp_path / "kept")
         assert (Path(kept.evidence) / "evidence").is_dir()
 
-    assert len(list((tmp_path / "kept").iterdir())) == MOST_EVIDENCE
+    assert len(list((tmp_path / "kept").iterdir())) == MAX_EVIDENCE
     assert Path(kept.evidence).is_dir()
     assert list((tmp_path / "scratch").iterdir()) == []
 

@@ -46,7 +46,7 @@ def test_the_command_is_sure(tmp_path: Path, words: tuple[str, ...]) -> None:
     said = next(amounts("epoch", ("python", "train.py", *words), facts(tmp_path, PARSER), tmp_path))
 
     assert (said.count, said.sure) == (30, True)
-    assert said.said.endswith(" in the command")
+    assert said.source.endswith(" in the command")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_the_command_is_sure(tmp_path: Path, words: tuple[str, ...]) -> None:
 def test_the_script_is_a_guess(tmp_path: Path, text: str, count: int, said: str) -> None:
     found = list(amounts("epoch", ("python", "train.py"), facts(tmp_path, text), tmp_path))
 
-    assert found == [Amount(count=count, said=said, sure=False)]
+    assert found == [Amount(count=count, source=said, sure=False)]
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_a_plain_line_of_a_config_is_a_guess(tmp_path: Path) -> None:
     found = next(amounts("epoch", ("python", "x.py"), nothing, tmp_path))
     named = next(amounts("epoch", ("python", "x.py", "--config=mine.yml"), nothing, tmp_path))
 
-    assert found == Amount(count=5, said="epochs in conf/config.yaml", sure=False)
-    assert named == Amount(count=6, said="epochs in mine.yml", sure=False)
+    assert found == Amount(count=5, source="epochs in conf/config.yaml", sure=False)
+    assert named == Amount(count=6, source="epochs in mine.yml", sure=False)
     assert list(amounts("step", ("python", "x.py"), nothing, tmp_path)) == []
 
 

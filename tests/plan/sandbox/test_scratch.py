@@ -179,7 +179,7 @@ def test_a_kernel_that_forbids_it_is_found_out_by_trying(
 def test_a_copy_that_is_too_large_is_refused_with_the_largest_files(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folders, "MOST_BYTES", 10)
+    monkeypatch.setattr(folders, "MAX_COPIED_BYTES", 10)
     monkeypatch.setattr(folders, "clone", lambda _source, _target: False)
     (project / "data" / "train.bin").write_bytes(b"x" * (2 << 20))
 
@@ -201,7 +201,7 @@ def test_blocks_are_shared_where_the_file_system_can(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Real sharing needs Btrfs or XFS; here a file system that can is one that copies at once."""
-    monkeypatch.setattr(folders, "MOST_BYTES", 0)
+    monkeypatch.setattr(folders, "MAX_COPIED_BYTES", 0)
     monkeypatch.setattr(folders, "clone", _cloning)
 
     copy_project(project, tmp_path / "copy", read_folder_tree(project), ())

@@ -28,8 +28,6 @@ folder_argument = click.argument("folder", default="checkpoints", type=click.Pat
 
 
 class Listed(Value, frozen=True, kw_only=True):
-    """One checkpoint."""
-
     name: str
     step: int
     written: float  # seconds since 1970
@@ -99,8 +97,8 @@ def _looked_at(step: int, path: Path) -> Listed:
 
 def _show(folder: Path, found: list[Listed], *, as_json: bool) -> None:
     if as_json:
-        told = {"version": 1, "folder": str(folder), "checkpoints": found}
-        show_json(told)
+        document = {"version": 1, "folder": str(folder), "checkpoints": found}
+        show_json(document)
         return
     width, colour = layout(sys.stdout)
     page = Page(width, colour=colour)

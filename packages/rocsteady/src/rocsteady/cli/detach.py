@@ -65,7 +65,6 @@ def _has_begun(line: RunLine, attempts: int, journal: Journal) -> bool:
 
 
 def _run_of(started: Detached, since: float, journal: Journal) -> RunLine | None:
-    """Return the run of a supervisor; None if it has not begun."""
     for line in journal.runs():
         is_over = line.run.ended is not None and line.run.ended < since
         if not is_over and line.run.process.split(":")[1:2] == [str(started.pid)]:

@@ -129,7 +129,6 @@ def _show_knowledge(knowledge: Knowledge, *, as_json: bool) -> None:
 
 
 def _rules(knowledge: Knowledge, explain: str | None, *, as_json: bool) -> str:
-    """Return the list of rules, or the story of one."""
     if explain is not None and explain not in knowledge.rules:
         raise click.BadParameter(
             no_such("rule", explain, knowledge.rules, LISTED), param_hint="--explain"

@@ -28,14 +28,11 @@ SURVIVED, NOT_SURVIVED = 0, 1
 
 
 class FaultsParam(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """What is to go wrong, with commas between."""
-
     name = "KIND[:PLACE]@STEP[,...]"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[Fault, ...]:
-        """Read them, or say what is wrong with one."""
         if isinstance(value, tuple):
             return value
         try:

@@ -102,7 +102,6 @@ def command(  # noqa: PLR0913 - one argument an option
 
 
 def _show_failure(text: str, *, as_json: bool) -> int:
-    """Show the failure in a text, or of that name; return the exit code."""
     knowledge = load_failures()
     recovered = False
     if text in knowledge.kinds:
@@ -151,7 +150,6 @@ def _refuse_name(text: str, knowledge: FailureKnowledge) -> None:
 
 
 def _failure_of(kind: KnownFailure) -> Failure:
-    """Return a failure of which only the kind is known."""
     return Failure(
         kind=kind.id,
         title=kind.title,
@@ -170,7 +168,6 @@ def _workarounds_for(kind: KnownFailure) -> list[str]:
 
 
 def _show_message(message: KnownMessage, line: str, *, as_json: bool) -> None:
-    """Show what is known of a line that is no failure."""
     line = redactor_here().text(line)
     if as_json:
         show_json({"version": 1, "message": message, "line": line})
@@ -199,7 +196,6 @@ def render(
     colour: bool,
     recovered: bool = False,
 ) -> str:
-    """Lay out what is known of a failure."""
     page = Page(width, colour=colour)
     if failure.kind == FailureKind.UNKNOWN:
         page.paragraph("No known failure was found in this text.", style=BOLD)
@@ -250,7 +246,6 @@ def _seen(page: Page, failure: Failure) -> None:
 
 
 def _to_do(page: Page, kind: KnownFailure) -> None:
-    """Add what a person can do."""
     fix = kind.fix or kind.advice
     if fix is None:
         return
@@ -313,8 +308,6 @@ def _end_of(stream: BinaryIO) -> str:
 
 
 class Previewed(NamedTuple):
-    """What would be tried against one kind of failure on one machine."""
-
     kind: KnownFailure
     choices: Sequence[RemedyChoice]
     end: RemedyChoice
@@ -322,7 +315,6 @@ class Previewed(NamedTuple):
 
     @property
     def skipped(self) -> list[tuple[str, str]]:
-        """What would not be tried at all, and why."""
         taken = {choice.remedy for choice in self.choices}
         return [(name, why) for name, why in self.end.skipped if name not in taken]
 

@@ -137,7 +137,6 @@ def _watched(found: tuple[TrialResult, ...], words: tuple[str, ...]) -> TrialRes
 
 
 def _why_not(one: TrialResult) -> str:
-    """Say how the script failed; "" if it did not."""
     if not one.failure:
         return ""
     place = f" at {one.place}" if one.place else ""
@@ -237,7 +236,6 @@ def ask_command(folder: Path, *, ask: bool) -> tuple[str, ...]:
 
 
 def ask_total(draft: Draft) -> Draft:
-    """Ask how much work it is, if that could not be seen."""
     if draft.work.total is not None:
         return draft
     steps = _ask("Total number of optimizer steps? Press Enter if unknown", _count)
@@ -248,7 +246,6 @@ def ask_total(draft: Draft) -> Draft:
 
 
 def ask_limits(draft: Draft) -> Draft:
-    """Ask by when, and for how much."""
     due = _ask(
         "Deadline? For example 36h after the start, or 2026-11-30 18:00. Press Enter for none", _due
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 from rocsteady_train.untrusted_file import open_regular
 
-from rocsteady.cli.project import find_run, kept_journal
+from rocsteady.cli.project import find_run, open_journal
 from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.printable import printable
 from rocsteady.run.job.run_names import check_name
@@ -48,7 +48,7 @@ def command(ctx: click.Context, *, name: str | None, follow: bool, lines: int | 
 
     Exit code: 0, 2 for incorrect usage, 130 on ^C.
     """
-    with kept_journal(name) as journal:
+    with open_journal(name) as journal:
         run = find_run(journal, name).run
         going_on = _going_on(journal, run.name) if follow else lambda: False
         try:
@@ -64,7 +64,6 @@ def _folder(journal: Journal | None, run: Run) -> Path:
 
 
 def _going_on(journal: Journal | None, name: str) -> Callable[[], bool]:
-    """Return whether more may come."""
 
     def going_on() -> bool:
         line = find_run(journal, name)
@@ -157,7 +156,6 @@ def _seek_last(log: io.FileIO, lines: int) -> None:
 
 
 def _logs(folder: Path) -> list[int]:
-    """Return the numbers of the attempts that have a log."""
     names = (path.stem.rpartition("-")[2] for path in folder.glob("attempt-*.log"))
     return sorted(int(name) for name in names if name.isdecimal())
 

@@ -55,7 +55,6 @@ class CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Suggest the closest command where there is none of that name."""
         names = self.list_commands(ctx)
         if args and args[0] not in names and not args[0].startswith("-"):
             ctx.fail(no_such("command", args[0], names, f"To list them: {ctx.command_path} --help"))
@@ -66,12 +65,10 @@ class Commands(CommandGroup):
     """The groups above, as click wants them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order of the groups."""
         del ctx
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the one that is asked for."""
         if cmd_name not in COMMANDS:
             return None
         if sys.platform == "win32" and cmd_name in NOT_ON_WINDOWS:
@@ -81,7 +78,6 @@ class Commands(CommandGroup):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
         del ctx
         column = max(map(len, COMMANDS)) + 2
         for title, group in GROUPS.items():
@@ -96,7 +92,6 @@ def rocsteady() -> None:
 
 
 def main() -> NoReturn:
-    """Run the command and turn whatever happens into an exit code."""
     for name in ("stdout", "stderr"):  # closed by whoever started it: there is nobody to tell
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays
@@ -125,7 +120,7 @@ def main() -> NoReturn:
 
 
 def one_line(error: click.ClickException) -> str:
-    """Say what is wrong, and where the options are listed if it does not say what to type."""
+    """Return what is wrong, and where the options are listed if it does not say what to type."""
     text = " ".join(error.format_message().split())
     says_what_to_type = "rocsteady " in text or "Did you mean" in text
     if isinstance(error, click.UsageError) and error.ctx and not says_what_to_type:
@@ -134,7 +129,6 @@ def one_line(error: click.ClickException) -> str:
 
 
 def _code(error: RocsteadyError) -> int:
-    """Return the exit code; a mistake in the job file is incorrect usage."""
     if isinstance(error, JobError):
         return USAGE
     return COULD_NOT_EXAMINE if isinstance(error, ExaminationError) else ERROR

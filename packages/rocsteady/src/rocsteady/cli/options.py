@@ -29,7 +29,6 @@ python_option = click.option(
 
 
 def open_root(root: Path | None, python: str | None) -> Root:
-    """Return the machine that the options mean."""
     if root is not None and not root.is_dir():
         return RecordedRoot(read_recording(root), python=python)
     if root is None and python is not None:
@@ -51,14 +50,11 @@ def _existing(python: str) -> str:
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """A duration, such as 90s, 10m or 2h 30m."""
-
     name = "duration"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> timedelta:
-        """Read it, or say how it is written."""
         from rocsteady.run.job.quantities import duration  # noqa: PLC0415 - not for the doctor
 
         try:

@@ -233,7 +233,6 @@ def _plan_here(  # noqa: PLR0913, PLR0917 - all that a plan rests on
     again: bool,
     yes: bool,
 ) -> Plan:
-    """Make the plan of this machine, with trials unless they have no bounds."""
     folder = trials.folder
     look_back(folder, memory)
     here = circumstances(job, folder, memory, journal, again=again)
@@ -255,13 +254,12 @@ def _records(folder: Path) -> tuple[Memory, Journal]:
 
 
 def _check_interrupt(trials: Trials) -> None:
-    """Say the same wherever ^C was pressed: during a trial, or between two."""
+    """End in the same way wherever ^C was pressed: during a trial, or between two."""
     if trials.stopped:
         raise KeyboardInterrupt
 
 
 def _ask(job: Job, folder: Path, *, yes: bool) -> None:
-    """Ask about paths by which a trial of any stage would reach the real folder."""
     words = [word for each in commands_of(job) for word in each[1:]]
     ask_about_paths([job.command[0], *words], folder, "trial", yes=yes)
 
@@ -304,7 +302,6 @@ def _show(plan: Plan, *, as_json: bool) -> None:
 
 
 def _tell_more(plan: Plan, which: str | None, report: Path | None) -> None:
-    """Explain options of a plan, or write its decision page."""
     if report is None:
         _explain(plan, which or "")
         return
@@ -317,7 +314,6 @@ def _tell_more(plan: Plan, which: str | None, report: Path | None) -> None:
 
 
 def _explain(plan: Plan, which: str) -> None:
-    """Show one option of a plan in full, or all of them."""
     options = (*plan.options, *plan.ruled_out, *plan.not_tried)
     if which != "all":
         if not which.isdecimal():

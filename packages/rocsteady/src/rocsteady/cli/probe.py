@@ -242,7 +242,6 @@ class ProbeSession:
         self.interrupted = False
 
     def announce(self) -> None:
-        """Describe the level before anything runs."""
         live = [each.probe for each in self._planned if not each.why_not]
         risky = [probe.title for probe in live if probe.risky]
         known = (
@@ -259,7 +258,6 @@ class ProbeSession:
             show(str(page))
 
     def run(self) -> None:
-        """Run all of it."""
         for number, planned in enumerate(self._planned):
             observation = self._observe(planned, number)
             self._left -= planned.about
@@ -273,7 +271,6 @@ class ProbeSession:
                 )
 
     def conclude(self) -> int:
-        """Show the summary, and return the exit code."""
         outcomes = [line.observation for line in self._lines]
         summary = ProbeSummary(
             level=self._level,
@@ -303,7 +300,6 @@ class ProbeSession:
         show(str(page))
 
     def _observe(self, planned: Planned, number: int) -> Observation:
-        """Run one probe, and show how far it is."""
         if planned.why_not:
             return self._suite.run(planned)
         tried = 0
@@ -324,5 +320,4 @@ class ProbeSession:
 
 
 def print_json(line: dict[str, object]) -> None:
-    """Print one line for programs."""
     show_json({"version": 1, **line}, indent=0)

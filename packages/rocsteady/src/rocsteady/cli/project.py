@@ -61,17 +61,15 @@ Rank = Callable[[RunLine], tuple[bool, float]]
 
 
 def newest(line: RunLine) -> tuple[bool, float]:
-    """Rank the last run first."""
     return True, line.run.started
 
 
 def running(line: RunLine) -> tuple[bool, float]:
-    """Rank a run in progress before others."""
     return bool(line.alive), line.run.started
 
 
 @contextmanager
-def kept_journals() -> Iterator[tuple[Journal, ...]]:
+def open_journals() -> Iterator[tuple[Journal, ...]]:
     """Give every journal that has runs of this project. Nothing is made for it."""
     with ExitStack() as stack:
         journals = []
@@ -82,9 +80,9 @@ def kept_journals() -> Iterator[tuple[Journal, ...]]:
 
 
 @contextmanager
-def kept_journal(name: str | None = None, first: Rank = newest) -> Iterator[Journal | None]:
+def open_journal(name: str | None = None, first: Rank = newest) -> Iterator[Journal | None]:
     """Give the journal with the run of that name, or with the ``first`` of all runs; or None."""
-    with kept_journals() as journals:
+    with open_journals() as journals:
         yield journal_of(name, journals, first)
 
 
@@ -103,7 +101,6 @@ def journal_of(
 
 
 def nothing_run(name: str | None) -> click.UsageError:
-    """Return the error for a project without runs."""
     missing = f"no run named {name!r}" if name else "no runs"
     return click.UsageError(f"{missing}: this project has no runs")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from rocsteady_train.untrusted_file import read_head
 
-from rocsteady.cli.project import find_run, kept_journal, nothing_run
+from rocsteady.cli.project import find_run, nothing_run, open_journal
 from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.report.facts import bundle, read_story
 from rocsteady.report.html import render_markdown, render_page
@@ -72,7 +72,7 @@ def command(  # noqa: PLR0913 - one argument an option
     page = "--open" if opens else "--follow" if follow else "--bundle" if bundled else ""
     wanted = _format(wanted, output, as_json=as_json, page=page)
     _refuse_taken(output, force=force)
-    with kept_journal(name) as journal:
+    with open_journal(name) as journal:
         if journal is None:
             raise nothing_run(name)
         line = find_run(journal, name)

@@ -11,7 +11,7 @@ import msgspec
 
 from rocsteady.cli.detach import WITHOUT_TERMINAL, detach
 from rocsteady.cli.options import Duration
-from rocsteady.cli.project import enter, find_job_folder, find_project, find_run, kept_journal
+from rocsteady.cli.project import enter, find_job_folder, find_project, find_run, open_journal
 from rocsteady.cli.stop import stop
 from rocsteady.errors import (
     ExaminationError,
@@ -52,14 +52,11 @@ CHOICES = {Existing.CONTINUE: AUTO, Existing.FRESH: NEVER}  # about earlier chec
 
 
 class RunName(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """A name for a run."""
-
     name = "NAME"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> str:
-        """Return it, or fail with how a name is written."""
         if value in (AUTO, NEVER):
             self.fail(f"--resume {value} already has a meaning; choose another name", param, ctx)
         try:
@@ -69,14 +66,11 @@ class RunName(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 
 
 class Remedies(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """Ids of remedies, with commas between them."""
-
     name = "ID[,ID]"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
-        """Read them, or fail with the one there is not."""
         if isinstance(value, tuple):
             return value
         ids = tuple(word.strip() for word in str(value).split(",") if word.strip())
@@ -96,7 +90,6 @@ class RunCommand(click.Command):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click has it
-        """Run it."""
         try:
             return super().invoke(ctx)
         except (JobError, ExaminationError, RequestError):
@@ -246,7 +239,6 @@ def _view(journal: Journal, name: str) -> int:
 
 
 def _folder(options: RunOptions) -> Path:
-    """Return where the run takes place; refuse what cannot run before anything is created."""
     here = Path.cwd()
     if options.command:  # as it was typed, here
         check_interpreter(options.command, here)
@@ -269,7 +261,7 @@ def _stop_first(options: RunOptions) -> None:
     name = options.resumed_run
     if name is None or options.without_terminal:
         return
-    with kept_journal(name) as journal:
+    with open_journal(name) as journal:
         line = find_run(journal, name)
         if not line.alive or line.run.ended is not None or journal is None:
             return
@@ -293,7 +285,7 @@ def _place(folder: Path, options: RunOptions) -> Place:
     here = find_place(folder)
     if options.resumed_run is None:
         return here
-    with kept_journal(options.resumed_run) as journal:
+    with open_journal(options.resumed_run) as journal:
         before = journal.place if journal else None
     return (
         msgspec.structs.replace(
@@ -305,7 +297,6 @@ def _place(folder: Path, options: RunOptions) -> Place:
 
 
 def _check(options: RunOptions) -> None:
-    """Refuse options that contradict each other."""
     if options.watch and not options.without_terminal and not can_fill_screen():
         raise click.UsageError("--watch needs a terminal; without it, use --detach")
     own = (options.command, options.name, options.stage, options.plan)
@@ -316,7 +307,6 @@ def _check(options: RunOptions) -> None:
 
 
 def _check_free(name: str | None, journal: Journal) -> None:
-    """Refuse the name of another run."""
     if name is not None and any(line.run.name == name for line in journal.runs()):
         raise click.UsageError(
             f"a run named {name!r} already exists. Choose another --name, or continue that run:"

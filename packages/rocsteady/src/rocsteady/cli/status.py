@@ -11,7 +11,7 @@ from itertools import chain
 import click
 from msgspec.structs import replace
 
-from rocsteady.cli.project import kept_journals, newest
+from rocsteady.cli.project import newest, open_journals
 from rocsteady.run.forecast import lines_ahead
 from rocsteady.screens.runs import render_runs
 from rocsteady.screens.screen import layout, show, show_json
@@ -24,7 +24,7 @@ from rocsteady.store.values import RunLine
 def command(*, as_json: bool) -> None:
     """List the runs of this project, newest first, with their ETA and deadline."""
     now = time.time()
-    with kept_journals() as journals:
+    with open_journals() as journals:
         each = [lines_ahead(one.runs(), one.story, now=now) for one in journals]
     lines = tuple(sorted(chain(*each), key=newest, reverse=True))
     if as_json:

@@ -6,7 +6,7 @@ import time
 
 import click
 
-from rocsteady.cli.project import find_run, kept_journal
+from rocsteady.cli.project import find_run, open_journal
 from rocsteady.errors import RocsteadyError
 from rocsteady.screens.screen import tell
 from rocsteady.store.identity import is_alive, is_supervisor
@@ -26,7 +26,7 @@ def command(*, name: str) -> None:
 
 def stop(name: str) -> None:
     """Ask the supervisor of a run to end it, and wait until it has."""
-    with kept_journal(name) as journal:
+    with open_journal(name) as journal:
         line = find_run(journal, name)
         if line.run.ended is not None or line.alive is False:
             raise RocsteadyError(f"{name} is not running")

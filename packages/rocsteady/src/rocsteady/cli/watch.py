@@ -12,7 +12,7 @@ import click
 
 from rocsteady.cli.detach import OUTPUT
 from rocsteady.cli.options import Duration
-from rocsteady.cli.project import find_run, kept_journal, nothing_run, running
+from rocsteady.cli.project import find_run, nothing_run, open_journal, running
 from rocsteady.cli.stop import ask_supervisor
 from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED
 from rocsteady.model import RunOutcome
@@ -55,7 +55,7 @@ def command(
     Exit code: 0 if the run is done or still running, 76 if it ended before the job was done, 2 for
     incorrect usage, 130 on ^C.
     """
-    with kept_journal(name, running) as journal:
+    with open_journal(name, running) as journal:
         if journal is None:
             raise nothing_run(name)
         chosen = find_run(journal, name or _running(journal))
@@ -83,12 +83,10 @@ def watch_screen(journal: Journal, name: str, *, ask: bool = False) -> int:
 
 
 def _running(journal: Journal) -> str | None:
-    """Return the newest run that is going on; None if none is."""
     return next((line.run.name for line in journal.runs() if line.alive), None)
 
 
 def _print_lines(watcher: RunWatcher, interval: float, *, as_json: bool) -> int:
-    """Print how the run is, again and again, until it ends."""
     while True:
         view = watcher.view(fresh=True)
         if as_json:

@@ -21,7 +21,7 @@ OWN_CODE, SIMULATION = "own code", "simulation"  # the script's own Python, by w
 NOT_TOLD_APART = "compute and own code"  # too few looks at stacks
 _SIMULATES = re.compile(r"(?i)simul|rollout|episode|physics|\benv|_env\b")
 COMPUTE = ("compute", "backward", "optimizer")
-MOST_WORKERS = 8
+MAX_WORKERS = 8
 LEAST_LEFT = 0.02  # of a step; nothing is made more than 50 times as fast
 
 
@@ -61,7 +61,6 @@ def own_share(limits: Sequence[Limit]) -> float | None:
 
 
 def shares_of(pace: Pace) -> dict[str, float]:
-    """Return which share of a step each phase has; {} if nothing was told."""
     whole = sum(pace.slowed_by.values())
     return {phase: seconds / whole for phase, seconds in pace.slowed_by.items()} if whole else {}
 
@@ -98,7 +97,7 @@ def _installed(frame: str) -> bool:
 def _help(
     part: str, share: float, *, on_gpu: bool, loader: LoaderFacts | None, cores: int
 ) -> tuple[str, float]:
-    """Say what would help most with one part, and by how much, by replaying the phases."""
+    """Return what would help most with one part, and how much faster a step would be."""
     rest = max(1 - share, LEAST_LEFT)
     if part == "data":
         return _more_loading(share, loader, cores)
@@ -125,7 +124,7 @@ def _more_loading(share: float, loader: LoaderFacts | None, cores: int) -> tuple
     if not cores:
         return less
     workers = loader.workers if loader else 0
-    wanted = min(max(cores, workers + 1), MOST_WORKERS)
+    wanted = min(max(cores, workers + 1), MAX_WORKERS)
     loading = share / wanted if workers == 0 else workers / wanted
     gain = 1 / max(rest, loading)
     more = f"{wanted} loader workers" if workers == 0 else f"{wanted} loader workers, not {workers}"

@@ -29,12 +29,11 @@ def local_options(here: Circumstances) -> tuple[Option, ...]:
 
 
 def clean(here: Circumstances) -> Strategy:
-    """Return a strategy without the variables that are known to harm."""
     return Strategy(variables=dict.fromkeys(each.name for each in here.harmful))
 
 
 def is_part_of_clean(strategy: Strategy, here: Circumstances) -> bool:
-    """Tell a strategy that does no more than unset some of the variables that are known to harm."""
+    """Whether a strategy only unsets some of the variables that are known to harm."""
     names = {each.name for each in here.harmful} if here.gpus else set()  # else it is no way here
     rest = msgspec.structs.replace(strategy, variables={})
     unset = strategy.variables.items()
@@ -42,7 +41,6 @@ def is_part_of_clean(strategy: Strategy, here: Circumstances) -> bool:
 
 
 def titled(strategy: Strategy, here: Circumstances) -> str:
-    """Name an option for people."""
     where, rest = "GPU", msgspec.structs.replace(strategy, device=None)
     if strategy.device == CPU or not here.gpus:
         where = "CPU"
@@ -82,7 +80,7 @@ def _gpu_options(here: Circumstances) -> Iterator[Option]:
 
 
 def _about_variables(here: Circumstances) -> tuple[str, ...]:
-    """Say what is wrong with each: as the doctor found it here, or as is known in general."""
+    """Return what is wrong with each: as the doctor found it here, or as is known in general."""
     reasons = []
     for each in here.harmful:
         found = (it for it in here.findings if any(each.name in fact for fact in it.seen))
@@ -93,13 +91,12 @@ def _about_variables(here: Circumstances) -> tuple[str, ...]:
 
 
 def _in_short(text: str) -> str:
-    """Return the first sentence, or two if that one is short."""
     first, *rest = text.rstrip(".").split(". ")
     return ". ".join((first, *rest[: len(first) < SHORT]))
 
 
 def _against_gpu(strategy: Strategy, here: Circumstances) -> str:
-    """Say what rules the GPU out, by finding or observation; "" if nothing does."""
+    """Return what rules the GPU out: a finding or an observation; "" if nothing does."""
     if any(is_as_deadly(strategy, deadly) for deadly in here.deadly):
         return (
             f"{FailureKind.MACHINE_WENT_DOWN}: these settings crashed the machine before;"

@@ -51,13 +51,10 @@ class Circumstances(Value, frozen=True, kw_only=True):
     histories: tuple[tuple[Strategy, FailureHistory], ...] = ()  # a strategy occurs once
 
     def history(self, strategy: Strategy) -> FailureHistory:
-        """Return what was seen of a strategy here."""
         return next((seen for each, seen in self.histories if each == strategy), FailureHistory())
 
 
 class Goal(Value, frozen=True, kw_only=True):
-    """What is wanted of a job, in figures."""
-
     left: int | None = None  # steps; None: not known before a trial
     epochs: int | None = None
     done: int = 0  # steps that a run has made and can go on from
@@ -105,7 +102,6 @@ LATEST = 20  # runs that are looked at
 def circumstances(
     job: Job, folder: Path, memory: Memory, journal: Journal, *, again: bool
 ) -> Circumstances:
-    """Gather what is known of this machine and of this script on it."""
     known = doctors_knowledge()
     machine = examined(known)
     here, script = journal.here.machine, script_fingerprint(job.command, str(folder))
@@ -152,7 +148,6 @@ def facts_of(
 
 
 def goal_of(job: Job, journal: Journal, now: float) -> Goal:
-    """Say what is wanted in figures: what is left, by when, for how much."""
     total = job.total
     done = _done(job, journal) if total is not None and job.resume is not None else 0
     return Goal(
@@ -190,13 +185,11 @@ def _under_way_when_it_went_down(
 
 
 def _probe_went_down(observations: tuple[Observation, ...], software: str) -> bool:
-    """Tell whether a probe took this machine down with today's software."""
     down = ProbeOutcome.WENT_DOWN
     return any(each.outcome is down and each.software == software for each in observations)
 
 
 def card_of(machine: Machine) -> CardSpeed | None:
-    """Return the figures of the first GPU that has some."""
     cards = load_speeds().values()
     for gpu in machine.gpus.gpus:
         found = speed_of(cards, gpu.device, gpu.compute_units)
@@ -212,7 +205,6 @@ def _cores() -> int:
 
 
 def _lines(job: Job, journal: Journal) -> list[RunLine]:
-    """Return the runs of the same command, the newest first."""
     try:
         lines = journal.runs()
     except JournalError:

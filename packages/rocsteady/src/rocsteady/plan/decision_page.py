@@ -51,7 +51,6 @@ HOUR = 3600
 
 
 def decision_page(plan: Plan, *, now: float, zone: tzinfo | None = None) -> DecisionPage:
-    """Put together everything that is needed to decide."""
     plan = msgspec.convert(redactor_here().value(msgspec.to_builtins(plan)), Plan)
     options = tuple(_row(option, plan, zone) for option in plan.options)
     risks = tuple((f"{it.number} {titled(it)}", it.risk.value, _why(it)) for it in plan.options)
@@ -159,7 +158,6 @@ def _timeline(plan: Plan, zone: tzinfo | None) -> Iterator[tuple[str, str]]:
 
 
 def _today(plan: Plan) -> Iterator[str]:
-    """Yield what to do now, in order."""
     if plan.left is None:
         yield "Set total in rocsteady.toml and plan again; without it, nothing can be forecast."
     if plan.deadline is None:
@@ -191,7 +189,6 @@ def _first_steps(best: Option) -> Iterator[str]:
 
 
 def _next(plan: Plan) -> str:
-    """Return what would give a recommendation."""
     return MORE_TIME if plan.trials else "rocsteady plan"
 
 
@@ -227,8 +224,6 @@ def _sources(plan: Plan) -> Iterator[str]:
 
 
 class PageSection(Value, frozen=True, kw_only=True):
-    """A part of the page: a list, and a table below it."""
-
     title: str
     items: tuple[str, ...] = ()
     heads: tuple[str, ...] = ()
@@ -237,8 +232,6 @@ class PageSection(Value, frozen=True, kw_only=True):
 
 
 class DecisionPage(Value, frozen=True, kw_only=True):
-    """All that the page says."""
-
     title: str
     summary: str
     command: str  # that carries out the recommendation; "": none does
@@ -247,12 +240,10 @@ class DecisionPage(Value, frozen=True, kw_only=True):
 
 
 def decision_html(page: DecisionPage) -> str:
-    """Lay the page out as one file that needs no network and runs no script."""
     return render_template("decision.html.j2", page=page)
 
 
 def decision_markdown(page: DecisionPage) -> str:
-    """Write the page as Markdown."""
     return render_template("decision.md.j2", page=page)
 
 
@@ -270,8 +261,6 @@ class Change(Enum):
 
 
 class TippingPoint(Value, frozen=True, kw_only=True):
-    """What would change the decision."""
-
     change: Change
     option: int  # its number; 0: it has none yet
     text: str

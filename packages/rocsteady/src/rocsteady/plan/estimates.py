@@ -53,8 +53,7 @@ class Measured(Value, frozen=True, kw_only=True):
         return max(0.0, compute_share(self.pace) - (self.own or 0.0))
 
     @property
-    def said(self) -> str:
-        """Say that share."""
+    def share_text(self) -> str:
         unknown = ", some of which may be the script's own code" if self.own is None else ""
         return f"the {100 * self.share:.0f} % that is compute{unknown}"
 
@@ -81,7 +80,6 @@ def other_options(
 
 
 def row(option: OtherOption, measured: Measured | None, *, gpus: int = 1) -> Option:
-    """Make a row of an option on this machine's own card, or on all of them."""
     pace, basis = _same_card(measured)
     if pace is not None and gpus > 1 and option.id in ON_ALL_GPUS:
         pace = _estimated(pace, pace.rate * math.sqrt(gpus), pace.low, pace.high * gpus)
@@ -116,20 +114,19 @@ def cloud_rows(
     chosen: dict[str, tuple[Offer, Pace | None, tuple[str, ...]]] = {}
     for each in by_price:  # one row a card
         chosen.setdefault(each[0].card, each)
-    told_apart = measured is not None and measured.on_gpu and measured.card is not None
-    for offer, pace, basis in list(chosen.values())[: SHOWN_OFFERS if told_apart else 1]:
+    card_known = measured is not None and measured.on_gpu and measured.card is not None
+    for offer, pace, basis in list(chosen.values())[: SHOWN_OFFERS if card_known else 1]:
         yield _offered(option, offer, pace, basis, today)
 
 
 def costs(option: Option, early: float, late: float) -> tuple[float, float] | None:
-    """Return what a rented card costs, at least and at most."""
     if option.price is None:
         return None
     return option.price.dollars * early / 3600, option.price.dollars * late / 3600
 
 
 def _setup_rests_on(option: OtherOption) -> tuple[str, ...]:
-    """Say whose word the minutes are: a field note's are one person's, in one place."""
+    """Where the minutes come from: a field note's are one person's, in one place."""
     if option.setup is None:
         return (f"set-up time unknown; {UNKNOWN_SETUP / 60:.0f} h assumed",)
     if option.setup_by.startswith("field-note"):
@@ -202,7 +199,6 @@ def _same_card(measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]
 
 
 def _on(card: CardSpeed, measured: Measured | None) -> tuple[Pace | None, tuple[str, ...]]:
-    """Scale to another card."""
     if measured is None:
         return None, (NO_TRIAL,)
     ratios = _ratios(measured.card, card) if measured.card else ()
@@ -214,7 +210,7 @@ def _on(card: CardSpeed, measured: Measured | None) -> tuple[Pace | None, tuple[
         low, high = min(low, measured.pace.rate), max(high, measured.pace.rate)
     basis = (
         f"scaled by the vendors' peak figures, {min(ratios):.1f} to {max(ratios):.1f} times, of"
-        f" {measured.said}"
+        f" {measured.share_text}"
     )
     return _estimated(measured.pace, math.sqrt(low * high), low, high), (basis,)
 
@@ -222,7 +218,8 @@ def _on(card: CardSpeed, measured: Measured | None) -> tuple[Pace | None, tuple[
 def _faster_than_cpu(measured: Measured) -> tuple[Pace, tuple[str, ...]]:
     pace, share = measured.pace, measured.share
     high = _scaled(pace.rate, share, MAX_SPEEDUP)
-    basis = f"from a trial without a GPU: a GPU is no slower, and speeds up at most {measured.said}"
+    known = "from a trial without a GPU: a GPU is no slower, and speeds up at most"
+    basis = f"{known} {measured.share_text}"
     return _estimated(pace, math.sqrt(pace.rate * high), pace.low, high), (basis,)
 
 

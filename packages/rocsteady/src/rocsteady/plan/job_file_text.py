@@ -17,8 +17,6 @@ GUESS = "A guess; check it. "
 
 
 class Draft(Value, frozen=True, kw_only=True):
-    """What goes into a job file."""
-
     command: tuple[str, ...]
     day: str  # on which it was written, 2026-11-15
     seen: tuple[str, ...]  # sentences about the short run
@@ -30,12 +28,10 @@ class Draft(Value, frozen=True, kw_only=True):
 
 
 def seen(result: TrialResult) -> tuple[str, ...]:
-    """Say what was seen of a script."""
     return tuple(_seen(result))
 
 
 def job_text(draft: Draft) -> str:
-    """Write the job file."""
     parts = [
         _comment(
             f"Written by rocsteady init on {draft.day} from a short run on this machine. Observed:",

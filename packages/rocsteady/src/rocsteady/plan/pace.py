@@ -28,15 +28,11 @@ NORMAL = 1.645  # 90 % of a normal distribution lie within so many standard devi
 
 
 class StepTime(NamedTuple):
-    """When a step was first seen to be made."""
-
     at: float  # seconds
     step: int
 
 
 class _Group(NamedTuple):
-    """Some steps in a row."""
-
     begins: float
     seconds: float
     steps: int
@@ -144,8 +140,6 @@ class FailureHistory(Value, frozen=True, kw_only=True):
 
 
 class FailureCost(Value, frozen=True, kw_only=True):
-    """What a failure costs."""
-
     again: float  # seconds until training goes on: to see it, to end it, to start
     interval: float | None = None  # seconds of work between two checkpoints; None: all is lost
 
@@ -198,7 +192,6 @@ def _took(dice: random.Random, work: float, often: float, loss: FailureCost) -> 
 
 
 def _with_failures(work: float, between: float, loss: FailureCost) -> float:
-    """Return how long work takes on average where it fails now and then."""
     interval = max(min(work if loss.interval is None else loss.interval, work), SHORTEST)
     share = goodput.share_of_work(interval, 0.0, min(loss.again, between), between)
     return min(work / share, NEVER) if share > 0 else NEVER

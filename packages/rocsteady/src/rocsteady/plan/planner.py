@@ -68,8 +68,6 @@ class _Row(NamedTuple):
 
 
 class Planner:
-    """Collects the rows of one plan."""
-
     def __init__(  # noqa: PLR0913 - all that it rests on
         self,
         job: Job,
@@ -95,7 +93,6 @@ class Planner:
         self.observed: list[tuple[str, TrialResult]] = []  # the id of an option, and its result
 
     def work(self) -> None:
-        """Try and estimate."""
         if self._here.deadly:
             self.failures.append(FailureKind.MACHINE_WENT_DOWN)
         for _, history in self._here.histories:
@@ -111,17 +108,14 @@ class Planner:
         self.options = [self._forecast(row) for row in self._rows]
 
     def estimate(self, option: Option) -> None:
-        """Add an option that nothing was tried for."""
         self.options.append(self._forecast(_Row(option, self._job)))
 
     @property
     def total(self) -> int | None:
-        """Steps of the whole job, as a trial showed."""
         return next((result.total for result in self._results if result.total), None)
 
     @property
     def left(self) -> int | None:
-        """Steps that are to be made."""
         return self._left(self._results[-1] if self._results else None, self._job)
 
     def _try(self, option: Option) -> None:
@@ -145,7 +139,6 @@ class Planner:
             self._find_limits(results[-1])
 
     def _keep(self, result: TrialResult) -> None:
-        """Put a result in the place of an earlier one of the same strategy."""
         for number, earlier in enumerate(self._results):
             if earlier.strategy == result.strategy:
                 self._results[number] = result
@@ -196,7 +189,6 @@ class Planner:
             self._rows.append(_Row(_with_failures(option, history), job, result, history))
 
     def _forecast(self, row: _Row) -> Option:
-        """Return the option with its end and its cost, if the pace and the work are known."""
         option = row.option
         left = self._left(row.result, row.job)
         if option.pace is None or left is None:
@@ -226,7 +218,6 @@ class Planner:
         return (result.total if result and result.total else None) or self.total
 
     def _try_variants(self) -> None:
-        """Try other sizes of the model on the fastest option that works."""
         paces = [
             (row.option.pace.rate, row.option.strategy) for row in self._rows if row.option.pace
         ]
@@ -330,7 +321,6 @@ OTHER_CPU = "the speed of the recorded machine's processor is not known"
 
 
 def measured_planner(job: Job, here: Circumstances, goal: Goal, trials: PlanTrials) -> Planner:
-    """Make a planner that has tried what there is time for."""
     planner = Planner(job, here, goal, trials.run, today=_today(), say=trials.say)
     planner.work()
     return planner
@@ -382,7 +372,6 @@ def _nothing_to_compare(planner: Planner) -> str:
 
 
 def with_trials(plan: Plan, trials: Trials) -> Plan:
-    """Say in a plan what its trials took, and what they changed."""
     changed = trials.changed()
     warnings = plan.warnings
     if changed:
@@ -404,7 +393,6 @@ def _numbered(option: Option, number: int) -> Option:
 
 
 def remember(planner: Planner, here: Circumstances, memory: Memory, journal: Journal) -> None:
-    """Keep what the trials showed, as observations of this machine."""
     for option, result in planner.observed:
         seen = observation(result, option, software=here.software, at=time.time())
         memory.observed(journal.here.machine, seen)

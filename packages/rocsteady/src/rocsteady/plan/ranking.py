@@ -37,14 +37,13 @@ def ranked(options: list[Option], *, budget: float | None) -> list[Option]:
 
 
 def score(option: Option) -> float:
-    """Return the seconds until it is done, later by its risk."""
     if option.finish is None:  # then only the pace tells
         return FAR / max(option.pace.rate, 1 / FAR) if option.pace else FAR**2
     return option.finish.seconds / GETS_THERE[option.risk]
 
 
 def in_time(option: Option) -> bool:
-    """Tell whether it can be counted on for the deadline; without one it always can."""
+    """Whether it can be counted on for the deadline; without one it always can."""
     if option.finish is None:
         return False
     return option.finish.in_time is None or option.finish.in_time >= SURE
@@ -63,7 +62,7 @@ def likely_cost(option: Option) -> float | None:
 
 
 def too_dear(option: Option, budget: float | None) -> bool:
-    """Tell whether an option is likely to cost more than there is; that it may is not enough."""
+    """Whether an option is likely to cost more than there is; that it may is not enough."""
     cost = likely_cost(option)
     return cost is not None and budget is not None and cost > budget
 
@@ -96,7 +95,6 @@ def _gpus(option: Option) -> float:
 
 
 def _as_soon(option: Option, other: Option) -> bool:
-    """Tell whether an end is no later than another, as far as trials can tell."""
     first, second = option.finish, other.finish
     if first is None or second is None:
         return False
@@ -105,7 +103,6 @@ def _as_soon(option: Option, other: Option) -> bool:
 
 
 def take(plan: Plan) -> str:
-    """Recommend an option, and say why."""
     if not plan.options:
         untried = _untried(plan)
         return f"No option has a forecast. {untried}" if untried else "No option was found."
@@ -119,7 +116,7 @@ def take(plan: Plan) -> str:
 
 
 def _why(first: Option, plan: Plan) -> str:
-    """Say why a plainer option is not taken, or what was seen of this one."""
+    """Return why a plainer option is not taken, or what was seen of this one."""
     for option in plan.options:
         if option.id in PLAIN and option.id != first.id and option.failures and not first.failures:
             return f"Option {option.number} had {_failures(option)}; this one had none."
@@ -134,7 +131,7 @@ def _why(first: Option, plan: Plan) -> str:
 
 
 def _of_others(first: Option, plan: Plan) -> str:
-    """Say what is wrong with what was tried, where an estimate comes first."""
+    """Return what is wrong with what was tried, where an estimate comes first."""
     tried = [option for option in plan.options if option.basis is Basis.TRIAL]
     if plan.machine:  # that all are estimates is said first
         return ""
@@ -167,7 +164,6 @@ def _deadline(first: Option, plan: Plan) -> str:
 
 
 def _budget(first: Option, plan: Plan) -> str:
-    """Say what it may cost, if that is more than there is."""
     if first.cost is None or plan.budget is None or first.cost[1] <= plan.budget:
         return ""
     likely = likely_cost(first) or first.cost[1]
@@ -182,7 +178,7 @@ def _about(dollars: float) -> str:
 
 
 def _other(first: Option, plan: Plan) -> str:
-    """Say what is given up: a better chance that is too expensive, or else the next option."""
+    """Return what is given up: a better chance that is too expensive, or else the next option."""
     chance = first.finish.in_time if first.finish else None
     for option in plan.options[1:]:
         better = (
@@ -205,7 +201,6 @@ def _other(first: Option, plan: Plan) -> str:
 
 
 def _how_long(first: Option, second: Option) -> str:
-    """Compare an option with the next one, by all trials of both."""
     low, high = _ratios(first, second)
     option = f"Option {second.number}"
     if low > WORTH_A_WORD:
@@ -247,5 +242,5 @@ def _untried(plan: Plan) -> str:
 
 
 def recommends(plan: Plan) -> bool:
-    """Tell a plan that says which option to take from one that says what is missing."""
+    """Whether a plan names an option to take, and not only what is missing."""
     return plan.take.startswith((RECOMMENDED, BEST_ESTIMATE))

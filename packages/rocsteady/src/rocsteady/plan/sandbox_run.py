@@ -31,7 +31,6 @@ ON_STDERR = TerminalUse(stdin=None, stdout=2, stderr=2)  # stdout is for what ca
 
 
 def name_for(folder: Path) -> str:
-    """Name what belongs to a folder."""
     return f"{folder.name or 'root'}-{fingerprint(str(folder))[:12]}"
 
 
@@ -54,19 +53,19 @@ def make_root(root: Path, folder: Path, *, inside: str, busy: str) -> Path:
 def lay_out_scratch(
     folder: Path, root: Path, before: FolderTree, without: Iterable[str] = (), *, instead: str = ""
 ) -> tuple[Scratch, dict[str, str], Path]:
-    """Return where the script runs, its environment, and a folder for marks.
+    """Return where the script runs, its environment, and where fired faults are noted.
 
     ``instead`` is what to do if the script contains a path that a copy would not protect.
     """
-    trackers, marks = root / "trackers", root / "marks"
-    for made in (trackers, marks):
+    trackers, fired_folder = root / "trackers", root / "fired"
+    for made in (trackers, fired_folder):
         made.mkdir()
     environment = offline(os.environ, trackers)
     try:
         scratch = make_scratch(folder, root, before, environment=environment, without=without)
     except AbsolutePathError as error:
         raise RequestError(f"{error}. Use a relative path{instead}") from None
-    return scratch, scratch.environment(environment), marks
+    return scratch, scratch.environment(environment), fired_folder
 
 
 def offline(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
@@ -93,7 +92,6 @@ def offline(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
 
 
 def where(scratch: Scratch, what: str) -> Iterator[str]:
-    """Describe how the user's folder is protected, in lines."""
     if scratch.method is Method.COPY:
         where = f"the {what} runs in a copy of this folder (cannot mount here): {scratch.folder}"
     elif scratch.method is Method.BIND:
@@ -108,7 +106,6 @@ def where(scratch: Scratch, what: str) -> Iterator[str]:
 
 
 def job_in(scratch: Scratch, job: Job) -> Job:
-    """Return a job whose files are looked for where they are written."""
     done, resume = job.done_when, job.resume
     files = tuple(replace(each, path=scratch.inside(each.path)) for each in done.files)
     if resume is not None:
@@ -118,13 +115,10 @@ def job_in(scratch: Scratch, job: Job) -> Job:
 
 
 class _InSandbox(Observer):
-    """Starts each attempt where it cannot change the user's folder."""
-
     def __init__(self, scratch: Scratch) -> None:
         self._scratch = scratch
 
     def launching(self, run: ObservedRun, launch: Launch) -> Launch:
-        """Start it over the folder, or in the copy."""
         del run
         return replace(launch, command=self._scratch.command(launch.command))
 

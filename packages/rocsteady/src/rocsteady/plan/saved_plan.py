@@ -41,7 +41,6 @@ def save_plan(plan: Plan, folder: Path) -> str:
 
 
 def load_plan(folder: Path) -> Plan:
-    """Read it, or say what to do."""
     none = "no plan for this folder yet. Type: rocsteady plan"
     try:
         content = read_regular(_path(folder), PLAN_LIMIT)
@@ -59,7 +58,6 @@ def load_plan(folder: Path) -> Plan:
 
 
 def option_numbered(plan: Plan, number: int) -> Option:
-    """Return the option that a person has typed the number of."""
     for option in plan.options:
         if option.number == number:
             return option
@@ -73,7 +71,6 @@ def command_of(folder: Path, typed: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def home(folder: Path) -> Path:
-    """Return where what belongs to a folder's plan is kept."""
     return state_folder() / "plans" / name_for(folder)
 
 
@@ -124,7 +121,7 @@ def options_after(plan: Plan, number: int) -> tuple[Fallback, ...]:
 
 
 def _is_same_job(option: Option, taken: Option) -> bool:
-    """Tell whether it trains the same model, with the same numbers or with the script's own."""
+    """Whether it trains the same model, with the same numbers or with the script's own."""
     same_model = (option.variant, option.command) == (taken.variant, taken.command)
     return same_model and option.strategy.precision in (None, taken.strategy.precision)
 

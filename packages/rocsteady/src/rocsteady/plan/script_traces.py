@@ -72,8 +72,6 @@ class Printed(Value, frozen=True, kw_only=True):
 
 @dataclass
 class _Seen:
-    """A counter while a log is read."""
-
     values: list[tuple[float, int]] = field(default_factory=list)  # when each was first printed
     falls: bool = False
     in_epoch: bool = False
@@ -188,8 +186,6 @@ def _line_pattern(one: _Seen) -> str:
 
 
 class ScriptTraces(Value, frozen=True, kw_only=True):
-    """What was seen of one attempt."""
-
     torch: bool = False  # it has loaded torch
     counted: bool = False  # its optimizer steps were seen
     total: int | None = None  # steps in all, as the script told rocsteady
@@ -210,7 +206,6 @@ def look_at(  # noqa: PLR0913 - all that there is to look at
     step_times: StepTimes,
     since: float,
 ) -> ScriptTraces:
-    """Put together what is seen of an attempt that has just ended."""
     counted = any(beat.step for beat in end.heartbeats)
     resumes = read_resumes(pages) if pages else ()
     written = tuple(_written(scratch.folder, since - CLOCK_GRAIN))
@@ -255,7 +250,7 @@ def _is_in_usual_folder(path: PurePosixPath) -> bool:
 def _apart(
     written: Iterable[PurePosixPath], project: Path
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Tell checkpoints, as patterns, from other files with weights."""
+    """Separate checkpoints, as patterns, from other files with weights."""
     checkpoints: dict[str, None] = {}
     models: dict[str, None] = {}
     for path in written:

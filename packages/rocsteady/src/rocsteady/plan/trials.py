@@ -58,8 +58,6 @@ LEAST_ANSWERS = 3  # answers; fewer say little of a mean
 
 
 class Bounds(Value, frozen=True, kw_only=True):
-    """How long a trial may take."""
-
     wanted: float = 30.0  # seconds of steps, after the warm-up
     within: float = 180.0  # seconds in all; then it ends with what is known
     in_proportion: bool = False  # to the job: a short one has a short trial
@@ -77,7 +75,6 @@ class Measurement(Observer):
     """Measures the pace of a run, and ends it when that is known."""
 
     def __init__(self, bounds: Bounds, scratch: Scratch, *, sample_stacks: bool) -> None:
-        """Say how long it may take, and whether to see then where the time goes."""
         self._bounds, self._scratch, self._sample_stacks = bounds, scratch, sample_stacks
         self.paces: dict[int, Pace] = {}  # by attempt
         self.ends: dict[int, AttemptEnd] = {}
@@ -91,13 +88,11 @@ class Measurement(Observer):
         self._since, self._looked = time.monotonic(), 0.0
 
     def launching(self, run: ObservedRun, launch: Launch) -> Launch:
-        """Begin anew with each attempt."""
         self._begun[run.attempt], self._phases, self._most_memory = time.time(), [], 0
         self._known_since = None
         return launch
 
     def ended(self, run: ObservedRun, end: AttemptEnd) -> None:
-        """Look at what an attempt has left."""
         self.ends[run.attempt] = end
         self.watched[run.attempt] = look_at(
             end,
@@ -109,7 +104,6 @@ class Measurement(Observer):
         )
 
     def ticked(self, run: ObservedRun) -> None:
-        """Look at the attempt that is under way until its pace is known."""
         number = run.attempt
         if run.is_over or number not in self._begun:
             return
@@ -144,7 +138,7 @@ class Measurement(Observer):
         )
 
     def _is_known(self, number: int, beats: tuple[Heartbeat, ...]) -> bool:
-        """Tell whether there is enough; then stacks are looked at for a while, if wanted."""
+        """Whether there is enough; then stacks are looked at for a while, if wanted."""
         pace = self.paces.get(number)
         if pace is None:
             return False
@@ -186,7 +180,6 @@ class Measurement(Observer):
 
 
 def _held(run: ObservedRun) -> int:
-    """Return the memory that the processes of an attempt hold."""
     if os.name == "nt":
         return 0
     pids = processes(0, f"{run.run.name}-{os.getpid()}-{run.attempt}")
@@ -205,22 +198,17 @@ def _by_phase(beats: tuple[Heartbeat, ...]) -> dict[str, float]:
 
 
 class Use(Value, frozen=True, kw_only=True):
-    """What was seen of the GPU that was used most."""
-
     busy: float  # of 100, the mean
     memory: int | None  # bytes, at most
 
 
 class GpuUse:
-    """Collects what the GPUs say of themselves."""
-
     def __init__(self, root: Path = ROOT) -> None:
         self._root = root
         self._asking: threading.Thread | None = None
         self._seen: list[tuple[float, str, float, int | None]] = []  # when, which, busy, memory
 
     def look(self) -> None:
-        """Ask, unless an answer is still awaited."""
         if self._asking is None or not self._asking.is_alive():
             self._asking = threading.Thread(target=self._ask, daemon=True)
             self._asking.start()
@@ -277,7 +265,6 @@ class TrialResult(Value, frozen=True, kw_only=True):
 
     @property
     def works(self) -> bool:
-        """Tell whether it got on."""
         return not self.failure and (self.pace is not None or self.finished)
 
 
@@ -332,7 +319,6 @@ def _of_its_device(pace: Pace | None, strategy: Strategy) -> Pace | None:
 
 
 def observation(result: TrialResult, way: str, *, software: str, at: float) -> Observation:
-    """Return what a trial showed, as the machine's memory keeps it."""
     outcome = ProbeOutcome.OK if result.works else ProbeOutcome.EXCEPTION
     if result.hung:
         outcome = ProbeOutcome.HANG
@@ -366,7 +352,7 @@ def last_of_each_strategy(results: Iterable[TrialResult]) -> list[TrialResult]:
 
 
 def survived(result: TrialResult) -> bool:
-    """Tell a failure that a fresh process gets over: it came some way and left a checkpoint."""
+    """Whether a fresh process gets over a failure: it came some way and left a checkpoint."""
     if (
         result.pace is None
         or not result.resumes
@@ -382,13 +368,11 @@ def survived(result: TrialResult) -> bool:
 
 
 def is_of_loaders(kind: str) -> bool:
-    """Tell whether a kind of failure is one of loader processes."""
     known = load_failures().kinds.get(kind)
     return known is not None and known.component is Component.LOADER
 
 
 def failed(result: TrialResult) -> str:
-    """Say what came of a trial that did not get on."""
     if not result.failure:
         made = f"no step after step {result.step:,}" if result.step else "no step"
         return f"{CUT_SHORT} {made} in {duration(result.seconds)}"
@@ -397,7 +381,6 @@ def failed(result: TrialResult) -> str:
 
 
 def trial_history(results: Iterable[TrialResult], result: TrialResult) -> FailureHistory:
-    """Count what a trial showed of one strategy."""
     own = [each for each in results if each.strategy == result.strategy]
     kinds = tuple(each.failure for each in own if each.failure)
     return FailureHistory(
@@ -409,7 +392,6 @@ def trial_history(results: Iterable[TrialResult], result: TrialResult) -> Failur
 
 
 def together(first: FailureHistory, second: FailureHistory) -> FailureHistory:
-    """Add up two histories of a strategy."""
     return FailureHistory(
         failures=first.failures + second.failures,
         seconds=first.seconds + second.seconds,
@@ -419,7 +401,7 @@ def together(first: FailureHistory, second: FailureHistory) -> FailureHistory:
 
 
 def rests_on(result: TrialResult, seen: FailureHistory) -> tuple[str, ...]:
-    """Say what an option is based on: the trial, and the failures that were seen or not."""
+    """Return what an option is based on: the trial, and the failures that were seen or not."""
     pace = result.pace
     measured = f"trial, {pace.steps:,} steps in {duration(pace.seconds)}" if pace else "trial"
     split = result.watched.batch_split
@@ -495,7 +477,6 @@ class Trials:
         return differences(before, after) if whole and before is not None else None
 
     def changed_in_words(self) -> str:
-        """Say what all trials changed in the user's folder, also if they were stopped."""
         if self.changes is None:
             return "this folder has too many files to check whether any was changed"
         if not self.changes:
@@ -579,16 +560,12 @@ def _root(folder: Path) -> Path:
 
 
 class TrialKind(Enum):
-    """What a trial is to show."""
-
     WITH_STACKS = "the pace, and where the time goes"
     PACE = "the pace"
     COMPARISON = "the pace, in less time"
 
 
 class TrialBounds(NamedTuple):
-    """How long the trials of a plan may take."""
-
     each: float  # seconds
     within: float  # seconds, all together
     left: int | None  # steps of the job, if known
@@ -596,8 +573,6 @@ class TrialBounds(NamedTuple):
 
 
 class TrialProgress(NamedTuple):
-    """How far the trials are."""
-
     share: float  # of the time that there is
     left: float  # seconds, at most
     title: str  # what is being tried
@@ -615,7 +590,6 @@ class PlanTrials:
         self._title, self._show = "", show
 
     def say(self, title: str) -> None:
-        """Name what is tried next."""
         self._title = title
 
     def run(self, job: Job, strategy: Strategy, kind: TrialKind) -> tuple[TrialResult, ...]:

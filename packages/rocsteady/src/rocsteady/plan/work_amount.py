@@ -24,15 +24,12 @@ BY_ITSELF = {wire.RESUME_FROM: CHECKPOINT}  # for rocsteady's own library; other
 
 
 class Work(Value, frozen=True, kw_only=True):
-    """How much there is to do, and what says so."""
-
     total: Total | None = None
     why: str = NOT_SEEN
     sure: bool = False
 
 
 def how_much(command: Sequence[str], result: TrialResult, facts: ScriptFacts, folder: Path) -> Work:
-    """Return how much work the job is, by the surest that there is."""
     if result.watched.total:
         return _steps(result.watched.total, "Reported by the script.")
     if not result.watched.counted:
@@ -64,13 +61,13 @@ def _steps(count: int, why: str) -> Work:
 
 
 def _earlier(result: TrialResult, folder: Path) -> bool:
-    """Tell whether there are checkpoints of an earlier run, which it may have gone on from."""
+    """Whether there are checkpoints of an earlier run, which it may have gone on from."""
     own = result.watched.resume.checkpoints if result.watched.resume else ()
     return any(any(matches(folder, each)) for each in (*own, *result.watched.checkpoints))
 
 
 def _said(amount: Amount, total: Total) -> Work:
-    return Work(total=total, why=f"From {amount.said}.", sure=amount.sure)
+    return Work(total=total, why=f"From {amount.source}.", sure=amount.sure)
 
 
 def _by_counter(counter: LogCounter, result: TrialResult) -> Work:
@@ -102,16 +99,16 @@ def _epochs(
     command: Sequence[str], result: TrialResult, facts: ScriptFacts, folder: Path
 ) -> Amount | None:
     """Return how many epochs there are: by the command, by what was printed, or by the script."""
-    said = list(amounts(EPOCH, command, facts, folder))
+    stated = list(amounts(EPOCH, command, facts, folder))
     printed = epochs_in(result.watched.printed.counters)
-    if printed is None or not printed.total or (said and said[0].sure):
-        return said[0] if said else None
+    if printed is None or not printed.total or (stated and stated[0].sure):
+        return stated[0] if stated else None
     shown = f"epoch {printed.n}/{printed.total} in its output"
-    more = next((each for each in said if each.count == printed.total + 1), None)
+    more = next((each for each in stated if each.count == printed.total + 1), None)
     if more is not None:  # as Lightning prints it: 0/9 to 9/9 are ten
-        return Amount(count=more.count, said=f"{shown}, from 0, and {more.said}", sure=True)
+        return Amount(count=more.count, source=f"{shown}, from 0, and {more.source}", sure=True)
     several = sum(any("epochs" in flag for flag in each.flags) for each in facts.options) > 1
-    return Amount(count=printed.total, said=shown, sure=printed.first > 0 and not several)
+    return Amount(count=printed.total, source=shown, sure=printed.first > 0 and not several)
 
 
 def _by_epochs(epochs: Amount, result: TrialResult, facts: ScriptFacts) -> Work:
@@ -123,12 +120,12 @@ def _by_epochs(epochs: Amount, result: TrialResult, facts: ScriptFacts) -> Work:
     if each and abs(each - batches) > max(NEAR * batches, LATE * rate):
         count = max(1, round(each))
         why = (
-            f"{epochs.count:,} epochs, from {epochs.said}; about {count:,} steps per epoch were"
+            f"{epochs.count:,} epochs, from {epochs.source}; about {count:,} steps per epoch were"
             " observed."
         )
         return Work(total=Total(steps=epochs.count * count), why=why)
     if batches:
-        why = f"{epochs.count:,} epochs of {batches:,} batches, from {epochs.said}"
+        why = f"{epochs.count:,} epochs of {batches:,} batches, from {epochs.source}"
         sure = epochs.sure and bool(each or not facts.accumulates)
         why += "." if each else f", {IF_ONE_EACH}."
         return Work(total=Total(steps=epochs.count * batches), why=why, sure=sure)
@@ -158,17 +155,15 @@ def _by_lines(
         return Work(total=Total(log=counter.pattern), why=why, sure=not result.watched.torch)
     amount = next(amounts(counter.word, command, facts, folder), None)
     if amount is None and result.finished:
-        amount = Amount(count=counter.n, said="its last line when the script finished", sure=True)
+        amount = Amount(count=counter.n, source="its last line when the script finished", sure=True)
     if amount is None:
         return Work(why=f"The script printed {shown}, but not out of how many.")
     unit = "epochs" if counter.word == EPOCH else "steps"
-    why = f"No optimizer steps can be observed; the script printed {shown}. Total: {amount.said}."
+    why = f"No optimizer steps can be observed; the script printed {shown}. Total: {amount.source}."
     return Work(total=Total(log=counter.pattern, **{unit: amount.count}), why=why, sure=amount.sure)
 
 
 class GoingOn(Value, frozen=True, kw_only=True):
-    """How to go on, and what says so."""
-
     resume: Resume | None = None
     why: str
     written: tuple[str, ...] = ()  # patterns of checkpoints

@@ -303,7 +303,7 @@ def at_level(level: int) -> tuple[Probe, ...]:
 
 
 def estimate(level: int, *, gpus: int = 0) -> float:
-    """Say how many seconds a level takes at most, if nothing hangs and starting takes no longer."""
+    """Return the seconds that a level takes at most, if nothing hangs."""
     chosen = [probe for probe in at_level(level) if probe.gpus <= gpus]
     column = LEVELS.index(level)
     starting = sum(FRESH_START if probe.fresh else FORK_START for probe in chosen)

@@ -48,8 +48,6 @@ _OPERATOR = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.\w+)?", re.ASCII)
 
 
 class Fault(Value, frozen=True, kw_only=True):
-    """What is to go wrong, where, and when."""
-
     kind: str
     place: str  # one of PLACES, or an operator
     at: int  # the step, or the call of the operator
@@ -116,13 +114,10 @@ class Fired(Value, frozen=True, kw_only=True):
 
     @property
     def attempt(self) -> int:
-        """The number of the attempt."""
         return int(self.run.rpartition("-")[2])
 
 
 class LossSeen(Value, frozen=True, kw_only=True):
-    """What the pages of an attempt told of the loss."""
-
     at: float  # when it was seen not to be finite, by the wall clock
     lasting: bool  # it was so when it was last looked at
 
@@ -130,22 +125,19 @@ class LossSeen(Value, frozen=True, kw_only=True):
 class FaultInjection(Observer):
     """Has the training bring faults about, and ends the run when the last one is behind it."""
 
-    def __init__(self, faults: tuple[Fault, ...], marks: Path) -> None:
-        """Take a folder that remembers which faults there were."""
-        self._faults, self._marks = faults, marks
+    def __init__(self, faults: tuple[Fault, ...], folder: Path) -> None:
+        self._faults, self._folder = faults, folder
         self.went_on_from: dict[int, int] = {}  # by attempt: steps that it did not have to make
         self.losses: dict[int, LossSeen] = {}  # by attempt
 
     def launching(self, run: ObservedRun, launch: Launch) -> Launch:
-        """Tell the training process of the faults."""
         self.went_on_from[run.attempt] = run.steps_before
-        found = for_inside(self._faults, before=run.steps_before, folder=self._marks)
+        found = for_inside(self._faults, before=run.steps_before, folder=self._folder)
         return msgspec.structs.replace(
             launch, environment={**launch.environment, wire.FAULTS: found}
         )
 
     def ticked(self, run: ObservedRun) -> None:
-        """Look at the pages of the attempt that is under way."""
         pages = read_pages(run.pages) if run.pages else ()
         spoilt = [beat.not_finite > beat.finite for beat in pages]
         if any(beat.not_finite for beat in pages):
@@ -157,8 +149,7 @@ class FaultInjection(Observer):
             run.end("all faults have been injected; the drill ends here.")
 
     def _is_behind(self, step: int) -> bool:
-        """Tell whether every fault was long ago, or should have been."""
-        fired = read_fired(self._marks, len(self._faults))
+        fired = read_fired(self._folder, len(self._faults))
         due = [
             fired[number].step if number in fired else _due(fault)
             for number, fault in enumerate(self._faults)
@@ -169,7 +160,6 @@ class FaultInjection(Observer):
 
 
 def read_fired(folder: Path, count: int) -> dict[int, Fired]:
-    """Return which faults were brought about, by number."""
     found = {}
     for number in range(count):
         with contextlib.suppress(OSError, msgspec.MsgspecError):  # not yet, or just being written
@@ -192,7 +182,6 @@ def results(
     went_on_from: Mapping[int, int],
     losses: Mapping[int, LossSeen],
 ) -> tuple[FaultResult, ...]:
-    """Say of each fault what came of it."""
     failures = {row.attempt: row.failure.kind for row in story.failures}
     to_blame = {
         attempt: _to_blame(kind, faults, fired, attempt) for attempt, kind in failures.items()
@@ -234,7 +223,6 @@ def _failed(
     story: RunStory,
     went_on_from: Mapping[int, int],
 ) -> FaultResult:
-    """Tell of a fault that an attempt failed of."""
     decision = next((each for each in story.decisions if each.attempt == fired.attempt), None)
     later = [each for each in story.attempts if each.number > fired.attempt]
     passed = any((each.last_step or 0) >= fired.step for each in later)
@@ -251,7 +239,6 @@ def _failed(
 def _not_failed(
     plain: FaultResult, fired: Fired, story: RunStory, seen: LossSeen | None
 ) -> FaultResult:
-    """Tell of a fault that ended nothing."""
     made = next((it.last_step for it in story.attempts if it.number == fired.attempt), None)
     passed = (made or 0) >= fired.step
     went_on = "the script continued" if passed else "none"
@@ -290,17 +277,14 @@ NAME = "drill"  # of the run
 
 @dataclass(frozen=True, kw_only=True)
 class Drill:
-    """A drill of one folder's job."""
-
     folder: Path
     root: Path  # for all that it writes
     journal: Journal
     say: Callable[[str], None]
 
     def carry_out(self, job: Job, faults: tuple[Fault, ...]) -> tuple[DrillResult, int | None]:
-        """Return what came of it, and the exit code if the user stopped it."""
         before = read_folder_tree(self.folder)
-        scratch, environment, marks = lay_out_scratch(
+        scratch, environment, fired_folder = lay_out_scratch(
             self.folder, self.root, before, _checkpoints(job, self.folder)
         )
         for line in where(scratch, NAME):
@@ -314,12 +298,12 @@ class Drill:
             options=RunOptions(timing=Timing(quick_crash=timedelta(0))),
             journal=self.journal,
         )
-        injection = FaultInjection(faults, marks)
+        injection = FaultInjection(faults, fired_folder)
         supervisor, code = run.carry_out(job, injection)
         story = self.journal.story(NAME)
         fault_results = results(
             faults,
-            read_fired(marks, len(faults)),
+            read_fired(fired_folder, len(faults)),
             story,
             went_on_from=injection.went_on_from,
             losses=injection.losses,

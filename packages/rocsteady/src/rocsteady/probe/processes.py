@@ -70,19 +70,15 @@ class Fresh:
         self.pid = self._child.pid
 
     def ended(self, within: float) -> Exit | None:
-        """Wait a little for its end."""
         return self._child.wait(within)
 
     def tree(self) -> tuple[int, ...]:
-        """Return all that it consists of."""
         return self._child.tree() or (self.pid,)
 
     def kill(self) -> bool:
-        """End it with all that it started; false if it cannot be killed."""
         return not self._child.stop(AT_ONCE, first=None).unkillable
 
     def close(self) -> None:
-        """Let go of it."""
         self._child.close()
 
 
@@ -112,7 +108,6 @@ class Forks:
         self.pid = int(str(self._heard(READY_WITHIN).get("ready", 0)))
 
     def fork(self, request: dict[str, object]) -> Forked:
-        """Run a payload in a fork."""
         try:
             self._connection.sendall(json.dumps(request).encode() + b"\n")
             message = self._heard(READY_WITHIN)
@@ -125,7 +120,6 @@ class Forks:
         return Forked(self, int(str(message["pid"])))
 
     def close(self) -> None:
-        """End it, and with it whatever it forked."""
         self._connection.close()
         self._listening.close()
         self._child.stop(AT_ONCE, first=None)
@@ -170,7 +164,6 @@ class Forked:
         self._exit: Exit | None = None
 
     def ended(self, within: float) -> Exit | None:
-        """Wait a little for its end."""
         if self._exit is None:
             message = self._forks.heard(within)
             if message is not None and message.get("ended") == self.pid:
@@ -179,19 +172,15 @@ class Forked:
         return self._exit
 
     def tree(self) -> tuple[int, ...]:
-        """Return all that it consists of: what a payload starts by itself is in its session."""
         return (self.pid,)
 
     def kill(self) -> bool:
-        """End it with all that it started; false if it cannot be killed."""
         kill_session(self.pid)
         return self.ended(KILLED_WITHIN) is not None
 
     def close(self) -> None:
-        """End what it may have left in its session."""
         kill_session(self.pid)
 
 
 def tidy(folder: Path) -> None:
-    """Remove what a probe wrote."""
     shutil.rmtree(folder, ignore_errors=True)

@@ -46,8 +46,6 @@ _LONG = (1 << 32) - 1  # the lower half counts tries, the upper one signs of lif
 
 
 class Result(Value, frozen=True, kw_only=True):
-    """What a payload wrote down itself."""
-
     version: int
     outcome: str
     why: str = ""
@@ -60,8 +58,6 @@ class Result(Value, frozen=True, kw_only=True):
 
 
 class Payload(Protocol):
-    """A process that runs one."""
-
     pid: int
 
     def ended(self, within: float) -> Exit | None: ...
@@ -101,7 +97,6 @@ class ProbeRunner:
         seconds: float,
         progress: Callable[[int], None] = lambda _: None,
     ) -> Observation:
-        """Run one probe to its end, or end it."""
         folder = self._folder / f"probe-{next(self._numbers)}"
         folder.mkdir(mode=0o700)
         request: dict[str, object] = {
@@ -140,7 +135,6 @@ class ProbeRunner:
         )
 
     def close(self) -> None:
-        """End what is left."""
         if self._forks is not None:
             self._forks.close()
             self._forks = None
@@ -176,7 +170,6 @@ class _Watch:
         self._began, self._progress = began, progress
 
     def observe(self) -> Observation:
-        """Wait for the end, or for a hang."""
         start = moved = time.monotonic()
         before, waited = 0, _Waited(self._payload)
         while True:
@@ -299,7 +292,7 @@ class _Waited:
         self._next = 0.0
 
     def too_long(self, quiet: float, patience: float) -> bool:
-        """Tell whether nothing was heard of it for too long; ``quiet`` seconds have passed."""
+        """Whether nothing was heard of it for too long; ``quiet`` seconds have passed."""
         if quiet < QUIET * patience or quiet < self._next:
             return False
         if self._wait is None:

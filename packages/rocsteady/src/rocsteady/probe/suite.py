@@ -28,12 +28,10 @@ from rocsteady.wording import plural
 
 LEVEL_NAMES = tuple(map(str, LEVELS))
 CONFIDENCE = 0.95
-MOST_EVIDENCE = 50  # folders
+MAX_EVIDENCE = 50  # folders
 
 
 class Planned(Value, frozen=True, kw_only=True):
-    """A probe, and how far it is gone into."""
-
     probe: Probe
     tries: int  # at most
     seconds: float  # at most
@@ -43,8 +41,6 @@ class Planned(Value, frozen=True, kw_only=True):
 
 
 class KnownBefore(Value, frozen=True, kw_only=True):
-    """What is known before anything is tried."""
-
     machine: Machine
     screens: tuple[str, ...] | None  # connectors with a screen on a GPU; None: cannot be told
     took_down: bool = False  # something of ours took this machine down before
@@ -52,7 +48,6 @@ class KnownBefore(Value, frozen=True, kw_only=True):
 
 
 def unknown_names(probes: Sequence[Probe], names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names that no probe has."""
     return tuple(name for name in names if not any(_is_meant(probe, name) for probe in probes))
 
 
@@ -75,7 +70,6 @@ def plan(
 
 
 def without_risks(planned: Iterable[Planned]) -> tuple[Planned, ...]:
-    """Leave out what should be asked about."""
     return tuple(
         msgspec.structs.replace(each, why_not=f"{each.risk}; use --yes to run it", risk="")
         if each.risk and not each.why_not
@@ -85,7 +79,6 @@ def without_risks(planned: Iterable[Planned]) -> tuple[Planned, ...]:
 
 
 def newest(observations: Iterable[Observation]) -> dict[str, Observation]:
-    """Return the newest of each probe and variant."""
     found: dict[str, Observation] = {}
     for each in sorted(observations, key=lambda observation: observation.at):
         if each.outcome is not ProbeOutcome.NOT_RUN:
@@ -189,7 +182,7 @@ def keep_evidence(observation: Observation, folder: Path) -> Observation:
         shutil.move(whole, target)
     except OSError:
         return observation  # it is still where it was
-    for old in sorted(folder.iterdir(), key=_age)[:-MOST_EVIDENCE]:
+    for old in sorted(folder.iterdir(), key=_age)[:-MAX_EVIDENCE]:
         shutil.rmtree(old, ignore_errors=True)
     return msgspec.structs.replace(observation, evidence=str(target))
 
@@ -223,7 +216,6 @@ def _planned(probe: Probe, depth: int, standing: KnownBefore, *, again: bool) ->
 
 
 def _took_it_down(probe: Probe, observations: Iterable[Observation]) -> bool:
-    """Tell whether the machine went down when it was last tried."""
     own = [
         each for each in observations if (each.probe, each.variant) == (probe.name, probe.variant)
     ]
@@ -232,7 +224,7 @@ def _took_it_down(probe: Probe, observations: Iterable[Observation]) -> bool:
 
 
 def _lacking(probe: Probe, machine: Machine) -> str:
-    """Say which GPUs are missing; other vendors' and those behind WSL2 only the payload can see."""
+    """Return what is missing; the payload sees GPUs of other vendors and behind WSL2."""
     unseen = machine.system.wsl or (machine.torch is not None and machine.torch.build == "cuda")
     there = len(trainable(machine))
     if machine.torch is not None and machine.torch.build == "cpu":

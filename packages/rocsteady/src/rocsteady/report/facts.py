@@ -37,7 +37,6 @@ BUNDLED = ("wait-set.txt", "stacks.txt", "kernel.txt", "memory.json", "gpu.json"
 
 
 def read_story(journal: Journal, line: RunLine, *, now: float) -> Story:
-    """Read a run, and explain it."""
     return build_story(read_facts(journal, line, now=now))
 
 
@@ -112,7 +111,6 @@ def _crash_explanation(record: RunStory) -> str:
 
 
 def _advice(record: RunStory) -> dict[str, Fix]:
-    """Return what a person can do about each failure, where something is known."""
     kinds = {row.failure.kind for row in record.failures}
     known = load_failures().kinds if kinds else {}
     fixes = {kind: known[kind].fix or known[kind].advice for kind in kinds & known.keys()}

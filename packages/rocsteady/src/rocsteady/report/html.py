@@ -27,7 +27,6 @@ ROWS = 500  # of a table, at most; a longer one says what it leaves out
 
 
 def render_page(story: Story, *, reload_after: int | None = None) -> str:
-    """Return the page of a run; a browser loads it again after that many seconds."""
     of_gpus: dict[str, list[LinePlot]] = {}
     own: list[LinePlot] = []
     for plot in story.plots:
@@ -52,7 +51,6 @@ def render_page(story: Story, *, reload_after: int | None = None) -> str:
 
 
 def render_markdown(story: Story) -> str:
-    """Return the page of a run as Markdown."""
     return render_template(
         "run.md.j2",
         story=story,
@@ -114,7 +112,6 @@ def _visible(value: object) -> object:
 
 
 def _sentence(text: str) -> str:
-    """Begin with a capital letter and end with one full stop."""
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 

@@ -25,8 +25,6 @@ TITLES = 40  # of bars, at most, in the description of a timeline
 
 
 class Label(Value, frozen=True, kw_only=True):
-    """A text beside a picture."""
-
     text: str
     position: float  # percent of the width, or of the height
     width: float = 0.0  # percent
@@ -34,8 +32,6 @@ class Label(Value, frozen=True, kw_only=True):
 
 
 class Bar(Value, frozen=True, kw_only=True):
-    """A rectangle as high as the picture."""
-
     x: float
     width: float
     color: str  # a class of the style sheet
@@ -43,8 +39,6 @@ class Bar(Value, frozen=True, kw_only=True):
 
 
 class IncidentLine(Value, frozen=True, kw_only=True):
-    """A moment that every picture shows: an incident."""
-
     x: float
     title: str
 
@@ -67,8 +61,6 @@ class Picture(Value, frozen=True, kw_only=True):
 
 
 class LinePlot(Picture, frozen=True, kw_only=True):
-    """One quantity: its mean as a line, its range as a band."""
-
     gpu: str
     grid: tuple[Label, ...]
     curves: tuple[Curve, ...]
@@ -91,12 +83,10 @@ class TimeAxis:
         self.length = self.end - self.begin  # seconds
 
     def x(self, at: float) -> float:
-        """Return the place of a moment, in the picture."""
         inside = min(max(at, self.begin), self.end)
         return round(WIDTH * (inside - self.begin) / self.length, 1)
 
     def ticks(self) -> tuple[Label, ...]:
-        """Return the times since the beginning that are written below the picture."""
         step = next((step for step in STEPS if self.length / step <= TICKS), 0)
         step = step or DAY * math.ceil(self.length / DAY / TICKS)
         times = [number * step for number in range(int(self.length // step) + 1)]
@@ -111,12 +101,10 @@ class TimeAxis:
 
 
 def time_axis(story: Story) -> TimeAxis:
-    """Return the axis that all pictures of a story share."""
     return TimeAxis(story.record.run.started, story.record.run.ended or story.at)
 
 
 def line_plot(plot: Plot, story: Story) -> LinePlot:
-    """Lay out one quantity, with the incidents of the run as vertical lines."""
     axis, text = time_axis(story), plot.unit.text
     points = [point for line in plot.series for point in line]
     lowest, highest = min(p.least for p in points), max(p.most for p in points)

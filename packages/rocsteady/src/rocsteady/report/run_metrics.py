@@ -13,23 +13,17 @@ from rocsteady.store.values import RunLine, RunStory
 
 
 class Quantity(Value, frozen=True, kw_only=True):
-    """What a number means."""
-
     name: str  # as OpenTelemetry spells names
     unit: str  # of UCUM; "" for what is only counted
     meaning: str
 
 
 class RunEvent(Value, frozen=True, kw_only=True):
-    """Something that happened to a run, in one line."""
-
     at: float
     text: str
 
 
 class RunMetrics(Value, frozen=True, kw_only=True):
-    """A run at one moment."""
-
     run: str
     at: float
     step: int
@@ -61,7 +55,6 @@ QUANTITIES = (
 
 
 def known(metrics: RunMetrics) -> list[Quantity]:
-    """Return the quantities that have a value."""
     return [quantity for quantity in QUANTITIES if quantity.name in metrics.values]
 
 

@@ -18,8 +18,6 @@ POINTS = 500  # of a plot, at most: it is about 800 pixels wide
 
 
 class PlotPoint(NamedTuple):
-    """A stretch of time, and what was measured in it."""
-
     at: float
     least: float
     most: float
@@ -30,8 +28,6 @@ Series = tuple[tuple[PlotPoint, ...], ...]  # a line for each attempt: none join
 
 
 class Unit(Enum):
-    """What the values of a plot are."""
-
     RATE = "rate"
     BYTES = "bytes"
     PERCENT = "%"
@@ -41,7 +37,6 @@ class Unit(Enum):
     NUMBER = "number"
 
     def text(self, value: float) -> str:
-        """Write a value."""
         match self:
             case Unit.BYTES:
                 return size(value)
@@ -60,8 +55,6 @@ UNITS = {"memory": Unit.BYTES, "busy": Unit.PERCENT, "power": Unit.WATTS,
 
 
 class Plot(Value, frozen=True, kw_only=True):
-    """One quantity over the time of a run."""
-
     title: str
     unit: Unit
     series: Series
@@ -76,7 +69,6 @@ class Plot(Value, frozen=True, kw_only=True):
 def plots(
     progress: Sequence[Bucket], attempts: Sequence[AttemptRecord], intents: Sequence[Intent]
 ) -> tuple[Plot, ...]:
-    """Return everything that was measured: the speed, the gauges of the run, those of each GPU."""
     buckets = in_attempts(progress, attempts)
     found = [Plot(title="Steps per second", unit=Unit.RATE, series=rates(buckets, intents))]
     found += [
@@ -113,7 +105,6 @@ def in_attempts(buckets: Iterable[Bucket], attempts: Iterable[AttemptRecord]) ->
 
 
 def gauge(buckets: Iterable[Bucket], name: str) -> Series:
-    """Return what one gauge showed."""
     found = (
         (bucket.attempt, PlotPoint(_middle(bucket), seen.least, seen.most, seen.mean))
         for bucket in buckets
@@ -144,12 +135,10 @@ def rates(buckets: Iterable[Bucket], intents: Sequence[Intent] = ()) -> Series:
 
 
 def gauge_names(buckets: Iterable[Bucket]) -> tuple[str, ...]:
-    """Return the names of all gauges, in the order in which they were first seen."""
     return tuple(dict.fromkeys(name for bucket in buckets for name in bucket.gauges))
 
 
 def _middle(bucket: Bucket) -> float:
-    """Return the middle of the time in which it was measured."""
     if bucket.first_progress is not None and bucket.last_progress is not None:
         return (bucket.first_progress + bucket.last_progress) / 2
     return bucket.start + bucket.width / 2

@@ -155,7 +155,6 @@ class AttemptStory(Value, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> str:
-        """Return how it ended, as the end of a sentence."""
         if self.ended is None:
             return f"{'is' if self.in_progress else 'was'} {self.end}"
         step = "" if self.last_step is None else f" at step {self.last_step:,}"
@@ -212,7 +211,6 @@ class TroubleGroup(Value, frozen=True, kw_only=True):
 
     @property
     def first(self) -> Trouble:
-        """Return the first of them; all have its failure."""
         return self.troubles[0]
 
     @property
@@ -255,12 +253,10 @@ class Story(Value, frozen=True, kw_only=True):
 
     @property
     def command(self) -> str:
-        """Return the command of the run as it is typed."""
         return shlex.join(self.record.run.command)
 
     @property
     def incidents(self) -> tuple[Trouble, ...]:
-        """Return the incidents in the order of their numbers."""
         found = [each for group in self.troubles for each in group.troubles if each.incident]
         return tuple(sorted(found, key=lambda each: each.incident.number if each.incident else 0))
 
@@ -272,7 +268,6 @@ def story_document(story: Story) -> dict[str, object]:
 
 
 def build_story(facts: RunFacts) -> Story:
-    """Explain a run."""
     record, run = facts.record, facts.record.run
     attempts = attempt_stories(record, is_running=facts.is_running)
     state = _state(facts)
@@ -400,7 +395,6 @@ def _end(attempt: AttemptRecord, *, in_progress: bool, crashed: bool) -> str:
 
 
 def settings_of(attempt: AttemptRecord) -> str:
-    """Return what was changed compared to the script."""
     changed = msgspec.to_builtins(attempt.strategy)  # without what is not changed
     variables = changed.pop("variables", {})
     parts = [f"{name}={SWITCHED.get(str(value), value)}" for name, value in changed.items()]
@@ -410,7 +404,6 @@ def settings_of(attempt: AttemptRecord) -> str:
 
 
 def incident_title(incident: Incident) -> str:
-    """Name an incident, and the rank that holds up the others."""
     blamed = incident.blame.ranks if incident.blame else ()
     rank = f" on rank {blamed[0].rank}" if len(blamed) == 1 else ""
     where = f" at {incident.place}" if incident.place else ""
@@ -435,12 +428,10 @@ def crashed_attempts(record: RunStory) -> tuple[int, ...]:
 
 
 def decision_after(record: RunStory, attempt: int) -> DecisionRecord | None:
-    """Return what was decided when an attempt had ended."""
     return next((each for each in reversed(record.decisions) if each.attempt == attempt), None)
 
 
 def torch_of(machine: Brief) -> str:
-    """Return which PyTorch a machine has."""
     return f"PyTorch {machine.torch}" if machine.torch else "no PyTorch"
 
 

@@ -38,8 +38,6 @@ GOES_ON = ("resume_from_checkpoint", "ckpt_path")  # keywords of the Trainers
 
 
 class ScriptOption(Value, frozen=True, kw_only=True):
-    """An option that the script takes."""
-
     flags: tuple[str, ...]  # as they are typed
     line: int
     default: int | None = None
@@ -52,13 +50,11 @@ class Amount(Value, frozen=True, kw_only=True):
     """How many, who says so, and whether that is sure."""
 
     count: int
-    said: str
+    source: str
     sure: bool
 
 
 class ScriptFacts(Value, frozen=True, kw_only=True):
-    """What was read from a script."""
-
     name: str  # of its file; "": there is none that can be read
     options: tuple[ScriptOption, ...] = ()
     numbers: tuple[tuple[str, int, int], ...] = ()  # keyword or constant, its number, its line
@@ -122,16 +118,16 @@ def amounts(
         option = flags.get(key)
         keys = {_bare(flag) for flag in option.flags} if option else {_bare(key)}
         if keys & names and value.isdecimal() and int(value):
-            yield Amount(count=int(value), said=f"{key} in the command", sure=True)
+            yield Amount(count=int(value), source=f"{key} in the command", sure=True)
     for option in facts.options:
         if option.default and names & {_bare(flag) for flag in option.flags}:
-            said = f"the default of {option.flags[-1]} in {facts.name}, line {option.line}"
-            yield Amount(count=option.default, said=said, sure=False)
+            source = f"the default of {option.flags[-1]} in {facts.name}, line {option.line}"
+            yield Amount(count=option.default, source=source, sure=False)
     yield from _in_configs(names, command, folder)
     found = [each for each in facts.numbers if each[0].lower() in names and each[1] > 0]
     if len({number for _, number, _ in found}) == 1:
         name, number, line = found[0]
-        yield Amount(count=number, said=f"{name} in {facts.name}, line {line}", sure=False)
+        yield Amount(count=number, source=f"{name} in {facts.name}, line {line}", sure=False)
 
 
 def resume_option(facts: ScriptFacts) -> ScriptOption | None:
@@ -173,7 +169,7 @@ def _in_configs(names: Collection[str], command: Sequence[str], folder: Path) ->
         if len(numbers) == 1:
             key, number = numbers.pop()
             if number:
-                yield Amount(count=number, said=f"{key} in {name}", sure=False)
+                yield Amount(count=number, source=f"{key} in {name}", sure=False)
 
 
 def _tells_option(call: ast.Call) -> bool:
@@ -182,15 +178,15 @@ def _tells_option(call: ast.Call) -> bool:
 
 
 def _option(call: ast.Call) -> ScriptOption:
-    said = {key.arg: key.value for key in call.keywords}
-    default, type_, action = said.get("default"), said.get("type"), said.get("action")
+    keywords = {key.arg: key.value for key in call.keywords}
+    default, type_, action = keywords.get("default"), keywords.get("type"), keywords.get("action")
     action_name = _last_name(action) or str(getattr(action, "value", ""))
     return ScriptOption(
         flags=tuple(sorted((flag for flag in _texts(call.args) if flag[:1] == "-"), key=len)),
         line=call.lineno,
         default=_number(default, {}),
         filled=default is not None and getattr(default, "value", True) not in {None, ""},
-        alone=action_name in FLAGS or getattr(said.get("is_flag"), "value", None) is True,
+        alone=action_name in FLAGS or getattr(keywords.get("is_flag"), "value", None) is True,
         number=_last_name(type_) in {"int", "float", "bool"},
     )
 
@@ -239,7 +235,7 @@ def _assigned(statements: Iterator[ast.stmt]) -> Iterator[tuple[str, int, int]]:
 
 
 def _goes_on(key: ast.keyword) -> bool:
-    """Tell a Trainer that is told to go on from one that is told not to."""
+    """Whether a Trainer is asked to resume."""
     nothing = isinstance(key.value, ast.Constant) and not key.value.value
     return key.arg in GOES_ON and not nothing
 

@@ -39,8 +39,6 @@ WHEELS_FOR = _ALL | frozenset(_MORE_WHEELS.split())
 
 
 class Image(Value, frozen=True, kw_only=True):
-    """An image with torch in it."""
-
     rocm: str
     torch: str
     gpus: frozenset[str]
@@ -48,7 +46,6 @@ class Image(Value, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return what docker pulls."""
         return f"rocm/pytorch:rocm{self.rocm}_ubuntu24.04_py3.12_pytorch_release_{self.torch}"
 
 

@@ -45,6 +45,5 @@ def _imported(folder: Path) -> Iterator[str]:
 
 
 def _provided(distribution: Distribution) -> set[str]:
-    """Return the names that can be imported from a distribution."""
     files = distribution.files or ()
     return {file.parts[0].partition(".")[0] for file in files if file.suffix in (".py", ".so")}

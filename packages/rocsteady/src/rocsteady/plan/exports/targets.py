@@ -164,7 +164,6 @@ def _rented_image(export: Export) -> Image | None:
 
 
 def _mounts(export: Export) -> dict[str, str]:
-    """Put folders with checkpoints and models on the bucket."""
     bucket = f"{export.bucket.rstrip('/')}/{slug(export.name)}"
     written = folders((*export.checkpoints, *export.outputs))
     names = [COPIES if folder == "." else folder for folder in written]

@@ -18,7 +18,6 @@ _BLOCK = re.compile(r"[!-~][\t -~]*(\n[\t -~]*)+")  # text that YAML can show as
 
 
 def render(template: str, **values: object) -> str:
-    """Fill in a template of ``templates/``."""
     return _environment().get_template(template).render(**values)
 
 
@@ -98,7 +97,6 @@ def comment(text: str) -> str:
 
 
 def paragraphs(text: str) -> str:
-    """Write each line as a paragraph of Markdown."""
     return "\n\n".join(map(prose, _lines(text))) + "\n"
 
 

@@ -21,14 +21,11 @@ MEETING = frozenset(
 
 
 class HostCount(NamedTuple):
-    """On how many hosts a command runs."""
-
     least: int
     most: int
 
 
 def torchrun_hosts(command: tuple[str, ...]) -> HostCount | None:
-    """Return the hosts of a torchrun; None for any other command."""
     start = _start(command)
     if start is None:
         return None
@@ -50,7 +47,6 @@ def ranks_option(command: tuple[str, ...]) -> str:
 
 
 def several_hosts(command: tuple[str, ...]) -> bool:
-    """Tell whether this is a torchrun on more than one host."""
     hosts = torchrun_hosts(command)
     return hosts is not None and hosts.most > 1
 
@@ -70,7 +66,6 @@ def without_meeting(command: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _start(command: tuple[str, ...]) -> int | None:
-    """Return where torchrun's options begin."""
     if command and TORCHRUN.fullmatch(command[0]):
         return 1
     if command and PYTHON.fullmatch(command[0]) and command[1:3] == MODULE:

@@ -15,7 +15,7 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.model import Value
 from rocsteady.wording import size as written_size
 
-MOST_ENTRIES = 200_000  # looked at; more is not looked over in reasonable time
+MAX_ENTRIES = 200_000  # looked at; more is not looked over in reasonable time
 CACHES = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", "node_modules"}
 PASSED_OVER = {*CACHES, ".rocsteady"}  # a run may be going on there meanwhile
 OF_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")  # a folder with one of these is an environment
@@ -40,15 +40,12 @@ class FolderTree(Value, frozen=True, kw_only=True):
     whole: bool  # False: there is more
 
     def files(self) -> Iterator[tuple[str, FolderEntry]]:
-        """Yield the plain files."""
         return ((path, it) for path, it in self.entries.items() if stat.S_ISREG(it.mode))
 
     def folders(self) -> Iterator[str]:
-        """Yield the folders."""
         return (path for path, it in self.entries.items() if stat.S_ISDIR(it.mode))
 
     def links(self) -> Iterator[str]:
-        """Yield the links."""
         return (path for path, it in self.entries.items() if stat.S_ISLNK(it.mode))
 
 
@@ -57,7 +54,7 @@ def read_folder_tree(folder: Path) -> FolderTree:
     entries: dict[str, FolderEntry] = {}
     environments: list[str] = []
     waiting = [""]
-    while waiting and len(entries) < MOST_ENTRIES:
+    while waiting and len(entries) < MAX_ENTRIES:
         place = waiting.pop()
         try:
             with os.scandir(folder / place) as found:
@@ -80,7 +77,6 @@ def read_folder_tree(folder: Path) -> FolderTree:
 
 
 def differences(before: FolderTree, after: FolderTree) -> tuple[str, ...]:
-    """Name what is not as it was, by path."""
     paths = before.entries.keys() | after.entries.keys()
     return tuple(
         sorted(path for path in paths if before.entries.get(path) != after.entries.get(path))
@@ -102,7 +98,7 @@ def _entry(found: os.DirEntry[str], *, is_folder: bool) -> FolderEntry:
     )
 
 
-MOST_BYTES = 4 << 30  # that are copied where blocks cannot be shared
+MAX_COPIED_BYTES = 4 << 30  # that are copied where blocks cannot be shared
 RESERVE = 1 << 30  # bytes that stay free
 NOT_COPIED = {*CACHES, ".git"}
 FICLONE = 0x40049409  # an ioctl that makes two files share their blocks until one is written to
@@ -121,8 +117,6 @@ def clone(source: Path, target: Path) -> bool:
 
 
 class FileToCopy(NamedTuple):
-    """A file to be copied."""
-
     source: Path
     path: str  # from the folder of the copy
     size: int
@@ -193,7 +187,6 @@ def _files(
 
 
 def _link(project: Path, copy: Path, tree: FolderTree) -> None:
-    """Make the links that lead to something inside the project."""
     inside = os.path.realpath(project)
     for link in tree.links():
         target = PurePath(os.path.realpath(project / link))
@@ -202,18 +195,17 @@ def _link(project: Path, copy: Path, tree: FolderTree) -> None:
 
 
 def is_left_out(path: str) -> bool:
-    """Tell what no copy needs: caches, and the repository."""
     return not NOT_COPIED.isdisjoint(PurePath(path).parts)
 
 
 def _check_room(files: list[FileToCopy], copy: Path) -> None:
     size = sum(file.size for file in files)
     free = shutil.disk_usage(copy).free - RESERVE
-    if size <= min(MOST_BYTES, free):
+    if size <= min(MAX_COPIED_BYTES, free):
         return
     largest = sorted(files, key=lambda file: -file.size)[:NAMED]
     names = ", ".join(f"{file.path} ({written_size(file.size)})" for file in largest)
-    limit = max(0, min(MOST_BYTES, free))
+    limit = max(0, min(MAX_COPIED_BYTES, free))
     raise RocsteadyError(
         f"{written_size(size)} would have to be copied, but only {written_size(limit)} can be:"
         f" {names}. No copy is needed if the kernel allows unprivileged overlay mounts, or with a"

@@ -74,7 +74,6 @@ class Scratch(Value, frozen=True, kw_only=True):
         return (*self.before, *words)
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables that the script gets here."""
         if not self.is_copy:
             return dict(environment)
         changed = {name: self._into_copy(value) for name, value in environment.items()}
@@ -220,13 +219,12 @@ def _may_write(place: Path) -> bool:
 
 
 def _may_overlay(tree: FolderTree) -> bool:
-    """Tell whether every file could be changed in a namespace where there is one user only."""
+    """Whether every file could be changed in a namespace where there is one user only."""
     own = (os.getuid(), os.getgid())
     return own[0] == 0 or all((it.user, it.group) == own for it in tree.entries.values())
 
 
 def _order(project: Path, root: Path, tree: FolderTree, *, redirect: bool) -> tuple[str, ...]:
-    """Return the words that start a command over the folder."""
     layers = [_layer(root, "written", project, project)]
     closed = []
     for number, (link, target) in enumerate(_leading_out(project, tree)):
