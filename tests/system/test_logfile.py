@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rocsteady.system.logfile import HELD_LIMIT, Lines, LogFile, LogRules, Timestamp
+from rocsteady.system.logfile import HELD_LIMIT, Lines, LogFile, LogRules, timestamp
 
 
 def fed(*chunks: bytes, step: float = 0.0) -> bytes:
@@ -19,7 +19,7 @@ def fed(*chunks: bytes, step: float = 0.0) -> bytes:
 
 
 def test_a_moment_is_spelt_in_utc_with_milliseconds() -> None:
-    assert Timestamp().at(1794704523.4567) == b"2026-11-15T01:02:03.456Z "
+    assert timestamp(1794704523.4567) == b"2026-11-15T01:02:03.456Z "
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from rocsteady.doctor.machine.disk_root import DiskRoot
 from rocsteady.doctor.machine.gpus import NODES
 from rocsteady.doctor.machine.machine import Machine, changes, examine, software_of
 from rocsteady.doctor.machine.recording import (
-    MOST_NAMES,
+    MAX_NAMES,
     Entry,
     RecordedRoot,
     decode_recording,
@@ -101,7 +101,7 @@ def test_a_fifo_below_a_folder_root_costs_nothing(tmp_path: Path) -> None:
 
 
 def test_a_recording_that_names_all_the_nodes_it_may_has_an_end() -> None:
-    names = tuple(str(index) for index in range(MOST_NAMES))
+    names = tuple(str(index) for index in range(MAX_NAMES))
     files: Files = {
         NODES: Entry(names=names),
         "/sys/bus/pci/devices": Entry(names=names),

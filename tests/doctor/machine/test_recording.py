@@ -20,8 +20,8 @@ from rocsteady.doctor.machine.disk_root import DiskRoot
 from rocsteady.doctor.machine.gpus import NODES
 from rocsteady.doctor.machine.machine import Machine, examine
 from rocsteady.doctor.machine.recording import (
-    MOST_NAMES,
-    MOST_PATHS,
+    MAX_NAMES,
+    MAX_PATHS,
     RECORDING_LIMIT,
     Entry,
     RecordedRoot,
@@ -115,10 +115,10 @@ def test_everything_that_was_written_is_read() -> None:
         (written(files={"/" + "a" * 5000: "x"}), "is not a path inside"),
         (written(files={"/a": "x" * (TEXT_LIMIT + 1)}), "'/a' is longer than"),
         (
-            written(files={f"/{index}": "" for index in range(MOST_PATHS + 1)}),
+            written(files={f"/{index}": "" for index in range(MAX_PATHS + 1)}),
             "more than 10000 paths",
         ),
-        (written(files={"/a": {"names": ["x"] * (MOST_NAMES + 1)}}), "'/a' has more than"),
+        (written(files={"/a": {"names": ["x"] * (MAX_NAMES + 1)}}), "'/a' has more than"),
         (written(environment={"PATH": "/a:" * 100_000}), "'PATH' is longer than"),
     ],
 )
@@ -141,14 +141,14 @@ def test_deep_nesting_is_refused() -> None:
 
 
 def test_the_largest_hostile_tree_is_taken_in_within_two_seconds() -> None:
-    files = {f"/{index}{'/a' * 45}": "" for index in range(MOST_PATHS)}
+    files = {f"/{index}{'/a' * 45}": "" for index in range(MAX_PATHS)}
     content = written(files=files)
     took: list[float] = []
     for _ in range(3):  # the least counts: another process on the same core makes it slower
         began = time.process_time()
         found = RecordedRoot(decode_recording(content, "it"))
         took.append(time.process_time() - began)
-        assert len(found.names("/")) == MOST_PATHS
+        assert len(found.names("/")) == MAX_PATHS
 
     assert min(took) < 2.0
 

@@ -16,7 +16,7 @@ from rocsteady.doctor.machine.python_env import PythonEnv
 from rocsteady.doctor.machine.recording import Entry
 from rocsteady.doctor.machine.torch_build import (
     MAGIC,
-    MOST_SECTIONS,
+    MAX_SECTIONS,
     TorchBuild,
     bundle_targets,
     gfx_names,
@@ -415,7 +415,7 @@ def test_a_section_whose_name_only_begins_so_is_another(tmp_path: Path) -> None:
         library(b"x", identity=b"\x7fELF\x01\x01".ljust(16, b"\0")),
         library(b"x", identity=b"\x7fELF\x02\x02".ljust(16, b"\0")),
         library(b"x", count=0),
-        library(b"x", count=MOST_SECTIONS + 1),
+        library(b"x", count=MAX_SECTIONS + 1),
         library(b"x", count=0xFFFF, names_index=0xFFFE),
         library(b"x", names_index=3),
         library(b"x", section_size=1),

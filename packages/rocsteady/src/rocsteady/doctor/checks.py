@@ -6,7 +6,6 @@ with the name of a fact it would have needed.
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import NamedTuple
 
 from rocsteady.doctor.condition_match import CannotTell, Seen
@@ -30,11 +29,10 @@ from rocsteady.doctor.training_gpus import (
     trainable,
 )
 
+
 # For which GPUs the installed torch has code. Beside a card, the processor's own graphics do
 # not count: they are to be hidden, not trained on. An override within a family that leads to
 # code the wheel has is a risk of its own, told elsewhere; it is not the same as having no code.
-
-
 class Code(NamedTuple):
     there: tuple[str, ...]
     lacking: tuple[str, ...]
@@ -48,25 +46,21 @@ def gpu_code(machine: Machine, facts: Facts, knowledge: Knowledge) -> Code:
     there: dict[str, None] = {}
     lacking: dict[str, None] = {}
     for gpu in trainable(machine):
-        gfx, told = gfx_of(gpu, knowledge), overridden(machine, gpu)
+        gfx, override = gfx_of(gpu, knowledge), overridden(machine, gpu)
         if gfx is None:
             continue
-        passes = told in arches and effect(gfx, told, knowledge) == "within-family"
+        passes = override in arches and effect(gfx, override, knowledge) == "within-family"
         (there if passes or has_code(gfx, arches, knowledge) else lacking)[gfx] = None
     return Code(there=tuple(there), lacking=tuple(lacking))
 
 
 # No GPU here has code in the installed torch.
-
-
 def wheel_lacks_arch(machine: Machine, facts: Facts, knowledge: Knowledge) -> Seen:
     code = gpu_code(machine, facts, knowledge)
     return () if code.there else code.lacking
 
 
 # Some GPUs here have code in the installed torch, and others have not.
-
-
 def wheel_lacks_one_arch(machine: Machine, facts: Facts, knowledge: Knowledge) -> Seen:
     code = gpu_code(machine, facts, knowledge)
     return code.lacking if code.there else ()
@@ -74,8 +68,6 @@ def wheel_lacks_one_arch(machine: Machine, facts: Facts, knowledge: Knowledge) -
 
 # Two filters that leave no GPU, or that PyTorch refuses. It refuses when HIP_VISIBLE_DEVICES
 # names more devices than ROCR_VISIBLE_DEVICES left.
-
-
 def visible_devices_conflict(machine: Machine, facts: Facts, knowledge: Knowledge) -> Seen:
     del knowledge
     if machine.system.os != "linux":
@@ -94,8 +86,6 @@ def visible_devices_conflict(machine: Machine, facts: Facts, knowledge: Knowledg
 
 
 # A list of devices that ends early: the numbers after one that is not there are not read.
-
-
 def visible_devices_fewer(machine: Machine, facts: Facts, knowledge: Knowledge) -> Seen:
     for fact in (f"variable:{FIRST}", "gpu.count"):
         if facts.why_unknown(fact):
@@ -118,8 +108,6 @@ def visible_devices_fewer(machine: Machine, facts: Facts, knowledge: Knowledge) 
 # A name that a real ROCm library holds is real, whether or not our list has it. A name that
 # nobody knows is not accused, for a library that was not looked at may read it; only a name
 # that is one or two letters away from a real one is.
-
-
 CLOSE = 0.93  # HSA_ENABLE_SMDA is that near to HSA_ENABLE_SDMA; HIP_PATH is not to HIP_PLATFORM
 
 
@@ -144,8 +132,6 @@ def _spoken(name: str, knowledge: Knowledge) -> str:
 
 
 # A wheel that brings its own ROCm, and another ROCm that would be loaded in its place.
-
-
 def mixed_rocm_libraries(machine: Machine, facts: Facts, knowledge: Knowledge) -> Seen:
     del knowledge
     if not facts.variables_known:
@@ -160,8 +146,6 @@ def mixed_rocm_libraries(machine: Machine, facts: Facts, knowledge: Knowledge) -
 
 
 # MIOpen compiles kernels at first use; a cache that is off or lost makes it do so every time.
-
-
 NETWORK = (
     "nfs",
     "nfs4",
@@ -176,12 +160,10 @@ NETWORK = (
     "ceph",
 )
 ON = ("1", "true", "on", "yes", "enable", "enabled")  # in any case, as MIOpen reads it
-KEPT = MappingProxyType(
-    {
-        "kernel cache": "the cache of compiled kernels",
-        "user database": "the database of tuning results",
-    }
-)
+CONTENTS = {
+    "kernel cache": "the cache of compiled kernels",
+    "user database": "the database of tuning results",
+}
 FORGOTTEN = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - looked for, not written to
 
 
@@ -194,7 +176,7 @@ def miopen_cache(machine: Machine, facts: Facts, knowledge: Knowledge) -> Seen:
     off = "keeps no compiled kernel"
     seen = [f"MIOPEN_DISABLE_CACHE={value} {off}" for value in values if value.lower() in ON]
     seen += [
-        f"{KEPT[cache.name]} in {cache.path} {trouble}"
+        f"{CONTENTS[cache.name]} in {cache.path} {trouble}"
         for cache in machine.caches
         if (trouble := _trouble(cache))
     ]

@@ -106,7 +106,7 @@ class Matcher:
 
 
 def _answer(name: str, values: tuple[Scalar, ...], *, holds: bool) -> Match:
-    seen = _told(name, values) if holds else ()
+    seen = _evidence(name, values) if holds else ()
     return Match(holds=holds, seen=seen, settings=seen if name.startswith(VARIABLE) else ())
 
 
@@ -136,7 +136,7 @@ def _joined(lists: Iterable[Seen]) -> Seen:
     return tuple(dict.fromkeys(entry for entries in lists for entry in entries))
 
 
-def _told(name: str, values: tuple[Scalar, ...]) -> Seen:
+def _evidence(name: str, values: tuple[Scalar, ...]) -> Seen:
     """Spell evidence the way a person would type it."""
     label = name.removeprefix(VARIABLE)
     joint = "=" if label != name else " is "

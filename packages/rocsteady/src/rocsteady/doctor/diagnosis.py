@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from functools import partial
-from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -48,32 +47,28 @@ from rocsteady.model import TRIAL, Observation, ProbeOutcome
 
 Check = Callable[[Machine, Facts, Knowledge], Seen]
 
-CHECKS: Mapping[str, Check] = MappingProxyType(
-    {
-        "wheel-lacks-arch": wheel_lacks_arch,
-        "wheel-lacks-one-arch": wheel_lacks_one_arch,
-        "visible-devices-conflict": visible_devices_conflict,
-        "visible-devices-fewer": visible_devices_fewer,
-        "unknown-variable": unknown_variable,
-        "mixed-rocm-libraries": mixed_rocm_libraries,
-        "miopen-cache": miopen_cache,
-    }
-)
+CHECKS: Mapping[str, Check] = {
+    "wheel-lacks-arch": wheel_lacks_arch,
+    "wheel-lacks-one-arch": wheel_lacks_one_arch,
+    "visible-devices-conflict": visible_devices_conflict,
+    "visible-devices-fewer": visible_devices_fewer,
+    "unknown-variable": unknown_variable,
+    "mixed-rocm-libraries": mixed_rocm_libraries,
+    "miopen-cache": miopen_cache,
+}
 
 
 # What a person would call a fact that was not found out, or the group that it belongs to.
-TOPICS: Mapping[str, str] = MappingProxyType(
-    {
-        "kernel.iommu": "IOMMU",
-        "torch.arches": "code in torch",
-        "gpu": "GPUs",
-        "device": "device nodes",
-        "disk": "disk space",
-        "override": "variables",
-        "shm": "shared memory",
-        "variable": "variables",
-    }
-)
+TOPICS: Mapping[str, str] = {
+    "kernel.iommu": "IOMMU",
+    "torch.arches": "code in torch",
+    "gpu": "GPUs",
+    "device": "device nodes",
+    "disk": "disk space",
+    "override": "variables",
+    "shm": "shared memory",
+    "variable": "variables",
+}
 
 
 def doctors_knowledge() -> Knowledge:

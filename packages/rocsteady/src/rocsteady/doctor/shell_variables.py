@@ -26,7 +26,7 @@ BUILTIN = re.compile(  # a first word that starts no program which would train
 LONGEST_COMMAND = 200  # lines of one command, such as a quoted program
 JOINED = re.compile(r"""["'\\`]|\$\(""")  # a line without any of these is a whole command
 SETS = re.compile(rf"(?:^|[\s,=\"']){NAME}=|\b(?:export|setenv|set|unset)\b")
-MARKS = re.compile(r"""\\.|["'`()]|\$\(|(?:^|(?<=\s))#.*""")
+TOKEN = re.compile(r"""\\.|["'`()]|\$\(|(?:^|(?<=\s))#.*""")
 WORKED_OUT = "$0"  # stands for what $(...) prints
 
 
@@ -81,8 +81,8 @@ def shell_steps(text: str) -> Iterator[Step]:
                 everything = words[1] == "-a" or words[2:3] == ["allexport"]
                 continue
             for step in segment_steps(words, where):
-                kept = isinstance(step, Assignment) and step.reach is Reach.SHELL and everything
-                yield step._replace(reach=Reach.PROGRAMS) if kept else step  # type: ignore[call-arg]
+                exported = isinstance(step, Assignment) and step.reach is Reach.SHELL and everything
+                yield step._replace(reach=Reach.PROGRAMS) if exported else step  # type: ignore[call-arg]
             yield from _started([word for word in words if not ASSIGNED.fullmatch(word)])
 
 
@@ -124,22 +124,22 @@ def _continues(command: str) -> bool:
 
 def _without_substitutions(command: str) -> str:
     """Return a command with one word for each $(...) and `...`; ValueError if it is not whole."""
-    kept, at, quoted = [], 0, False
-    while (mark := MARKS.search(command, at)) is not None:
-        kept.append(command[at : mark.start()])
-        at, said = mark.end(), mark.group()
-        if said in ("$(", "`"):
-            at, said = _end(command, at, said), WORKED_OUT
-        elif said == "'" and not quoted:
+    pieces, at, quoted = [], 0, False
+    while (token := TOKEN.search(command, at)) is not None:
+        pieces.append(command[at : token.start()])
+        at, text = token.end(), token.group()
+        if text in ("$(", "`"):
+            at, text = _end(command, at, text), WORKED_OUT
+        elif text == "'" and not quoted:
             at = command.index("'", at) + 1
-            said = command[mark.start() : at]
-        elif said.startswith("#") and quoted:
-            at, said = mark.start() + 1, "#"
-        quoted ^= said == '"'
-        kept.append(said)
+            text = command[token.start() : at]
+        elif text.startswith("#") and quoted:
+            at, text = token.start() + 1, "#"
+        quoted ^= text == '"'
+        pieces.append(text)
     if quoted:
         raise ValueError(command)
-    return "".join([*kept, command[at:]])
+    return "".join([*pieces, command[at:]])
 
 
 def _end(command: str, at: int, opening: str) -> int:
@@ -148,17 +148,17 @@ def _end(command: str, at: int, opening: str) -> int:
         return command.index("`", at) + 1
     depth, quoted = 1, False
     while depth:
-        mark = MARKS.search(command, at)
-        if mark is None:
+        token = TOKEN.search(command, at)
+        if token is None:
             raise ValueError(opening)
-        at, said = mark.end(), mark.group()
-        if said == "'" and not quoted:
+        at, text = token.end(), token.group()
+        if text == "'" and not quoted:
             at = command.index("'", at) + 1
-        elif said == "`":
+        elif text == "`":
             at = command.index("`", at) + 1
-        elif said in ("(", "$(", ")") and not (quoted and said == "("):
-            depth += -1 if said == ")" else 1
-        quoted ^= said == '"'
+        elif text in ("(", "$(", ")") and not (quoted and text == "("):
+            depth += -1 if text == ")" else 1
+        quoted ^= text == '"'
     return at
 
 

@@ -76,8 +76,6 @@ def _named(gpus: tuple[Gpu, ...], entry: str) -> Gpu | None:
 # What HSA_OVERRIDE_GFX_VERSION does to each GPU. The runtime applies it to every GPU; the form
 # with a node's number at its end is for that one. What it cannot read as a version it refuses,
 # and then finds no GPU at all.
-
-
 VARIABLE = "HSA_OVERRIDE_GFX_VERSION"
 _VERSION = re.compile(r"\s*(\d{1,2})\.(\d{1,3})\.(\d{1,3})", re.ASCII)
 
@@ -101,11 +99,11 @@ def effects(machine: Machine, knowledge: Knowledge) -> list[str]:
     """Return how far from the truth an override is, for each GPU one would train on."""
     found = []
     for gpu in trainable(machine):
-        gfx, told = gfx_of(gpu, knowledge), overridden(machine, gpu)
-        if told is None and _value(machine, gpu):
+        gfx, override = gfx_of(gpu, knowledge), overridden(machine, gpu)
+        if override is None and _value(machine, gpu):
             found.append("refused")
-        elif gfx and told:
-            found.append(effect(gfx, told, knowledge))
+        elif gfx and override:
+            found.append(effect(gfx, override, knowledge))
     return found
 
 
@@ -117,10 +115,10 @@ def code_used(machine: Machine, arches: set[str], knowledge: Knowledge) -> list[
     """
     found = []
     for gpu in trainable(machine):
-        gfx, told = gfx_of(gpu, knowledge), overridden(machine, gpu)
-        if not gfx or not told or effect(gfx, told, knowledge) != "within-family":
+        gfx, override = gfx_of(gpu, knowledge), overridden(machine, gpu)
+        if not gfx or not override or effect(gfx, override, knowledge) != "within-family":
             continue
-        if not has_code(told, arches, knowledge):
+        if not has_code(override, arches, knowledge):
             found.append("none")
         else:
             found.append("instead" if has_code(gfx, arches, knowledge) else "needed")
@@ -132,10 +130,10 @@ def has_code(gfx: str, arches: set[str], knowledge: Knowledge) -> bool:
     return gfx in arches or (arch is not None and bool(arch.generic) and arch.generic in arches)
 
 
-def effect(gfx: str, told: str, knowledge: Knowledge) -> str:
-    if gfx == told:
+def effect(gfx: str, override: str, knowledge: Knowledge) -> str:
+    if gfx == override:
         return "same"
-    is_, as_ = knowledge.arches.get(gfx), knowledge.arches.get(told)
+    is_, as_ = knowledge.arches.get(gfx), knowledge.arches.get(override)
     if is_ is None or as_ is None:
         return "across-families"
     # Vegas differ by a few instructions; LLVM has one generic target for them.

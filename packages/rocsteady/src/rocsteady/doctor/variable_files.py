@@ -10,7 +10,6 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePath
-from types import MappingProxyType
 
 import yaml
 
@@ -118,8 +117,6 @@ def _line_of(text: str, name: str) -> str:
 
 # Which variables compose and Kubernetes files set, for each service or container. PyYAML
 # composes nodes, which know their lines; nothing is constructed.
-
-
 MERGE, NULL = "tag:yaml.org,2002:merge", "tag:yaml.org,2002:null"
 Environment = dict[str, tuple[str | None, int]]  # a name to its value and line
 
@@ -222,13 +219,11 @@ def _line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
-READERS: Mapping[str, Callable[[str], Iterator[Step]]] = MappingProxyType(
-    {
-        ".env": _env,
-        ".sh": shell_steps,
-        ".sbatch": shell_steps,
-        ".toml": _job,
-        ".yaml": yaml_steps,
-        ".yml": yaml_steps,
-    }
-)
+READERS: Mapping[str, Callable[[str], Iterator[Step]]] = {
+    ".env": _env,
+    ".sh": shell_steps,
+    ".sbatch": shell_steps,
+    ".toml": _job,
+    ".yaml": yaml_steps,
+    ".yml": yaml_steps,
+}

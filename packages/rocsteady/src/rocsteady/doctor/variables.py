@@ -10,7 +10,6 @@ import codecs
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -35,41 +34,36 @@ from rocsteady.doctor.variable_files import assignments
 from rocsteady.errors import ExaminationError
 from rocsteady.versions import version_fits
 
+
 # Whether what reads a variable takes the value it has. Each form is that of the code that reads
 # it: sources ``rocr-flags``, ``clr-flag-values``, ``miopen-env``, ``rccl-param`` and ``pytorch-
 # env`` of the knowledge base.
-
-
 class Form(NamedTuple):
     pattern: str
-    said: str
+    expected: str
     otherwise: str  # what happens with another value
 
 
-FORMS: Mapping[str, Form] = MappingProxyType(
-    {
-        "switch": Form("[01]", "0 or 1", "any other value is ignored"),
-        "number": Form(
-            r"\s*[+-]?(0[xX][0-9a-fA-F]+|\d+)", "a whole number", "other text is read as 0"
-        ),
-        "hip-switch": Form(
-            r"true|false|\s*[+-]?\d+", "0 or 1, false or true", "other text is read as 0"
-        ),
-        "word-switch": Form(
-            r"(?i:0|1|no|yes|off|on|false|true|disabled?|enabled?)",
-            "0 or 1, off or on",
-            "any other value is an error or is ignored",
-        ),
-        "gfx-version": Form(
-            r"\d+\.\d+\.\d+", "three numbers such as 10.3.0", "with anything else no GPU is found"
-        ),
-        "devices": Form(
-            r"\s*(-?\d+|GPU-[0-9a-fA-F]+)?(\s*,\s*(-?\d+|GPU-[0-9a-fA-F]+))*\s*",
-            "GPU numbers or UUIDs, separated by commas",
-            "the list ends before the first other entry",
-        ),
-    }
-)
+FORMS: Mapping[str, Form] = {
+    "switch": Form("[01]", "0 or 1", "any other value is ignored"),
+    "number": Form(r"\s*[+-]?(0[xX][0-9a-fA-F]+|\d+)", "a whole number", "other text is read as 0"),
+    "hip-switch": Form(
+        r"true|false|\s*[+-]?\d+", "0 or 1, false or true", "other text is read as 0"
+    ),
+    "word-switch": Form(
+        r"(?i:0|1|no|yes|off|on|false|true|disabled?|enabled?)",
+        "0 or 1, off or on",
+        "any other value is an error or is ignored",
+    ),
+    "gfx-version": Form(
+        r"\d+\.\d+\.\d+", "three numbers such as 10.3.0", "with anything else no GPU is found"
+    ),
+    "devices": Form(
+        r"\s*(-?\d+|GPU-[0-9a-fA-F]+)?(\s*,\s*(-?\d+|GPU-[0-9a-fA-F]+))*\s*",
+        "GPU numbers or UUIDs, separated by commas",
+        "the list ends before the first other entry",
+    ),
+}
 
 
 def wrong_value(value: str | None, known: Variable) -> str:
@@ -80,14 +74,14 @@ def wrong_value(value: str | None, known: Variable) -> str:
     words = [each for each in known.takes if each not in FORMS]
     if any(re.fullmatch(form.pattern, value) for form in forms) or value.upper() in words:
         return ""
-    said = " or ".join([", ".join(words), *(form.said for form in forms)]).removeprefix(" or ")
+    expected = " or ".join(filter(None, [", ".join(words), *(form.expected for form in forms)]))
     otherwise = forms[0].otherwise if forms else "any other value is ignored"
-    return f"Valid values: {said}; {otherwise}."
+    return f"Valid values: {expected}; {otherwise}."
 
 
 UNKNOWN_VARIABLE = "unknown-variable"  # the rule whose question is answered here name by name
 ROCM = "/opt/rocm/"  # a link to one that is installed
-MOST_COMMANDS = 20  # of one file that are judged apart
+MAX_COMMANDS = 20  # of one file that are judged apart
 MANY = 500  # variables in one file; for more, no nearest names are looked for
 SIMILAR = 0.75  # how near a name must be to be worth suggesting to somebody who asked
 UNSEEN = ("PYTORCH_", "TORCH_", "TORCHDYNAMO_", "TORCHINDUCTOR_", "TRITON_", "AOTRITON_", "ROCM_")
@@ -100,12 +94,10 @@ NO_SUCH_NODE = (
 NOT_EXPORTED = (
     "The script does not export it, so the programs it starts do not see it. Write `export`."
 )
-LOST = MappingProxyType(  # why an assignment reaches no training
-    {
-        Reach.SHELL: NOT_EXPORTED,
-        Reach.UNSET: "Unset again on {}, before a program is started.",
-    }
-)
+LOST = {  # why an assignment reaches no training
+    Reach.SHELL: NOT_EXPORTED,
+    Reach.UNSET: "Unset again on {}, before a program is started.",
+}
 
 
 def judge(
@@ -138,7 +130,7 @@ def _together(part: list[Assignment]) -> Iterator[tuple[int, list[Assignment]]]:
     What stands before one command is not seen by another.
     """
     commands = dict.fromkeys(each.command for each in part if each.command)
-    if not 1 < len(commands) <= MOST_COMMANDS:
+    if not 1 < len(commands) <= MAX_COMMANDS:
         yield len(part), part
         return
     shared = [each for each in part if not each.command]
@@ -234,6 +226,10 @@ class _Rules:
         ]
         return _Caused(tuple(harmful), tuple(resolved))
 
+    def reason(self, known: Variable, effect: Effect, text: str) -> VariableReason:
+        sources = tuple(self.knowledge.sources[key] for key in known.sources)
+        return VariableReason(effect=effect, text=text, sources=sources)
+
     def _holding(self, variables: Iterable[SetVariable]) -> dict[str, Finding]:
         machine = _with(self.machine, tuple(variables))
         found = rule_findings(machine, gather(machine, self._known), self._known, CHECKS)
@@ -274,16 +270,16 @@ def _reasons(each: Assignment, rules: _Rules) -> tuple[VariableReason, ...]:
     if known is None or not known.read_by:
         return (_unknown(each.name, known, rules),)
     if _of_no_gpu(each.name, rules.machine):
-        return (_said(known, Effect.NONE, NO_SUCH_NODE, rules.knowledge),)
+        return (rules.reason(known, Effect.NONE, NO_SUCH_NODE),)
     if rules.hides_all(each.name):
-        return (_said(known, Effect.HARMS, f"{HIDES_ALL} {known.meaning}", rules.knowledge),)
+        return (rules.reason(known, Effect.HARMS, f"{HIDES_ALL} {known.meaning}"),)
     caused = rules.caused(each.name)
     reasons = [*_by_rules(caused, rules), *_by_list(each, known, rules)]
     if any(reason.effect is Effect.CANCELLED for reason in reasons):
         reasons = [reason for reason in reasons if reason.effect is not Effect.CANCELS]
     wrong = wrong_value(each.value, known)
     if wrong:
-        reasons.append(_said(known, Effect.INVALID, f"{wrong} {known.meaning}", rules.knowledge))
+        reasons.append(rules.reason(known, Effect.INVALID, f"{wrong} {known.meaning}"))
     elif not caused.harmful:
         reasons += _by_kind(each, known, rules)
     return tuple(reasons)
@@ -306,7 +302,7 @@ def _known(name: str, knowledge: Knowledge) -> Variable | None:
 
 def _unknown(name: str, known: Variable | None, rules: _Rules) -> VariableReason:
     if known is not None:
-        return _said(known, Effect.UNKNOWN, known.meaning, rules.knowledge)
+        return rules.reason(known, Effect.UNKNOWN, known.meaning)
     gone = gone_from(name)
     if gone == "":
         text = "A ROCm library contains this name; rocsteady does not know what it does."
@@ -346,13 +342,13 @@ def _by_list(each: Assignment, known: Variable, rules: _Rules) -> Iterator[Varia
     cancelled = [name for name in known.cancels if name in rules.names]
     if cancelled and rules.cancels(each.value, known):
         text = f"With it, {' and '.join(cancelled)} has no effect."
-        yield _said(known, Effect.CANCELS, text, rules.knowledge)
+        yield rules.reason(known, Effect.CANCELS, text)
     for other in rules.variables:
         listed_as = rules.knowledge.variables.get(other.name)
         if listed_as and each.name in listed_as.cancels and rules.cancels(other.value, listed_as):
             spelled = f"{other.name}={other.value}" if listed_as.cancels_at else other.name
             text = f"No effect while {spelled} is set."
-            yield _said(listed_as, Effect.CANCELLED, text, rules.knowledge)
+            yield rules.reason(listed_as, Effect.CANCELLED, text)
 
 
 def _by_kind(each: Assignment, known: Variable, rules: _Rules) -> Iterator[VariableReason]:
@@ -360,27 +356,22 @@ def _by_kind(each: Assignment, known: Variable, rules: _Rules) -> Iterator[Varia
     gone = gone_from(each.name)
     rocm = rules.machine.torch.rocm if rules.machine.torch else None
     if gone and rocm and version_fits(rocm, f">{gone.rpartition(' ')[2]}"):
-        yield _said(known, Effect.NONE, f"Gone from {gone}. {known.meaning}", rules.knowledge)
+        yield rules.reason(known, Effect.NONE, f"Gone from {gone}. {known.meaning}")
     elif known.building:
         text = f"Read only when code is compiled. {known.meaning}"
-        yield _said(known, Effect.NONE, text, rules.knowledge)
+        yield rules.reason(known, Effect.NONE, text)
     elif known.default and each.value == known.default:
         text = f"{each.value} is the default. {known.meaning}"
-        yield _said(known, Effect.NONE, text, rules.knowledge)
+        yield rules.reason(known, Effect.NONE, text)
     elif known.debugging:
-        yield _said(known, Effect.DEBUGGING, known.meaning, rules.knowledge)
+        yield rules.reason(known, Effect.DEBUGGING, known.meaning)
     else:
         asked = rules.about_gpus(each.name)
         if asked:
             text = f"{known.meaning} Not judged without a GPU: {'; '.join(asked)}."
-            yield _said(known, Effect.DEPENDS, text, rules.knowledge)
+            yield rules.reason(known, Effect.DEPENDS, text)
         else:
-            yield _said(known, Effect.ACTS, known.meaning, rules.knowledge)
-
-
-def _said(known: Variable, effect: Effect, text: str, knowledge: Knowledge) -> VariableReason:
-    sources = tuple(knowledge.sources[key] for key in known.sources)
-    return VariableReason(effect=effect, text=text, sources=sources)
+            yield rules.reason(known, Effect.ACTS, known.meaning)
 
 
 LARGEST = 1024 * 1024  # bytes

@@ -26,7 +26,7 @@ from rocsteady.hangs.values import Heartbeat, Snapshot
 from rocsteady.hangs.verdict import Verdict
 from rocsteady.model import Outcome, Value
 from rocsteady.system.child_end import Exit
-from rocsteady.system.logfile import Timestamp
+from rocsteady.system.logfile import timestamp
 
 
 class HangEvidence(Value, frozen=True, kw_only=True):
@@ -91,7 +91,7 @@ def mark_log_as_stopped(log: Path, end: AttemptEnd) -> None:
     why = _stopped_because(end)
     if not why:
         return
-    line = Timestamp().at(time.time()) + f"{STOPPED_LINE}{why}.\n".encode(errors="replace")
+    line = timestamp(time.time()) + f"{STOPPED_LINE}{why}.\n".encode(errors="replace")
     with contextlib.suppress(OSError), open_regular(log, follow=False, writable=True) as stream:
         stream.seek(0, os.SEEK_END)
         stream.write(line)  # no room, or no log: it stays without

@@ -434,8 +434,8 @@ def _variable_counts(review: VariableReview) -> str:
     if not review.variables:
         return f"No ROCm or PyTorch variable is set.{others}"
     counts = Counter(verdict.effect for verdict in review.variables)
-    told = ", ".join(f"{counts[effect]} {effect.value}" for effect in Effect if counts[effect])
-    return f"{plural(len(review.variables), 'variable')}: {told}.{others}"
+    totals = ", ".join(f"{counts[effect]} {effect.value}" for effect in Effect if counts[effect])
+    return f"{plural(len(review.variables), 'variable')}: {totals}.{others}"
 
 
 def _verdict(page: Page, verdict: VariableVerdict) -> None:

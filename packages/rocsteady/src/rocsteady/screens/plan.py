@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date, tzinfo
 from pathlib import PureWindowsPath
-from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from rocsteady.plan.values import Basis, Finish, Limit, Option, Plan, Price
@@ -39,18 +38,16 @@ COLUMNS = (
 GPU = Column("GPU", right=True)  # how busy it was, after the speed; only where that was measured
 ON_TIME = 4  # the column
 LIKELY, UNLIKELY = 0.9, 0.5  # chances that are green, and red below
-LIMITS = MappingProxyType(
-    {
-        "data": "the data loader",
-        "simulation": "the simulation in the script's own code",
-        "own code": "the script's own Python code",
-        "compute": "computation",
-        "compile": "compilation",
-        "checkpoint": "writing checkpoints",
-        "evaluate": "evaluation",
-        "other ranks": "waiting for other ranks",
-    }
-)
+LIMITS = {
+    "data": "the data loader",
+    "simulation": "the simulation in the script's own code",
+    "own code": "the script's own Python code",
+    "compute": "computation",
+    "compile": "compilation",
+    "checkpoint": "writing checkpoints",
+    "evaluate": "evaluation",
+    "other ranks": "waiting for other ranks",
+}
 LIMIT = 0.4  # of the time; a smaller share is only the largest one
 SHARES = 4  # of the time that are listed
 MANY = 10  # times as fast; from here on a fraction says little

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from types import MappingProxyType
 
 from rocsteady.model import FailureKind, Observation, ProbeOutcome, Value
 from rocsteady.screens.screen import BOLD, DIM, GREEN, RED, Column, Page
@@ -13,30 +12,26 @@ from rocsteady.wording import duration, plural
 VERSION = 1  # of the JSON lines
 WORD = 9  # columns of the outcome
 MAX_TITLE = 29  # columns; a longer one has a line of its own
-WORDS = MappingProxyType(
-    {
-        ProbeOutcome.OK: "ok",
-        ProbeOutcome.WRONG: "WRONG",
-        ProbeOutcome.EXCEPTION: "ERROR",
-        ProbeOutcome.HANG: "HANG",
-        ProbeOutcome.CRASH: "CRASH",
-        ProbeOutcome.NO_MEMORY: "MEMORY",
-        ProbeOutcome.UNKILLABLE: "STUCK",
-        ProbeOutcome.WENT_DOWN: "DOWN",
-        ProbeOutcome.NOT_RUN: "not run",
-    }
-)
-VERBS = MappingProxyType(
-    {
-        ProbeOutcome.WRONG: "gives wrong results",
-        ProbeOutcome.EXCEPTION: "raises an error",
-        ProbeOutcome.HANG: "hangs",
-        ProbeOutcome.CRASH: "crashes",
-        ProbeOutcome.NO_MEMORY: "runs out of memory",
-        ProbeOutcome.UNKILLABLE: "hangs and cannot be killed",
-        ProbeOutcome.WENT_DOWN: "crashed the machine",
-    }
-)
+WORDS = {
+    ProbeOutcome.OK: "ok",
+    ProbeOutcome.WRONG: "WRONG",
+    ProbeOutcome.EXCEPTION: "ERROR",
+    ProbeOutcome.HANG: "HANG",
+    ProbeOutcome.CRASH: "CRASH",
+    ProbeOutcome.NO_MEMORY: "MEMORY",
+    ProbeOutcome.UNKILLABLE: "STUCK",
+    ProbeOutcome.WENT_DOWN: "DOWN",
+    ProbeOutcome.NOT_RUN: "not run",
+}
+VERBS = {
+    ProbeOutcome.WRONG: "gives wrong results",
+    ProbeOutcome.EXCEPTION: "raises an error",
+    ProbeOutcome.HANG: "hangs",
+    ProbeOutcome.CRASH: "crashes",
+    ProbeOutcome.NO_MEMORY: "runs out of memory",
+    ProbeOutcome.UNKILLABLE: "hangs and cannot be killed",
+    ProbeOutcome.WENT_DOWN: "crashed the machine",
+}
 
 
 class ProbeLine(Value, frozen=True, kw_only=True):

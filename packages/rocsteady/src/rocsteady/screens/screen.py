@@ -68,8 +68,8 @@ def show_json(value: object, *, indent: int = 2) -> None:
 def json_text(value: object, *, indent: int = 2) -> str:
     from rocsteady.store.redaction import Secrets  # noqa: PLC0415 - not needed by every command
 
-    told = Secrets().value(msgspec.to_builtins(value))
-    text = msgspec.json.encode(_as_unicode(told))
+    redacted = Secrets().value(msgspec.to_builtins(value))
+    text = msgspec.json.encode(_as_unicode(redacted))
     laid_out = msgspec.json.format(text, indent=indent) if indent else text
     return printable_json(laid_out.decode()) + "\n"
 

@@ -28,7 +28,7 @@ from rocsteady.system.child_end import (
 from rocsteady.system.launch import LaunchedCommand, launch, remove_cgroup
 from rocsteady.system.leftovers import wait_for
 from rocsteady.system.logfile import NO_RULES, LogFile, LogRules
-from rocsteady.system.streams import Pump, Told, Wiring, wire
+from rocsteady.system.streams import Pump, PumpCallbacks, Wiring, wire
 from rocsteady.system.terminal import in_group, is_orphaned, stop_ourselves, taken, waits_for_keys
 
 KEEPER_WAIT = keeper.TERMINATE_WAIT + keeper.KILL_WAIT + 1.0  # seconds
@@ -54,7 +54,7 @@ def start_child(  # noqa: PLR0913 - each is said by name
     """Start a command; raises the OSError of exec. ``on_output`` gets each chunk, and is quick."""
     wiring = wire(terminal)
     try:
-        kept = LogFile(log, log_rules)
+        log_file = LogFile(log, log_rules)
     except BaseException:
         wiring.close_given()
         wiring.close()
@@ -65,11 +65,11 @@ def start_child(  # noqa: PLR0913 - each is said by name
         )
     except BaseException:
         wiring.close()
-        kept.close(READER_WAIT)
+        log_file.close(READER_WAIT)
         raise
     finally:
         wiring.close_given()
-    return Child(launched, wiring, kept, run_id, on_output)
+    return Child(launched, wiring, log_file, run_id, on_output)
 
 
 class Child:
@@ -99,14 +99,14 @@ class Child:
         self._stopped: dict[int, keeper.ProcessSnapshot] = {}  # by ^Z
         self._paused: dict[int, keeper.ProcessSnapshot] = {}  # as the user asked for it
         self._closed = False
-        told = Told(
+        callbacks = PumpCallbacks(
             output=on_output,
             status=self._hear,
             interrupted=self._note_interrupts,
             suspended=self.suspend,
             may_suspend=self._is_in_front,
         )
-        self._pump = Pump(wiring, launched.status, log, told)
+        self._pump = Pump(wiring, launched.status, log, callbacks)
         self._signals = _Signals(self._pump.wake)
 
     @property

@@ -211,8 +211,6 @@ def _write(path: str, text: bytes) -> None:
 
 
 # From here on: what only the keeper itself does.
-
-
 class KeeperOrder(NamedTuple):
     command: list[str]
     folder: str
@@ -253,13 +251,13 @@ def become(order: KeeperOrder, cgroup: str, ignored: Iterable[int], failed: int)
 
 
 def start(order: KeeperOrder, cgroup: str, ignored: Iterable[int], status: int) -> int:
-    told, failed = os.pipe()
+    reader, failed = os.pipe()
     pid = os.fork()
     if pid == 0:
         become(order, cgroup, ignored, failed)
     os.close(failed)
-    problem = os.read(told, 4096)  # ends when exec succeeds
-    os.close(told)
+    problem = os.read(reader, 4096)  # ends when exec succeeds
+    os.close(reader)
     with suppress(BrokenPipeError):  # the supervisor is gone, which CONTROL will say
         os.write(status, problem or b'{"pid": %d}\n' % pid)
     return 0 if problem else pid

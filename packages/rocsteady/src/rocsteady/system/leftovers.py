@@ -16,7 +16,7 @@ from rocsteady.system.launch import cgroups_of, remove_cgroup
 
 GUARD = str(Path(__file__).with_name("guard.py"))
 REPLACE_AFTER = 0.2  # seconds after which a guard that was killed is replaced
-MOST_GUARDS = 100  # if they cannot live here, no more are tried
+MAX_GUARDS = 100  # if they cannot live here, no more are tried
 FIND_WITHIN = 2.0  # seconds; a process that is stuck in the kernel may not let us read about it
 
 
@@ -130,7 +130,7 @@ def _replace_guard(
     words: tuple[str, ...],
     over: threading.Event,
 ) -> None:
-    for _ in range(MOST_GUARDS):
+    for _ in range(MAX_GUARDS):
         if started is None:
             return
         started.wait()

@@ -15,6 +15,7 @@ import contextlib
 import os
 import re
 import time
+from functools import lru_cache
 from pathlib import Path
 
 from rocsteady.model import Value
@@ -45,7 +46,7 @@ class LogLimit:
         self._head = 0  # where what is left out begins; 0: nothing is
         self._between = 0  # bytes of what stands there instead
         self._wanted = {text.encode("utf-8", "surrogateescape") for text in rules.keep if text}
-        self._kept: list[bytes] = []  # lines
+        self._lines: list[bytes] = []  # lines
         self.left_out = 0  # bytes
 
     def wrote(self, count: int) -> None:
@@ -67,7 +68,7 @@ class LogLimit:
         self.left_out += last - first
         text = b"rocsteady: %d%bthe log of an attempt is limited to" % (self.left_out, LEFT_OUT)
         text += b" %d MB (log_limit in rocsteady.toml)\n" % (self._limit // 1_000_000)
-        text += b"".join(self._kept)
+        text += b"".join(self._lines)
         self._put(self._head, text)
         self._between = len(text)
         target = self._head + len(text)
@@ -95,7 +96,7 @@ class LogLimit:
                 after = place + len(text)
                 end = window.find(b"\n", after)
                 end = min(len(window) if end < 0 else end, after + AROUND)
-                self._kept.append(window[begin:end] + b"\n")
+                self._lines.append(window[begin:end] + b"\n")
                 self._wanted.discard(text)
             window = window[-(AROUND + max(map(len, self._wanted), default=0)) :]
 
@@ -112,24 +113,18 @@ class LogLimit:
 THIN = 1.0  # seconds between two redraws that are kept
 NO_RULES = LogRules()
 HELD_LIMIT = 4096  # bytes of a redraw that may wait
-TEXT_STAMP = re.compile(r"(?m)^\d{4}-\d\d-\d\dT(\d\d:\d\d:\d\d)(\.\d{3})Z ")  # what Timestamp makes
+TEXT_STAMP = re.compile(r"(?m)^\d{4}-\d\d-\d\dT(\d\d:\d\d:\d\d)(\.\d{3})Z ")
 STAMP = re.compile(TEXT_STAMP.pattern.encode())
 
 
-class Timestamp:
-    """``2026-11-15T01:02:03.456Z``, made cheaply."""
+@lru_cache(maxsize=1)
+def _whole_second(second: int) -> bytes:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)).encode()
 
-    def __init__(self) -> None:
-        self._second = -1
-        self._text = b""
 
-    def at(self, now: float) -> bytes:
-        """Spell a moment, in UTC, with a space behind it."""
-        second = int(now)
-        if second != self._second:
-            self._second = second
-            self._text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)).encode()
-        return self._text + b".%03dZ " % int((now - second) * 1000)
+def timestamp(now: float) -> bytes:
+    """Spell a moment as ``2026-11-15T01:02:03.456Z`` and a space, cheaply."""
+    return _whole_second(int(now)) + b".%03dZ " % int(now % 1 * 1000)
 
 
 class Lines:
@@ -139,7 +134,7 @@ class Lines:
         self.open = False  # the last line in the log has no end yet
         self._return = False  # the last byte was a carriage return, and a newline may follow
         self._held: bytes | None = None  # the latest redraw, if it is too early to keep it
-        self._kept = 0.0  # when a redraw was last kept
+        self._drawn = 0.0  # when a redraw was last kept
 
     def feed(self, chunk: bytes, stamp: bytes, now: float) -> bytes:
         """Give what the log gets for a chunk."""
@@ -149,7 +144,7 @@ class Lines:
 
     def tick(self, stamp: bytes, now: float) -> bytes:
         """Give a redraw that was held back long enough."""
-        if self._held is None or now - self._kept < THIN:
+        if self._held is None or now - self._drawn < THIN:
             return b""
         return self._keep_held(stamp, now)
 
@@ -195,7 +190,7 @@ class Lines:
             out = self._feed_lines(first, stamp)
         if again:
             self._held = rest.rpartition(b"\r")[2]
-        if self._held is not None and (now - self._kept >= THIN or len(self._held) > HELD_LIMIT):
+        if self._held is not None and (now - self._drawn >= THIN or len(self._held) > HELD_LIMIT):
             out += self._keep_held(stamp, now)
         return out
 
@@ -203,7 +198,7 @@ class Lines:
         held, self._held = self._held or b"", None
         if not held:
             return b""
-        self._kept = now
+        self._drawn = now
         return self.interrupt() + self._feed_lines(held, stamp)
 
 
@@ -218,7 +213,6 @@ class LogFile:
         except BaseException:
             os.close(self._descriptor)
             raise
-        self._stamp = Timestamp()
         self._output_buffer = OutputBuffer(
             self._descriptor,
             notice=self._say_missing,
@@ -233,7 +227,7 @@ class LogFile:
 
     def add(self, lines: Lines, chunk: bytes) -> None:
         now = time.time()
-        stamp = self._stamp.at(now)
+        stamp = timestamp(now)
         out = lines.feed(chunk, stamp, now)
         if out:
             self._put(lines, out)
@@ -241,11 +235,11 @@ class LogFile:
     def tick(self, lines: Lines) -> None:
         """Write what was held back, if it is time."""
         now = time.time()
-        self._put(lines, lines.tick(self._stamp.at(now), now))
+        self._put(lines, lines.tick(timestamp(now), now))
 
     def finish(self, lines: Lines) -> None:
         now = time.time()
-        self._put(lines, lines.finish(self._stamp.at(now), now))
+        self._put(lines, lines.finish(timestamp(now), now))
 
     def flush(self, within: float) -> bool:
         """Wait until all of it is written, as long as the disk moves."""
@@ -266,5 +260,5 @@ class LogFile:
         self._output_buffer.put(out)
 
     def _say_missing(self, count: int) -> bytes:
-        stamp = Timestamp().at(time.time())
+        stamp = timestamp(time.time())
         return b"\n%srocsteady: %d bytes are missing here: no room on the disk\n" % (stamp, count)

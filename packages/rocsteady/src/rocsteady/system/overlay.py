@@ -91,11 +91,11 @@ def _overlay_if_possible(layer: Layer, options: str) -> None:
 
 def _overlay(layer: Layer, options: str) -> None:
     below = [path for path in _mount_points() if path.startswith(layer["lower"].rstrip("/") + "/")]
-    kept = [(path, _opened(path)) for path in below]  # an overlay does not show what is mounted
+    mounted = [(path, _opened(path)) for path in below]  # an overlay does not show what is mounted
     options += f"lowerdir={_opened(layer['lower'])},upperdir={_opened(layer['upper'])}"
     options += f",workdir={_opened(layer['work'])}"
     _mount(b"overlay", layer["at"], b"overlay", 0, options)
-    for path, opened in kept:
+    for path, opened in mounted:
         at = layer["at"] + path[len(layer["lower"].rstrip("/")) :]
         _show_only(opened, at)
 

@@ -155,7 +155,7 @@ LAST_READS = 0.3  # seconds for what is still in a pipe when the tree is gone
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class PumpCallbacks:
     """Whom the pump tells. Each is called in its thread."""
 
     output: Callable[[bytes], None] | None
@@ -166,11 +166,11 @@ class Told:
 
 
 class Pump:
-    def __init__(self, wiring: Wiring, status: int, log: LogFile, told: Told) -> None:
+    def __init__(self, wiring: Wiring, status: int, log: LogFile, callbacks: PumpCallbacks) -> None:
         self._wiring = wiring
         self._status = status
         self._log = log
-        self._told = told
+        self._callbacks = callbacks
         self._poll = select.poll()
         self._open = {source.descriptor: source for source in wiring.sources.values()}
         self._hung: list[OutputWire] = []  # ptys that nobody in the child has open
@@ -278,9 +278,9 @@ class Pump:
                 self._hung.append(source)  # someone may open it again
 
     def _carry(self, source: OutputWire, chunk: bytes) -> None:
-        if self._told.output is not None:
+        if self._callbacks.output is not None:
             with contextlib.suppress(Exception):  # who counts bytes must not stop them
-                self._told.output(chunk)
+                self._callbacks.output(chunk)
         self._log.add(source.lines, chunk)
         if source.output_buffer is not None:
             source.output_buffer.put(chunk)
@@ -291,7 +291,7 @@ class Pump:
             self._poll.unregister(self._status)
         for source in list(self._open.values()):  # what was printed before comes before
             self._read_output(source)
-        self._told.status(report)
+        self._callbacks.status(report)
 
     def _read_keys(self, descriptor: int) -> None:
         assert self._wiring.keys is not None
@@ -304,12 +304,12 @@ class Pump:
             return
         interrupt, suspend = special_keys(self._wiring.keys)
         if interrupt and interrupt in typed:
-            self._told.interrupted(typed.count(interrupt))
-        if suspend and suspend in typed and self._told.may_suspend():
+            self._callbacks.interrupted(typed.count(interrupt))
+        if suspend and suspend in typed and self._callbacks.may_suspend():
             before, _, typed = typed.partition(suspend)
             self._keys += before
             self._pass_keys()
-            self._told.suspended()
+            self._callbacks.suspended()
         self._keys += typed
         self._pass_keys()
 

@@ -17,7 +17,6 @@ import sys
 import termios
 import threading
 from collections.abc import Iterable
-from pathlib import Path
 
 from rocsteady.system import procfs
 
@@ -118,11 +117,9 @@ def stop_ourselves() -> None:
 
     The rest of the group first, then this thread, so that we surely do not run on.
     """
-    group = os.getpgrp()
-    for entry in Path("/proc").iterdir():
-        pid = int(entry.name) if entry.name.isdigit() else 0
+    for pid in in_group(os.getpgrp()):
         with contextlib.suppress(OSError):
-            if pid and pid != os.getpid() and os.getpgid(pid) == group:
+            if pid != os.getpid():
                 os.kill(pid, signal.SIGTSTP)
     signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
@@ -176,10 +173,10 @@ READS_KEYS = ("n_tty_read", "wait_woken")  # kernel functions, where the call ma
 
 def in_group(group: int) -> list[int]:
     found = []
-    for entry in Path("/proc").iterdir():
+    for pid in procfs.living():
         with contextlib.suppress(OSError):
-            if entry.name.isdecimal() and os.getpgid(int(entry.name)) == group:
-                found.append(int(entry.name))
+            if os.getpgid(pid) == group:
+                found.append(pid)
     return found
 
 
@@ -207,47 +204,28 @@ def waits_for_keys(master: int) -> bool:
 
 def _taken(pid: int, number: signal.Signals) -> str | None:
     try:
-        lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
-        masks = {
-            name: int(mask, 16)
-            for name, _, mask in (line.partition(":") for line in lines)
-            if name in ("SigIgn", "SigCgt")
-        }
+        fields = procfs.fields(f"/proc/{pid}/status")
+        ignored, caught = (int(fields.get(name, "0"), 16) for name in ("SigIgn", "SigCgt"))
     except (OSError, ValueError):
         return None
     bit = 1 << (number - 1)
-    if masks.get("SigIgn", 0) & bit:
-        return "ignored"
-    return "caught" if masks.get("SigCgt", 0) & bit else ""
+    return "ignored" if ignored & bit else "caught" if caught & bit else ""
 
 
 def _reads(pid: int, names: tuple[str, ...]) -> bool:
-    try:
-        threads = list(Path(f"/proc/{pid}/task").iterdir())
-    except OSError:
-        return False
-    return any(_thread_reads(pid, thread, names) for thread in threads)
+    with contextlib.suppress(OSError):
+        for thread in procfs.numbers(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):
+                descriptor = _read_from(f"/proc/{pid}/task/{thread}")
+                if descriptor and procfs.link(f"/proc/{pid}/fd/{descriptor}") in names:
+                    return True
+    return False
 
 
-def _thread_reads(pid: int, thread: Path, names: tuple[str, ...]) -> bool:
+def _read_from(thread: str) -> str:
+    """Return the descriptor that a thread is blocked in a read of; "" if it is not."""
     try:
-        words = (thread / "syscall").read_text().split()
+        words = procfs.text(f"{thread}/syscall").split()
     except OSError:  # we may not trace it
-        return _may_read(pid, thread, names)
-    if len(words) < 2 or words[0] != READ:  # noqa: PLR2004 - the call and its first argument
-        return False
-    return _is_on(pid, int(words[1], 16), names)
-
-
-def _may_read(pid: int, thread: Path, names: tuple[str, ...]) -> bool:
-    try:
-        return (thread / "wchan").read_text() in READS_KEYS and _is_on(pid, 0, names)
-    except OSError:
-        return False
-
-
-def _is_on(pid: int, descriptor: int, names: tuple[str, ...]) -> bool:
-    try:
-        return str(Path(f"/proc/{pid}/fd/{descriptor}").readlink()) in names
-    except OSError:
-        return False
+        return "0" if procfs.text(f"{thread}/wchan") in READS_KEYS else ""
+    return str(int(words[1], 16)) if words[1:] and words[0] == READ else ""

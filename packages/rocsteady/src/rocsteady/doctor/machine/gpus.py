@@ -23,7 +23,7 @@ DEBUGFS = "/sys/kernel/debug/dri"  # root's alone, mostly
 MARKETING_NAMES = "/usr/share/libdrm/amdgpu.ids"
 AMD = 0x1002  # graphics cards and the bridges on them; AMD's processors use 0x1022
 DISPLAY, ACCELERATOR = "0x03", "0x12"  # PCI classes a GPU may have
-MOST_NODES, MOST_DEVICES = 1024, 4096  # more is not a machine
+MAX_NODES, MAX_DEVICES = 1024, 4096  # more is not a machine
 FRAME_BUFFER = (1, 2)  # heap_type of a memory bank: public and private frame buffer
 
 # Instruction sets that exist only inside processors, and the one APU that shares its own.
@@ -87,7 +87,7 @@ def survey_gpus(view: View) -> GpuSurvey:
     withheld: list[int] = []
     found: dict[int, dict[str, int]] = {}
     nodes = (whole_number(name) for name in view.names(NODES) if name.isdecimal())
-    for node in sorted(node for node in nodes if node is not None)[:MOST_NODES]:
+    for node in sorted(node for node in nodes if node is not None)[:MAX_NODES]:
         folder = f"{NODES}/{node}"
         if view.refused(f"{folder}/gpu_id") or view.refused(f"{folder}/properties"):
             withheld.append(node)
@@ -211,19 +211,19 @@ def _firmware(view: View, card: str, facts: Mapping[str, int]) -> dict[str, str]
         for name in view.names(folder)
         if name.endswith("_fw_version")
     }
-    told = {"kfd": "fw_version", "kfd_sdma": "sdma_fw_version"}
+    decimal = {"kfd": "fw_version", "kfd_sdma": "sdma_fw_version"}
     minor = facts.get("drm_render_minor")
     info = view.text(f"{DEBUGFS}/{minor}/amdgpu_firmware_info") if minor else None
     return (
         {name.lower(): version for name, version in _FIRMWARE.findall(info or "")}
         | published
-        | {name: str(facts[key]) for name, key in told.items() if key in facts}
+        | {name: str(facts[key]) for name, key in decimal.items() if key in facts}
     )
 
 
 def _not_offered(view: View, offered: set[str]) -> tuple[PciGpu, ...]:
     found = []
-    for address in view.names(PCI)[:MOST_DEVICES]:
+    for address in view.names(PCI)[:MAX_DEVICES]:
         folder = f"{PCI}/{address}"
         if address.rpartition(".")[0] in offered or view.number(f"{folder}/vendor") != AMD:
             continue
@@ -255,8 +255,6 @@ def _marketing_names(text: str) -> dict[tuple[int, int], str]:
 
 
 # May this user use the GPU? The device nodes themselves decide, not the group names.
-
-
 KFD, DRI = "/dev/kfd", "/dev/dri"
 
 
@@ -308,8 +306,6 @@ def _node(view: View, path: str, user: User | None) -> Node | None:
 # The PCIe link that really feeds a card. Radeon cards since RDNA 1 carry a bridge of their own: the
 # GPU itself always reports the wide link inside the card, and the slot's width stands at the bridge
 # above it. So we climb as long as the bridge above is the card's, and take the narrowest link.
-
-
 BRIDGE = "0x0604"
 EXTENDED, END = 0x100, 0x1000  # where PCIe's own capabilities lie; only root may read there
 ACS, REDIRECTS = 0x000D, 0b1100  # the capability, and its two bits for requests and completions
@@ -383,8 +379,6 @@ def _gigatransfers(text: str | None) -> float | None:
 
 
 # Whether a screen hangs on an AMD GPU: who resets that GPU takes the picture away.
-
-
 CARDS = "/sys/class/drm"
 _CONNECTOR = re.compile(r"(card\d+)-.+", re.ASCII)
 

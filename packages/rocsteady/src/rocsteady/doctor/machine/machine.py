@@ -92,8 +92,6 @@ def examine(root: Root, known_variables: Collection[str]) -> tuple[Machine, View
 
 # What an observation is true of: GPUs, driver, ROCm, torch and Python, as a line that can be
 # read. Two lines are compared part by part, so that it can be said what has changed since.
-
-
 BETWEEN = "; "
 GPU, DRIVER, ROCM, TORCH, PYTHON = "GPU", "driver", "ROCm", "torch", "Python"
 PARTS = (GPU, DRIVER, ROCM, TORCH, PYTHON)

@@ -16,7 +16,7 @@ from rocsteady.model import Value
 
 PYTHON_FOLDER = re.compile(r"python(3\.\d+)t?$")
 ABSOLUTE = re.compile(r"/|[A-Za-z]:/")
-MOST_LINKS = 50  # .pth files, and lines of each
+MAX_LINKS = 50  # .pth files, and lines of each
 
 
 class PythonEnv(Value, frozen=True, kw_only=True):
@@ -142,14 +142,14 @@ def _site_packages(view: View, prefix: str, version: str) -> tuple[str, ...]:
 
 def _linked(view: View, site: str) -> list[str]:
     """Return the folders that .pth files add, such as a torch that was built in its own folder."""
-    names = [name for name in view.names(site) if name.endswith(".pth")][:MOST_LINKS]
+    names = [name for name in view.names(site) if name.endswith(".pth")][:MAX_LINKS]
     lines = [line.strip() for name in names for line in _lines(view, f"{site}/{name}")]
     paths = [line.replace("\\", "/") for line in lines if not line.startswith(("#", "import"))]
     return [path for path in paths if ABSOLUTE.match(path) and view.is_folder(path)]
 
 
 def _lines(view: View, path: str) -> list[str]:
-    return (view.text(path) or "").splitlines()[:MOST_LINKS]
+    return (view.text(path) or "").splitlines()[:MAX_LINKS]
 
 
 def _settings(text: str) -> dict[str, str]:

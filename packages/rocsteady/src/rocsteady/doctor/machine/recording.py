@@ -53,8 +53,8 @@ from rocsteady.store.redaction import Redactor
 
 VERSION = 1
 RECORDING_LIMIT = 32 * 1024 * 1024  # bytes of one recording
-MOST_PATHS, DEEPEST_PATH = 10_000, 48  # real ones hold a few thousand, twenty folders deep
-MOST_NAMES = 50_000  # in one folder; a library of kernels may hold thousands
+MAX_PATHS, DEEPEST_PATH = 10_000, 48  # real ones hold a few thousand, twenty folders deep
+MAX_NAMES = 50_000  # in one folder; a library of kernels may hold thousands
 VARIABLE_LIMIT = 128 * 1024  # characters; what Linux allows
 _CODES = {name: code for code, name in errno.errorcode.items()}
 
@@ -107,15 +107,15 @@ def decode_recording(content: bytes, name: str) -> Recording:
         recording = msgspec.json.decode(content, type=Recording)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise RecordingError(f"{name}: not a recording: {error}") from None
-    if len(recording.files) > MOST_PATHS:
-        raise RecordingError(f"{name}: more than {MOST_PATHS} paths")
+    if len(recording.files) > MAX_PATHS:
+        raise RecordingError(f"{name}: more than {MAX_PATHS} paths")
     for path, entry in recording.files.items():
         if not may_hold(path):
             raise RecordingError(f"{name}: {path[:80]!r} is not a path inside a machine")
         if isinstance(entry, str) and len(entry) > TEXT_LIMIT:
             raise RecordingError(f"{name}: {path!r} is longer than {TEXT_LIMIT} characters")
-        if isinstance(entry, Entry) and len(entry.names or ()) > MOST_NAMES:
-            raise RecordingError(f"{name}: {path!r} has more than {MOST_NAMES} names")
+        if isinstance(entry, Entry) and len(entry.names or ()) > MAX_NAMES:
+            raise RecordingError(f"{name}: {path!r} has more than {MAX_NAMES} names")
     for variable, value in recording.environment.items():
         if len(variable) + len(value) > VARIABLE_LIMIT:
             raise RecordingError(f"{name}: {variable[:80]!r} is longer than Linux allows")
@@ -241,8 +241,6 @@ def _missing(path: str) -> FileNotFoundError:
 # Turns what a view saw into a recording that may leave the machine. Everything goes through the
 # redactor, keys and link targets too, so that a replay still fits together. Of long listings
 # only the names that tell something about ROCm are kept.
-
-
 # Where things are, which a replay needs to find its way.
 WAYS = (
     "HOME", "USERPROFILE", "PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONUSERBASE",

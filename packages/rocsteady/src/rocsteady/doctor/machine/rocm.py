@@ -22,7 +22,7 @@ LIBNUMA = (
     "/usr/lib64/libnuma.so",
     "/usr/lib/libnuma.so",
 )
-MOST_FOLDERS = 32  # of LD_LIBRARY_PATH
+MAX_FOLDERS = 32  # of LD_LIBRARY_PATH
 
 
 class RocmInstall(Value, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ def read_shadows(view: View) -> tuple[Shadow, ...]:
     path = (view.environment or {}).get("LD_LIBRARY_PATH", "")
     folders = [folder.rstrip("/") for folder in path.split(":") if folder.startswith("/")]
     shadows = []
-    for folder in dict.fromkeys(folders[:MOST_FOLDERS]):
+    for folder in dict.fromkeys(folders[:MAX_FOLDERS]):
         libraries = tuple(name for name in view.names(folder) if ROCM_LIBRARY.match(name))
         if libraries:
             shadows.append(Shadow(folder=folder, libraries=libraries))
@@ -74,8 +74,6 @@ def read_distribution_hsa(view: View) -> tuple[str, ...]:
 
 
 # Where MIOpen keeps the kernels it compiles and the choices it measures.
-
-
 # name, the variable that moves it, where it is below the home folder otherwise
 PLACES = (
     ("kernel cache", "MIOPEN_CUSTOM_CACHE_DIR", ".cache/miopen"),

@@ -126,8 +126,6 @@ def _read_windows(view: View) -> System:
 
 
 # Memory, shared memory and disk, and the limits that a container or service puts on them.
-
-
 NO_LIMIT = 1 << 60  # cgroup v1 writes a huge number for "none"
 
 
@@ -196,8 +194,6 @@ def _kilobytes(meminfo: str, name: str) -> int | None:
 
 # The variables in force that ROCm and PyTorch read, or look as if they did. The value of a
 # variable that is not on the list is not kept: it may be a secret.
-
-
 FAMILIES = (
     "AMD_", "AOTRITON_", "GPU_", "HIP_", "HIPBLASLT_", "HIPBLAS_", "HSA_", "HSAKMT_", "MIOPEN_",
     "NCCL_", "PAL_", "PYTORCH_", "RCCL_", "ROC_", "ROCBLAS_", "ROCM_", "ROCR_", "TORCH_",

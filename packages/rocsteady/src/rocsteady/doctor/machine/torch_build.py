@@ -17,12 +17,10 @@ from rocsteady.model import Value
 # into one ELF section, which starts with a table of contents: a magic word, the number of
 # entries, and for each the name of its target. Four small reads find it; the library itself,
 # often gigabytes, is never scanned. A compressed table cannot be read this way.
-
-
 FATBIN = b".hip_fatbin"
 MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
-MOST_SECTIONS = 512
-MOST_TARGETS = 128
+MAX_SECTIONS = 512
+MAX_TARGETS = 128
 HEAD = 16 * 1024  # bytes of the section that are looked at
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
@@ -38,7 +36,7 @@ def gpu_targets(view: View, path: str) -> tuple[str, ...]:
         return ()
     fields = _HEADER.unpack(header)
     table, count, names_index = fields[6], fields[12], fields[13]
-    if not 0 < count <= MOST_SECTIONS or names_index >= count or fields[11] != _SECTION.size:
+    if not 0 < count <= MAX_SECTIONS or names_index >= count or fields[11] != _SECTION.size:
         return ()
     raw = view.piece(path, table, count * _SECTION.size)
     if len(raw) < count * _SECTION.size:
@@ -59,7 +57,7 @@ def bundle_targets(bundle: bytes) -> tuple[str, ...]:
     (count,) = struct.unpack_from("<Q", bundle, len(MAGIC))
     found: set[str] = set()
     at = len(MAGIC) + 8
-    for _ in range(min(count, MOST_TARGETS)):
+    for _ in range(min(count, MAX_TARGETS)):
         if at + _ENTRY.size > len(bundle):
             break
         length = _ENTRY.unpack_from(bundle, at)[2]

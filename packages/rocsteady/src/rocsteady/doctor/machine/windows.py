@@ -38,9 +38,9 @@ def survey_adapters(view: View) -> tuple[GpuSurvey, Driver]:
         kind="Windows" if gpus else "",
     )
     named = tuple(gpu for gpu, _ in gpus)
-    told = _hipinfo(view) if named else []
-    if len(told) == len(named):  # else which is whose cannot be told
-        named = tuple(structs.replace(gpu, gfx=gfx) for gpu, gfx in zip(named, told, strict=True))
+    arches = _hipinfo(view) if named else []
+    if len(arches) == len(named):  # else which is whose cannot be told
+        named = tuple(structs.replace(gpu, gfx=gfx) for gpu, gfx in zip(named, arches, strict=True))
     return GpuSurvey(driver_answers=bool(gpus), gpus=named), driver
 
 
