@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from rocsteady_train.integrations.torchrun_channels import (
-    MOST_READ,
+    MAX_READ,
     HostChannel,
     Message,
     ended,
@@ -90,7 +90,7 @@ def test_many_failures_do_not_hide_a_cause() -> None:
     heard = meet(MemoryStore(), [None, *perhaps, {"weight": 2, "why": "cause"}])
 
     assert {json.dumps(each) for each in heard} == {
-        json.dumps({"weight": 2, "why": "cause", "heard": MOST_READ + 1})
+        json.dumps({"weight": 2, "why": "cause", "heard": MAX_READ + 1})
     }
 
 

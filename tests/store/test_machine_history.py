@@ -14,7 +14,7 @@ from rocsteady.model import IntentKind, Observation, ProbeOutcome, Strategy
 from rocsteady.store.database import MEMORY
 from rocsteady.store.identity import machine_fingerprint, script_fingerprint, this_process
 from rocsteady.store.location import Place
-from rocsteady.store.machine_history import MOST_OBSERVATIONS, Memory, memory_to_read
+from rocsteady.store.machine_history import MAX_OBSERVATIONS, Memory, memory_to_read
 from rocsteady.store.values import (
     Deadly,
     Fate,
@@ -176,14 +176,14 @@ def test_what_came_of_probes_is_remembered_with_all_that_was_seen(place: Place) 
 
 def test_of_very_many_observations_the_newest_are_kept(place: Place) -> None:
     memory = Memory(place)
-    for at in range(MOST_OBSERVATIONS + 7):
+    for at in range(MAX_OBSERVATIONS + 7):
         seen = Observation(probe="p", outcome=ProbeOutcome.OK, tries=1, seconds=0.0, at=float(at))
         memory.observed("m", seen)
     memory.flush(timedelta(seconds=20))
     memory.close()
 
     kept = [observation.at for observation in memory.observations("m")]
-    assert kept == [float(at) for at in range(7, MOST_OBSERVATIONS + 7)]
+    assert kept == [float(at) for at in range(7, MAX_OBSERVATIONS + 7)]
 
 
 def test_a_memory_of_before_there_were_probes_is_brought_up_to_date(place: Place) -> None:

@@ -50,13 +50,13 @@ def disk(tmp_path: Path) -> Disk:
     return Disk(tmp_path / "journal.db")
 
 
-def said(number: int, why: str) -> Work:
+def loss_entry(number: int, why: str) -> Work:
     return put(MessageRecord(text=f"{number} lost: {why}", at=0.0))
 
 
 def test_a_disk_that_hangs_makes_nobody_wait_and_costs_the_oldest(disk: Disk) -> None:
     writer = JournalWriter(
-        disk.connect, disk.path.parent, limit=100, linger=timedelta(0), said=said
+        disk.connect, disk.path.parent, limit=100, linger=timedelta(0), loss_entry=loss_entry
     )
     writer.put(message(-1))
     time.sleep(0.1)  # it is now with the disk

@@ -58,8 +58,6 @@ from rocsteady_train.loop import supervisor_link
 
 
 class Ranks:
-    """All ranks of a training, in a group of their own; or one process alone."""
-
     def __init__(self) -> None:
         self.group = own_group()
         self.rank, self.world = 0, 1
@@ -81,14 +79,12 @@ class Ranks:
         return found[0]
 
     def of_all(self, text: str) -> list[str]:
-        """Return what each rank says."""
         found: list[Any] = [text] * self.world
         if self.group is not None:
             dist.all_gather_object(found, text, group=self.group)
         return found
 
     def meet(self) -> None:
-        """Wait until all ranks are here."""
         if self.group is not None:
             dist.barrier(group=self.group)
 
@@ -120,7 +116,6 @@ class Agreement:
 
     @property
     def alone(self) -> bool:
-        """Return whether there are no other ranks."""
         return self._group is None
 
     def on(self, wanted: bool) -> bool:  # noqa: FBT001 - it is the question
@@ -172,7 +167,7 @@ class Checkpointer:
         self._number = 0  # of the newest one
         self._buffers = Buffers()
         self._thread: threading.Thread | None = None
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._dicts: set[str] = set()  # entries that a restore fills as dicts
         self.newest: int | None = None  # step that is on the disk, or was restored
         self._asked: int | None = None  # step of the last save, which may still be under way
@@ -229,7 +224,6 @@ class Checkpointer:
         self._buffers.prepare({name: local(tensor) for name, tensor in parts.tensors.items()})
 
     def wait(self) -> None:
-        """Wait until everything that was saved is on the disk."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -435,15 +429,13 @@ class Checkpointer:
             log.warning("rocsteady: %s.", text)
 
     def _say_once(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
+        if text not in self._logged:
+            self._logged.add(text)
             self._say(text)
 
 
 @dataclass(frozen=True)
 class _Save:
-    """One save on its way to the disk."""
-
     copies: dict[str, Any]
     planner: Any  # None: the tensors are plain, and of this process alone
     skeleton: dict[str, Any]

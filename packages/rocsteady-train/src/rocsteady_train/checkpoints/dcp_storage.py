@@ -67,7 +67,6 @@ class SavePlanner(DefaultSavePlanner):
         return self.plan
 
     def resolve_data(self, write_item: Any) -> Any:  # noqa: ANN401 - DCP's own types
-        """Return the copy."""
         return self._copies[write_item.index.fqn]
 
 
@@ -94,11 +93,9 @@ class CheckpointWriter(StorageWriter):
         self._folder.mkdir(parents=True, exist_ok=True)
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        """Take the plan as it is."""
         return plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        """Take the plans as they are."""
         return plans
 
     def write_data(self, plan: SavePlan, planner: Any) -> Future[list[WriteResult]]:  # noqa: ANN401
@@ -143,7 +140,6 @@ class CheckpointWriter(StorageWriter):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:  # noqa: ANN401 - DCP's own types
-        """Accept none."""
         return checkpoint_id is None
 
 
@@ -173,7 +169,6 @@ class LoadPlanner(DefaultLoadPlanner):
         super().__init__(flatten_state_dict=False, flatten_sharded_tensors=False)
 
     def load_bytes(self, read_item: Any, value: Any) -> None:  # noqa: ANN401 - DCP's own types
-        """Refuse."""
         del value
         raise CheckpointError(f"{read_item.dest_index.fqn} is not a tensor")
 
@@ -189,7 +184,6 @@ class CheckpointReader(StorageReader):
         """Do nothing."""
 
     def read_metadata(self, *_: Any, **__: Any) -> Metadata:  # noqa: ANN401 - DCP's own types
-        """Read the plan."""
         try:
             plan = read_plan(self._folder, read_manifest(self._folder))
         except BrokenError as error:
@@ -218,11 +212,9 @@ class CheckpointReader(StorageReader):
         """Do nothing: the plan was read by this reader."""
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
-        """Take the plan as it is."""
         return plan
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        """Take the plans as they are."""
         return plans
 
     def read_data(self, plan: LoadPlan, planner: Any) -> Future[None]:  # noqa: ANN401
@@ -244,7 +236,6 @@ class CheckpointReader(StorageReader):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:  # noqa: ANN401 - DCP's own types
-        """Accept none."""
         return checkpoint_id is None
 
 

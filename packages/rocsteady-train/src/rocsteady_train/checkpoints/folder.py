@@ -59,8 +59,6 @@ _NOT_UNDERSTOOD = (AttributeError, KeyError, OverflowError, RecursionError, Type
 
 @dataclass(frozen=True)
 class FileFact:
-    """What a file must be."""
-
     name: str
     size: int
     sha256: str  # of the SHA-256 of each of its blocks, one after the other
@@ -68,20 +66,16 @@ class FileFact:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a checkpoint consists of."""
-
     step: int
     number: int  # of the checkpoints of this training, in the order in which they were made
     files: tuple[FileFact, ...]
 
     @property
     def size(self) -> int:
-        """Bytes in all."""
         return sum(file.size for file in self.files)
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """Bytes of each file."""
         return {file.name: file.size for file in self.files}
 
 
@@ -98,15 +92,12 @@ class Piece:
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor of a checkpoint."""
-
     dtype: str
     shape: tuple[int, ...]
     pieces: tuple[Piece, ...]
 
     @property
     def length(self) -> int:
-        """Its bytes."""
         return math.prod(self.shape) * SIZES[self.dtype]
 
 
@@ -127,7 +118,6 @@ class BrokenError(Exception):
 
 
 def name_of(step: int) -> str:
-    """Name the folder of a step."""
     return f"step-{step:09d}"
 
 
@@ -147,7 +137,6 @@ def steps(root: Path) -> list[tuple[int, Path]]:
 
 
 def is_ours(folder: Path) -> bool:
-    """Return whether a folder is a checkpoint of ours, whole or not."""
     return step_of(folder) is not None and (folder / MANIFEST).exists()
 
 
@@ -210,7 +199,6 @@ def _count(value: Any) -> int:  # noqa: ANN401 - JSON
 
 
 def state_name(rank: int) -> str:
-    """Name the file with what a rank had that is not a tensor."""
     return f"rank-{rank}.json"
 
 
@@ -311,7 +299,6 @@ def check(folder: Path, files: Iterable[FileFact]) -> None:
 
 
 def _block(path: Path, start: int) -> bytes:
-    """Return the SHA-256 of one block of a file."""
     digest, chunk, left = hashlib.sha256(), memoryview(bytearray(CHUNK)), BLOCK
     with open_regular(path) as stream:
         stream.seek(start)
@@ -358,7 +345,6 @@ def tensors_in(skeleton: Any, depth: int = 0) -> Iterator[str]:  # noqa: ANN401 
 
 
 def is_dict(skeleton: Any) -> bool:  # noqa: ANN401 - JSON
-    """Return whether a skeleton is that of a dict."""
     return isinstance(skeleton, dict) and skeleton.get(KIND, "dict") == "dict"
 
 

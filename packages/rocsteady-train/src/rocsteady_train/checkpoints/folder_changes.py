@@ -37,7 +37,6 @@ def publish(unfinished: Path, step: int, number: int, facts: list[FileFact]) -> 
 
 
 def point_to(path: Path) -> None:
-    """Write which checkpoint is the latest."""
     pointer = path.with_name(f".{LATEST}")
     pointer.unlink(missing_ok=True)
     write_file(pointer, [memoryview(f"{path.name}\n".encode())])
@@ -140,7 +139,6 @@ class Room:
 
 
 def is_full(error: BaseException) -> bool:
-    """Return whether a save failed because the disk, or a quota, is full."""
     return isinstance(error, OSError) and error.errno in FULL
 
 

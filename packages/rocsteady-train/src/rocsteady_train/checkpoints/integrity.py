@@ -52,7 +52,6 @@ def wrong_with_model(path: Path, checksums: int = CHECKSUM_LIMIT) -> str:
 
 
 def wrong_with_json(path: Path) -> str:
-    """Judge a file that should be JSON."""
     return _wrong(path, _wrong_with_json, lambda _: "is a folder")
 
 

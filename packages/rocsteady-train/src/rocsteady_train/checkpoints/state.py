@@ -32,8 +32,6 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 class StateParts:
-    """A state that was taken apart."""
-
     def __init__(self) -> None:
         self.tensors: dict[str, Any] = {}
         self.missed: list[str] = []  # paths that could not be captured, with the type of each
@@ -91,7 +89,6 @@ class StateParts:
 
 
 def tensor_names(skeleton: Any) -> set[str]:  # noqa: ANN401 - JSON
-    """Return the names of all tensors of a skeleton."""
     if isinstance(skeleton, list):
         return {name for item in skeleton for name in tensor_names(item)}
     if isinstance(skeleton, dict):
@@ -239,7 +236,6 @@ def _load(path: Path, plan: Mapping[str, Tensor], wanted: dict[str, Any], group:
 
 
 def state_of(value: Any) -> Any:  # noqa: ANN401 - of any class
-    """Return what is to be kept of an entry of a state."""
     value = _uncompiled(value)
     if hasattr(value, "state_dict"):
         return value.state_dict()

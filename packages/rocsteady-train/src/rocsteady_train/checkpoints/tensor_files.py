@@ -46,13 +46,10 @@ ALIGNED = 64  # bytes: a cache line, and a multiple of every element's size
 
 
 class Buffer:
-    """Host memory for one save."""
-
     def __init__(self) -> None:
         self.memory: Any = torch.empty(0, dtype=torch.uint8)
 
     def copy(self, tensors: dict[str, Any]) -> dict[str, Any]:
-        """Copy tensors, each to its place, and return the copies."""
         places, size = _places(tensors)
         on_device = any(tensor.device.type != "cpu" for tensor in tensors.values())
         self._allocate(size, on_device)
@@ -118,8 +115,6 @@ def _moves(to: int, start: int, length: int) -> list[tuple[int, int, int]]:
 
 
 class Buffers:
-    """Two buffers, each in use by at most one save."""
-
     def __init__(self) -> None:
         self._free = [Buffer(), Buffer()]
         self._changed = threading.Condition()
@@ -146,7 +141,6 @@ class Buffers:
         threading.Thread(target=work, name="rocsteady-buffer", daemon=True).start()
 
     def give_back(self, buffer: Buffer) -> None:
-        """Let a buffer be used again."""
         with self._changed:
             self._free.append(buffer)  # the next save takes this one, whose pages are there
             self._changed.notify()
@@ -183,7 +177,6 @@ def is_distributed(tensor: Any) -> bool:  # noqa: ANN401 - a tensor
 
 
 def local(tensor: Any) -> Any:  # noqa: ANN401 - a tensor
-    """Return the part of a tensor that lies on this rank."""
     return tensor.to_local() if is_distributed(tensor) else tensor
 
 
@@ -280,7 +273,6 @@ def _in_blocks(content: list[memoryview]) -> Iterator[list[memoryview]]:
 
 
 def dtype_name(dtype: Any, tensor: str) -> str:  # noqa: ANN401 - a torch.dtype
-    """Return what safetensors calls a type of elements."""
     try:
         return DTYPES[dtype]
     except KeyError:

@@ -39,8 +39,6 @@ DEVICES = ("CPU", "CUDA")  # dispatch keys; HIP has CUDA's
 
 
 class FaultInjector:
-    """Knows what has not happened yet, and where it is to happen."""
-
     def __init__(self, heart: Heart, in_place_of: InPlaceOf) -> None:
         self._heart = heart
         self._in_place_of = in_place_of
@@ -57,7 +55,6 @@ class FaultInjector:
                 self._left[number] = fault
 
     def apply(self, name: str, module: Any) -> None:
-        """Be told that a module was imported."""
         places = {fault["place"] for fault in self._left.values()}
         if name == "torch":
             for operator in sorted(place for place in places if "::" in place):
@@ -140,7 +137,6 @@ class FaultInjector:
 
     @property
     def _step(self) -> int:
-        """The step that is being made, of the whole run."""
         return self._before + self._heart.steps + 1
 
     def _take(self, number: int) -> bool:

@@ -17,7 +17,6 @@ CHOSEN = ("rdzv_backend", "rdzv_endpoint", "standalone", "node_rank", "master_ad
 
 
 def choose(arguments: Iterable[str], environment: MutableMapping[str, str]) -> None:
-    """Set the variables that torchrun reads next."""
     if RANK in environment:
         return
     environment.setdefault(OWN_STORE, "1")

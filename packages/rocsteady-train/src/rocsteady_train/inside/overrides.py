@@ -42,7 +42,6 @@ FIRST = 16  # so many are written down one by one; then at each doubling, and at
 
 
 def requested_settings(text: str) -> dict[str, Any]:
-    """Read what was asked for. Raises ValueError."""
     settings = json.loads(text)
     if not isinstance(settings, dict) or settings.pop("version", None) != wire.STRATEGY_VERSION:
         raise ValueError(f"not of version {wire.STRATEGY_VERSION}")
@@ -73,11 +72,9 @@ class Record:
         atexit.register(self._at_exit)
 
     def applied(self, setting: str, why: str = "") -> None:
-        """Record that a setting was put in force once more."""
         self._count(setting, "applied", why)
 
     def refused(self, setting: str, why: str) -> None:
-        """Record that a setting would do harm here, and why."""
         self._count(setting, "refused", why)
 
     def _count(self, setting: str, outcome: str, why: str) -> None:
@@ -124,8 +121,6 @@ UNGUARDED = 'the main module has no `if __name__ == "__main__":` around what run
 
 
 class LoaderSettings:
-    """Settles the arguments of loaders."""
-
     def __init__(self, wanted: dict[str, Any], record: Record, facts: LoaderRecorder) -> None:
         self._wanted = wanted
         self._record = record
@@ -255,8 +250,6 @@ def _why_not_pickled(thing: Any) -> str:
 
 
 class _Nowhere(io.RawIOBase):
-    """Takes what is written, up to a bound."""
-
     def __init__(self) -> None:
         self._written = 0
 
@@ -304,8 +297,6 @@ IN_A_GRAPH = "in force while a graph was compiled; whether attention is in it wa
 
 
 class Overrides:
-    """Puts in force what was asked of this process."""
-
     def __init__(self, facts: LoaderRecorder, in_place_of: InPlaceOf) -> None:
         self.wanted: dict[str, Any] = {}
         self._facts = facts
@@ -318,7 +309,6 @@ class Overrides:
         self._attention_seen = ""
 
     def apply(self, name: str, module: Any) -> None:
-        """Be told that a module was imported."""
         if name == "torch.utils.data.dataloader" and self.wanted.keys() & LOADER_SETTINGS:
             self._loaders(module)
         if name == "torch._dynamo.callback" and "attention" in self.wanted:

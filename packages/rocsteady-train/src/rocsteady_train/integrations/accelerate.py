@@ -52,7 +52,6 @@ def resume(accelerator: Any) -> int | None:  # noqa: ANN401 - of accelerate
 
 
 def what_is_wrong(checkpoint: Path) -> str:
-    """Return why a checkpoint is not whole; "" if it is."""
     try:
         names = {path.name for path in checkpoint.iterdir()}
         if not any(RANDOM.fullmatch(name) for name in names):

@@ -56,7 +56,6 @@ def newest_checkpoint(dirpath: str | os.PathLike[str]) -> str | None:
 
 
 def what_is_wrong(checkpoint: Path) -> str:
-    """Return why a checkpoint is not whole; "" if it is."""
     if wrong := file_integrity.wrong_with_model(checkpoint, EVERYTHING):
         return wrong
     if step_of(checkpoint) is None:
@@ -92,7 +91,6 @@ class RocsteadyCallback(Callback):
         self._last: Path | None = None  # what we saved
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ANN401, ARG002 - a hook
-        """Report where it resumes, and how many steps there are."""
         supervisor_link.total(_total(trainer))
         supervisor_link.began_at(trainer.global_step)
         self._asked = supervisor_link.save_is_wanted()

@@ -80,12 +80,10 @@ class Rendezvous(RendezvousHandler):
             self._start_watcher()
 
     def get_backend(self) -> str:
-        """Return the name that selects this handler."""
         return NAME
 
     @property
     def use_agent_store(self) -> bool:
-        """Return whether ranks use the store of the agents."""
         return bool(self._inner.use_agent_store)
 
     def next_rendezvous(self) -> RendezvousInfo:
@@ -119,11 +117,9 @@ class Rendezvous(RendezvousHandler):
         return RendezvousInfo(info.store, info.rank, self._hosts, info.bootstrap_store_info)
 
     def is_closed(self) -> bool:
-        """Return whether the job is over."""
         return bool(self._inner.is_closed())
 
     def set_closed(self) -> None:
-        """End the job for all hosts."""
         self._inner.set_closed()
 
     def num_nodes_waiting(self) -> int:
@@ -163,7 +159,6 @@ class Rendezvous(RendezvousHandler):
         return waiting
 
     def get_run_id(self) -> str:
-        """Return the ID of the job."""
         return str(self._inner.get_run_id())
 
     def shutdown(self) -> bool:
@@ -325,7 +320,6 @@ def get() -> Callable[[RendezvousParameters], RendezvousHandler]:
 
 
 def create(parameters: RendezvousParameters) -> RendezvousHandler:
-    """Make the handler of one agent."""
     _check_version(torch.__version__)
     os.environ.setdefault(OWN_STORE, "1")
     inner = RendezvousParameters(

@@ -45,8 +45,6 @@ def rocsteady_command() -> list[str]:
 
 
 class Watcher:
-    """The process beside the agent, as the agent sees it."""
-
     def __init__(self, options: tuple[str, ...]) -> None:
         ours, theirs = socket.socketpair()
         arguments = ["run", *options, "--ranks", str(theirs.fileno())]
@@ -77,7 +75,6 @@ class Watcher:
             self.listen()  # its last words may be there
 
     def listen(self) -> list[dict[str, Any]]:
-        """Return what was said since the last time."""
         try:
             while received := self._socket.recv(65536):
                 self._heard += received
@@ -114,7 +111,7 @@ class Watcher:
 
 LEADER = 0
 UNCHANGED = {"why": "no watcher decided"}
-MOST_READ = 16  # proposals of each weight
+MAX_READ = 16  # proposals of each weight
 FIRST_LOOK, LAST_LOOK = 0.05, 1.0  # seconds between two looks: the longer it lasts, the fewer
 GOODBYE_WITHIN = 10.0  # seconds for all to read that the job ends, before its store is gone
 WEIGHTS = (2, 1)  # of a proposal: it names a cause; it may be one
@@ -147,8 +144,6 @@ class Store(Protocol):
 
 
 class HostChannel:
-    """One host's end, for one generation of ranks."""
-
     def __init__(
         self,
         store: Store,
@@ -163,7 +158,6 @@ class HostChannel:
 
     @property
     def leads(self) -> bool:
-        """Return whether this host decides."""
         return self.host == LEADER
 
     def propose(self, proposal: Message | None) -> None:
@@ -185,11 +179,9 @@ class HostChannel:
         return found
 
     def decide(self, decision: Message) -> None:
-        """Write what all hosts do."""
         self.write(DECISION, decision)
 
     def decision(self, within: float) -> Message | None:
-        """Wait for what all hosts do; None if nothing was heard."""
         return self.read(DECISION) if self._until(DECISION, within) else None
 
     def part(self) -> None:
@@ -219,19 +211,15 @@ class HostChannel:
         return True
 
     def has(self, key: str) -> bool:
-        """Return whether something was written."""
         return bool(self._store.check([PREFIX + key]))
 
     def count(self, key: str, amount: int = 1) -> int:
-        """Add to a count; return what it is then."""
         return int(self._store.add(PREFIX + key, amount))
 
     def write(self, key: str, value: Message) -> None:
-        """Write a message."""
         self._store.set(PREFIX + key, json.dumps(value))
 
     def read(self, key: str) -> Message:
-        """Read a message that is there."""
         return dict(json.loads(self._store.get(PREFIX + key)))
 
 
@@ -319,7 +307,7 @@ class HangChannel:
 
 
 def _most(weight: int) -> int:
-    return 1 if weight == HEIR else MOST_READ
+    return 1 if weight == HEIR else MAX_READ
 
 
 def heaviest(proposals: Sequence[Message]) -> Message:

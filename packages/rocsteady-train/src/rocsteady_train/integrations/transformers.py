@@ -54,7 +54,6 @@ def newest_checkpoint(output_dir: str | os.PathLike[str]) -> str | None:
 
 
 def what_is_wrong(checkpoint: Path) -> str:
-    """Return why a checkpoint is not whole; "" if it is."""
     try:
         names = {path.name for path in checkpoint.iterdir()}
         if STATE not in names or INCOMPLETE in names:
@@ -83,7 +82,6 @@ class RocsteadyCallback(TrainerCallback):
         self._phase = contextlib.ExitStack()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401, ARG002 - a hook of the Trainer
-        """Report where it resumes, and how many steps there are."""
         supervisor_link.total(state.max_steps)
         supervisor_link.began_at(state.global_step)
         self._asked = supervisor_link.save_is_wanted()
@@ -104,7 +102,6 @@ class RocsteadyCallback(TrainerCallback):
             self._phase.enter_context(supervisor_link.saving())
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401, ARG002
-        """Be told that a checkpoint was written."""
         self._phase.close()
         self._asked = supervisor_link.save_is_wanted()
         if self._ending:
@@ -113,7 +110,6 @@ class RocsteadyCallback(TrainerCallback):
             os.kill(os.getpid(), signal.SIGTERM)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401, ARG002
-        """Leave the signal as it was."""
         self._phase.close()
         if self._listening:
             self._listening = False

@@ -262,7 +262,6 @@ def generator_states(*, numpy: bool = True) -> dict[str, Any]:
 
 
 def set_generators(found: dict[str, Any]) -> None:
-    """Set the generators to states that were seen."""
     random.setstate(found["python"])
     torch.set_rng_state(found["torch"])
     if "numpy" in found and "numpy" in sys.modules:

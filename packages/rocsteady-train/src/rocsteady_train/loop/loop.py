@@ -39,8 +39,6 @@ REST = 2.0  # times the time that writing takes: the disk is also there for othe
 
 
 class Interval:
-    """Knows when the next save is due."""
-
     def __init__(self, lose_at_most: float) -> None:
         self._lose_at_most = lose_at_most
         self._prior = supervisor_link.number(BETWEEN_FAILURES) or PRIOR
@@ -51,7 +49,6 @@ class Interval:
 
     @property
     def seconds(self) -> float:
-        """Seconds between two saves."""
         if not self._stall:
             return min(FIRST, self._lose_at_most)
         trained = self._before + time.monotonic() - self._began
@@ -63,7 +60,6 @@ class Interval:
         )
 
     def due(self) -> bool:
-        """Return whether it is time."""
         return time.monotonic() - self._saved >= self.seconds
 
     def saved(self, stall: float, writing: float) -> None:
@@ -73,7 +69,6 @@ class Interval:
         self._writing = writing
 
     def state(self) -> dict[str, Any]:
-        """Return what the next process should know."""
         trained = self._before + time.monotonic() - self._began
         return {
             "failures": self._failures,
@@ -101,11 +96,9 @@ class Early:
         self._next = step + self._after
 
     def due(self, step: int) -> bool:
-        """Return whether it is time."""
         return self._after > 0 and step >= self._next
 
     def saved(self, step: int) -> None:
-        """Take a save into account."""
         if self.due(step):
             self._next += self._after
             self._after *= 2

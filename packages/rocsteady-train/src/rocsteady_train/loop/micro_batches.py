@@ -62,7 +62,6 @@ class MicroBatches:
             self.limit(micro_batch)
 
     def limit(self, size: int) -> None:
-        """Train at most so many samples at a time."""
         if size < 1:
             raise MicroBatchError("micro_batch: a micro-batch has at least one sample")
         self.size = min(size, self.size or size)
@@ -266,7 +265,6 @@ def _has_axes(value: Any) -> bool:  # noqa: ANN401 - of torch, of NumPy, or anyt
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether memory ran out, on the device or on the host."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     if isinstance(error, OSError):

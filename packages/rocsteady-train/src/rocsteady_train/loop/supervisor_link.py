@@ -22,12 +22,10 @@ AFTER_ASIDE = tuple(range(len(wire.PHASES)))  # go back to where it was
 
 
 def total(steps: int) -> None:
-    """Report how many steps there are in all."""
     _tell(wire.W_TOTAL, steps)
 
 
 def began_at(step: int) -> None:
-    """Report the step from which this process resumed."""
     _tell(wire.W_BASE, step)
 
 
@@ -62,13 +60,11 @@ def save_is_wanted() -> int:
 
 
 def resume_from() -> Path | None:
-    """Return the checkpoint that the supervisor has chosen."""
     named = os.environ.get(wire.RESUME_FROM)
     return Path(named) if named else None
 
 
 def number(variable: str) -> float | None:
-    """Read a number that the supervisor has set."""
     try:
         return float(os.environ[variable])
     except (KeyError, ValueError):
@@ -77,7 +73,6 @@ def number(variable: str) -> float | None:
 
 @contextlib.contextmanager
 def saving() -> Iterator[None]:
-    """Report that the training waits for a checkpoint."""
     hooks = _inside("hooks")
     if hooks is None:
         yield

@@ -342,9 +342,9 @@ UNREADABLE: Mapping[object, Value | None] = {
 def put(value: Value) -> Work:
     """Return the writing of a row, in place of the one with the same key if there is one."""
     row = row_of(value)
-    names, marks = ", ".join(row), ", ".join("?" * len(row))
+    names, places = ", ".join(row), ", ".join("?" * len(row))
     # Names come from our own classes, never from data.
-    statement = f"INSERT OR REPLACE INTO {TABLES[type(value)]} ({names}) VALUES ({marks})"  # noqa: S608
+    statement = f"INSERT OR REPLACE INTO {TABLES[type(value)]} ({names}) VALUES ({places})"  # noqa: S608
     columns = tuple(row.values())
     return lambda connection: connection.execute(statement, columns)
 
@@ -352,8 +352,8 @@ def put(value: Value) -> Work:
 def insert(connection: sqlite3.Connection, kind: type[Value], row: Mapping[str, object]) -> int:
     """Write a new row whose key the database chooses, and return that key."""
     columns = {name: column(value) for name, value in row.items()}
-    names, marks = ", ".join(columns), ", ".join("?" * len(columns))
-    statement = f"INSERT INTO {TABLES[kind]} ({names}) VALUES ({marks})"  # noqa: S608 - our own names
+    names, places = ", ".join(columns), ", ".join("?" * len(columns))
+    statement = f"INSERT INTO {TABLES[kind]} ({names}) VALUES ({places})"  # noqa: S608 - our own names
     key = connection.execute(statement, tuple(columns.values())).lastrowid
     return int(key or 0)
 
@@ -372,12 +372,10 @@ def select(
 
 
 def row_of(value: Value) -> Row:
-    """Return the columns of a value."""
     return {name: column(getattr(value, name)) for name in value.__struct_fields__}
 
 
 def column(value: object) -> object:
-    """Return what SQLite keeps of a field."""
     if value is None or isinstance(value, int | float):
         return value
     if isinstance(value, Enum):
@@ -390,7 +388,6 @@ def column(value: object) -> object:
 
 
 def unpacked(text: str) -> object:
-    """Return what a JSON column holds."""
     try:
         content = _decoded(text)
         version = content["version"]

@@ -31,7 +31,6 @@ class Identity(Value, frozen=True, kw_only=True):
 
 
 def this_process() -> Identity:
-    """Say who we are."""
     root = DiskRoot()
     return Identity(
         machine=machine_fingerprint(root),

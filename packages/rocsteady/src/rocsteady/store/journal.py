@@ -103,11 +103,12 @@ class Journal:
         self._intend_within = intend_within
         self._meters: dict[tuple[int, int], Meter] = {}
         self._aged: dict[int, float] = {}
-        self._writer = JournalWriter(self._connect, place.database.parent, said=self._said_lost)
+        self._writer = JournalWriter(
+            self._connect, place.database.parent, loss_entry=self._loss_entry
+        )
 
     @property
     def losses(self) -> UnwrittenEntries:
-        """What could not be written so far."""
         return self._writer.losses
 
     def begin_run(
@@ -142,7 +143,6 @@ class Journal:
         return run
 
     def end_run(self, run: int, outcome: RunOutcome) -> None:
-        """Write down how a run ended."""
         columns = (self._clock(), outcome.value, run)
         self._flush_meters(run)
         self._writer.put(
@@ -229,12 +229,10 @@ class Journal:
             return _unfinished(connection, self.here) if connection else ()
 
     def runs(self) -> tuple[RunLine, ...]:
-        """Return every run, newest first."""
         with self._reader() as connection:
             return queries.run_lines(connection, self.here, self._clock()) if connection else ()
 
     def story(self, name: str) -> RunStory:
-        """Return all that is known of a run."""
         with self._reader() as connection:
             if connection is None:
                 raise JournalError(f"there is no run {name!r}: nothing was run here yet")
@@ -334,13 +332,12 @@ class Journal:
             for bucket in meter.current():
                 self._writer.put(put(bucket))
 
-    def _said_lost(self, number: int, why: str) -> Work:
+    def _loss_entry(self, number: int, why: str) -> Work:
         text = f"{number} entries of the journal were lost: {why or 'there were too many at once'}"
         return put(MessageRecord(text=text, at=self._clock()))
 
 
 def _settled(number: int, outcome: str, at: float) -> Work:
-    """Return the writing of an outcome."""
     return lambda connection: connection.execute(
         "UPDATE intents SET outcome = ?, ended = ? WHERE id = ? AND outcome IS NULL",
         (outcome[:4000], at, number),
@@ -348,7 +345,6 @@ def _settled(number: int, outcome: str, at: float) -> Work:
 
 
 def _unfinished(connection: sqlite3.Connection, here: Identity) -> tuple[Unfinished, ...]:
-    """Return the intents without an outcome, oldest first."""
     intents = select(connection, Intent, "WHERE outcome IS NULL ORDER BY id")
     return tuple(Unfinished(intent=intent, fate=fate(intent, here)) for intent in intents)
 

@@ -228,8 +228,8 @@ def _memory(state: Path, notes: list[str]) -> tuple[Path | None, bool]:
         make_private(state)
     except OSError as error:
         there = (state / MEMORY).is_file()
-        kept = "earlier observations are used, but none can be added" if there else "works without"
-        notes.append(f"cannot remember results for this machine ({_why(error)}): {kept}")
+        rest = "earlier observations are used, but none can be added" if there else "works without"
+        notes.append(f"cannot remember results for this machine ({_why(error)}): {rest}")
         return (state / MEMORY if there else None), False
     return state / MEMORY, True
 

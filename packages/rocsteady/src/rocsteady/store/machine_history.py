@@ -40,14 +40,12 @@ from rocsteady.store.writer import JournalWriter
 BUSY = timedelta(seconds=1.5)
 CLOSE_WITHIN = timedelta(seconds=2)
 REMEMBER_WITHIN = timedelta(seconds=1)
-MOST_OBSERVATIONS = 2000  # of a machine: the newest ones
+MAX_OBSERVATIONS = 2000  # of a machine: the newest ones
 
 T = TypeVar("T", bound=Value)
 
 
 class Memory:
-    """What is remembered of this machine."""
-
     def __init__(self, place: Place, clock: Callable[[], float] = time.time) -> None:
         self._path = place.memory
         self._clock = clock
@@ -57,7 +55,6 @@ class Memory:
 
     @property
     def keeps(self) -> bool:
-        """Tell whether anything is remembered."""
         return self._writer is not None
 
     def learn(self, script: str, machine: str, phases: dict[str, StaysRecord]) -> None:
@@ -70,7 +67,6 @@ class Memory:
         return next(iter(self._select(LearnedRecord, where, script, machine)), None)
 
     def took_down(self, unfinished: Unfinished) -> None:
-        """Remember what was being done when the machine went down."""
         intent = unfinished.intent
         self._put(
             Takedown(
@@ -83,11 +79,9 @@ class Memory:
         )
 
     def takedowns(self, machine: str) -> tuple[Takedown, ...]:
-        """Return what took a machine down, oldest first."""
         return self._select(Takedown, "WHERE machine = ? ORDER BY at", machine)
 
     def killed(self, deadly: Deadly) -> None:
-        """Remember a way to run a script that took the machine down."""
         self._put(deadly)
 
     def deadly(self, machine: str, script: str) -> tuple[Deadly, ...]:
@@ -96,7 +90,6 @@ class Memory:
         return self._select(Deadly, where, machine, script)
 
     def helped(self, helped: Helped) -> None:
-        """Remember a remedy with which a script went on."""
         self._put(helped)
 
     def what_helped(self, machine: str, script: str) -> tuple[Helped, ...]:
@@ -129,15 +122,12 @@ class Memory:
         self._put(SeenFile(path=path, sha256=sha256, at=self._clock(), commands=commands))
 
     def seen(self, path: str) -> SeenFile | None:
-        """Return how a job file was when it was last used."""
         return next(iter(self._select(SeenFile, "WHERE path = ?", path)), None)
 
     def close(self, within: timedelta = CLOSE_WITHIN) -> bool:
-        """Write what is left, for no longer than promised."""
         return self._writer is None or self._writer.close(within)
 
     def flush(self, within: timedelta = CLOSE_WITHIN) -> None:
-        """Return when all that was handed over is on disk."""
         if self._writer is not None:
             self._writer.now(lambda _: None, within)
 
@@ -154,7 +144,6 @@ class Memory:
             self._writer.put(put(value))
 
     def _select(self, kind: type[T], where: str, *columns: object) -> tuple[T, ...]:
-        """Read; what cannot be read is not remembered."""
         if self._path is None or not self._path.exists():
             return ()
         with contextlib.suppress(sqlite3.Error, UnicodeDecodeError):
@@ -168,7 +157,6 @@ class Memory:
 
 
 def memory_to_read(state: Path | None = None) -> Memory:
-    """Return what is remembered of this machine. Nothing is made or changed."""
     state = state or state_folder()
     return Memory(
         Place(
@@ -185,7 +173,7 @@ def _without_oldest(connection: sqlite3.Connection, machine: str) -> None:
     connection.execute(
         "DELETE FROM observations WHERE machine = ? AND at < (SELECT at FROM observations"
         " WHERE machine = ? ORDER BY at DESC LIMIT 1 OFFSET ?)",
-        (machine, machine, MOST_OBSERVATIONS - 1),
+        (machine, machine, MAX_OBSERVATIONS - 1),
     )
 
 
@@ -196,7 +184,6 @@ def knows_run(run: Run, place: Place, memory: Memory) -> bool:
 
 
 def remember_run(run: Run, place: Place, memory: Memory) -> None:
-    """Remember a run that a person of this account started."""
     memory.saw(_run_key(run, place), _digest(run))
     with contextlib.suppress(JournalError):
         memory.flush(REMEMBER_WITHIN)
@@ -207,5 +194,5 @@ def _run_key(run: Run, place: Place) -> str:
 
 
 def _digest(run: Run) -> str:
-    told = msgspec.json.encode((run.name, run.started, run.command, run.job), order="sorted")
-    return hashlib.sha256(told).hexdigest()
+    content = msgspec.json.encode((run.name, run.started, run.command, run.job), order="sorted")
+    return hashlib.sha256(content).hexdigest()

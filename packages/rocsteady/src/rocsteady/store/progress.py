@@ -53,7 +53,6 @@ class Meter:
         return tuple(_rounded(bucket) for bucket in (*finished, self._bucket))
 
     def current(self) -> tuple[Bucket, ...]:
-        """Return the bucket that is still being filled."""
         return () if self._bucket is None else (_rounded(self._bucket),)
 
     def _new(self, start: float, width: int, sample: Sample) -> Bucket:

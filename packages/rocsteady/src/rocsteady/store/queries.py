@@ -42,7 +42,6 @@ RECENT = 60.0  # seconds, for the rate of a run that is stalled
 
 
 def run_named(connection: sqlite3.Connection, name: str) -> Run:
-    """Return a run by its name."""
     for run in select(connection, Run, "WHERE name = ?", name):
         return _shown(run)
     raise JournalError(f"there is no run {name!r} in this journal; to list them: rocsteady status")
@@ -94,7 +93,6 @@ def _checkpoints(job: object) -> list[str]:
 
 
 def run_lines(connection: sqlite3.Connection, here: Identity, now: float) -> tuple[RunLine, ...]:
-    """Return every run, newest first."""
     runs = select(connection, Run, "ORDER BY started DESC, id DESC")
     return tuple(_line(connection, _shown(run), here, now) for run in runs)
 
@@ -264,7 +262,6 @@ def _losses(attempts: Sequence[AttemptRecord], progress: Sequence[Bucket]) -> It
 
 
 def _first_step(attempt: AttemptRecord, own: Sequence[Bucket]) -> int | None:
-    """Return the first step that an attempt made; None if it made none."""
     if attempt.first_step is not None:
         return attempt.first_step
     moving = [bucket for bucket in own if bucket.first_progress is not None]
@@ -275,8 +272,8 @@ def _redone(attempt: AttemptRecord, own: Sequence[Bucket], resumed_at: int | Non
     """Return how many of its steps the next attempt that made any had to repeat."""
     if resumed_at is None or _first_step(attempt, own) is None:
         return 0
-    reached = own[-1].last_step if attempt.last_step is None else attempt.last_step
-    return max(0, reached - resumed_at)
+    last_step = own[-1].last_step if attempt.last_step is None else attempt.last_step
+    return max(0, last_step - resumed_at)
 
 
 def _shown(run: Run) -> Run:

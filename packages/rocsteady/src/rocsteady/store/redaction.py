@@ -388,10 +388,10 @@ def _drawn(text: str, at: int, stop: int, least: int, digits: int) -> Iterator[t
             yield word.span()
 
 
-def _column(text: str, at: int, index: int, marks: int) -> Iterator[tuple[int, int]]:
-    for line in text[at : at + _ROWS * _FAR].split("\n")[:_ROWS] if marks else ():
+def _column(text: str, at: int, index: int, separators: int) -> Iterator[tuple[int, int]]:
+    for line in text[at : at + _ROWS * _FAR].split("\n")[:_ROWS] if separators else ():
         cells = _CELLS.split(line)
-        if len(cells) != marks + 1:
+        if len(cells) != separators + 1:
             return
         plain = cells[index].strip(" \"'\r")
         if not (set(plain) <= _RULE or harmless(Kind.SECRET, "", plain)):

@@ -10,10 +10,8 @@ NAME = "rocsteady"
 
 
 def config_folder() -> Path:
-    """Return where the user configures rocsteady."""
     return platformdirs.user_config_path(NAME, appauthor=False)
 
 
 def state_folder() -> Path:
-    """Return where rocsteady remembers things."""
     return platformdirs.user_state_path(NAME, appauthor=False)

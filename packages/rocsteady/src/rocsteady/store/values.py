@@ -77,8 +77,6 @@ class Incident(Value, frozen=True, kw_only=True):
 
 
 class NamedFailure(Value, frozen=True, kw_only=True):
-    """Why an attempt ended."""
-
     run: int
     attempt: int
     failure: Failure
@@ -87,8 +85,6 @@ class NamedFailure(Value, frozen=True, kw_only=True):
 
 
 class DecisionRecord(Value, frozen=True, kw_only=True):
-    """What was decided, and why."""
-
     run: int
     attempt: int | None = None
     what: str
@@ -97,7 +93,6 @@ class DecisionRecord(Value, frozen=True, kw_only=True):
 
     @property
     def ends(self) -> bool:
-        """Tell whether no attempt followed."""
         return self.what == Next.END.value
 
     @property
@@ -107,14 +102,11 @@ class DecisionRecord(Value, frozen=True, kw_only=True):
 
     @property
     def fallback(self) -> int | None:
-        """The number of the option of its plan that the run fell back to, if it did."""
         found = FALLBACK.fullmatch(self.what)
         return int(found[1]) if found else None
 
 
 class MessageRecord(Value, frozen=True, kw_only=True):
-    """What a person was told."""
-
     run: int | None = None
     text: str
     at: float
@@ -137,7 +129,6 @@ class Intent(Value, frozen=True, kw_only=True):
 
     @property
     def crashed_machine(self) -> bool:
-        """Whether the machine went down while this was done."""
         return self.outcome == Fate.MACHINE_WENT_DOWN.value
 
 
@@ -161,8 +152,6 @@ class Gauge(Value, frozen=True, kw_only=True):
 
 
 class Bucket(Value, frozen=True, kw_only=True):
-    """Progress over a stretch of time."""
-
     run: int
     attempt: int
     start: float
@@ -192,8 +181,6 @@ class Sample(Value, frozen=True, kw_only=True):
 
 
 class Fate(Enum):
-    """Why an intent has no outcome."""
-
     MACHINE_WENT_DOWN = "the machine crashed during this"  # another boot
     KILLED = "the process was killed during this"  # this boot, and the process is gone
     UNDER_WAY = "under way"  # this boot, and the process lives
@@ -201,15 +188,11 @@ class Fate(Enum):
 
 
 class Unfinished(Value, frozen=True, kw_only=True):
-    """An intent without an outcome."""
-
     intent: Intent
     fate: Fate
 
 
 class AttemptCost(Value, frozen=True, kw_only=True):
-    """What the end of one attempt cost."""
-
     attempt: int
     idle: float  # seconds from its last progress to the first of the next
     steps_redone: int
@@ -217,8 +200,6 @@ class AttemptCost(Value, frozen=True, kw_only=True):
 
 
 class Forecast(Value, frozen=True, kw_only=True):
-    """When a run will be done, by the wall clock."""
-
     at: float  # as likely before as after
     early: float  # the end lies between, 90 %
     late: float
@@ -228,8 +209,6 @@ class Forecast(Value, frozen=True, kw_only=True):
 
 
 class RunStory(Value, frozen=True, kw_only=True):
-    """All that is known of a run: what the report is made from."""
-
     version: int = 1
     run: Run
     attempts: tuple[AttemptRecord, ...]
@@ -246,8 +225,6 @@ class RunStory(Value, frozen=True, kw_only=True):
 
 
 class RunLine(Value, frozen=True, kw_only=True):
-    """A run in one line."""
-
     run: Run
     alive: bool | None  # its supervisor; None if that cannot be known from here
     attempts: int
@@ -271,8 +248,6 @@ class StaysRecord(Value, frozen=True, kw_only=True):
 
 
 class LearnedRecord(Value, frozen=True, kw_only=True):
-    """What one script usually does on one machine."""
-
     script: str
     machine: str
     phases: dict[str, StaysRecord]
@@ -280,8 +255,6 @@ class LearnedRecord(Value, frozen=True, kw_only=True):
 
 
 class Takedown(Value, frozen=True, kw_only=True):
-    """What was being done when a machine went down."""
-
     machine: str
     boot_id: str
     kind: IntentKind
@@ -311,8 +284,6 @@ class Helped(Value, frozen=True, kw_only=True):
 
 
 class Observed(Value, frozen=True, kw_only=True):
-    """What came of a probe on one machine."""
-
     machine: str
     at: float
     probe: str

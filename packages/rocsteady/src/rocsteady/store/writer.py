@@ -35,8 +35,6 @@ class Connect(Protocol):
 
 
 class _Request(Generic[T]):
-    """Work that someone waits for."""
-
     def __init__(
         self, work: Callable[[sqlite3.Connection], T], undo: Callable[[T], Work] | None
     ) -> None:
@@ -47,7 +45,6 @@ class _Request(Generic[T]):
         self.trouble = ""
 
     def __call__(self, connection: sqlite3.Connection) -> None:
-        """Do the work, if it is still wanted."""
         if not self.abandoned:
             self.result = self.work(connection)
 
@@ -62,15 +59,15 @@ class JournalWriter:
         *,
         limit: int = QUEUE_LIMIT,
         linger: timedelta = LINGER,
-        said: Callable[[int, str], Work] | None = None,
+        loss_entry: Callable[[int, str], Work] | None = None,
     ) -> None:
         self._connect, self._folder = connect, folder
-        self._limit, self._linger, self._said = limit, linger, said
+        self._limit, self._linger, self._loss_entry = limit, linger, loss_entry
         self._queue: deque[Work] = deque()
         self._changed = threading.Condition()
         self._requests = 0  # in the queue
         self._closing = False
-        self._dropped = self._refused = self._unsaid = 0
+        self._dropped = self._refused = self._unreported = 0
         self._why = ""
         self._connection: sqlite3.Connection | None = None
         self._doubtful = False
@@ -79,7 +76,6 @@ class JournalWriter:
 
     @property
     def losses(self) -> UnwrittenEntries:
-        """What was not written so far."""
         with self._changed:
             return UnwrittenEntries(
                 dropped=self._dropped,
@@ -144,7 +140,7 @@ class JournalWriter:
 
     def _count_dropped(self, number: int) -> None:
         self._dropped += number
-        self._unsaid += number
+        self._unreported += number
 
     def _run(self) -> None:
         try:
@@ -173,28 +169,28 @@ class JournalWriter:
 
     def _write(self, batch: list[Work]) -> bool:
         """Write all of it or nothing, and tell those who wait. False: the disk would not."""
-        unsaid = self._unsaid
+        unreported = self._unreported
         try:
             connection = self._connection or self._connect(doubtful=self._doubtful)
             self._connection, self._doubtful = connection, False
         except (sqlite3.Error, OSError, JournalError) as error:
             return self._keep(batch, error)
         try:
-            self._commit(connection, batch, unsaid)
+            self._commit(connection, batch, unreported)
         except Exception as error:  # noqa: BLE001 - one bad entry must not end the journal
             return self._keep(batch, error) if _may_pass(error) else self._sift(batch, error)
         with self._changed:
-            self._unsaid -= unsaid
+            self._unreported -= unreported
         self._answer(batch)
         return True
 
-    def _commit(self, connection: sqlite3.Connection, batch: list[Work], unsaid: int) -> None:
+    def _commit(self, connection: sqlite3.Connection, batch: list[Work], unreported: int) -> None:
         connection.execute("BEGIN IMMEDIATE")
         try:
             for work in batch:
                 work(connection)
-            if unsaid and self._said:
-                self._said(unsaid, self._why)(connection)
+            if unreported and self._loss_entry:
+                self._loss_entry(unreported, self._why)(connection)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:

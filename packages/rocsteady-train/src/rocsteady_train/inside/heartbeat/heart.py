@@ -90,7 +90,6 @@ class Heart:
         self.facts: dict[int, int] = {}  # words that are no beats
 
     def open(self) -> None:
-        """Make the page."""
         self.words = page.make()
         self.opened = True
         self.words[W_HOOKS] = self.hooks
@@ -111,7 +110,6 @@ class Heart:
         return after
 
     def end(self, after: int) -> None:
-        """Go back."""
         if after == IGNORED:
             return
         now = monotonic_ns()
@@ -141,7 +139,6 @@ class Heart:
         return get_ident() != self.thread != 0
 
     def finish(self, how: int) -> None:
-        """Record that the script's own code is done."""
         if self.opened and self.words[W_END] == RUNNING:
             self.words[W_END] = how
             self.due = 0

@@ -44,7 +44,6 @@ def before(name: str, _module: ModuleType) -> None:
 
 
 def after(name: str, module: ModuleType) -> None:
-    """Be told that a module was run."""
     hook = _HOOKS.get(name)
     try:
         if hook is not None:

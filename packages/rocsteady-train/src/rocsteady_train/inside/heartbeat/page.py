@@ -95,7 +95,6 @@ def is_child() -> bool:
 
 
 def is_loader_worker() -> bool:
-    """Return whether this process only loads data."""
     worker: Any = sys.modules.get("torch.utils.data._utils.worker")
     return worker is not None and getattr(worker, "_worker_info", None) is not None
 

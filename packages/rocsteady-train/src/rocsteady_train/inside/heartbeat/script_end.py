@@ -23,7 +23,7 @@ PASSED_OVER = "<_rocsteady_inside, passed over like importlib._bootstrap>"
 def install(heart: Heart) -> None:
     """Be called at the end, by each way that there is."""
     be_first(heart)
-    atexit.register(_reached, heart, last=True)
+    atexit.register(_at_end, heart, last=True)
     previous = sys.excepthook
 
     @functools.wraps(previous)
@@ -49,7 +49,7 @@ def be_first(heart: Heart) -> None:
     register = getattr(threading, "_register_atexit", None)
     if register is not None:
         with contextlib.suppress(RuntimeError):  # it is already the end
-            register(_reached, heart, last=False)
+            register(_at_end, heart, last=False)
 
 
 def hide(value: BaseException) -> None:
@@ -72,7 +72,7 @@ def hide(value: BaseException) -> None:
                 trace = inner
 
 
-def _reached(heart: Heart, *, last: bool) -> None:
+def _at_end(heart: Heart, *, last: bool) -> None:
     try:
         if last or not heart.trains_elsewhere():
             heart.finish(FINISHING)

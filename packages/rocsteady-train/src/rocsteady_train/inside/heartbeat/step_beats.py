@@ -101,7 +101,6 @@ def around_next(heart: Heart, original: Any) -> Any:
 
 
 def around_backward(heart: Heart, original: Any) -> Any:
-    """Make ``torch.autograd.backward`` beat."""
     clock, back = monotonic_ns, AFTER_TRAINING
 
     def backward(*args: Any, **kwargs: Any) -> Any:

@@ -24,8 +24,6 @@ LARGEST = 1 << 63
 
 
 class SizeReport:
-    """The size of what this process trains."""
-
     def __init__(self, heart: Heart) -> None:
         self._heart = heart
         self._parameters: dict[int, int] = {}  # their numbers of elements
@@ -44,7 +42,6 @@ class SizeReport:
         self._loader = _whole(batch), _whole(batches)
 
     def stepped(self, optimizer: Any) -> None:
-        """Be told of one of the first steps."""
         try:
             if not self._parameters:
                 self._heart.tell(wire.W_LOADER_BATCH, self._loader[0])
@@ -58,7 +55,6 @@ class SizeReport:
             page.note("size", error)
 
     def reset(self) -> None:
-        """Forget what was another process's."""
         self._parameters.clear()
         self._loader = 0, 0
 
@@ -75,7 +71,7 @@ class Precision:
     """Looks at the graph before a backward, and tells the page the lowest precision in it."""
 
     def __init__(self, heart: Heart) -> None:
-        self._heart, self._left, self._told = heart, LOOKS, 0
+        self._heart, self._left, self._lowest = heart, LOOKS, 0
 
     def look(self, torch: Any, loss: Any) -> None:
         """Look at the graph of a loss. No tensor is touched."""
@@ -87,8 +83,8 @@ class Precision:
         name = next((name for name, kind in kinds.items() if kind in found), "")
         if name == "fp32" and not whole:
             name = ""  # what is compiled, or not looked at, may be in another
-        self._told = max(self._told, wire.PRECISIONS.index(name))
-        self._heart.tell(wire.W_PRECISION, self._told)
+        self._lowest = max(self._lowest, wire.PRECISIONS.index(name))
+        self._heart.tell(wire.W_PRECISION, self._lowest)
 
 
 def _types(top: Any) -> tuple[set[Any], bool]:
@@ -190,14 +186,11 @@ GUARD = re.compile(rb"if\b[\s(]*(?:__name__\s*==\s*" + MAIN + rb"|" + MAIN + rb"
 
 
 class LoaderRecorder:
-    """The facts of this process's loaders."""
-
     def __init__(self, heart: Heart) -> None:
         self._heart = heart
         self.reset()
 
     def iterated(self, loader: Any) -> None:
-        """Be told that a loader makes an iterator."""
         workers, context = getattr(loader, MARK, None) or (loader.num_workers, "")
         if not self._count:
             self._heart.tell(wire.W_MAP_STYLE, wire.YES)
@@ -222,18 +215,15 @@ class LoaderRecorder:
         return answer
 
     def pickles(self, *, can: bool) -> None:
-        """Record whether what one loader would send to its workers can be pickled."""
         if self._heart.facts.get(wire.W_PICKLES) != wire.NO:
             self._heart.tell(wire.W_PICKLES, wire.YES if can else wire.NO)
 
     def reset(self) -> None:
-        """Forget what was another process's."""
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
         self._count = 0
 
 
 def spelled(context: Any) -> str:
-    """Name the way in which a loader starts its workers."""
     if context is None:
         multiprocessing: Any = sys.modules["multiprocessing"]  # torch has imported it
         # Asking without allow_none would settle it, and the script could not any more.

@@ -33,8 +33,6 @@ class WrongNumbers(Exception):  # noqa: N818 - a result, not an error of ours
 
 
 class Experiment:
-    """One run of a payload."""
-
     def __init__(self, request: dict[str, Any]) -> None:
         self.arguments: dict[str, Any] = request.get("arguments", {})
         self.wanted: int = request["tries"]  # at most
@@ -66,7 +64,6 @@ class Experiment:
 
     @property
     def device(self) -> str:
-        """Where to compute: a GPU if there is one."""
         return "cuda" if self.torch.cuda.is_available() else "cpu"
 
     def tries(self) -> Iterator[int]:
@@ -110,16 +107,13 @@ class Experiment:
             raise WrongNumbers(f"{what}: the error is {error:.3g} times its bound")
 
     def figure(self, name: str, value: float) -> None:
-        """Record a number, such as bytes a second."""
         self.figures[name] = value
 
     def say(self, name: str, text: str) -> None:
-        """Record a fact in words."""
         self.facts[name] = text
 
 
 def is_lack(error: BaseException) -> bool:
-    """Return whether an error is a lack of memory, on the device or on the host."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError) and any(text in str(error) for text in TEXTS)

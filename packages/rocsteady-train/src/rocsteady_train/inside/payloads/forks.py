@@ -25,8 +25,6 @@ DEVICES = ("/dev/kfd", "/dev/dri", "/dev/dxg", "/dev/nvidia")
 
 
 class Server:
-    """Forks payloads."""
-
     def __init__(self, address: str) -> None:
         import torch  # noqa: F401, PLC0415 - this is what the forks shall not have to do
 
@@ -109,12 +107,10 @@ class Server:
 
 
 def threads() -> int:
-    """Count the threads of this process."""
     return len(os.listdir("/proc/self/task"))
 
 
 def devices() -> list[str]:
-    """Name the GPU devices that this process has open."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):

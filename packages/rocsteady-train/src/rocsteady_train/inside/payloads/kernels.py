@@ -32,14 +32,12 @@ def accumulated(torch: Any, kind: Any, terms: int) -> float:
 
 
 def matmul_gradient(trial: Experiment) -> None:
-    """Multiply two matrices, and go backward."""
     step = matmul_step(trial, trial.arguments["precision"])
     for _ in trial.tries():
         step()
 
 
 def matmul_step(trial: Experiment, precision: str) -> Callable[[], None]:
-    """Return what does it once."""
     torch = trial.torch
     kind = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
     if precision == "tf32":
@@ -75,7 +73,6 @@ def matmul_step(trial: Experiment, precision: str) -> Callable[[], None]:
 
 
 def convolution_gradient(trial: Experiment) -> None:
-    """Convolve images, and go backward."""
     torch = trial.torch
     torch.backends.cudnn.allow_tf32 = False
     images, inputs, outputs, side, window = 4, 8, 16, 24, 3
@@ -121,7 +118,6 @@ NONE = ("No available kernel", "No viable backend")
 
 
 def attention_backward(trial: Experiment) -> None:
-    """Attend, and go backward."""
     step = attention_step(trial)
     with only(trial.torch, trial.arguments["backend"]):
         for _ in trial.tries():
@@ -202,7 +198,6 @@ SIGMAS = 7.0  # one category in 4e11 is further off by chance
 
 
 def embedding(trial: Experiment) -> None:
-    """Look up rows, many more than once, and go backward."""
     torch = trial.torch
     generator = torch.Generator().manual_seed(0)
     table = torch.randn(ROWS, ROW_WIDTH, generator=generator)

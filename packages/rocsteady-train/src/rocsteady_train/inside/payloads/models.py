@@ -22,7 +22,6 @@ class Training:
         self._losses: list[float] = []
 
     def step(self) -> None:
-        """Go forward, backward and one step down."""
         self._optimizer.zero_grad()
         loss = self._loss_of()
         loss.backward()
@@ -30,7 +29,6 @@ class Training:
         self.note(float(loss.detach()))
 
     def note(self, loss: float) -> None:
-        """Look at a loss."""
         if not math.isfinite(loss):
             raise WrongNumbers(f"step {len(self._losses) + 1}: the loss is {loss}")
         self._losses.append(loss)
@@ -41,14 +39,12 @@ class Training:
 
 
 def transformer(trial: Experiment) -> None:
-    """Train a small transformer."""
     training = small_transformer(trial)
     for _ in trial.tries():
         training.step()
 
 
 def small_transformer(trial: Experiment) -> Training:
-    """Make one."""
     torch = trial.torch
     torch.manual_seed(0)
     width = 64

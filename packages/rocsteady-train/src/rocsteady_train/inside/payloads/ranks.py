@@ -28,7 +28,6 @@ Step = Callable[[int], None]
 
 
 def two_ranks(trial: Experiment) -> None:
-    """Do the same on two ranks, try by try."""
     torch, arguments = trial.torch, trial.arguments
     if not torch.distributed.is_available():
         raise NotHere("this torch was built without torch.distributed")

@@ -11,7 +11,6 @@ from .experiment import Experiment, NotHere, WrongNumbers, is_lack
 
 
 def import_torch(trial: Experiment) -> None:
-    """Import torch."""
     for _ in trial.tries():
         began = time.monotonic()
         torch = trial.torch
@@ -202,7 +201,6 @@ def largest(trial: Experiment) -> None:
 
 
 def free_bytes(trial: Experiment) -> int:
-    """Return how much memory of the GPU is free."""
     return int(trial.torch.cuda.mem_get_info()[0])
 
 
