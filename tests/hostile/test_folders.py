@@ -12,9 +12,9 @@ import pytest
 from in_process import count
 from supervised import Project, until
 
-from rocsteady.plan.sandbox import scratch
-from rocsteady.plan.sandbox.folders import differences, read_folder_tree
-from rocsteady.plan.sandbox.scratch import AbsolutePathError, Method, Scratch, make_scratch, remove
+from rocsteady.probe import scratch
+from rocsteady.probe.folders import differences, read_folder_tree
+from rocsteady.probe.scratch import AbsolutePathError, Method, Scratch, make_scratch, remove
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="mounts and links of POSIX")
 
@@ -45,7 +45,7 @@ WRITTEN = [
 ]
 NO_MOUNTS = """
 import sys
-from rocsteady.plan.sandbox import scratch
+from rocsteady.probe import scratch
 scratch._started = lambda *_, **__: ("false",)  # as where nothing may be mounted
 from rocsteady.cli.main import main
 sys.argv = ["rocsteady", *sys.argv[1:]]

@@ -24,7 +24,7 @@ MAY = {
     "doctor/knowledge/": "data that comes with rocsteady, or that the user has named as such",
     "doctor/knowledge_report.py": "a file of the installation itself",
     "doctor/machine/disk_root.py": "has the same rules, below a root",
-    "plan/sandbox/folders.py": "regular files of the project, which it has listed",
+    "probe/folders.py": "regular files of the project, which it has listed",
     "store/writer.py": "a folder, to make its names durable",
     "checkpoints/tensor_files.py": "writes new files",
     "checkpoints/folder_changes.py": "a lock of its own",

@@ -7,7 +7,7 @@ from typing import Any
 
 from rocsteady.model import IntentKind, RunOutcome, Strategy
 from rocsteady.probe.drill import Fired, LossSeen, read_faults, read_fired, results
-from rocsteady.screens.probe import FaultResult
+from rocsteady.probe.values import FaultResult
 from rocsteady.store.values import (
     AttemptRecord,
     DecisionRecord,

@@ -16,15 +16,13 @@ import msgspec
 from rocsteady.doctor.values import Diagnosis
 from rocsteady.model import Observation, Outcome, ProbeOutcome, RunOutcome, RunState, Strategy
 from rocsteady.plan.values import Basis, Finish, Limit, Option, Pace, Plan, Price, Risk
+from rocsteady.probe.values import DrillResult, FaultResult, ProbeLine
 from rocsteady.report.html import render_markdown
 from rocsteady.report.story import RunFacts, build_story
 from rocsteady.run.announcer import Announcer
 from rocsteady.screens.doctor import render_diagnosis
 from rocsteady.screens.plan import render_option, render_plan
 from rocsteady.screens.probe import (
-    DrillResult,
-    FaultResult,
-    ProbeLine,
     conclusion,
     render_drill,
     render_probe,
@@ -50,7 +48,7 @@ from rocsteady.store.values import (
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC).timestamp()
 HOUR, DAY = 3600.0, 86400.0
 DIAGNOSIS = Path(__file__).parent / "diagnosis.json"  # of rx7900xt-allocator
-NOTE_A = Path(__file__).parents[1] / "report/plans/note-a.json"
+NOTE_A = Path(__file__).parent / "plans/note-a.json"
 
 
 def pace(rate: float) -> Pace:

@@ -7,8 +7,8 @@ import pytest
 from samples import DRILL, LOST, PROBES, seen
 
 from rocsteady.model import ProbeOutcome
+from rocsteady.probe.values import ProbeLine
 from rocsteady.screens.probe import (
-    ProbeLine,
     conclusion,
     render_drill,
     render_probe,

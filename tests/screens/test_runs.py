@@ -9,8 +9,8 @@ import pytest
 
 from rocsteady.model import RunOutcome, Strategy
 from rocsteady.screens.runs import render_runs
-from rocsteady.screens.times import met, remains
 from rocsteady.store.values import Forecast, Run, RunLine
+from rocsteady.wording import met, remains
 
 NOW = 1763920800.0  # Sun 23 Nov 2025 18:00 UTC
 HOUR, DAY = 3600.0, 86400.0

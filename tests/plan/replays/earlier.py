@@ -17,7 +17,7 @@ from rocsteady.model import (
     RunOutcome,
     Strategy,
 )
-from rocsteady.plan.sandbox_run import name_for
+from rocsteady.probe.sandbox_run import name_for
 from rocsteady.run.job import FILE
 from rocsteady.run.job.job_file import read_job
 from rocsteady.store.identity import script_fingerprint, this_process

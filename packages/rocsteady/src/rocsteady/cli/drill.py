@@ -12,12 +12,13 @@ import msgspec
 
 from rocsteady.cli.project import enter, find_job_folder
 from rocsteady.errors import NotRecordedError, RocsteadyError
-from rocsteady.plan.sandbox.scratch import remove
 from rocsteady.probe.drill import NAME, Drill, Fault, drill_root, read_faults
+from rocsteady.probe.scratch import remove
+from rocsteady.probe.values import DrillResult
 from rocsteady.run.injection import claim
 from rocsteady.run.job.values import Job
 from rocsteady.screens.job_questions import ask_about_paths, check_command, job_here
-from rocsteady.screens.probe import DrillResult, render_drill
+from rocsteady.screens.probe import render_drill
 from rocsteady.screens.screen import layout, show, show_json, tell
 from rocsteady.store.journal import Journal
 from rocsteady.store.location import Place, find_place

@@ -19,7 +19,6 @@ from rocsteady.errors import RequestError
 from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.plan import saved_plan
 from rocsteady.plan.circumstances import Goal, circumstances, goal_of
-from rocsteady.plan.decision_page import decision_html, decision_markdown, decision_page
 from rocsteady.plan.exports.targets import TARGETS
 from rocsteady.plan.planner import (
     make_plan,
@@ -33,6 +32,7 @@ from rocsteady.plan.trials import PlanTrials, TrialBounds, TrialProgress, Trials
 from rocsteady.plan.values import Plan
 from rocsteady.run.job.stages import commands_of
 from rocsteady.run.job.values import Job
+from rocsteady.screens.decision_page import decision_html, decision_markdown, decision_page
 from rocsteady.screens.job_questions import ask_about_paths, check_command, job_here
 from rocsteady.screens.plan import render_option, render_plan
 from rocsteady.screens.screen import Progress, layout, progress, show, show_json, tell

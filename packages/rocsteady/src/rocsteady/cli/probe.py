@@ -37,9 +37,9 @@ from rocsteady.probe.suite import (
     unknown_names,
     without_risks,
 )
+from rocsteady.probe.values import ProbeLine
 from rocsteady.run.injection import OWNER, claim, read_owner
 from rocsteady.screens.probe import (
-    ProbeLine,
     ProbeSummary,
     conclusion,
     render_probe,

@@ -18,12 +18,12 @@ from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED
 from rocsteady.model import RunOutcome
 from rocsteady.run.run_watcher import RunWatcher, line_of_text
 from rocsteady.screens.screen import show, show_json
-from rocsteady.screens.times import ahead
 from rocsteady.screens.watch import WatchView, state_in_words
 from rocsteady.store.journal import Journal
 from rocsteady.store.values import Run
 from rocsteady.system.background import start_detached
 from rocsteady.system.terminal import can_fill_screen
+from rocsteady.wording import ahead
 
 DONE, NOT_DONE = 0, PERSON_NEEDED
 POLL_EVERY = 1.0  # seconds, for the end of the run

@@ -13,8 +13,8 @@ import msgspec
 from rocsteady_train.untrusted_file import read_regular
 
 from rocsteady.errors import RequestError, RocsteadyError
-from rocsteady.plan.sandbox_run import name_for
 from rocsteady.plan.values import PLAN_VERSION, Basis, Option, Plan
+from rocsteady.probe.sandbox_run import name_for
 from rocsteady.run.job import FILE as JOB_FILE
 from rocsteady.run.job.stages import with_variant
 from rocsteady.run.job.values import Job

@@ -17,8 +17,8 @@ from rocsteady_train.untrusted_file import read_tail
 from rocsteady.hangs.heartbeat_pages import BatchSplit, read_resumes
 from rocsteady.hangs.output import strip_ansi
 from rocsteady.model import Value
-from rocsteady.plan.sandbox.folders import read_folder_tree
-from rocsteady.plan.sandbox.scratch import Scratch
+from rocsteady.probe.folders import read_folder_tree
+from rocsteady.probe.scratch import Scratch
 from rocsteady.run.attempt_end import AttemptEnd
 from rocsteady.run.job.values import Resume
 from rocsteady.run.progress import StepTimes

@@ -26,12 +26,12 @@ from rocsteady.hangs.stacks import take_stacks
 from rocsteady.hangs.values import Heartbeat
 from rocsteady.model import TRIAL, Observation, Outcome, ProbeOutcome, Strategy, Value
 from rocsteady.plan.pace import FailureHistory, StepTime, measure
-from rocsteady.plan.sandbox.folders import FolderTree, differences, read_folder_tree
-from rocsteady.plan.sandbox.scratch import Scratch, remove
-from rocsteady.plan.sandbox_run import SandboxRun, lay_out_scratch, make_root, where
 from rocsteady.plan.saved_plan import home
 from rocsteady.plan.script_traces import ScriptTraces, look_at
 from rocsteady.plan.values import Pace
+from rocsteady.probe.folders import FolderTree, differences, read_folder_tree
+from rocsteady.probe.sandbox_run import SandboxRun, lay_out_scratch, make_root, where
+from rocsteady.probe.scratch import Scratch, remove
 from rocsteady.run.announcer import Announcer
 from rocsteady.run.attempt_end import AttemptEnd
 from rocsteady.run.context import Services

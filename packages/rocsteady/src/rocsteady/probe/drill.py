@@ -19,8 +19,8 @@ from rocsteady.doctor.facts import visible_to_a_run
 from rocsteady.doctor.knowledge.reader import load_knowledge
 from rocsteady.hangs.heartbeat_pages import read_pages
 from rocsteady.model import FailureKind, IntentKind, Next, RunOutcome, Value
-from rocsteady.plan.sandbox.folders import differences, read_folder_tree
-from rocsteady.plan.sandbox_run import (
+from rocsteady.probe.folders import differences, read_folder_tree
+from rocsteady.probe.sandbox_run import (
     ON_STDERR,
     SandboxRun,
     lay_out_scratch,
@@ -28,13 +28,13 @@ from rocsteady.plan.sandbox_run import (
     name_for,
     where,
 )
+from rocsteady.probe.values import DrillResult, FaultResult
 from rocsteady.run.job.done_when import matches
 from rocsteady.run.job.resume import Launch
 from rocsteady.run.job.values import Job
 from rocsteady.run.observer import ObservedRun, Observer
 from rocsteady.run.options import RunOptions, Timing
 from rocsteady.run.strategy_history import examined
-from rocsteady.screens.probe import DrillResult, FaultResult
 from rocsteady.store.journal import Journal
 from rocsteady.store.user_folders import state_folder
 from rocsteady.store.values import DecisionRecord, RunStory

@@ -20,7 +20,7 @@ from rocsteady.doctor.training_gpus import trainable
 from rocsteady.model import IntentKind, Observation, ProbeOutcome, Value
 from rocsteady.probe.catalog import FORK_START, FRESH_START, LEVELS, Probe
 from rocsteady.probe.runner import ProbeRunner
-from rocsteady.screens.probe import ProbeLine
+from rocsteady.probe.values import ProbeLine
 from rocsteady.store.journal import Journal
 from rocsteady.store.machine_history import Memory
 from rocsteady.store.values import Fate

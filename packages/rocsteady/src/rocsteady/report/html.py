@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from rocsteady.printable import cell, code, inert, printable
 from rocsteady.report.plot import LinePlot, line_plot, share_bar, timeline
 from rocsteady.report.story import ATTEMPT_COLUMNS, UNCONFIRMED, Story, torch_of
-from rocsteady.screens.times import stamp
-from rocsteady.wording import duration, plural
+from rocsteady.wording import duration, plural, stamp
 
 if TYPE_CHECKING:
     import jinja2

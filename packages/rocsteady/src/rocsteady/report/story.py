@@ -17,7 +17,6 @@ from rocsteady.doctor.knowledge.values import Fix
 from rocsteady.doctor.values import Brief, Diagnosis
 from rocsteady.model import Failure, FailureKind, IntentKind, Outcome, RunOutcome, Value
 from rocsteady.report.series import Plot, gauge_names, phase_seconds, plots
-from rocsteady.screens.times import result, spare, stamp
 from rocsteady.store.values import (
     INJECTED,
     AttemptRecord,
@@ -27,7 +26,7 @@ from rocsteady.store.values import (
     RunStory,
     paused_between,
 )
-from rocsteady.wording import duration, inside_a_sentence, plural
+from rocsteady.wording import duration, inside_a_sentence, plural, result, spare, stamp
 
 UNCHANGED = "unchanged"  # settings
 UNCONFIRMED = "rocsteady's authors have not confirmed any of this on AMD hardware."

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from rocsteady import wording as words
 from rocsteady.run.announcer import Announcer
 from rocsteady.run.forecast import (
     PRIOR_BETWEEN,
@@ -22,9 +23,8 @@ from rocsteady.run.forecast import (
 )
 from rocsteady.run.job.values import Deadline
 from rocsteady.run.options import Fallback
-from rocsteady.screens import times as words
-from rocsteady.screens.times import moment
 from rocsteady.store.values import Forecast, Run, RunStory, Sample
+from rocsteady.wording import moment
 
 MAX_POINTS = 500  # points; every second one is forgotten when there are more
 POLL_EVERY = 2.0  # seconds

@@ -19,9 +19,8 @@ from rocsteady.run.job.done_when import RunEvidence, done, proves
 from rocsteady.run.recovery import Decision, exit_code
 from rocsteady.run.stopwatch import Stopwatch
 from rocsteady.screens.screen import GREEN, RED
-from rocsteady.screens.times import met
 from rocsteady.system.child_end import Exit
-from rocsteady.wording import duration, plural
+from rocsteady.wording import duration, met, plural
 
 
 class RunEnd:

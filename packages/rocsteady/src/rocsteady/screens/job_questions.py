@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.plan.sandbox.scratch import outside
+from rocsteady.probe.scratch import outside
 from rocsteady.run.job import FILE
 from rocsteady.run.job.job_file import JobFile, read_job
 from rocsteady.run.job.stages import for_command

@@ -23,8 +23,22 @@ from rocsteady.screens.screen import (
     Column,
     Page,
 )
-from rocsteady.screens.times import ENDLESS, MONTHS, NEVER, moment, moment_within
-from rocsteady.wording import CENT, DAY, HOUR, MINUTE, duration, money, plural, rough_duration, size
+from rocsteady.wording import (
+    CENT,
+    DAY,
+    ENDLESS,
+    HOUR,
+    MINUTE,
+    MONTHS,
+    NEVER,
+    duration,
+    moment,
+    moment_within,
+    money,
+    plural,
+    rough_duration,
+    size,
+)
 
 COLUMNS = (
     Column("", right=True),

@@ -9,9 +9,8 @@ from datetime import tzinfo
 from rocsteady.model import RunOutcome
 from rocsteady.report.story import Story, Tone, torch_of
 from rocsteady.screens.screen import BOLD, DIM, GREEN, LEAST_LAST, RED, YELLOW, Column, Page
-from rocsteady.screens.times import ahead, met, until
 from rocsteady.store.values import RunLine
-from rocsteady.wording import duration, rough_duration
+from rocsteady.wording import ahead, duration, met, rough_duration, until
 
 COLUMNS = (
     Column("run"),

@@ -223,7 +223,9 @@ class Page:
 
         row = Table.grid(padding=(0, GAP, 0, 0))
         for n, width in widths.items():
-            row.add_column(width=width, justify="right" if columns[n].right else "left")
+            row.add_column(
+                width=width, overflow="fold", justify="right" if columns[n].right else "left"
+            )
         row.add_row(*cells.values())
         self._console.print(Padding(row, (0, 0, 0, indent)), soft_wrap=False)
 

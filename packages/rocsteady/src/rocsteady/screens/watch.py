@@ -11,7 +11,6 @@ from itertools import pairwise
 from rocsteady.model import IntentKind, RunOutcome, Value
 from rocsteady.report.story import incident_title
 from rocsteady.screens.runs import state_of
-from rocsteady.screens.times import moment, spare, until
 from rocsteady.store.values import (
     Bucket,
     DecisionRecord,
@@ -21,7 +20,7 @@ from rocsteady.store.values import (
     RunStory,
     paused_between,
 )
-from rocsteady.wording import duration, plural, size
+from rocsteady.wording import duration, moment, plural, size, spare, until
 
 RANK_QUIET = 5.0  # seconds without a step, after which a rank in a phase of its own stands out
 RANKS_SHOWN = 64

@@ -12,7 +12,8 @@ from builders import HOUR, option, pace
 from builders import plan as plan_of
 from msgspec.structs import replace
 
-from rocsteady.plan.decision_page import (
+from rocsteady.plan.values import Basis, Finish, Option, Plan, Price, Risk
+from rocsteady.screens.decision_page import (
     Change,
     DecisionPage,
     decision_html,
@@ -20,14 +21,13 @@ from rocsteady.plan.decision_page import (
     decision_page,
     tipping_points,
 )
-from rocsteady.plan.values import Basis, Finish, Option, Plan, Price, Risk
 
 if TYPE_CHECKING:
     from tests.conftest import Expected
 
 MADE = 1_794_700_800.0  # Sunday, 15 November 2026, 00:00 UTC
 DAY = 24 * HOUR
-EXPECTED = Path(__file__).parent / "expected"
+EXPECTED = Path(__file__).parent / "plans"
 
 
 def made(**more: object) -> Plan:

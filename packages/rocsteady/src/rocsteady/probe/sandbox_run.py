@@ -10,8 +10,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from rocsteady.errors import RequestError, RocsteadyError
-from rocsteady.plan.sandbox.folders import FolderTree
-from rocsteady.plan.sandbox.scratch import AbsolutePathError, Method, Scratch, make_scratch, remove
+from rocsteady.probe.folders import FolderTree
+from rocsteady.probe.scratch import AbsolutePathError, Method, Scratch, make_scratch, remove
 from rocsteady.run.announcer import Announcer
 from rocsteady.run.context import RunSpec, Services
 from rocsteady.run.injection import OWNER, read_owner

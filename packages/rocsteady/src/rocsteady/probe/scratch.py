@@ -32,7 +32,7 @@ from rocsteady_train.untrusted_file import read_regular
 
 from rocsteady.errors import RequestError
 from rocsteady.model import Value
-from rocsteady.plan.sandbox.folders import FolderTree, copy_project, is_left_out, moved
+from rocsteady.probe.folders import FolderTree, copy_project, is_left_out, moved
 from rocsteady.run.job import FILE as JOB_FILE
 from rocsteady.system.bounded_call import ask
 

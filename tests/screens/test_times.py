@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from rocsteady.screens.times import moment, moment_within
-from rocsteady.wording import DAY, HOUR, MINUTE, YEAR
+from rocsteady.wording import DAY, HOUR, MINUTE, YEAR, moment, moment_within
 
 NOW = datetime(2025, 11, 15, 12, 0, tzinfo=UTC).timestamp()
 KOLKATA = timezone(timedelta(hours=5, minutes=30))

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.plan.sandbox import folders, scratch
-from rocsteady.plan.sandbox.folders import copy_project, differences, moved, read_folder_tree
-from rocsteady.plan.sandbox.scratch import Scratch, make_scratch, outside, remove
-from rocsteady.plan.sandbox_run import job_in, offline
+from rocsteady.probe import folders, scratch
+from rocsteady.probe.folders import copy_project, differences, moved, read_folder_tree
+from rocsteady.probe.sandbox_run import job_in, offline
+from rocsteady.probe.scratch import Scratch, make_scratch, outside, remove
 from rocsteady.run.job.values import DoneWhen, Job, Resume, WantedFile
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links and shells of POSIX")
@@ -216,7 +216,7 @@ def _cloning(source: Path, target: Path) -> bool:
 
 
 def test_a_file_system_that_cannot_share_blocks_says_so_and_leaves_nothing(tmp_path: Path) -> None:
-    from rocsteady.plan.sandbox.folders import clone  # noqa: PLC0415 - of one system only
+    from rocsteady.probe.folders import clone  # noqa: PLC0415 - of one system only
 
     source, target = tmp_path / "source", Path("/dev/shm") / f"clone-{os.getpid()}"
     source.write_text("x")

@@ -34,9 +34,8 @@ from rocsteady.screens.plan import (
     titled,
 )
 from rocsteady.screens.screen import NONE
-from rocsteady.screens.times import full_moment
 from rocsteady.store.redaction import redactor_here
-from rocsteady.wording import CENT, duration, money, plural
+from rocsteady.wording import CENT, duration, full_moment, money, plural
 
 OPTIONS = ("", "Option", "Steps/s", "Finishes", "On time", "Cost", "Set-up", "Risk", "Based on")
 PROBABILITIES = (
