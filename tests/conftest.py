@@ -31,8 +31,6 @@ if not os.environ.get("CI"):
 
 
 class Recorded:
-    """The recorded machines, each read once."""
-
     def __init__(self, knowledge: Knowledge) -> None:
         self.names = recorded_names()
         self.knowledge = knowledge
@@ -40,11 +38,9 @@ class Recorded:
         self.diagnosis = cache(self._diagnosis)
 
     def path(self, name: str) -> Path:
-        """Return the file of one machine."""
         return RECORDINGS / f"{name}.json"
 
     def facts(self, name: str) -> Facts:
-        """Return what rules may ask of one machine."""
         return gather(self.machine(name), self.knowledge)
 
     def _machine(self, name: str) -> Machine:
@@ -71,7 +67,6 @@ class Expected:
 
 
 def recorded_names() -> list[str]:
-    """Return the names of all recorded machines."""
     return sorted(path.stem for path in RECORDINGS.glob("*.json"))
 
 

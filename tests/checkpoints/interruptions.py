@@ -35,8 +35,6 @@ LONGEST = 180  # seconds for a part of the training
 
 @dataclass
 class Training:
-    """One training in a folder of its own."""
-
     python: str
     folder: Path
     arguments: list[str]
@@ -45,7 +43,6 @@ class Training:
     def start(
         self, *more: str, under: tuple[str, ...] = (), variables: dict[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
-        """Start it, or go on with it."""
         with (self.folder / "stderr").open("ab") as complaints:
             return subprocess.Popen(
                 [*under, self.python, str(SCRIPT), *self.arguments, *more],
@@ -64,7 +61,6 @@ class Training:
         return []
 
     def step(self) -> int:
-        """Return the last step that was trained."""
         found = self.losses()
         return found[-1][0] if found else 0
 

@@ -44,8 +44,6 @@ class Sequences(Dataset):
 
 
 class Model(nn.Module):
-    """One block."""
-
     def __init__(self) -> None:
         super().__init__()
         self.words = nn.Embedding(WORDS + 1, WIDTH)
@@ -58,7 +56,6 @@ class Model(nn.Module):
 
 
 def fingerprint(*states: object) -> str:
-    """Hash all tensors and numbers of some states."""
     digest = hashlib.sha256()
 
     def add(value: object) -> None:

@@ -28,8 +28,6 @@ files = [{ path = "model.pt", kind = "model" }]
 """
 
     class Failing:
-        """The job with something wrong below it."""
-
         def __init__(self, project: Project, python: str) -> None:
             self.project = project
             self.launcher: tuple[str, ...] = (python,)
@@ -38,7 +36,6 @@ files = [{ path = "model.pt", kind = "model" }]
             project.program = HURRIED
 
         def run(self, driver: str, *more: str, options: tuple[str, ...] = (), **env: str) -> Ended:
-            """Carry the job out to its end."""
             command = json.dumps([*self.launcher, "job.py", "--driver", driver, *more])
             resumes = "" if "--no_checkpoints" in more else RESUMES
             (self.project.folder / "rocsteady.toml").write_text(f"command = {command}\n{resumes}")
@@ -47,21 +44,17 @@ files = [{ path = "model.pt", kind = "model" }]
 
         @property
         def story(self) -> dict[str, Any]:
-            """The run, as the report has it."""
             return self.project.story()
 
         @property
         def failures(self) -> list[str]:
-            """What the attempts ended by."""
             return [row["failure"]["kind"] for row in self.story["failures"]]
 
         @property
         def remedies(self) -> list[str]:
-            """What was decided after each attempt."""
             return [decision["what"] for decision in self.story["decisions"]]
 
         def last_strategy(self) -> dict[str, Any]:
-            """Return the strategy of the last attempt."""
             return dict(self.story["attempts"][-1]["strategy"])
 
     @pytest.fixture

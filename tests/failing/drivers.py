@@ -30,7 +30,6 @@ _kept: list[bytearray] = []
 
 
 def install(name: str) -> None:
-    """Choose what fails."""
     global _name  # noqa: PLW0603 - one a process, before anything else
     _name = os.environ["DRIVER"] = name
     if name == "attention-backward":
@@ -41,7 +40,6 @@ def install(name: str) -> None:
 
 
 def load(index: int) -> None:
-    """Be called for each sample."""
     if _name == "worker-lock" and get_worker_info() is not None and index >= 100:
         _wait_for_ever()
     if _name == "hungry-workers" and get_worker_info() is not None and len(_kept) < 12:
@@ -49,7 +47,6 @@ def load(index: int) -> None:
 
 
 def compiler(graph: Callable[..., object], inputs: object) -> Callable[..., object]:
-    """Be the backend of torch.compile."""
     del inputs
     if _name == "compile-dies":
         raise RuntimeError("LLVM ERROR: Failed to translate TritonGPU to LLVM IR.")
@@ -62,7 +59,6 @@ def scale(step: int) -> float:
 
 
 def step(number: int) -> None:
-    """Be called after each step."""
     global _steps  # noqa: PLW0603 - a counter of this process
     _steps += 1
     if _name == "fragments" and _steps == 40:

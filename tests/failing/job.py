@@ -33,8 +33,6 @@ class Samples(Dataset):
 
 
 class Model(nn.Module):
-    """One layer of attention."""
-
     def __init__(self) -> None:
         super().__init__()
         self.project = nn.Linear(32, 96)
@@ -47,7 +45,6 @@ class Model(nn.Module):
 
 
 def together(network: nn.Module) -> nn.Module:
-    """Have ranks train the same model."""
     distributed.init_process_group("gloo")
     atexit.register(distributed.destroy_process_group)
     return DistributedDataParallel(network)

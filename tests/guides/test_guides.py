@@ -177,7 +177,6 @@ def test_five_faults_are_survived(guide: Guide, project: Project, frameworks_pyt
 def test_what_looks_like_a_hang_is_saved_first(
     guide: Guide, project: Project, frameworks_python: str
 ) -> None:
-    """That rocsteady_train.Loop does so is told in tests/training."""
     shutil.copy(HERE / guide.script, project.folder)
     slow = project.script(SLOW_ONCE, "slow_once.py")
     saved = project.folder / guide.saved.format(step=25)
@@ -229,7 +228,6 @@ def _alone(guide: Guide, project: Project, folder: Path, python: str) -> bytes:
 
 
 def _training(project: Project, guide: Guide) -> int:
-    """Find the process that trains."""
     (pid,) = [
         pid
         for pid, words in project.processes().items()

@@ -185,7 +185,6 @@ def number_space() -> str:
 
 
 def edit(project: Project, column: str, value: str | None) -> None:
-    """Change what the journal says of the run."""
     with sqlite3.connect(project.folder / ".rocsteady" / "journal.db") as connection:
         connection.execute(f"UPDATE runs SET {column} = ?", (value,))  # noqa: S608 - ours
     connection.close()

@@ -30,7 +30,6 @@ RECORDINGS = Path(__file__).parents[1] / "machines"
 
 
 def mutated(text: str, seed: int, *, most: int = 8) -> str:
-    """Put hostile characters into a text."""
     draw = random.Random(seed)  # noqa: S311 - the same each time
     for _ in range(draw.randint(1, most)):
         at = draw.randint(0, len(text))

@@ -296,7 +296,6 @@ def test_a_path_that_leaves_a_copy_ends_with_2(project: Project, words: tuple[st
 
 
 def choose(monkeypatch: pytest.MonkeyPatch, wanted: Method) -> None:
-    """Forbid what would be tried before."""
     if wanted is Method.COPY:
         monkeypatch.setattr(scratch, "_started", lambda *_, **__: ("false",))
     elif wanted is Method.BIND:

@@ -50,7 +50,6 @@ ODD: list[object] = [
 
 
 def mutated(content: bytes, draw: random.Random) -> bytes:
-    """Change bytes, anywhere."""
     changed = bytearray(content)
     for _ in range(draw.choice([1, 1, 2, 8])):
         at = draw.randrange(len(changed) + 1)
@@ -82,7 +81,6 @@ def replaced(value: object, draw: random.Random) -> object:
 
 
 def all_answer(what: str, few: int, attempt: Callable[[random.Random], None]) -> None:
-    """Try 500 inputs in full, and count."""
     for seed in range(number(few, 500)):
         began = time.monotonic()
         attempt(random.Random(seed))  # noqa: S311 - inputs, not secrets

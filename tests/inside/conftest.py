@@ -21,8 +21,6 @@ WITHIN = 120  # seconds; a run that takes longer is stuck
 
 
 class Page(NamedTuple):
-    """What a process told of itself."""
-
     pid: int
     words: tuple[int, ...]
 
@@ -48,8 +46,6 @@ class Page(NamedTuple):
 
 
 class Run(NamedTuple):
-    """How one run ended."""
-
     code: int
     out: bytes
     err: bytes
@@ -70,13 +66,11 @@ class Inside:
         return {**bare, **self.injection.environment(bare, run_id="t", supervisor=supervisor)}
 
     def script(self, text: str, name: str = "train.py") -> str:
-        """Write a script, and return its path."""
         path = self.folder / name
         path.write_text(textwrap.dedent(text), encoding="utf-8")
         return str(path)
 
     def run(self, *command: str, watched: bool = True, **more: str) -> Run:
-        """Run a program to its end."""
         done = subprocess.run(
             command,
             env=self.environment(**more) if watched else {**self.bare, **more},
@@ -98,12 +92,10 @@ class Inside:
         return sorted(found, key=lambda page: (page.rank, page.pid))
 
     def page(self) -> Page:
-        """Return the only page."""
         (page,) = self.pages()
         return page
 
     def notes(self) -> str:
-        """Return every note that was left."""
         paths = sorted(self.injection.pages.glob(f"*{wire.NOTE_SUFFIX}"))
         return "".join(path.read_text(encoding="utf-8") for path in paths)
 

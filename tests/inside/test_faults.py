@@ -35,7 +35,6 @@ WHOLE = [[str(step), "True", "True"] for step in range(1, 11)]
 
 
 def ran(inside: Inside, python: str, spelt: str, *more: str, before: int = 0) -> Run:
-    """Run the script with faults."""
     told = for_inside(read_faults(spelt), before=before, folder=inside.folder)
     return inside.run(python, inside.script(TRAINS), *more, ROCSTEADY_FAULTS=told)
 

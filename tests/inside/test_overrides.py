@@ -41,7 +41,6 @@ def facts(workers: int = 1, **other: Any) -> LoaderFacts:  # noqa: ANN401 - any 
 
 
 def strategy(**settings: object) -> str:
-    """Spell the variable of a strategy."""
     return json.dumps({"version": 1, **settings})
 
 

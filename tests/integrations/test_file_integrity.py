@@ -11,7 +11,6 @@ from rocsteady_train.checkpoints import integrity as file_integrity
 
 
 def checkpoint(folder: Path) -> Path:
-    """Write what frameworks write."""
     folder.mkdir()
     for name in ("optimizer.pt", "rng_state.pth", "training_args.bin", "random_states_0.pkl"):
         with zipfile.ZipFile(folder / name, "w") as archive:

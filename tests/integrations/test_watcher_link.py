@@ -27,7 +27,6 @@ ENDS = """
 def watcher(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Iterator[Watcher]:
-    """Return a watcher that says something and ends."""
     package = tmp_path / "rocsteady"
     package.mkdir()
     (package / "__init__.py").touch()

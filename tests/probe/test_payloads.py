@@ -71,7 +71,6 @@ def make_runner(tmp_path: Path, torch_python: str) -> Iterator[MakeRunner]:
 
 
 def alive() -> dict[int, str]:
-    """Find every living process of our probes."""
     found = {}
     mark = f"ROCSTEADY_RUN=probe-{os.getpid()}".encode()
     for environ in Path("/proc").glob("[0-9]*/environ"):

@@ -32,7 +32,6 @@ def ended_well(job: Job) -> bool:
 
 
 def is_gone(pid: int) -> bool:
-    """Tell whether there is no such process."""
     return not Path(f"/proc/{pid}").exists()
 
 

@@ -41,7 +41,6 @@ def start(tmp_path: Path, ranks_python: str) -> Iterator[Starts]:
 
 
 def ended(torchrun: Torchrun) -> int:
-    """Wait for torchrun's end."""
     return torchrun.process.wait(WITHIN)
 
 

@@ -64,7 +64,6 @@ def attempt(run: int, number: int, started: float, **options: object) -> Attempt
 
 
 def train(journal: Journal, run: int, number: int, start: float, steps: range) -> None:
-    """Make a step a second."""
     for second, step in enumerate(steps):
         look = Sample(at=start + second, step=step, verdict=RunState.HEALTHY, quiet=0.0, total=500)
         journal.progressed(run, number, look)

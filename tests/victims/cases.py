@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 HERE = Path(__file__).parent
 
 
 class Kind(Enum):
-    """What a watcher must make of a victim."""
-
     HANG = "hang"  # said to be hung within so many seconds, at this place
     STOPPED = "stopped"  # state T; goes on when continued
     SLOW = "slow"  # cannot be told from long work: said to be slow, with its place
@@ -34,7 +32,6 @@ class Victim:
 
     name: str
     kind: Kind
-    shows: str  # which demand of issue 3 it serves: "1a", "2"
     script: str = ""  # if it is not NAME.py
     args: tuple[str, ...] = ()
     ranks: int = 1  # more than one: by torchrun
@@ -48,7 +45,6 @@ class Victim:
 
     @property
     def path(self) -> Path:
-        """The script."""
         return HERE / (self.script or f"{self.name}.py")
 
     def lasts(self, speed: float) -> float:
@@ -64,54 +60,31 @@ class Victim:
         return [python, *torchrun, *script]
 
 
-def _hang(name: str, shows: str, within: float, place: str, *needs: str) -> Victim:
-    return Victim(name=name, kind=Kind.HANG, shows=shows, within=within, place=place, needs=needs)
+def _hang(name: str, within: float, place: str, ranks: int = 1) -> Victim:
+    return Victim(name=name, kind=Kind.HANG, within=within, place=place, ranks=ranks)
 
 
 def _slow(name: str, place: str) -> Victim:
-    return Victim(name=name, kind=Kind.SLOW, shows="1 slow", within=60, place=place)
+    return Victim(name=name, kind=Kind.SLOW, within=60, place=place)
 
 
-def _look_alike(
-    name: str, pause: float, *needs: str, place: str = "", rest: float = 12, ranks: int = 1
-) -> Victim:
-    return Victim(
-        name=name,
-        kind=Kind.LOOK_ALIKE,
-        shows="2",
-        pause=pause,
-        needs=needs,
-        place=place,
-        rest=rest,
-        ranks=ranks,
-    )
-
-
-def _helper(name: str, shows: str) -> Victim:
-    return Victim(name=name, kind=Kind.HELPER, shows=shows)
+def _look_alike(name: str, pause: float, *needs: str, **more: Any) -> Victim:  # noqa: ANN401 - any field
+    return Victim(name=name, kind=Kind.LOOK_ALIKE, pause=pause, needs=needs, **more)
 
 
 VICTIMS: tuple[Victim, ...] = (
-    _hang("hang_backward_gil", "1a", 12, "fused_backward"),
-    _hang("hang_worker_semaphore", "1b", 12, "take_reader"),
-    Victim(
-        name="hang_allreduce",
-        kind=Kind.HANG,
-        shows="1c",
-        ranks=2,
-        within=12,
-        place="flush_metrics",
-    ),
-    _hang("hang_lock_across_fork", "1d", 12, "look_up"),
+    _hang("hang_backward_gil", 12, "fused_backward"),
+    _hang("hang_worker_semaphore", 12, "take_reader"),
+    _hang("hang_allreduce", 12, "flush_metrics", ranks=2),
+    _hang("hang_lock_across_fork", 12, "look_up"),
     # The thread that redraws the bar sleeps, and could hold the semaphore: this is no proof.
     _slow("hang_worker_with_tracker", "take_reader"),
-    _hang("hang_at_import", "1 no step", 120, "load_plugins"),
-    _hang("hang_first_step", "1 no step", 120, "build_kernel"),
-    Victim(name="stopped_self", kind=Kind.STOPPED, shows="1 stopped", within=12, place="stop_here"),
+    _hang("hang_at_import", 120, "load_plugins"),
+    _hang("hang_first_step", 120, "build_kernel"),
+    Victim(name="stopped_self", kind=Kind.STOPPED, within=12, place="stop_here"),
     Victim(
         name="stopped_again",
         kind=Kind.STOPPED,
-        shows="1 stopped",
         script="stopped_self.py",
         args=("--again",),
         within=12,
@@ -120,11 +93,10 @@ VICTIMS: tuple[Victim, ...] = (
     _slow("endless_python_loop", "balance_classes"),
     _slow("endless_native", "clean_caption"),
     _slow("worker_sleeps", "wait_for_shard"),
-    Victim(name="hang_at_exit", kind=Kind.AT_EXIT, shows="1 at exit", place="upload_for_ever"),
+    Victim(name="hang_at_exit", kind=Kind.AT_EXIT, place="upload_for_ever"),
     Victim(
         name="hang_at_exit_handler",
         kind=Kind.AT_EXIT,
-        shows="1 at exit",
         script="hang_at_exit.py",
         args=("--atexit",),
         place="upload_for_ever",
@@ -136,62 +108,23 @@ VICTIMS: tuple[Victim, ...] = (
     _look_alike("tuning_prints", 100, place="tune"),
     _look_alike("validation_60s", 60, place="validate"),
     _look_alike("native_op_30s", 30, place="decompose", rest=15),
-    _look_alike("native_op_150s", 150, place="decompose", rest=25),
+    _look_alike(
+        "native_op_150s", 150, script="native_op_30s.py", args=("150",), place="decompose", rest=25
+    ),
     _look_alike("micro_steps_500", 60, rest=8),
-    Victim(
-        name="micro_steps_500_no_loader",
-        kind=Kind.LOOK_ALIKE,
-        shows="2",
-        script="micro_steps_500.py",
-        args=("--no-loader",),
-        pause=60,
-        rest=8,
+    _look_alike(
+        "micro_steps_500_no_loader", 60, script="micro_steps_500.py", args=("--no-loader",), rest=8
     ),
     _look_alike("scaler_skips", 60),
     _look_alike("growing_steps", 228),
     _look_alike("debugger_attached", 60),
-    Victim(
-        name="prints_to_stopped_reader",
-        kind=Kind.LOOK_ALIKE,
-        shows="2",
-        pause=60,
-        deed="reader",
-    ),
-    Victim(
-        name="breakpoint_waits",
-        kind=Kind.LOOK_ALIKE,
-        shows="2",
-        pause=60,
-        place="look_around",
-        deed="typist",
-    ),
-    Victim(
-        name="stopped_by_terminal",
-        kind=Kind.LOOK_ALIKE,
-        shows="2",
-        script="steady.py",
-        pause=60,
-        deed="job control",
-    ),
-    Victim(
-        name="all_suspended",
-        kind=Kind.LOOK_ALIKE,
-        shows="2",
-        script="steady.py",
-        pause=60,
-        deed="suspend",
-    ),
-    Victim(name="no_torch_prints", kind=Kind.LOOK_ALIKE, shows="2", pause=90, rest=1, torch=False),
-    Victim(
-        name="no_torch_computes",
-        kind=Kind.LOOK_ALIKE,
-        shows="2",
-        pause=150,
-        rest=1,
-        place="cluster",
-        torch=False,
-    ),
-    _helper("steady", "3, 4, 7"),
-    _helper("crash_at", "8"),
-    _helper("cannot_resume", "3"),
+    _look_alike("prints_to_stopped_reader", 60, deed="reader"),
+    _look_alike("breakpoint_waits", 60, place="look_around", deed="typist"),
+    _look_alike("stopped_by_terminal", 60, script="steady.py", deed="job control"),
+    _look_alike("all_suspended", 60, script="steady.py", deed="suspend"),
+    _look_alike("no_torch_prints", 90, rest=1, torch=False),
+    _look_alike("no_torch_computes", 150, rest=1, place="cluster", torch=False),
+    Victim(name="steady", kind=Kind.HELPER),
+    Victim(name="crash_at", kind=Kind.HELPER),
+    Victim(name="cannot_resume", kind=Kind.HELPER),
 )

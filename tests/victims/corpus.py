@@ -29,7 +29,6 @@ from lookalikes.runner import ROCSTEADY, Result, Setting, build, end_all, run
 
 
 def chosen(arguments: argparse.Namespace) -> list[Case]:
-    """Return the cases to run, the longest first."""
     cases = {"all": lookalikes() + real_hangs(), "healthy": lookalikes(), "hangs": real_hangs()}[
         arguments.kind
     ]
@@ -47,7 +46,6 @@ def chosen(arguments: argparse.Namespace) -> list[Case]:
 
 
 def table(results: list[Result]) -> Iterator[str]:
-    """Give the rows for people."""
     healthy = [result for result in results if result.expect == "healthy"]
     yield f"{'healthy':<21}{'runs':>5}{'killed':>8}{'called done':>14}{'exit code':>11}{'other':>7}"
     for family in [*sorted({result.family for result in healthy}), "all"]:
@@ -73,7 +71,6 @@ def table(results: list[Result]) -> Iterator[str]:
 
 @contextmanager
 def load(processes: int) -> Iterator[None]:
-    """Keep the machine busy."""
     burners = [
         subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)
     ]
@@ -86,7 +83,6 @@ def load(processes: int) -> Iterator[None]:
 
 
 def parsed() -> argparse.Namespace:
-    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", required=True, help="an interpreter with torch")
     parser.add_argument("--rocsteady", help="the program to examine; default: this interpreter's")
@@ -104,7 +100,6 @@ def parsed() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Run what was chosen and print the tables."""
     arguments = parsed()
     signal.signal(signal.SIGTERM, end_all)
     cases, results = chosen(arguments), list[Result]()

@@ -19,8 +19,6 @@ MUTEX = ctypes.create_string_buffer(64)  # zeros are a valid pthread mutex, not 
 
 
 class Fused(torch.autograd.Function):
-    """An activation with a home-made backward."""
-
     calls = 0
 
     @staticmethod

@@ -38,7 +38,6 @@ class Reader:
         return bytes(self._got)
 
     def all(self) -> bytes:
-        """Give everything, once nobody writes any more."""
         self._thread.join(20)
         assert not self._thread.is_alive()
         return bytes(self._got)
@@ -83,7 +82,6 @@ class Children:
         return self.start(sys.executable, str(VICTIMS / f"{name}.py"), *arguments, use=use)
 
     def logged(self) -> str:
-        """Give the log without the times."""
         lines = self.log.read_text(errors="replace").splitlines()
         return "\n".join(line[25:] for line in lines)
 
@@ -106,12 +104,10 @@ def bearing(run_id: str) -> list[int]:
 
 
 def our_descriptors() -> set[str]:
-    """List what this process has open."""
     return {entry.name for entry in Path("/proc/self/fd").iterdir()}
 
 
 def cgroups_of(run_id: str) -> list[Path]:
-    """Find cgroups that a run left behind."""
     return [
         Path(folder, name)
         for folder, names, _ in os.walk("/sys/fs/cgroup")

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rank_faults import SCRIPT
+from rank_faults import SCRIPT, Reports
 
 RANKS = 2  # of each host
 WITHIN = 600.0  # seconds, on a machine that has other things to do
@@ -64,11 +64,9 @@ class Network:
         return NETWORK.format(self._net, host)
 
     def cut(self, host: int) -> None:
-        """Take a host off the network."""
         _ip("-n", self._hub, "link", "set", f"to{host}", "down")
 
     def join(self, host: int) -> None:
-        """Put it back."""
         _ip("-n", self._hub, "link", "set", f"to{host}", "up")
 
     def lose(self, percent: int) -> None:
@@ -95,7 +93,6 @@ class Network:
 
 @contextmanager
 def network(hosts: int) -> Iterator[Network]:
-    """Make namespaces, and remove them."""
     made = Network(hosts)
     try:
         yield made
@@ -121,13 +118,14 @@ class Setting(NamedTuple):
     variables: dict[int, dict[str, str]] | None = None  # more of them, on some hosts
 
 
-class Job:
+class Job(Reports):
     """One job over all hosts of a network; each host has a folder of its own and a shared one."""
 
     def __init__(self, python: str, net: Network, folder: Path, setting: Setting) -> None:
         self._python, self.net, self._setting = python, net, setting
         self.folder = folder
-        self.shared = folder / "shared"
+        self.shared = self.reports = folder / "shared"
+        self.ranks = RANKS * len(net.hosts)
         self.shared.mkdir(parents=True)
         self._training = [str(setting.script), str(setting.steps), str(self.shared)]
         self.agents: dict[int, subprocess.Popen[bytes]] = {}
@@ -136,7 +134,6 @@ class Job:
             self.start(host)
 
     def start(self, host: int) -> None:
-        """Start the torchrun of a host."""
         here = self.folder / f"host-{host}"
         here.mkdir(exist_ok=True)
         variables = {
@@ -173,30 +170,11 @@ class Job:
                 start_new_session=True,
             )
 
-    def told(self, what: str = "") -> list[dict[str, Any]]:
-        """Return what ranks have told."""
-        try:
-            lines = (self.shared / "told").read_text(encoding="utf-8").splitlines()
-        except FileNotFoundError:
-            return []
-        all_of_it = [json.loads(line) for line in lines if line.endswith("}")]
-        return [each for each in all_of_it if what in ("", each["what"])]
-
-    def generations(self) -> int:
-        """Return how many generations made a first step on every rank."""
-        return len(self.told("first step")) // (RANKS * len(self.net.hosts))
-
-    def pid(self, rank: int) -> int:
-        """Return the process of a rank, of the newest generation."""
-        return next(int(t["pid"]) for t in self.told("first step")[::-1] if t["rank"] == rank)
-
     def ranks_of(self, host: int) -> list[int]:
-        """Return the ranks that a host has now."""
-        ranks = range(RANKS * len(self.net.hosts))
+        ranks = range(self.ranks)
         return [rank for rank in ranks if _parent(self.pid(rank)) == self.agents[host].pid]
 
     def until(self, reached: Callable[[], bool], within: float = WITHIN) -> bool:
-        """Wait for something."""
         deadline = time.monotonic() + within
         while not reached():
             if time.monotonic() > deadline:
@@ -210,7 +188,6 @@ class Job:
         return {host: each.poll() for host, each in self.agents.items()}
 
     def said(self, host: int) -> str:
-        """Return what a host has printed."""
         return (self.folder / f"host-{host}" / "log").read_text(errors="replace")
 
     def all_said(self) -> str:
@@ -239,14 +216,12 @@ class Job:
         self.agents[host].wait()
 
     def signal(self, host: int, number: int) -> None:
-        """Send a signal to everything on a host."""
         agent = self.agents[host].pid
         for pid in (agent, *_below(agent)):
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 
     def summary(self) -> str:
-        """Return what came of it, in a line."""
         codes = {host: agent.poll() for host, agent in self.agents.items()}
         at = [each["at"] for each in self.told() if each["rank"] == 0 and "at" in each]
         still = max((b - a for a, b in pairwise(at)), default=0.0)
@@ -257,7 +232,6 @@ class Job:
         )
 
     def close(self) -> None:
-        """End what is left."""
         for host, agent in self.agents.items():
             if agent.poll() is None:
                 self.kill(host)

@@ -37,7 +37,6 @@ TIMING = Timing(
 
 
 def hurry(command: ModuleType, timing: Timing = TIMING) -> None:
-    """Have the runs of a command timed so."""
     options = getattr(command, "RunOptions")  # noqa: B009 - not typed
     setattr(command, "RunOptions", lambda **given: options(**{**given, "timing": timing}))  # noqa: B010
 

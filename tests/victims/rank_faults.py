@@ -42,15 +42,37 @@ class Fault(NamedTuple):
         return self.seconds < math.inf and self.restarts == (self.kind != "stop")
 
 
-class Torchrun:
+class Reports:
+    """What ranks have written to a folder that they share, one JSON object a line."""
+
+    reports: Path
+    ranks = RANKS  # of all hosts
+
+    def told(self, what: str = "") -> list[dict[str, Any]]:
+        try:
+            lines = (self.reports / "told").read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return []
+        all_of_it = [json.loads(line) for line in lines if line.endswith("}")]
+        return [each for each in all_of_it if what in ("", each["what"])]
+
+    def generations(self) -> int:
+        """Return how many generations made a first step on every rank."""
+        return len(self.told("first step")) // self.ranks
+
+    def pid(self, rank: int) -> int:
+        """Return the process of a rank, of the newest generation."""
+        return next(int(t["pid"]) for t in self.told("first step")[::-1] if t["rank"] == rank)
+
+
+class Torchrun(Reports):
     """A torchrun of two ranks, or of others with a script of their own, with one variable set."""
 
-    ranks = RANKS
     restarts = 1000
     script: tuple[object, ...] = ()  # with its arguments, in place of the usual one
 
     def __init__(self, python: str, folder: Path, steps: int, **variables: str) -> None:
-        self.folder = folder
+        self.folder = self.reports = folder
         folder.mkdir(parents=True, exist_ok=True)
         command = f"{sys.executable} -m rocsteady"
         chosen = {"PET_RDZV_BACKEND": "rocsteady", "ROCSTEADY_COMMAND": command, **variables}
@@ -80,23 +102,6 @@ class Torchrun:
         told = subprocess.run(command, check=False, capture_output=True, text=True)
         return next((pid for pid in map(int, told.stdout.split()) if is_alive(pid)), 0)
 
-    def told(self, what: str = "") -> list[dict[str, Any]]:
-        """Return what ranks have told."""
-        try:
-            lines = (self.folder / "told").read_text(encoding="utf-8").splitlines()
-        except FileNotFoundError:
-            return []
-        all_of_it = [json.loads(line) for line in lines if line.endswith("}")]
-        return [each for each in all_of_it if what in ("", each["what"])]
-
-    def generations(self) -> int:
-        """Return how many generations made a first step on every rank."""
-        return len(self.told("first step")) // self.ranks
-
-    def pid(self, rank: int) -> int:
-        """Return the process of a rank, of the newest generation."""
-        return next(int(t["pid"]) for t in self.told("first step")[::-1] if t["rank"] == rank)
-
     def until(self, reached: Callable[[], bool], within: float = WITHIN) -> bool:
         """Wait for something; False if torchrun ended before, or the time is over."""
         deadline = time.monotonic() + within
@@ -111,7 +116,6 @@ class Torchrun:
         return (self.folder / "log").read_text(encoding="utf-8", errors="replace")
 
     def close(self) -> None:
-        """End what is left."""
         if self.process.poll() is None:
             self.process.terminate()
             try:
@@ -122,7 +126,6 @@ class Torchrun:
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether a process runs."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
     except OSError:

@@ -29,8 +29,6 @@ def tell(what: str, step: int) -> None:
 
 
 class Points(Dataset):
-    """Points, and a lock that is taken twice."""
-
     def __len__(self) -> int:
         return STEPS
 

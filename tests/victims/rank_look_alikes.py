@@ -35,8 +35,6 @@ def tell(what: str) -> None:
 
 
 class Points(Dataset):
-    """One of them takes long, on one rank."""
-
     def __len__(self) -> int:
         return STEPS
 

@@ -76,8 +76,6 @@ class Points(Dataset):
 
 
 class Backward(torch.autograd.Function):
-    """Passes everything on."""
-
     @staticmethod
     def forward(_: Any, value: torch.Tensor) -> torch.Tensor:  # noqa: ANN401 - torch's
         return value.clone()

@@ -32,8 +32,6 @@ _numbers = itertools.count()
 
 
 class HasErr(Protocol):
-    """What has a standard error."""
-
     @property
     def err(self) -> bytes:
         """What was written there."""
@@ -43,8 +41,6 @@ Aborts = TypeVar("Aborts", bound=HasErr)
 
 
 class Ended(NamedTuple):
-    """What a person gets of a run."""
-
     code: int  # as a shell says it
     out: bytes
     err: bytes  # without our lines
@@ -74,7 +70,6 @@ class SideBySide:
         self.name = ""  # of the last watched run
 
     def script(self, text: str, name: str = "train.py") -> str:
-        """Write a script, and return its path."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(textwrap.dedent(text), encoding="utf-8")
@@ -86,7 +81,6 @@ class SideBySide:
         return [*self.rocsteady, "run", "--name", self.name, *options, "--"]
 
     def bare(self, *command: str, stdin: bytes = b"", **more: str) -> Ended:
-        """Run it as a person does without us."""
         return self._run(list(command), stdin, more)
 
     def watched(self, *command: str, stdin: bytes = b"", **more: str) -> Ended:

@@ -51,13 +51,10 @@ CGROUPS = "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n"
 
 
 def missing() -> list[str]:
-    """Name the programs that are not installed."""
     return [name for name in PROGRAMS if shutil.which(name, path=PATH) is None]
 
 
 class Cluster:
-    """What a test does with it."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.environment = {
@@ -69,7 +66,6 @@ class Cluster:
         }
 
     def ask(self, *command: str, where: Path | None = None) -> str:
-        """Run one of Slurm's commands."""
         done = subprocess.run(
             command,
             cwd=where or self.folder,
@@ -89,7 +85,6 @@ class Cluster:
         return int(found[1])
 
     def job(self, number: int) -> dict[str, str]:
-        """Return what Slurm knows of a job."""
         return dict(re.findall(r"(\w+)=(\S*)", self.ask("scontrol", "show", "job", str(number))))
 
     def until(self, number: int, *states: str, restarts: int = 0) -> dict[str, str]:
@@ -115,7 +110,6 @@ class Cluster:
         return "".join(path.read_text(errors="replace") for path in self.folder.glob("*.out"))
 
     def log(self) -> str:
-        """Return what the daemons said."""
         return "".join(
             (self.folder / f"{name}.log").read_text(errors="replace")[-3000:]
             for name in ("slurmctld", "slurmd")

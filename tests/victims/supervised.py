@@ -31,15 +31,12 @@ SHARED_MEMORY = Path("/dev/shm")
 
 
 class Ended(NamedTuple):
-    """How a command ended, and what it said."""
-
     code: int
     out: str
     err: str
 
     @property
     def said(self) -> list[str]:
-        """The lines that are rocsteady's own."""
         lines = self.err.replace("\r", "").splitlines()
         return [
             line.removeprefix("rocsteady: ") for line in lines if line.startswith("rocsteady: ")
@@ -47,8 +44,6 @@ class Ended(NamedTuple):
 
 
 class Project:
-    """A folder with scripts, and runs in it."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "project"
         self.home = folder / "home"
@@ -70,7 +65,6 @@ class Project:
         self.terminals: list[Terminal] = []
 
     def script(self, text: str, name: str = "train.py") -> str:
-        """Write a script, and return its name."""
         (self.folder / name).write_text(textwrap.dedent(text))
         return name
 
@@ -90,7 +84,6 @@ class Project:
         return self.popen("run", "--yes", *named, *words)
 
     def popen(self, *words: str) -> subprocess.Popen[bytes]:
-        """Start a command of rocsteady."""
         child = subprocess.Popen(
             [*self.program, *words],
             stdin=subprocess.DEVNULL,
@@ -104,12 +97,10 @@ class Project:
         return child
 
     def ended(self, child: subprocess.Popen[bytes], within: float = WITHIN) -> Ended:
-        """Wait for a command that was started."""
         out, err = child.communicate(timeout=within)
         return Ended(child.returncode, out.decode(), err.decode())
 
     def say(self, *words: str, within: float = WITHIN) -> Ended:
-        """Carry out a command of rocsteady."""
         return self.ended(self.popen(*words), within)
 
     def on_terminal(self, *command: str) -> Terminal:
@@ -138,7 +129,6 @@ class Project:
         return "\n".join(line[25:] for line in lines)
 
     def processes(self) -> dict[int, str]:
-        """Find every living process of this project."""
         found = {}
         for environ in Path("/proc").glob("[0-9]*/environ"):
             with contextlib.suppress(OSError):
@@ -191,15 +181,12 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """What stands on it."""
         return bytes(self._shown).decode(errors="replace").replace("\r", "")
 
     def type(self, text: str) -> None:
-        """Press keys."""
         os.write(self._master, text.encode())
 
     def wait_for(self, text: str, within: float = WITHIN) -> None:
-        """Wait until a text is shown."""
         until(lambda: text in self.text, within, lambda: self.text[-2000:])
 
     def hang_up(self) -> None:
@@ -215,8 +202,6 @@ class Terminal:
                     self._shown += os.read(self._master, 65536)
 
     def code(self, within: float = WITHIN) -> int:
-        """Wait for the command to end."""
-
         def ended() -> bool:
             if self._code is None:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -228,7 +213,6 @@ class Terminal:
         return self._code
 
     def close(self) -> None:
-        """Take it away."""
         if self._code is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)

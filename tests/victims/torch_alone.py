@@ -35,5 +35,4 @@ def link_torch(python: str, folder: Path) -> Path:
 
 
 def _is(requirement: Requirement) -> bool:
-    """Tell whether it is needed here, without extras."""
     return requirement.marker is None or requirement.marker.evaluate({"extra": ""})

@@ -22,8 +22,6 @@ LAYERS = 4 if SPEED == 1 else 1
 
 
 class Classifier(nn.Module):
-    """A small transformer over 16 tokens."""
-
     def __init__(self) -> None:
         super().__init__()
         layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True, dropout=0.0)

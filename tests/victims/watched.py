@@ -38,8 +38,6 @@ GRACE = 90  # seconds, for a machine that has other things to do
 
 @dataclass(frozen=True, kw_only=True)
 class Watched:
-    """What became of one victim."""
-
     victim: Victim
     code: int | None  # None: it had to be ended by us
     seconds: float
@@ -52,7 +50,6 @@ class Watched:
 
     @property
     def verdicts(self) -> set[str]:
-        """The conditions that were said."""
         words = ("hung", "slow", "stopped")
         return {
             word
@@ -282,7 +279,6 @@ def _left_behind(name: str) -> tuple[str, ...]:
 
 
 def main() -> None:
-    """Run the set and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", required=True)
     parser.add_argument("--speed", type=float, default=1.0)

@@ -37,8 +37,6 @@ def case(function: Callable[[Path], None]) -> Callable[[Path], None]:
 
 
 class Noisy(Dataset):
-    """Draws from all three generators."""
-
     def __len__(self) -> int:
         return 24
 

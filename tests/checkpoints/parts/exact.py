@@ -240,7 +240,6 @@ def trained(
     scaled: bool = False,
     kind: torch.dtype = torch.float64,
 ) -> dict[str, torch.Tensor]:
-    """Train some steps with rocsteady_train.Loop."""
     net = model(kind)
     data = batch(kind, 3 * BATCH + 5)
     loader = torch.utils.data.DataLoader(

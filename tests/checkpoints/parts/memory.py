@@ -47,7 +47,6 @@ def data(batches: int) -> torch.Tensor:
 
 
 def status(name: str) -> float:
-    """Read VmSize or VmRSS, in MiB."""
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
         if line.startswith(name + ":"):
             return int(line.split()[1]) / 1024

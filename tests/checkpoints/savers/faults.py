@@ -149,7 +149,6 @@ def survives(
 
 
 def case_a_fault_at_every_call_of_a_save(folder: Path, said: list[str]) -> None:
-    """Fail each call once, and then for good."""
     checkpointer = Checkpointer(folder / "count", keep=1)
     checkpointer.save(1, state_of(1), wait=True)
     with failing(as_it_is) as counts:
@@ -284,8 +283,6 @@ def case_folders_of_mixed_steps_are_found(folder: Path, said: list[str]) -> None
 
 
 class Planted:
-    """Leaves a mark when it is unpickled."""
-
     def __init__(self, mark: Path) -> None:
         self._mark = mark
 

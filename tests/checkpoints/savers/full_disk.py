@@ -17,8 +17,6 @@ said: list[str] = []
 
 
 class Kept(logging.Handler):
-    """Keeps what is said."""
-
     def emit(self, record: logging.LogRecord) -> None:
         said.append(record.getMessage())
 

@@ -64,8 +64,6 @@ def tell(pipe: int, text: str) -> None:
 
 @dataclass
 class Tally:
-    """What came of the kills."""
-
     in_save: int = 0
     in_removal: int = 0
     durable: int = 0

@@ -20,8 +20,6 @@ warnings.simplefilter("error")
 
 
 class Kept(logging.Handler):
-    """Keeps what is said."""
-
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.said: list[str] = []

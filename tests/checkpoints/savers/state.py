@@ -70,8 +70,6 @@ def there_and_back(folder: Path, state: dict[str, Any], fresh: dict[str, Any]) -
 
 
 class Everything(nn.Module):
-    """A model with what models have."""
-
     def __init__(self) -> None:
         super().__init__()
         self.words = nn.Embedding(11, 6)

@@ -25,8 +25,6 @@ def count(what: str, came_of_it: str, number: int = 1) -> None:
 
 
 class Said(NamedTuple):
-    """How a command ended, and what it printed."""
-
     code: int
     out: str
     err: str
@@ -36,7 +34,6 @@ Command = Callable[..., Said]
 
 
 def carry_out(*words: str, given: str = "") -> Said:
-    """Run a command with something piped in."""
     out, err, code = io.StringIO(), io.StringIO(), 0
     stdin = io.TextIOWrapper(io.BytesIO(given.encode("utf-8", "surrogatepass")))
     with (

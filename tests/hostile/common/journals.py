@@ -80,5 +80,4 @@ def write_journal(project: Path, texts: Sequence[str], options: Sequence[str] = 
 
 
 def enumerated(texts: Sequence[str]) -> list[tuple[str, str]]:
-    """Name texts, as variables are."""
     return [(f"VARIABLE_{number}", text) for number, text in enumerate(texts)]

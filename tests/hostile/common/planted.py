@@ -19,16 +19,12 @@ EACH = 4  # secrets of a kind
 
 
 class Planted(NamedTuple):
-    """A secret, as it stands in a text."""
-
     kind: str
     text: str
     secret: str  # none of it may remain
 
 
 class Maker:
-    """Draws secrets."""
-
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)  # noqa: S311 - not to keep anything safe
 
@@ -256,7 +252,6 @@ PLACES: dict[str, tuple[str, Callable[[Maker], str]]] = {
 
 
 def secrets(seed: int = 14) -> list[Planted]:
-    """Return secrets of every kind, several of each."""
     make = Maker(seed)
     found: list[Planted] = []
     for number in range(EACH):

@@ -55,7 +55,6 @@ def hang_in_flash_backward(torch: Any) -> None:
 
 
 def instead_of_matmul(torch: Any, kind: Any, do: Callable[[Any], Any]) -> None:
-    """Do something with each product of this type."""
     plain = torch.Tensor.__matmul__
 
     def multiply(one: Any, other: Any) -> Any:
