@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from rocsteady.doctor.diagnosis import diagnose
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.values import Severity
 from rocsteady.doctor.machine.system import SetVariable
@@ -55,6 +56,24 @@ def test_a_diagnosis_fits_and_has_every_word(
     assert all(" ".join(each.summary.split()) in words for each in shown)
     assert all(each.rule in words for each in named)
     assert closing_sentence(diagnosis) in words
+
+
+def test_a_gpu_that_torch_will_not_use_is_not_called_absent(recorded: Recorded) -> None:
+    hidden = SetVariable(name="CUDA_VISIBLE_DEVICES", value="-1")
+    machine = msgspec.structs.replace(recorded.machine("rx7900xtx"), variables=(hidden,))
+
+    assert closing_sentence(diagnose(machine, recorded.knowledge)).endswith(
+        "Training will run on the CPU: PyTorch will not use the GPU as configured."
+    )
+
+
+def test_without_torch_nothing_is_promised_and_the_python_can_be_named(recorded: Recorded) -> None:
+    machine = msgspec.structs.replace(recorded.machine("rx7900xtx"), python=None, torch=None)
+
+    page = render_diagnosis(diagnose(machine, recorded.knowledge), width=100, colour=False)
+
+    assert "No PyTorch was found" in page
+    assert "rocsteady doctor --python PATH" in page
 
 
 @WIDTHS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import socket
@@ -99,12 +98,6 @@ def test_links_that_lead_outside_are_anchored_in_the_root_again(base: Path, secr
     assert root.text("/etc/climbing") == "inside\n"
 
 
-@pytest.mark.parametrize("path", ["/../secret", "/etc/../../secret", ".."])
-def test_climbing_is_refused(base: Path, path: str) -> None:
-    with pytest.raises(OSError, match="refused"):
-        DiskRoot(base).text(path)
-
-
 def test_a_folder_beside_the_root_is_not_reached_by_a_name_like_a_drive(base: Path) -> None:
     beside = base.with_name("rootC:")
     beside.mkdir()
@@ -112,16 +105,6 @@ def test_a_folder_beside_the_root_is_not_reached_by_a_name_like_a_drive(base: Pa
 
     with pytest.raises(FileNotFoundError):
         DiskRoot(base).text("C:/secret")
-
-
-def test_loops_end(base: Path) -> None:
-    (base / "a").symlink_to("b")
-    (base / "b").symlink_to("a")
-
-    with pytest.raises(OSError, match="symbolic links") as caught:
-        DiskRoot(base).text("/a")
-
-    assert caught.value.errno == errno.ELOOP
 
 
 def make_fifo(path: Path) -> None:

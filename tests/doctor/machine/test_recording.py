@@ -30,7 +30,7 @@ from rocsteady.doctor.machine.recording import (
     read_recording,
     record,
 )
-from rocsteady.doctor.machine.root import TEXT_LIMIT, Device, Disk, Root, User
+from rocsteady.doctor.machine.root import TEXT_LIMIT, Device, Root, User
 from rocsteady.doctor.machine.view import View
 from rocsteady.errors import RecordingError
 from rocsteady.store.redaction import Redactor
@@ -68,33 +68,6 @@ def root(**files: object) -> RecordedRoot:
     return RecordedRoot(decode_recording(written(files=files or WHOLE["files"]), "it"))
 
 
-def test_everything_that_was_written_is_read() -> None:
-    recording = decode_recording(written(), "it")
-
-    assert recording == Recording(
-        version=1,
-        note="ours",
-        platform="linux",
-        folder="/home/user/work",
-        python="/venv/bin/python",
-        own_prefix="/ours",
-        user=User(uid=1000, groups={"109": "render"}),
-        environment={"HSA_XNACK": "1"},
-        files={
-            "/sys/x/gpu_id": "4711\n",
-            "/sys/y/gpu_id": Entry(errno="EPERM"),
-            "/opt/rocm": Entry(link="/opt/rocm-6.2.0"),
-            "/opt/rocm-6.2.0/.info/version": "6.2.0\n",
-            "/opt": Entry(names=("google",)),
-            "/dev/kfd": Entry(device=Device(mode="0660", uid=0, gid=109, access="rw")),
-            "/dev/shm": Entry(disk=Disk(total=2, free=1, filesystem="tmpfs", writable=True)),
-            "/lib.so": Entry(pieces={"0": "f0VMRg==", "64": "!"}),
-            "/shims/python": Entry(answer="I am"),
-            "/locked": Entry(errno="EACCES", names=()),
-        },
-    )
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -129,15 +102,6 @@ def test_whatever_is_wrong_is_one_sentence(content: bytes, message: str) -> None
     assert str(caught.value).startswith("it: ")
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
-
-
-def nested(depth: int) -> bytes:
-    return written(files={}).replace(b'"files": {}', b'"files": {"/a": ' + b"[" * depth)
-
-
-def test_deep_nesting_is_refused() -> None:
-    with pytest.raises(RecordingError, match="not a recording"):
-        decode_recording(nested(500_000), "it")
 
 
 def test_the_largest_hostile_tree_is_taken_in_within_two_seconds() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import struct
 import time
 from pathlib import Path
@@ -129,36 +128,6 @@ def test_the_rocm_release_is_told_by_the_tag_then_by_rocm_then_by_hip(
 
 def test_no_torch_is_an_answer() -> None:
     assert read_torch(view_of({}), PYTHON) is None
-
-
-def test_code_is_told_by_the_library_itself() -> None:
-    magic = b"__CLANG_OFFLOAD_BUNDLE__"
-    names = [b"hipv4-amdgcn-amd-amdhsa--gfx1100", b"hipv4-amdgcn-amd-amdhsa--gfx90a"]
-    bundle = magic + struct.pack("<Q", len(names))
-    bundle += b"".join(struct.pack("<QQQ", 0, 0, len(name)) + name for name in names)
-    strings = b"\0.hip_fatbin\0"
-    header = struct.pack(
-        "<16sHHIQQQIHHHHHH",
-        b"\x7fELF\x02\x01", 3, 62, 1, 0, 0, 1000, 0, 64, 0, 0, 64, 2, 1,
-    )  # fmt: skip
-    section = struct.Struct("<IIQQQQIIQQ")
-    table = section.pack(1, 1, 0, 0, 5000, len(bundle), 0, 0, 1, 0)
-    table += section.pack(0, 3, 0, 0, 3000, len(strings), 0, 0, 1, 0)
-    pieces = {"0": header, "1000": table, "3000": strings, "5000": bundle}
-    files: Files = {
-        f"{SITE}/torch/version.py": OF_2_5_1,
-        f"{SITE}/torch/lib/libtorch_hip.so": Entry(
-            pieces={at: base64.b64encode(raw).decode() for at, raw in pieces.items()}
-        ),
-        f"{SITE}/torch/lib/rocblas/library": Entry(
-            names=("TensileLibrary_gfx942.dat", "TensileLibrary_lazy_gfx1100.dat")
-        ),
-    }
-
-    found = read_torch(view_of(files), PYTHON)
-
-    assert found is not None  # rocBLAS has nothing for the gfx90a that torch itself has code for
-    assert (found.arches, found.arches_from) == (("gfx1100",), "library")
 
 
 @pytest.mark.parametrize(
@@ -437,10 +406,6 @@ def test_a_damaged_library_has_none(tmp_path: Path, damaged: bytes) -> None:
     assert targets(tmp_path, damaged) == ()
 
 
-def test_no_library_has_none(tmp_path: Path) -> None:
-    assert gpu_targets(View(DiskRoot(tmp_path)), "/lib.so") == ()
-
-
 @pytest.mark.parametrize(
     ("content", "found"),
     [
@@ -492,3 +457,20 @@ def test_no_elf_is_too_strange(head: tuple[int, int, int, int, int], rest: bytes
     )
 
     assert gpu_targets(View(Bytes(header + rest)), "/lib.so") == ()
+
+
+def test_code_is_told_by_the_library_itself(tmp_path: Path) -> None:
+    names = ("gfx1100", "gfx90a")
+    folder = tmp_path / SITE.lstrip("/") / "torch"
+    kernels = folder / "lib/rocblas/library"
+    kernels.mkdir(parents=True)
+    for name in ("TensileLibrary_gfx942.dat", "TensileLibrary_lazy_gfx1100.dat"):
+        (kernels / name).touch()
+    (folder / "version.py").write_text(OF_2_5_1)
+    content = bundle(*(f"hipv4-amdgcn-amd-amdhsa--{name}" for name in names))
+    (folder / "lib/libtorch_hip.so").write_bytes(library(content))
+
+    found = read_torch(View(DiskRoot(tmp_path)), PYTHON)
+
+    assert found is not None  # rocBLAS has nothing for the gfx90a that torch itself has code for
+    assert (found.arches, found.arches_from) == (("gfx1100",), "library")
