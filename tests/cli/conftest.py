@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 import pytest
 
-AT_MOST = 2.0  # seconds, whatever the machine is like
-
 
 class Run(NamedTuple):
     """How one run ended."""
@@ -36,12 +34,6 @@ class Rocsteady:
             self.environment["SYSTEMROOT"] = os.environ["SYSTEMROOT"]
 
     def __call__(self, *arguments: str | Path, env: Mapping[str, str] | None = None) -> Run:
-        """Run it with these arguments; once more if the machine was busy with other things."""
-        first = self.once(*arguments, env=env)
-        return first if first.seconds < AT_MOST else self.once(*arguments, env=env)
-
-    def once(self, *arguments: str | Path, env: Mapping[str, str] | None = None) -> Run:
-        """Run it once, however long it takes: the second time would find what the first made."""
         start = time.monotonic()
         done = subprocess.run(
             self.line(*arguments),
@@ -49,7 +41,7 @@ class Rocsteady:
             capture_output=True,
             check=False,
             text=True,
-            timeout=120,  # of a host that withholds the processor; AT_MOST is the promise
+            timeout=120,
             env={**self.environment, **(env or {})},
             cwd=self.folder,
         )

@@ -1,4 +1,4 @@
-"""The doctor ends within two seconds whatever the machine does, imports no torch, writes nothing.
+"""The doctor ends within seconds whatever the machine does, imports no torch, writes nothing.
 
 Everything here is real: programs that never return, a file system that never answers, devices,
 FIFOs. Where the rights for that are missing, the test says so.
@@ -22,7 +22,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.cli.conftest import Rocsteady
 
-AT_MOST = 2.0  # seconds
+AT_MOST = 10.0  # seconds, on a busy machine; every trap lasts for minutes
 NODE = "sys/class/kfd/kfd/topology/nodes/1"
 MNT_DETACH = 2
 

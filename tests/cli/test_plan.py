@@ -129,7 +129,7 @@ def test_what_cannot_be_run_here_says_what_to_do_instead(cli: Rocsteady) -> None
 def test_files_for_elsewhere_are_written_once(cli: Rocsteady) -> None:
     without = cli("plan", "--export", "slurm")
     cli("plan", "--no-trials", "--yes", "--", "python3", "train.py")
-    first = cli.once("plan", "--export", "slurm")
+    first = cli("plan", "--export", "slurm")
     again = cli("plan", "--export", "slurm", "--", "python3", "train.py")
     forced = cli("plan", "--export", "slurm", "--force", "--", "python3", "train.py")
 
@@ -143,7 +143,7 @@ def test_files_for_elsewhere_are_written_once(cli: Rocsteady) -> None:
 def test_a_file_for_elsewhere_has_the_command_of_the_plan(cli: Rocsteady) -> None:
     (cli.folder / "rocsteady.toml").write_text('command = ["python", "train.py"]\n')
     cli("plan", "--no-trials", "--yes", "--", "python3", "train.py", "--preset", "small")
-    ended = cli.once("plan", "--export", "slurm")
+    ended = cli("plan", "--export", "slurm")
     other = cli("plan", "--export", "slurm", "--force", "--", "python3", "train.py")
 
     (file,) = cli.folder.glob("*.sbatch")
@@ -240,7 +240,7 @@ def test_the_decision_page_of_the_last_plan_is_written_once(cli: Rocsteady) -> N
     words = ("--", "python3", "train.py")
     without = cli("plan", "--report", "d.md", *words)
     cli("plan", "--no-trials", "--yes", *words)
-    first = cli.once("plan", "--report", "d.md", *words)
+    first = cli("plan", "--report", "d.md", *words)
     page = (cli.folder / "d.md").read_text()
     (cli.folder / "d.md").write_text("mine")
     again = cli("plan", "--report", "d.md", *words)
@@ -257,7 +257,7 @@ def test_the_decision_page_of_the_last_plan_is_written_once(cli: Rocsteady) -> N
 def test_a_decision_page_of_a_recorded_machine_says_that_nothing_was_tried(cli: Rocsteady) -> None:
     pair, words = cli.machines / "rx7900xt-pair.json", ("--yes", "--", "python3", "train.py")
 
-    ended = cli.once("plan", "--root", pair, "--report", "d.html", *words)
+    ended = cli("plan", "--root", pair, "--report", "d.html", *words)
 
     assert ended.code == 0, ended.err
     page = (cli.folder / "d.html").read_text()

@@ -31,6 +31,7 @@ def test_what_was_not_tried_is_not_ruled_out_and_is_named_beside_what_costs_mone
     said = take(plan(rented, not_tried=(cpu,)))
 
     assert "CPU was not tried; use --within to allow more time for trials." in said
+    assert "CPU was not measured" in take(plan(rented, not_tried=(replace(cpu, cut_short=True),)))
     assert "ruled out" not in said
     assert "works" not in said
 

@@ -156,6 +156,7 @@ def test_a_plan_whose_trials_measured_no_speed_recommends_nothing() -> None:
 
     assert said.startswith("No recommendation: no trial was long enough to measure a speed")
     assert "not tried" not in said
+    assert all(option.cut_short for option in planner.not_tried if not option.variant)
 
 
 def test_without_time_for_trials_options_say_so_and_estimates_have_no_figure() -> None:

@@ -140,7 +140,8 @@ def command(  # noqa: PLR0913 - one argument an option
         _tell_more(_last_plan(folder, command), explain, report)
         return
     memory, journal = _records(folder)
-    trials = Trials(folder, memory, tell, retry_crashed=again)
+    instead = ", or plan without trials: --no-trials"
+    trials = Trials(folder, memory, tell, retry_crashed=again, instead=instead)
     try:
         if export is not None:
             command = _last_plan(folder, command).command

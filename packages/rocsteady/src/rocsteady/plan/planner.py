@@ -179,7 +179,8 @@ class Planner:
         option = replace(option, strategy=result.strategy, pace=result.pace, rates=rates)
         if not result.works and not result.failure:  # it was cut short
             why = (failed(result), *option.rests_on)
-            self.not_tried.append(replace(option, basis=Basis.NOT_TRIED, rests_on=why))
+            option = replace(option, basis=Basis.NOT_TRIED, cut_short=True, rests_on=why)
+            self.not_tried.append(option)
         elif not result.works and not survived(result):
             why = (failed(result), *option.rests_on)
             self.ruled_out.append(replace(option, basis=Basis.RULED_OUT, rests_on=why))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 
-from rocsteady.plan.trials import CUT_SHORT
 from rocsteady.plan.values import Basis, Option, Plan, Risk
 from rocsteady.wording import duration, money, plural
 
@@ -236,8 +235,7 @@ def _untried(plan: Plan) -> str:
         return ""
     names = [option.title for option in plan.not_tried]
     verb = "were" if len(names) > 1 else "was"
-    begun = any(text.startswith(CUT_SHORT) for it in plan.not_tried[:2] for text in it.rests_on[:1])
-    what = "not measured" if begun else "not tried"
+    what = "not measured" if any(it.cut_short for it in plan.not_tried[:2]) else "not tried"
     return f"{', '.join(names[:2])} {verb} {what}; use --within to allow more time for trials."
 
 

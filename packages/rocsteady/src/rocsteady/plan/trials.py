@@ -238,7 +238,6 @@ class GpuUse:
 
 
 NO_MEMORY = "oom"  # what kinds of failure for want of memory begin with
-CUT_SHORT = "trial:"  # what a trial that was cut short is said with
 
 
 class TrialResult(Value, frozen=True, kw_only=True):
@@ -375,7 +374,7 @@ def is_of_loaders(kind: str) -> bool:
 def failed(result: TrialResult) -> str:
     if not result.failure:
         made = f"no step after step {result.step:,}" if result.step else "no step"
-        return f"{CUT_SHORT} {made} in {duration(result.seconds)}"
+        return f"trial: {made} in {duration(result.seconds)}"
     at = f" at step {result.step:,}" if result.step else ""
     return f"trial failed with {result.failure}{at}"
 
@@ -434,9 +433,10 @@ class Trials:
         say: Callable[[str], None],
         *,
         retry_crashed: bool = False,
+        instead: str = "",  # of a trial, where a script names its folder by an absolute path
     ) -> None:
         self.folder, self._memory, self._retry_crashed = folder, memory, retry_crashed
-        self._say = say
+        self._say, self._instead = say, instead
         self._root = _root(folder)
         self.seconds = 0.0  # that the trials took
         self.count = 0
@@ -501,9 +501,7 @@ class Trials:
         place = self._root / name
         place.mkdir()
         before = self._before or read_folder_tree(self.folder)
-        scratch, environment, _ = lay_out_scratch(
-            self.folder, place, before, instead=", or plan without trials: --no-trials"
-        )
+        scratch, environment, _ = lay_out_scratch(self.folder, place, before, instead=self._instead)
         if self.count == 1:
             for line in where(scratch, NAME):
                 self._say(line)

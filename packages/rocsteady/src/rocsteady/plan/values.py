@@ -88,6 +88,7 @@ class Option(Value, frozen=True, kw_only=True):
     cost: tuple[float, float] | None = None  # dollars, at least and at most
     price: Price | None = None
     risk: Risk = Risk.LOW
+    cut_short: bool = False  # its trial ended before a step was seen or a speed was known
     rests_on: tuple[str, ...] = ()  # sentences: trials, findings, observations, figures
     sources: tuple[str, ...] = ()
     changes: str = ""  # what is other in the end, or must be changed in the script first

@@ -1,0 +1,160 @@
+"""How long trials take, in proportion to the job, and what they see of the GPU."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from rocsteady.errors import RequestError
+from rocsteady.model import Strategy
+from rocsteady.plan.trials import (
+    LEAST_ANSWERS,
+    Bounds,
+    GpuUse,
+    PlanTrials,
+    TrialBounds,
+    TrialKind,
+    TrialResult,
+    Trials,
+    Use,
+)
+from rocsteady.plan.values import Pace
+from rocsteady.probe import sandbox_run
+from rocsteady.probe.scratch import AbsolutePathError
+from rocsteady.run.job.values import Job
+from rocsteady.store.location import find_place
+from rocsteady.store.machine_history import Memory
+
+JOB = Job(command=("python", "train.py"))
+
+
+def pace(rate: float) -> Pace:
+    return Pace(steps=10, seconds=10 / rate, rate=rate, low=rate, high=rate, starting=2.0)
+
+
+class Made:
+    """Trials that take 10 s each and show a pace."""
+
+    stopped = False
+
+    def __init__(self, rate: float, total: int | None) -> None:
+        self.seconds, self.bounds = 0.0, list[Bounds]()
+        self._rate, self._total = rate, total
+
+    def run(
+        self, job: Job, strategy: Strategy, bounds: Bounds, **_: bool
+    ) -> tuple[TrialResult, ...]:
+        del job
+        self.seconds += 10.0
+        self.bounds.append(bounds)
+        return (
+            TrialResult(strategy=strategy, seconds=10.0, pace=pace(self._rate), total=self._total),
+        )
+
+
+@pytest.mark.parametrize(
+    ("left", "told", "proportional", "count"),
+    [
+        (160, None, True, 1),  # 16 s: one trial, and no more
+        (None, 160, True, 1),  # as the script told
+        (3_000, None, True, 2),  # 5 min: trials for 30 s
+        (1_000_000, None, True, 6),
+        (None, None, True, 6),
+        (160, None, False, 6),  # --within was given
+    ],
+)
+def test_trials_end_with_a_tenth_of_what_is_left(
+    left: int | None, told: int | None, *, proportional: bool, count: int
+) -> None:
+    made = Made(10.0, told)
+    bounds = TrialBounds(each=20.0, within=300.0, left=left, proportional=proportional)
+    trials = PlanTrials(cast("Trials", made), bounds, lambda _: nullcontext())
+
+    for _ in range(6):
+        trials.run(JOB, Strategy(), TrialKind.PACE)
+
+    assert len(made.bounds) == count
+
+
+@pytest.mark.parametrize(
+    ("bounds", "told", "seconds"),
+    [
+        (Bounds(wanted=20.0, in_proportion=True, left=160), None, 1.6),
+        (Bounds(wanted=20.0, in_proportion=True), 160, 1.6),
+        (Bounds(wanted=20.0, in_proportion=True, left=1_000_000), None, 20.0),
+        (Bounds(wanted=20.0, in_proportion=True), None, 20.0),
+        (Bounds(wanted=20.0, left=160), 160, 20.0),
+    ],
+)
+def test_a_trial_of_a_short_job_is_short(bounds: Bounds, told: int | None, seconds: float) -> None:
+    assert bounds.enough(pace(10.0), told) == pytest.approx(seconds)
+
+
+def test_a_script_with_an_absolute_path_is_refused_with_what_its_command_offers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AbsolutePathError("train.py names /here")
+
+    monkeypatch.setattr(sandbox_run, "make_scratch", refuse)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = tmp_path / "project"
+    folder.mkdir()
+    memory = Memory(find_place(tmp_path / "memory"))
+    for instead in ("", ", or go without"):
+        with (
+            Trials(folder, memory, print, instead=instead) as trials,
+            pytest.raises(RequestError) as refused,
+        ):
+            trials.run(JOB, Strategy(), Bounds())
+        assert str(refused.value) == f"train.py names /here. Use a relative path{instead}"
+    memory.close()
+
+
+def lay_out(root: Path, busy: int, memory: int) -> Path:
+    device = root / "sys/devices/pci0000:00/0000:03:00.0"
+    device.mkdir(parents=True)
+    (device / "vendor").write_text("0x1002\n")
+    (device / "gpu_busy_percent").write_text(f"{busy}\n")
+    (device / "mem_info_vram_used").write_text(f"{memory}\n")
+    card = root / "sys/class/drm/card0"
+    card.mkdir(parents=True)
+    (card / "device").symlink_to(device)
+    return device
+
+
+def look(use: GpuUse) -> None:
+    use.look()
+    assert use._asking is not None
+    use._asking.join(20)
+
+
+linux = pytest.mark.skipif(sys.platform == "win32", reason="the files are those of Linux")
+
+
+@linux
+def test_the_mean_of_how_busy_it_was_and_the_most_memory(tmp_path: Path) -> None:
+    device = lay_out(tmp_path, busy=90, memory=100)
+    use = GpuUse(tmp_path)
+    look(use)  # while the job was still starting
+    began = time.time()
+    for busy, memory in ((20, 300), (40, 500), (30, 400)):
+        (device / "gpu_busy_percent").write_text(f"{busy}\n")
+        (device / "mem_info_vram_used").write_text(f"{memory}\n")
+        assert use.since(began) is None, f"fewer than {LEAST_ANSWERS} answers say nothing"
+        look(use)
+
+    assert use.since(began) == Use(busy=30.0, memory=500)
+
+
+@linux
+def test_a_machine_without_counters_says_nothing(tmp_path: Path) -> None:
+    use = GpuUse(tmp_path)
+    look(use)
+
+    assert use.since(0.0) is None
