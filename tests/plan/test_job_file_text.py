@@ -13,11 +13,10 @@ from msgspec.structs import replace
 
 from rocsteady.hangs.heartbeat_pages import LoaderFacts, Size
 from rocsteady.model import Strategy
-from rocsteady.plan.job_file_text import Draft, job_text, seen
+from rocsteady.plan.job_file_text import Draft, Work, going_on, how_much, job_text, seen
 from rocsteady.plan.script_traces import LogCounter, Printed, ScriptTraces
 from rocsteady.plan.trials import TrialResult
 from rocsteady.plan.values import Pace
-from rocsteady.plan.work_amount import Work, going_on, how_much
 from rocsteady.run.job.job_file import parse_job
 from rocsteady.run.job.values import DoneWhen, FileKind, Job, Resume, Total, WantedFile
 from rocsteady.run.script_facts import ScriptFacts, read_facts

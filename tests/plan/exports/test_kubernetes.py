@@ -12,14 +12,14 @@ import jsonschema
 import pytest
 import yaml
 
-from rocsteady.plan.exports.export import Export
-from rocsteady.plan.exports.targets import TARGETS
-from rocsteady.plan.exports.torchrun_command import (
+from rocsteady.plan.exports.export import (
+    Export,
     HostCount,
     ranks_per_host,
     torchrun_hosts,
     without_meeting,
 )
+from rocsteady.plan.exports.targets import TARGETS
 
 SCHEMA = json.loads(Path(__file__).with_name("jobset_schema.json").read_text())
 COMMANDS: dict[str, tuple[str, ...]] = {

@@ -19,9 +19,8 @@ from rocsteady.errors import RocsteadyError
 from rocsteady.exit_codes import INTERRUPTED
 from rocsteady.model import Strategy
 from rocsteady.plan import saved_plan
-from rocsteady.plan.job_file_text import Draft, job_text, seen
+from rocsteady.plan.job_file_text import Draft, Work, going_on, how_much, job_text, seen
 from rocsteady.plan.trials import Bounds, TrialResult, Trials
-from rocsteady.plan.work_amount import Work, going_on, how_much
 from rocsteady.run.job import FILE
 from rocsteady.run.job.job_file import parse_job, read_job
 from rocsteady.run.job.quantities import deadline, dollars

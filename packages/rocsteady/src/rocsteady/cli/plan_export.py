@@ -17,11 +17,9 @@ from rocsteady.failures.difference import describe_changes
 from rocsteady.model import Strategy
 from rocsteady.plan.candidates import CPU
 from rocsteady.plan.estimates import CLOUD
-from rocsteady.plan.exports.export import Export
-from rocsteady.plan.exports.requirement_pins import FILE as PINS
-from rocsteady.plan.exports.requirement_pins import pins
+from rocsteady.plan.exports.export import FILE as PINS
+from rocsteady.plan.exports.export import Export, pins, ranks_option, ranks_per_host
 from rocsteady.plan.exports.targets import TARGETS
-from rocsteady.plan.exports.torchrun_command import ranks_option, ranks_per_host
 from rocsteady.plan.saved_plan import load_plan, option_numbered
 from rocsteady.plan.values import Option
 from rocsteady.run.forecast import due

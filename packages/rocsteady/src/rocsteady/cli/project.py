@@ -17,6 +17,8 @@ from rocsteady.store.location import existing_places, has_journal
 from rocsteady.store.values import RunLine
 from rocsteady.suggestions import no_such
 
+OUTPUT = "detached.log"  # what such supervisors themselves had to say
+
 
 def find_project(start: Path) -> Path:
     """Return the nearest folder with a job file or a journal; ``start`` if there is none."""

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import click
 
-from rocsteady.cli.detach import OUTPUT
 from rocsteady.cli.options import Duration
-from rocsteady.cli.project import find_run, nothing_run, open_journal, running
+from rocsteady.cli.project import OUTPUT, find_run, nothing_run, open_journal, running
 from rocsteady.cli.stop import ask_supervisor
 from rocsteady.exit_codes import INTERRUPTED, PERSON_NEEDED
 from rocsteady.model import RunOutcome

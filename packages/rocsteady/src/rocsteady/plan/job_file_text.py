@@ -4,13 +4,204 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from rocsteady_train.inside import wire
 
 from rocsteady.model import Value
+from rocsteady.plan.script_traces import EPOCH, LogCounter, epochs_in, of_the_job
 from rocsteady.plan.trials import TrialResult
-from rocsteady.plan.work_amount import GoingOn, Work
-from rocsteady.run.job.values import Total
+from rocsteady.run.job.done_when import matches
+from rocsteady.run.job.values import CHECKPOINT, Resume, Total
+from rocsteady.run.script_facts import Amount, ScriptFacts, amounts, resume_option
 from rocsteady.wording import duration, plural, size
+
+NEAR = 0.25  # a counter that grows by so much more or less than the steps still counts steps
+FINE = 8  # values of a counter in a short run, with which it can stand in for steps
+LATE = 1.5  # seconds by which a printed line may come later than its step
+NOT_SEEN = "The total amount of work is unknown, so there is no forecast."
+IF_ONE_EACH = "if each batch is one optimizer step"
+BY_ITSELF = {wire.RESUME_FROM: CHECKPOINT}  # for rocsteady's own library; others do not read it
+
+
+class Work(Value, frozen=True, kw_only=True):
+    total: Total | None = None
+    why: str = NOT_SEEN
+    sure: bool = False
+
+
+def how_much(command: Sequence[str], result: TrialResult, facts: ScriptFacts, folder: Path) -> Work:
+    if result.watched.total:
+        return _steps(result.watched.total, "Reported by the script.")
+    if not result.watched.counted:
+        return _by_lines(command, result, facts, folder)
+    if result.finished and not _earlier(result, folder):
+        return _steps(result.step, "The script finished after this many steps.")
+    return _by_steps(command, result, facts, folder)
+
+
+def _by_steps(
+    command: Sequence[str], result: TrialResult, facts: ScriptFacts, folder: Path
+) -> Work:
+    steps = next(amounts("step", command, facts, folder), None)
+    counter = of_the_job(
+        result.watched.printed.counters,
+        batches=result.size.batches if result.size else 0,
+        finished=result.finished,
+    )
+    if counter is not None and counter.total and not (steps and steps.sure):
+        return _by_counter(counter, result)
+    epochs = _epochs(command, result, facts, folder)
+    if steps and (steps.sure or not (epochs and epochs.sure)):
+        return _said(steps, Total(steps=steps.count))
+    return _by_epochs(epochs, result, facts) if epochs else Work()
+
+
+def _steps(count: int, why: str) -> Work:
+    return Work(total=Total(steps=count), why=why, sure=True)
+
+
+def _earlier(result: TrialResult, folder: Path) -> bool:
+    """Whether there are checkpoints of an earlier run, which it may have gone on from."""
+    own = result.watched.resume.checkpoints if result.watched.resume else ()
+    return any(any(matches(folder, each)) for each in (*own, *result.watched.checkpoints))
+
+
+def _said(amount: Amount, total: Total) -> Work:
+    return Work(total=total, why=f"From {amount.source}.", sure=amount.sure)
+
+
+def _by_counter(counter: LogCounter, result: TrialResult) -> Work:
+    """Take the total of a counter of steps; one of something else counts in its own units."""
+    shown = f"{counter.word} {counter.n}/{counter.total}".strip()
+    if counter.total is not None and _one_each(counter, result):
+        return Work(total=Total(steps=counter.total), why=f"The script printed {shown}.", sure=True)
+    if counter.each and counter.total and counter.values < FINE:
+        why = (
+            f"The script printed {shown}, with about {counter.each:,.0f} steps from one to the"
+            " next."
+        )
+        return Work(total=Total(steps=max(1, round(counter.each * counter.total))), why=why)
+    why = (
+        f"The script printed {shown}, which does not count optimizer steps; progress is counted in"
+        " these units."
+    )
+    return Work(total=Total(log=counter.pattern), why=why, sure=True)
+
+
+def _one_each(counter: LogCounter, result: TrialResult) -> bool:
+    if counter.each is None:  # it was printed once only
+        return counter.word in {"", "step", "iter", "iteration"}
+    rate = result.pace.rate if result.pace else result.step / max(result.seconds, 1.0)
+    return abs(counter.each - 1) <= max(NEAR, LATE * rate / (counter.n - counter.first))
+
+
+def _epochs(
+    command: Sequence[str], result: TrialResult, facts: ScriptFacts, folder: Path
+) -> Amount | None:
+    """Return how many epochs there are: by the command, by what was printed, or by the script."""
+    stated = list(amounts(EPOCH, command, facts, folder))
+    printed = epochs_in(result.watched.printed.counters)
+    if printed is None or not printed.total or (stated and stated[0].sure):
+        return stated[0] if stated else None
+    shown = f"epoch {printed.n}/{printed.total} in its output"
+    more = next((each for each in stated if each.count == printed.total + 1), None)
+    if more is not None:  # as Lightning prints it: 0/9 to 9/9 are ten
+        return Amount(count=more.count, source=f"{shown}, from 0, and {more.source}", sure=True)
+    several = sum(any("epochs" in flag for flag in each.flags) for each in facts.options) > 1
+    return Amount(count=printed.total, source=shown, sure=printed.first > 0 and not several)
+
+
+def _by_epochs(epochs: Amount, result: TrialResult, facts: ScriptFacts) -> Work:
+    """Turn epochs into steps, as far as it is known how many there are in one."""
+    batches = result.size.batches if result.size else 0
+    printed = epochs_in(result.watched.printed.counters)
+    each = printed.each if printed and printed.each else None
+    rate = result.pace.rate if result.pace else 0.0
+    if each and abs(each - batches) > max(NEAR * batches, LATE * rate):
+        count = max(1, round(each))
+        why = (
+            f"{epochs.count:,} epochs, from {epochs.source}; about {count:,} steps per epoch were"
+            " observed."
+        )
+        return Work(total=Total(steps=epochs.count * count), why=why)
+    if batches:
+        why = f"{epochs.count:,} epochs of {batches:,} batches, from {epochs.source}"
+        sure = epochs.sure and bool(each or not facts.accumulates)
+        why += "." if each else f", {IF_ONE_EACH}."
+        return Work(total=Total(steps=epochs.count * batches), why=why, sure=sure)
+    if printed is not None:
+        total = Total(log=printed.pattern, epochs=None if printed.total else epochs.count)
+        return _said(epochs, total)
+    return _said(epochs, Total(epochs=epochs.count))
+
+
+def _by_lines(
+    command: Sequence[str], result: TrialResult, facts: ScriptFacts, folder: Path
+) -> Work:
+    """Count by what is printed, where no step can be seen."""
+    counters = result.watched.printed.counters
+    epochs = epochs_in(counters)
+    counter = of_the_job(counters, finished=result.finished) or epochs
+    if epochs is not None and epochs.total and (counter is None or not counter.total):
+        counter = epochs
+    if counter is None:
+        return _by_steps(command, result, facts, folder) if result.watched.torch else Work()
+    shown = f"{counter.word} {counter.n}"
+    if counter.total:
+        why = (
+            "No optimizer steps can be observed; the script printed"
+            f" {shown.strip()}/{counter.total}."
+        )
+        return Work(total=Total(log=counter.pattern), why=why, sure=not result.watched.torch)
+    amount = next(amounts(counter.word, command, facts, folder), None)
+    if amount is None and result.finished:
+        amount = Amount(count=counter.n, source="its last line when the script finished", sure=True)
+    if amount is None:
+        return Work(why=f"The script printed {shown}, but not out of how many.")
+    unit = "epochs" if counter.word == EPOCH else "steps"
+    why = f"No optimizer steps can be observed; the script printed {shown}. Total: {amount.source}."
+    return Work(total=Total(log=counter.pattern, **{unit: amount.count}), why=why, sure=amount.sure)
+
+
+class GoingOn(Value, frozen=True, kw_only=True):
+    resume: Resume | None = None
+    why: str
+    written: tuple[str, ...] = ()  # patterns of checkpoints
+
+
+def going_on(result: TrialResult, facts: ScriptFacts) -> GoingOn:
+    """Return how the script goes on; only what was seen to be written is gone on from."""
+    written, option = result.watched.checkpoints or result.watched.found, resume_option(facts)
+    seen = "Written in the short run" if result.watched.checkpoints else "Found in this folder"
+    if result.watched.resume is not None:
+        why = "The script reports that it saves and resumes on its own."
+        return GoingOn(resume=result.watched.resume, why=why)
+    way = f"{option.flags[-1]} in {facts.name}, line {option.line}" if option else ""
+    if not option and facts.goes_on:
+        way = f"the Trainer resumes on its own ({facts.name}, line {facts.goes_on})"
+    if not written:
+        seconds = f"No checkpoint was written in the {duration(result.seconds)} of the short run"
+        note = (
+            f"How the script resumes: {way}. Name the checkpoints it can resume from."
+            if way
+            else ""
+        )
+        return GoingOn(why=f"{seconds}. {note}".rstrip())
+    if not way:
+        why = f"{seen}: {', '.join(written)}. No option to resume from them was found."
+        return GoingOn(why=why, written=written)
+    why = f"How the script resumes: {way}. {seen}. Resuming was not tested."
+    if option is None:
+        return GoingOn(resume=Resume(environment=BY_ITSELF, checkpoints=written), why=why)
+    flag = option.flags[-1]
+    if option.alone:
+        resume = Resume(arguments=(flag,), environment=BY_ITSELF, checkpoints=written)
+    else:
+        resume = Resume(arguments=(flag, CHECKPOINT), checkpoints=written)
+    return GoingOn(resume=resume, why=why)
+
 
 WIDTH = 96
 GUESS = "A guess; check it. "

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
-from pathlib import PurePosixPath, PureWindowsPath
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.metadata import Distribution, distributions
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import NamedTuple
 
 import msgspec
+from rocsteady_train.untrusted_file import read_regular
 
 from rocsteady.model import Value
-from rocsteady.plan.exports.torchrun_command import several_hosts, without_meeting
+from rocsteady.run.job.stages import PYTHON
 
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 LONGEST = 40  # characters of a name; SkyPilot, Slurm and Kubernetes all take it
@@ -104,3 +110,196 @@ def folders(patterns: tuple[str, ...]) -> tuple[str, ...]:
             folder for folder in found if not any(folder.startswith(f"{other}/") for other in found)
         )
     )
+
+
+TORCHRUN = re.compile(r"(.*[/\\])?torchrun(\.exe)?")
+MODULE = ("-m", "torch.distributed.run")
+FLAGS = frozenset({"standalone", "no_python", "m", "module", "run_path"})  # without a value
+MEETING = frozenset(
+    {"rdzv_backend", "rdzv_endpoint", "rdzv_id", "master_addr", "master_port", "node_rank"}
+    | {"standalone", "local_addr"}
+)
+
+
+class HostCount(NamedTuple):
+    least: int
+    most: int
+
+
+def torchrun_hosts(command: tuple[str, ...]) -> HostCount | None:
+    start = _start(command)
+    if start is None:
+        return None
+    least, _, most = _last(command[start:], "nnodes").partition(":")
+    numbers = (least, most or least)
+    return HostCount(*map(int, numbers if all(map(str.isdecimal, numbers)) else (1, 1)))
+
+
+def ranks_per_host(command: tuple[str, ...]) -> int | None:
+    """Return how many ranks a torchrun starts on each host, if it says so by a number."""
+    value = ranks_option(command)
+    return int(value) if value.isdecimal() else None
+
+
+def ranks_option(command: tuple[str, ...]) -> str:
+    """Return how a torchrun is told the ranks of a host: "8", "gpu" or "auto"; "" if it is not."""
+    start = _start(command)
+    return _last(command[start:], "nproc_per_node") if start is not None else ""
+
+
+def several_hosts(command: tuple[str, ...]) -> bool:
+    hosts = torchrun_hosts(command)
+    return hosts is not None and hosts.most > 1
+
+
+def without_meeting(command: tuple[str, ...]) -> tuple[str, ...]:
+    """Leave out what a torchrun on several hosts says of where they meet."""
+    start = _start(command)
+    if start is None or not several_hosts(command):
+        return command
+    left_out = {
+        start + place
+        for name, _, places in _options(command[start:])
+        if name in MEETING
+        for place in places
+    }
+    return tuple(word for place, word in enumerate(command) if place not in left_out)
+
+
+def _start(command: tuple[str, ...]) -> int | None:
+    if command and TORCHRUN.fullmatch(command[0]):
+        return 1
+    if command and PYTHON.fullmatch(command[0]) and command[1:3] == MODULE:
+        return 3
+    return None
+
+
+def _last(words: tuple[str, ...], wanted: str) -> str:
+    """Return the value of an option, the last if it is given twice, as argparse does."""
+    return ([value for name, value, _ in _options(words) if name == wanted] or [""])[-1]
+
+
+def _options(words: tuple[str, ...]) -> list[tuple[str, str, tuple[int, ...]]]:
+    """Return torchrun's options up to the script: name, value, and places of both."""
+    found = []
+    place = 0
+    while place < len(words) and words[place].startswith("-"):
+        name, given, value = words[place].lstrip("-").partition("=")
+        name = name.replace("-", "_")
+        places: tuple[int, ...] = (place,)
+        if not given and name not in FLAGS:
+            value = "".join(words[place + 1 : place + 2])
+            places = (place, place + 1)
+        found.append((name, value, places))
+        place = places[-1] + 1
+    return found
+
+
+AS_OF = "2026-11-15"
+NAMES_THEM = (
+    "https://rocm.docs.amd.com/projects/ai-ecosystem/en/latest/frameworks/pytorch/install.html"
+)
+NAMES_7_2 = "ROCm/rocm-install-on-linux, docs/install/3rd-party/pytorch-install.rst, for ROCm 7.2.4"
+WHEELS = "https://nightly.repo.amd.com/rocm/whl-next/"
+NAMES_WHEELS = "ROCm/TheRock, RELEASES.md: device extras"
+ACCELERATORS = {  # as SkyPilot names them
+    "MI100": "gfx908",
+    "MI210": "gfx90a",
+    "MI250": "gfx90a",
+    "MI250X": "gfx90a",
+    "MI300": "gfx942",
+    "MI300X": "gfx942",
+    "MI325X": "gfx942",
+    "MI350X": "gfx950",
+    "MI355X": "gfx950",
+}
+_INSTINCT = "gfx908 gfx90a gfx942 gfx950"
+_RADEON = "gfx1030 gfx1100 gfx1101 gfx1102 gfx1103 gfx1200 gfx1201"
+_RYZEN = "gfx1150 gfx1151 gfx1152 gfx1153"
+_ALL = frozenset(f"{_INSTINCT} {_RADEON} {_RYZEN}".split())
+# Support in ROCm 7.2 that a page of AMD's or a user of that image names.
+_IN_7_2 = frozenset({"gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1200", "gfx1201"})
+_MORE_WHEELS = """
+    gfx900 gfx906 gfx1010 gfx1011 gfx1012 gfx1031 gfx1032 gfx1033 gfx1034 gfx1035 gfx1036
+"""
+WHEELS_FOR = _ALL | frozenset(_MORE_WHEELS.split())
+
+
+class Image(Value, frozen=True, kw_only=True):
+    rocm: str
+    torch: str
+    gpus: frozenset[str]
+    source: str
+
+    @property
+    def name(self) -> str:
+        return f"rocm/pytorch:rocm{self.rocm}_ubuntu24.04_py3.12_pytorch_release_{self.torch}"
+
+
+IMAGES = (  # by torch, the oldest first
+    Image(rocm="7.2.4", torch="2.7.1", gpus=_IN_7_2, source=NAMES_7_2),
+    Image(rocm="7.2.4", torch="2.8.0", gpus=_IN_7_2, source=NAMES_7_2),
+    Image(rocm="7.2.4", torch="2.9.1", gpus=_IN_7_2, source=NAMES_7_2),
+    Image(rocm="7.14.1", torch="2.10.0", gpus=frozenset(_INSTINCT.split()), source=NAMES_THEM),
+    Image(rocm="7.14.1", torch="2.11.0", gpus=_ALL, source=NAMES_THEM),
+    Image(rocm="7.14.1", torch="2.12.0", gpus=_ALL, source=NAMES_THEM),
+    Image(rocm="10.0", torch="2.13.0", gpus=_ALL, source=NAMES_THEM),
+)
+
+
+def image_for(gfx: str, torch: str = "") -> Image | None:
+    """Return the image for a GPU whose torch is the same release, or the next one after it.
+
+    Without a known release, the newest. None: no image is known to have code for this GPU.
+    """
+    fitting = [image for image in IMAGES if not gfx or gfx in image.gpus]
+    if not fitting:
+        return None
+    wanted = _minor(torch)
+    if wanted is None:
+        return fitting[-1]
+    later = [image for image in fitting if (_minor(image.torch) or wanted) >= wanted]
+    return later[0] if later else fitting[-1]
+
+
+def _minor(torch: str) -> tuple[int, int] | None:
+    parts = torch_release(torch).split(".")[:2]
+    if len(parts) < 2 or not all(part.isdecimal() for part in parts):  # noqa: PLR2004 - 2.8
+        return None
+    return int(parts[0]), int(parts[1])
+
+
+FILE = "rocsteady-requirements.txt"
+SCRIPT_LIMIT = 4 * 1024 * 1024  # bytes
+# A place brings its own torch, for its own GPU, and rocsteady is installed beside it.
+LEFT_OUT = {"torch", "torchvision", "torchaudio", "triton", "rocsteady"}
+
+
+def pins(folder: Path, site_packages: Sequence[str]) -> str:
+    """Return the text of a requirements file for the Python files of a folder; "" for none."""
+    wanted = set(_imported(folder)) - LEFT_OUT - set(sys.stdlib_module_names)
+    wanted -= {path.stem for path in folder.iterdir()}  # the project's own
+    found = {
+        f"{each.name}=={each.version.partition('+')[0]}"
+        for each in distributions(path=list(site_packages))
+        if each.name.lower() not in LEFT_OUT and wanted & _provided(each)
+    }
+    return "".join(f"{line}\n" for line in sorted(found, key=str.lower))
+
+
+def _imported(folder: Path) -> Iterator[str]:
+    for path in sorted(folder.glob("*.py")):
+        try:
+            tree = ast.parse(read_regular(path, SCRIPT_LIMIT))
+        except (OSError, SyntaxError, ValueError, RecursionError):
+            continue  # of another Python, or not to be read: the others count
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                yield from (name.name.partition(".")[0] for name in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                yield node.module.partition(".")[0]
+
+
+def _provided(distribution: Distribution) -> set[str]:
+    files = distribution.files or ()
+    return {file.parts[0].partition(".")[0] for file in files if file.suffix in (".py", ".so")}

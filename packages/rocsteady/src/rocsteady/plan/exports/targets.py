@@ -11,24 +11,24 @@ from collections.abc import Callable, Mapping
 
 from rocsteady.errors import RocsteadyError
 from rocsteady.plan.exports.export import (
-    Export,
-    folders,
-    job_command,
-    run_command,
-    slug,
-    torch_release,
-)
-from rocsteady.plan.exports.images import (
     ACCELERATORS,
     AS_OF,
     NAMES_WHEELS,
     WHEELS,
     WHEELS_FOR,
+    Export,
+    HostCount,
     Image,
+    folders,
     image_for,
+    job_command,
+    run_command,
+    several_hosts,
+    slug,
+    torch_release,
+    torchrun_hosts,
 )
 from rocsteady.plan.exports.templates import render
-from rocsteady.plan.exports.torchrun_command import HostCount, several_hosts, torchrun_hosts
 
 Files = dict[str, str]  # name of the file, in the project's folder: what is in it
 TURN = 86_400  # seconds: one day is within the limit of most Slurm partitions
