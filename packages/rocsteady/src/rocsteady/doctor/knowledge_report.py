@@ -14,6 +14,7 @@ from rocsteady.doctor.knowledge.harmful_variables import harmful_variables
 from rocsteady.doctor.knowledge.options import load_other_options
 from rocsteady.doctor.knowledge.reader import DataFolder, Knowledge, own_folder
 from rocsteady.doctor.knowledge.resume_arguments import load_arguments
+from rocsteady.doctor.knowledge.trainers import load_trainers
 from rocsteady.doctor.knowledge.waits import load_waits
 from rocsteady.doctor.knowledge_state import days_since, knowledge_state
 from rocsteady.doctor.values import KnowledgeReport, KnowledgeTable
@@ -41,6 +42,7 @@ def knowledge_report(
         "remedies": list(remedies),
         "harmful variables": [variable.sources for variable in harmful_variables(data)],
         "resume arguments": [argument.sources for argument in load_arguments(data)],
+        "trainers": [trainer.sources for trainer in load_trainers(data)],
         "options": [option.sources for option in load_other_options(data)],
         "prices": [(offer.source,) for offer in load_offers(data)],
         "GPU speeds": [card.sources for card in load_speeds(data).values()],

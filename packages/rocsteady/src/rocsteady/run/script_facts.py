@@ -44,6 +44,8 @@ class ScriptOption(Value, frozen=True, kw_only=True):
     filled: bool = False  # it has a default that is not empty
     alone: bool = False  # it takes no value
     number: bool = False  # it takes a number
+    name: str = ""  # by which the script reads it
+    choices: tuple[str, ...] | None = None  # None: any value
 
 
 class Amount(Value, frozen=True, kw_only=True):
@@ -97,7 +99,7 @@ def read_facts(path: Path | None) -> ScriptFacts:
     keywords = [each for call in calls for each in call.keywords]
     return ScriptFacts(
         name=path.name,
-        options=tuple(_option(call) for call in calls if _tells_option(call)),
+        options=tuple(option_of(call) for call in calls if declares_option(call)),
         numbers=(
             *_numbers(keywords, constants),
             *_assigned(each for each in nodes if isinstance(each, ast.stmt)),
@@ -172,17 +174,31 @@ def _in_configs(names: Collection[str], command: Sequence[str], folder: Path) ->
                 yield Amount(count=number, source=f"{key} in {name}", sure=False)
 
 
-def _tells_option(call: ast.Call) -> bool:
+def declares_option(call: ast.Call) -> bool:
+    """Return whether a call is add_argument of argparse, or option of click."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     return name in TELLS and any(flag.startswith("-") for flag in _texts(call.args))
 
 
-def _option(call: ast.Call) -> ScriptOption:
+def option_of(call: ast.Call) -> ScriptOption:
+    """Return the option that a call declares."""
     keywords = {key.arg: key.value for key in call.keywords}
     default, type_, action = keywords.get("default"), keywords.get("type"), keywords.get("action")
     action_name = _last_name(action) or str(getattr(action, "value", ""))
+    texts, choices = _texts(call.args), keywords.get("choices")
+    flags = tuple(sorted((flag for flag in texts if flag[:1] == "-"), key=len))
+    named = [
+        *_texts([keywords["dest"]] if "dest" in keywords else []),
+        *(t for t in texts if t[:1] != "-"),
+    ]
     return ScriptOption(
-        flags=tuple(sorted((flag for flag in _texts(call.args) if flag[:1] == "-"), key=len)),
+        flags=flags,
+        name=named[0] if named else flags[-1].lstrip("-").replace("-", "_"),
+        choices=tuple(_texts(choices.elts))
+        if isinstance(choices, ast.List | ast.Tuple)
+        else None
+        if choices is None
+        else (),
         line=call.lineno,
         default=_number(default, {}),
         filled=default is not None and getattr(default, "value", True) not in {None, ""},

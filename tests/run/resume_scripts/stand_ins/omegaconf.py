@@ -1,0 +1,5 @@
+"""Stand-in."""
+
+
+class DictConfig(dict):
+    __getattr__ = dict.__getitem__

@@ -1,0 +1,204 @@
+"""How a script resumes, read from its text: thirty scripts, and what is no way."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from resume_table import README_SCRIPT, Case, cases
+
+from rocsteady.run.resume_detection import How, detect_resume
+
+SCRIPTS = Path(__file__).parent / "resume_scripts"
+
+
+def folder_of(case: Case, tmp_path: Path) -> tuple[str, ...]:
+    shutil.copytree(SCRIPTS / "scripts" / "helpers", tmp_path, dirs_exist_ok=True)
+    script = SCRIPTS / "scripts" / case.command[0]
+    if case.command[0].endswith(".py"):
+        shutil.copy(script if script.exists() else README_SCRIPT, tmp_path)
+        return ("python", *case.command)
+    return case.command
+
+
+WAYS = {
+    "f11_hf_parser": ("--resume_from_checkpoint", "{checkpoint}"),
+    "f12_hf_last": (),
+    "f13_lightning_path": ("--ckpt_path", "{checkpoint}"),
+    "f14_lightning_last": (),
+    "f15_accelerate": ("--resume_from_checkpoint", "{checkpoint}"),
+    "f16_diffusers": ("--resume_from_checkpoint", "{checkpoint}"),
+    "f17_deepspeed": ("--load_dir", "{checkpoint}"),
+    "f18_dcp": ("--resume",),
+    "f19_nnunet": ("--c",),
+    "f20_trl": ("--resume_from_checkpoint", "{checkpoint}"),
+    "t01_imagenet": ("--resume", "{checkpoint}"),
+    "t02_nanogpt": ("--init_from=resume",),
+    "t04_general_checkpoint": (),
+    "t05_snapshot": (),
+    "t06_references": ("--resume", "{checkpoint}"),
+    "t08_cleanrl": ("--resume", "{checkpoint}"),
+    "t09_readme": ("--resume", "{checkpoint}"),
+    "t10_seq2seq": (),
+    "u21_flag_newest": ("--resume",),
+    "u23_finetune": (),
+    "u25_timestamp": ("--ckpt", "{checkpoint}"),
+    "u26_best_and_last": ("--resume-from", "{checkpoint}"),
+    "u27_hydra": ("train.resume_from={checkpoint}",),
+    "u28_two_stages": (),
+    "u29_late_load": ("--load", "{checkpoint}"),
+    "u30_click_csv": ("--resume", "{checkpoint}"),
+}
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+def test_thirty_scripts(case: Case, tmp_path: Path) -> None:
+    method = detect_resume(folder_of(case, tmp_path), tmp_path)
+
+    assert (method.how is not How.UNKNOWN) == case.resumes, method.words
+    assert method.arguments == WAYS.get(case.name, ())
+
+
+def test_the_first_line_names_what_was_found_and_where(tmp_path: Path) -> None:
+    shutil.copy(README_SCRIPT, tmp_path)
+    line = 1 + next(
+        number
+        for number, text in enumerate(README_SCRIPT.read_text().splitlines())
+        if '"--resume"' in text
+    )
+
+    method = detect_resume(("python", "train.py"), tmp_path)
+
+    assert method.words == f"resumes with --resume checkpoints/last.pt (found in train.py:{line})"
+
+
+RESUMES = """
+import argparse, shutil, os, time, torch
+parser = argparse.ArgumentParser()
+parser.add_argument("--resume", OPTION)
+parser.add_argument("--out", default="out")
+parser.add_argument("--overwrite", action="store_true")
+args = parser.parse_args()
+START
+os.makedirs(args.out, exist_ok=True)
+model, optimizer, first = torch.nn.Linear(1, 1), None, 0
+if args.resume:
+    state = torch.load(args.resume)
+    model.load_state_dict(state["model"])
+    OPTIMIZER
+    first = COUNTER
+for step in range(first, 10):
+    torch.save({}, os.path.join(args.out, "last.pt"))
+"""
+PARTS = {
+    "OPTION": "default=None",
+    "START": "",
+    "OPTIMIZER": 'optimizer.load_state_dict(state["optimizer"])',
+    "COUNTER": 'state["step"]',
+}
+
+
+def detected(tmp_path: Path, *arguments: str, **parts: str) -> tuple[How, str]:
+    text = RESUMES
+    for name, part in {**PARTS, **parts}.items():
+        text = text.replace(name, part)
+    (tmp_path / "train.py").write_text(text)
+    method = detect_resume(("python", "train.py", *arguments), tmp_path)
+    return method.how, method.why_not
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        ({"OPTIMIZER": "pass"}, "train.py:12 loads weights but no optimizer state and no step"),
+        ({"COUNTER": "0"}, "train.py:12 loads weights but no optimizer state and no step"),
+        ({"OPTION": 'choices=["allow", "must"]'}, ""),
+        ({"OPTION": "type=int"}, ""),
+        (
+            {"START": "shutil.rmtree(args.out, ignore_errors=True)"},
+            "train.py:8 deletes its output folder at every start",
+        ),
+    ],
+)
+def test_what_would_lose_work_is_no_way(tmp_path: Path, parts: dict[str, str], why: str) -> None:
+    assert detected(tmp_path, **parts) == (How.UNKNOWN, why)
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "if not args.resume: shutil.rmtree(args.out)",
+        "if args.overwrite: shutil.rmtree(args.out)",
+        "for old in os.listdir(args.out): shutil.rmtree(os.path.join(args.out, old))",
+        'args.out = args.out + time.strftime("%H%M")',
+    ],
+)
+def test_what_does_not_touch_the_checkpoint_that_is_named_does_not_count(
+    tmp_path: Path, start: str
+) -> None:
+    assert detected(tmp_path, START=start) == (How.OPTION, "")
+
+
+def test_a_folder_that_is_deleted_because_the_user_said_so(tmp_path: Path) -> None:
+    start = "if args.overwrite: shutil.rmtree(args.out)"
+
+    assert detected(tmp_path, "--overwrite", START=start)[0] is How.UNKNOWN
+
+
+def test_a_path_that_the_user_gave_is_named(tmp_path: Path) -> None:
+    text = RESUMES
+    for name, part in PARTS.items():
+        text = text.replace(name, part)
+    (tmp_path / "train.py").write_text(text)
+
+    method = detect_resume(("python", "train.py", "--resume", "base.pt"), tmp_path)
+
+    assert (method.how, method.given) == (How.OPTION, "base.pt")
+
+
+def test_a_folder_named_by_the_time_is_not_found_again_by_the_script(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        """
+import os, time, torch
+out = f"out/{time.strftime('%H%M%S')}"
+last = os.path.join(out, "last.pt")
+if os.path.exists(last):
+    state = torch.load(last)
+    optimizer.load_state_dict(state["optimizer"])
+    step = state["step"]
+torch.save(state, last)
+"""
+    )
+
+    method = detect_resume(("python", "train.py"), tmp_path)
+
+    assert method.how is How.UNKNOWN
+    assert method.why_not == "train.py:9: each start writes to another folder"
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("python", "t.py", "--resume_from_checkpoint", "latest"), "latest"),
+        (("axolotl", "train", "c.yml"), "--resume-from-checkpoint CHECKPOINT (axolotl)"),
+        (("llamafactory-cli", "train", "c.yml"), "resume_from_checkpoint=true (LLaMA-Factory)"),
+        (("yolo", "detect", "train"), "found no way to resume (Ultralytics: the yolo command"),
+        (("accelerate", "launch", "train_network.py"), "without --save_state)"),
+        (("accelerate", "launch", "train_network.py", "--save_state"), "--resume CHECKPOINT"),
+        (("bash", "train.sh"), "found no way to resume: if this run"),
+    ],
+)
+def test_commands(tmp_path: Path, command: tuple[str, ...], words: str) -> None:
+    (tmp_path / "c.yml").write_text("output_dir: out\n")
+
+    assert words in detect_resume(command, tmp_path).words
+
+
+def test_a_configuration_that_begins_again_each_time(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("output_dir: out\noverwrite_output_dir: true\n")
+
+    method = detect_resume(("llamafactory-cli", "train", "c.yaml"), tmp_path)
+
+    assert method.how is How.UNKNOWN
+    assert "overwrite_output_dir is true" in method.words
