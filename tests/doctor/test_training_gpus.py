@@ -12,7 +12,6 @@ from rocsteady.doctor.facts import gather
 from rocsteady.doctor.knowledge.values import Effect
 from rocsteady.doctor.machine.machine import Machine
 from rocsteady.doctor.machine.system import SetVariable
-from rocsteady.doctor.shell_variables import Assignment
 from rocsteady.doctor.training_gpus import (
     VARIABLE,
     effect,
@@ -23,6 +22,7 @@ from rocsteady.doctor.training_gpus import (
     trainable,
     visible,
 )
+from rocsteady.doctor.variable_files import Assignment
 from rocsteady.doctor.variables import judge
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from rocsteady.doctor.shell_variables import Reach
-from rocsteady.doctor.variable_files import assignments
+from rocsteady.doctor.variable_files import Reach, assignments
 from rocsteady.errors import ExaminationError
 
 ABC = {"HSA_A": "1", "HSA_B": "2", "HSA_C": "3"}

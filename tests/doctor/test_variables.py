@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocsteady.doctor.knowledge.values import Effect
-from rocsteady.doctor.shell_variables import Assignment
 from rocsteady.doctor.values import VariableReview, VariableVerdict
-from rocsteady.doctor.variable_files import assignments
+from rocsteady.doctor.variable_files import Assignment, assignments
 from rocsteady.doctor.variables import FORMS, judge
 
 if TYPE_CHECKING:

@@ -92,15 +92,15 @@ def test_hipinfo_is_not_believed_if_it_counts_other_gpus_or_garbage() -> None:
 
 
 if sys.platform == "win32":
-    from rocsteady.doctor.machine import registry
+    from rocsteady.doctor.machine.windows import in_registry, registry_names, registry_text
 
 
 @pytest.mark.skipif(sys.platform != "win32", reason="needs Windows: there is no registry here")
 def test_keys_are_folders_and_values_are_files() -> None:
     if sys.platform == "win32":
         windows = "/HKLM/SOFTWARE/Microsoft/Windows NT/CurrentVersion"
-        assert registry.holds(windows)
-        assert registry.text(f"{windows}/CurrentBuild").isdecimal()
-        assert "Fonts" in registry.names(windows)
+        assert in_registry(windows)
+        assert registry_text(f"{windows}/CurrentBuild").isdecimal()
+        assert "Fonts" in registry_names(windows)
         with pytest.raises(FileNotFoundError):
-            registry.text(f"{windows}/no such value")
+            registry_text(f"{windows}/no such value")

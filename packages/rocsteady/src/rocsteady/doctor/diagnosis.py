@@ -186,7 +186,7 @@ def _crash(rule: Rule, error: Exception) -> Finding:
 
 
 def _not_judged(missing: list[tuple[str, str]], facts: Facts) -> Iterator[Unchecked]:
-    """Say each thing that could not be told once, with all rules that needed it."""
+    """Yield each thing that is not known once, with all rules that needed it."""
     rules: dict[tuple[str, str], dict[str, None]] = {}
     for fact, rule in missing:
         rules.setdefault((_topic(fact), facts.why_unknown(fact)), {})[rule] = None

@@ -48,7 +48,7 @@ def entries(value: str) -> list[str]:
 
 
 def beyond(entry: str, count: int) -> bool:
-    """Tell a number that is not one of ``count``; an id that is not a number is left alone."""
+    """Whether a number is not one of ``count``; an id that is not a number is left alone."""
     return _NUMBER.fullmatch(entry) is not None and not 0 <= int(entry) < count
 
 
@@ -108,7 +108,7 @@ def effects(machine: Machine, knowledge: Knowledge) -> list[str]:
 
 
 def code_used(machine: Machine, arches: set[str], knowledge: Knowledge) -> list[str]:
-    """Tell what an override within a family does with the code that torch has, for each GPU.
+    """Return what an override within a family does with the code that torch has, for each GPU.
 
     ``needed``: torch has code for what it names and none for the GPU. ``instead``: for both.
     ``none``: for what it names it has none.

@@ -26,11 +26,10 @@ from rocsteady.doctor.machine.machine import Machine, examine
 from rocsteady.doctor.machine.rocm import PLACES, Cache, Shadow
 from rocsteady.doctor.machine.root import Root
 from rocsteady.doctor.machine.system import FAMILIES, SetVariable, listed
-from rocsteady.doctor.shell_variables import Assignment, Reach
 from rocsteady.doctor.training_gpus import VARIABLE as OVERRIDE
 from rocsteady.doctor.training_gpus import visible
 from rocsteady.doctor.values import Finding, VariableReason, VariableReview, VariableVerdict
-from rocsteady.doctor.variable_files import assignments
+from rocsteady.doctor.variable_files import Assignment, Reach, assignments
 from rocsteady.errors import ExaminationError
 from rocsteady.versions import version_fits
 
@@ -203,7 +202,7 @@ class _Rules:
         return bool(self.machine.gpus.gpus) and not visible(_with(self.machine, alone))
 
     def cancels(self, value: str | None, known: Variable) -> bool:
-        """Tell whether a variable makes those that it is listed with ineffective here."""
+        """Whether a variable makes those that it is listed with ineffective here."""
         torch = self.machine.torch
         version = torch.version.partition("+")[0] if torch else ""
         return (not known.cancels_at or value in known.cancels_at) and (
@@ -286,7 +285,7 @@ def _reasons(each: Assignment, rules: _Rules) -> tuple[VariableReason, ...]:
 
 
 def _of_no_gpu(name: str, machine: Machine) -> bool:
-    """Tell an override for one node that is no GPU; node 0 is mostly the processor."""
+    """Whether an override is for a node that is no GPU; node 0 is mostly the processor."""
     node = name.removeprefix(f"{OVERRIDE}_")
     return (
         node.isdecimal()

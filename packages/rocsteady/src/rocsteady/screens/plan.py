@@ -299,7 +299,7 @@ def gpu_busy(option: Option) -> str:
 
 
 def pace(option: Option) -> str:
-    """Say how many steps a second; "~" before what was not measured."""
+    """Return steps a second; "~" stands before what was not measured."""
     if not option.pace or not option.pace.rate > 0:
         return NONE
     steps = option.pace.rate
@@ -315,12 +315,11 @@ def pace(option: Option) -> str:
 
 
 def rate(steps: float) -> str:
-    """Say a bound of a pace to three digits."""
     return f"{steps:,.0f}" if steps >= FAST else f"{steps:.3g}"
 
 
 def cost(option: Option) -> str:
-    """Say what it costs: "~$25", "$3-6"."""
+    """Return a cost such as "~$25" or "$3-6"."""
     if not option.cost or not any(option.cost):
         return NONE
     if option.cost[1] < CENT:
@@ -332,7 +331,7 @@ def cost(option: Option) -> str:
 
 
 def setup(minutes: tuple[float, float] | None) -> str:
-    """Say how long the work by hand takes: "30-60 min", "1-2 h"."""
+    """Return a duration such as "30-60 min" or "1-2 h"."""
     if not minutes or not any(minutes):
         return NONE
     unit, name = 1, "min"
@@ -344,7 +343,7 @@ def setup(minutes: tuple[float, float] | None) -> str:
 
 
 def chance(share: float) -> str:
-    """Say a chance, never as if it were certain."""
+    """Return a chance, never as if it were certain."""
     if share >= CERTAIN:
         return ">99 %"
     return "<1 %" if share < 1 - CERTAIN else f"{100 * share:.0f} %"

@@ -130,7 +130,7 @@ def _story(page: Page, line: ProbeLine, now: str) -> None:
 
 
 def _bound(line: ProbeLine) -> str:
-    """Say what so many tries without a failure prove."""
+    """Return what so many tries without a failure prove."""
     if line.observation.bad or line.one_in <= 1:
         return ""
     return f"fewer than 1 in {line.one_in:,} fails, with 95 % confidence"
@@ -147,7 +147,7 @@ def _by_probe(lines: Sequence[ProbeLine]) -> Iterator[tuple[str, list[ProbeLine]
 
 
 def _sentence(name: str, group: Sequence[ProbeLine]) -> str:
-    """Say how a probe went wrong, with which variants, and with which not."""
+    """Return how a probe went wrong, with which variants, and with which not."""
     wrong: dict[ProbeOutcome, list[str]] = {}
     for line in group:
         if line.observation.bad:

@@ -92,7 +92,7 @@ def _left(line: RunLine) -> str:
 
 
 def _ahead(line: RunLine, now: float, zone: tzinfo | None) -> str:
-    """Say when it will be done, or was, against the deadline; "" where nothing is known."""
+    """Return the end against the deadline; "" where nothing is known."""
     if line.forecast is not None:
         if_resumed = "if resumed now: " if line.alive is False else ""
         return if_resumed + ahead(line.forecast, line.deadline, now=now, zone=zone)

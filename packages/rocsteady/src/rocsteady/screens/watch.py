@@ -98,7 +98,7 @@ def pace(line: RunLine) -> str:
 
 
 def outlook(view: WatchView, zone: tzinfo | None = None) -> str:
-    """Say when the run finishes, against its deadline; or how it ended; or since when it stands."""
+    """Return when the run finishes, how it ended, or since when it stands."""
     line, deadline = view.line, view.story.deadline
     now, ahead = view.now, view.story.forecast
     if line.run.ended is not None:
@@ -229,7 +229,6 @@ def _incidents(story: RunStory, zone: tzinfo | None) -> Iterator[tuple[str, str]
 
 
 def _then(decision: DecisionRecord | None, *, retried: bool) -> str:
-    """Say what was done after a failure."""
     if decision is None:
         return "collecting evidence"
     if decision.ends:

@@ -123,7 +123,7 @@ class Child:
         return self._log.missed
 
     def poll(self) -> Exit | None:
-        """Tell how the command itself ended, if it did. What it started may still run."""
+        """Return how the command itself ended, if it did. What it started may still run."""
         if self._exit is None and self._keeper_gone:
             now, birth = keeper.process_snapshot(self.pid), self._birth
             same = now is not None and birth is not None and now.start == birth.start
@@ -163,7 +163,7 @@ class Child:
                 os.kill(self.pid, number)
 
     def at_prompt(self) -> bool:
-        """Tell whether somebody waits for keys: a debugger, an interpreter, a question."""
+        """Whether somebody waits for keys: a debugger, an interpreter, a question."""
         return any(
             waits_for_keys(source.descriptor)
             for source in self._wiring.sources.values()
@@ -321,7 +321,7 @@ class Child:
 
 
 def _exit_of_orphan(pid: int) -> Exit:
-    """Tell how a command ended whose keeper is gone: the kernel made it a child of ours."""
+    """Return how a command ended whose keeper is gone: the kernel made it a child of ours."""
     code = wait_for(pid)
     if code is None:
         return Exit()

@@ -186,14 +186,14 @@ class Interrupts:
         self._all.append(interrupt)
 
     def stopped_it(self, ended: float, *, by_interrupt: bool) -> bool:
-        """Tell whether an end at this moment is what the user wanted."""
+        """Whether an end at this moment is what the user wanted."""
         if not self._all:
             return False
         meant = any(not interrupt.prompt for interrupt in self._all)
         return meant or by_interrupt or ended - self._all[-1].at <= ANSWER
 
     def ask_for_the_end(self, now: float) -> bool:
-        """Tell whether the last two do: the script ignored the first, and did not end since."""
+        """Whether the last two do: the script ignored the first, and did not end since."""
         if len(self._all) < 2:  # noqa: PLR2004 - one is the script's alone
             return False
         first, second = self._all[-2:]

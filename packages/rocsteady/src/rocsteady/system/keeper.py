@@ -174,7 +174,7 @@ def name_of(pid: int) -> str:
 
 
 def is_alive(pid: int, seen: ProcessSnapshot) -> bool:
-    """Tell a process from a zombie; one whose first thread ended may have others that run."""
+    """Whether it is no zombie; one whose first thread ended may have others that run."""
     if seen.state not in "ZX":
         return True
     with suppress(OSError):

@@ -124,7 +124,7 @@ def _open_pipe() -> tuple[int, int]:
 
 
 def _identity(descriptor: int | None) -> FileIdentity | None:
-    """Tell what a descriptor is open on; None if it is not open."""
+    """Return what a descriptor is open on; None if it is not open."""
     if descriptor is None:
         return None
     try:

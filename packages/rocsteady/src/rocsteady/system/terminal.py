@@ -33,7 +33,7 @@ class Terminal:
         self._lock = threading.Lock()
 
     def is_ours(self) -> bool:
-        """Tell whether we may read and set it: we are not in the background."""
+        """Whether we may read and set it: we are not in the background."""
         try:
             return os.tcgetpgrp(self.descriptor) == os.getpgrp()
         except OSError:  # not the terminal of our session: then no job control stops us
@@ -125,7 +125,7 @@ def stop_ourselves() -> None:
 
 
 def is_orphaned() -> bool:
-    """Tell whether no shell would continue us: the kernel's own rule for ^Z."""
+    """Whether no shell would continue us: the kernel's own rule for ^Z."""
     pid, group = os.getpid(), os.getpgrp()
     with contextlib.suppress(OSError):
         while pid > 1:
@@ -181,12 +181,12 @@ def in_group(group: int) -> list[int]:
 
 
 def taken(pids: Iterable[int], number: signal.Signals) -> dict[int, str]:
-    """Tell how each process takes a signal: "ignored", "caught", or "" for the default."""
+    """Return how each process takes a signal: "ignored", "caught", or "" for the default."""
     return {pid: how for pid in pids if (how := _taken(pid, number)) is not None}
 
 
 def waits_for_keys(master: int) -> bool:
-    """Tell whether somebody in the foreground of a pty waits for what is typed.
+    """Whether somebody in the foreground of a pty waits for what is typed.
 
     A line editor takes each key as it comes: the pty is not in line mode then. Whoever asks for a
     whole line is blocked in a read of it.

@@ -28,7 +28,7 @@ from rocsteady.doctor.machine.root import (
 from rocsteady.system.bounded_call import AnswerKind, ask
 
 if sys.platform == "win32":
-    from rocsteady.doctor.machine import registry
+    from rocsteady.doctor.machine.windows import in_registry, registry_names, registry_text
 
 MOUNT_POINT = 4  # column of /proc/self/mountinfo
 MOUNTS_LIMIT = 1024 * 1024  # bytes; a host with many containers has many long lines
@@ -65,8 +65,8 @@ class DiskRoot:
         return None
 
     def text(self, path: str) -> str:
-        if sys.platform == "win32" and registry.holds(path):
-            return registry.text(path)
+        if sys.platform == "win32" and in_registry(path):
+            return registry_text(path)
         return self.piece(path, 0, TEXT_LIMIT).decode("utf-8", "replace")
 
     def piece(self, path: str, offset: int, size: int) -> bytes:
@@ -83,8 +83,8 @@ class DiskRoot:
             return _read_fully(stream.fileno(), size)
 
     def names(self, path: str) -> tuple[str, ...]:
-        if sys.platform == "win32" and registry.holds(path):
-            return registry.names(path)
+        if sys.platform == "win32" and in_registry(path):
+            return registry_names(path)
         return tuple(sorted(map(well_formed, os.listdir(self._real(path)))))
 
     def is_folder(self, path: str) -> bool:

@@ -330,7 +330,7 @@ def read_link(view: View, card: str) -> Link | None:
 
 
 def redirects_peers(view: View, card: str) -> bool | None:
-    """Tell whether a bridge above the card sends what cards tell each other up to the root."""
+    """Whether a bridge above the card sends what cards tell each other up to the root."""
     found = None
     above = parent(view.resolve(card))
     while (view.text(f"{above}/class") or "").startswith(BRIDGE):

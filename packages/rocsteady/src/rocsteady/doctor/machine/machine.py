@@ -99,12 +99,12 @@ NONE = "none"
 
 
 def software_of(machine: Machine) -> str:
-    """Say it in one line, such as "GPU 2 x gfx1100; driver 6.8.5; ROCm 6.2; torch 2.5.1"."""
+    """Return one line such as "GPU 2 x gfx1100; driver 6.8.5; ROCm 6.2; torch 2.5.1"."""
     return BETWEEN.join(f"{part} {value}" for part, value in _parts(machine))
 
 
 def changes(before: str, now: str) -> str:
-    """Say what is not as it was, such as "torch 2.9.1, now 2.10.0"; "" if nothing changed."""
+    """Return what is not as it was, such as "torch 2.9.1, now 2.10.0"; "" if nothing changed."""
     old, new = _read(before), _read(now)
     return BETWEEN.join(
         f"{part} {old.get(part, NONE)}, now {new.get(part, NONE)}"

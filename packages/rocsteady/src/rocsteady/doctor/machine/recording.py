@@ -123,7 +123,7 @@ def decode_recording(content: bytes, name: str) -> Recording:
 
 
 def may_hold(path: str) -> bool:
-    """Tell a path that a recording may hold: absolute, inside it, not absurd."""
+    """Whether a path is absolute, inside the recording, and not absurd."""
     parts = path.split("/")
     inside = is_absolute(path) and ".." not in parts
     return inside and len(parts) <= DEEPEST_PATH and len(path) <= PATH_LIMIT

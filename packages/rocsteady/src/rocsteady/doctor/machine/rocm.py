@@ -91,7 +91,7 @@ class Cache(Value, frozen=True, kw_only=True):
 
 
 def read_caches(view: View) -> tuple[Cache, ...]:
-    """Tell where MIOpen would write, and on what."""
+    """Return where MIOpen would write, and on what."""
     environment = view.environment or {}
     home = environment.get("HOME", "").rstrip("/")
     if view.platform != "linux":

@@ -80,7 +80,7 @@ class Root(Protocol):
         """Return what a folder holds."""
 
     def is_folder(self, path: str) -> bool:
-        """Tell a folder from any other thing that is there."""
+        """Whether it is a folder; an error if nothing is there."""
 
     def resolve(self, path: str) -> str:
         """Return the path without links."""
@@ -130,7 +130,7 @@ def well_formed(text: str) -> str:
 
 
 def is_absolute(path: str) -> bool:
-    """Tell an absolute path of either system."""
+    """Whether a path is absolute on either system."""
     return path.startswith("/") or path[1:3] == ":/"
 
 

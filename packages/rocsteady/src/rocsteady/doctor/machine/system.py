@@ -220,5 +220,5 @@ def read_variables(
 
 
 def listed(name: str, known: Collection[str]) -> bool:
-    """Tell a variable of the list, also in its form for one node."""
+    """Whether a variable is on the list, also in its form for one node."""
     return name in known or _OF_ONE_NODE.sub("", name) in known

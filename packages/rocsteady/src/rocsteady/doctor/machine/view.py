@@ -69,12 +69,12 @@ class View:
         return bool(self._ask("is_folder", path))
 
     def exists(self, path: str) -> bool:
-        """Tell whether there is anything, readable or not."""
+        """Whether there is anything, readable or not."""
         self._ask("is_folder", path)
         return not isinstance(self.answers["is_folder", path, ()], OSError)
 
     def refused(self, path: str) -> bool:
-        """Tell whether the kernel said that we may not: EPERM or EACCES."""
+        """Whether the kernel answered EPERM or EACCES."""
         self._ask("text", path)
         return isinstance(self.answers["text", path, ()], PermissionError)
 

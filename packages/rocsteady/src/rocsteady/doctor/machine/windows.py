@@ -9,6 +9,7 @@ base maps.
 from __future__ import annotations
 
 import re
+import sys
 
 from msgspec import structs
 
@@ -76,3 +77,31 @@ def _gpu(view: View, adapter: str) -> Gpu | None:
         asleep=False,
         firmware={},
     )
+
+
+# The registry as a tree of files: /HKLM/key/subkey/value. Type-checked, never run on Windows.
+if sys.platform == "win32":
+    import winreg
+
+    def in_registry(path: str) -> bool:
+        return path.startswith("/HKLM/")
+
+    def registry_text(path: str) -> str:
+        key, _, name = path.removeprefix("/HKLM/").rpartition("/")
+        with _open(key) as handle:
+            value, kind = winreg.QueryValueEx(handle, name)
+        if kind == winreg.REG_BINARY:  # qwMemorySize is stored so by some drivers
+            return str(int.from_bytes(value, "little"))
+        return str(value)
+
+    def registry_names(path: str) -> tuple[str, ...]:
+        found: list[str] = []
+        with _open(path.removeprefix("/HKLM/")) as handle:
+            while True:
+                try:
+                    found.append(winreg.EnumKey(handle, len(found)))
+                except OSError:
+                    return tuple(sorted(found))
+
+    def _open(key: str) -> winreg.HKEYType:
+        return winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, key.replace("/", "\\"))
