@@ -53,10 +53,11 @@ def test_an_override_that_windows_does_not_read_is_not_named_there(recorded: Rec
 def test_a_build_that_is_known_to_be_broken_says_so_and_comes_last(recorded: Recorded) -> None:
     found = offered(recorded, "gfx90a")
 
-    *working, broken = found.offers
-    assert broken.rocm == "7.14"
-    assert [problem.rule for problem in broken.problems] == ["gfx90a-wheel-incomplete"]
-    assert broken.problems[0].severity is Severity.BLOCKS
+    *working, of_pytorch, of_amd = found.offers
+    for broken in (of_pytorch, of_amd):
+        assert broken.rocm == "7.14"
+        assert [problem.rule for problem in broken.problems] == ["gfx90a-wheel-incomplete"]
+        assert broken.problems[0].severity is Severity.BLOCKS
     assert not any(
         problem.severity is Severity.BLOCKS for offer in working for problem in offer.problems
     )

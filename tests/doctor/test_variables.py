@@ -126,7 +126,7 @@ def test_a_name_that_is_gone_says_since_when(recorded: Recorded) -> None:
     found = verdict(recorded, "rx7900xtx", "GPU_FORCE_64BIT_PTR", GPU_FORCE_64BIT_PTR="1")
 
     assert found.effect is Effect.UNKNOWN
-    assert found.reasons[0].text.startswith("Gone from libamdhip64 after 5.7.1")
+    assert found.reasons[0].text.startswith("Not in libamdhip64 6.4.3, last seen in 5.7.1")
 
 
 def test_the_default_changes_nothing(recorded: Recorded) -> None:

@@ -11,9 +11,11 @@ import pytest
 from rocsteady.doctor.diagnosis import diagnose, doctors_knowledge
 from rocsteady.doctor.knowledge.options import load_other_options
 from rocsteady.doctor.knowledge.reader import DATA, Knowledge
-from rocsteady.doctor.knowledge.values import Confidence
+from rocsteady.doctor.knowledge.values import Confidence, Effect
 from rocsteady.doctor.machine.system import SetVariable
 from rocsteady.doctor.training_gpus import effect
+from rocsteady.doctor.variable_files import assignments
+from rocsteady.doctor.variables import judge
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded
@@ -93,8 +95,19 @@ def test_expandable_segments_act_in_amds_build_of_2_11(
     assert ("expandable-no-effect" in found) is fires
 
 
-@pytest.mark.parametrize("rocm", ["7.2.1", "7.14.0", "10.0.0"])
-def test_rules_do_not_fall_silent_on_current_releases(recorded: Recorded, rocm: str) -> None:
+@pytest.mark.parametrize(
+    ("rocm", "fires"),
+    [
+        ("7.1.0", {"windows-training-unsupported", "gfx12-hipblaslt-stall"}),
+        ("7.2.1", {"windows-training-unsupported", "rdna4-training-faults"}),
+        ("7.14.0", {"rdna4-training-faults", "windows-miopen-headers"}),
+        ("10.0.0", {"rdna4-training-faults", "windows-miopen-headers"}),
+        ("10.1.0", {"windows-miopen-headers"}),
+    ],
+)
+def test_rules_hold_as_long_as_their_fault_is_there(
+    recorded: Recorded, rocm: str, fires: set[str]
+) -> None:
     machine = recorded.machine("rx9070xt-windows")
     assert machine.torch is not None
     torch = msgspec.structs.replace(machine.torch, version=f"2.12.0+rocm{rocm}", rocm=rocm)
@@ -102,4 +115,50 @@ def test_rules_do_not_fall_silent_on_current_releases(recorded: Recorded, rocm: 
     changed = msgspec.structs.replace(machine, torch=torch)
 
     found = {finding.rule for finding in diagnose(changed, doctors_knowledge()).findings}
-    assert {"windows-training-unsupported", "gfx12-hipblaslt-stall"} <= found
+    asked = {
+        "windows-training-unsupported",
+        "gfx12-hipblaslt-stall",
+        "rdna4-training-faults",
+        "windows-miopen-headers",
+    }
+    assert found & asked - {"windows-miopen-headers"} == fires - {"windows-miopen-headers"}
+    assert "windows-miopen-headers" in found
+
+
+@pytest.mark.parametrize(
+    ("kernel", "fires"),
+    [
+        ("6.17.0-20-generic", True),
+        ("6.17.0-1017-oem", True),
+        ("6.17.0-1018-oem", False),
+        ("6.17.0-1025-oem", False),
+        ("6.14.0-1018-oem", False),
+        ("6.18.4", False),
+    ],
+)
+def test_strix_halo_needs_oem_kernel_1018_or_newer(
+    recorded: Recorded, kernel: str, *, fires: bool
+) -> None:
+    machine = recorded.machine("strix-halo")
+    system = msgspec.structs.replace(machine.system, kernel=kernel)
+
+    changed = msgspec.structs.replace(machine, system=system)
+
+    found = {finding.rule for finding in diagnose(changed, doctors_knowledge()).findings}
+    assert ("gfx1151-kernel" in found) is fires
+
+
+@pytest.mark.parametrize(("rocm", "expected"), [("6.2", Effect.ACTS), ("7.2.4", Effect.NONE)])
+def test_a_name_is_gone_only_from_releases_that_were_looked_at(
+    recorded: Recorded, rocm: str, expected: Effect
+) -> None:
+    machine = recorded.machine("mi300x-8")
+    assert machine.torch is not None
+    changed = msgspec.structs.replace(
+        machine, torch=msgspec.structs.replace(machine.torch, rocm=rocm)
+    )
+    assigned = assignments("export NCCL_WORK_FIFO_DEPTH=1048576\n", "run.sh")
+
+    (verdict,) = judge(assigned, changed, recorded.knowledge, file="").variables
+
+    assert verdict.effect is expected

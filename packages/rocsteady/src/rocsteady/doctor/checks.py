@@ -11,7 +11,7 @@ from typing import NamedTuple
 from rocsteady.doctor.condition_match import CannotTell, Seen
 from rocsteady.doctor.facts import Facts
 from rocsteady.doctor.knowledge.gpu_names import gfx_of
-from rocsteady.doctor.knowledge.library_contents import gone_from, nearest
+from rocsteady.doctor.knowledge.library_contents import gone_from, is_in_a_library, nearest
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.machine.machine import Machine
 from rocsteady.doctor.machine.rocm import Cache
@@ -126,7 +126,9 @@ def _spoken(name: str, knowledge: Knowledge) -> str:
         return ""
     gone = gone_from(name)
     if gone is not None:
-        return f"{name} (gone from {gone})" if gone else ""
+        return f"{name} (not in {gone.text})"
+    if is_in_a_library(name):
+        return ""
     meant = nearest(name, knowledge, CLOSE)
     return f"{name} (did you mean {meant}?)" if meant else ""
 

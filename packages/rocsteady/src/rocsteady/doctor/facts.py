@@ -6,6 +6,7 @@ variable of the knowledge base.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from packaging.version import Version
@@ -30,6 +31,7 @@ FACTS: Mapping[str, str] = {
     "wsl.librocdxg": "whether ROCm's bridge to it is there",
     "container": "its kind; absent outside one",
     "kernel.version": "of the running kernel",
+    "kernel.build": "the number after the version: 1018 of 6.17.0-1018-oem",
     "kernel.iommu": "passthrough, translated or off",
     "kernel.arguments": "words of its command line that matter to a GPU",
     "kernel.numa_balancing": "whether it moves memory between NUMA nodes on its own",
@@ -62,6 +64,7 @@ FACTS: Mapping[str, str] = {
     "torch.build": "rocm, cuda or cpu",
     "torch.hip": "the HIP it was built with; absent if it is not a ROCm build",
     "torch.rocm": "the ROCm release it was built for; absent if it is not a ROCm build",
+    "torch.extras": "device packages beside AMD's torch, such as amd_torch_device_gfx1100",
     "torch.made_by": "pytorch, amd or other; absent if it is not a ROCm build",
     "torch.arches": "gfx names it has code for",
     "device.kfd": "ok, denied or missing",
@@ -156,6 +159,8 @@ def _system(facts: Facts, machine: Machine) -> None:
     for name in PACKAGES:
         facts.know(f"package.{name}", [machine.packages.get(name)])
     facts.know("kernel.version", [system.kernel or None])
+    build = re.match(r"\d+(?:\.\d+)+-(\d+)", system.kernel or "")
+    facts.know("kernel.build", [int(build[1]) if build else None])
     facts.know("kernel.arguments", system.cmdline)
     facts.know("kernel.numa_balancing", [system.numa_balancing])
     facts.know("driver.release", [machine.driver.version or system.kernel or None])
@@ -295,6 +300,7 @@ def _torch(facts: Facts, machine: Machine, knowledge: Knowledge) -> None:
     facts.know("torch.version", [torch.version.partition("+")[0] or None])
     facts.know("torch.build", [torch.build])
     facts.know("torch.hip", [torch.hip])
+    facts.know("torch.extras", (it for it in machine.packages if "torch_device_gfx" in it))
     facts.know("torch.rocm", [torch.rocm])
     facts.know("torch.made_by", [made_by(torch) if torch.build == "rocm" else None])
     arches = torch.arches or release_arches(machine, knowledge)

@@ -18,7 +18,7 @@ from rocsteady_train.untrusted_file import read_regular
 from rocsteady.doctor.diagnosis import CHECKS, brief, doctors_knowledge, rule_findings
 from rocsteady.doctor.facts import gather
 from rocsteady.doctor.knowledge.hardware import Variable
-from rocsteady.doctor.knowledge.library_contents import gone_from, nearest
+from rocsteady.doctor.knowledge.library_contents import gone_from, is_in_a_library, nearest
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.rules import leaves
 from rocsteady.doctor.knowledge.values import Effect, Severity
@@ -303,11 +303,11 @@ def _unknown(name: str, known: Variable | None, rules: _Rules) -> VariableReason
     if known is not None:
         return rules.reason(known, Effect.UNKNOWN, known.meaning)
     gone = gone_from(name)
-    if gone == "":
+    if gone:
+        return VariableReason(effect=Effect.UNKNOWN, text=f"Not in {gone.text}.")
+    if is_in_a_library(name):
         text = "A ROCm library contains this name; rocsteady does not know what it does."
         return VariableReason(effect=Effect.ACTS, text=text)
-    if gone:
-        return VariableReason(effect=Effect.UNKNOWN, text=f"Gone from {gone}.")
     near = nearest(name, rules.knowledge, SIMILAR) if len(rules.names) <= MANY else ""
     meant = f" The nearest real name is {near}." if near else ""
     if name.startswith(UNSEEN):
@@ -354,8 +354,11 @@ def _by_kind(each: Assignment, known: Variable, rules: _Rules) -> Iterator[Varia
     """Yield what the list of variables says, where no rule says more."""
     gone = gone_from(each.name)
     rocm = rules.machine.torch.rocm if rules.machine.torch else None
-    if gone and rocm and version_fits(rocm, f">{gone.rpartition(' ')[2]}"):
-        yield rules.reason(known, Effect.NONE, f"Gone from {gone}. {known.meaning}")
+    if gone and rocm and version_fits(rocm, f">={gone.since}"):
+        yield rules.reason(known, Effect.NONE, f"Not in {gone.text}. {known.meaning}")
+    elif rocm and "rocm" in known.valid and not version_fits(rocm, known.valid["rocm"]):
+        text = f"ROCm {rocm} does not read it. {known.meaning}"
+        yield rules.reason(known, Effect.NONE, text)
     elif known.building:
         text = f"Read only when code is compiled. {known.meaning}"
         yield rules.reason(known, Effect.NONE, text)

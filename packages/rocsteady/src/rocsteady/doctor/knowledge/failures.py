@@ -10,7 +10,7 @@ from enum import Enum
 from functools import cache
 
 from rocsteady.doctor.knowledge.reader import SLUG, DataFolder, Problems
-from rocsteady.doctor.knowledge.values import Fix
+from rocsteady.doctor.knowledge.values import Entry, Fix
 from rocsteady.errors import KnowledgeError
 from rocsteady.model import Certainty, FailureKind, Role, Value
 
@@ -52,7 +52,7 @@ class Where(Enum):
     EXIT = "exit"  # how the process ended
 
 
-class KnownFailure(Value, frozen=True, kw_only=True):
+class KnownFailure(Entry, frozen=True, kw_only=True):
     """One way in which an attempt ends."""
 
     id: str
@@ -67,7 +67,7 @@ class KnownFailure(Value, frozen=True, kw_only=True):
     advice: Fix | None = None  # what a person can do as well, where the program has remedies
 
 
-class Signature(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Signature(Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One way to recognise a kind."""
 
     id: str
@@ -182,7 +182,7 @@ def _wrong_with_pattern(signature: Signature) -> Problems:
 # What is known of lines that do not end a run: warnings, and what tools say about a machine.
 
 
-class KnownMessage(Value, frozen=True, kw_only=True):
+class KnownMessage(Entry, frozen=True, kw_only=True):
     """One line that people ask about."""
 
     id: str

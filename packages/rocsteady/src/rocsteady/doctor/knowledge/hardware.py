@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from rocsteady.doctor.knowledge.values import Entry
 from rocsteady.model import Value
 
 
-class Arch(Value, frozen=True, kw_only=True):
+class Arch(Entry, frozen=True, kw_only=True):
     """One instruction set that the driver reports, such as gfx1100."""
 
     gfx: str
@@ -30,7 +31,7 @@ class Product(Value, frozen=True, kw_only=True):
     integrated: bool = False
 
 
-class Wheels(Value, frozen=True, kw_only=True):
+class Wheels(Entry, frozen=True, kw_only=True):
     """Builds of torch that have the same code."""
 
     torch: str  # a version range, as pip writes it
@@ -59,7 +60,7 @@ class WheelIndex(Wheels, frozen=True, kw_only=True):
     tested: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)  # by system
 
 
-class Variable(Value, frozen=True, kw_only=True):
+class Variable(Entry, frozen=True, kw_only=True):
     """One environment variable that a component reads, or that people set in vain."""
 
     name: str

@@ -8,12 +8,22 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from functools import cache
+from typing import NamedTuple
+
+from packaging.version import Version
 
 from rocsteady.doctor.knowledge.reader import DataFolder, Knowledge
 from rocsteady.model import Value
 
 LOOKED_AT = ("HIP", "ROCr", "MIOpen", "RCCL", "rocBLAS", "hipBLASLt", "hipcc")
 Places = Mapping[str, tuple[str, ...]]  # library to versions
+
+
+class Gone(NamedTuple):
+    """Where a name is no more, in words, and the first release that was found without it."""
+
+    text: str  # "libamdhip64 6.4.3, last seen in 5.7.1"
+    since: str
 
 
 class SeenIn(Value, frozen=True, kw_only=True):
@@ -33,15 +43,22 @@ class SeenIn(Value, frozen=True, kw_only=True):
             return "not found in any library looked at"
         return "in a part that could not be looked at"
 
-    def gone_from(self, name: str) -> str:
-        """Say where a name was and is no more: "libamdhip64 after 5.7.1"; "" if it is there."""
+    def gone_from(self, name: str) -> Gone | None:
+        """Return where a name was and is no more; None if it is still there.
+
+        A release between the last with the name and the first without it was not looked at.
+        """
         places = self.names.get(name, {})
-        gone = [
-            f"{library} after {versions[-1]}"
-            for library, versions in places.items()
-            if versions[-1] != self.libraries[library][-1]
-        ]
-        return ", ".join(gone) if len(gone) == len(places) else ""
+        gone: list[tuple[str, str]] = []
+        for library, versions in places.items():
+            looked_at = self.libraries[library]
+            later = looked_at[looked_at.index(versions[-1]) + 1 :]
+            if not later:
+                return None
+            gone.append((f"{library} {later[0]}, last seen in {versions[-1]}", later[0]))
+        if not gone:
+            return None
+        return Gone("; ".join(text for text, _ in gone), max((it for _, it in gone), key=Version))
 
 
 @cache
@@ -69,10 +86,12 @@ def load_seen(data: DataFolder | None = None) -> SeenIn:
 # Which real variable a name that nothing reads is closest to, and where a name was last seen.
 
 
-def gone_from(name: str) -> str | None:
-    """Return "libamdhip64 after 5.7.1", "" if it is still there, None if it was never seen."""
-    seen = load_seen()
-    return seen.gone_from(name) if name in seen.names else None
+def gone_from(name: str) -> Gone | None:
+    return load_seen().gone_from(name)
+
+
+def is_in_a_library(name: str) -> bool:
+    return name in load_seen().names
 
 
 def nearest(name: str, knowledge: Knowledge, least: float) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+import msgspec
+
 from rocsteady.model import Value
 
 
@@ -57,6 +59,16 @@ class Source(Value, frozen=True, kw_only=True):
     date: str  # of the statement, ISO 8601, as exactly as it is known: 2025, 2025-11 or 2025-11-04
     url: str = ""
     number: int | None = None  # of the issue, discussion or pull request
+
+
+class Entry(Value, frozen=True, kw_only=True):
+    """What an entry of any table says of itself."""
+
+    sources: tuple[str, ...] = ()
+    checked: str = ""  # the day someone compared it with the current state, ISO 8601
+    valid: dict[str, str] = msgspec.field(default_factory=dict)  # rocm, torch, kernel: a range
+    evidence: str = ""  # measured, official, code, "reported by 3"; "" follows from the sources
+    disputed: bool = False  # sources disagree, and the text says how
 
 
 class Fix(Value, frozen=True, kw_only=True):
