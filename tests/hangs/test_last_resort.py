@@ -20,13 +20,17 @@ WITHIN = timedelta(seconds=5)
 # Holds the GIL for ever: PyDLL does not release it.
 STUCK = """
 import ctypes, faulthandler, os, signal, sys
+ends = os.pipe()
 stacks = open(f"{os.getpid()}.stacks", "a")
-if sys.argv[1] == "ready":
-    faulthandler.register(signal.SIGURG, stacks, chain=True)
+if sys.argv[1] != "not ready":
+    faulthandler.register(signal.SIGURG, stacks)
 def stuck_here():
     print("stuck", flush=True)
-    ctypes.PyDLL(None).pause()
-    ctypes.PyDLL(None).sleep(60)
+    if sys.argv[1] == "pauses":
+        ctypes.PyDLL(None).pause()
+        os._exit(1)
+    ctypes.PyDLL(None).read(ends[0], ctypes.create_string_buffer(1), 1)
+    os._exit(1)
 stuck_here()
 """
 
@@ -52,8 +56,9 @@ def test_a_process_that_holds_its_gil_tells_where_it_is(tmp_path: Path) -> None:
     assert "in stuck_here" in told
 
 
-def test_one_that_does_not_handle_the_signal_is_not_sent_it(tmp_path: Path) -> None:
-    with stuck(tmp_path, "not ready") as pid:
+@pytest.mark.parametrize("how", ["not ready", "pauses"])
+def test_one_that_the_signal_would_disturb_is_not_sent_it(tmp_path: Path, how: str) -> None:
+    with stuck(tmp_path, how) as pid:
         assert ask_for_stacks([pid], tmp_path, within=WITHIN) == ""
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocsteady.hangs.snapshot import NO_PYTHON, take_snapshot
+from rocsteady.hangs.snapshot import NO_PYTHON, in_native_code, take_snapshot
 from rocsteady.hangs.stacks import NOT_INSTALLED, NativeStacks, find_py_spy
 from rocsteady.hangs.values import ProcessSeen, Snapshot, ThreadSeen, Wait
 
@@ -167,7 +167,7 @@ def test_the_place_is_told_while_c_holds_the_gil(start: Start) -> None:
     victim = start("gil_held_in_c")
     settled(victim, lambda seen: seen.wait is Wait.LOCK)
 
-    seen = take_snapshot([victim.pid], stacks=True, within=SOON, native=[victim.pid])
+    seen = take_snapshot([victim.pid], stacks=True, within=SOON, native=lambda _: [victim.pid])
 
     thread = main_thread(seen, victim.pid)
     assert thread.frames is not None
@@ -179,8 +179,9 @@ def test_the_place_is_told_while_c_holds_the_gil(start: Start) -> None:
 def test_native_frames_are_taken_of_a_process_that_runs(start: Start) -> None:
     victim = start("runs")
 
-    thread = main_thread(take_snapshot([victim.pid], stacks=True, within=SOON), victim.pid)
+    seen = take_snapshot([victim.pid], stacks=True, within=SOON, native=in_native_code)
 
+    thread = main_thread(seen, victim.pid)
     assert thread.frames is not None
     assert thread.frames[0].startswith("runs (")
     assert thread.native is not None
@@ -205,7 +206,7 @@ def test_native_frames_are_not_taken_again_of_a_thread_that_did_not_run(
             [victim.pid],
             stacks=True,
             within=SOON,
-            native=[victim.pid],
+            native=lambda _: [victim.pid],
             known=known,
             py_spy=str(program),
         )
@@ -225,7 +226,7 @@ def test_a_stopped_process_gives_its_stack_and_stays_stopped(
     victim = start(state)
     settled(victim, lambda seen: seen.wait is wait)
 
-    seen = take_snapshot([victim.pid], stacks=True, within=SOON, native=[victim.pid])
+    seen = take_snapshot([victim.pid], stacks=True, within=SOON, native=lambda _: [victim.pid])
 
     assert main_thread(seen, victim.pid).frames
     assert settled(victim, lambda seen: seen.wait is wait).wait is wait

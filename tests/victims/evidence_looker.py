@@ -45,5 +45,7 @@ if sys.argv[2] == "uid":
 else:
     forbid_tracing()
 pid = int(sys.argv[1])
-seen = take_snapshot([pid], stacks=True, within=timedelta(seconds=5), native=[pid], py_spy=program)
+seen = take_snapshot(
+    [pid], stacks=True, within=timedelta(seconds=5), native=lambda _: [pid], py_spy=program
+)
 print(msgspec.json.encode(seen).decode())

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rocsteady.hangs.judgment import begin, worth_stopping
 from rocsteady.hangs.values import (
     Blocked,
     ProcessSeen,
@@ -397,3 +398,33 @@ def test_no_graph_with_a_way_out_is_called_closed_and_every_other_is(world: Worl
     members = {member.key for member in one.members}
     assert proof.closed == (not members & world.free())
     assert bool(one.exits) != one.closed
+
+
+# When a process is worth a stop.
+
+
+def deciding(before: ProcessSeen | None, *now: ProcessSeen) -> set[int]:
+    pulse = begin(0.0, 0.0)
+    pages = (Page(step=99, beats=500).heartbeat(),)
+    first = Snapshot(at=1.0, processes=(before,), stacks=True) if before else None
+    pulse = msgspec.structs.replace(pulse, heartbeats=pages, before=first)
+    seen = Snapshot(at=2.0, processes=now, stacks=True)
+    return set(worth_stopping(pulse, seen, known()))
+
+
+def test_a_process_is_stopped_only_where_all_but_its_native_code_says_hung() -> None:
+    running = ThreadSeen(
+        tid=TRAINER, name="python", state="R", cpu=1.0, wait=Wait.NOTHING, frames=(MAIN,)
+    )
+    still = process(TRAINER, running)
+
+    assert deciding(still, still) == {TRAINER}
+    assert not deciding(None, still)  # never at the first look
+    elsewhere = msgspec.structs.replace(running, frames=("main (/home/u/train.py:41)",))
+    assert not deciding(process(TRAINER, elsewhere), still)  # it moves
+    asleep = process(TRAINER, blocked(TRAINER, wait=Wait.SLEEP, left=0.0))
+    assert not deciding(asleep, asleep)  # it sleeps, whatever native code it is in
+    locked = blocked(TRAINER, pids=(TRAINER,))
+    assert deciding(process(TRAINER, locked), process(TRAINER, locked)) == {TRAINER}
+    beside = process(TRAINER, locked, blocked(7, left=20.0, pids=(TRAINER,)))
+    assert not deciding(beside, beside)  # a thread beside it gives up, which is a way out anyway

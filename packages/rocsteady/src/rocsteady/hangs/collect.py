@@ -146,7 +146,7 @@ class _Incident:
     def stacks(self, pages: Path | None, known: NativeStacks | None) -> None:
         """Look once, with native frames where they can be had; the kernel's side beside it."""
         seen = take_snapshot(
-            self._pids, stacks=True, within=self._within, native=self._pids, known=known
+            self._pids, stacks=True, within=self._within, native=lambda _: self._pids, known=known
         )
         self.snapshot = seen
         lines = map(hide_secrets, stacks_text(seen).split("\n"))

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from rocsteady.system import procfs
 
 READ_ONLY, WRITE_ONLY, ACCESS = 0, 1, 3  # as in open(2)
+DEVICES = ("/dev/kfd", "/dev/dri/", "/dev/nvidia", "/dev/accel/")
 MAX_WATCHED = 4096  # descriptors of one epoll
 SHARED_FOLDER = "/dev/shm/"  # noqa: S108 - where POSIX semaphores and shared memory are
 MAX_NAMES = 20_000  # in that folder, that are looked through for one file

@@ -8,14 +8,25 @@ training depends on.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from rocsteady.hangs.blame import Blame, RankRecord, blame, rank_records
 from rocsteady.hangs.budgets import Budgets, LongestWaits, budgets
 from rocsteady.hangs.phase_history import PhaseHistory, from_heartbeats
-from rocsteady.hangs.snapshot_reading import HELD, Reading, read
+from rocsteady.hangs.snapshot import in_native_code, is_in_native_code
+from rocsteady.hangs.snapshot_reading import HELD, Reading, moved, read
 from rocsteady.hangs.stack_frames import KnownWaits
-from rocsteady.hangs.values import Heartbeat, Snapshot, Tick, finished, trainers, world_size
+from rocsteady.hangs.values import (
+    Heartbeat,
+    Snapshot,
+    Tick,
+    WayOut,
+    finished,
+    trainers,
+    world_size,
+)
 from rocsteady.hangs.verdict import Patience, Verdict
 from rocsteady.hangs.wait_graph import wait_set
 from rocsteady.hangs.wait_set import Activity, WaitSet, changed, prove
@@ -27,6 +38,8 @@ SNAPSHOT_EVERY = 1.0  # seconds, at first: three of them must fit before the sho
 SNAPSHOT_SHARE = 1 / 15  # of the time waited: the longer it lasts, the less it matters when it ends
 SNAPSHOT_AT_LEAST_EVERY = 30.0
 MAX_SETS = 40  # of a row: as many as snapshots are kept; three prove as much
+
+BY_SIGNAL = (WayOut.TIMER, WayOut.SIGNAL)  # ways out of a process, whatever its threads are at
 
 Mark = tuple[tuple[int, int, int, str, float], ...]
 
@@ -173,6 +186,25 @@ def occupied(pulse: Pulse, at: float) -> Pulse:
 def waits_for_gpu(pulse: Pulse) -> bool:
     """Tell whether the last snapshot found a known wait for a device."""
     return pulse.reading is not None and pulse.reading.activity is Activity.WAITS_FOR_GPU
+
+
+def worth_stopping(pulse: Pulse, seen: Snapshot, waits: KnownWaits) -> Collection[int]:
+    """Return the processes whose native frames decide: everything else already says hung.
+
+    A snapshot without them found nothing that moved since the one before, and no way out of the
+    wait but in threads that are at something in native code.
+    """
+    if pulse.before is None:
+        return ()
+    found = wait_set(seen, pulse.heartbeats, waits)
+    undecided = {member.key for member in found.members if is_in_native_code(member.thread)}
+    others = {(each.pid, each.tid) for each in found.exits if each.way not in BY_SIGNAL}
+    if others - undecided:
+        return ()
+    members = tuple(member for member in found.members if not member.bystander)
+    if moved(pulse.before, seen, members, waits):
+        return ()
+    return {pid for pid in in_native_code(seen) if any(pid == each for each, _ in undecided)}
 
 
 def _with_snapshot(pulse: Pulse, snapshot: Snapshot, waits: KnownWaits) -> Pulse:

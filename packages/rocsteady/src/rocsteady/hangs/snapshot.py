@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 
 import msgspec
@@ -20,7 +20,9 @@ from rocsteady.system.procfs import PROC
 PROC_SHARE = 0.5  # of the time, for /proc; the rest is for stacks
 PYTHONS_WAITS = ("/threading.py:", "/queue.py:", "(multiprocessing/", "/selectors.py:")
 TORCHS_WAITS = ("(autograd/", "(distributed/", "(cuda/")
-MAX_DEEPER = 16  # processes paused for their native frames in one snapshot, unless they are named
+MAX_DEEPER = 16  # processes paused for their native frames in one snapshot
+PYTHONS_POLL = "/selectors.py:"
+RETRYING = ("gloo_tcp_loop", "pt_tcpstore", "pt_tcpstore_uv")  # threads, as the kernel names them
 NO_PYTHON = "none of its processes runs Python"
 NOT_ON_WINDOWS = "processes cannot be inspected on native Windows"
 _UNREADABLE = (OSError, ValueError, IndexError)  # gone, or changing under our eyes
@@ -31,15 +33,14 @@ def take_snapshot(  # noqa: PLR0913 - how closely, each by name
     *,
     stacks: bool,
     within: timedelta,
-    native: Collection[int] | None = None,
+    native: Callable[[Snapshot], Collection[int]] | None = None,
     known: NativeStacks | None = None,
     py_spy: str | None = None,
 ) -> Snapshot:
     """Look at these processes, and be back at the deadline. Those that ended are left out.
 
-    Native frames cost a pause of the process. Unless told of which to take them, they are taken of
-    those that are at something in native code: only its frames tell what that is. Those in
-    ``known`` are not taken again.
+    Nothing is stopped, unless ``native`` says, by all that is seen without, of which processes
+    native frames are worth a pause. Those in ``known`` are not taken again.
     """
     if os.name == "nt":
         return Snapshot(
@@ -49,30 +50,43 @@ def take_snapshot(  # noqa: PLR0913 - how closely, each by name
     seen = _see_all(pids, within * PROC_SHARE)
     if not stacks:
         return Snapshot(at=at, processes=tuple(seen), stacks=False, why_no_stacks="not asked for")
-    pythons = [process for process in seen if process.python]
-    found = take_stacks(
-        [process.pid for process in pythons], within=_left(at, within), py_spy=py_spy
-    )
-    seen = [_with_stacks(process, found) for process in seen]
-    known = known or NativeStacks()
-    wanted = [
-        process
-        for process in seen
-        if process.pid in found.threads
-        and (_in_native_code(process) if native is None else process.pid in native)
-    ][: MAX_DEEPER if native is None else None]
-    again = [process for process in wanted if not known.still(process, _telling(process, native))]
-    deeper = take_stacks(
-        [process.pid for process in again], within=_left(at, within), native=True, py_spy=py_spy
-    )
-    same = known.of(process.pid for process in wanted if process not in again)
-    known.keep(again, deeper, _switches)
-    return Snapshot(
+    pythons = [process.pid for process in seen if process.python]
+    found = take_stacks(pythons, within=_left(at, within), py_spy=py_spy)
+    snapshot = Snapshot(
         at=at,
-        processes=tuple(_with_stacks(_with_stacks(process, same), deeper) for process in seen),
+        processes=tuple(_with_stacks(process, found) for process in seen),
         stacks=bool(found.threads),
         why_no_stacks=_why_none(found),
     )
+    wanted = set(native(snapshot)) & set(pythons) if native else set()
+    return _with_native(snapshot, wanted, known or NativeStacks(), _left(at, within), py_spy)
+
+
+def _with_native(
+    seen: Snapshot, wanted: set[int], known: NativeStacks, within: timedelta, py_spy: str | None
+) -> Snapshot:
+    """Add the native frames of these processes; they are stopped where they may have moved."""
+    processes = [process for process in seen.processes if process.pid in wanted]
+    again = [process for process in processes if not known.still(process, _telling(process))]
+    same = known.of(process.pid for process in processes if process not in again)
+    deeper = take_stacks(
+        [process.pid for process in again],
+        within=within,
+        native=True,
+        retrying={thread.tid for each in again for thread in each.threads if _retries(thread)},
+        py_spy=py_spy,
+    )
+    known.keep(again, deeper, _switches)
+    found = (_with_stacks(_with_stacks(process, same), deeper) for process in seen.processes)
+    return msgspec.structs.replace(
+        seen, processes=tuple(found), stacks=seen.stacks or bool(deeper.threads)
+    )
+
+
+def in_native_code(seen: Snapshot) -> list[int]:
+    """Return processes that are at something in native code: only its frames tell what that is."""
+    found = [each.pid for each in seen.processes if any(map(is_in_native_code, each.threads))]
+    return found[:MAX_DEEPER]
 
 
 def _left(since: float, within: timedelta) -> timedelta:
@@ -212,20 +226,18 @@ def _runs_python(pid: int, name: str) -> bool:
         return False
 
 
-def _in_native_code(process: ProcessSeen) -> bool:
-    return any(_is_in_native_code(thread) for thread in process.threads)
+def _telling(process: ProcessSeen) -> list[ThreadSeen]:
+    """Return the threads whose native frames are wanted: without any in native code, all."""
+    threads = [thread for thread in process.threads if is_in_native_code(thread)]
+    return threads or [thread for thread in process.threads if thread.frames is not None]
 
 
-def _telling(process: ProcessSeen, native: Collection[int] | None) -> list[ThreadSeen]:
-    """Return the threads whose native frames are wanted."""
-    return [
-        thread
-        for thread in process.threads
-        if _is_in_native_code(thread) or (native is not None and thread.frames is not None)
-    ]
+def _retries(thread: ThreadSeen) -> bool:
+    """Whether the code that a thread is in repeats a call that was interrupted: Python, gloo."""
+    return thread.name in RETRYING or bool(thread.frames and PYTHONS_POLL in thread.frames[0])
 
 
-def _is_in_native_code(thread: ThreadSeen) -> bool:
+def is_in_native_code(thread: ThreadSeen) -> bool:
     """Tell whether a thread runs, or is blocked below a call that is not one of Python's own."""
     if thread.wait in (Wait.NOTHING, Wait.DEVICE):
         return True

@@ -1,8 +1,9 @@
 """Stacks of Python processes from outside, by py-spy in bounded children.
 
-The first tries never stop the process. Native frames can only be had by stopping it for as long as
-that takes, so they are a question of their own, and never asked of a process that is stopped,
-traced or stuck in the kernel. Local variables are never taken.
+They are read without stopping the process. Native frames can only be had by stopping it for as long
+as that takes, so they are a question of their own. It is never asked of a process that is stopped,
+traced or stuck in the kernel, nor while a thread of it is in a call that a stop would make fail.
+Local variables are never taken.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import shutil
 import signal
 import sysconfig
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,7 +23,10 @@ import msgspec
 from rocsteady_train.inside import wire
 from rocsteady_train.untrusted_file import open_regular, read_exactly
 
+from rocsteady.hangs import syscalls
+from rocsteady.hangs.holders import DEVICES, own_timeout
 from rocsteady.hangs.parallel import run_all
+from rocsteady.hangs.syscalls import Call
 from rocsteady.hangs.values import ProcessSeen, ThreadSeen, Wait
 from rocsteady.model import Value
 from rocsteady.system import procfs
@@ -34,9 +38,13 @@ LEAST = timedelta(milliseconds=50)
 MAX_NATIVE = 40  # functions kept
 UNSTOPPABLE = frozenset("TtDZX")  # states of a thread in which its process is not stopped by us
 
+NOT_AFTER_HANDLER = (
+    Call.SLEEP, Call.POLL, Call.SELECT, Call.DEVICE, Call.PAUSE, Call.RESTARTED,
+)  # fmt: skip
+
 NOT_INSTALLED = "py-spy is not installed"
 NOT_PERMITTED = "ptrace is not permitted"
-NOT_NOW = "it is stopped, traced or stuck in the kernel"
+NOT_NOW = "it is stopped, traced, stuck in the kernel, or in a call that a stop would interrupt"
 LATE = "py-spy did not answer in time"
 
 _INSTALLED = re.compile(r"/((?:site|dist)-packages/|python3\.\d+/(?!(?:site|dist)-packages/))")
@@ -77,14 +85,23 @@ _DUMP = msgspec.json.Decoder(list[_PySpyThread])
 
 
 def take_stacks(
-    pids: Sequence[int], *, within: timedelta, native: bool = False, py_spy: str | None = None
+    pids: Sequence[int],
+    *,
+    within: timedelta,
+    native: bool = False,
+    retrying: Collection[int] = (),
+    py_spy: str | None = None,
 ) -> Stacks:
-    """Take the stacks of all threads of all these processes before the deadline."""
+    """Take the stacks of all threads of all these processes before the deadline.
+
+    Only for ``native`` frames is a process stopped; ``retrying`` are threads that repeat a call
+    which a stop has interrupted.
+    """
     program = py_spy or find_py_spy()
     if program is None:
         return Stacks(threads={}, missing=dict.fromkeys(pids, NOT_INSTALLED))
     deadline = time.monotonic() + within.total_seconds()
-    dumps = {pid: _PySpyTries(program, pid, deadline) for pid in pids}
+    dumps = {pid: _PySpyTries(program, pid, deadline, retrying) for pid in pids}
     outcomes = run_all(
         {pid: dump.with_native if native else dump.plain for pid, dump in dumps.items()},
         within=within,
@@ -105,13 +122,14 @@ def find_py_spy() -> str | None:
 class _PySpyTries:
     """The tries at one process."""
 
-    def __init__(self, program: str, pid: int, deadline: float) -> None:
+    def __init__(self, program: str, pid: int, deadline: float, retrying: Collection[int]) -> None:
         self._program, self._pid, self._deadline = program, pid, deadline
+        self._retrying = retrying
         self._why = LATE
 
     def with_native(self) -> tuple[ThreadStack, ...] | str:
         """Return the stacks with native frames, or why there are none."""
-        if not _may_be_stopped(self._pid):
+        if not may_be_stopped(self._pid, self._retrying):
             return NOT_NOW
         found = self._try("--native")
         return found if found is not None else self._why
@@ -123,9 +141,8 @@ class _PySpyTries:
             if found is not None:
                 return found
             if self._why == NOT_PERMITTED:
-                return self._why
-        found = self._try() if _may_be_stopped(self._pid) else None
-        return found if found is not None else self._why
+                break
+        return self._why
 
     def _try(self, *how: str) -> tuple[ThreadStack, ...] | None:
         left = timedelta(seconds=max(0.0, self._deadline - time.monotonic()))
@@ -190,14 +207,38 @@ def _complaint(answer: Answer) -> str:
     return f"py-spy: {first.removeprefix('Error: ').strip()[:200] or 'no answer'}"
 
 
-def _may_be_stopped(pid: int) -> bool:
+def may_be_stopped(pid: int, retrying: Collection[int] = ()) -> bool:
+    """Whether a process would not notice that it was stopped for a moment."""
     try:
-        states = {
-            procfs.stat(pid, tid).state for tid in procfs.numbers(f"{procfs.PROC}/{pid}/task")
-        }
+        return all(
+            procfs.stat(pid, tid).state not in UNSTOPPABLE
+            and (tid in retrying or _restarts(pid, tid))
+            for tid in procfs.numbers(f"{procfs.PROC}/{pid}/task")
+        )
     except (OSError, ValueError, IndexError):
         return False
-    return not states & UNSTOPPABLE
+
+
+def _restarts(pid: int, tid: int, *, signalled: bool = False) -> bool:
+    """Whether the call that a thread is in goes on as if nothing had been, after a stop.
+
+    ``signalled``: after a handler, which fewer calls do, and none that has a timeout.
+    """
+    words = procfs.text(f"{procfs.PROC}/{pid}/task/{tid}/syscall").split()
+    if words[0] == "running":
+        return True
+    call = syscalls.table().get(int(words[0]))
+    if signalled and (call in NOT_AFTER_HANDLER or (call is Call.FUTEX and int(words[4], 16))):
+        return False
+    if call not in (Call.READ, Call.WRITE, Call.DEVICE):
+        return call in syscalls.RESTARTING
+    descriptor = int(words[1], 16) & 0x7FFFFFFF
+    kind = procfs.link(f"{procfs.PROC}/{pid}/fd/{descriptor}")
+    if call is Call.DEVICE:
+        return kind.startswith(DEVICES)
+    if kind.startswith("socket:"):
+        return own_timeout(pid, descriptor, writing=call is Call.WRITE) is None
+    return kind.startswith("pipe:")
 
 
 def _let_go(pid: int) -> None:
@@ -270,9 +311,10 @@ def _where(thread: ThreadSeen) -> tuple[Wait, str, tuple[str, ...]]:
 
 # Stacks that a Python process writes of itself, on a signal: the last resort, where tracing fails.
 #
-# Only for a process that is known to be hung, because a signal can end the system call that it is
-# stuck in. It is sent only where ``inside/`` left a file for the stacks and the kernel says that
-# the signal is handled; faulthandler needs neither the GIL nor the right to trace.
+# Only for a process that is known to be hung, and only if all its threads run or are in calls that
+# go on after a handler (SA_RESTART): a signal ends others. It is sent only where ``inside/`` left a
+# file for the stacks and the kernel says that the signal is handled; faulthandler needs neither the
+# GIL nor the right to trace.
 
 
 def ask_for_stacks(pids: Sequence[int], pages: Path, *, within: timedelta) -> str:
@@ -307,9 +349,12 @@ def _size(path: Path) -> int:
 
 
 def _ask(pid: int) -> bool:
-    """Send the signal, if it is handled: one that is not would be lost, or do harm."""
+    """Send the signal, if it is handled and no call fails for it."""
     number = signal.SIGURG
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        threads = procfs.numbers(f"{procfs.PROC}/{pid}/task")
+        if not all(_restarts(pid, tid, signalled=True) for tid in threads):
+            return False
         handled = int(procfs.fields(f"{procfs.PROC}/{pid}/status").get("SigCgt", "0"), 16)
         if handled >> (number - 1) & 1:
             os.kill(pid, number)

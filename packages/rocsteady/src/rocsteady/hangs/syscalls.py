@@ -97,6 +97,15 @@ TIMEOUTS_AARCH64: Mapping[int, tuple[int, Clock]] = {
     243: (4, Clock.TIMESPEC),
 }  # fmt: skip
 
+# Calls that go on after a stop as if nothing had been, by what signal(7) and the kernel's sources
+# say. On descriptors, that holds for pipes, and for sockets without a timeout of their own.
+# All others may fail with EINTR, though no signal was sent: epoll_wait, semop, sigtimedwait,
+# io_uring_enter, io_getevents, futex_waitv, msgrcv of old kernels, and what nobody has looked up.
+RESTARTING = frozenset({
+    Call.FUTEX, Call.SLEEP, Call.READ, Call.WRITE, Call.POLL, Call.SELECT, Call.WAIT_FOR,
+    Call.WAIT_ID, Call.DEVICE, Call.PAUSE, Call.RESTARTED,
+})  # fmt: skip
+
 # The kernel's function that a thread sleeps in, by how its name begins: the second source, where
 # the system call itself may not be read, or was restarted.
 FUNCTIONS: tuple[tuple[str, Call], ...] = (

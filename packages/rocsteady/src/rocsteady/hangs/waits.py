@@ -17,7 +17,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from rocsteady.hangs import syscalls
-from rocsteady.hangs.holders import Descriptors, Outsiders, own_timeout
+from rocsteady.hangs.holders import DEVICES, Descriptors, Outsiders, own_timeout
 from rocsteady.hangs.syscalls import Call, Clock
 from rocsteady.hangs.values import GIL, Blocked, Wait, WayOut
 from rocsteady.system import procfs
@@ -35,7 +35,6 @@ MAX_POLLED = 4096  # descriptors of one poll or select
 NESTED = 2  # how deep an epoll inside an epoll is followed
 NAMED = 3  # objects that are spelled out; the rest is counted
 RESTARTED_POLL = 7  # of x86-64; the others keep their number, or have no timeout of this kind
-DEVICES = ("/dev/kfd", "/dev/dri/", "/dev/nvidia", "/dev/accel/")
 _POLLED = struct.Struct("=iHH")
 _TIME = struct.Struct("=qq")
 _UNREADABLE = (OSError, OverflowError, ValueError, IndexError, struct.error)

@@ -25,7 +25,7 @@ from rocsteady.failures.classify import Classifier
 from rocsteady.failures.symptoms import Raised, Symptoms
 from rocsteady.hangs.collect import collect
 from rocsteady.hangs.processor_wait import ProcessorWait
-from rocsteady.hangs.snapshot import take_snapshot
+from rocsteady.hangs.snapshot import in_native_code, take_snapshot
 from rocsteady.hangs.values import Snapshot
 from rocsteady.model import FailureKind, IntentKind, Observation, ProbeOutcome, Value
 from rocsteady.probe.catalog import Probe
@@ -229,7 +229,9 @@ class _Watch:
         pids = self._payload.tree()
         snapshots: list[Snapshot] = []
         for _ in range(SNAPSHOTS):
-            snapshots.append(take_snapshot(pids, stacks=True, within=SNAPSHOT_WITHIN))
+            snapshots.append(
+                take_snapshot(pids, stacks=True, within=SNAPSHOT_WITHIN, native=in_native_code)
+            )
             time.sleep(BETWEEN_SNAPSHOTS)
         collected = collect(
             self._folder / "evidence",

@@ -24,7 +24,16 @@ from rocsteady.hangs.heartbeat_pages import (
     read_raised,
     read_resumes,
 )
-from rocsteady.hangs.judgment import Pulse, begin, judge, learn, occupied, waits_for_gpu, withdrawn
+from rocsteady.hangs.judgment import (
+    Pulse,
+    begin,
+    judge,
+    learn,
+    occupied,
+    waits_for_gpu,
+    withdrawn,
+    worth_stopping,
+)
 from rocsteady.hangs.memory import GroupMemory, oom_kills_since, read_groups
 from rocsteady.hangs.output import OutputCounter
 from rocsteady.hangs.process_tree import MemberCollector
@@ -107,7 +116,7 @@ class Attempt:
         self._gpu_signs = GpuSigns(self._began)
         self._refusals = RefusedSettings(services.announcer, context, self._began)
         self._job_hang = JobHang(services.hosts, services.announcer, options.patience)
-        self._asked = RequestedActions(context, options, services, self._native_stacks)
+        self._asked = RequestedActions(context, options, services)
 
     def start(self, launch: Launch) -> AttemptProcesses:
         """Start the command. Raises OSError if it cannot be started."""
@@ -272,7 +281,13 @@ class Attempt:
     def _take_snapshot(self, child: AttemptProcesses) -> None:
         """Look closer; at what the GPU says too, if that is waited for."""
         pids, within = child.tree(), self._timing.snapshot_within
-        taken = take_snapshot(pids, stacks=True, within=within, known=self._native_stacks)
+        taken = take_snapshot(
+            pids,
+            stacks=True,
+            within=within,
+            native=lambda seen: worth_stopping(self._pulse, seen, self._services.waits),
+            known=self._native_stacks,
+        )
         if waits_for_gpu(self._pulse):
             signs = self._gpu_signs.read(pids, self._members.members(), within)
             taken = msgspec.structs.replace(taken, gpu_signs=signs)

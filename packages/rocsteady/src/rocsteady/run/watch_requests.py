@@ -19,7 +19,6 @@ from rocsteady_train.untrusted_file import open_regular, read_exactly
 from rocsteady.errors import RocsteadyError
 from rocsteady.hangs.collect import stacks_text
 from rocsteady.hangs.snapshot import take_snapshot
-from rocsteady.hangs.stacks import NativeStacks
 from rocsteady.model import IntentKind, Value
 from rocsteady.run.context import AttemptContext, Services
 from rocsteady.run.options import RunOptions
@@ -94,10 +93,8 @@ class RequestedActions:
         context: AttemptContext,
         options: RunOptions,
         services: Services,
-        known: NativeStacks,
     ) -> None:
         self._context, self._options, self._services = context, options, services
-        self._known = known
         self._pause: IntentHandle | None = None  # while there is one
         self._interrupts = 0  # before the pause
 
@@ -157,7 +154,6 @@ class RequestedActions:
             child.tree(),
             stacks=True,
             within=self._options.timing.snapshot_within,
-            known=self._known,
         )
         lines = map(hide_secrets, stacks_text(taken).split("\n"))
         try:

@@ -132,7 +132,7 @@ class StackSignal:
             descriptor = os.open(_name(wire.STACKS_SUFFIX), flags, 0o600)
             about = os.fstat(descriptor)
             self._file = (descriptor, about.st_dev, about.st_ino)
-            _faulthandler().register(number, descriptor, all_threads=True, chain=True)
+            _faulthandler().register(number, descriptor, all_threads=True)  # with SA_RESTART
             self._number = number
         except Exception as error:  # there are other ways to see stacks
             note("faulthandler", error)
