@@ -426,5 +426,5 @@ def test_a_process_is_stopped_only_where_all_but_its_native_code_says_hung() -> 
     assert not deciding(asleep, asleep)  # it sleeps, whatever native code it is in
     locked = blocked(TRAINER, pids=(TRAINER,))
     assert deciding(process(TRAINER, locked), process(TRAINER, locked)) == {TRAINER}
-    beside = process(TRAINER, locked, blocked(7, left=20.0, pids=(TRAINER,)))
-    assert not deciding(beside, beside)  # a thread beside it gives up, which is a way out anyway
+    beside = process(TRAINER, locked, blocked(7, wait=Wait.SLEEP, left=0.0))
+    assert not deciding(beside, beside)  # a thread beside it sleeps
