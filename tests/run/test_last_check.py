@@ -65,3 +65,44 @@ def test_a_run_that_moves_while_evidence_is_collected_is_left_alone(
     assert "DONE" in out
     assert "not hung after all" in said
     assert "Nothing else can end this wait" in (incident / "wait-set.txt").read_text()
+
+
+SAVES_ON_SIGNALS = """
+import signal, sys, threading, time, torch
+def save(*_):
+    torch.save({}, "model.pt")
+    sys.exit(0)
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, save)
+parameter = torch.nn.Parameter(torch.zeros(3))
+optimizer = torch.optim.SGD([parameter], lr=0.1)
+for _ in range(100):
+    parameter.grad = torch.ones(3)
+    optimizer.step()
+    time.sleep(0.02)
+lock = threading.Lock()
+lock.acquire()
+lock.acquire()
+"""
+
+
+@pytest.mark.ci
+def test_a_hung_script_that_saves_on_signals_writes_no_model_and_is_not_done(
+    tmp_path: Path, torch_python: str
+) -> None:
+    (tmp_path / "train.py").write_text(SAVES_ON_SIGNALS)
+    run = [sys.executable, "-m", "rocsteady", "run", "--max-attempts", "1", "--"]
+    ended = subprocess.run(
+        [*run, torch_python, "train.py"],
+        cwd=tmp_path,
+        env={**os.environ, "HOME": str(tmp_path)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+    assert ended.returncode == 76, ended.stderr
+    assert "train.py:16" in ended.stderr
+    assert not (tmp_path / "model.pt").exists()

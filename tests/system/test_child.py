@@ -17,7 +17,6 @@ from rocsteady.system.child_end import Exit, How, Stopping, StopResult
 from rocsteady.system.keeper import is_alive, process_snapshot
 
 SHORT = Stopping(
-    interrupt_wait=timedelta(seconds=0.5),
     terminate_wait=timedelta(seconds=0.5),
     kill_wait=timedelta(seconds=0.5),
 )
@@ -123,11 +122,11 @@ def test_wait_gives_up_in_time(children: Children) -> None:
 @pytest.mark.parametrize(
     ("kind", "how", "outcome"),
     [
-        ("plain", How.INTERRUPTED, Exit(signal=signal.SIGINT)),
+        ("plain", How.TERMINATED, Exit(signal=signal.SIGTERM)),
         ("deaf", How.KILLED, KILLED),
-        ("elsewhere", How.KILLED, Exit(signal=signal.SIGINT)),
-        ("zombie", How.INTERRUPTED, Exit(signal=signal.SIGINT)),
-        ("short", How.INTERRUPTED, Exit(signal=signal.SIGINT)),
+        ("elsewhere", How.KILLED, Exit(signal=signal.SIGTERM)),
+        ("zombie", How.TERMINATED, Exit(signal=signal.SIGTERM)),
+        ("short", How.TERMINATED, Exit(signal=signal.SIGTERM)),
     ],
 )
 def test_every_kind_of_family_is_ended(
@@ -175,6 +174,41 @@ def test_without_a_first_signal_it_is_killed_at_once(children: Children) -> None
     assert ended.seconds < 2
 
 
+HANGS_AND_WOULD_SAVE = """
+import os, signal, sys
+from multiprocessing import shared_memory
+name = sys.argv[1]
+def save(*_):
+    open(name + ".saved", "w").close()
+    os._exit(0)
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCONT):
+    signal.signal(number, save)
+memory = shared_memory.SharedMemory(name, create=True, size=4096)
+if os.fork():
+    try: os.wait()
+    finally: save()
+print("ready", flush=True)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+signal.sigwait([signal.SIGUSR1])
+"""
+
+
+def test_what_hangs_is_killed_without_a_chance_to_save_but_its_memory_is_cleaned_up(
+    children: Children, tmp_path: Path
+) -> None:
+    name = f"rocsteady-test-{os.getpid()}"
+    child = children.start(sys.executable, "-c", HANGS_AND_WOULD_SAVE, name)
+    children.wait_for_log("ready")
+    assert Path("/dev/shm", name).exists()
+
+    ended = child.stop(Stopping(), signal.SIGKILL)
+
+    assert (ended.how, ended.exit) == (How.KILLED, KILLED)
+    assert not list(tmp_path.rglob("*.saved"))
+    assert not Path(f"{name}.saved").exists()
+    assert not Path("/dev/shm", name).exists()
+
+
 def test_one_that_ended_by_itself_needs_nothing(children: Children) -> None:
     child = children.start("true")
     child.wait(20)
@@ -209,7 +243,7 @@ def test_a_command_outlives_its_keeper_and_is_still_found_and_ended(children: Ch
     assert child.tree() == (child.pid,)
     ended = child.stop(SHORT)
 
-    assert (ended.exit, ended.how) == (Exit(signal=signal.SIGINT), How.INTERRUPTED)
+    assert (ended.exit, ended.how) == (Exit(signal=signal.SIGTERM), How.TERMINATED)
 
 
 def test_the_keeper_takes_no_notice_of_what_ends_others(children: Children) -> None:
@@ -218,7 +252,7 @@ def test_the_keeper_takes_no_notice_of_what_ends_others(children: Children) -> N
         os.kill(child.keeper, number)
 
     assert child.wait(0.2) is None
-    assert child.stop(SHORT).exit == Exit(signal=signal.SIGINT)
+    assert child.stop(SHORT).exit == Exit(signal=signal.SIGTERM)
 
 
 def is_running(pid: int) -> bool:
@@ -253,7 +287,7 @@ def test_kill_9_of_the_supervisor_leaves_nothing(children: Children, kind: str) 
 
 def test_durations_are_checked_when_made() -> None:
     for wrong in (
-        {"interrupt_wait": timedelta(seconds=-1)},
+        {"terminate_wait": timedelta(seconds=-1)},
         {"kill_wait": timedelta(0)},
         {"terminate_wait": timedelta(seconds=1), "kill_wait": timedelta(seconds=2)},
     ):
@@ -264,6 +298,6 @@ def test_durations_are_checked_when_made() -> None:
 def test_the_longest_stop_is_within_15_seconds() -> None:
     waits = Stopping()
 
-    longest = waits.interrupt_wait + waits.terminate_wait + waits.kill_wait
+    longest = waits.terminate_wait + waits.kill_wait
 
     assert longest < timedelta(seconds=15)

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from rocsteady.hangs.judgment import interrupted
 from rocsteady.hangs.values import ProcessSeen, ThreadSeen, Wait
 from rocsteady.hangs.verdict import Patience
 from rocsteady.model import RunState
@@ -450,3 +451,18 @@ def test_a_script_that_is_starting_is_not_slowed_down_by_stacks() -> None:
     simulation.run(Quiet(seconds=30, tree=imports, tick=0.2))
 
     assert min(said.at for said in simulation.said if said.verdict.examine) >= began + 10
+
+
+def test_a_script_that_caught_an_interrupt_is_not_proven_to_hang_for_minutes() -> None:
+    stuck = of(process(TRAINER, thread(TRAINER, Wait.LOCK, "main (/home/u/train.py:40)")))
+    simulation = Simulation(None, Patience())
+    simulation.run(Steps(seconds=6))
+    simulation.run(Quiet(seconds=3, tree=stuck))
+    simulation.pulse = interrupted(simulation.pulse, simulation.now)
+    began = simulation.now
+
+    simulation.run(Quiet(seconds=400, tree=stuck))
+
+    hung = first(simulation.said, RunState.HUNG)
+    assert hung is not None
+    assert 300 <= hung.at - began <= 310

@@ -52,6 +52,7 @@ class Pulse(Value, frozen=True, kw_only=True):
     progress: float  # when it last was
     waited_from: float
     earlier: PhaseHistory
+    interrupted: bool = False  # a person has sent it a ^C
     apart: bool = False  # other hosts have ranks too; heartbeats tell of those of this one
     heartbeats: tuple[Heartbeat, ...] = ()
     mark: Mark = ()  # of the heartbeats
@@ -176,6 +177,14 @@ def withdrawn(pulse: Pulse, waited: float) -> Pulse:
         device=max(pulse.ended.device, waited),
     )
     return msgspec.structs.replace(pulse, ended=ended)
+
+
+def interrupted(pulse: Pulse, at: float) -> Pulse:
+    """Go on after a ^C that the script was sent: if it catches it, its wait may have ended by it.
+
+    From then on a person is known to wake it by signals, as far as the proof is concerned.
+    """
+    return msgspec.structs.replace(_forgotten(pulse, at), interrupted=True)
 
 
 def occupied(pulse: Pulse, at: float) -> Pulse:
@@ -305,7 +314,8 @@ def _limit(
     if reading is None or unproven is None or reading.moves:
         return unproven
     if proof and _is_proven(pulse, proof, patience):
-        least = patience.signal_after.total_seconds() if proof.handlers else 0.0
+        woken = proof.handlers or pulse.interrupted
+        least = patience.signal_after.total_seconds() if woken else 0.0
         return min(unproven, max(allowed.stuck, least))
     if reading.activity is Activity.WAITS_FOR_GPU:
         return _device_limit(pulse, unproven, allowed, patience)

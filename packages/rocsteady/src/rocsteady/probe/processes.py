@@ -25,9 +25,7 @@ START = (
 )
 READY_WITHIN = 120.0  # seconds for importing torch
 KILLED_WITHIN = 3.0
-AT_ONCE = Stopping(
-    interrupt_wait=timedelta(0), terminate_wait=timedelta(0), kill_wait=timedelta(seconds=3)
-)
+AT_ONCE = Stopping(terminate_wait=timedelta(0), kill_wait=timedelta(seconds=3))
 
 
 class UnfitError(RocsteadyError):

@@ -27,6 +27,7 @@ from rocsteady.hangs.heartbeat_pages import (
 from rocsteady.hangs.judgment import (
     Pulse,
     begin,
+    interrupted,
     judge,
     learn,
     occupied,
@@ -56,7 +57,7 @@ from rocsteady.run.processes import AttemptProcesses
 from rocsteady.run.progress import AttemptProgress, LiveProcesses, StepTimes
 from rocsteady.run.stopwatch import boot_clock
 from rocsteady.run.strategy_environment import environment
-from rocsteady.run.termination import SignalResponse, Suspension, end_tree, interrupted_twice, named
+from rocsteady.run.termination import Suspension, end_tree, interrupted_twice, named
 from rocsteady.run.verdict_messages import RefusedSettings, VerdictMessages
 from rocsteady.run.watch_requests import RequestedActions
 from rocsteady.store.values import Sample
@@ -110,6 +111,7 @@ class Attempt:
         self._suspension = Suspension(options, services.announcer)
         self._unwatched = False  # because of a fault of ours
         self._resumes = False  # the script has told that it does
+        self._interrupts = 0  # that the script was sent
         self._kill_after = 0.0  # when the journal is asked again
         self._groups: tuple[GroupMemory, ...] = ()  # that the command is in, as it starts
         self._members = MemberCollector(self._began)
@@ -243,6 +245,9 @@ class Attempt:
             output=self._counter.output,
             alive=alive,
         )
+        if len(child.interrupts) > self._interrupts:
+            self._interrupts = len(child.interrupts)
+            self._pulse, self._snapshots = interrupted(self._pulse, now), ()
         before = self._pulse.progress
         self._pulse, verdict = judge(
             self._pulse, tick, self._snapshots, self._patience, self._services.waits
@@ -340,10 +345,8 @@ class Attempt:
             if not self._job_hang.settled and not self._confirmed(child):
                 intent.end("withdrawn: the run moved")
                 return None
-            first = signal.SIGTERM if verdict.over else signal.SIGINT
-            futile = self._signal_response(child, verdict)
             stopping = self._timing.stopping
-            ended = end_tree(child, stopping, first, self._services, patience=1, futile=futile)
+            ended = end_tree(child, stopping, signal.SIGKILL, self._services, patience=1)
         raised = any(beat.raised for beat in self._progress.heartbeats)
         outcome = Outcome.AT_EXIT if verdict.over and not raised else Outcome.HUNG
         if ended.unkillable:
@@ -363,14 +366,6 @@ class Attempt:
         self._pulse = withdrawn(self._pulse, time.monotonic() - since)
         self._messages.withdrawn()
         return False
-
-    def _signal_response(
-        self, child: AttemptProcesses, verdict: Verdict
-    ) -> Callable[[], bool] | None:
-        """Return how to tell that nobody reacts to a signal, where a hang is proven."""
-        if verdict.waits is None or not verdict.waits.closed or not self._snapshots:
-            return None
-        return SignalResponse(child.tree, verdict.waits, self._snapshots[-1]).is_absent
 
     def _stopped(self, child: AttemptProcesses, stopping: Stopping) -> AttemptEnd:
         ended = end_tree(child, stopping, signal.SIGTERM, self._services, patience=0)

@@ -34,8 +34,7 @@ class AttemptProcesses(Protocol):
     def stop(
         self,
         stopping: Stopping,
-        first: signal.Signals | None = signal.SIGINT,
-        futile: Callable[[], bool] | None = None,
+        first: signal.Signals | None = signal.SIGTERM,
     ) -> StopResult:
         """End all of them, mildly first."""
 

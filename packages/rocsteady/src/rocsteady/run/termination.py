@@ -9,13 +9,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
-from datetime import timedelta
 from pathlib import Path
 
 from rocsteady.errors import RocsteadyError
-from rocsteady.hangs.snapshot import take_snapshot
-from rocsteady.hangs.values import ProcessSeen, Snapshot, ThreadSeen, Wait
-from rocsteady.hangs.wait_set import Key, WaitSet
+from rocsteady.hangs.values import Snapshot
 from rocsteady.run.announcer import Announcer
 from rocsteady.run.context import Services
 from rocsteady.run.options import RunOptions
@@ -31,19 +28,15 @@ from rocsteady.wording import duration, plural
 POLL_EVERY = 0.05  # seconds
 
 
-def end_tree(  # noqa: PLR0913 - how, each by name
+def end_tree(
     child: AttemptProcesses,
     stopping: Stopping,
     first: signal.Signals,
     services: Services,
     *,
     patience: int,
-    futile: Callable[[], bool] | None = None,
 ) -> StopResult:
-    """Stop the child from the ``first`` signal on; more than ``patience`` interrupts kill it.
-
-    ``futile`` tells that nobody reacts to the last signal.
-    """
+    """Stop the child from the ``first`` signal on; more than ``patience`` interrupts kill it."""
     stop_requests = services.stop_requests
     if stop_requests.stop is not None:
         stop_requests.reacted()
@@ -52,7 +45,7 @@ def end_tree(  # noqa: PLR0913 - how, each by name
         ended = child.stop(stopping, first=None)
     else:
         with ThreadPoolExecutor(1, thread_name_prefix="rocsteady-ending") as pool:
-            ending = pool.submit(child.stop, stopping, first=first, futile=futile)
+            ending = pool.submit(child.stop, stopping, first=first)
             while not wait([ending], timeout=POLL_EVERY).done:
                 if stop_requests.stop is not None:
                     stop_requests.reacted()
@@ -81,91 +74,6 @@ def interrupted_twice(child: AttemptProcesses) -> bool:
 def _at_once(child: AttemptProcesses, stop_requests: StopRequests, interrupts: int) -> bool:
     """Return whether the user asked to end it again, or typed too many interrupts."""
     return stop_requests.at_once or len(child.interrupts) > interrupts
-
-
-# Whether anything in a hung tree reacts to the request to end, so that waiting for it has a point.
-#
-# A process that handles the signal runs: it saves, prints, or waits for a disk, a child or the
-# network. One whose threads all lie where the proof found them, or wait without a timeout for each
-# other, and that did not run once since, has nothing left to do.
-
-STILL_SECONDS = 0.3  # seconds without a single run of any thread
-SNAPSHOT_WITHIN = timedelta(seconds=1)
-SIGNALS = 1 << 1 | 1 << 14  # SIGINT and SIGTERM, as the kernel writes them
-LAUNCHERS = (b"torchrun", b"torch.distributed.run", b"torch/distributed/run.py")
-
-
-class SignalResponse:
-    """Compares snapshots of a tree that was proven to be stuck, from the first signal on."""
-
-    def __init__(self, tree: Callable[[], tuple[int, ...]], proof: WaitSet, seen: Snapshot) -> None:
-        self._tree = tree
-        self._proven = {member.key: member.on for member in proof.members}
-        self._native = set(_native_threads(seen))
-        self._before: tuple[float, dict[Key, int]] | None = None  # since when nothing ran
-
-    def is_absent(self) -> bool:
-        """Return whether nothing has run for a while, and nothing is about to."""
-        now = take_snapshot(self._tree(), stacks=False, within=SNAPSHOT_WITHIN)
-        processes = [process for process in now.processes if not _is_launcher(process)]
-        runs = {
-            (process.pid, thread.tid): thread.switches
-            for process in processes
-            for thread in process.threads
-        }
-        done = runs and all(self._waits(process) for process in processes)
-        if not done or self._before is None or self._before[1] != runs:
-            self._before = (now.at, runs) if done else None
-            return False
-        return now.at - self._before[0] >= STILL_SECONDS
-
-    def _waits(self, process: ProcessSeen) -> bool:
-        return not _has_to_hear(process.pid) and all(
-            self._lies_still((process.pid, thread.tid), thread) for thread in process.threads
-        )
-
-    def _lies_still(self, key: Key, thread: ThreadSeen) -> bool:
-        """Return whether a thread cannot run by itself; without Python code, it must only wait."""
-        if not thread.switches or thread.state != "S" or thread.wait is Wait.NOTHING:
-            return False
-        if key in self._native:
-            return True
-        blocked = thread.blocked
-        if blocked is None:
-            return False
-        if self._proven.get(key) == blocked.on:
-            return True
-        return blocked.left is None and blocked.way_out is None
-
-
-def _native_threads(seen: Snapshot) -> list[Key]:
-    """Return threads that run no Python code, of processes whose stacks could be read."""
-    return [
-        (process.pid, thread.tid)
-        for process in seen.processes
-        if any(thread.frames for thread in process.threads)
-        for thread in process.threads
-        if thread.frames is None
-    ]
-
-
-def _has_to_hear(pid: int) -> bool:
-    """Return whether a signal has been sent that the process has not taken yet, and will."""
-    try:
-        status = procfs.fields(f"{procfs.PROC}/{pid}/status")
-        waiting = int(status["SigPnd"], 16) | int(status["ShdPnd"], 16)
-        return bool(waiting & ~int(status["SigBlk"], 16) & SIGNALS)
-    except (OSError, KeyError, ValueError):
-        return True
-
-
-def _is_launcher(process: ProcessSeen) -> bool:
-    """Return whether this is torchrun, which only waits for its ranks."""
-    try:
-        words = procfs.read(f"{procfs.PROC}/{process.pid}/cmdline").split(b"\0")[:4]
-    except OSError:
-        return False
-    return any(word.endswith(LAUNCHERS) for word in words)
 
 
 class Suspension:

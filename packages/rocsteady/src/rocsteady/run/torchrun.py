@@ -208,11 +208,12 @@ class RankGroup:
     def stop(
         self,
         stopping: Stopping,
-        first: signal.Signals | None = signal.SIGINT,
-        futile: Callable[[], bool] | None = None,
+        first: signal.Signals | None = signal.SIGTERM,
     ) -> StopResult:
-        """Have the agent begin a new generation; kill what does not react to its SIGTERM."""
-        del first
+        """Have the agent begin a new generation; kill what does not react to its SIGTERM.
+
+        What hangs is killed as soon as the agent knows that it must not count as a failure.
+        """
         began = time.monotonic()
         self._link.tell(restart=True)
         how, deadline, asked = How.TERMINATED, began + ASKED_WITHIN, False
@@ -220,8 +221,8 @@ class RankGroup:
             self._link.listen()
             if not asked and any("stopping" in message for message in self._link.messages):
                 deadline, asked = time.monotonic() + STOP_WITHIN, True
-            nobody = asked and futile is not None and futile()
-            if nobody or time.monotonic() >= deadline or self._link.is_gone:
+            at_once = asked and first == signal.SIGKILL
+            if at_once or time.monotonic() >= deadline or self._link.is_gone:
                 how = How.KILLED
                 break
             time.sleep(RANKS_POLL_EVERY)

@@ -173,15 +173,10 @@ class Child:
     def stop(
         self,
         stopping: Stopping,
-        first: signal.Signals | None = signal.SIGINT,
-        futile: Callable[[], bool] | None = None,
+        first: signal.Signals | None = signal.SIGTERM,
     ) -> StopResult:
-        """End the whole tree, mildly first. Never takes longer than ``stopping`` says.
-
-        ``futile`` tells that nobody reacts to the last signal, so that the next one is sent.
-        """
-        interrupt, pid = self._interrupt, self.pid
-        return end_child(self._family, self.wait, interrupt, stopping, first, pid, futile)
+        """End the whole tree, mildly first. Never takes longer than ``stopping`` says."""
+        return end_child(self._family, self.wait, stopping, first, self.pid)
 
     def suspend(self) -> None:
         """Stop the tree and ourselves, as ^Z does; returns when we are continued, and goes on."""
@@ -296,11 +291,6 @@ class Child:
         noted = Interrupt(at=time.monotonic(), prompt=self.at_prompt(), taken=how)
         for _ in range(times):
             self.interrupts.add(noted)
-
-    def _interrupt(self) -> None:
-        self._signal_front(signal.SIGINT)
-        stopped = {p: seen for p, seen in self._family.members().items() if seen.state == "T"}
-        keeper.send(stopped, signal.SIGCONT)
 
     def _signal_front(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -10,6 +10,7 @@ from datetime import timedelta
 from enum import Enum
 
 from rocsteady.model import Value
+from rocsteady.system import procfs
 from rocsteady.system.keeper import Family, kill_all, send
 from rocsteady.system.terminal import taken
 
@@ -17,13 +18,12 @@ NOTHING = timedelta(0)
 
 
 class Stopping(Value, frozen=True, kw_only=True):
-    interrupt_wait: timedelta = timedelta(seconds=5)
     terminate_wait: timedelta = timedelta(seconds=5)
     save_wait: timedelta = timedelta(seconds=30)  # in its place for who catches SIGTERM, to save
     kill_wait: timedelta = timedelta(seconds=3)  # what is alive after it is abandoned
 
     def __post_init__(self) -> None:
-        if self.interrupt_wait < NOTHING or self.terminate_wait < NOTHING:
+        if self.terminate_wait < NOTHING:
             raise ValueError("a wait cannot be negative")
         if self.kill_wait <= NOTHING:
             raise ValueError("kill_wait must be positive: the kernel needs time to end a process")
@@ -41,7 +41,6 @@ class Exit(Value, frozen=True, kw_only=True):
 
 class How(Enum):
     BY_ITSELF = "by itself"
-    INTERRUPTED = "interrupted"
     TERMINATED = "terminated"
     KILLED = "killed"
     UNKILLABLE = "cannot be killed"
@@ -71,21 +70,21 @@ DETACHED = TerminalUse(stdin=None, stdout=None, stderr=None)
 
 LEFTOVER_WAIT = timedelta(seconds=1)  # that others have to follow the command's own end
 SHORTEST, LONGEST = 0.01, 0.1  # seconds between two looks at the tree
+CLEANERS = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
 EXIT_WAIT = 0.3  # seconds for the keeper to report a command that is gone
 
 
-def end_child(  # noqa: PLR0913, PLR0917 - all that an end takes
+def end_child(
     family: Family,
     wait: Callable[[float], Exit | None],
-    interrupt: Callable[[], None],
     stopping: Stopping,
     first: signal.Signals | None,
     command: int = 0,
-    futile: Callable[[], bool] | None = None,
 ) -> StopResult:
     """End a command and everything that it started, from the ``first`` signal on.
 
-    ``futile`` tells, when asked after a signal, that nobody reacts to it: the next one follows.
+    SIGKILL is for what hangs: a handler of any other signal could save half a model, and exit as if
+    all were done. Only those that clean up after others, once they are gone, are given the time.
 
     A request to end goes to the command alone at first, as ``kill`` would send it: a script that
     saves then must not lose its loader's workers. Whoever is left when it has ended is asked too.
@@ -101,21 +100,20 @@ def end_child(  # noqa: PLR0913, PLR0917 - all that an end takes
         asked = family.one(command) if alone else family.members()
         saves = "caught" in taken(asked, signal.SIGTERM).values()
         send(asked, signal.SIGTERM)
-        return stopping.save_wait if saves and first == signal.SIGTERM else stopping.terminate_wait
+        return stopping.save_wait if saves else stopping.terminate_wait
 
     if wait(0.0) is not None and _is_empty(family):
         return ended(How.BY_ITSELF)
-    if first == signal.SIGINT:
-        interrupt()
-        if _ends(family, _unless(futile, wait), stopping.interrupt_wait):
-            return ended(How.INTERRUPTED)
     if first == signal.SIGTERM and _ends(family, wait, ask_to_end(alone=True)):
         return ended(How.TERMINATED)
-    if first == signal.SIGINT or (first is not None and wait(0.0) is not None):
+    if first == signal.SIGTERM and wait(0.0) is not None:
         patience = ask_to_end()
-        rest = LEFTOVER_WAIT if first == signal.SIGINT else patience
-        if _ends(family, _unless(futile, wait), patience, rest):
+        if _ends(family, wait, patience, patience):
             return ended(How.TERMINATED)
+    if first == signal.SIGKILL:
+        kill_but_cleaners(family)
+        if _ends(family, wait, LEFTOVER_WAIT):
+            return ended(How.KILLED)
     left = kill_all(family, stopping.kill_wait.total_seconds())
     return ended(How.UNKILLABLE if left else How.KILLED, left)
 
@@ -140,21 +138,20 @@ def _ends(
     return True
 
 
-def _unless(
-    futile: Callable[[], bool] | None, wait: Callable[[float], Exit | None]
-) -> Callable[[float], Exit | None]:
-    """Return a wait that ends early when there is nothing to wait for."""
-    if futile is None:
-        return wait
+def kill_but_cleaners(family: Family) -> None:
+    """Kill all at one moment, so that none sees another end; but those that clean up after them."""
+    members = {pid: seen for pid, seen in family.members().items() if not _cleans_up(pid)}
+    send(members, signal.SIGSTOP)
+    send(members, signal.SIGKILL)
 
-    def shorter(within: float) -> Exit | None:
-        deadline = time.monotonic() + within
-        while (outcome := wait(LONGEST)) is None:
-            if time.monotonic() >= deadline or futile():
-                return wait(0.0)
-        return outcome
 
-    return shorter
+def _cleans_up(pid: int) -> bool:
+    """Whether a process only removes shared memory that others have left, and then ends."""
+    try:
+        command = procfs.read(f"{procfs.PROC}/{pid}/cmdline")
+    except OSError:
+        return False
+    return any(name in command for name in CLEANERS)
 
 
 def _is_empty(family: Family) -> bool:
