@@ -223,12 +223,17 @@ _logged: set[str] = set()
 
 
 def newest_whole(
-    found: Sequence[tuple[int, Path]], what_is_wrong: Callable[[Path], str]
-) -> Path | None:
+    root: Path,
+    pattern: str,
+    found: Sequence[tuple[int, Path]],
+    what_is_wrong: Callable[[Path], str],
+) -> str | None:
     """Return the one with the highest number that is whole, and log each that is passed over.
 
-    If the supervisor has chosen one of them, those with a higher number are passed over too.
+    If the supervisor has chosen one of them, those with a higher number are passed over too. It is
+    told that this script goes on by itself from what matches the pattern.
     """
+    supervisor_link.resumes(root, pattern)
     chosen = supervisor_link.resume_from()
     limit = next(
         ((n, path) for n, path in found if chosen is not None and _same(path, chosen)), None
@@ -238,7 +243,7 @@ def newest_whole(
         if not wrong and limit is not None and number > limit[0]:
             wrong = f"is newer than {limit[1].name}, which was asked for"
         if not wrong:
-            return path
+            return str(path)
         _log_once(f"{path} {wrong}; it is skipped")
     return None
 

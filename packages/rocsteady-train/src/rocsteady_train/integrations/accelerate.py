@@ -17,7 +17,6 @@ from typing import Any
 
 from rocsteady_train.checkpoints import integrity as file_integrity
 from rocsteady_train.checkpoints.integrity import EVERYTHING, newest_whole
-from rocsteady_train.loop import supervisor_link
 
 PATTERN = "checkpoint_*"
 RANDOM = re.compile(r"random_states_[0-9]+\.pkl")  # written after model, optimizer and scheduler
@@ -31,9 +30,7 @@ def newest_checkpoint(folder: str | os.PathLike[str], pattern: str = PATTERN) ->
     supervisor is told that this script goes on by itself.
     """
     root = Path(folder)
-    supervisor_link.resumes(root, pattern)
-    newest = newest_whole(_checkpoints(root, pattern), what_is_wrong)
-    return None if newest is None else str(newest)
+    return newest_whole(root, pattern, _checkpoints(root, pattern), what_is_wrong)
 
 
 def resume(accelerator: Any) -> int | None:  # noqa: ANN401 - of accelerate

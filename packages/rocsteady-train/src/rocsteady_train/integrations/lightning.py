@@ -46,13 +46,10 @@ def newest_checkpoint(dirpath: str | os.PathLike[str]) -> str | None:
     Sharded checkpoints, which are folders, are not looked at.
     """
     root = Path(dirpath)
-    supervisor_link.resumes(root, PATTERN)
-    found = [(step_of(path), path) for path in root.glob(PATTERN) if path.is_file()]
+    steps = [(step_of(path), path) for path in root.glob(PATTERN) if path.is_file()]
     # One whose step cannot be read comes first, so that it is named.
-    newest = newest_whole(
-        [(sys.maxsize if step is None else step, path) for step, path in found], what_is_wrong
-    )
-    return None if newest is None else str(newest)
+    found = [(sys.maxsize if step is None else step, path) for step, path in steps]
+    return newest_whole(root, PATTERN, found, what_is_wrong)
 
 
 def what_is_wrong(checkpoint: Path) -> str:

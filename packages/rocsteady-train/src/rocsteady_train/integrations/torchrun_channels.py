@@ -130,17 +130,10 @@ Message = dict[str, Any]
 class Store(Protocol):
     """What torch's stores can do, as far as it is needed."""
 
-    def set(self, key: str, value: str, /) -> None:
-        """Write a value."""
-
-    def get(self, key: str, /) -> bytes:
-        """Read a value that is there."""
-
-    def add(self, key: str, amount: int, /) -> int:
-        """Add to a count; return what it is then."""
-
-    def check(self, keys: list[str], /) -> bool:
-        """Return whether all of them are there."""
+    def set(self, key: str, value: str, /) -> None: ...
+    def get(self, key: str, /) -> bytes: ...
+    def add(self, key: str, amount: int, /) -> int: ...  # returns the new count
+    def check(self, keys: list[str], /) -> bool: ...
 
 
 class HostChannel:

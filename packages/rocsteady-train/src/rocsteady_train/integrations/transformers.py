@@ -21,6 +21,7 @@ from transformers import TrainerCallback
 
 from rocsteady_train.checkpoints import integrity as file_integrity
 from rocsteady_train.checkpoints.folder import ASIDE
+from rocsteady_train.checkpoints.folder_changes import set_aside
 from rocsteady_train.checkpoints.integrity import EVERYTHING, log, newest_whole
 from rocsteady_train.loop import supervisor_link
 from rocsteady_train.untrusted_file import read_regular
@@ -48,9 +49,7 @@ def newest_checkpoint(output_dir: str | os.PathLike[str]) -> str | None:
     supervisor is told that this script goes on by itself.
     """
     root = Path(output_dir)
-    supervisor_link.resumes(root, PATTERN)
-    newest = newest_whole(_checkpoints(root), what_is_wrong)
-    return None if newest is None else str(newest)
+    return newest_whole(root, PATTERN, _checkpoints(root), what_is_wrong)
 
 
 def what_is_wrong(checkpoint: Path) -> str:
@@ -182,23 +181,7 @@ def _set_aside(root: Path, step: int) -> None:
     """
     for later, path in sorted(_checkpoints(root)):
         if later > step:
-            aside = root / ASIDE
-            with contextlib.suppress(OSError):  # a disk that cannot be written: it stays
-                aside.mkdir(exist_ok=True)
-                path.rename(_free(aside / path.name))
-                log.warning(
-                    "rocsteady: %s is of a later step than %d, from which this goes on; it is kept"
-                    " in %s.",
-                    path,
-                    step,
-                    ASIDE,
-                )
-
-
-def _free(path: Path) -> Path:
-    number = 1
-    free = path
-    while free.exists():
-        number += 1
-        free = path.with_name(f"{path.name}-{number}")
-    return free
+            set_aside(path)
+            if not path.exists():
+                text = "%s is of a later step than %d, from which this goes on; it is kept in %s"
+                log.warning("rocsteady: " + text + ".", path, step, ASIDE)

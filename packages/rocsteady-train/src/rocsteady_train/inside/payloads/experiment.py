@@ -106,12 +106,6 @@ class Experiment:
         if error > 1:
             raise WrongNumbers(f"{what}: the error is {error:.3g} times its bound")
 
-    def figure(self, name: str, value: float) -> None:
-        self.figures[name] = value
-
-    def say(self, name: str, text: str) -> None:
-        self.facts[name] = text
-
 
 def is_lack(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":

@@ -264,12 +264,12 @@ def multinomial_invalid(trial: Experiment) -> None:
             torch.multinomial(weights, 8, replacement=True)
             trial.wait()
         except RuntimeError as error:
-            trial.say("refused", str(error).splitlines()[0][:200])
+            trial.facts["refused"] = str(error).splitlines()[0][:200]
         else:
             if trial.device == "cpu":
                 raise WrongNumbers("a negative weight was taken")
             # Builds without asserts on the device, as most for ROCm, compute something.
-            trial.say("refused", "no: this build does not look")
+            trial.facts["refused"] = "no: this build does not look"
         if trial.device != "cpu":
             trial.give_up_device()
             trial.wanted = 1

@@ -67,7 +67,7 @@ def actor_critic(trial: Experiment) -> None:
     sense, body = _linear(trial, SEEN, width), _encoder(torch, width, 4, 3).to(trial.device)
     actor, critic = _linear(trial, width, ACTIONS), _linear(trial, width, 1)
     parameters = _all(sense, body, actor, critic)
-    trial.figure("parameters", sum(each.numel() for each in parameters))
+    trial.figures["parameters"] = sum(each.numel() for each in parameters)
     seen = torch.randn(games, AGENTS, SEEN).to(trial.device)
     done = torch.randint(ACTIONS, (games, AGENTS)).to(trial.device)
     reward = torch.randn(games, AGENTS).to(trial.device)

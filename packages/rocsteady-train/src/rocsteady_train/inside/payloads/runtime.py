@@ -14,8 +14,8 @@ def import_torch(trial: Experiment) -> None:
     for _ in trial.tries():
         began = time.monotonic()
         torch = trial.torch
-        trial.figure("seconds", time.monotonic() - began)
-        trial.say("version", torch.__version__)
+        trial.figures["seconds"] = time.monotonic() - began
+        trial.facts["version"] = torch.__version__
 
 
 def device_visible(trial: Experiment) -> None:
@@ -27,8 +27,8 @@ def device_visible(trial: Experiment) -> None:
         for index in range(torch.cuda.device_count()):
             one = torch.ones((), device=f"cuda:{index}") + 1
             trial.compare(one, torch.tensor(2.0), 1e-6)
-        trial.figure("gpus", torch.cuda.device_count())
-        trial.say("gpu", torch.cuda.get_device_name(0))
+        trial.figures["gpus"] = torch.cuda.device_count()
+        trial.facts["gpu"] = torch.cuda.get_device_name(0)
 
 
 BATCH, ROW = 8, 256
@@ -113,8 +113,8 @@ def checkpoint(trial: Experiment) -> None:
         if not torch.equal(loaded["weights"], weights["weights"]):
             raise WrongNumbers("what was loaded is not what was saved")
         os.remove(path)
-    trial.figure("bytes_per_s", fastest)
-    trial.figure("bytes_per_s_slowest", slowest)
+    trial.figures["bytes_per_s"] = fastest
+    trial.figures["bytes_per_s_slowest"] = slowest
 
 
 MIB = 1 << 20
@@ -150,8 +150,8 @@ def copies(trial: Experiment) -> None:
         fastest_from = max(fastest_from, size / (time.perf_counter() - middle))
         if not torch.equal(here, back):
             raise WrongNumbers("what came back is not what was sent")
-    trial.figure("bytes_per_s", fastest_to)
-    trial.figure("bytes_per_s_back", fastest_from)
+    trial.figures["bytes_per_s"] = fastest_to
+    trial.figures["bytes_per_s_back"] = fastest_from
 
 
 def churn(trial: Experiment) -> None:
@@ -176,7 +176,7 @@ def churn(trial: Experiment) -> None:
             _intact(block, mark)
     if trial.device == "cuda":
         reserved, allocated = torch.cuda.memory_reserved(), torch.cuda.memory_allocated()
-        trial.figure("reserved_unused_bytes", reserved - allocated)
+        trial.figures["reserved_unused_bytes"] = reserved - allocated
 
 
 def largest(trial: Experiment) -> None:
@@ -196,8 +196,8 @@ def largest(trial: Experiment) -> None:
                 break
         if not low:
             raise MemoryError(f"no block can be had, though {most} bytes are said to be free")
-        trial.figure("bytes", low)
-        trial.figure("share", low / most)
+        trial.figures["bytes"] = low
+        trial.figures["share"] = low / most
 
 
 def free_bytes(trial: Experiment) -> int:
