@@ -1,4 +1,4 @@
-"""Disks that fail, files that are damaged: the newest whole state or none, never a wrong one."""
+"""Full disks and kills: the newest whole state or none, never a wrong one."""
 
 from __future__ import annotations
 
@@ -16,11 +16,6 @@ pytestmark = [
 ]
 
 
-@pytest.mark.ci
-def test_faults_damage_and_planted_pickles(cases: Callable[[str], dict[str, str]]) -> None:
-    assert cases("faults.py") == {}
-
-
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     mount, folder = shutil.which("mount"), tmp_path / "disk"
@@ -35,11 +30,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)  # noqa: S607 - the system's own
 
 
-def test_a_disk_that_is_really_full(saver: Callable[..., str], small_disk: Path) -> None:
-    saver("full_disk.py", str(small_disk))
+def test_a_disk_that_is_really_full(run_script: Callable[..., str], small_disk: Path) -> None:
+    run_script("savers/full_disk.py", str(small_disk))
 
 
-def test_kills_in_the_middle_of_saves(saver: Callable[..., str], tmp_path: Path) -> None:
-    printed = saver("kills.py", "--kills", "60", "--folder", str(tmp_path / "kills"))
+def test_kills_in_the_middle_of_saves(run_script: Callable[..., str], tmp_path: Path) -> None:
+    printed = run_script("savers/kills.py", "--kills", "60", "--folder", str(tmp_path / "kills"))
     assert "60 kills" in printed
     assert "0 wrong" in printed

@@ -1,14 +1,12 @@
-"""What Loop must do, case by case, in one interpreter; prints the names that passed."""
+"""What Loop must do, case by case."""
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,13 +25,6 @@ from torch.utils.data import (
     TensorDataset,
     WeightedRandomSampler,
 )
-
-CASES: list[Callable[[Path], None]] = []
-
-
-def case(function: Callable[[Path], None]) -> Callable[[Path], None]:
-    CASES.append(function)
-    return function
 
 
 class Noisy(Dataset):
@@ -91,18 +82,15 @@ def same(
         assert first + rest == wanted, (stop, len(first), len(rest), len(wanted))
 
 
-@case
-def shuffled(folder: Path) -> None:
+def case_shuffled(folder: Path) -> None:
     same(folder, lambda: DataLoader(Noisy(), batch_size=4, shuffle=True))
 
 
-@case
-def with_workers(folder: Path) -> None:
+def case_with_workers(folder: Path) -> None:
     same(folder, lambda: DataLoader(Noisy(), batch_size=4, shuffle=True, num_workers=2), stops=(5,))
 
 
-@case
-def workers_do_not_change_the_data(folder: Path) -> None:
+def case_workers_do_not_change_the_data(folder: Path) -> None:
     none = batches(folder / "none", lambda: DataLoader(Noisy(), batch_size=4, shuffle=True))
     two = batches(
         folder / "two", lambda: DataLoader(Noisy(), batch_size=4, shuffle=True, num_workers=2)
@@ -110,8 +98,7 @@ def workers_do_not_change_the_data(folder: Path) -> None:
     assert none == two
 
 
-@case
-def persistent_workers(folder: Path) -> None:
+def case_persistent_workers(folder: Path) -> None:
     def loader() -> Any:
         return DataLoader(
             Noisy(), batch_size=4, shuffle=True, num_workers=1, persistent_workers=True
@@ -120,8 +107,7 @@ def persistent_workers(folder: Path) -> None:
     same(folder, loader, stops=(2, 8), epochs=3)
 
 
-@case
-def a_generator_of_its_own(folder: Path) -> None:
+def case_a_generator_of_its_own(folder: Path) -> None:
     def loader() -> Any:
         return DataLoader(
             Noisy(), batch_size=4, shuffle=True, generator=torch.Generator().manual_seed(9)
@@ -130,8 +116,7 @@ def a_generator_of_its_own(folder: Path) -> None:
     same(folder, loader, epochs=3)
 
 
-@case
-def samplers(folder: Path) -> None:
+def case_samplers(folder: Path) -> None:
     data = Noisy()
     same(
         folder / "weighted",
@@ -146,8 +131,7 @@ def samplers(folder: Path) -> None:
     same(folder / "single", lambda: DataLoader(data, batch_size=None, sampler=RandomSampler(data)))
 
 
-@case
-def a_sampler_that_draws_at_any_time(folder: Path) -> None:
+def case_a_sampler_that_draws_at_any_time(folder: Path) -> None:
     class Drawing(Sampler):
         def __len__(self) -> int:
             return 24
@@ -159,8 +143,7 @@ def a_sampler_that_draws_at_any_time(folder: Path) -> None:
     same(folder, lambda: DataLoader(Noisy(), batch_size=4, sampler=Drawing()))
 
 
-@case
-def iterated_data_with_a_state(folder: Path) -> None:
+def case_iterated_data_with_a_state(folder: Path) -> None:
     class Counting(IterableDataset):
         def __init__(self) -> None:
             self.at = 0
@@ -180,28 +163,24 @@ def iterated_data_with_a_state(folder: Path) -> None:
     same(folder, lambda: DataLoader(Counting(), batch_size=4))
 
 
-@case
-def iterated_data_without_a_state_is_told(folder: Path) -> None:
+def case_iterated_data_without_a_state_is_told(folder: Path, said: list[str]) -> None:
     class Stream(IterableDataset):
         def __iter__(self) -> Iterator[torch.Tensor]:
             return iter(torch.ones(24, 4))
 
-    said = messages()
     assert len(batches(folder, lambda: DataLoader(Stream(), batch_size=4), 3, epochs=1)) == 3
     assert len(batches(folder, lambda: DataLoader(Stream(), batch_size=4), epochs=1)) == 6
     assert any("begins anew" in text for text in said), said
 
 
-@case
-def what_is_done_stays_done(folder: Path) -> None:
+def case_what_is_done_stays_done(folder: Path) -> None:
     data = lambda: DataLoader(TensorDataset(torch.ones(8, 4)), batch_size=4)  # noqa: E731
     assert len(batches(folder, data)) == 4
     assert batches(folder, data) == []
     assert len(batches(folder, data, epochs=3)) == 2  # one epoch more
 
 
-@case
-def a_loop_of_ones_own(folder: Path) -> None:
+def case_a_loop_of_ones_own(folder: Path) -> None:
     """Without loop.step, with gradients added up over two batches: saved only in between."""
 
     def run(where: Path, stop: int | None) -> list[float]:
@@ -228,8 +207,7 @@ def a_loop_of_ones_own(folder: Path) -> None:
     assert run(folder / "cut", None) == wanted[4:]
 
 
-@case
-def values_come_back(folder: Path) -> None:
+def case_values_come_back(folder: Path) -> None:
     data = DataLoader(TensorDataset(torch.ones(8, 4)), batch_size=4)
     loop, model = make(folder, data)
     loop.values["best"] = 0.25
@@ -244,8 +222,7 @@ def values_come_back(folder: Path) -> None:
     loop.checkpointer.close()
 
 
-@case
-def progress_of_another_type_is_refused(folder: Path) -> None:
+def case_progress_of_another_type_is_refused(folder: Path) -> None:
     order = {"began": {}, "consumed": 0, "loader": None, "now": {}}
     wrong: list[tuple[str, Any]] = [
         *(("epoch", each) for each in ("x", None, -1, True)),
@@ -273,8 +250,7 @@ def progress_of_another_type_is_refused(folder: Path) -> None:
             raise AssertionError((name, value))
 
 
-@case
-def another_model_is_refused(folder: Path) -> None:
+def case_another_model_is_refused(folder: Path) -> None:
     batches(folder, lambda: DataLoader(TensorDataset(torch.ones(8, 4)), batch_size=4))
     model = torch.nn.Sequential(torch.nn.Linear(4, 1))
     try:
@@ -291,8 +267,7 @@ def another_model_is_refused(folder: Path) -> None:
         raise AssertionError("it was taken")
 
 
-@case
-def sigterm_saves_and_ends(folder: Path) -> None:
+def case_sigterm_saves_and_ends(folder: Path) -> None:
     script = (
         "import sys, torch; from pathlib import Path; sys.path[:0] = sys.argv[1:3];"
         "import cases, os, signal, time;"
@@ -317,8 +292,7 @@ def sigterm_saves_and_ends(folder: Path) -> None:
     assert (folder / "checkpoints" / "step-000000008").is_dir()
 
 
-@case
-def a_handler_of_the_users_own_stays(folder: Path) -> None:
+def case_a_handler_of_the_users_own_stays(folder: Path) -> None:
     def mine(*_: object) -> None:
         return None
 
@@ -333,8 +307,7 @@ def a_handler_of_the_users_own_stays(folder: Path) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-@case
-def the_supervisor_may_ask_for_a_save(folder: Path) -> None:
+def case_the_supervisor_may_ask_for_a_save(folder: Path) -> None:
     asked = 0
     supervisor_link.save_is_wanted = lambda: asked
     data = DataLoader(TensorDataset(torch.ones(40, 4)), batch_size=4)
@@ -349,8 +322,7 @@ def the_supervisor_may_ask_for_a_save(folder: Path) -> None:
     loop.checkpointer.close()
 
 
-@case
-def the_next_process_knows_what_a_save_costs(folder: Path) -> None:
+def case_the_next_process_knows_what_a_save_costs(folder: Path) -> None:
     first = Interval(600.0)
     assert first.seconds == 2.0  # until it is known what a save costs
     first.saved(stall=0.5, writing=3.0)
@@ -367,8 +339,7 @@ def the_next_process_knows_what_a_save_costs(folder: Path) -> None:
     assert again._interval._stall > 0
 
 
-@case
-def a_save_that_failed_is_tried_again_at_the_next_interval(folder: Path) -> None:
+def case_a_save_that_failed_is_tried_again_at_the_next_interval(folder: Path) -> None:
     data = DataLoader(TensorDataset(torch.ones(40, 4)), batch_size=4)
     loop, model = make(folder, data, epochs=1, lose_at_most=1e-9)
     checkpointer: Any = loop.checkpointer
@@ -401,8 +372,7 @@ def a_save_that_failed_is_tried_again_at_the_next_interval(folder: Path) -> None
     checkpointer.close()
 
 
-@case
-def a_part_is_chosen_from_outside(folder: Path) -> None:
+def case_a_part_is_chosen_from_outside(folder: Path) -> None:
     os.environ["ROCSTEADY_MICRO_BATCH"] = "2"
     try:
         sizes = []
@@ -424,8 +394,7 @@ def a_part_is_chosen_from_outside(folder: Path) -> None:
         micro_batches.log.disabled = False
 
 
-@case
-def a_compiled_model_is_the_same_model(folder: Path) -> None:
+def case_a_compiled_model_is_the_same_model(folder: Path) -> None:
     """With torch.compile switched off by a remedy, a checkpoint of the compiled model fits."""
     model = torch.nn.Linear(4, 1)
     compiled = torch.compile(model, backend="eager")
@@ -437,30 +406,3 @@ def a_compiled_model_is_the_same_model(folder: Path) -> None:
     assert second.restore({"model": plain}) == 1
     assert torch.equal(plain.weight, model.weight)
     second.close()
-
-
-def messages() -> list[str]:
-    found: list[str] = []
-
-    class Keep(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            found.append(record.getMessage())
-
-    logging.getLogger("rocsteady").addHandler(Keep())
-    return found
-
-
-def main() -> None:
-    chosen = sys.argv[1:]
-    torch.set_num_threads(1)
-    for function in CASES:
-        if chosen and function.__name__ not in chosen:
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            function(Path(folder))
-        sys.stdout.write(f"{function.__name__}\n")
-        sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main()

@@ -21,8 +21,6 @@ from rocsteady_train.loop import micro_batches
 from rocsteady_train.loop.micro_batches import MicroBatchError, MicroBatches
 from torch import nn
 
-logging.getLogger("rocsteady").addHandler(logging.NullHandler())
-logging.getLogger("rocsteady").propagate = False
 gc.freeze()
 torch.set_num_threads(1)
 
