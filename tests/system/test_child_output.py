@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from host_children import Children, Reader
+from host_children import Children, Reader, missed
 
 from rocsteady.system.child import Child
 from rocsteady.system.child_end import Exit, TerminalUse
@@ -124,7 +124,7 @@ def test_a_dead_reader_stops_nobody_and_is_told(children: Children) -> None:
     assert end(child, use) == Exit(code=0)
 
     size = 62 * 10_000
-    assert child.missed_bytes == size
+    assert missed(child) == size
     assert err.all() == b"rocsteady: %d bytes were not shown; the log has them\n" % size
     assert len(children.logged().splitlines()) == 10_000
 
@@ -143,10 +143,10 @@ def test_a_reader_that_stops_holds_nobody_up(children: Children) -> None:
     assert took < 4.0
     shown = out.all()
     assert 8_000_000 < len(shown) < 50_840_000
-    assert len(shown) + child.missed_bytes == 50_840_000
+    assert len(shown) + missed(child) == 50_840_000
     assert b"bytes were not shown; the log has them" in err.all()
     assert children.log.stat().st_size == 820_000 * (62 + 25)
-    assert child.log_missed_bytes == 0
+    assert child._log.missed == 0
 
 
 def test_a_slow_reader_that_moves_loses_nothing_of_a_burst(children: Children) -> None:
@@ -155,7 +155,7 @@ def test_a_slow_reader_that_moves_loses_nothing_of_a_burst(children: Children) -
     child = children.victim("host_prints", "lines", "200000", use=use)  # 12 MB, more than waits
     end(child, use)
 
-    assert child.missed_bytes + len(out.all()) == 12_400_000
+    assert missed(child) + len(out.all()) == 12_400_000
 
 
 def test_a_log_that_cannot_be_opened_is_the_callers_to_handle(
@@ -174,7 +174,7 @@ def test_a_full_disk_does_not_stop_the_command(children: Children) -> None:
 
     assert child.wait(20) == Exit(code=0)
     child.close()
-    assert child.log_missed_bytes > 0
+    assert child._log.missed > 0
 
 
 @pytest.mark.slow

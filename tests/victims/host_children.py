@@ -114,3 +114,9 @@ def cgroups_of(run_id: str) -> list[Path]:
         for name in names
         if name.startswith(f"rocsteady-{run_id}-")
     ]
+
+
+def missed(child: Child) -> int:
+    """Count the bytes that were not shown, because their reader was slow or gone."""
+    buffers = (source.output_buffer for source in child._wiring.sources.values())
+    return sum(buffer.missed for buffer in buffers if buffer is not None)

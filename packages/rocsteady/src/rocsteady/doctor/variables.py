@@ -104,7 +104,11 @@ def judge(
 ) -> VariableReview:
     """Judge each assignment for a machine, with the others of its part; others are counted."""
     given = tuple(assigned)
-    chosen = [each for each in given if _is_ours(each.name, knowledge)]
+    chosen = [
+        each
+        for each in given
+        if listed(each.name, knowledge.variables) or each.name.startswith(FAMILIES)
+    ]
     parts: dict[str, list[Assignment]] = {}
     for each in chosen:
         parts.setdefault(each.part, []).append(each)
@@ -164,10 +168,6 @@ def _verdicts(
             effect=ordered[0].effect,
             reasons=ordered,
         )
-
-
-def _is_ours(name: str, knowledge: Knowledge) -> bool:
-    return listed(name, knowledge.variables) or name.startswith(FAMILIES)
 
 
 class _Caused(NamedTuple):

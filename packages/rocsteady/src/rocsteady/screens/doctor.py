@@ -17,7 +17,6 @@ from rocsteady.doctor.values import (
     Diagnosis,
     Finding,
     KnowledgeReport,
-    Unchecked,
     VariableReview,
     VariableVerdict,
 )
@@ -50,7 +49,8 @@ def render_diagnosis(diagnosis: Diagnosis, *, width: int, colour: bool) -> str:
         page.line()
         page.line("Not checked", style=DIM)
         for entry in diagnosis.unchecked:
-            _unchecked(page, entry, SEVERITY + column - 2)
+            rules = f" ({plural(len(entry.rules), 'rule')})" if entry.rules else ""
+            page.row(entry.what, f"{entry.why}{rules}", indent=2, column=SEVERITY + column - 2)
     page.line()
     page.paragraph(closing_sentence(diagnosis), style=BOLD)
     _hint(page, diagnosis)
@@ -129,11 +129,6 @@ def _finding(page: Page, finding: Finding, column: int) -> None:
         page.lines([f"fix: {first}", *(f"     {command}" for command in rest)], indent=indent)
     else:
         page.paragraph(f"fix: {finding.fix.text}", indent=indent)
-
-
-def _unchecked(page: Page, entry: Unchecked, column: int) -> None:
-    rules = f" ({plural(len(entry.rules), 'rule')})" if entry.rules else ""
-    page.row(entry.what, f"{entry.why}{rules}", indent=2, column=column)
 
 
 def _hint(page: Page, diagnosis: Diagnosis) -> None:

@@ -129,16 +129,11 @@ def _head(plan: Plan, now: float, zone: tzinfo | None) -> str:
     ago = "" if age < JUST_NOW else f", {rough_duration(age)} ago"
     took = "No trials were made"
     if plan.machine:
-        took = (
-            f"Nothing was tried on the recorded machine {clean(plan.machine)}: {_estimates(plan)}"
-        )
+        left_over = "all options are estimates" if plan.options else "no option is left"
+        took = f"Nothing was tried on the recorded machine {clean(plan.machine)}: {left_over}"
     elif plan.trials:
         took = f"{plural(plan.trials, 'trial')} took {duration(plan.trial_seconds)}{ago}"
     return f"{_script(plan)}: {left}, {due}. {took}."
-
-
-def _estimates(plan: Plan) -> str:
-    return "all options are estimates" if plan.options else "no option is left"
 
 
 def _script(plan: Plan) -> str:
@@ -364,16 +359,13 @@ def finishes(finish: Finish, made: float, now: float, zone: tzinfo | None) -> st
 
 def spread(finish: Finish) -> float:
     """Return how many seconds a finish may be off."""
-    return max((side for side in _sides(finish) if side < ENDLESS), default=0.0)
+    sides = (finish.seconds - finish.early, finish.late - finish.seconds)
+    return max((side for side in sides if 0 < side < ENDLESS), default=0.0)
 
 
 def clean(text: str) -> str:
     """Return text of others on one line, without what would move the cursor."""
     return printable(" ".join(text.split()))
-
-
-def _sides(finish: Finish) -> tuple[float, float]:
-    return max(0.0, finish.seconds - finish.early), max(0.0, finish.late - finish.seconds)
 
 
 def _tidy(number: float) -> str:

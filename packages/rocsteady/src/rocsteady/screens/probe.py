@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from rocsteady.model import FailureKind, ProbeOutcome, Value
 from rocsteady.probe.values import DrillResult, FaultResult, ProbeLine
@@ -87,7 +87,10 @@ def _went_well(line: ProbeLine) -> str:
 
 def conclusion(lines: Sequence[ProbeLine]) -> list[str]:
     """Summarise the failures, a sentence a probe."""
-    sentences = [_sentence(name, group) for name, group in _by_probe(lines)]
+    groups: dict[str, list[ProbeLine]] = {}
+    for line in lines:
+        groups.setdefault(line.observation.probe, []).append(line)
+    sentences = [_sentence(name, group) for name, group in groups.items()]
     failures = [sentence for sentence in sentences if sentence]
     if failures or not lines:
         return failures
@@ -139,13 +142,6 @@ def _bound(line: ProbeLine) -> str:
 _STUCK = (ProbeOutcome.HANG, ProbeOutcome.UNKILLABLE)
 
 
-def _by_probe(lines: Sequence[ProbeLine]) -> Iterator[tuple[str, list[ProbeLine]]]:
-    groups: dict[str, list[ProbeLine]] = {}
-    for line in lines:
-        groups.setdefault(line.observation.probe, []).append(line)
-    yield from groups.items()
-
-
 def _sentence(name: str, group: Sequence[ProbeLine]) -> str:
     """Return how a probe went wrong, with which variants, and with which not."""
     wrong: dict[ProbeOutcome, list[str]] = {}
@@ -166,12 +162,7 @@ def _sentence(name: str, group: Sequence[ProbeLine]) -> str:
         if line.observation.outcome is ProbeOutcome.OK and line.observation.variant not in bad
     ]
     but = f", but not with {_listed(fine)}" if any(fine) else ""
-    return f"{_spoken(name)} {', '.join(parts)}{but}."
-
-
-def _spoken(name: str) -> str:
-    spoken = name.replace("-", " ")
-    return spoken[:1].upper() + spoken[1:]
+    return f"{name.replace('-', ' ').capitalize()} {', '.join(parts)}{but}."
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -78,11 +78,9 @@ def _rate(line: RunLine) -> str:
 
 
 def _ago(line: RunLine, now: float) -> str:
-    return (
-        "-"
-        if line.last_progress is None
-        else f"{rough_duration(max(0.0, now - line.last_progress))} ago"
-    )
+    if line.last_progress is None:
+        return "-"
+    return f"{rough_duration(max(0.0, now - line.last_progress))} ago"
 
 
 def _left(line: RunLine) -> str:

@@ -109,19 +109,6 @@ class Child:
         self._pump = Pump(wiring, launched.status, log, callbacks)
         self._signals = _Signals(self._pump.wake)
 
-    @property
-    def missed_bytes(self) -> int:
-        """Bytes that were not shown, because their reader was slow or gone; the log has them."""
-        return sum(
-            source.output_buffer.missed
-            for source in self._wiring.sources.values()
-            if source.output_buffer is not None
-        )
-
-    @property
-    def log_missed_bytes(self) -> int:
-        return self._log.missed
-
     def poll(self) -> Exit | None:
         """Return how the command itself ended, if it did. What it started may still run."""
         if self._exit is None and self._keeper_gone:

@@ -40,7 +40,8 @@ def launch(
     streams: Sequence[int],
 ) -> LaunchedCommand:
     """Start ``command`` with three ``streams``; fails with what exec said, as if done here."""
-    _adopt_orphans()
+    # Become the parent of what a keeper leaves that is killed, so that its end can be known.
+    ctypes.CDLL(None).prctl(keeper.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     order = _order(command, folder, {**environment, keeper.RUN: run_id})
     cgroup = make_cgroup(run_id)
     ordered, control = os.pipe()
@@ -81,11 +82,6 @@ def launch(
         raise _problem(report, command[0], folder)
     pid = report["pid"]
     return LaunchedCommand(pid=pid, keeper=process, control=control, status=status, cgroup=cgroup)
-
-
-def _adopt_orphans() -> None:
-    """Become the parent of what a keeper leaves that is killed, so that its end can be known."""
-    ctypes.CDLL(None).prctl(keeper.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _problem(report: Mapping[str, Any], command: str, folder: Path) -> Exception:

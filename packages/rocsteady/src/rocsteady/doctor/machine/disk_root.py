@@ -161,14 +161,11 @@ def filesystem_of(path: str, mountinfo: str) -> str:
         if len(fields) <= MOUNT_POINT or not kind:
             continue
         # The kernel writes a space, tab, newline or backslash as three octal digits.
-        mount = re.sub(r"\\([0-3][0-7]{2})", _character, fields[MOUNT_POINT]).rstrip("/")
+        mount = re.sub(r"\\([0-3][0-7]{2})", lambda it: chr(int(it[1], 8)), fields[MOUNT_POINT])
+        mount = mount.rstrip("/")
         if (path == mount or path.startswith(f"{mount}/")) and len(mount) >= best:
             best, found = len(mount), kind
     return found
-
-
-def _character(octal: re.Match[str]) -> str:
-    return chr(int(octal.group(1), 8))
 
 
 def _working_folder() -> str:

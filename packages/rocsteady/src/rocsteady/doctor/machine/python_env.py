@@ -143,13 +143,10 @@ def _site_packages(view: View, prefix: str, version: str) -> tuple[str, ...]:
 def _linked(view: View, site: str) -> list[str]:
     """Return the folders that .pth files add, such as a torch that was built in its own folder."""
     names = [name for name in view.names(site) if name.endswith(".pth")][:MAX_LINKS]
-    lines = [line.strip() for name in names for line in _lines(view, f"{site}/{name}")]
+    texts = [view.text(f"{site}/{name}") or "" for name in names]
+    lines = [line.strip() for text in texts for line in text.splitlines()[:MAX_LINKS]]
     paths = [line.replace("\\", "/") for line in lines if not line.startswith(("#", "import"))]
     return [path for path in paths if ABSOLUTE.match(path) and view.is_folder(path)]
-
-
-def _lines(view: View, path: str) -> list[str]:
-    return (view.text(path) or "").splitlines()[:MAX_LINKS]
 
 
 def _settings(text: str) -> dict[str, str]:
