@@ -1,23 +1,29 @@
-"""Rules become findings in order of weight; a check that crashes is a finding about us."""
+"""Rules and what probes saw become findings, worst first; a check that crashes is one about us."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
+from msgspec.structs import replace
 
 from rocsteady.doctor.condition_match import Seen
-from rocsteady.doctor.diagnosis import CHECKS, diagnose
+from rocsteady.doctor.diagnosis import CHECKS, diagnose, probe_findings
 from rocsteady.doctor.facts import Facts
 from rocsteady.doctor.knowledge.reader import Knowledge
 from rocsteady.doctor.knowledge.rules import Condition, Rule
 from rocsteady.doctor.knowledge.values import Confidence, Fix, Severity
 from rocsteady.doctor.machine.machine import Machine
+from rocsteady.doctor.machine.system import SetVariable
 from rocsteady.doctor.machine.view import Unread
-from rocsteady.doctor.values import Finding, Unchecked
+from rocsteady.doctor.values import ComputeDevice, Finding, Unchecked
+from rocsteady.model import Observation, ProbeOutcome
 
 if TYPE_CHECKING:
     from tests.conftest import Recorded
+
 
 DO_IT = Fix(text="Do it.")
 ALWAYS = Condition(fact="os", present=True)
@@ -177,3 +183,129 @@ def test_a_summary_names_values_what_checks_saw_and_variables(
     (finding,) = diagnose(recorded.machine("rx7900xt-pair"), having(knowledge, told)).findings
 
     assert finding.summary == "HSA_XNACK=1; ROCM_ALLOW_HIDDEN_KERNEL_FLAGS; gfx1100; docker"
+
+
+GPU, CPU, UNKNOWN = ComputeDevice.GPU, ComputeDevice.CPU, ComputeDevice.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("machine_name", "device", "gpus"),
+    [
+        ("rx7900xtx", GPU, ("Radeon RX 7900 XTX",)),
+        ("mi300x-cpx", GPU, ("63 partitions of 8 x Instinct MI300X",)),
+        ("rx6900xt-igpu", GPU, ("Radeon RX 6900 XT",)),
+        ("rx7900xt-pair", GPU, ("2 x Radeon RX 7900 XT",)),
+        ("rx7900xt-allocator", GPU, ("Radeon RX 7900 XT",)),  # a variable hides the other
+        ("rx7900xtx-rx6700xt", GPU, ("Radeon RX 7900 XTX",)),  # no code for the other
+        ("strix-halo", GPU, ("Radeon 8060S Graphics",)),
+        ("rx6700xt", CPU, ("Radeon RX 6700 XT",)),
+        ("cpu-wheel", CPU, ("Radeon RX 7800 XT",)),
+        ("no-amd-gpu", CPU, ()),
+        ("nvidia-card", UNKNOWN, ("Radeon Graphics (Raphael)",)),
+        ("wsl2", CPU, ()),
+    ],
+)
+def test_what_training_runs_on(
+    recorded: Recorded, machine_name: str, device: ComputeDevice, gpus: tuple[str, ...]
+) -> None:
+    diagnosis = recorded.diagnosis(machine_name)
+
+    assert (diagnosis.trains_on, diagnosis.trains_on_gpus) == (device, gpus)
+
+
+def test_wsl_in_which_nothing_blocks_is_open(recorded: Recorded) -> None:
+    on = SetVariable(name="HSA_ENABLE_DXG_DETECTION", value="1")
+    machine = msgspec.structs.replace(recorded.machine("wsl2-bridge"), variables=(on,))
+
+    assert diagnose(machine, recorded.knowledge).trains_on is UNKNOWN
+
+
+def test_variables_that_hide_every_gpu_leave_the_cpu(recorded: Recorded) -> None:
+    none = SetVariable(name="HIP_VISIBLE_DEVICES", value="-1")
+    machine = msgspec.structs.replace(recorded.machine("rx7900xtx"), variables=(none,))
+
+    assert diagnose(machine, recorded.knowledge).trains_on is CPU
+
+
+@pytest.mark.parametrize("machine_name", ["rx7900xtx", "rx6700xt"])
+def test_without_torch_it_is_open(recorded: Recorded, machine_name: str) -> None:
+    machine = msgspec.structs.replace(recorded.machine(machine_name), torch=None)
+
+    assert diagnose(machine, recorded.knowledge).trains_on is UNKNOWN
+
+
+NOW = "GPU gfx1100; driver 6.8; torch 2.10.0; Python 3.12"
+BEFORE = "GPU gfx1100; driver 6.8; torch 2.9.1; Python 3.12"
+AT = time.mktime((2026, 11, 15, 12, 0, 0, 0, 0, -1))
+FLASH = Observation(
+    probe="attention-backward",
+    variant="flash",
+    outcome=ProbeOutcome.HANG,
+    tries=0,
+    seconds=10.0,
+    place="_scaled_dot_product_flash_attention_backward",
+    software=NOW,
+    at=AT,
+)
+
+
+def told(*observations: Observation) -> list[tuple[Severity, str]]:
+    return [(each.severity, each.summary) for each in probe_findings(observations, NOW)]
+
+
+def test_what_went_wrong_last_time_puts_training_at_risk() -> None:
+    (finding,) = probe_findings([FLASH], NOW)
+
+    assert finding.rule == "seen-by-probe"
+    assert finding.severity is Severity.RISKS
+    assert finding.summary == (
+        "Seen by rocsteady probe on 2026-11-15: attention-backward flash hung at try 1, in"
+        " _scaled_dot_product_flash_attention_backward."
+    )
+    assert finding.confirmed_on == ("this machine",)
+    assert finding.fix.commands == (
+        "rocsteady probe attention-backward",
+        "rocsteady probe --explain attention-backward",
+    )
+
+
+def test_what_went_well_since_and_what_was_not_run_is_not_a_finding() -> None:
+    well = replace(FLASH, outcome=ProbeOutcome.OK, at=AT + 1)
+    not_run = replace(FLASH, variant="math", outcome=ProbeOutcome.NOT_RUN)
+
+    assert told(FLASH, well, not_run) == []
+
+
+def test_of_other_software_it_is_a_note_that_says_what_changed() -> None:
+    ((severity, summary),) = told(replace(FLASH, software=BEFORE, place=""))
+
+    assert severity is Severity.NOTES
+    assert summary == (
+        "Seen by rocsteady probe on 2026-11-15: attention-backward flash hung at try 1."
+        " That was with torch 2.9.1, now 2.10.0."
+    )
+
+
+def test_todays_software_counts_before_what_was_seen_later_with_another() -> None:
+    well = replace(FLASH, outcome=ProbeOutcome.OK)
+    later = replace(FLASH, software=BEFORE, at=AT + 5)
+
+    assert told(well, later) == []
+
+
+def test_variants_of_one_probe_are_one_finding() -> None:
+    efficient = replace(FLASH, variant="efficient", at=AT + 1, place="")
+
+    assert told(FLASH, efficient) == [
+        (
+            Severity.RISKS,
+            (
+                "Seen by rocsteady probe on 2026-11-15: attention-backward efficient hung at try 1."
+                " So did 1 other variant of it."
+            ),
+        )
+    ]
+
+
+def test_a_trial_of_some_script_says_nothing_of_the_machine() -> None:
+    assert told(replace(FLASH, probe="trial", variant="gpu", outcome=ProbeOutcome.EXCEPTION)) == []

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 if os.name == "nt":
-    collect_ignore_glob = ["test_child.py", "test_child_*.py", "test_ending.py"]
+    collect_ignore_glob = ["test_child.py", "test_child_*.py"]
 else:
     from host_children import Children, bearing, cgroups_of, our_descriptors
 
